@@ -1,0 +1,249 @@
+//! An examination as calm text for a terminal.
+
+use std::fmt::Write as _;
+
+use super::{Diagnosis, Examination, HostFacts, NoiseFloor, Severity};
+
+/// Columns of the text.
+const WIDTH: usize = 80;
+/// Where the text of a diagnosis begins.
+const INDENT: usize = 11;
+
+/// The examination as lines of at most 80 columns, without colours.
+#[must_use]
+pub fn render(examination: &Examination) -> String {
+    let mut text = verdict(&examination.diagnoses);
+    text.push_str("\n\n");
+    for (name, value) in [
+        ("host", host(&examination.host)),
+        ("clock", clock(examination)),
+        ("noise floor", floor(&examination.noise)),
+        ("gaps", gaps(&examination.noise)),
+    ] {
+        paragraph(&mut text, &format!("  {name:<13}"), &value);
+    }
+    for diagnosis in &examination.diagnoses {
+        text.push('\n');
+        let severity = name(diagnosis.severity);
+        let what = format!("{} [{}]", diagnosis.what, diagnosis.code);
+        paragraph(&mut text, &format!("  {severity:<9}"), &what);
+        paragraph(&mut text, &" ".repeat(INDENT), &diagnosis.means);
+        if let Some(hint) = &diagnosis.hint {
+            paragraph(&mut text, &format!("{:>INDENT$}", "-> "), hint);
+        }
+    }
+    text
+}
+
+fn verdict(diagnoses: &[Diagnosis]) -> String {
+    let count = |severity| {
+        diagnoses
+            .iter()
+            .filter(|one| one.severity == severity)
+            .count()
+    };
+    match (count(Severity::Spoils), count(Severity::Warns)) {
+        (0, 0) => "This host is fit to measure.".to_owned(),
+        (0, 1) => "This host is fit to measure, with one warning.".to_owned(),
+        (0, warnings) => format!("This host is fit to measure, with {warnings} warnings."),
+        _ => "This host is not fit to measure.".to_owned(),
+    }
+}
+
+fn name(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Spoils => "spoils",
+        Severity::Warns => "warns",
+        Severity::Informs => "informs",
+    }
+}
+
+fn host(host: &HostFacts) -> String {
+    let mut parts = vec![host.name.clone()];
+    match (host.cores, &host.cpu_model) {
+        (Some(cores), Some(model)) => parts.push(format!("{cores} x {model}")),
+        (Some(cores), None) => parts.push(format!("cores: {cores}")),
+        (None, Some(model)) => parts.push(model.clone()),
+        (None, None) => {}
+    }
+    parts.extend(host.memory_bytes.map(|memory| bytes(memory.unsigned_abs())));
+    parts.extend(host.kernel.as_ref().map(|kernel| format!("Linux {kernel}")));
+    parts.extend((host.virtualised == Some(true)).then(|| "virtual".to_owned()));
+    parts.join(", ")
+}
+
+fn clock(examination: &Examination) -> String {
+    let noise = &examination.noise;
+    format!(
+        "{}, {} ns a reading, steps of {}",
+        examination
+            .host
+            .clock_source
+            .as_deref()
+            .unwrap_or("unknown source"),
+        noise.clock_cost_ns,
+        time(noise.clock_resolution_ns)
+    )
+}
+
+fn floor(noise: &NoiseFloor) -> String {
+    format!(
+        "{} in one of a hundred windows of 10 ms; longest {}",
+        time(noise.floor_ns),
+        time(noise.longest_ns)
+    )
+}
+
+fn gaps(noise: &NoiseFloor) -> String {
+    let gaps = &noise.gaps;
+    format!(
+        "{} over 10 us, {} over 100 us, {} over 1 ms, {} over 10 ms; lost {} of {}",
+        gaps.over_10us,
+        gaps.over_100us,
+        gaps.over_1ms,
+        gaps.over_10ms,
+        share(noise.lost_share()),
+        time(noise.spun_ns)
+    )
+}
+
+/// Adds `words`, wrapped, behind `head`; the lines after the first begin where it did.
+fn paragraph(text: &mut String, head: &str, words: &str) {
+    text.push_str(head);
+    let indent = head.chars().count();
+    let mut column = indent;
+    for word in words.split_whitespace() {
+        let length = word.chars().count();
+        if column > indent && column + 1 + length > WIDTH {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\n{:indent$}", "");
+            column = indent;
+        } else if column > indent {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += length;
+    }
+    text.push('\n');
+}
+
+/// A time in the unit that suits it.
+pub(super) fn time(time_ns: i64) -> String {
+    let ns = time_ns as f64;
+    match time_ns {
+        ..1_000 => format!("{time_ns} ns"),
+        1_000..1_000_000 => format!("{:.1} us", ns / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", ns / 1e6),
+        _ => format!("{:.1} s", ns / 1e9),
+    }
+}
+
+/// An amount of memory in the unit that suits it.
+pub(super) fn bytes(count: u64) -> String {
+    let amount = count as f64;
+    match count {
+        ..0x400 => format!("{count} B"),
+        0x400..0x10_0000 => format!("{:.1} KiB", amount / f64::from(1 << 10)),
+        0x10_0000..0x4000_0000 => format!("{:.1} MiB", amount / f64::from(1 << 20)),
+        _ => format!("{:.1} GiB", amount / f64::from(1 << 30)),
+    }
+}
+
+/// A share as a percentage.
+pub(super) fn share(share: f64) -> String {
+    format!("{:.2} %", share * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Gaps;
+    use super::*;
+
+    fn examination(diagnoses: Vec<Diagnosis>) -> Examination {
+        Examination {
+            host: HostFacts {
+                name: "node-1".to_owned(),
+                cpu_model: Some("Xeon".to_owned()),
+                cores: Some(4),
+                kernel: Some("6.1.0".to_owned()),
+                clock_source: Some("tsc".to_owned()),
+                virtualised: Some(false),
+                memory_bytes: Some(8 << 30),
+                steal_share: None,
+                noise_floor_ns: Some(412_000),
+            },
+            noise: NoiseFloor {
+                spun_ns: 3_000_000_000,
+                gaps: Gaps {
+                    over_10us: 12,
+                    over_100us: 3,
+                    over_1ms: 1,
+                    over_10ms: 0,
+                },
+                longest_ns: 4_100_000,
+                lost_ns: 6_000_000,
+                floor_ns: 412_000,
+                clock_cost_ns: 23,
+                clock_resolution_ns: 21,
+            },
+            diagnoses,
+        }
+    }
+
+    fn diagnosis(severity: Severity) -> Diagnosis {
+        Diagnosis {
+            code: "a_code",
+            severity,
+            what: "the first is too long for one line ".repeat(3),
+            means: "that is bad".to_owned(),
+            hint: Some("do this".to_owned()),
+        }
+    }
+
+    #[test]
+    fn a_fit_host_is_told_in_a_few_lines() {
+        let expected = "\
+This host is fit to measure.
+
+  host         node-1, 4 x Xeon, 8.0 GiB, Linux 6.1.0
+  clock        tsc, 23 ns a reading, steps of 21 ns
+  noise floor  412.0 us in one of a hundred windows of 10 ms; longest 4.1 ms
+  gaps         12 over 10 us, 3 over 100 us, 1 over 1 ms, 0 over 10 ms; lost
+               0.20 % of 3.0 s
+";
+        assert_eq!(render(&examination(Vec::new())), expected);
+    }
+
+    #[test]
+    fn a_diagnosis_is_wrapped_and_aligned() {
+        let text = render(&examination(vec![diagnosis(Severity::Warns)]));
+        let expected = "
+  warns    the first is too long for one line the first is too long for one line
+           the first is too long for one line [a_code]
+           that is bad
+        -> do this
+";
+        assert!(text.ends_with(expected), "{text}");
+        assert!(text.starts_with("This host is fit to measure, with one warning.\n"));
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH));
+    }
+
+    #[test]
+    fn one_that_spoils_makes_the_host_unfit() {
+        let examination = examination(vec![diagnosis(Severity::Spoils)]);
+        assert!(!examination.is_fit());
+        assert!(render(&examination).starts_with("This host is not fit to measure.\n"));
+        assert!(self::examination(vec![diagnosis(Severity::Informs)]).is_fit());
+    }
+
+    #[test]
+    fn numbers_have_the_unit_that_suits_them() {
+        assert_eq!(time(999), "999 ns");
+        assert_eq!(time(1_500), "1.5 us");
+        assert_eq!(time(62_000_000_000), "62.0 s");
+        assert_eq!(bytes(8 << 20), "8.0 MiB");
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(share(0.0123), "1.23 %");
+    }
+}

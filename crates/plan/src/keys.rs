@@ -1,0 +1,94 @@
+//! The keys a plan may have. The parser refuses all others, and a test holds the manual to them.
+
+pub(crate) const PLAN: &[&str] = &[
+    "name", "seed", "tag", "run", "mesh", "drive", "probe", "fault", "pin", "matrix",
+];
+pub(crate) const RUN: &[&str] = &["duration", "warmup", "repeat", "hosts"];
+pub(crate) const MESH: &[&str] = &[
+    "agents",
+    "groups",
+    "period",
+    "regroup",
+    "workloads",
+    "transport",
+    "timeout",
+    "in_flight",
+    "body",
+    "disk_file",
+    "port",
+];
+pub(crate) const DRIVE: &[&str] = &[
+    "transport",
+    "address",
+    "clients",
+    "arrivals",
+    "rate",
+    "think",
+    "payload",
+    "timeout",
+    "in_flight",
+];
+pub(crate) const PROBE: &[&str] = &["enabled", "period"];
+pub(crate) const FAULT: &[&str] = &["kind", "process", "at", "duration", "cpu", "threads"];
+
+/// Keys whose value is not a string, so that a factor's value must be read as TOML.
+pub(crate) const NOT_TEXT: &[&str] = &[
+    "agents",
+    "groups",
+    "workloads",
+    "in_flight",
+    "port",
+    "clients",
+    "enabled",
+];
+
+/// Every key the parser knows, as `key` or `table.key`, in the order of the manual.
+#[must_use]
+pub fn known_keys() -> Vec<String> {
+    let tables = [
+        ("run", RUN),
+        ("mesh", MESH),
+        ("drive", DRIVE),
+        ("probe", PROBE),
+        ("fault", FAULT),
+    ];
+    let inner = tables.iter().flat_map(|(table, keys)| paths(table, keys));
+    PLAN.iter()
+        .map(|key| (*key).to_owned())
+        .chain(inner)
+        .collect()
+}
+
+/// The keys a factor may vary, for a plan whose load is the table `load`.
+pub(crate) fn variable_paths(load: &str) -> Vec<String> {
+    let load_keys = if load == "mesh" { MESH } else { DRIVE };
+    // `run.repeat` is out: it counts the runs of every cell alike.
+    let run_keys: Vec<&str> = RUN.iter().copied().filter(|key| *key != "repeat").collect();
+    [
+        paths("run", &run_keys),
+        paths(load, load_keys),
+        paths("probe", PROBE),
+    ]
+    .concat()
+}
+
+fn paths(table: &str, keys: &[&str]) -> Vec<String> {
+    keys.iter().map(|key| format!("{table}.{key}")).collect()
+}
+
+/// The hint for a name nobody knows: the nearest of the known, unless none is near.
+pub(crate) fn did_you_mean<'a>(
+    unknown: &str,
+    known: impl IntoIterator<Item = &'a str>,
+    otherwise: &str,
+) -> String {
+    let distances = known
+        .into_iter()
+        .map(|name| (strsim::damerau_levenshtein(unknown, name), name));
+    match distances.min_by_key(|(distance, _)| *distance) {
+        Some((distance, name)) if distance <= name.len().max(4) / 2 => {
+            format!("did you mean {name}")
+        }
+        _ => otherwise.to_owned(),
+    }
+}

@@ -1,0 +1,38 @@
+//! The plan of a run: what is measured, for how long, under which load, with which faults.
+//!
+//! A plan is read from TOML ([`Plan::parse`]), checked to the last key, and can be written back
+//! with every default in place ([`Plan::to_toml`]), so that what ran is never in doubt. All that
+//! is random in a run follows from the plan's seed: who groups with whom ([`groups`]), when a
+//! probe ticks ([`phase_ns`]), when a request is due ([`Arrivals::schedule`]), in which order the
+//! cells of the matrix go ([`Plan::order`]). Processes which hold the same plan therefore agree
+//! on all of it without a word between them.
+//!
+//! Invariant: nothing here reads a clock, opens a socket or a file, starts a thread, or draws
+//! from randomness other than the seed it was given.
+
+mod arrivals;
+mod error;
+mod groups;
+mod keys;
+mod limits;
+mod matrix;
+mod model;
+mod parse;
+mod parse_extras;
+mod parse_load;
+mod random;
+mod render;
+mod section;
+mod units;
+
+pub use arrivals::{Arrivals, Schedule, ThinkTimes};
+pub use error::PlanError;
+pub use groups::{group_of, groups, phase_ns};
+pub use keys::known_keys;
+pub use limits::*;
+pub use matrix::Cell;
+pub use model::{
+    Drive, Factor, Fault, FaultKind, Hosts, Load, Mesh, Plan, Probe, Run, Transport, Workload,
+};
+pub use random::mix;
+pub use units::{Bytes, DurationNs, RateHz, UnitError};

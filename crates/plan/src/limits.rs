@@ -1,0 +1,59 @@
+//! Every bound a plan is held to, with its reason.
+
+use crate::units::{Bytes, DurationNs, RateHz};
+
+/// One day in nanoseconds.
+const DAY_NS: u64 = 86_400 * 1_000_000_000;
+
+/// Longest text of a plan: a plan is written by hand, and this is a thousand screens.
+pub const MAX_PLAN_BYTES: usize = 1 << 20;
+/// Longest name of a plan, which names directories.
+pub const MAX_NAME_CHARS: usize = 64;
+/// Longest tag of a plan.
+pub const MAX_TAG_CHARS: usize = 256;
+/// Largest seed: TOML's integers are signed.
+pub const MAX_SEED: u64 = i64::MAX.unsigned_abs();
+/// Longest measured time of a cell: past a year it is a unit mistaken.
+pub const MAX_DURATION: DurationNs = DurationNs(400 * DAY_NS);
+/// Longest warmup.
+pub const MAX_WARMUP: DurationNs = DurationNs(DAY_NS);
+/// Most repeats of the matrix.
+pub const MAX_REPEAT: u16 = 1_000;
+/// Most cells of a matrix: at a second each, close to three hours.
+pub const MAX_CELLS: usize = 10_000;
+/// Most agents of a mesh: each is a process of this machine.
+pub const MAX_AGENTS: u16 = 1_000;
+/// Shortest period of a mesh: below it the pacing itself would be measured.
+pub const MIN_MESH_PERIOD: DurationNs = DurationNs(1_000_000);
+/// Longest period of a mesh.
+pub const MAX_MESH_PERIOD: DurationNs = DurationNs(DAY_NS);
+/// Longest timeout of a request.
+pub const MAX_TIMEOUT: DurationNs = DurationNs(3_600 * 1_000_000_000);
+/// Most copies an agent may await at once.
+pub const MAX_MESH_IN_FLIGHT: u32 = 1_000_000;
+/// Most requests a drive may await at once.
+pub const MAX_DRIVE_IN_FLIGHT: u32 = 10_000_000;
+/// Largest body over UDP: one datagram holds it with its header.
+pub const MAX_UDP_BODY: Bytes = Bytes(65_000);
+/// Largest body over TCP.
+pub const MAX_TCP_BODY: Bytes = Bytes(16_000_000);
+/// What the disk workload writes with each body: the 44 bytes of a reply's header.
+pub const DISK_RECORD_EXTRA: Bytes = Bytes(44);
+/// Largest ring file of an agent.
+pub const MAX_DISK_FILE: Bytes = Bytes(64 << 30);
+/// Most clients of a drive.
+pub const MAX_CLIENTS: u32 = 100_000;
+/// Highest rate of a drive: an arrival each 100 ns, finer than any sender keeps.
+pub const MAX_RATE: RateHz = RateHz(10e6);
+/// Longest mean think time of a closed loop.
+pub const MAX_THINK: DurationNs = DurationNs(DAY_NS);
+/// Shortest period of the probe: below it the probe loads what it watches.
+pub const MIN_PROBE_PERIOD: DurationNs = DurationNs(10_000_000);
+/// Longest period of the probe.
+pub const MAX_PROBE_PERIOD: DurationNs = DurationNs(600 * 1_000_000_000);
+/// Most faults of a plan.
+pub const MAX_FAULTS: usize = 1_000;
+/// Most threads of a busy neighbour.
+pub const MAX_BUSY_THREADS: u16 = 1_024;
+/// Highest CPU number.
+pub const MAX_CPU: u16 = 8_191;

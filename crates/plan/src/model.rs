@@ -1,0 +1,254 @@
+//! What a plan says, as types. Deserialising one does not check it; [`Plan::parse`] does.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::arrivals::Arrivals;
+use crate::units::{Bytes, DurationNs};
+
+/// A run, decided before it starts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Name of the plan; fit for a directory.
+    pub name: String,
+    /// From which all that is random in the run follows.
+    pub seed: u64,
+    /// A word of the author's, carried along.
+    pub tag: String,
+    /// How long, how often and where.
+    pub run: Run,
+    /// What is sent.
+    pub load: Load,
+    /// The probe of the host, unless it is off.
+    pub probe: Option<Probe>,
+    /// What is done to the processes during measurement.
+    pub faults: Vec<Fault>,
+    /// CPUs which processes are pinned to, by process.
+    pub pins: BTreeMap<String, Vec<u16>>,
+    /// What is varied; empty for a plan of one cell.
+    pub matrix: Vec<Factor>,
+}
+
+/// How long, how often and where.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Measured time of a cell; the warmup comes before it and is additional.
+    pub duration: DurationNs,
+    /// Time under load before measurement.
+    pub warmup: DurationNs,
+    /// How often each cell is run.
+    pub repeat: u16,
+    /// What stands for a host.
+    pub hosts: Hosts,
+}
+
+/// What stands for a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Hosts {
+    /// Processes on the loopback interface.
+    Processes,
+    /// Network namespaces of their own.
+    Namespaces,
+}
+
+/// What is sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Load {
+    /// Agents which call each other in groups.
+    Mesh(Mesh),
+    /// Clients which call one server.
+    Drive(Drive),
+}
+
+/// Agents which call each other in groups: every period each agent sends one request, of the next
+/// workload in turn, as a copy to every member of its group, itself included.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Mesh {
+    /// Number of agents, `agent-0` and on.
+    pub agents: u16,
+    /// Sizes of groups; see [`crate::groups`].
+    pub groups: Vec<u16>,
+    /// Time from one round to the next.
+    pub period: DurationNs,
+    /// Length of an epoch, after which the groups are shuffled anew.
+    pub regroup: DurationNs,
+    /// What the requests ask, in turn: one workload a period.
+    pub workloads: Vec<Workload>,
+    /// How copies travel.
+    pub transport: Transport,
+    /// How long a reply is awaited.
+    pub timeout: DurationNs,
+    /// Most copies an agent awaits at once.
+    pub in_flight: u32,
+    /// Length of a body, for the workloads which have one.
+    pub body: Bytes,
+    /// Size of the ring file each agent writes bodies to.
+    pub disk_file: Bytes,
+    /// First TCP or UDP port: agent i listens on `port + i`; ephemeral ports when absent.
+    pub port: Option<u16>,
+}
+
+/// What the receiver of a copy is put through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Workload {
+    /// Nothing: a header there and back.
+    Null,
+    /// A hash of the body.
+    Crypto,
+    /// A durable write of the body.
+    Disk,
+    /// The body on the wire.
+    Network,
+    /// All three.
+    All,
+}
+
+impl Workload {
+    /// Every workload, in the order of the letters `"A"` to `"E"`.
+    pub const ALL: [Self; 5] = [
+        Self::Null,
+        Self::Crypto,
+        Self::Disk,
+        Self::Network,
+        Self::All,
+    ];
+
+    /// The name in plans and rows.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Crypto => "crypto",
+            Self::Disk => "disk",
+            Self::Network => "network",
+            Self::All => "all",
+        }
+    }
+
+    /// The flags on the wire: 1 is crypto, 2 disk, 4 network.
+    #[must_use]
+    pub const fn flags(self) -> u8 {
+        match self {
+            Self::Null => 0,
+            Self::Crypto => 1,
+            Self::Disk => 2,
+            Self::Network => 4,
+            Self::All => 7,
+        }
+    }
+}
+
+/// How bytes travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// A connection between each two.
+    Tcp,
+    /// Datagrams.
+    Udp,
+}
+
+impl Transport {
+    /// The name in plans and rows.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        }
+    }
+}
+
+/// Clients which call one server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Drive {
+    /// How requests travel.
+    pub transport: Transport,
+    /// The server, `host:port`; when absent the run starts an echo server of its own, `echo-0`.
+    pub address: Option<String>,
+    /// Number of clients.
+    pub clients: u32,
+    /// When requests are due; a rate is that of all clients together.
+    pub arrivals: Arrivals,
+    /// Length of a body, beyond the header of 28 bytes.
+    pub payload: Bytes,
+    /// How long a reply is awaited.
+    pub timeout: DurationNs,
+    /// Most requests awaited at once.
+    pub in_flight: u32,
+}
+
+/// The probe which watches the host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Probe {
+    /// Time from one reading to the next.
+    pub period: DurationNs,
+}
+
+/// Something done to a process during measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fault {
+    /// What is done.
+    pub kind: FaultKind,
+    /// To which process: `agent-3`, `echo-0`, `drive-0`.
+    pub process: String,
+    /// When, from the start of measurement.
+    pub at: DurationNs,
+    /// For how long; none for a kill, which has no end.
+    pub duration: Option<DurationNs>,
+    /// The CPU of busy neighbours; anywhere when absent.
+    pub cpu: Option<u16>,
+    /// Number of busy neighbours; 1 for other kinds, which have none.
+    pub threads: u16,
+}
+
+/// What a fault does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FaultKind {
+    /// SIGSTOP, and SIGCONT after the duration.
+    Stop,
+    /// SIGKILL.
+    Kill,
+    /// Threads beside the process which do nothing but use a CPU.
+    Busy,
+}
+
+impl FaultKind {
+    /// The name in plans and rows.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Kill => "kill",
+            Self::Busy => "busy",
+        }
+    }
+}
+
+/// One thing which is varied.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Factor {
+    /// The key of the plan it overrides, such as `mesh.transport`.
+    pub path: String,
+    /// The values it takes, as a plan would write them.
+    pub values: Vec<String>,
+}
+
+impl Load {
+    /// The names of the processes this load consists of.
+    #[must_use]
+    pub fn processes(&self) -> Vec<String> {
+        match self {
+            Self::Mesh(mesh) => (0..mesh.agents)
+                .map(|agent| format!("agent-{agent}"))
+                .collect(),
+            Self::Drive(Drive { address: None, .. }) => vec!["drive-0".into(), "echo-0".into()],
+            Self::Drive(_) => vec!["drive-0".into()],
+        }
+    }
+}

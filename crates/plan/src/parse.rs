@@ -1,0 +1,203 @@
+//! From text to a checked plan.
+
+use toml_edit::Document;
+
+use crate::error::PlanError;
+use crate::keys;
+use crate::limits::*;
+use crate::model::{Hosts, Load, Plan, Probe, Run};
+use crate::parse_extras::{faults, matrix, pins};
+use crate::parse_load::{drive, mesh};
+use crate::section::{Limits, Section, Source};
+use crate::units::DurationNs;
+
+impl Plan {
+    /// Reads a plan and checks it, with every cell of its matrix.
+    ///
+    /// `path_for_messages` is what errors call the text; nothing is opened.
+    ///
+    /// # Errors
+    ///
+    /// Returns what is wrong first, with its line: text that is not TOML, a key that is unknown or
+    /// missing, a value of the wrong type or out of bounds, values which contradict each other, or
+    /// a cell of the matrix for which any of this holds.
+    pub fn parse(path_for_messages: &str, text: &str) -> Result<Self, PlanError> {
+        let source = Source {
+            path: path_for_messages,
+            text,
+        };
+        let (plan, matrix_offset_bytes) = read(source)?;
+        if let Err(error) = plan.cells() {
+            return Err(PlanError {
+                place: source.place(matrix_offset_bytes),
+                ..error
+            });
+        }
+        Ok(plan)
+    }
+}
+
+/// Reads a plan without trying its cells; also the place of its matrix.
+pub(crate) fn read(source: Source<'_>) -> Result<(Plan, usize), PlanError> {
+    let complain = |offset_bytes, wrong: String, wanted: &str, hint: &str| PlanError {
+        place: source.place(offset_bytes),
+        wrong,
+        wanted: wanted.to_owned(),
+        hint: hint.to_owned(),
+    };
+    if source.text.len() > MAX_PLAN_BYTES {
+        let wrong = format!("the text is {} bytes", source.text.len());
+        return Err(complain(
+            0,
+            wrong,
+            "must be at most 1 MiB",
+            "is this the plan?",
+        ));
+    }
+    let document = Document::parse(source.text).map_err(|error| {
+        let offset_bytes = error.span().map_or(0, |span| span.start);
+        let wrong = format!("not TOML: {}", error.message().replace('\n', ", "));
+        complain(
+            offset_bytes,
+            wrong,
+            "must be TOML 1.0",
+            "see docs/plan-format.md",
+        )
+    })?;
+    let top = Section {
+        source,
+        name: "the plan",
+        table: document.as_table(),
+        offset_bytes: 0,
+    };
+    plan(&top)
+}
+
+fn plan(top: &Section<'_>) -> Result<(Plan, usize), PlanError> {
+    top.check_keys(keys::PLAN)?;
+    let name = name(top)?;
+    let seed = Limits {
+        default: Some(1),
+        least: Some(0),
+        most: MAX_SEED,
+        example: 1,
+    };
+    let seed = top.number("seed", &seed)?;
+    let tag = tag(top)?;
+    let Some(run_section) = top.child("run", "[run]")? else {
+        return Err(top.missing(
+            "[run]",
+            "must be a table",
+            "[run] with duration = \"60s\"".into(),
+        ));
+    };
+    let run = run(&run_section)?;
+    let (load, load_name) = load(top, &run)?;
+    let processes = load.processes();
+    let matrix_section = top.child("matrix", "[matrix]")?;
+    let plan = Plan {
+        probe: probe(top)?,
+        faults: faults(top, &processes, &run)?,
+        pins: pins(top, &processes)?,
+        matrix: matrix_section.map_or(Ok(Vec::new()), |section| matrix(&section, load_name))?,
+        name,
+        seed,
+        tag,
+        run,
+        load,
+    };
+    Ok((
+        plan,
+        matrix_section.map_or(0, |section| section.offset_bytes),
+    ))
+}
+
+fn name(top: &Section<'_>) -> Result<String, PlanError> {
+    const HINT: &str = "name = \"demo\"";
+    let wanted = format!("must be 1 to {MAX_NAME_CHARS} of A-Z a-z 0-9 . _ -, not . first");
+    let Some(name) = top.text("name", HINT)? else {
+        return Err(top.missing("name", &wanted, HINT.to_owned()));
+    };
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let short = (1..=MAX_NAME_CHARS).contains(&name.len());
+    if !short || name.starts_with('.') || !name.chars().all(fits) {
+        return Err(top.refuse("name", wanted, HINT));
+    }
+    Ok(name.to_owned())
+}
+
+fn tag(top: &Section<'_>) -> Result<String, PlanError> {
+    const HINT: &str = "tag = \"before the fix\"";
+    let tag = top.text("tag", HINT)?.unwrap_or("");
+    if tag.chars().count() > MAX_TAG_CHARS || tag.chars().any(char::is_control) {
+        let wanted = format!("must be at most {MAX_TAG_CHARS} characters on one line");
+        return Err(top.refuse("tag", wanted, HINT));
+    }
+    Ok(tag.to_owned())
+}
+
+fn run(section: &Section<'_>) -> Result<Run, PlanError> {
+    section.check_keys(keys::RUN)?;
+    let example = DurationNs(60_000_000_000);
+    let duration = Limits {
+        default: None,
+        least: None,
+        most: MAX_DURATION,
+        example,
+    };
+    let warmup = Limits {
+        default: Some(DurationNs(0)),
+        least: Some(DurationNs(0)),
+        most: MAX_WARMUP,
+        example: DurationNs(3_000_000_000),
+    };
+    let repeat = Limits {
+        default: Some(1),
+        least: Some(1),
+        most: MAX_REPEAT.into(),
+        example: 5,
+    };
+    let hosts = [
+        ("processes", Hosts::Processes),
+        ("namespaces", Hosts::Namespaces),
+    ];
+    Ok(Run {
+        duration: section.number("duration", &duration)?,
+        warmup: section.number("warmup", &warmup)?,
+        repeat: section.whole("repeat", &repeat)?,
+        hosts: section.choice("hosts", &hosts, Some(Hosts::Processes))?,
+    })
+}
+
+fn load(top: &Section<'_>, run: &Run) -> Result<(Load, &'static str), PlanError> {
+    const WANTED: &str = "must have exactly one of [mesh] and [drive]";
+    match (top.child("mesh", "[mesh]")?, top.child("drive", "[drive]")?) {
+        (Some(section), None) => Ok((Load::Mesh(mesh(&section, run)?), "mesh")),
+        (None, Some(section)) => Ok((Load::Drive(drive(&section)?), "drive")),
+        (Some(_), Some(later)) => {
+            let wrong = "the plan has both [mesh] and [drive]";
+            Err(later.complain("", wrong, WANTED, "remove one, or make two plans"))
+        }
+        (None, None) => {
+            let wrong = "the plan has neither [mesh] nor [drive]";
+            let hint = "add [drive] with rate = \"100/s\"";
+            Err(top.complain("", wrong, WANTED, hint))
+        }
+    }
+}
+
+fn probe(top: &Section<'_>) -> Result<Option<Probe>, PlanError> {
+    let second = DurationNs(1_000_000_000);
+    let Some(section) = top.child("probe", "[probe]")? else {
+        return Ok(Some(Probe { period: second }));
+    };
+    section.check_keys(keys::PROBE)?;
+    let period = Limits {
+        default: Some(second),
+        least: Some(MIN_PROBE_PERIOD),
+        most: MAX_PROBE_PERIOD,
+        example: second,
+    };
+    let period = section.number("period", &period)?;
+    Ok(section.switch("enabled", true)?.then_some(Probe { period }))
+}

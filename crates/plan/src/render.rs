@@ -1,0 +1,135 @@
+//! A plan as TOML with nothing left to default, so that a run's record is complete.
+
+use std::fmt::Display;
+
+use toml_edit::Value;
+
+use crate::arrivals::Arrivals;
+use crate::model::{Drive, Factor, Fault, FaultKind, Hosts, Load, Mesh, Plan, Workload};
+
+impl Plan {
+    /// The plan as resolved: every default written out. Parsing it gives the same plan.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        let mut out = Writer::default();
+        out.text("name", &self.name);
+        out.bare("seed", self.seed);
+        out.text("tag", &self.tag);
+        out.table("[run]");
+        out.text("duration", self.run.duration);
+        out.text("warmup", self.run.warmup);
+        out.bare("repeat", self.run.repeat);
+        out.text(
+            "hosts",
+            match self.run.hosts {
+                Hosts::Processes => "processes",
+                Hosts::Namespaces => "namespaces",
+            },
+        );
+        match &self.load {
+            Load::Mesh(mesh) => out.mesh(mesh),
+            Load::Drive(drive) => out.drive(drive),
+        }
+        out.table("[probe]");
+        out.bare("enabled", self.probe.is_some());
+        if let Some(probe) = &self.probe {
+            out.text("period", probe.period);
+        }
+        self.faults.iter().for_each(|fault| out.fault(fault));
+        if !self.pins.is_empty() {
+            out.table("[pin]");
+        }
+        for (process, cpus) in &self.pins {
+            out.bare(&quoted(process), list(cpus));
+        }
+        if !self.matrix.is_empty() {
+            out.table("[matrix]");
+        }
+        for Factor { path, values } in &self.matrix {
+            out.bare(
+                &quoted(path),
+                list(values.iter().map(|value| quoted(value))),
+            );
+        }
+        out.0
+    }
+}
+
+#[derive(Default)]
+struct Writer(String);
+
+impl Writer {
+    fn table(&mut self, header: &str) {
+        self.0 += &format!("\n{header}\n");
+    }
+
+    fn bare(&mut self, key: &str, value: impl Display) {
+        self.0 += &format!("{key} = {value}\n");
+    }
+
+    fn text(&mut self, key: &str, value: impl Display) {
+        self.bare(key, quoted(&value.to_string()));
+    }
+
+    fn mesh(&mut self, mesh: &Mesh) {
+        self.table("[mesh]");
+        self.bare("agents", mesh.agents);
+        self.bare("groups", list(&mesh.groups));
+        self.text("period", mesh.period);
+        self.text("regroup", mesh.regroup);
+        let names = mesh.workloads.iter().copied().map(Workload::name);
+        self.bare("workloads", list(names.map(quoted)));
+        self.text("transport", mesh.transport.name());
+        self.text("timeout", mesh.timeout);
+        self.bare("in_flight", mesh.in_flight);
+        self.text("body", mesh.body);
+        self.text("disk_file", mesh.disk_file);
+        if let Some(port) = mesh.port {
+            self.bare("port", port);
+        }
+    }
+
+    fn drive(&mut self, drive: &Drive) {
+        self.table("[drive]");
+        self.text("transport", drive.transport.name());
+        if let Some(address) = &drive.address {
+            self.text("address", address);
+        }
+        self.bare("clients", drive.clients);
+        let (name, key, value) = match drive.arrivals {
+            Arrivals::Constant { rate } => ("constant", "rate", rate.to_string()),
+            Arrivals::Poisson { rate } => ("poisson", "rate", rate.to_string()),
+            Arrivals::Closed { think } => ("closed", "think", think.to_string()),
+        };
+        self.text("arrivals", name);
+        self.text(key, value);
+        self.text("payload", drive.payload);
+        self.text("timeout", drive.timeout);
+        self.bare("in_flight", drive.in_flight);
+    }
+
+    fn fault(&mut self, fault: &Fault) {
+        self.table("[[fault]]");
+        self.text("kind", fault.kind.name());
+        self.text("process", &fault.process);
+        self.text("at", fault.at);
+        if let Some(duration) = fault.duration {
+            self.text("duration", duration);
+        }
+        if let Some(cpu) = fault.cpu {
+            self.bare("cpu", cpu);
+        }
+        if fault.kind == FaultKind::Busy {
+            self.bare("threads", fault.threads);
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+fn list<T: Display>(items: impl IntoIterator<Item = T>) -> String {
+    let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    format!("[{}]", items.join(", "))
+}

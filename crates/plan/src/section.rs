@@ -1,0 +1,340 @@
+//! A table of the plan, read key by key; every complaint knows its line.
+
+use std::fmt::Display;
+
+use toml_edit::{Item, TableLike, Value};
+
+use crate::error::PlanError;
+use crate::keys::did_you_mean;
+use crate::units::{Bytes, DurationNs, RateHz, UnitError};
+
+/// The text of a plan and what messages call it.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) path: &'a str,
+    pub(crate) text: &'a str,
+}
+
+impl Source<'_> {
+    /// The place of a byte of the text: `plan.toml:12`.
+    pub(crate) fn place(&self, offset_bytes: usize) -> String {
+        let before = &self.text.as_bytes()[..offset_bytes.min(self.text.len())];
+        let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
+        format!("{}:{line}", self.path)
+    }
+}
+
+/// A table, and where it is.
+#[derive(Clone, Copy)]
+pub(crate) struct Section<'a> {
+    pub(crate) source: Source<'a>,
+    /// As messages say it: `[run]`, or `the plan` at the top.
+    pub(crate) name: &'a str,
+    pub(crate) table: &'a dyn TableLike,
+    pub(crate) offset_bytes: usize,
+}
+
+/// What a number may be.
+pub(crate) struct Limits<T> {
+    /// Taken when the key is absent; without one the key is required.
+    pub(crate) default: Option<T>,
+    /// The lowest; without one anything above 0.
+    pub(crate) least: Option<T>,
+    pub(crate) most: T,
+    /// What the hint shows.
+    pub(crate) example: T,
+}
+
+/// Why an item is not a number of some kind.
+pub(crate) enum Misread {
+    Type,
+    Form(UnitError),
+    Low,
+    High,
+}
+
+/// A number a plan can hold.
+pub(crate) trait Number: Copy + Default + PartialOrd + Display {
+    /// The type in TOML, as messages say it.
+    const WANTED: &'static str;
+    fn read(item: &Item) -> Result<Self, Misread>;
+    /// As TOML has it.
+    fn literal(&self) -> String;
+}
+
+impl Number for u64 {
+    const WANTED: &'static str = "an integer";
+
+    fn read(item: &Item) -> Result<Self, Misread> {
+        let value = item.as_integer().ok_or(Misread::Type)?;
+        Self::try_from(value).map_err(|_| Misread::Low)
+    }
+
+    fn literal(&self) -> String {
+        self.to_string()
+    }
+}
+
+macro_rules! number_with_unit {
+    ($($name:ty),*) => {$(
+        impl Number for $name {
+            const WANTED: &'static str = "a string with its unit";
+
+            fn read(item: &Item) -> Result<Self, Misread> {
+                let text = item.as_str().ok_or(Misread::Type)?;
+                text.parse().map_err(|error| match error {
+                    UnitError::Negative => Misread::Low,
+                    UnitError::Overflow { .. } => Misread::High,
+                    UnitError::Form { .. } | UnitError::Inexact { .. } => Misread::Form(error),
+                })
+            }
+
+            fn literal(&self) -> String {
+                format!("\"{self}\"")
+            }
+        }
+    )*};
+}
+number_with_unit!(DurationNs, Bytes, RateHz);
+
+impl<'a> Section<'a> {
+    /// A complaint at the line of `key`, or of the table when it has no such key.
+    pub(crate) fn complain(
+        &self,
+        key: &str,
+        wrong: impl Into<String>,
+        wanted: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> PlanError {
+        let span = self.table.key(key).and_then(toml_edit::Key::span);
+        let offset_bytes = span.map_or(self.offset_bytes, |span| span.start);
+        PlanError {
+            place: self.source.place(offset_bytes),
+            wrong: wrong.into(),
+            wanted: wanted.into(),
+            hint: hint.into(),
+        }
+    }
+
+    /// A complaint about the value of `key`.
+    pub(crate) fn refuse(
+        &self,
+        key: &str,
+        wanted: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> PlanError {
+        let shown = self
+            .table
+            .get(key)
+            .map_or_else(String::new, |item| self.shown(item));
+        self.complain(key, format!("{key} is {shown}"), wanted, hint)
+    }
+
+    pub(crate) fn missing(&self, key: &str, wanted: &str, hint: String) -> PlanError {
+        self.complain(
+            "",
+            format!("{key} is missing in {}", self.name),
+            wanted,
+            hint,
+        )
+    }
+
+    pub(crate) fn wrong_type(&self, key: &str, item: &Item, wanted: &str, hint: &str) -> PlanError {
+        let name = item.type_name();
+        let article = if name.starts_with(['a', 'i']) {
+            "an"
+        } else {
+            "a"
+        };
+        let shown = if item.is_value() {
+            format!(" {}", self.shown(item))
+        } else {
+            String::new()
+        };
+        self.complain(
+            key,
+            format!("{key} is {article} {name}{shown}"),
+            wanted,
+            hint,
+        )
+    }
+
+    /// The first line of an item as it was written, cut short.
+    pub(crate) fn shown(&self, item: &Item) -> String {
+        let written = item
+            .span()
+            .and_then(|span| self.source.text.get(span))
+            .unwrap_or("");
+        let line = written.trim().lines().next().unwrap_or("");
+        let short: String = line.chars().take(60).collect();
+        if short.len() < written.trim().len() {
+            format!("{short}..")
+        } else {
+            short
+        }
+    }
+
+    /// Refuses keys other than the `known`.
+    pub(crate) fn check_keys(&self, known: &[&str]) -> Result<(), PlanError> {
+        let Some((key, _)) = self.table.iter().find(|(key, _)| !known.contains(key)) else {
+            return Ok(());
+        };
+        let hint = did_you_mean(key, known.iter().copied(), "remove it");
+        let wrong = format!("unknown key {key:?} in {}", self.name);
+        Err(self.complain(key, wrong, format!("known: {}", known.join(", ")), hint))
+    }
+
+    /// The table at `key`.
+    pub(crate) fn child(&self, key: &str, name: &'a str) -> Result<Option<Self>, PlanError> {
+        let Some((found, item)) = self.table.get_key_value(key) else {
+            return Ok(None);
+        };
+        let Some(table) = item.as_table_like() else {
+            return Err(self.wrong_type(key, item, "must be a table", name));
+        };
+        let span = item.span().or_else(|| found.span());
+        let offset_bytes = span.map_or(self.offset_bytes, |span| span.start);
+        Ok(Some(Self {
+            name,
+            table,
+            offset_bytes,
+            ..*self
+        }))
+    }
+
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+
+    pub(crate) fn number<T: Number>(&self, key: &str, limits: &Limits<T>) -> Result<T, PlanError> {
+        let hint = format!("{key} = {}", limits.example.literal());
+        let Some(item) = self.table.get(key) else {
+            let wanted = format!("must be {}", T::WANTED);
+            return limits
+                .default
+                .ok_or_else(|| self.missing(key, &wanted, hint));
+        };
+        let below = || match limits.least {
+            Some(least) => format!("must be at least {least}"),
+            None => "must be above 0".to_owned(),
+        };
+        let above = || format!("must be at most {}", limits.most);
+        let low = |value: T| {
+            limits
+                .least
+                .map_or_else(|| value <= T::default(), |least| value < least)
+        };
+        match T::read(item) {
+            Ok(value) if low(value) => Err(self.refuse(key, below(), hint)),
+            Ok(value) if value > limits.most => Err(self.refuse(key, above(), hint)),
+            Ok(value) => Ok(value),
+            Err(Misread::Low) => Err(self.refuse(key, below(), hint)),
+            Err(Misread::High) => Err(self.refuse(key, above(), hint)),
+            Err(Misread::Form(error)) => Err(self.refuse(key, error.to_string(), hint)),
+            Err(Misread::Type) => {
+                Err(self.wrong_type(key, item, &format!("must be {}", T::WANTED), &hint))
+            }
+        }
+    }
+
+    /// A whole number which fits `T`: `limits.most` must.
+    pub(crate) fn whole<T: TryFrom<u64>>(
+        &self,
+        key: &str,
+        limits: &Limits<u64>,
+    ) -> Result<T, PlanError> {
+        let value = self.number(key, limits)?;
+        let hint = format!("{key} = {}", limits.example);
+        let wanted = format!("must be at most {}", limits.most);
+        T::try_from(value).map_err(|_| self.refuse(key, wanted, hint))
+    }
+
+    /// A whole number which may be absent.
+    pub(crate) fn optional<T: TryFrom<u64>>(
+        &self,
+        key: &str,
+        limits: &Limits<u64>,
+    ) -> Result<Option<T>, PlanError> {
+        if self.has(key) {
+            self.whole(key, limits).map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+
+    pub(crate) fn text(&self, key: &str, hint: &str) -> Result<Option<&'a str>, PlanError> {
+        let Some(item) = self.table.get(key) else {
+            return Ok(None);
+        };
+        let text = item.as_str().map(Some);
+        text.ok_or_else(|| self.wrong_type(key, item, "must be a string", hint))
+    }
+
+    /// One of a few words; the default when absent.
+    pub(crate) fn choice<T: Copy>(
+        &self,
+        key: &str,
+        words: &[(&str, T)],
+        default: Option<T>,
+    ) -> Result<T, PlanError> {
+        let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let wanted = format!("must be one of {}", names.join(", "));
+        let hint = format!("{key} = {:?}", names[0]);
+        let Some(text) = self.text(key, &hint)? else {
+            return default.ok_or_else(|| self.missing(key, &wanted, hint));
+        };
+        let found = words.iter().find(|(word, _)| *word == text);
+        found
+            .map(|(_, value)| *value)
+            .ok_or_else(|| self.refuse(key, wanted, hint))
+    }
+
+    pub(crate) fn switch(&self, key: &str, default: bool) -> Result<bool, PlanError> {
+        let Some(item) = self.table.get(key) else {
+            return Ok(default);
+        };
+        let hint = format!("{key} = {default}");
+        item.as_bool()
+            .ok_or_else(|| self.wrong_type(key, item, "must be true or false", &hint))
+    }
+
+    /// A list of at least one value; none when absent.
+    pub(crate) fn list(&self, key: &str, hint: &str) -> Result<Option<Vec<&'a Value>>, PlanError> {
+        let Some(item) = self.table.get(key) else {
+            return Ok(None);
+        };
+        let Some(array) = item.as_array() else {
+            return Err(self.wrong_type(key, item, "must be an array", hint));
+        };
+        if array.is_empty() {
+            return Err(self.refuse(key, "must hold at least one value", hint));
+        }
+        Ok(Some(array.iter().collect()))
+    }
+
+    /// A list of whole numbers within `least..=most`; none when absent.
+    pub(crate) fn whole_list(
+        &self,
+        key: &str,
+        least: u16,
+        most: u16,
+        hint: &str,
+    ) -> Result<Option<Vec<u16>>, PlanError> {
+        let Some(values) = self.list(key, hint)? else {
+            return Ok(None);
+        };
+        let wanted = format!("must hold integers from {least} to {most}");
+        let numbers = values.into_iter().map(|value| {
+            let number = value
+                .as_integer()
+                .and_then(|number| u16::try_from(number).ok());
+            number
+                .filter(|number| (least..=most).contains(number))
+                .ok_or_else(|| {
+                    let wrong = format!("{key} holds {}", value.to_string().trim());
+                    self.complain(key, wrong, &wanted, hint)
+                })
+        });
+        numbers.collect::<Result<_, _>>().map(Some)
+    }
+}

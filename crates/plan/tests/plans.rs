@@ -1,0 +1,396 @@
+//! What a good plan means: defaults, round trips, cells and their order.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use unruly_plan::{
+    Arrivals, Bytes, Drive, DurationNs, Factor, Fault, FaultKind, Hosts, Load, Mesh, Plan, Probe,
+    RateHz, Run, Transport, Workload,
+};
+
+const SECOND: u64 = 1_000_000_000;
+
+fn parse(text: &str) -> Plan {
+    Plan::parse("plan.toml", text).expect("the plan is good")
+}
+
+fn mesh_with(lines: &str) -> Plan {
+    let head = "name = \"a\"\n[run]\nduration = \"60s\"\n[mesh]\nagents = 7\ngroups = [3, 4]\n";
+    parse(&format!("{head}{lines}"))
+}
+
+fn drive_with(lines: &str) -> Plan {
+    let head = "name = \"a\"\n[run]\nduration = \"60s\"\nrepeat = 3\n[drive]\n";
+    parse(&format!("{head}{lines}"))
+}
+
+#[test]
+fn a_mesh_has_the_defaults_of_the_manual() {
+    let plan = mesh_with("");
+    assert_eq!((plan.seed, plan.tag.as_str()), (1, ""));
+    let run = Run {
+        duration: DurationNs(60 * SECOND),
+        warmup: DurationNs(0),
+        repeat: 1,
+        hosts: Hosts::Processes,
+    };
+    assert_eq!(plan.run, run);
+    assert_eq!(
+        plan.probe,
+        Some(Probe {
+            period: DurationNs(SECOND)
+        })
+    );
+    let mesh = Mesh {
+        agents: 7,
+        groups: vec![3, 4],
+        period: DurationNs(SECOND),
+        regroup: DurationNs(86_400 * SECOND),
+        workloads: Workload::ALL.to_vec(),
+        transport: Transport::Tcp,
+        timeout: DurationNs(SECOND),
+        in_flight: 4_096,
+        body: Bytes(50_000),
+        disk_file: Bytes(64 << 20),
+        port: None,
+    };
+    assert_eq!(plan.load, Load::Mesh(mesh));
+}
+
+#[test]
+fn a_drive_has_the_defaults_of_the_manual() {
+    let drive = Drive {
+        transport: Transport::Tcp,
+        address: None,
+        clients: 1,
+        arrivals: Arrivals::Constant {
+            rate: RateHz(100.0),
+        },
+        payload: Bytes(64),
+        timeout: DurationNs(10 * SECOND),
+        in_flight: 1_000_000,
+    };
+    assert_eq!(drive_with("rate = \"100/s\"").load, Load::Drive(drive));
+}
+
+#[test]
+fn arrivals_are_one_of_three() {
+    let arrivals = |lines| match drive_with(lines).load {
+        Load::Drive(drive) => drive.arrivals,
+        Load::Mesh(_) => panic!("a drive was written"),
+    };
+    let poisson = arrivals("arrivals = \"poisson\"\nrate = \"20k/s\"");
+    assert_eq!(
+        poisson,
+        Arrivals::Poisson {
+            rate: RateHz(20_000.0)
+        }
+    );
+    let closed = arrivals("arrivals = \"closed\"\nthink = \"2ms\"");
+    assert_eq!(
+        closed,
+        Arrivals::Closed {
+            think: DurationNs(2_000_000)
+        }
+    );
+    assert_eq!(
+        arrivals("arrivals = \"closed\""),
+        Arrivals::Closed {
+            think: DurationNs(0)
+        }
+    );
+}
+
+#[test]
+fn workloads_have_letters_and_keep_their_order() {
+    let plan = mesh_with("workloads = [\"E\", \"null\", \"C\"]");
+    let Load::Mesh(mesh) = plan.load else {
+        panic!("a mesh was written")
+    };
+    assert_eq!(
+        mesh.workloads,
+        [Workload::All, Workload::Null, Workload::Disk]
+    );
+    assert_eq!(Workload::ALL.map(Workload::flags), [0, 1, 2, 4, 7]);
+}
+
+#[test]
+fn a_probe_can_be_switched_off() {
+    assert_eq!(mesh_with("[probe]\nenabled = false").probe, None);
+}
+
+#[test]
+fn faults_and_pins_may_be_inline() {
+    let tables = mesh_with("[[fault]]\nkind = \"kill\"\nprocess = \"agent-6\"\nat = \"5s\"");
+    assert_eq!(
+        tables.faults,
+        [Fault {
+            kind: FaultKind::Kill,
+            process: "agent-6".to_owned(),
+            at: DurationNs(5 * SECOND),
+            duration: None,
+            cpu: None,
+            threads: 1,
+        }]
+    );
+    let inline = "name = \"a\"\nfault = [{kind = \"kill\", process = \"agent-6\", at = \"5s\"}]\n\
+                  run = {duration = \"60s\"}\nmesh = {agents = 7, groups = [3, 4]}\n";
+    assert_eq!(parse(inline), tables);
+    let pinned = mesh_with("[pin]\n\"agent-3\" = [1, 2]");
+    assert_eq!(
+        pinned.pins,
+        BTreeMap::from([("agent-3".to_owned(), vec![1, 2])])
+    );
+}
+
+#[test]
+fn a_plan_without_a_matrix_is_one_cell() {
+    let plan = mesh_with("");
+    let cells = plan.cells().unwrap();
+    assert_eq!(cells.len(), 1);
+    assert_eq!((cells[0].name.as_str(), &cells[0].plan), ("all", &plan));
+    assert_eq!(plan.order(), [(0, 0)]);
+}
+
+#[test]
+fn cells_are_every_combination_and_override_the_plan() {
+    let plan = drive_with(
+        "rate = \"100/s\"\n[matrix]\n\"drive.transport\" = [\"tcp\", \"udp\"]\n\
+         \"drive.payload\" = [\"64B\", \"1KB\"]\n\"drive.clients\" = [2]",
+    );
+    let cells = plan.cells().unwrap();
+    let names: Vec<&str> = cells.iter().map(|cell| cell.name.as_str()).collect();
+    let wanted = [
+        "transport=tcp payload=64B clients=2",
+        "transport=tcp payload=1KB clients=2",
+        "transport=udp payload=64B clients=2",
+        "transport=udp payload=1KB clients=2",
+    ];
+    assert_eq!(names, wanted);
+    let Load::Drive(drive) = &cells[3].plan.load else {
+        panic!("a drive was written")
+    };
+    assert_eq!(
+        (drive.transport, drive.payload, drive.clients),
+        (Transport::Udp, Bytes(1_000), 2)
+    );
+    assert_eq!(cells[3].factors["drive.payload"], "1KB");
+    assert!(cells[3].plan.matrix.is_empty());
+}
+
+#[test]
+fn factors_that_end_alike_are_named_in_full() {
+    let plan = mesh_with("[matrix]\n\"mesh.period\" = [\"1s\"]\n\"probe.period\" = [\"2s\"]");
+    assert_eq!(
+        plan.cells().unwrap()[0].name,
+        "mesh.period=1s probe.period=2s"
+    );
+}
+
+#[test]
+fn lists_can_be_varied() {
+    let plan = mesh_with("[matrix]\n\"mesh.groups\" = [[3, 4], [7]]");
+    let cells = plan.cells().unwrap();
+    assert_eq!(cells[1].name, "groups=[7]");
+    let Load::Mesh(mesh) = &cells[1].plan.load else {
+        panic!("a mesh was written")
+    };
+    assert_eq!(mesh.groups, [7]);
+}
+
+#[test]
+fn each_repeat_holds_every_cell_once_in_an_order_of_its_own() {
+    let clients: Vec<String> = (1..=50).map(|n| n.to_string()).collect();
+    let matrix = format!(
+        "rate = \"1/s\"\n[matrix]\n\"drive.clients\" = [{}]",
+        clients.join(",")
+    );
+    let plan = drive_with(&matrix);
+    let order = plan.order();
+    assert_eq!(order, plan.order());
+    let repeats: Vec<Vec<usize>> = (0..3)
+        .map(|repeat| {
+            order
+                .iter()
+                .filter(|(_, r)| *r == repeat)
+                .map(|(cell, _)| *cell)
+                .collect()
+        })
+        .collect();
+    for repeat in &repeats {
+        assert_eq!(
+            repeat.iter().copied().collect::<BTreeSet<_>>(),
+            (0..50).collect()
+        );
+    }
+    assert_ne!(repeats[0], repeats[1]);
+    assert!(order.is_sorted_by_key(|(_, repeat)| *repeat));
+    assert_ne!(Plan { seed: 2, ..plan }.order(), order);
+}
+
+#[test]
+fn json_holds_the_whole_plan() {
+    let plan = mesh_with("[pin]\n\"agent-3\" = [1]\n[matrix]\n\"mesh.body\" = [\"1KB\"]");
+    let json = serde_json::to_string(&plan).unwrap();
+    assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), plan);
+}
+
+fn mesh() -> impl Strategy<Value = Load> {
+    let numbers = (
+        1_u16..=1_000,
+        1_000_000_u64..=86_400 * SECOND,
+        1_u64..=3_600 * SECOND,
+    );
+    let sizes = (0_u64..=65_000, 66_000_u64..=1 << 36, 1_u32..=1_000_000);
+    let words = (
+        any::<bool>(),
+        prop::sample::subsequence(Workload::ALL.to_vec(), 1..=5),
+    );
+    let rest = (
+        prop::option::of(1_u16..=64_000),
+        prop::collection::vec(1_u16..=1_000, 1..4),
+    );
+    (numbers, sizes, words, rest).prop_map(|(numbers, sizes, words, rest)| {
+        let (agents, period_ns, timeout_ns) = numbers;
+        let mut groups: Vec<u16> = rest.1.iter().map(|size| 1 + size % agents).collect();
+        groups.truncate(usize::from(agents));
+        Load::Mesh(Mesh {
+            agents,
+            groups,
+            period: DurationNs(period_ns),
+            regroup: DurationNs(period_ns * 7),
+            workloads: words.1,
+            transport: if words.0 {
+                Transport::Tcp
+            } else {
+                Transport::Udp
+            },
+            timeout: DurationNs(timeout_ns),
+            in_flight: sizes.2,
+            body: Bytes(sizes.0),
+            disk_file: Bytes(sizes.1),
+            port: rest.0,
+        })
+    })
+}
+
+fn drive() -> impl Strategy<Value = Load> {
+    let rate = (1e-6_f64..=1e7).prop_map(RateHz);
+    let arrivals = prop_oneof![
+        rate.clone().prop_map(|rate| Arrivals::Constant { rate }),
+        rate.prop_map(|rate| Arrivals::Poisson { rate }),
+        (0..=SECOND).prop_map(|think_ns| Arrivals::Closed {
+            think: DurationNs(think_ns)
+        }),
+    ];
+    let address = prop::option::of("[a-z0-9.-]{1,20}:[1-9][0-9]{0,3}");
+    let numbers = (
+        1_u32..=100_000,
+        0_u64..=65_000,
+        1_u64..=SECOND,
+        1_u32..=10_000_000,
+    );
+    (any::<bool>(), address, arrivals, numbers).prop_map(|(tcp, address, arrivals, numbers)| {
+        Load::Drive(Drive {
+            transport: if tcp { Transport::Tcp } else { Transport::Udp },
+            address,
+            clients: numbers.0,
+            arrivals,
+            payload: Bytes(numbers.1),
+            timeout: DurationNs(numbers.2),
+            in_flight: numbers.3,
+        })
+    })
+}
+
+fn plan() -> impl Strategy<Value = Plan> {
+    let names = (
+        "[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}",
+        0..=i64::MAX.unsigned_abs(),
+        "\\PC{0,60}",
+    );
+    let run = (
+        86_400 * SECOND..=400 * 86_400 * SECOND,
+        0..=86_400 * SECOND,
+        1_u16..=1_000,
+    );
+    let probe = prop::option::of(10_000_000..=600 * SECOND);
+    let faults = prop::collection::vec((0_u8..3, 0..80_000 * SECOND, 1..=SECOND, 0_u16..9), 0..4);
+    let pins = prop::collection::btree_set(0_u16..=8_191, 0..4);
+    let extras = (faults, pins, any::<bool>());
+    (names, run, prop_oneof![mesh(), drive()], probe, extras).prop_map(
+        |((name, seed, tag), run, load, probe, (faults, cpus, varied))| {
+            let process = load.processes().remove(0);
+            let faults = faults.into_iter().map(|(kind, at_ns, duration_ns, cpu)| {
+                let kind = [FaultKind::Stop, FaultKind::Kill, FaultKind::Busy][usize::from(kind)];
+                let busy = kind == FaultKind::Busy;
+                Fault {
+                    kind,
+                    process: process.clone(),
+                    at: DurationNs(at_ns),
+                    duration: (kind != FaultKind::Kill).then_some(DurationNs(duration_ns)),
+                    cpu: (busy && cpu > 0).then_some(cpu),
+                    threads: if busy { cpu + 1 } else { 1 },
+                }
+            });
+            let warmups = vec!["1s".to_owned(), "0.25s".to_owned()];
+            let factor = Factor {
+                path: "run.warmup".to_owned(),
+                values: warmups,
+            };
+            Plan {
+                faults: faults.collect(),
+                pins: if cpus.is_empty() {
+                    BTreeMap::new()
+                } else {
+                    BTreeMap::from([(process.clone(), cpus.into_iter().collect())])
+                },
+                name,
+                seed,
+                tag,
+                run: Run {
+                    duration: DurationNs(run.0),
+                    warmup: DurationNs(run.1),
+                    repeat: run.2,
+                    hosts: if varied {
+                        Hosts::Processes
+                    } else {
+                        Hosts::Namespaces
+                    },
+                },
+                load,
+                probe: probe.map(|period_ns| Probe {
+                    period: DurationNs(period_ns),
+                }),
+                matrix: if varied { vec![factor] } else { Vec::new() },
+            }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn a_plan_written_out_reads_back_the_same(plan in plan()) {
+        let text = plan.to_toml();
+        match Plan::parse("plan.toml", &text) {
+            Ok(back) => prop_assert_eq!(back, plan),
+            Err(error) => prop_assert!(false, "{}\n{}", error, text),
+        }
+    }
+
+    #[test]
+    fn no_text_makes_the_parser_panic(text in "\\PC{0,200}") {
+        let _ = Plan::parse("plan.toml", &text);
+    }
+
+    #[test]
+    fn no_damage_to_a_plan_makes_the_parser_panic(
+        plan in plan(), at: prop::sample::Index, cut in 0_usize..30, put in "\\PC{0,5}"
+    ) {
+        let mut text: Vec<char> = plan.to_toml().chars().collect();
+        let at = at.index(text.len());
+        let end = (at + cut).min(text.len());
+        text.splice(at..end, put.chars());
+        let _ = Plan::parse("plan.toml", &text.into_iter().collect::<String>());
+    }
+}

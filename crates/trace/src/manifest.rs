@@ -1,0 +1,349 @@
+//! `manifest.json`: what a run was, who took part, and whether every copy is accounted for.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::TraceError;
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RunStatus {
+    /// It is going on, or its runner died.
+    #[serde(rename = "running")]
+    Running,
+    /// It went to its planned end.
+    #[serde(rename = "complete")]
+    Complete,
+    /// It was asked to end early, or could not go on; what is there is valid.
+    #[serde(rename = "stopped")]
+    Stopped,
+    /// Its runner died; recovery wrote this manifest.
+    #[serde(rename = "cut off")]
+    CutOff,
+    /// Another tool's output.
+    #[serde(rename = "imported")]
+    Imported,
+}
+
+/// What measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tool {
+    /// Version of the tool.
+    pub version: String,
+    /// The commit it was built from, `unknown` outside a repository.
+    pub commit: String,
+}
+
+/// Facts of a host. What is not known is null.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// The host's name in the run.
+    pub name: String,
+    /// The processor's name.
+    pub cpu_model: Option<String>,
+    /// Cores that the process may use.
+    pub cores: Option<u32>,
+    /// Kernel release.
+    pub kernel: Option<String>,
+    /// The kernel's clock source.
+    pub clock_source: Option<String>,
+    /// A guest of a hypervisor.
+    pub virtualised: Option<bool>,
+    /// Memory.
+    pub memory_bytes: Option<i64>,
+    /// Share of time stolen by the hypervisor at the start.
+    pub steal_share: Option<f64>,
+    /// How long this host stops a process in one of a hundred windows of 10 ms.
+    pub noise_floor_ns: Option<i64>,
+}
+
+/// A cell of the plan's matrix.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Its name, which is in the rows.
+    pub name: String,
+    /// Plan path to value.
+    pub factors: BTreeMap<String, String>,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Exit {
+    /// By itself.
+    Code(i32),
+    /// By a signal.
+    Signal(i32),
+}
+
+/// What became of every scheduled copy.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Copies {
+    /// Asked for by the schedule.
+    pub scheduled: u64,
+    /// Answered in time.
+    pub ok: u64,
+    /// Not answered in time.
+    pub timeout: u64,
+    /// Refused by the peer.
+    pub refused: u64,
+    /// Over our bound of requests in flight.
+    pub shed: u64,
+    /// Failed otherwise.
+    pub error: u64,
+    /// Open at the end.
+    pub unfinished: u64,
+    /// Answered wrongly.
+    pub wrong: u64,
+    /// From a replica that was behind.
+    pub behind: u64,
+    /// From another epoch.
+    pub stale: u64,
+    /// Lost.
+    pub lost: u64,
+    /// Rows in the trace.
+    pub recorded: u64,
+    /// Rows that the recorder had no room for.
+    pub dropped: u64,
+}
+
+impl Copies {
+    /// The sum of all ends.
+    #[must_use]
+    pub fn ended(&self) -> u64 {
+        self.ok
+            + self.timeout
+            + self.refused
+            + self.shed
+            + self.error
+            + self.unfinished
+            + self.wrong
+            + self.behind
+            + self.stale
+            + self.lost
+    }
+
+    /// Checks that every copy ended once and is recorded or dropped once.
+    ///
+    /// # Errors
+    ///
+    /// Names the sum that does not hold.
+    pub fn check(&self, place: &str) -> Result<(), TraceError> {
+        let broken = |what: String| TraceError::Conservation { place: place.to_owned(), what };
+        if self.scheduled != self.ended() {
+            return Err(broken(format!(
+                "{} copies were scheduled but {} ended",
+                self.scheduled,
+                self.ended()
+            )));
+        }
+        if self.recorded + self.dropped != self.scheduled {
+            return Err(broken(format!(
+                "{} recorded + {} dropped is not {} scheduled",
+                self.recorded, self.dropped, self.scheduled
+            )));
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (sum, part) in [
+            (&mut self.scheduled, other.scheduled),
+            (&mut self.ok, other.ok),
+            (&mut self.timeout, other.timeout),
+            (&mut self.refused, other.refused),
+            (&mut self.shed, other.shed),
+            (&mut self.error, other.error),
+            (&mut self.unfinished, other.unfinished),
+            (&mut self.wrong, other.wrong),
+            (&mut self.behind, other.behind),
+            (&mut self.stale, other.stale),
+            (&mut self.lost, other.lost),
+            (&mut self.recorded, other.recorded),
+            (&mut self.dropped, other.dropped),
+        ] {
+            *sum += part;
+        }
+    }
+}
+
+/// What became of every request.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Requests {
+    /// Asked for by the schedule.
+    pub scheduled: u64,
+    /// Got their answer.
+    pub answered: u64,
+    /// Did not.
+    pub unanswered: u64,
+}
+
+/// The conservation counts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Over copies.
+    pub copies: Copies,
+    /// Over requests.
+    pub requests: Requests,
+}
+
+impl Counts {
+    /// Adds another process's counts.
+    pub fn add(&mut self, other: &Self) {
+        self.copies.add(&other.copies);
+        self.requests.scheduled += other.requests.scheduled;
+        self.requests.answered += other.requests.answered;
+        self.requests.unanswered += other.requests.unanswered;
+    }
+
+    /// Checks both sums.
+    ///
+    /// # Errors
+    ///
+    /// Names the sum that does not hold.
+    pub fn check(&self, place: &str) -> Result<(), TraceError> {
+        self.copies.check(place)?;
+        let Requests { scheduled, answered, unanswered } = self.requests;
+        if answered + unanswered != scheduled {
+            return Err(TraceError::Conservation {
+                place: place.to_owned(),
+                what: format!(
+                    "{answered} answered + {unanswered} unanswered requests is not {scheduled}"
+                ),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// One process of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its name, which is in the rows.
+    pub name: String,
+    /// What it did: mesh, drive, echo, probe, stress, runner.
+    pub kind: String,
+    /// Its number as client and server in the rows.
+    pub id: Option<u16>,
+    /// The cell it took part in.
+    pub cell: String,
+    /// The repeat it took part in.
+    pub repeat: u16,
+    /// Its host.
+    pub host: String,
+    /// Its process id.
+    pub pid: Option<u32>,
+    /// What it runs on: native, jvm.
+    pub runtime: String,
+    /// How it ended; null when nobody saw it end.
+    pub exit: Option<Exit>,
+    /// Its counts; null when it makes no requests, or died before it could say.
+    pub counts: Option<Counts>,
+}
+
+/// The manifest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Version of this file's layout.
+    pub schema: u32,
+    /// The run's id.
+    pub run: String,
+    /// The plan's name.
+    pub name: String,
+    /// The environment.
+    pub tag: String,
+    /// What measured.
+    pub tool: Tool,
+    /// SHA-256 of the resolved plan.
+    pub plan_sha256: String,
+    /// The seed.
+    pub seed: u64,
+    /// How the run ended.
+    pub status: RunStatus,
+    /// Wall clock of the first start.
+    pub started_ns: i64,
+    /// Wall clock of the last stop.
+    pub ended_ns: Option<i64>,
+    /// Measured time that the plan asked for, over all cells and repeats.
+    pub planned_ns: i64,
+    /// What is known to be absent, a sentence each.
+    pub missing: Vec<String>,
+    /// Facts of the hosts.
+    pub hosts: Vec<Host>,
+    /// The cells.
+    pub cells: Vec<Cell>,
+    /// The processes.
+    pub processes: Vec<Process>,
+    /// The conservation counts over all processes.
+    pub counts: Counts,
+}
+
+impl Manifest {
+    /// File name in the run directory.
+    pub const FILE: &'static str = "manifest.json";
+
+    /// Reads the manifest of a run.
+    ///
+    /// # Errors
+    ///
+    /// When the directory is missing, is not a run, or is of a newer schema.
+    pub fn read(directory: &Path) -> Result<Self, TraceError> {
+        let path = directory.join(Self::FILE);
+        let refused = |what: String, hint| TraceError::Manifest { path: path.clone(), what, hint };
+        if !directory.is_dir() {
+            return Err(TraceError::Manifest {
+                path: directory.to_owned(),
+                what: "there is no such directory".to_owned(),
+                hint: "name the directory that unruly run printed",
+            });
+        }
+        let text = fs::read_to_string(&path).map_err(|error| {
+            refused(format!("cannot be read ({error})"), "this directory is not a run")
+        })?;
+        let json: serde_json::Value = serde_json::from_str(&text)
+            .map_err(|error| refused(format!("is not JSON ({error})"), "restore it"))?;
+        let schema = json.get("schema").and_then(serde_json::Value::as_u64).unwrap_or(0);
+        if schema > 1 {
+            return Err(refused(format!("its schema is {schema}, known is 1"), "upgrade unruly"));
+        }
+        serde_json::from_value(json)
+            .map_err(|error| refused(format!("is not a manifest ({error})"), "restore it"))
+    }
+
+    /// Writes the manifest: whole or not at all.
+    ///
+    /// # Errors
+    ///
+    /// When the disk is full.
+    pub fn write(&self, directory: &Path) -> Result<(), TraceError> {
+        let path = directory.join(Self::FILE);
+        let temporary = directory.join("manifest.json.tmp");
+        let io = |source| TraceError::io(&path, "writing the manifest", source);
+        let mut text = serde_json::to_vec_pretty(self).map_err(|error| io(error.into()))?;
+        text.push(b'\n');
+        let mut file = File::create(&temporary).map_err(io)?;
+        file.write_all(&text).and_then(|()| file.sync_all()).map_err(io)?;
+        fs::rename(&temporary, &path).map_err(io)
+    }
+
+    /// Recomputes the totals from the processes and checks every sum.
+    ///
+    /// # Errors
+    ///
+    /// Names the process and the sum that does not hold.
+    pub fn settle(&mut self) -> Result<(), TraceError> {
+        let mut total = Counts::default();
+        for process in &self.processes {
+            if let Some(counts) = &process.counts {
+                counts.check(&format!("{} ({}, {})", process.name, process.cell, process.repeat))?;
+                total.add(counts);
+            }
+        }
+        self.counts = total;
+        self.counts.check(&self.run)
+    }
+}

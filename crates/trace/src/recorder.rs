@@ -1,0 +1,380 @@
+//! The recorder: a hot side that copies a record into a ring, and a drain thread that writes.
+//!
+//! The hot side takes no lock, allocates nothing and makes no system call. A full ring drops the
+//! record and counts it: recording must never slow the measurement, and a drop is shown in red.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{Flock, FlockArg};
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use crate::clock::{Clock, ClockPair, ClockWatch, StepNs};
+use crate::error::TraceError;
+use crate::manifest::Copies;
+use crate::record::{Record, Status};
+use crate::spool::{SPOOL_ROWS_MAX, SpoolHeader, seal_spool};
+
+/// Records the ring holds: at one million a second it is full after 65 ms, three drain rounds.
+const RING_RECORDS: usize = 1 << 16;
+
+/// How often the drain thread looks: bounds what a kill loses, at 50 wake-ups a second.
+const DRAIN_PERIOD: Duration = Duration::from_millis(20);
+
+/// A spool also becomes a segment after this long.
+const SPOOL_AGE_MAX: Duration = Duration::from_secs(600);
+
+/// How often the clock pair is taken again.
+const PAIR_PERIOD: Duration = Duration::from_secs(1);
+
+/// What a recorder needs to start.
+#[derive(Debug, Clone)]
+pub struct RecorderOptions {
+    /// The run directory.
+    pub directory: PathBuf,
+    /// First part of the file names, unique in the run: process, cell, repeat.
+    pub stem: String,
+    /// What the rows have in common.
+    pub header: SpoolHeader,
+    /// The process's clock, whose kernel offset the drain thread keeps fresh.
+    pub clock: Clock,
+    /// Records in a spool before it becomes a segment, [`SPOOL_ROWS_MAX`] unless a test asks.
+    pub spool_rows_max: u64,
+}
+
+/// Counts of the hot side.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Copies by what became of them, as far as they ended.
+    pub copies: Copies,
+}
+
+/// What the drain thread says at the end.
+#[derive(Debug, Default)]
+pub struct RecorderReport {
+    /// Rows that are in segments now.
+    pub rows: u64,
+    /// What stopped recording, if anything did (a full disk).
+    pub failure: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    stop: AtomicBool,
+    failed: AtomicBool,
+    written: AtomicU64,
+    failure: Mutex<Option<String>>,
+    steps: Mutex<Vec<(i64, StepNs)>>,
+}
+
+/// The hot side. One thread owns it.
+#[derive(Debug)]
+pub struct Recorder {
+    ring: Producer<Record>,
+    tally: Tally,
+    shared: Arc<Shared>,
+    drain: Option<JoinHandle<RecorderReport>>,
+}
+
+impl Recorder {
+    /// Makes the spool and starts the drain thread.
+    ///
+    /// # Errors
+    ///
+    /// When the spool cannot be made.
+    pub fn start(options: RecorderOptions) -> Result<Self, TraceError> {
+        let (ring, consumer) = RingBuffer::new(RING_RECORDS);
+        let shared = Arc::new(Shared::default());
+        let drain = Drain::open(options, consumer, Arc::clone(&shared))?;
+        let handle = std::thread::Builder::new()
+            .name("drain".to_owned())
+            .spawn(move || drain.run())
+            .map_err(|source| TraceError::io(Path::new("drain"), "starting the thread", source))?;
+        Ok(Self { ring, tally: Tally::default(), shared, drain: Some(handle) })
+    }
+
+    /// Counts a copy that the schedule asked for. Its record must follow, exactly once.
+    pub fn scheduled(&mut self) {
+        self.tally.copies.scheduled += 1;
+    }
+
+    /// Records what became of a copy.
+    pub fn record(&mut self, record: &Record) {
+        debug_assert!(!record.provisional, "a provisional record is not an end");
+        let copies = &mut self.tally.copies;
+        *copies.of_mut(record.status) += 1;
+        if self.shared.failed.load(Ordering::Relaxed) || self.ring.push(*record).is_err() {
+            copies.dropped += 1;
+        } else {
+            copies.recorded += 1;
+        }
+    }
+
+    /// Notes a copy that is open for long, so that a crash does not forget it. Returns whether the
+    /// ring had room; only then must the final record say that it supersedes this one.
+    pub fn note_open(&mut self, record: &Record) -> bool {
+        self.ring.push(Record { provisional: true, ..*record }).is_ok()
+    }
+
+    /// The counts so far.
+    #[must_use]
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// What stopped the recording, if anything did.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        if !self.shared.failed.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.shared.failure.lock().ok().and_then(|failure| failure.clone())
+    }
+
+    /// Clock steps seen since the last call: column time and size.
+    #[must_use]
+    pub fn take_steps(&self) -> Vec<(i64, StepNs)> {
+        self.shared.steps.lock().map(|mut steps| std::mem::take(&mut *steps)).unwrap_or_default()
+    }
+
+    /// Drains what is left, seals the spool, and returns the final counts: a record that the disk
+    /// refused moves from recorded to dropped.
+    ///
+    /// # Errors
+    ///
+    /// When the drain thread panicked, or the counts do not add up.
+    pub fn finish(mut self, place: &str) -> Result<(Tally, RecorderReport), TraceError> {
+        self.shared.stop.store(true, Ordering::Release);
+        let report = self
+            .drain
+            .take()
+            .and_then(|handle| handle.join().ok())
+            .ok_or_else(|| TraceError::Conservation {
+                place: place.to_owned(),
+                what: "the drain thread panicked".to_owned(),
+            })?;
+        let copies = &mut self.tally.copies;
+        let lost = copies.recorded.saturating_sub(self.shared.written.load(Ordering::Acquire));
+        copies.recorded -= lost;
+        copies.dropped += lost;
+        copies.check(place)?;
+        Ok((self.tally, report))
+    }
+}
+
+/// The drain side.
+struct Drain {
+    options: RecorderOptions,
+    ring: Consumer<Record>,
+    shared: Arc<Shared>,
+    spool: Flock<File>,
+    spool_path: PathBuf,
+    sequence: u32,
+    spool_rows: u64,
+    spool_started: Instant,
+    /// Open copies that were noted in this spool and must be carried into the next one.
+    noted: BTreeMap<(u16, u16, u64, u16, u8), Record>,
+    buffer: Vec<u8>,
+    sealing: Option<JoinHandle<Result<u64, TraceError>>>,
+    rows: u64,
+}
+
+impl Drain {
+    fn open(
+        options: RecorderOptions,
+        ring: Consumer<Record>,
+        shared: Arc<Shared>,
+    ) -> Result<Self, TraceError> {
+        let (spool_path, spool) = create_spool(&options, 0)?;
+        Ok(Self {
+            options,
+            ring,
+            shared,
+            spool,
+            spool_path,
+            sequence: 0,
+            spool_rows: 0,
+            spool_started: Instant::now(),
+            noted: BTreeMap::new(),
+            buffer: Vec::new(),
+            sealing: None,
+            rows: 0,
+        })
+    }
+
+    fn run(mut self) -> RecorderReport {
+        let mut watch = ClockWatch::new(&self.options.clock);
+        let mut paired = Instant::now();
+        loop {
+            // Read before draining: what was pushed before the stop is drained after it.
+            let stop = self.shared.stop.load(Ordering::Acquire);
+            if let Err(error) = self.drain_ring() {
+                self.fail(&error);
+            }
+            if stop {
+                break;
+            }
+            if paired.elapsed() >= PAIR_PERIOD {
+                paired = Instant::now();
+                if let Some(step) = watch.observe(ClockPair::now()) {
+                    if let Ok(mut steps) = self.shared.steps.lock() {
+                        steps.push((self.options.clock.column_now(), step));
+                    }
+                }
+            }
+            std::thread::sleep(DRAIN_PERIOD);
+        }
+        self.seal_last()
+    }
+
+    fn fail(&self, error: &TraceError) {
+        if let Ok(mut failure) = self.shared.failure.lock() {
+            failure.get_or_insert_with(|| error.to_string());
+        }
+        self.shared.failed.store(true, Ordering::Release);
+    }
+
+    fn drain_ring(&mut self) -> Result<(), TraceError> {
+        loop {
+            self.buffer.clear();
+            let available = self.ring.slots().min(4096);
+            if available == 0 {
+                break;
+            }
+            let mut finals = 0;
+            for _ in 0..available {
+                let Ok(record) = self.ring.pop() else { break };
+                record.encode(&mut self.buffer);
+                if record.provisional {
+                    self.noted.insert(record.identity(), record);
+                } else {
+                    finals += 1;
+                    if record.supersedes {
+                        self.noted.remove(&record.identity());
+                    }
+                }
+            }
+            if self.shared.failed.load(Ordering::Relaxed) {
+                continue; // counted as dropped at the end; the ring must not stay full
+            }
+            let length = self.spool.metadata().map(|meta| meta.len());
+            self.spool.write_all(&self.buffer).map_err(|source| {
+                // A part of a batch may be there: back to the last whole one, so that counts hold.
+                if let Ok(length) = length {
+                    let _ = self.spool.set_len(length);
+                }
+                TraceError::io(&self.spool_path, "recording", source)
+            })?;
+            self.spool_rows += finals;
+            self.shared.written.fetch_add(finals, Ordering::Release);
+        }
+        let old = self.spool_started.elapsed() >= SPOOL_AGE_MAX && self.spool_rows > 0;
+        if self.spool_rows >= self.options.spool_rows_max || old {
+            self.rotate()?;
+        }
+        Ok(())
+    }
+
+    /// Starts the next spool, carries the open copies over, and seals the old one in the background.
+    fn rotate(&mut self) -> Result<(), TraceError> {
+        self.collect_sealed()?;
+        self.sequence += 1;
+        let (path, spool) = create_spool(&self.options, self.sequence)?;
+        let full = std::mem::replace(&mut self.spool_path, path);
+        let lock = std::mem::replace(&mut self.spool, spool);
+        self.spool_rows = 0;
+        self.spool_started = Instant::now();
+        self.buffer.clear();
+        for record in self.noted.values() {
+            record.encode(&mut self.buffer);
+        }
+        self.spool
+            .write_all(&self.buffer)
+            .map_err(|source| TraceError::io(&self.spool_path, "recording", source))?;
+        let handle = std::thread::Builder::new().name("seal".to_owned()).spawn(move || {
+            lower_priority();
+            let sealed = seal_spool(&full, &mut |_| None);
+            drop(lock);
+            sealed
+        });
+        self.sealing = handle.ok();
+        Ok(())
+    }
+
+    fn collect_sealed(&mut self) -> Result<(), TraceError> {
+        if let Some(handle) = self.sealing.take() {
+            match handle.join() {
+                Ok(rows) => self.rows += rows?,
+                Err(_) => {
+                    return Err(TraceError::Conservation {
+                        place: self.options.stem.clone(),
+                        what: "the thread that seals spools panicked".to_owned(),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn seal_last(mut self) -> RecorderReport {
+        if let Err(error) = self.collect_sealed() {
+            self.fail(&error);
+        }
+        match seal_spool(&self.spool_path, &mut |_| None) {
+            Ok(rows) => self.rows += rows,
+            Err(error) => self.fail(&error),
+        }
+        let failure = self.shared.failure.lock().ok().and_then(|failure| failure.clone());
+        RecorderReport { rows: self.rows, failure }
+    }
+}
+
+/// Encoding a segment must not compete with what is being measured.
+fn lower_priority() {
+    // SAFETY: setpriority touches nothing but the calling thread's scheduling (pid 0 is the thread).
+    let _ = unsafe { nix::libc::setpriority(nix::libc::PRIO_PROCESS, 0, 19) };
+}
+
+fn create_spool(
+    options: &RecorderOptions,
+    sequence: u32,
+) -> Result<(PathBuf, Flock<File>), TraceError> {
+    let directory = options.directory.join("requests");
+    std::fs::create_dir_all(&directory)
+        .map_err(|source| TraceError::io(&directory, "making the directory", source))?;
+    let path = directory.join(format!("{}-{sequence:05}.spool", options.stem));
+    let file = File::create_new(&path)
+        .map_err(|source| TraceError::io(&path, "creating the spool", source))?;
+    // Recovery leaves a locked spool alone; the lock dies with the process.
+    let mut file = Flock::lock(file, FlockArg::LockExclusiveNonblock)
+        .map_err(|(_, errno)| TraceError::io(&path, "locking the spool", errno.into()))?;
+    options
+        .header
+        .write(&mut *file)
+        .map_err(|source| TraceError::io(&path, "recording", source))?;
+    Ok((path, file))
+}
+
+impl Copies {
+    /// The count that a copy of this status belongs to.
+    pub fn of_mut(&mut self, status: Status) -> &mut u64 {
+        match status {
+            Status::Ok => &mut self.ok,
+            Status::Timeout => &mut self.timeout,
+            Status::Refused => &mut self.refused,
+            Status::Shed => &mut self.shed,
+            Status::Unfinished => &mut self.unfinished,
+            Status::Wrong => &mut self.wrong,
+            Status::Behind => &mut self.behind,
+            Status::Stale => &mut self.stale,
+            Status::Lost => &mut self.lost,
+            Status::Error(_) => &mut self.error,
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Parquet segments: complete or absent. Written to a temporary name, synced, renamed.
+//!
+//! Times are delta-encoded (neighbouring rows differ little), numbers of few values and words are
+//! dictionaries, and zstd takes what is left. Rows come as values by column number, so that one
+//! writer serves all tables.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parquet::basic::{Compression, Encoding, Repetition, Type as Physical, ZstdLevel};
+use parquet::column::writer::ColumnWriter;
+use parquet::data_type::ByteArray;
+use parquet::errors::{ParquetError, Result as ParquetResult};
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{WriterProperties, WriterVersion};
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::types::Type;
+
+use crate::error::TraceError;
+use crate::schema::{SCHEMA_VERSION, Table};
+
+/// One value of one row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Value<'a> {
+    /// Not known.
+    Null,
+    /// A number or a time.
+    Int(i64),
+    /// A share, a mean.
+    Float(f64),
+    /// A word.
+    Text(&'a str),
+    /// A yes or no.
+    Bool(bool),
+}
+
+/// What a segment's footer says of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SegmentMeta {
+    /// The run's id.
+    pub run: String,
+    /// Host name.
+    pub host: String,
+    /// Process name.
+    pub process: String,
+    /// Environment tag.
+    pub tag: String,
+}
+
+/// Writes one segment, a row group at a time, and gives it its name only when it is whole.
+#[derive(Debug)]
+pub struct SegmentWriter {
+    table: Table,
+    columns: Vec<Arc<Type>>,
+    temporary: PathBuf,
+    path: PathBuf,
+    writer: SerializedFileWriter<File>,
+    rows: u64,
+}
+
+impl SegmentWriter {
+    /// Starts the segment that will be at `path`.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be made.
+    pub fn create(table: Table, path: &Path) -> Result<Self, TraceError> {
+        let temporary = path.with_extension("parquet.tmp");
+        let file = File::create(&temporary)
+            .map_err(|source| TraceError::io(&temporary, "creating the segment", source))?;
+        let schema = table.parquet_type();
+        let properties = Arc::new(properties(&schema));
+        let columns = schema.get_fields().to_vec();
+        let writer = SerializedFileWriter::new(file, schema, properties)
+            .map_err(|source| parquet_error(table, path, source))?;
+        Ok(Self { table, columns, temporary, path: path.to_owned(), writer, rows: 0 })
+    }
+
+    /// Appends `rows` rows as one row group; `value(column, row)` gives each value.
+    ///
+    /// # Errors
+    ///
+    /// When a required value is null, a value is of the wrong type, or the disk is full.
+    pub fn append<'a>(
+        &mut self,
+        rows: usize,
+        value: impl Fn(usize, usize) -> Value<'a>,
+    ) -> Result<(), TraceError> {
+        if rows == 0 {
+            return Ok(());
+        }
+        let (table, path) = (self.table, self.path.clone());
+        let failed = |source| parquet_error(table, &path, source);
+        let mut group = self.writer.next_row_group().map_err(failed)?;
+        for (index, column) in self.columns.iter().enumerate() {
+            write_column(&mut group, column, rows, |row| value(index, row)).map_err(failed)?;
+        }
+        group.close().map_err(failed)?;
+        self.rows += rows as u64;
+        Ok(())
+    }
+
+    /// Writes the footer, syncs, renames. The number of rows is in the footer.
+    ///
+    /// # Errors
+    ///
+    /// When the disk is full; the unfinished file is removed.
+    pub fn finish(mut self, meta: &SegmentMeta) -> Result<u64, TraceError> {
+        let rows = self.rows;
+        for (key, value) in [
+            ("unruly.schema", SCHEMA_VERSION.to_string()),
+            ("unruly.run", meta.run.clone()),
+            ("unruly.table", self.table.name().to_owned()),
+            ("unruly.host", meta.host.clone()),
+            ("unruly.process", meta.process.clone()),
+            ("unruly.tag", meta.tag.clone()),
+            ("unruly.rows", rows.to_string()),
+        ] {
+            self.writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
+        }
+        let (table, path, temporary) = (self.table, self.path, self.temporary);
+        let synced = self
+            .writer
+            .into_inner()
+            .map_err(|source| parquet_error(table, &path, source))
+            .and_then(|mut file| {
+                file.flush()
+                    .and_then(|()| file.sync_all())
+                    .and_then(|()| fs::rename(&temporary, &path))
+                    .map_err(|source| TraceError::io(&path, "finishing the segment", source))
+            });
+        if synced.is_err() {
+            // The half-written file is of no use to anyone, and the disk may be full.
+            let _ = fs::remove_file(&temporary);
+        }
+        synced.map(|()| rows)
+    }
+}
+
+fn parquet_error(table: Table, path: &Path, source: ParquetError) -> TraceError {
+    if let ParquetError::External(inner) = source {
+        return match inner.downcast::<std::io::Error>() {
+            Ok(io) => TraceError::io(path, "writing the segment", *io),
+            Err(other) => TraceError::Parquet {
+                path: path.to_owned(),
+                table: table.name(),
+                source: ParquetError::External(other),
+            },
+        };
+    }
+    TraceError::Parquet { path: path.to_owned(), table: table.name(), source }
+}
+
+fn properties(schema: &Type) -> WriterProperties {
+    let mut builder = WriterProperties::builder()
+        .set_writer_version(WriterVersion::PARQUET_2_0)
+        .set_created_by("unruly".to_owned())
+        .set_compression(Compression::ZSTD(ZstdLevel::default()));
+    for field in schema.get_fields() {
+        let path = field.name().into();
+        // Times and request numbers hardly repeat: a dictionary would only be given up later.
+        if field.get_physical_type() == Physical::INT64 {
+            builder = builder
+                .set_column_dictionary_enabled(path, false)
+                .set_column_encoding(field.name().into(), Encoding::DELTA_BINARY_PACKED);
+        }
+    }
+    builder.build()
+}
+
+fn write_column<'a, W: Write + Send>(
+    group: &mut SerializedRowGroupWriter<'_, W>,
+    column: &Type,
+    rows: usize,
+    value: impl Fn(usize) -> Value<'a>,
+) -> ParquetResult<()> {
+    let Some(mut writer) = group.next_column()? else {
+        return Err(ParquetError::General(format!("no place for column {}", column.name())));
+    };
+    let optional = column.get_basic_info().repetition() == Repetition::OPTIONAL;
+    let levels: Option<Vec<i16>> =
+        optional.then(|| (0..rows).map(|row| i16::from(value(row) != Value::Null)).collect());
+    let wrong = |row: usize| {
+        ParquetError::General(format!("column {}: row {row} is {:?}", column.name(), value(row)))
+    };
+    // The values that are there, in order; a null in a required column has no match below.
+    let present = (0..rows).filter(|row| !(optional && value(*row) == Value::Null));
+    macro_rules! write {
+        ($writer:expr, $pattern:pat => $convert:expr) => {{
+            let mut values = Vec::with_capacity(rows);
+            for row in present {
+                match value(row) {
+                    $pattern => values.push($convert),
+                    _ => return Err(wrong(row)),
+                }
+            }
+            $writer.write_batch(&values, levels.as_deref(), None)?;
+        }};
+    }
+    match writer.untyped() {
+        ColumnWriter::Int64ColumnWriter(inner) => write!(inner, Value::Int(number) => number),
+        ColumnWriter::Int32ColumnWriter(inner) => {
+            // Unsigned 32-bit columns are stored as their bit pattern, as Parquet prescribes.
+            write!(inner, Value::Int(number) => (number.cast_unsigned() & 0xffff_ffff) as u32 as i32);
+        }
+        ColumnWriter::DoubleColumnWriter(inner) => write!(inner, Value::Float(number) => number),
+        ColumnWriter::BoolColumnWriter(inner) => write!(inner, Value::Bool(flag) => flag),
+        ColumnWriter::ByteArrayColumnWriter(inner) => {
+            write!(inner, Value::Text(text) => ByteArray::from(text.as_bytes().to_vec()));
+        }
+        _ => return Err(ParquetError::General(format!("column {}: type unknown", column.name()))),
+    }
+    writer.close()
+}

@@ -1,0 +1,197 @@
+//! The spool: where records are safe until they become a segment.
+//!
+//! Layout (`schema/spool.md`): `UNRULYSP`, header length (u32, little-endian), the header as JSON,
+//! then records of [`Record::BYTES`] bytes. A torn last record is what a crash leaves, and is dropped.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::TraceError;
+use crate::record::{Record, Status};
+use crate::schema::{SCHEMA_VERSION, Table};
+use crate::segment::{SegmentMeta, SegmentWriter};
+
+const MAGIC: &[u8; 8] = b"UNRULYSP";
+
+/// A header longer than this is not one of ours.
+const HEADER_BYTES_MAX: u32 = 1 << 20;
+
+/// A spool becomes a segment at this many records (104 MB).
+pub const SPOOL_ROWS_MAX: u64 = 1_000_000;
+
+/// Records in a row group: bounds the memory of encoding (about 20 MB).
+const GROUP_ROWS: usize = 1 << 16;
+
+/// What the records of a spool have in common.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpoolHeader {
+    /// Schema of the tables.
+    pub schema: u32,
+    /// The run's id.
+    pub run: String,
+    /// Host name.
+    pub host: String,
+    /// Process name.
+    pub process: String,
+    /// Environment tag.
+    pub tag: String,
+    /// Names of the cells.
+    pub cells: Vec<String>,
+    /// Names of the operations.
+    pub ops: Vec<String>,
+    /// Names of the phases.
+    pub phases: Vec<String>,
+}
+
+impl SpoolHeader {
+    /// What the footer of its segment says.
+    #[must_use]
+    pub fn meta(&self) -> SegmentMeta {
+        SegmentMeta {
+            run: self.run.clone(),
+            host: self.host.clone(),
+            process: self.process.clone(),
+            tag: self.tag.clone(),
+        }
+    }
+
+    /// Writes magic, length and header to a new spool.
+    ///
+    /// # Errors
+    ///
+    /// What the writer says.
+    pub fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
+        let json = serde_json::to_vec(self)?;
+        let length = u32::try_from(json.len()).map_err(std::io::Error::other)?;
+        out.write_all(MAGIC)?;
+        out.write_all(&length.to_le_bytes())?;
+        out.write_all(&json)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Self {
+        let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect();
+        Self {
+            schema: SCHEMA_VERSION,
+            run: "run".to_owned(),
+            host: "local".to_owned(),
+            process: "agent-0".to_owned(),
+            tag: "test".to_owned(),
+            cells: words(&["all"]),
+            ops: words(&["null", "disk"]),
+            phases: words(&["warmup", "measure"]),
+        }
+    }
+}
+
+/// Reads a spool, record by record.
+#[derive(Debug)]
+pub struct SpoolReader {
+    /// The spool's header.
+    pub header: SpoolHeader,
+    input: BufReader<File>,
+}
+
+impl SpoolReader {
+    /// Opens a spool.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read or is not a spool this version understands.
+    pub fn open(path: &Path) -> Result<Self, TraceError> {
+        let io = |source| TraceError::io(path, "reading the spool", source);
+        let refused = |what: String, hint| TraceError::Spool {
+            path: path.to_owned(),
+            what,
+            wanted: SCHEMA_VERSION,
+            hint,
+        };
+        let mut input = BufReader::with_capacity(1 << 20, File::open(path).map_err(io)?);
+        let mut start = [0_u8; 12];
+        input.read_exact(&mut start).map_err(|_| refused("its first 12 bytes are not there".to_owned(), "the process died before its first row; the file can be removed"))?;
+        let length = u32::from_le_bytes([start[8], start[9], start[10], start[11]]);
+        if &start[..8] != MAGIC || length > HEADER_BYTES_MAX {
+            return Err(refused("it does not begin as a spool".to_owned(), "move it out of the run"));
+        }
+        let mut json = vec![0; length as usize];
+        input.read_exact(&mut json).map_err(|_| refused(format!("its header of {length} bytes is cut off"), "the process died before its first row; the file can be removed"))?;
+        let header: SpoolHeader = serde_json::from_slice(&json)
+            .map_err(|error| refused(format!("its header is unreadable ({error})"), "move it out of the run"))?;
+        if header.schema > SCHEMA_VERSION {
+            return Err(refused(format!("its schema is {}", header.schema), "upgrade unruly"));
+        }
+        Ok(Self { header, input })
+    }
+}
+
+impl Iterator for SpoolReader {
+    type Item = Record;
+
+    /// The next whole record; a torn or corrupt one ends the spool.
+    fn next(&mut self) -> Option<Record> {
+        let mut bytes = [0; Record::BYTES];
+        self.input.read_exact(&mut bytes).ok()?;
+        Record::decode(&bytes)
+    }
+}
+
+/// Turns the spool at `path` into the segment `<stem>.parquet` beside it and removes the spool.
+/// Provisional records without a final one are passed to `open`: copies still open when it ended.
+/// Returns the number of rows.
+///
+/// # Errors
+///
+/// When the spool cannot be read or the segment cannot be written; then the spool stays.
+pub fn seal_spool(
+    path: &Path,
+    open: &mut dyn FnMut(Record) -> Option<Record>,
+) -> Result<u64, TraceError> {
+    let segment = segment_path(path);
+    let mut still_open = BTreeMap::new();
+    for record in SpoolReader::open(path)? {
+        if record.provisional {
+            still_open.insert(record.identity(), record);
+        } else if record.supersedes {
+            still_open.remove(&record.identity());
+        }
+    }
+    let mut reader = SpoolReader::open(path)?;
+    let header = reader.header.clone();
+    let mut leftovers = still_open.into_values().filter_map(open).peekable();
+    let mut group: Vec<Record> = Vec::with_capacity(GROUP_ROWS);
+    let mut writer = SegmentWriter::create(Table::Requests, &segment)?;
+    loop {
+        group.clear();
+        group.extend(reader.by_ref().filter(|record| !record.provisional).take(GROUP_ROWS));
+        if group.len() < GROUP_ROWS {
+            group.extend(leftovers.by_ref().take(GROUP_ROWS - group.len()));
+        }
+        if group.is_empty() {
+            break;
+        }
+        // Neighbours in intended time differ least, which is what delta encoding lives on.
+        group.sort_by_key(|record| record.intended_ns);
+        writer.append(group.len(), |column, row| group[row].value(column, &header))?;
+    }
+    let rows = writer.finish(&header.meta())?;
+    if rows == 0 {
+        let _ = fs::remove_file(&segment);
+    }
+    fs::remove_file(path).map_err(|source| TraceError::io(path, "removing the spool", source))?;
+    Ok(rows)
+}
+
+/// A copy that was open when its process died: a row of status `unfinished`.
+#[must_use]
+pub(crate) fn as_unfinished(record: Record) -> Option<Record> {
+    let status = if record.status == Status::Timeout { Status::Timeout } else { Status::Unfinished };
+    Some(Record { provisional: false, status, ..record })
+}
+
+pub(crate) fn segment_path(spool: &Path) -> PathBuf {
+    spool.with_extension("parquet")
+}

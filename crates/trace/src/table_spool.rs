@@ -1,0 +1,137 @@
+//! Tables of few rows: JSON lines while they grow, a segment when they are whole.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg};
+use serde::Serialize;
+use serde_json::{Map, Value as Json};
+
+use crate::error::TraceError;
+use crate::schema::{SCHEMA_VERSION, Table};
+use crate::segment::{SegmentMeta, SegmentWriter, Value};
+
+/// Rows in a segment: bounds the memory of sealing.
+const SEGMENT_ROWS_MAX: u64 = 50_000;
+
+/// Appends rows of one table as JSON lines, one `write` each, so that a crash loses none of them.
+#[derive(Debug)]
+pub struct TableSpool {
+    table: Table,
+    directory: PathBuf,
+    stem: String,
+    meta: SegmentMeta,
+    sequence: u32,
+    rows: u64,
+    open: Option<(PathBuf, Flock<File>)>,
+}
+
+impl TableSpool {
+    /// A spool of `table` in the run `directory`; its file appears with the first row.
+    #[must_use]
+    pub fn new(table: Table, directory: &Path, stem: &str, meta: SegmentMeta) -> Self {
+        let directory = directory.join(table.name());
+        Self { table, directory, stem: stem.to_owned(), meta, sequence: 0, rows: 0, open: None }
+    }
+
+    /// Appends a row: a struct or map whose keys are columns of the table.
+    ///
+    /// # Errors
+    ///
+    /// When the disk is full.
+    pub fn append(&mut self, row: &impl Serialize) -> Result<(), TraceError> {
+        if self.open.is_none() {
+            self.open = Some(self.create()?);
+        }
+        let Some((path, file)) = self.open.as_mut() else { return Ok(()) };
+        let io = |source| TraceError::io(path, "recording", source);
+        let mut line = serde_json::to_vec(row).map_err(|error| io(error.into()))?;
+        line.push(b'\n');
+        file.write_all(&line).map_err(io)?;
+        self.rows += 1;
+        if self.rows >= SEGMENT_ROWS_MAX {
+            self.seal()?;
+        }
+        Ok(())
+    }
+
+    /// Turns what is there into a segment. The next row starts a new one.
+    ///
+    /// # Errors
+    ///
+    /// When the segment cannot be written; the spool then stays.
+    pub fn seal(&mut self) -> Result<(), TraceError> {
+        self.rows = 0;
+        self.sequence += 1;
+        let Some((path, lock)) = self.open.take() else { return Ok(()) };
+        let sealed = seal_lines(self.table, &path);
+        drop(lock);
+        sealed.map(|_| ())
+    }
+
+    fn create(&self) -> Result<(PathBuf, Flock<File>), TraceError> {
+        fs::create_dir_all(&self.directory)
+            .map_err(|source| TraceError::io(&self.directory, "making the directory", source))?;
+        let path = self.directory.join(format!("{}-{:05}.spool", self.stem, self.sequence));
+        let io = |source| TraceError::io(&path, "recording", source);
+        let file = File::create_new(&path).map_err(io)?;
+        let mut file = Flock::lock(file, FlockArg::LockExclusiveNonblock)
+            .map_err(|(_, errno)| TraceError::io(&path, "locking the spool", errno.into()))?;
+        let meta = &self.meta;
+        let header = serde_json::json!({
+            "schema": SCHEMA_VERSION, "run": meta.run, "host": meta.host, "process": meta.process,
+            "tag": meta.tag,
+        });
+        file.write_all(format!("{header}\n").as_bytes()).map_err(io)?;
+        Ok((path, file))
+    }
+}
+
+/// Turns a spool of JSON lines into its segment and removes it. A torn last line is dropped.
+pub(crate) fn seal_lines(table: Table, path: &Path) -> Result<u64, TraceError> {
+    let io = |source| TraceError::io(path, "reading the spool", source);
+    let refused = |what: String| TraceError::Spool {
+        path: path.to_owned(),
+        what,
+        wanted: SCHEMA_VERSION,
+        hint: "move it out of the run",
+    };
+    let mut lines = BufReader::new(File::open(path).map_err(io)?).lines();
+    let header = lines.next().transpose().map_err(io)?.unwrap_or_default();
+    let header: Map<String, Json> = serde_json::from_str(&header)
+        .map_err(|error| refused(format!("its first line is not a header ({error})")))?;
+    let word = |key: &str| header.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
+    let meta = SegmentMeta {
+        run: word("run"),
+        host: word("host"),
+        process: word("process"),
+        tag: word("tag"),
+    };
+    let rows: Vec<Map<String, Json>> =
+        lines.map_while(Result::ok).map_while(|line| serde_json::from_str(&line).ok()).collect();
+    let columns = table.columns();
+    let mut writer = SegmentWriter::create(table, &path.with_extension("parquet"))?;
+    let doubles: Vec<bool> = table
+        .parquet_type()
+        .get_fields()
+        .iter()
+        .map(|field| field.get_physical_type() == parquet::basic::Type::DOUBLE)
+        .collect();
+    writer.append(rows.len(), |column, row| {
+        value_of(rows[row].get(&columns[column]), doubles[column])
+    })?;
+    let written = writer.finish(&meta)?;
+    fs::remove_file(path).map_err(|source| TraceError::io(path, "removing the spool", source))?;
+    Ok(written)
+}
+
+fn value_of(json: Option<&Json>, double: bool) -> Value<'_> {
+    match json {
+        None | Some(Json::Null | Json::Array(_) | Json::Object(_)) => Value::Null,
+        Some(Json::Bool(flag)) => Value::Bool(*flag),
+        Some(Json::String(text)) => Value::Text(text),
+        Some(Json::Number(number)) if double => number.as_f64().map_or(Value::Null, Value::Float),
+        Some(Json::Number(number)) => number.as_i64().map_or(Value::Null, Value::Int),
+    }
+}

@@ -1,0 +1,55 @@
+"""What can go wrong, as one tree.
+
+::
+
+    UnrulyError            exit code 2, message `<where>: <what>; <wanted>; hint: <next step>`
+    ├── RunError           the directory is not there, or is not a run
+    ├── TraceError         the files do not hold what they say (schema, truncation, conservation)
+    ├── RecoveryError      the run was cut off and could not be recovered
+    └── ParameterError     an argument is out of its range
+"""
+
+from __future__ import annotations
+
+__all__ = ["ParameterError", "RecoveryError", "RunError", "TraceError", "UnrulyError"]
+
+
+class UnrulyError(Exception):
+    """The root of every error that this package raises on purpose.
+
+    Parameters
+    ----------
+    where : str
+        A file, a directory, or the name of an argument.
+    what : str
+        What is wrong, with the value.
+    wanted : str
+        What was wanted instead.
+    hint : str
+        The next step.
+    """
+
+    def __init__(self, where: object, what: str, wanted: str = "", hint: str = "") -> None:
+        self.where, self.what, self.wanted, self.hint = str(where), what, wanted, hint
+        parts = [f"{where}: {what}"]
+        if wanted:
+            parts.append(wanted)
+        if hint:
+            parts.append(f"hint: {hint}")
+        super().__init__("; ".join(parts))
+
+
+class RunError(UnrulyError):
+    """The directory is not there, or is not a run."""
+
+
+class TraceError(UnrulyError):
+    """The files of the run do not hold what they say."""
+
+
+class RecoveryError(UnrulyError):
+    """The run was cut off and could not be recovered."""
+
+
+class ParameterError(UnrulyError, ValueError):
+    """An argument is out of its range."""

@@ -1,0 +1,409 @@
+"""The numbers of each (cell, op): exact quantiles, counts beyond limits, intervals, promises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import ibis
+import numpy as np
+import pandas as pd
+
+from unruly.findings.model import BlindSpot, CellSummary
+from unruly.stats import (
+    BlockInterval,
+    Interval,
+    blind_spot,
+    block_interval,
+    bucket_edges,
+    quantile_ranks_iid,
+)
+from unruly.stats.blocks import BLOCKS
+from unruly.stats.histogram import FAILED_BUCKET
+from unruly.tables import fetch
+from unruly.tables import requests as request_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from unruly.findings.context import Context
+
+PERCENTILES = {
+    "p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999, "p99_99": 0.9999, "p99_999": 0.99999,
+}
+LEVEL = 0.95
+BATCH_ROWS = 20_000_000
+"""Exact quantiles hold 16 bytes a row; what is larger is done cell by cell."""
+BATCH_KEYS = 32
+BATCH_CELLS = 20
+COARSE = 4
+"""Four 0.5 % buckets make one of 2 % in the distribution."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """All summaries and what was computed with them."""
+
+    summaries: list[CellSummary]
+    distribution: pd.DataFrame
+    tail_rows: int
+    tail_explained: int
+    log_means: pd.DataFrame
+    """cell, op, log_mean of the service latency."""
+
+
+def summarise(context: Context) -> Cells:
+    """Summarise every (cell, op) and every cell over all its ops, in both latencies."""
+    several = _cells_with_several_ops(context)
+    context.progress("means")
+    figures = _figures(context, several, request_tables.moments)
+    context.progress("quantiles")
+    found = _quantiles(context, figures, several)
+    context.progress("tails")
+    tails = _tails(context, figures, found, several)
+    context.progress("intervals")
+    blocks, distribution = _blocks(context, found)
+    durations = _durations(context)
+    summaries = []
+    for row in figures.to_dict("records"):
+        key = (row["cell"], row["op"])
+        for latency in request_tables.LATENCIES:
+            summaries.append(_summary(
+                key, latency, row, found[key][latency], tails[key], blocks.get((*key, latency)),
+                durations[key],
+            ))
+    summaries = _with_single_ops(summaries, several)
+    plain = tails.values()
+    means = figures[figures["op"] != "*"]
+    return Cells(
+        summaries, distribution,
+        sum(int(t["tail"]) for t in plain if t["op"] != "*"),
+        sum(int(t["tail_explained"]) for t in plain if t["op"] != "*"),
+        means[["cell", "op"]].assign(log_mean=means["service_log_mean"].fillna(0.0)),
+    )
+
+
+def blind_spots(summaries: list[CellSummary]) -> list[BlindSpot]:
+    """Say for each (cell, op) what its run was too short to see."""
+    spots = []
+    for row in summaries:
+        if row.latency != "response" or row.op == "*":
+            continue
+        stall, every = blind_spot(row.duration_ns, 0.99)
+        sentence = (
+            f"nothing is known of what happens less often than every {_duration(every)}; stalls over "
+            f"{_duration(stall)} may exist, unseen, and change the p99"
+        )
+        spots.append(BlindSpot(row.cell, row.op, 0.99, stall, every, sentence))
+    return spots
+
+
+def _duration(ns: float) -> str:
+    for unit, size in (("h", 3.6e12), ("min", 6e10), ("s", 1e9), ("ms", 1e6)):
+        if ns >= 2 * size or unit == "ms":
+            return f"{ns / size:.3g} {unit}"
+    raise AssertionError(ns)
+
+
+def _cells_with_several_ops(context: Context) -> list[str]:
+    ops = context.extents.groupby("cell")["op"].nunique()
+    return [str(cell) for cell in ops[ops > 1].index]
+
+
+def _figures(context: Context, several: list[str], expression: Any, *extra: Any) -> pd.DataFrame:
+    """Figures by (cell, op), and by cell over all ops where there are several."""
+    rows = context.rows
+    parts = [fetch(expression(rows, *extra, "cell", "op"))]
+    if several:
+        whole = request_tables.all_ops(rows.filter(rows.cell.isin(several)))
+        parts.append(fetch(expression(whole, *extra, "cell", "op")))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _batches(figures: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """Keys in batches whose quantiles fit memory."""
+    held: list[int] = []
+    rows = 0
+    for place, count in enumerate(figures["n"]):
+        if held and (rows + count > BATCH_ROWS or len(held) >= BATCH_KEYS):
+            yield figures.iloc[held]
+            held, rows = [], 0
+        held.append(place)
+        rows += int(count)
+    if held:
+        yield figures.iloc[held]
+
+
+def _quantiles(context: Context, figures: pd.DataFrame, several: list[str]) -> dict[Any, Any]:
+    """Exact quantiles and the order statistics of the i.i.d. interval, for each key and latency."""
+    found: dict[Any, Any] = {}
+    del several
+    whole = figures["op"] == "*"
+    for part, starred in ((figures[~whole], False), (figures[whole], True)):
+        for batch in _batches(part):
+            found |= _batch_quantiles(context, batch, starred=starred)
+    return found
+
+
+def _batch_quantiles(context: Context, batch: pd.DataFrame, *, starred: bool) -> dict[Any, Any]:
+    ranks = {
+        (r["cell"], r["op"]): (int(r["n"]), *quantile_ranks_iid(int(r["n"]), 0.99, LEVEL))
+        for r in batch.to_dict("records")
+    }
+    wanted = list(PERCENTILES.values())
+    for n, low, high in ranks.values():
+        wanted += [_fraction(n, low), _fraction(n, high)]
+    rows = context.rows.filter(context.rows.cell.isin(sorted(set(batch["cell"]))))
+    if starred:
+        rows = request_tables.all_ops(rows)
+    else:
+        rows = rows.filter(rows.op.isin(sorted(set(batch["op"]))))
+    frame = fetch(request_tables.quantiles(rows, ["cell", "op"], wanted))
+    found: dict[Any, Any] = {}
+    order = list(ranks)
+    for row in frame.to_dict("records"):
+        key = (row["cell"], row["op"])
+        if key not in ranks:
+            continue
+        _, low, high = ranks[key]
+        at = len(PERCENTILES) + 2 * order.index(key)
+        found[key] = {}
+        for latency in request_tables.LATENCIES:
+            values = [float(value) for value in row[latency]]
+            found[key][latency] = {
+                **dict(zip(PERCENTILES, values, strict=False)),
+                "low_rank": low, "high_rank": high,
+                # an order statistic is a whole number of ns; interpolation left a trace of rounding
+                "low": _whole(values[at]) if low else None,
+                "high": _whole(values[at + 1]) if high else None,
+            }
+    return found
+
+
+def _fraction(n: int, rank: int | None) -> float:
+    return 0.0 if rank is None or n < 2 else min(1.0, (rank - 1) / (n - 1))
+
+
+def _whole(value: float) -> float | None:
+    return float(round(value)) if np.isfinite(value) else None
+
+
+def _tails(
+    context: Context, figures: pd.DataFrame, found: dict[Any, Any], several: list[str]
+) -> dict[Any, Any]:
+    limits = figures[["cell", "op"]].copy()
+    for latency in request_tables.LATENCIES:
+        mean, sd = figures[f"{latency}_mean"], figures[f"{latency}_sd"]
+        limits[f"{latency}_ten"] = (10 * mean).fillna(np.inf)
+        limits[f"{latency}_three"] = (mean + 3 * sd).fillna(np.inf)
+    p99 = [found[key]["response"]["p99"] for key in zip(limits["cell"], limits["op"], strict=True)]
+    limits["response_p99"] = np.where(np.isfinite(p99), p99, np.inf)
+    table = ibis.memtable(limits)
+
+    def counted(rows: ibis.Table, *_: str) -> ibis.Table:
+        return request_tables.tail_counts(rows, table)
+
+    frame = _figures(context, several, counted)
+    return {(row["cell"], row["op"]): row for row in frame.to_dict("records")}
+
+
+def _blocks(
+    context: Context, found: dict[Any, Any]
+) -> tuple[dict[Any, BlockInterval], pd.DataFrame]:
+    """The block method for each key and latency, and the distribution in 2 % buckets."""
+    places = context.places(BLOCKS)
+    columns = ["first_ns", "before_ns", "block_ns"]
+    wanted = ["cell", "repeat", "op", *columns, *[f"cell_{name}" for name in columns]]
+    cells = list(dict.fromkeys(places["cell"]))
+    intervals: dict[Any, BlockInterval] = {}
+    distribution = []
+    for start in range(0, len(cells), BATCH_CELLS):
+        part = cells[start : start + BATCH_CELLS]
+        table = ibis.memtable(places[places["cell"].isin(part)][wanted])
+        rows = context.rows.filter(context.rows.cell.isin(part))
+        for latency in request_tables.LATENCIES:
+            frame = fetch(request_tables.block_histogram(rows, table, latency, BLOCKS))
+            for key, buckets, counts in _histograms(frame):
+                estimate = found[key][latency]["p99"]
+                intervals[(*key, latency)] = block_interval(
+                    buckets, counts, 0.99, estimate=estimate if np.isfinite(estimate) else None,
+                    level=LEVEL,
+                )
+                distribution.append(_coarse(key, latency, buckets, counts.sum(axis=1)))
+    return intervals, pd.concat(distribution, ignore_index=True)
+
+
+def _histograms(frame: pd.DataFrame) -> Iterator[tuple[Any, NDArray[Any], NDArray[Any]]]:
+    """Each key's buckets and its (bucket, block) counts; cells of several ops also as ``"*"``."""
+    for cell, rows in frame.groupby("cell"):
+        ops = list(rows.groupby("op"))
+        for op, part in ops:
+            yield (cell, op), *_matrix(part, "block")
+        if len(ops) > 1:
+            yield (cell, "*"), *_matrix(rows, "cell_block")
+
+
+def _matrix(frame: pd.DataFrame, block: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    buckets, place = np.unique(frame["bucket"].to_numpy(), return_inverse=True)
+    counts = np.zeros((buckets.size, BLOCKS))
+    np.add.at(counts, (place, frame[block].to_numpy()), frame["count"].to_numpy())
+    return buckets, counts
+
+
+def _coarse(key: Any, latency: str, buckets: NDArray[Any], counts: NDArray[Any]) -> pd.DataFrame:
+    failed = buckets >= FAILED_BUCKET
+    coarse = np.where(failed, FAILED_BUCKET, buckets // COARSE)
+    names, place = np.unique(coarse, return_inverse=True)
+    low, _ = bucket_edges(np.where(names == FAILED_BUCKET, FAILED_BUCKET, names * COARSE))
+    high, _ = bucket_edges(np.where(names == FAILED_BUCKET, FAILED_BUCKET, (names + 1) * COARSE))
+    return pd.DataFrame({
+        "cell": key[0], "op": key[1], "latency": latency, "low_ns": low, "high_ns": high,
+        "count": np.bincount(place, weights=counts).astype(np.int64),
+    })
+
+
+def _durations(context: Context) -> dict[Any, float]:
+    places = context.places(BLOCKS)
+    found: dict[Any, float] = {}
+    for row in places.to_dict("records"):
+        found[(row["cell"], row["op"])] = float(row["total_ns"])
+        found[(row["cell"], "*")] = float(row["cell_total_ns"])
+    return found
+
+
+def _summary(
+    key: tuple[str, str], latency: str, row: dict[str, Any], found: dict[str, Any],
+    tail: dict[str, Any], block: BlockInterval | None, duration_ns: float,
+) -> CellSummary:
+    n, known = int(row["n"]), int(row[f"{latency}_known"])
+    failed = n - known
+    absent: dict[str, str] = {}
+    lost = f"{failed} of {n} requests failed: their latency is only known to be larger"
+    figures = _moments(row, latency, n, failed, lost, absent)
+    percentiles = _percentiles(found, n, failed, absent)
+    counts = _counts(tail, latency, figures["mean"], figures["sd"], absent)
+    p99, mean, largest = percentiles["p99"], figures["mean"], figures["max"]
+    ratios: dict[str, float | None] = {}
+    for name, top in (("p99_over_mean", p99), ("max_over_mean", largest)):
+        ratios[name] = top / mean if top is not None and mean else None
+        if ratios[name] is None:
+            part = name.removesuffix("_over_mean")
+            absent[name] = absent.get(part) or absent.get("mean") or "the mean is 0"
+    intervals = _intervals(found, block, p99, n, absent)
+    return CellSummary(
+        cell=key[0], op=key[1], latency=latency, unit="ns", n=n, failed=failed,
+        duration_ns=duration_ns, **figures, **percentiles, **counts, **ratios, **intervals,
+        p99_lower_bound=block.lower_bound if block else None,
+        needed_ns=_needed(block, duration_ns),
+        abstained=block.abstained if block else "short", absent=absent,
+    )
+
+
+def _needed(block: BlockInterval | None, duration_ns: float) -> float | None:
+    if block is None or block.abstained is None or not np.isfinite(block.needed_factor):
+        return None
+    return duration_ns * block.needed_factor
+
+
+def _moments(
+    row: dict[str, Any], latency: str, n: int, failed: int, lost: str, absent: dict[str, str]
+) -> dict[str, float | None]:
+    mean, sd = _number(row[f"{latency}_mean"]), _number(row[f"{latency}_sd"])
+    least, most = _number(row[f"{latency}_min"]), _number(row[f"{latency}_max"])
+    figures = {
+        "mean": mean, "sd": sd, "min": least, "max": most, "mean_ok": mean, "sd_ok": sd,
+        "max_ok": most,
+    }
+    if failed:
+        for name in ("mean", "sd", "max"):
+            figures[name] = None
+            absent[name] = lost
+    if n == failed:
+        for name in ("min", "mean_ok", "sd_ok", "max_ok"):
+            absent[name] = "no request was answered"
+    elif sd is None:
+        absent["sd_ok"] = "one row has no standard deviation"
+        absent.setdefault("sd", absent["sd_ok"])
+    return figures
+
+
+def _percentiles(
+    found: dict[str, Any], n: int, failed: int, absent: dict[str, str]
+) -> dict[str, float | None]:
+    """A percentile is said when at least one row is expected beyond it: n (1 - p) >= 1."""
+    shown: dict[str, float | None] = {}
+    for name, p in PERCENTILES.items():
+        value = found[name]
+        needed = round(1 / (1 - p))
+        shown[name] = None
+        if n < needed and name != "p50":
+            absent[name] = f"{n} rows; {needed} are needed so that one lies beyond it"
+        elif not np.isfinite(value):
+            absent[name] = f"its rank falls among the {failed} of {n} requests that failed"
+        else:
+            shown[name] = float(value)
+    return shown
+
+
+def _counts(
+    tail: dict[str, Any], latency: str, mean: float | None, sd: float | None,
+    absent: dict[str, str],
+) -> dict[str, int | None]:
+    counts: dict[str, int | None] = {
+        "over_10x_mean": int(tail[f"{latency}_over_ten"]),
+        "over_3_sigma": int(tail[f"{latency}_over_three"]),
+    }
+    if mean is None:
+        counts["over_10x_mean"] = None
+        absent["over_10x_mean"] = absent["mean"]
+    if mean is None or sd is None:
+        counts["over_3_sigma"] = None
+        absent["over_3_sigma"] = absent.get("sd", absent.get("mean", ""))
+    return counts
+
+
+def _intervals(
+    found: dict[str, Any], block: BlockInterval | None, p99: float | None, n: int,
+    absent: dict[str, str],
+) -> dict[str, Interval | None]:
+    intervals: dict[str, Interval | None] = dict.fromkeys(
+        ("p99_interval_iid", "p99_interval", "promise_p99")
+    )
+    if p99 is None:
+        for name in intervals:
+            absent[name] = absent["p99"]
+        return intervals
+    intervals["p99_interval_iid"] = Interval(
+        p99, found["low"], found["high"], LEVEL, n, n * 0.01,
+        "order statistics, independent values", found["low_rank"], found["high_rank"],
+    )
+    if found["high"] is None:
+        absent["p99_interval_iid.high"] = (
+            "368 independent rows are needed for an upper bound" if found["high_rank"] is None
+            else "its rank falls among the failed"
+        )
+    if block is None or block.interval is None:
+        absent["p99_interval"] = block.reason if block and block.reason else "no blocks of time"
+        absent["promise_p99"] = absent["p99_interval"]
+        return intervals
+    intervals["p99_interval"], intervals["promise_p99"] = block.interval, block.promise
+    if block.interval.high is None:
+        absent["p99_interval.high"] = "it falls among the failed requests"
+    if block.promise is None:
+        absent["promise_p99"] = "its bound falls among the failed requests"
+    return intervals
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None or pd.isna(value) else float(value)
+
+
+def _with_single_ops(summaries: list[CellSummary], several: list[str]) -> list[CellSummary]:
+    """A cell of one op has the same numbers over all ops."""
+    copies = [replace(row, op="*") for row in summaries if row.cell not in several]
+    return sorted(
+        summaries + copies,
+        key=lambda row: (row.cell, row.op == "*", row.op, row.latency),
+    )

@@ -1,0 +1,103 @@
+"""What every part of an analysis shares: measured rows, their extents, and the names of nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import ibis
+
+from unruly.tables import fetch
+from unruly.tables import requests as request_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pandas as pd
+
+    from unruly.run import Run
+
+SENDERS = ("mesh", "drive")
+RECEIVERS = ("mesh", "echo", "service", "foreign")
+
+
+@dataclass(frozen=True)
+class Context:
+    """One run while it is being analysed."""
+
+    run: Run
+    rows: ibis.Table
+    """Measured rows, lazily."""
+    extents: pd.DataFrame
+    progress: Callable[[str], None]
+
+    @classmethod
+    def of(cls, run: Run, progress: Callable[[str], None]) -> Context:
+        """Look at the run once: which cells, repeats and ops there are, and when."""
+        rows = request_tables.measured(run.requests)
+        return cls(run, rows, fetch(request_tables.extents(rows)), progress)
+
+    @property
+    def empty(self) -> bool:
+        """Nothing was measured."""
+        return self.extents.empty
+
+    @property
+    def size(self) -> int:
+        """Measured rows."""
+        return 0 if self.empty else int(self.extents["n"].sum())
+
+    def name(self, number: int, *, sends: bool, cell: str | None = None, repeat: int | None = None) -> str:
+        """Name a node; of all cells together when none is given (names that differ are joined)."""
+        kinds = SENDERS if sends else RECEIVERS
+        found = dict.fromkeys(
+            str(process["name"])
+            for process in self._processes()
+            if process.get("id") == number
+            and process.get("kind") in kinds
+            and cell in (None, process.get("cell"))
+            and repeat in (None, process.get("repeat"))
+        )
+        return "|".join(found) or f"{'client' if sends else 'server'}-{number}"
+
+    def receivers(self) -> ibis.Table | None:
+        """Table of cell, repeat, server, process, host for the receivers that the manifest knows."""
+        known = [
+            {"cell": p["cell"], "repeat": int(p["repeat"]), "server": int(p["id"]),
+             "process": str(p["name"]), "host": str(p["host"])}
+            for p in self._processes()
+            if p.get("id") is not None and p.get("kind") in RECEIVERS
+        ]
+        return ibis.memtable(known) if known else None
+
+    def places(self, blocks: int) -> pd.DataFrame:
+        """Where each (cell, repeat, op) lies in its own measured time, and in its cell's."""
+        frame = self.extents[["cell", "repeat", "op", "first_ns", "last_ns"]].copy()
+        frame = _lay_out(frame, ["cell", "op"], "first_ns", "last_ns", "", blocks)
+        by_repeat = frame.groupby(["cell", "repeat"])
+        frame["cell_first_ns"] = by_repeat["first_ns"].transform("min")
+        frame["cell_last_ns"] = by_repeat["last_ns"].transform("max")
+        whole = frame[["cell", "repeat", "cell_first_ns", "cell_last_ns"]].drop_duplicates()
+        whole = _lay_out(whole, ["cell"], "cell_first_ns", "cell_last_ns", "cell_", blocks)
+        return frame.merge(
+            whole[["cell", "repeat", "cell_before_ns", "cell_total_ns", "cell_block_ns"]],
+            on=["cell", "repeat"],
+        )
+
+    def _processes(self) -> list[dict[str, Any]]:
+        return [p for p in self.run.manifest.get("processes") or [] if isinstance(p, dict)]
+
+
+def _lay_out(
+    frame: pd.DataFrame, keys: list[str], first: str, last: str, prefix: str, blocks: int
+) -> pd.DataFrame:
+    """Lay repeats end to end: measured time before each, in all, and the length of a block."""
+    frame = frame.sort_values([*keys, "repeat"]).reset_index(drop=True)
+    length = frame[last] - frame[first] + 1
+    grouped = length.groupby([frame[key] for key in keys])
+    frame[f"{prefix}before_ns"] = grouped.cumsum() - length
+    frame[f"{prefix}total_ns"] = grouped.transform("sum")
+    frame[f"{prefix}block_ns"] = frame[f"{prefix}total_ns"] / blocks
+    return frame
+
+

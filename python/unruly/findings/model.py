@@ -1,0 +1,328 @@
+"""What an analysis of one run is: plain frozen values that every reader renders.
+
+All times and latencies are in nanoseconds (float, since quantiles interpolate). A value that
+cannot be said is ``None`` (in a frame: ``NaN``), and the reason stands in ``absent``. A request that
+was not answered well ranks as +infinity: it counts in ``n``, and a quantile that falls among the
+failed is absent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from unruly.run import Run
+    from unruly.stats import Interval
+
+SECTIONS = ("trust", "promise", "unruly", "where", "why", "help")
+SEVERITIES = ("spoils", "warns", "informs")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a person may set about an analysis; the defaults filled in."""
+
+    window_ns: int
+    factor: float
+    percentile: float
+    floor_ns: int
+
+
+@dataclass(frozen=True)
+class CellSummary:
+    """One (cell, op, latency): the numbers of ``summary.json``.
+
+    ``op`` is ``"*"`` for all ops of the cell together; ``latency`` is ``"response"`` (received -
+    intended) or ``"service"`` (received - sent). Rows are copies (a reply, or its absence).
+    ``mean``, ``sd`` (ddof 1) and ``max`` are absent when a row failed; ``mean_ok``, ``sd_ok`` and
+    ``max_ok`` are the same over the rows that are ok, and named so.
+    """
+
+    cell: str
+    op: str
+    latency: str
+    unit: str
+    n: int
+    failed: int
+    duration_ns: float
+    mean: float | None
+    sd: float | None
+    min: float | None
+    max: float | None
+    p50: float | None
+    p90: float | None
+    p99: float | None
+    p99_9: float | None
+    p99_99: float | None
+    p99_999: float | None
+    over_10x_mean: int | None
+    over_3_sigma: int | None
+    p99_over_mean: float | None
+    max_over_mean: float | None
+    p99_interval_iid: Interval | None
+    p99_interval: Interval | None
+    promise_p99: Interval | None
+    mean_ok: float | None
+    sd_ok: float | None
+    max_ok: float | None
+    p99_lower_bound: float | None = None
+    """When the two-sided interval abstains: still "p99 >= this" at 97.5 %."""
+    needed_ns: float | None = None
+    """About the run length (factor 2 either way) that a two-sided interval would need."""
+    abstained: str | None = None
+    """None, or "A1" (too few tail episodes), "A2" (the level wanders), "short" (no blocks)."""
+    absent: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class GroupSummary:
+    """The k-th of n replies of the group requests of one (cell, op), from the intended time.
+
+    ``n`` counts requests, ``size`` is the number of copies of each; ``level`` is ``"first"`` (k =
+    1), ``"majority"`` (k = size // 2 + 1), ``"all"`` (k = size) or ``""``. A size of 2 has its
+    majority in "all".
+    """
+
+    cell: str
+    op: str
+    size: int
+    k: int
+    level: str
+    n: int
+    failed: int
+    p50: float | None
+    p90: float | None
+    p99: float | None
+    p99_9: float | None
+    max: float | None
+    mean_ok: float | None
+    absent: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NamedNode:
+    """A node that all its observers, itself included, see as slow in at least half the windows."""
+
+    node: str
+    ops: tuple[str, ...]
+    observers: int
+    windows: int
+    windows_slow: int
+    ratio: float | None
+    """Median over windows and observers of its percentile over that of the fastest."""
+    words: str
+
+
+@dataclass(frozen=True)
+class SlowNodes:
+    """Who is slow, in whose eyes, and how that depends on the definition.
+
+    Frames: ``pairs`` (cell, repeat, window, op, sender, receiver, n, failed, p50, p90, p99, fastest,
+    ratio, slow), ``sets`` (cell, repeat, window, op, observer, seen, slow - a tuple of names),
+    ``histogram`` (op, slow_nodes, count: observers' sets by their size), ``jaccard`` (cell, repeat,
+    window, op, observer_a, observer_b, jaccard), ``sensitivity`` (factor, percentile, slow_pairs,
+    named, nodes, jaccard_mean).
+    """
+
+    pairs: pd.DataFrame
+    sets: pd.DataFrame
+    histogram: pd.DataFrame
+    jaccard: pd.DataFrame
+    sensitivity: pd.DataFrame
+    named: tuple[NamedNode, ...]
+    windows: int
+    left_out: int
+    """(window, op, sender, receiver) combinations with fewer rows than ``least_rows``."""
+    least_rows: int
+    jaccard_mean: float | None
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """One metric of the receiver against the service latency of what it answered."""
+
+    metric: str
+    scope: str
+    """``"host"`` or ``"process"``: whose sample it is."""
+    words: str
+    pearson: Interval
+    """Of the metric and the mean log latency of each (receiver, sample)."""
+    pearson_raw: float | None
+    """Of the metric and the mean latency, not its logarithm."""
+    spearman: Interval
+    within: float | None
+    """Pearson after each receiver's own mean is taken away: time alone, no difference of nodes."""
+    p_value: float
+    q_value: float
+    highest: str
+    """The receiver with the highest mean of the metric."""
+
+
+@dataclass(frozen=True)
+class Correlations:
+    """Replies paired with the resource sample of their receiver nearest in time.
+
+    ``unit`` says what is paired; ``scatter`` maps ``"scope:metric"`` (the six strongest) to a frame
+    (receiver, value, latency): at most 1,500 points each.
+    """
+
+    paired_share: float | None
+    largest_distance_ns: float | None
+    unit: str
+    rows: tuple[Correlation, ...]
+    scatter: dict[str, pd.DataFrame]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Conservation:
+    """The counts of the manifest, against the rows in the files."""
+
+    checked: bool
+    sentence: str
+    rows: int
+    by_status: dict[str, int]
+    copies: dict[str, int] | None
+    requests: dict[str, int] | None
+
+
+@dataclass(frozen=True)
+class SelfDistrust:
+    """What the measuring side did to the measurement itself.
+
+    ``send_lag_ns`` and ``sampler_lag_ns`` map "p50", "p90", "p99", "p99_9", "max" to nanoseconds
+    (empty when nothing was recorded). ``tail_explained_share``: of the rows beyond the p99 of
+    their (cell, op), the share whose send lag is more than half of their response time.
+    """
+
+    send_lag_ns: dict[str, float]
+    tail_rows: int
+    tail_explained_share: float | None
+    kernel_stamp_share: float | None
+    server_kernel_stamp_share: float | None
+    sampler_lag_ns: dict[str, float]
+    sampler_period_ns: float | None
+    dropped: int
+    steal_share_mean: float | None
+    steal_share_max: float | None
+    psi_cpu_share: float | None
+    psi_io_share: float | None
+    psi_memory_share: float | None
+    processes: pd.DataFrame
+    """Each measuring process: process, run_queue_wait_share, cpu_share, rss_bytes_max."""
+
+
+@dataclass(frozen=True)
+class BlindSpot:
+    """What this run cannot know about one promise."""
+
+    cell: str
+    op: str
+    percentile: float
+    stall_ns: float
+    """Stalls longer than this may exist, unseen, and change the percentile (D_blind)."""
+    every_ns: float
+    """Nothing is known of what happens less often than every T/3."""
+    sentence: str
+
+
+@dataclass(frozen=True, order=False)
+class Finding:
+    """Advice as data: what was found, how grave it is, on what evidence, and what to do.
+
+    ``code`` has a page ``docs/findings/<code>.md``. ``section`` follows a reader's questions:
+    trust, promise, unruly, where, why, help. ``severity``: ``spoils`` (the run cannot be trusted),
+    ``warns``, ``informs``. ``rank`` orders findings of one section and severity: lower is first.
+    """
+
+    code: str
+    section: str
+    severity: str
+    rank: int
+    title: str
+    text: str
+    evidence: dict[str, Any]
+    suggestion: str
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Everything that is said about one run.
+
+    Attributes
+    ----------
+    run : Run
+    options : Options
+    started_ns, ended_ns : int or None
+        First intended send and last stamp of the measured rows; None when nothing was measured.
+    cells : list of CellSummary
+    groups : list of GroupSummary
+    by : dict of pandas.DataFrame
+        ``by_op``, ``by_size``, ``by_sender``, ``by_receiver``, ``pairs``. Each has ``latency``
+        ("response", "service"), ``op`` (``by_size``: also ``size``; senders and receivers: ``sender``,
+        ``receiver`` as names), ``n``, ``failed``, ``p50``, ``p90``, ``p99``, ``max`` (of ok rows).
+    timeline : pandas.DataFrame
+        op, bin, started_ns, ended_ns, n, failed, p50, p99, max: response, at most 600 bins.
+    outliers : pandas.DataFrame
+        The slowest rows (at most 2,000): intended_ns, cell, op, sender, receiver, request,
+        response, service, send_lag, status.
+    distribution : pandas.DataFrame
+        cell, op, latency, low_ns, high_ns, count, in 2 % buckets; failed rows have ``inf`` edges.
+    group_distribution : pandas.DataFrame
+        cell, op, size, k, low_ns, high_ns, count, the same for the k-th of n.
+    slow_nodes, correlations, conservation, self_distrust
+        As their classes say.
+    decomposition : pandas.DataFrame
+        cell, op, sender_share, receiver_share, pair_share, pairs: of the variance of log p90.
+    blind_spot : list of BlindSpot
+    findings : list of Finding
+        Sorted by section, severity, rank.
+    """
+
+    run: Run
+    options: Options
+    started_ns: int | None
+    ended_ns: int | None
+    cells: list[CellSummary]
+    groups: list[GroupSummary]
+    by: dict[str, pd.DataFrame]
+    timeline: pd.DataFrame
+    outliers: pd.DataFrame
+    distribution: pd.DataFrame
+    group_distribution: pd.DataFrame
+    slow_nodes: SlowNodes
+    correlations: Correlations
+    decomposition: pd.DataFrame
+    conservation: Conservation
+    self_distrust: SelfDistrust
+    blind_spot: list[BlindSpot]
+    findings: list[Finding]
+    processes: int
+    measured_ns: float
+    """The measured time, summed over cells and repeats."""
+
+    @property
+    def trustworthy(self) -> bool:
+        """Nothing spoils this run."""
+        return all(finding.severity != "spoils" for finding in self.findings)
+
+    @property
+    def doubts(self) -> list[str]:
+        """Titles of what spoils the run."""
+        return [finding.title for finding in self.findings if finding.severity == "spoils"]
+
+    def cell(self, op: str, latency: str = "response", cell: str | None = None) -> CellSummary:
+        """Return the summary of one op; of the first cell when none is named.
+
+        Raises
+        ------
+        KeyError
+            When there is no such op.
+        """
+        for row in self.cells:
+            if row.op == op and row.latency == latency and cell in (None, row.cell):
+                return row
+        raise KeyError((cell, op, latency))

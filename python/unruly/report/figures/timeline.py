@@ -1,0 +1,118 @@
+"""Latency over time, with the slowest replies and the failures where they happened."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from unruly.report import chart, format
+from unruly.report.document import Figure, Key, Panel
+from unruly.report.frames import merged_bins, named_ops, thinned_points, with_gaps
+from unruly.report.view import View
+
+SCALES = ((86_400e9, "days"), (3_600e9, "hours"), (60e9, "minutes"))
+MOST_BINS = 300
+
+
+def timeline(view: View) -> Figure | None:
+    """Return latency against time; None when nothing was measured."""
+    bins = named_ops(view.analysis.timeline)
+    bins = bins[bins["op"].isin(view.drawn_ops or bins["op"].unique())] if len(bins) else bins
+    if bins.empty or not bins["p50"].notna().any():
+        return None
+    bins = merged_bins(bins, MOST_BINS if view.points >= 1_000 else MOST_BINS // 2)
+    start = float(bins["started_ns"].min())
+    scale, unit = _unit(float(bins["ended_ns"].max()) - start)
+    bins = bins.assign(time=((bins["started_ns"] + bins["ended_ns"]) / 2 - start) / scale)
+    slow = _slowest(view, start, scale)
+    latencies = pd.concat([bins["p50"], bins["p99"], slow["response"]])
+    low, high = chart.span_of(latencies)
+    spec = chart.finish(_layers(view, bins, slow, (low, high), f"time since the start ({unit})"), 320)
+    title, peak = _title(bins, slow, unit)
+    failed = int(bins["failed"].sum())
+    caption = (
+        "Response time. Thick lines: the median of each stretch of time; thin lines: its p99; "
+        "dots: the slowest single replies. Look for stretches in which dots stand close together: "
+        "stalls come in bursts."
+    )
+    if failed:
+        caption += " Crosses on the upper edge: replies that failed or never came."
+    alt_text = f"Response time over {unit}: medians, 99th percentiles and slowest replies. {peak}"
+    keys = (*chart.legend(view.ops),) if len(view.ops) > 1 else ()
+    return Figure(
+        view.key("timeline"), title, caption, (Panel(spec, alt_text, height=320),),
+        legend=tuple(k for k in keys if k.label in view.drawn_ops)
+        + ((Key("failed", -1, "cross"),) if failed else ()),
+    )
+
+
+def _unit(span_ns: float) -> tuple[float, str]:
+    for scale, unit in SCALES:
+        if span_ns >= 2 * scale:
+            return scale, unit
+    return 1e9, "s"
+
+
+def _slowest(view: View, start: float, scale: float) -> pd.DataFrame:
+    slow = view.analysis.outliers
+    empty = pd.DataFrame({"time": [], "response": [], "op": [], "pair": []})
+    if slow.empty:
+        return empty
+    slow = slow[slow["response"].notna() & slow["op"].isin(view.drawn_ops)]
+    if slow.empty:
+        return empty
+    slow = thinned_points(slow, view.points, "response")
+    pair = [f"{s} → {r}" for s, r in zip(slow["sender"], slow["receiver"], strict=True)]
+    return slow.assign(time=(slow["intended_ns"] - start) / scale, pair=pair)
+
+
+def _layers(
+    view: View, bins: pd.DataFrame, slow: pd.DataFrame, ends: tuple[float, float], x_title: str
+) -> alt.LayerChart:
+    axis = chart.latency_axis("response time", *ends)
+    x = alt.X("time:Q", title=x_title, scale=alt.Scale(nice=False))
+    colour = chart.colour(view.ops)
+    step = (bins["time"].max() - bins["time"].min()) / 25 if len(bins) > 1 else 1.0
+    lines = pd.concat(
+        [with_gaps(g, "time", step).assign(op=op) for op, g in bins.groupby("op", observed=True)]
+    )
+    line_data = chart.records(lines, ["time", "op", "p50", "p99"])
+    tips = [alt.Tooltip("op:N", title="workload"), chart.latency_tooltip("response", "response"),
+            alt.Tooltip("pair:N", title="from → to"), alt.Tooltip("time:Q", title=x_title)]
+    layers: list[alt.Chart] = []
+    if len(slow):
+        layers.append(
+            alt.Chart(chart.records(slow, ["time", "response", "op", "pair"]))
+            .mark_point(filled=True, size=14, opacity=0.45)
+            .encode(x=x, y=alt.Y("response:Q", **axis), color=colour, tooltip=tips)
+        )
+    for field, width, opacity in (("p99", 1.0, 0.75), ("p50", 2.4, 1.0)):
+        layers.append(
+            alt.Chart(line_data).mark_line(strokeWidth=width, opacity=opacity, clip=True)
+            .encode(x=x, y=alt.Y(f"{field}:Q", **axis), color=colour)
+        )
+    failed = bins[bins["failed"] > 0]
+    if len(failed):
+        layers.append(
+            alt.Chart(chart.records(failed, ["time", "failed", "op"]))
+            .mark_point(shape="cross", size=40, filled=True, style="failed", angle=45)
+            .encode(x=x, y=alt.value(4), tooltip=["op:N", "failed:Q"])
+        )
+    return alt.layer(*layers)
+
+
+def _title(bins: pd.DataFrame, slow: pd.DataFrame, unit: str) -> tuple[str, str]:
+    medians, tails = chart.span_of(bins["p50"]), chart.span_of(bins["p99"])
+    moved = tails[1] / tails[0]
+    base = f"the p99 of a moment ranges from {format.duration(tails[0])} to {format.duration(tails[1])}"
+    if len(slow):
+        worst = slow.loc[slow["response"].idxmax()]
+        peak = (
+            f"The slowest reply took {format.duration(worst['response'])}, "
+            f"{format.significant(float(worst['time']))} {unit} after the start."
+        )
+    else:
+        peak = "No single reply stands out."
+    steady = moved < 3 and medians[1] / medians[0] < 2
+    word = "Latency was steady" if steady else "Latency moved with time"
+    return f"{word}: {base}. {peak}", peak

@@ -1,0 +1,251 @@
+"""Open a run directory: check that it is one, recover it when it was cut off, lay views over it.
+
+Every error says which file it is about. A segment that cannot be read is left out and named in
+``Run.missing``; a run of which no segment can be read is an error, since nothing could be said.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from unruly.errors import RecoveryError, RunError, TraceError
+from unruly.tables import SCHEMA_VERSION, TABLES, Engine, required_columns
+
+if TYPE_CHECKING:
+    import ibis
+
+BINARY_ENVIRONMENT = "UNRULY_BINARY"
+RECOVERY_SECONDS_MAX = 600
+
+
+@dataclass(frozen=True)
+class Run:
+    """An opened run: its manifest, and its tables as lazy Ibis expressions.
+
+    All five tables always exist with the schema's columns, even when no file is there.
+    """
+
+    path: Path
+    manifest: dict[str, Any]
+    missing: list[str]
+    engine: Engine = field(repr=False)
+    segments: dict[str, int]
+    """Readable files of each table."""
+    unreadable: int
+
+    @property
+    def id(self) -> str:
+        """The run's id, also in every segment's footer."""
+        return str(self.manifest.get("run") or self.path.name)
+
+    @property
+    def name(self) -> str:
+        """The plan's name."""
+        return str(self.manifest.get("name") or self.path.name)
+
+    @property
+    def tag(self) -> str:
+        """The environment that it ran in."""
+        return str(self.manifest.get("tag") or "")
+
+    @property
+    def status(self) -> str:
+        """``running``, ``complete``, ``stopped``, ``cut off`` or ``imported``."""
+        return str(self.manifest.get("status") or "")
+
+    def table(self, name: str) -> ibis.Table:
+        """Return one of requests, spans, intervals, resources, events.
+
+        Raises
+        ------
+        RunError
+            For any other name.
+        """
+        if name not in TABLES:
+            raise RunError(name, "no such table", f"one of {', '.join(TABLES)}", "spell it so")
+        return self.engine.table(name)
+
+    @property
+    def requests(self) -> ibis.Table:
+        """A row for each reply, and for each reply that never came."""
+        return self.table("requests")
+
+    @property
+    def spans(self) -> ibis.Table:
+        """Where the time of chosen requests went."""
+        return self.table("spans")
+
+    @property
+    def intervals(self) -> ibis.Table:
+        """What flowed, in short intervals."""
+        return self.table("intervals")
+
+    @property
+    def resources(self) -> ibis.Table:
+        """Samples of hosts and watched processes."""
+        return self.table("resources")
+
+    @property
+    def events(self) -> ibis.Table:
+        """Anything with a start and a duration."""
+        return self.table("events")
+
+
+def open_run(path: str | os.PathLike[str]) -> Run:
+    """Open the run directory at ``path``.
+
+    Parameters
+    ----------
+    path : path-like
+        The directory that holds ``manifest.json``.
+
+    Returns
+    -------
+    Run
+        Its tables are lazy: nothing but footers has been read.
+
+    Raises
+    ------
+    RunError
+        The directory does not exist, or is not a run.
+    TraceError
+        A file is foreign or of a newer schema, or no segment can be read.
+    RecoveryError
+        The run was cut off and the ``unruly`` binary is missing or failed.
+    """
+    root = Path(path)
+    if not root.is_dir():
+        what = "is a file" if root.exists() else "no such directory"
+        raise RunError(root, what, "the directory of a run", "`unruly run PLAN` makes one")
+    recovered = _recover_if_cut_off(root)
+    manifest = _read_manifest(root)
+    missing = [str(sentence) for sentence in manifest.get("missing") or []]
+    engine, segments, unreadable = Engine(), {}, 0
+    for table in TABLES:
+        files, problems = _segments(root, table, str(manifest.get("run") or ""))
+        engine.view(table, files)
+        segments[table] = len(files)
+        unreadable += len(problems)
+        missing.extend(problems)
+        if problems and not files and table == "requests":
+            first = sorted((root / table).rglob("*.parquet"))[0]
+            raise TraceError(
+                first, "no segment of the run can be read", "at least one whole Parquet file",
+                "copy the run again, or measure again",
+            )
+    if recovered and manifest.get("status") == "running":
+        manifest["status"] = "cut off"
+    return Run(root, manifest, missing, engine, segments, unreadable)
+
+
+def _read_manifest(root: Path) -> dict[str, Any]:
+    path = root / "manifest.json"
+    if not path.is_file():
+        raise RunError(
+            root, "not a run: it has no manifest.json", "a directory that `unruly run` wrote",
+            "give the run's own directory, not the one above it",
+        )
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise RunError(path, f"not JSON: {error}", "a JSON object", "copy the run again") from error
+    if not isinstance(manifest, dict):
+        raise RunError(path, "not a JSON object", "a JSON object", "copy the run again")
+    version = manifest.get("schema", 1)
+    if not isinstance(version, int) or version > SCHEMA_VERSION:
+        raise RunError(
+            path, f"manifest schema is {version}", f"this tool reads up to {SCHEMA_VERSION}",
+            "upgrade unruly",
+        )
+    return manifest
+
+
+def _segments(root: Path, table: str, run: str) -> tuple[dict[Path, set[str]], list[str]]:
+    """Readable segments with their columns, and a sentence for each unreadable one."""
+    files: dict[Path, set[str]] = {}
+    problems: list[str] = []
+    for path in sorted((root / table).rglob("*.parquet")):
+        try:
+            footer = pq.read_metadata(path)
+        except (pa.ArrowInvalid, pa.ArrowException, OSError) as error:
+            reason = str(error).split(". ")[0].split("\n")[0]
+            problems.append(f"{path.relative_to(root)} cannot be read and is left out: {reason}")
+            continue
+        files[path] = _checked_columns(path, table, footer, run)
+    return files, problems
+
+
+def _checked_columns(path: Path, table: str, footer: pq.FileMetaData, run: str) -> set[str]:
+    keys = {key.decode(): value.decode() for key, value in (footer.metadata or {}).items()
+            if key.startswith(b"unruly.")}
+    if "unruly.schema" not in keys:
+        raise TraceError(
+            path, "a Parquet file that unruly did not write (no unruly.schema in its footer)",
+            "segments of this run only", "move it away, or bring it in with `unruly import`",
+        )
+    version = keys["unruly.schema"]
+    if not version.isdigit() or int(version) > SCHEMA_VERSION:
+        raise TraceError(
+            path, f"trace schema is {version}", f"this tool reads up to {SCHEMA_VERSION}",
+            "upgrade unruly",
+        )
+    columns = set(footer.schema.to_arrow_schema().names)
+    lacking = sorted(required_columns(table) - columns)
+    if lacking or keys.get("unruly.table", table) != table:
+        what = f"lacks {', '.join(lacking)}" if lacking else f"is of {keys['unruly.table']}"
+        raise TraceError(path, what, f"a segment of {table}", "move it away")
+    if run and keys.get("unruly.run", run) != run:
+        raise TraceError(
+            path, f"belongs to run {keys['unruly.run']}", f"segments of run {run}", "move it away"
+        )
+    return columns
+
+
+def _recover_if_cut_off(root: Path) -> bool:
+    spools = sorted(root.rglob("*.spool"))
+    if not spools:
+        return False
+    binary = _find_binary()
+    if binary is None:
+        raise RecoveryError(
+            spools[0], "the run was cut off and holds rows that are not in Parquet yet",
+            "the `unruly` binary, which recovers them",
+            f"set {BINARY_ENVIRONMENT}, put unruly on PATH, or `cargo build -p unruly`",
+        )
+    done = subprocess.run(
+        [binary, "recover", str(root)], capture_output=True, text=True, check=False,
+        timeout=RECOVERY_SECONDS_MAX,
+    )
+    if done.returncode != 0:
+        raise RecoveryError(
+            root, f"`{binary} recover` ended with {done.returncode}: {done.stderr.strip()}",
+            "a run without spools", "run it by hand",
+        )
+    return True
+
+
+def _find_binary() -> str | None:
+    named = os.environ.get(BINARY_ENVIRONMENT)
+    if named:
+        return named if Path(named).is_file() else None
+    repository = Path(__file__).resolve().parents[2]
+    beside = [
+        Path(sys.executable).parent / "unruly",
+        repository / "target" / "release" / "unruly",
+        repository / "target" / "debug" / "unruly",
+    ]
+    on_path = shutil.which("unruly")
+    for candidate in (beside[0], Path(on_path) if on_path else beside[0], *beside[1:]):
+        if candidate.is_file() and os.access(candidate, os.X_OK):
+            return str(candidate)
+    return None

@@ -1,0 +1,39 @@
+"""Statistics on bare arrays: no DataFrame and no file is known here.
+
+Every estimate is an `Interval`: a value with its uncertainty, level, effective size and method.
+"""
+
+from unruly.stats.blocks import BlockInterval, block_interval, blind_spot
+from unruly.stats.correlation import Association, benjamini_hochberg, correlation
+from unruly.stats.decomposition import TwoWay, two_way
+from unruly.stats.histogram import bucket_edges, bucket_index
+from unruly.stats.interval import (
+    Interval,
+    promise_iid,
+    quantile,
+    quantile_interval_iid,
+    quantile_ranks_iid,
+)
+from unruly.stats.synchrony import jaccard, kth_of_n, slow_columns, slow_set
+
+__all__ = [
+    "Association",
+    "BlockInterval",
+    "Interval",
+    "TwoWay",
+    "benjamini_hochberg",
+    "blind_spot",
+    "block_interval",
+    "bucket_edges",
+    "bucket_index",
+    "correlation",
+    "jaccard",
+    "kth_of_n",
+    "promise_iid",
+    "quantile",
+    "quantile_interval_iid",
+    "quantile_ranks_iid",
+    "slow_columns",
+    "slow_set",
+    "two_way",
+]

@@ -1,0 +1,92 @@
+"""The one DuckDB connection of a run: views over segments, and results as frames.
+
+Ibis writes the SQL and DuckDB runs it. Two things go around Ibis: a view over Parquet files (Ibis has no
+portable form of it) and a materialised table (``create_table`` of Ibis 12 fails on DuckDB 2.0).
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import ibis
+
+from unruly.tables.columns import TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    import pandas as pd
+
+THREADS_ENVIRONMENT = "UNRULY_THREADS"
+
+
+@contextmanager
+def _ibis_is_behind() -> Iterator[None]:
+    """Ibis 12 calls what DuckDB 2 and pandas 3 have deprecated; its warnings are not our user's."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "fetch_arrow_table", DeprecationWarning)
+        warnings.filterwarnings("ignore", ".*future.infer_string", DeprecationWarning)
+        yield
+
+
+class Engine:
+    """A DuckDB connection in memory, with a view for each trace table."""
+
+    def __init__(self) -> None:
+        threads = os.environ.get(THREADS_ENVIRONMENT)
+        settings: dict[str, Any] = {"threads": int(threads)} if threads else {}
+        self.connection = ibis.duckdb.connect(**settings)
+        self.connection.raw_sql("SET preserve_insertion_order = false")
+        self.connection.raw_sql("SET enable_progress_bar = false")
+
+    def view(self, table: str, files: Mapping[Path, set[str]]) -> None:
+        """Make the view ``table`` over its segments; each file comes with the columns it has.
+
+        A column that a file lacks is null, a column that the schema lacks is ignored, and with
+        no file at all the view has the schema's columns and no row.
+        """
+        columns = TABLES[table]
+        if not files:
+            empty = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind, _ in columns)
+            self.connection.raw_sql(f"CREATE VIEW {table} AS SELECT {empty} WHERE FALSE")
+            return
+        present = set().union(*files.values())
+        chosen = ", ".join(
+            f"CAST({name if name in present else 'NULL'} AS {kind}) AS {name}"
+            for name, kind, _ in columns
+        )
+        paths = ", ".join("'" + str(path).replace("'", "''") + "'" for path in sorted(files))
+        self.connection.raw_sql(
+            f"CREATE VIEW {table} AS SELECT {chosen} "
+            f"FROM read_parquet([{paths}], union_by_name = true)"
+        )
+
+    def table(self, name: str) -> ibis.Table:
+        """Return the view or materialised table ``name``, lazily."""
+        with _ibis_is_behind():
+            return self.connection.table(name)
+
+    def materialise(self, name: str, expression: ibis.Table) -> ibis.Table:
+        """Run ``expression`` once and keep its rows under ``name``; several passes share it."""
+        frames = self._frames(expression)
+        sql = self.connection.compile(expression)
+        for handle in frames:
+            self.connection._register_in_memory_table(handle)  # noqa: SLF001 - as execute() does
+        self.connection.raw_sql(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
+        return self.table(name)
+
+    @staticmethod
+    def _frames(expression: ibis.Table) -> Sequence[Any]:
+        from ibis.expr import operations  # noqa: PLC0415 - only needed here
+
+        return list(expression.op().find(operations.InMemoryTable))
+
+
+def fetch(expression: ibis.Table) -> pd.DataFrame:
+    """Execute an aggregate and return its rows; the only way from DuckDB into Python."""
+    with _ibis_is_behind():
+        return expression.to_pandas()

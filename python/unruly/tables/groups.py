@@ -1,0 +1,96 @@
+"""Expressions over group requests: the k-th of n replies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import ibis
+
+from unruly.tables.requests import INFINITY, bucket
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ibis.expr.types import FloatingValue, IntegerValue, Table
+
+REQUEST: Final = ("cell", "repeat", "op", "client", "request")
+SAMPLE: Final = 64
+NEVER_NS: Final = 2**63 - 1
+
+
+def copies(rows: Table, *, sampled: bool = False) -> Table:
+    """Largest number of copies of a request, for each op: above 1 there are groups.
+
+    With ``sampled`` only one request in 64 is looked at.
+    """
+    if sampled:
+        rows = rows.filter((rows.request % SAMPLE) == 0)
+    per_request = rows.filter(rows.attempt == 0).group_by(*REQUEST).agg(size=lambda t: t.count())
+    return (
+        per_request.group_by("op").agg(size=per_request["size"].max(), n=per_request.count())
+        .order_by("op")
+    )
+
+
+def replies(rows: Table) -> Table:
+    """One row for each group request: its size, and the sorted times of its replies.
+
+    Time counts from the intended time of the first attempt. A copy that failed is +inf; so is one
+    whose retries all failed. ``size`` counts servers asked, not attempts.
+    """
+    never = ibis.literal(NEVER_NS, type="int64")
+    per_copy = rows.group_by(*REQUEST, "server").agg(
+        received_ns=rows.received_ns.min(where=rows.ok).fill_null(never),
+        intended_ns=rows.intended_ns.min(),
+    )
+    per_request = per_copy.group_by(*REQUEST).agg(
+        replies=per_copy.received_ns.collect(),
+        intended_ns=per_copy.intended_ns.min(),
+        size=per_copy.count(),
+    )
+    intended = per_request.intended_ns
+
+    def since_intended(received: IntegerValue) -> FloatingValue:
+        # subtract as integers: a wall clock in ns does not fit a double
+        return ibis.ifelse(received == never, INFINITY, (received - intended).cast("float64"))
+
+    return per_request.mutate(replies=per_request.replies.map(since_intended).sort())
+
+
+def replies_without_retries(rows: Table) -> Table:
+    """The same, faster, where no request was tried twice: a row is a copy."""
+    per_request = rows.group_by(*REQUEST).agg(replies=rows.response.collect(), size=rows.count())
+    return per_request.mutate(replies=per_request.replies.sort())
+
+
+def kth_quantiles(group_replies: Table, k: int, probabilities: Sequence[float]) -> Table:
+    """Quantiles of the k-th reply, by (cell, op, size), over groups of at least k and 2."""
+    kth = _kth(group_replies, k)
+    good = kth.latency != INFINITY
+    keys = ("cell", "op", "size")
+    return (
+        kth.group_by(*keys)
+        .agg(
+            n=kth.count(),
+            failed=(~good).sum(),
+            quantiles=kth.latency.quantile(list(probabilities)),
+            mean_ok=kth.latency.mean(where=good),
+            max=kth.latency.max(where=good),
+        )
+        .order_by(*keys)
+    )
+
+
+def kth_histogram(group_replies: Table, k: int) -> Table:
+    """Histogram of the k-th reply, by (cell, op, size)."""
+    kth = _kth(group_replies, k)
+    keys = ("cell", "op", "size", "bucket")
+    return (
+        kth.mutate(bucket=bucket(kth.latency)).group_by(*keys).agg(count=lambda t: t.count())
+        .order_by(*keys)
+    )
+
+
+def _kth(group_replies: Table, k: int) -> Table:
+    chosen = group_replies.filter((group_replies["size"] >= k) & (group_replies["size"] > 1))
+    return chosen.select("cell", "op", "size", latency=chosen.replies[k - 1])

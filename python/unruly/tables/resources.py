@@ -1,0 +1,154 @@
+"""Expressions over ``resources``: samplers' own lag, hosts, and replies paired with samples."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import ibis
+
+from unruly.tables.columns import TABLES
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Table
+
+_NOT_METRICS: Final = frozenset({
+    "cell", "repeat", "host", "process", "watched", "started_ns", "ended_ns", "sampler_lag_ns",
+    "sampler_cost_ns",
+})
+METRICS: Final = tuple(name for name, _, _ in TABLES["resources"] if name not in _NOT_METRICS)
+SAMPLES_MAX: Final = 20_000
+
+
+def samplers(resources: Table) -> Table:
+    """How late the samplers woke, and how long a sample lasts: one row."""
+    lag = resources.sampler_lag_ns.cast("float64")
+    return resources.agg(
+        n=resources.count(),
+        lag=lag.quantile([0.5, 0.9, 0.99, 0.999]),
+        lag_max=lag.max(),
+        period_ns=(resources.ended_ns - resources.started_ns).median(),
+    )
+
+
+def hosts(resources: Table) -> Table:
+    """Steal and pressure of the hosts: one row."""
+    rows = resources.filter(resources.watched.isnull())
+    length = (rows.ended_ns - rows.started_ns).cast("float64").nullif(0.0)
+    return rows.agg(
+        steal_mean=rows.cpu_steal_share.mean(),
+        steal_max=rows.cpu_steal_share.max(),
+        psi_cpu=(rows.psi_cpu_some_ns / length).mean(),
+        psi_io=(rows.psi_io_some_ns / length).mean(),
+        psi_memory=(rows.psi_memory_some_ns / length).mean(),
+    )
+
+
+def processes(resources: Table) -> Table:
+    """Each watched process: its share of a CPU, of time waiting for one, and its memory."""
+    rows = resources.filter(resources.watched.notnull())
+    length = (rows.ended_ns - rows.started_ns).cast("float64").nullif(0.0)
+    return (
+        rows.group_by(process=rows.watched)
+        .agg(
+            run_queue_wait_share=(rows.run_queue_wait_ns / length).mean(),
+            cpu_share=((rows.user_ns + rows.system_ns) / length).mean(),
+            rss_bytes_max=rows.rss_bytes.max(),
+            samples=rows.count(),
+        )
+        .order_by("process")
+    )
+
+
+def samples(resources: Table, receivers: Table, scope: str) -> Table:
+    """The samples that can be a receiver's, with the span of time that is nearest to each.
+
+    Parameters
+    ----------
+    receivers : Table
+        cell, repeat, server, process, host.
+    scope : {"host", "process"}
+        Rows of the receiver's host, or of the process itself.
+
+    Returns
+    -------
+    Table
+        cell, repeat, server, started_ns, ended_ns, from_ns, until_ns and the metrics. A stamp t is
+        nearest to the sample where from_ns <= t < until_ns: boundaries lie midway between the middles of
+        neighbours, and reach at most one sample's length beyond the sample itself.
+    """
+    if scope == "host":
+        rows = resources.filter(resources.watched.isnull())
+        joined = rows.join(receivers, ["cell", "repeat", "host"])
+    else:
+        rows = resources.filter(resources.watched.notnull())
+        joined = rows.join(
+            receivers,
+            [rows.cell == receivers.cell, rows.repeat == receivers.repeat,
+             rows.watched == receivers.process],
+        )
+    joined = joined.select("cell", "repeat", "server", "started_ns", "ended_ns", *METRICS)
+    middle = (joined.started_ns + joined.ended_ns) // 2
+    length = joined.ended_ns - joined.started_ns
+    joined = joined.mutate(middle_ns=middle, length_ns=length)
+    order = ibis.window(group_by=["cell", "repeat", "server"], order_by="middle_ns")
+    before, after = joined.middle_ns.lag().over(order), joined.middle_ns.lead().over(order)
+    reach_before = joined.started_ns - joined.length_ns
+    reach_after = joined.ended_ns + joined.length_ns
+    return joined.mutate(
+        from_ns=ibis.greatest((before + joined.middle_ns) // 2, reach_before).fill_null(reach_before),
+        until_ns=ibis.least((joined.middle_ns + after) // 2, reach_after).fill_null(reach_after),
+    )
+
+
+def paired(rows: Table, sampled: Table, levels: Table, bin_ns: int) -> Table:
+    """Each (receiver, sample) with the replies nearest to it.
+
+    Parameters
+    ----------
+    rows : Table
+        As `unruly.tables.requests.measured` gives them.
+    sampled : Table
+        As `samples` gives it, without metrics.
+    levels : Table
+        ``log_mean`` of the service latency of each (cell, op): it is taken away, so that workloads
+        of different cost can be pooled.
+    bin_ns : int
+        Samples are cut into bins of this length, so that the join is one of equals.
+
+    Returns
+    -------
+    Table
+        cell, repeat, server, started_ns, n, latency (mean of the log, less the level), raw (mean,
+        ns), distance_ns (largest distance from a stamp to its sample).
+    """
+    good = rows.filter(rows.service != float("inf"))
+    stamp = good.server_received_ns.fill_null(good.received_ns)
+    replies = good.select("cell", "repeat", "op", "server", "service", stamp_ns=stamp)
+    replies = replies.mutate(bin=(replies.stamp_ns // bin_ns).cast("int64"))
+    spans = sampled.filter(sampled.until_ns > sampled.from_ns)
+    spans = spans.mutate(
+        bin=ibis.range(spans.from_ns // bin_ns, spans.until_ns // bin_ns + 1).unnest().cast("int64")
+    )
+    joined = replies.join(spans, ["cell", "repeat", "server", "bin"])
+    joined = joined.filter(
+        (joined.stamp_ns >= joined.from_ns) & (joined.stamp_ns < joined.until_ns)
+    ).join(levels, ["cell", "op"])
+    distance = ibis.greatest(
+        joined.started_ns - joined.stamp_ns, joined.stamp_ns - joined.ended_ns, 0
+    )
+    return (
+        joined.group_by("cell", "repeat", "server", "started_ns")
+        .agg(
+            n=joined.count(),
+            latency=(joined.service.clip(lower=1.0).ln() - joined.log_mean).mean(),
+            raw=joined.service.mean(),
+            distance_ns=distance.max(),
+        )
+        .order_by("cell", "repeat", "server", "started_ns")
+    )
+
+
+def with_metrics(pairs: Table, sampled: Table) -> Table:
+    """The paired units with all metrics of their sample."""
+    keys = ["cell", "repeat", "server", "started_ns"]
+    return pairs.join(sampled.select(*keys, "length_ns", *METRICS), keys).order_by(*keys)
