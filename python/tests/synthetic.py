@@ -1,16 +1,15 @@
 """Write a realistic synthetic run directory: the truth is planted, so tests know what to expect.
 
 Base latencies are lognormal; the host stalls now and then and everybody on it waits; a disk
-write has three modes; a planted slow agent is slow because it waits for a CPU, and its samples say so.
-Everything comes from a seed, vectorised: 10 M rows take about 20 seconds.
+write has three modes; a planted slow agent is slow because it waits for a CPU, and its samples say
+so. Everything comes from a seed, vectorised: 10 M rows take about 20 seconds.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,12 +17,20 @@ import pyarrow.parquet as pq
 
 from unruly.tables.columns import TABLES
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 NS = 1_000_000_000
 STARTED_NS = 1_790_000_000 * NS
 SEGMENT_ROWS = 1_000_000
 ARROW = {
-    "VARCHAR": pa.string(), "DOUBLE": pa.float64(), "BOOLEAN": pa.bool_(), "BIGINT": pa.int64(),
-    "USMALLINT": pa.uint16(), "UBIGINT": pa.uint64(), "UTINYINT": pa.uint8(),
+    "VARCHAR": pa.string(),
+    "DOUBLE": pa.float64(),
+    "BOOLEAN": pa.bool_(),
+    "BIGINT": pa.int64(),
+    "USMALLINT": pa.uint16(),
+    "UBIGINT": pa.uint64(),
+    "UTINYINT": pa.uint8(),
     "UINTEGER": pa.uint32(),
 }
 
@@ -86,8 +93,14 @@ def write_run(root: Path, shape: Shape | None = None, **changes: Any) -> Path:
     writer.close()
     samples.close()
     events = {
-        "cell": [shape.cells[0]], "repeat": [0], "host": ["host-0"], "process": ["runner"],
-        "kind": ["started"], "detail": [None], "started_ns": [STARTED_NS], "ended_ns": [None],
+        "cell": [shape.cells[0]],
+        "repeat": [0],
+        "host": ["host-0"],
+        "process": ["runner"],
+        "kind": ["started"],
+        "detail": [None],
+        "started_ns": [STARTED_NS],
+        "ended_ns": [None],
     }
     writer.write("events", _table("events", events, 1))
     _write_manifest(root, shape, run, tallies, begin_ns)
@@ -124,15 +137,22 @@ class Segments:
         directory.mkdir(exist_ok=True)
         path = directory / f"agent-{self.count:05}.parquet"
         footer = {
-            "unruly.schema": "1", "unruly.run": self.run, "unruly.table": table,
-            "unruly.host": "host-0", "unruly.process": "agent", "unruly.tag": self.tag,
+            "unruly.schema": "1",
+            "unruly.run": self.run,
+            "unruly.table": table,
+            "unruly.host": "host-0",
+            "unruly.process": "agent",
+            "unruly.tag": self.tag,
             "unruly.rows": str(rows.num_rows),
         }
         texts = [name for name, kind, _ in TABLES[table] if kind == "VARCHAR"]
         integers = [name for name, kind, _ in TABLES[table] if kind == "BIGINT"]
         pq.write_table(
-            rows.replace_schema_metadata(footer), path, compression="zstd",
-            compression_level=1, use_dictionary=texts,
+            rows.replace_schema_metadata(footer),
+            path,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=texts,
             column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
         )
         return path
@@ -164,7 +184,11 @@ def _run_queue_wait(shape: Shape, rng: np.random.Generator) -> np.ndarray:
 
 
 def _cell_rows(
-    shape: Shape, rng: np.random.Generator, cell: str, repeat: int, begin_ns: int,
+    shape: Shape,
+    rng: np.random.Generator,
+    cell: str,
+    repeat: int,
+    begin_ns: int,
     wait: np.ndarray,
 ):
     total_s = shape.warmup_s + shape.duration_s
@@ -185,14 +209,19 @@ def _cell_rows(
                 index = np.arange(first, first + size)
                 due = ((index + rng.uniform(0, 1, size)) / shape.rate_hz * NS).astype(np.int64)
                 yield _rows(
-                    shape, rng, wait,
-                    stalls=(stall_at, stall_end), lags=(lag_at, lag_end), due=due,
-                    who=(cell, repeat, op, client, copies), begin_ns=begin_ns,
+                    shape,
+                    rng,
+                    wait,
+                    stalls=(stall_at, stall_end),
+                    lags=(lag_at, lag_end),
+                    due=due,
+                    who=(cell, repeat, op, client, copies),
+                    begin_ns=begin_ns,
                     request=index * len(shape.ops) + op_number + base,
                 )
 
 
-def _rows(shape, rng, wait, *, stalls, lags, due, who, begin_ns, request) -> pa.Table:  # noqa: ANN001
+def _rows(shape, rng, wait, *, stalls, lags, due, who, begin_ns, request) -> pa.Table:
     cell, repeat, op, client, copies = who
     rows = len(due) * copies
     intended = np.repeat(due, copies)
@@ -232,23 +261,37 @@ def _rows(shape, rng, wait, *, stalls, lags, due, who, begin_ns, request) -> pa.
     offset = begin_ns
     stamp = received + offset
     stamps = shape.kernel_stamps
-    return _table("requests", {
-        "cell": cell, "repeat": np.full(rows, repeat), "host": "host-0",
-        "phase": pa.array(np.where(intended < shape.warmup_s * NS, "warmup", "measured")),
-        "process": f"agent-{client}", "op": op, "client": np.full(rows, client),
-        "server": server, "request": np.repeat(request, copies), "attempt": np.zeros(rows),
-        "connection": server, "intended_ns": intended + offset, "sent_ns": sent + offset,
-        "received_ns": pa.array(stamp, mask=gone),
-        "kernel_received_ns": pa.array(stamp - 9_000, mask=gone) if stamps else None,
-        "server_kernel_received_ns":
-            pa.array(arrived + offset - 7_000, mask=gone) if stamps else None,
-        "server_received_ns": pa.array(arrived + offset, mask=gone),
-        "server_sent_ns": pa.array(
-            (arrived + (received - arrived) // 2) + offset, mask=gone),
-        "sent_bytes": np.full(rows, 28), "received_bytes": np.where(gone, 0, 44),
-        "level": "all" if shape.kind == "mesh" else None, "status": pa.array(status),
-        "answered": answered,
-    }, rows)
+    return _table(
+        "requests",
+        {
+            "cell": cell,
+            "repeat": np.full(rows, repeat),
+            "host": "host-0",
+            "phase": pa.array(np.where(intended < shape.warmup_s * NS, "warmup", "measured")),
+            "process": f"agent-{client}",
+            "op": op,
+            "client": np.full(rows, client),
+            "server": server,
+            "request": np.repeat(request, copies),
+            "attempt": np.zeros(rows),
+            "connection": server,
+            "intended_ns": intended + offset,
+            "sent_ns": sent + offset,
+            "received_ns": pa.array(stamp, mask=gone),
+            "kernel_received_ns": pa.array(stamp - 9_000, mask=gone) if stamps else None,
+            "server_kernel_received_ns": pa.array(arrived + offset - 7_000, mask=gone)
+            if stamps
+            else None,
+            "server_received_ns": pa.array(arrived + offset, mask=gone),
+            "server_sent_ns": pa.array((arrived + (received - arrived) // 2) + offset, mask=gone),
+            "sent_bytes": np.full(rows, 28),
+            "received_bytes": np.where(gone, 0, 44),
+            "level": "all" if shape.kind == "mesh" else None,
+            "status": pa.array(status),
+            "answered": answered,
+        },
+        rows,
+    )
 
 
 def _wait_out(times: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
@@ -269,7 +312,7 @@ def _completing(received: np.ndarray, failed: np.ndarray, copies: int) -> np.nda
     return answered.ravel()
 
 
-def _samples(shape, rng, cell, repeat, begin_ns, wait) -> pa.Table:  # noqa: ANN001
+def _samples(shape, rng, cell, repeat, begin_ns, wait) -> pa.Table:
     seconds = len(wait) - 1
     parts = []
     watched = [None, *[f"agent-{number}" for number in range(shape.agents)]]
@@ -277,9 +320,14 @@ def _samples(shape, rng, cell, repeat, begin_ns, wait) -> pa.Table:  # noqa: ANN
         started = begin_ns + np.arange(seconds) * NS
         lag = rng.exponential(shape.sampler_lag_ns, seconds).astype(np.int64)
         columns: dict[str, Any] = {
-            "cell": cell, "repeat": np.full(seconds, repeat), "host": "host-0",
-            "process": "probe", "watched": name, "started_ns": started,
-            "ended_ns": started + NS, "sampler_lag_ns": lag,
+            "cell": cell,
+            "repeat": np.full(seconds, repeat),
+            "host": "host-0",
+            "process": "probe",
+            "watched": name,
+            "started_ns": started,
+            "ended_ns": started + NS,
+            "sampler_lag_ns": lag,
             "sampler_cost_ns": np.full(seconds, 200_000),
             "minor_faults": rng.poisson(30, seconds),
         }
@@ -288,7 +336,8 @@ def _samples(shape, rng, cell, repeat, begin_ns, wait) -> pa.Table:  # noqa: ANN
                 "cpu_user_share": rng.beta(3, 20, seconds),
                 "cpu_system_share": rng.beta(2, 30, seconds),
                 "cpu_steal_share": np.clip(
-                    rng.normal(shape.steal_share, shape.steal_share / 5, seconds), 0, 1),
+                    rng.normal(shape.steal_share, shape.steal_share / 5, seconds), 0, 1
+                ),
                 "run_queue_length": rng.gamma(2, 0.5, seconds),
                 "psi_cpu_some_ns": rng.gamma(2, 5e6, seconds).astype(np.int64),
                 "psi_io_some_ns": rng.gamma(2, 3e6, seconds).astype(np.int64),
@@ -320,9 +369,19 @@ def _tally(tally: dict[str, int], rows: pa.Table) -> None:
     tally["answered"] = tally.get("answered", 0) + int(rows["answered"].to_numpy().sum())
 
 
-def _write_manifest(root, shape, run, tallies, end_ns) -> None:  # noqa: ANN001
-    statuses = ("ok", "timeout", "refused", "shed", "error", "unfinished", "wrong", "behind",
-                "stale", "lost")
+def _write_manifest(root, shape, run, tallies, end_ns) -> None:
+    statuses = (
+        "ok",
+        "timeout",
+        "refused",
+        "shed",
+        "error",
+        "unfinished",
+        "wrong",
+        "behind",
+        "stale",
+        "lost",
+    )
     copies = {name: sum(t.get(name, 0) for t in tallies.values()) for name in statuses}
     rows = sum(t.get("rows", 0) for t in tallies.values())
     copies["timeout"] += shape.dropped
@@ -331,22 +390,50 @@ def _write_manifest(root, shape, run, tallies, end_ns) -> None:  # noqa: ANN001
     answered = sum(t.get("answered", 0) for t in tallies.values())
     requests = {"scheduled": asked, "answered": answered, "unanswered": asked - answered}
     processes = [
-        {"name": f"agent-{number}", "kind": shape.kind, "id": number, "cell": cell,
-         "repeat": repeat, "host": "host-0", "pid": 100 + number, "runtime": "native",
-         "exit": {"code": 0}, "counts": None}
-        for cell, repeat in tallies for number in range(shape.agents)
+        {
+            "name": f"agent-{number}",
+            "kind": shape.kind,
+            "id": number,
+            "cell": cell,
+            "repeat": repeat,
+            "host": "host-0",
+            "pid": 100 + number,
+            "runtime": "native",
+            "exit": {"code": 0},
+            "counts": None,
+        }
+        for cell, repeat in tallies
+        for number in range(shape.agents)
     ]
     manifest = {
-        "schema": 1, "run": run, "name": shape.name, "tag": shape.tag,
-        "tool": {"version": "0.1.0", "commit": "0" * 40}, "plan_sha256": "0" * 64,
-        "seed": shape.seed, "status": shape.status, "started_ns": STARTED_NS,
+        "schema": 1,
+        "run": run,
+        "name": shape.name,
+        "tag": shape.tag,
+        "tool": {"version": "0.1.0", "commit": "0" * 40},
+        "plan_sha256": "0" * 64,
+        "seed": shape.seed,
+        "status": shape.status,
+        "started_ns": STARTED_NS,
         "ended_ns": end_ns,
-        "planned_ns": int(shape.duration_s * len(tallies) * NS), "missing": [],
-        "hosts": [{"name": "host-0", "cpu_model": "synthetic", "cores": 2, "kernel": "6.1",
-                   "clock_source": "tsc", "virtualised": True, "memory_bytes": 8 << 30,
-                   "steal_share": 0.0, "noise_floor_ns": 50_000}],
+        "planned_ns": int(shape.duration_s * len(tallies) * NS),
+        "missing": [],
+        "hosts": [
+            {
+                "name": "host-0",
+                "cpu_model": "synthetic",
+                "cores": 2,
+                "kernel": "6.1",
+                "clock_source": "tsc",
+                "virtualised": True,
+                "memory_bytes": 8 << 30,
+                "steal_share": 0.0,
+                "noise_floor_ns": 50_000,
+            }
+        ],
         "cells": [{"name": cell, "factors": {"cell": cell}} for cell in shape.cells],
-        "processes": processes, "counts": {"copies": copies, "requests": requests},
+        "processes": processes,
+        "counts": {"copies": copies, "requests": requests},
     }
     manifest |= shape.manifest
     (root / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")

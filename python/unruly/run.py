@@ -140,7 +140,9 @@ def open_run(path: str | os.PathLike[str]) -> Run:
         if problems and not files and table == "requests":
             first = sorted((root / table).rglob("*.parquet"))[0]
             raise TraceError(
-                first, "no segment of the run can be read", "at least one whole Parquet file",
+                first,
+                "no segment of the run can be read",
+                "at least one whole Parquet file",
                 "copy the run again, or measure again",
             )
     if recovered and manifest.get("status") == "running":
@@ -152,7 +154,9 @@ def _read_manifest(root: Path) -> dict[str, Any]:
     path = root / "manifest.json"
     if not path.is_file():
         raise RunError(
-            root, "not a run: it has no manifest.json", "a directory that `unruly run` wrote",
+            root,
+            "not a run: it has no manifest.json",
+            "a directory that `unruly run` wrote",
             "give the run's own directory, not the one above it",
         )
     try:
@@ -164,7 +168,9 @@ def _read_manifest(root: Path) -> dict[str, Any]:
     version = manifest.get("schema", 1)
     if not isinstance(version, int) or version > SCHEMA_VERSION:
         raise RunError(
-            path, f"manifest schema is {version}", f"this tool reads up to {SCHEMA_VERSION}",
+            path,
+            f"manifest schema is {version}",
+            f"this tool reads up to {SCHEMA_VERSION}",
             "upgrade unruly",
         )
     return manifest
@@ -186,17 +192,24 @@ def _segments(root: Path, table: str, run: str) -> tuple[dict[Path, set[str]], l
 
 
 def _checked_columns(path: Path, table: str, footer: pq.FileMetaData, run: str) -> set[str]:
-    keys = {key.decode(): value.decode() for key, value in (footer.metadata or {}).items()
-            if key.startswith(b"unruly.")}
+    keys = {
+        key.decode(): value.decode()
+        for key, value in (footer.metadata or {}).items()
+        if key.startswith(b"unruly.")
+    }
     if "unruly.schema" not in keys:
         raise TraceError(
-            path, "a Parquet file that unruly did not write (no unruly.schema in its footer)",
-            "segments of this run only", "move it away, or bring it in with `unruly import`",
+            path,
+            "a Parquet file that unruly did not write (no unruly.schema in its footer)",
+            "segments of this run only",
+            "move it away, or bring it in with `unruly import`",
         )
     version = keys["unruly.schema"]
     if not version.isdigit() or int(version) > SCHEMA_VERSION:
         raise TraceError(
-            path, f"trace schema is {version}", f"this tool reads up to {SCHEMA_VERSION}",
+            path,
+            f"trace schema is {version}",
+            f"this tool reads up to {SCHEMA_VERSION}",
             "upgrade unruly",
         )
     columns = set(footer.schema.to_arrow_schema().names)
@@ -218,18 +231,24 @@ def _recover_if_cut_off(root: Path) -> bool:
     binary = _find_binary()
     if binary is None:
         raise RecoveryError(
-            spools[0], "the run was cut off and holds rows that are not in Parquet yet",
+            spools[0],
+            "the run was cut off and holds rows that are not in Parquet yet",
             "the `unruly` binary, which recovers them",
             f"set {BINARY_ENVIRONMENT}, put unruly on PATH, or `cargo build -p unruly`",
         )
     done = subprocess.run(
-        [binary, "recover", str(root)], capture_output=True, text=True, check=False,
+        [binary, "recover", str(root)],
+        capture_output=True,
+        text=True,
+        check=False,
         timeout=RECOVERY_SECONDS_MAX,
     )
     if done.returncode != 0:
         raise RecoveryError(
-            root, f"`{binary} recover` ended with {done.returncode}: {done.stderr.strip()}",
-            "a run without spools", "run it by hand",
+            root,
+            f"`{binary} recover` ended with {done.returncode}: {done.stderr.strip()}",
+            "a run without spools",
+            "run it by hand",
         )
     return True
 

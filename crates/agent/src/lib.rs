@@ -1,1 +1,22 @@
-//! unruly-agent
+//! What runs on a node.
+//!
+//! A run starts each process as `unruly agent --job FILE --out DIR`. The process says `ready`, is
+//! told its `peers` and when to `start`, does its part, says `done`, and ends at `stop` or when its
+//! standard input closes: no control port, no coordinator. Its rows stay where it writes them.
+
+mod control;
+mod disk;
+pub mod doctor;
+mod drive;
+mod events;
+mod job;
+mod mesh;
+mod passive;
+pub mod probe;
+mod role;
+mod serve;
+mod stress;
+
+pub use control::{Message, PeerLine, Ready, Report};
+pub use job::{Job, JobKind, PROTOCOL_VERSION, Stress};
+pub use role::run;

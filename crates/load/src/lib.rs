@@ -1,1 +1,23 @@
-//! unruly-load
+//! When to send, and the drivers that send.
+//!
+//! A [`Source`] says when the next request is due and to whom; it is fixed by the plan's seed and
+//! knows no socket. The [`Engine`] sends at those instants over non-blocking connections, matches
+//! replies, and hands every copy to the recorder exactly once: answered, late, refused, shed or
+//! still open at the end. What the bytes mean is a [`Target`]'s business.
+
+mod engine;
+mod link;
+mod pending;
+mod poller;
+mod rpc;
+mod socket;
+mod source;
+mod target;
+pub mod wire;
+
+pub use engine::{Control, Engine, EngineOptions, Live, Outcome, Peer};
+pub use poller::{Poller, Wake};
+pub use rpc::GroupRpc;
+pub use socket::{Received, bind_tcp, bind_udp, enable_stamps, receive, set_buffers};
+pub use source::{ClosedSource, Due, MeshSource, OpenSource, Phases, Source};
+pub use target::{Incoming, Outgoing, ProtocolError, Target};

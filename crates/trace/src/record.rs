@@ -85,7 +85,7 @@ impl Status {
 
     fn code(self) -> u8 {
         let position = Self::ALL.iter().position(|status| *status == self);
-        u8::try_from(position.unwrap_or(usize::from(u8::MAX))).unwrap_or(u8::MAX)
+        position.and_then(|position| u8::try_from(position).ok()).unwrap_or(u8::MAX)
     }
 
     fn from_code(code: u8) -> Option<Self> {

@@ -17,9 +17,9 @@ use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::clock::{Clock, ClockPair, ClockWatch, StepNs};
 use crate::error::TraceError;
-use crate::manifest::Copies;
+use crate::manifest::{Copies, Counts};
 use crate::record::{Record, Status};
-use crate::spool::{SPOOL_ROWS_MAX, SpoolHeader, seal_spool};
+use crate::spool::{SpoolHeader, seal_spool};
 
 /// Records the ring holds: at one million a second it is full after 65 ms, three drain rounds.
 const RING_RECORDS: usize = 1 << 16;
@@ -44,7 +44,7 @@ pub struct RecorderOptions {
     pub header: SpoolHeader,
     /// The process's clock, whose kernel offset the drain thread keeps fresh.
     pub clock: Clock,
-    /// Records in a spool before it becomes a segment, [`SPOOL_ROWS_MAX`] unless a test asks.
+    /// Records in a spool before it becomes a segment, [`crate::SPOOL_ROWS_MAX`] unless a test asks.
     pub spool_rows_max: u64,
 }
 
@@ -181,7 +181,7 @@ struct Drain {
     /// Open copies that were noted in this spool and must be carried into the next one.
     noted: BTreeMap<(u16, u16, u64, u16, u8), Record>,
     buffer: Vec<u8>,
-    sealing: Option<JoinHandle<Result<u64, TraceError>>>,
+    sealing: Option<JoinHandle<Result<Counts, TraceError>>>,
     rows: u64,
 }
 
@@ -222,10 +222,10 @@ impl Drain {
             }
             if paired.elapsed() >= PAIR_PERIOD {
                 paired = Instant::now();
-                if let Some(step) = watch.observe(ClockPair::now()) {
-                    if let Ok(mut steps) = self.shared.steps.lock() {
-                        steps.push((self.options.clock.column_now(), step));
-                    }
+                if let Some(step) = watch.observe(ClockPair::now())
+                    && let Ok(mut steps) = self.shared.steps.lock()
+                {
+                    steps.push((self.options.clock.column_now(), step));
                 }
             }
             std::thread::sleep(DRAIN_PERIOD);
@@ -310,7 +310,7 @@ impl Drain {
     fn collect_sealed(&mut self) -> Result<(), TraceError> {
         if let Some(handle) = self.sealing.take() {
             match handle.join() {
-                Ok(rows) => self.rows += rows?,
+                Ok(counts) => self.rows += counts?.copies.recorded,
                 Err(_) => {
                     return Err(TraceError::Conservation {
                         place: self.options.stem.clone(),
@@ -327,7 +327,7 @@ impl Drain {
             self.fail(&error);
         }
         match seal_spool(&self.spool_path, &mut |_| None) {
-            Ok(rows) => self.rows += rows,
+            Ok(counts) => self.rows += counts.copies.recorded,
             Err(error) => self.fail(&error),
         }
         let failure = self.shared.failure.lock().ok().and_then(|failure| failure.clone());

@@ -11,6 +11,7 @@ use crate::error::TraceError;
 use crate::manifest::{Counts, Manifest, RunStatus};
 use crate::record::{NULL_NS, Record};
 use crate::schema::Table;
+use crate::segment::read_counts;
 use crate::spool::{SpoolReader, as_unfinished, seal_spool, segment_path};
 use crate::table_spool::seal_lines;
 
@@ -60,13 +61,13 @@ pub fn recover(directory: &Path) -> Result<Recovery, TraceError> {
     }
     let _lock = RunLock::take(directory)?;
     let mut recovery = Recovery::default();
-    let mut found: BTreeMap<String, Found> = BTreeMap::new();
+    let mut last_rows = LastRows::new();
     for (table, path) in leftovers(directory) {
         if path.extension().is_some_and(|extension| extension == "tmp") {
             let _ = fs::remove_file(&path);
             continue;
         }
-        let sealed = seal(table, &path, &mut found);
+        let sealed = seal(table, &path, &mut last_rows);
         match sealed {
             Ok(rows) => {
                 recovery.spools += 1;
@@ -79,25 +80,29 @@ pub fn recover(directory: &Path) -> Result<Recovery, TraceError> {
             Err(error) => return Err(error),
         }
     }
-    rewrite(&mut manifest, &found, &recovery);
+    rewrite(&mut manifest, directory, &last_rows, &recovery);
     manifest.write(directory)?;
     Ok(recovery)
 }
 
 /// Spools and temporary files, in a fixed order.
 fn leftovers(directory: &Path) -> Vec<(Table, PathBuf)> {
-    let mut files = Vec::new();
-    for table in Table::ALL {
-        let Ok(entries) = fs::read_dir(directory.join(table.name())) else { continue };
-        let mut paths: Vec<PathBuf> =
-            entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
-        paths.sort();
-        let left = |path: &PathBuf| {
-            path.extension().is_some_and(|extension| extension == "spool" || extension == "tmp")
-        };
-        files.extend(paths.into_iter().filter(left).map(|path| (table, path)));
-    }
-    files
+    let left = |path: &PathBuf| {
+        path.extension().is_some_and(|extension| extension == "spool" || extension == "tmp")
+    };
+    Table::ALL
+        .into_iter()
+        .flat_map(|table| files_of(directory, table).into_iter().map(move |path| (table, path)))
+        .filter(|(_, path)| left(path))
+        .collect()
+}
+
+fn files_of(directory: &Path, table: Table) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory.join(table.name())) else { return Vec::new() };
+    let mut paths: Vec<PathBuf> =
+        entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
+    paths.sort();
+    paths
 }
 
 /// A spool that was created and never written to says nothing, and is no problem.
@@ -105,18 +110,10 @@ fn is_nearly_empty(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.len() < 12)
 }
 
-/// What the rows of a process's spools tell.
-#[derive(Debug, Default)]
-struct Found {
-    counts: Counts,
-    last_ns: i64,
-}
+/// When the last row of each process with a spool was, by process, cell and repeat (in the stem).
+type LastRows = BTreeMap<String, i64>;
 
-fn seal(
-    table: Table,
-    path: &Path,
-    found: &mut BTreeMap<String, Found>,
-) -> Result<u64, TraceError> {
+fn seal(table: Table, path: &Path, last_rows: &mut LastRows) -> Result<u64, TraceError> {
     // The segment is renamed into place before the spool is removed: both mean that it is done.
     if segment_path(path).exists() {
         fs::remove_file(path)
@@ -126,12 +123,19 @@ fn seal(
     if table != Table::Requests {
         return seal_lines(table, path);
     }
-    let process = SpoolReader::open(path)?.header.process;
-    let entry = found.entry(process).or_default();
+    let mut last_ns = 0;
     for record in SpoolReader::open(path)? {
-        entry.last_ns = entry.last_ns.max(last_instant(&record));
+        last_ns = last_instant(&record).max(last_ns);
     }
-    seal_spool(path, &mut as_unfinished)
+    let before = last_rows.entry(stem_of(path)).or_insert(0);
+    *before = last_ns.max(*before);
+    seal_spool(path, &mut as_unfinished).map(|counts| counts.copies.recorded)
+}
+
+/// `agent-3-c0r0` of `agent-3-c0r0-00002.spool`.
+fn stem_of(path: &Path) -> String {
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    stem.rsplit_once('-').map_or_else(|| stem.clone(), |(stem, _)| stem.to_owned())
 }
 
 fn last_instant(record: &Record) -> i64 {
@@ -142,24 +146,49 @@ fn last_instant(record: &Record) -> i64 {
         .unwrap_or(0)
 }
 
-fn rewrite(manifest: &mut Manifest, found: &BTreeMap<String, Found>, recovery: &Recovery) {
-    let running = manifest.status == RunStatus::Running;
-    for (process, found) in found {
+fn rewrite(manifest: &mut Manifest, directory: &Path, last_rows: &LastRows, recovery: &Recovery) {
+    for (stem, last_ns) in last_rows {
         #[expect(clippy::cast_precision_loss, reason = "a time for people")]
-        let after_s = (found.last_ns - manifest.started_ns) as f64 / 1e9;
-        manifest.missing.push(format!(
-            "{process} did not end properly: its last row is from {after_s:.1} s after the start"
-        ));
+        let after_s = (last_ns - manifest.started_ns) as f64 / 1e9;
+        let when = if *last_ns == 0 {
+            "it has no row".to_owned()
+        } else {
+            format!("its last row is from {after_s:.1} s after the start")
+        };
+        let process = stem.rsplit_once("-c").map_or(stem.as_str(), |(process, _)| process);
+        manifest.missing.push(format!("{process} did not end properly: {when}"));
     }
     manifest.missing.extend(recovery.problems.iter().cloned());
-    if running {
+    if manifest.status == RunStatus::Running {
         manifest.status = RunStatus::CutOff;
         manifest.missing.push(
             "the run was cut off: its runner ended without a word; rows after that are not there"
                 .to_owned(),
         );
-        manifest.ended_ns = found.values().map(|found| found.last_ns).max().filter(|end| *end > 0);
-        // Nobody is left who could say how many were scheduled.
-        manifest.counts = Counts::default();
+        manifest.ended_ns = last_rows.values().copied().max().filter(|end_ns| *end_ns > 0);
     }
+    count_again(manifest, directory);
+}
+
+/// Processes that could not say their counts get those of their segments' footers.
+fn count_again(manifest: &mut Manifest, directory: &Path) {
+    let cells: Vec<String> = manifest.cells.iter().map(|cell| cell.name.clone()).collect();
+    let mut by_stem: BTreeMap<String, Counts> = BTreeMap::new();
+    for path in files_of(directory, Table::Requests) {
+        if let Some((_, counts)) = read_counts(&path) {
+            by_stem.entry(stem_of(&path)).or_default().add(&counts);
+        }
+    }
+    for process in &mut manifest.processes {
+        let cell = cells.iter().position(|cell| *cell == process.cell).unwrap_or(0);
+        let stem = format!("{}-c{cell}r{}", process.name, process.repeat);
+        if process.counts.is_none() {
+            process.counts = by_stem.get(&stem).cloned();
+        }
+    }
+    let mut total = Counts::default();
+    manifest.processes.iter().filter_map(|process| process.counts.as_ref()).for_each(|counts| {
+        total.add(counts);
+    });
+    manifest.counts = total;
 }

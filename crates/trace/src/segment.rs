@@ -15,11 +15,15 @@ use parquet::data_type::ByteArray;
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{WriterProperties, WriterVersion};
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::Type;
 
 use crate::error::TraceError;
+use crate::manifest::Counts;
 use crate::schema::{SCHEMA_VERSION, Table};
+
+const COUNTS_KEY: &str = "unruly.counts";
 
 /// One value of one row.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -102,12 +106,17 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Writes the footer, syncs, renames. The number of rows is in the footer.
+    /// Writes the footer, syncs, renames. The number of rows is in the footer, and what became of
+    /// them where they are copies of requests.
     ///
     /// # Errors
     ///
     /// When the disk is full; the unfinished file is removed.
-    pub fn finish(mut self, meta: &SegmentMeta) -> Result<u64, TraceError> {
+    pub fn finish(
+        mut self,
+        meta: &SegmentMeta,
+        counts: Option<&Counts>,
+    ) -> Result<u64, TraceError> {
         let rows = self.rows;
         for (key, value) in [
             ("unruly.schema", SCHEMA_VERSION.to_string()),
@@ -119,6 +128,9 @@ impl SegmentWriter {
             ("unruly.rows", rows.to_string()),
         ] {
             self.writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
+        }
+        if let Some(json) = counts.and_then(|counts| serde_json::to_string(counts).ok()) {
+            self.writer.append_key_value_metadata(KeyValue::new(COUNTS_KEY.to_owned(), json));
         }
         let (table, path, temporary) = (self.table, self.path, self.temporary);
         let synced = self
@@ -137,6 +149,15 @@ impl SegmentWriter {
         }
         synced.map(|()| rows)
     }
+}
+
+/// Who wrote the segment at `path`, and its counts; `None` when it has none or cannot be read.
+pub(crate) fn read_counts(path: &Path) -> Option<(String, Counts)> {
+    let reader = SerializedFileReader::new(File::open(path).ok()?).ok()?;
+    let pairs = reader.metadata().file_metadata().key_value_metadata()?;
+    let value = |key: &str| pairs.iter().find(|pair| pair.key == key).and_then(|pair| pair.value.clone());
+    let counts = serde_json::from_str(&value(COUNTS_KEY)?).ok()?;
+    Some((value("unruly.process")?, counts))
 }
 
 fn parquet_error(table: Table, path: &Path, source: ParquetError) -> TraceError {

@@ -3,7 +3,7 @@
 //! Layout (`schema/spool.md`): `UNRULYSP`, header length (u32, little-endian), the header as JSON,
 //! then records of [`Record::BYTES`] bytes. A torn last record is what a crash leaves, and is dropped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::TraceError;
+use crate::manifest::Counts;
 use crate::record::{Record, Status};
 use crate::schema::{SCHEMA_VERSION, Table};
 use crate::segment::{SegmentMeta, SegmentWriter};
@@ -141,7 +142,7 @@ impl Iterator for SpoolReader {
 
 /// Turns the spool at `path` into the segment `<stem>.parquet` beside it and removes the spool.
 /// Provisional records without a final one are passed to `open`: copies still open when it ended.
-/// Returns the number of rows.
+/// Returns the counts of its rows, which are also in the footer.
 ///
 /// # Errors
 ///
@@ -149,7 +150,7 @@ impl Iterator for SpoolReader {
 pub fn seal_spool(
     path: &Path,
     open: &mut dyn FnMut(Record) -> Option<Record>,
-) -> Result<u64, TraceError> {
+) -> Result<Counts, TraceError> {
     let segment = segment_path(path);
     let mut still_open = BTreeMap::new();
     for record in SpoolReader::open(path)? {
@@ -163,6 +164,7 @@ pub fn seal_spool(
     let header = reader.header.clone();
     let mut leftovers = still_open.into_values().filter_map(open).peekable();
     let mut group: Vec<Record> = Vec::with_capacity(GROUP_ROWS);
+    let mut counts = RowCounts::default();
     let mut writer = SegmentWriter::create(Table::Requests, &segment)?;
     loop {
         group.clear();
@@ -175,14 +177,41 @@ pub fn seal_spool(
         }
         // Neighbours in intended time differ least, which is what delta encoding lives on.
         group.sort_by_key(|record| record.intended_ns);
+        group.iter().for_each(|record| counts.add(record));
         writer.append(group.len(), |column, row| group[row].value(column, &header))?;
     }
-    let rows = writer.finish(&header.meta())?;
+    let counts = counts.finish();
+    let rows = writer.finish(&header.meta(), Some(&counts))?;
     if rows == 0 {
         let _ = fs::remove_file(&segment);
     }
     fs::remove_file(path).map_err(|source| TraceError::io(path, "removing the spool", source))?;
-    Ok(rows)
+    Ok(counts)
+}
+
+/// Counts the rows of one segment. A request whose copies lie in two segments counts in both.
+#[derive(Debug, Default)]
+struct RowCounts {
+    counts: Counts,
+    requests: BTreeSet<(u16, u16, u64)>,
+}
+
+impl RowCounts {
+    fn add(&mut self, record: &Record) {
+        let copies = &mut self.counts.copies;
+        copies.scheduled += 1;
+        copies.recorded += 1;
+        *copies.of_mut(record.status) += 1;
+        self.counts.requests.answered += u64::from(record.answered);
+        self.requests.insert((record.cell, record.repeat, record.request));
+    }
+
+    fn finish(mut self) -> Counts {
+        let requests = &mut self.counts.requests;
+        requests.scheduled = (self.requests.len() as u64).max(requests.answered);
+        requests.unanswered = requests.scheduled - requests.answered;
+        self.counts
+    }
 }
 
 /// A copy that was open when its process died: a row of status `unfinished`.

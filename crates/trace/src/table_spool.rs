@@ -121,7 +121,7 @@ pub(crate) fn seal_lines(table: Table, path: &Path) -> Result<u64, TraceError> {
     writer.append(rows.len(), |column, row| {
         value_of(rows[row].get(&columns[column]), doubles[column])
     })?;
-    let written = writer.finish(&meta)?;
+    let written = writer.finish(&meta, None)?;
     fs::remove_file(path).map_err(|source| TraceError::io(path, "removing the spool", source))?;
     Ok(written)
 }

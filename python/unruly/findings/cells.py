@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import ibis
 import numpy as np
 import pandas as pd
 
 from unruly.findings.model import BlindSpot, CellSummary
+from unruly.findings.words import duration
 from unruly.stats import (
     BlockInterval,
     Interval,
@@ -20,7 +20,7 @@ from unruly.stats import (
 )
 from unruly.stats.blocks import BLOCKS
 from unruly.stats.histogram import FAILED_BUCKET
-from unruly.tables import fetch
+from unruly.tables import fetch, inline
 from unruly.tables import requests as request_tables
 
 if TYPE_CHECKING:
@@ -31,7 +31,12 @@ if TYPE_CHECKING:
     from unruly.findings.context import Context
 
 PERCENTILES = {
-    "p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999, "p99_99": 0.9999, "p99_999": 0.99999,
+    "p50": 0.5,
+    "p90": 0.9,
+    "p99": 0.99,
+    "p99_9": 0.999,
+    "p99_99": 0.9999,
+    "p99_999": 0.99999,
 }
 LEVEL = 0.95
 BATCH_ROWS = 20_000_000
@@ -58,29 +63,36 @@ def summarise(context: Context) -> Cells:
     """Summarise every (cell, op) and every cell over all its ops, in both latencies."""
     several = _cells_with_several_ops(context)
     context.progress("means")
-    figures = _figures(context, several, request_tables.moments)
+    figures = _figures(context, several)
     context.progress("quantiles")
-    found = _quantiles(context, figures, several)
+    found = _quantiles(context, figures)
     context.progress("tails")
-    tails = _tails(context, figures, found, several)
+    tails = _tails(context, figures, found)
     context.progress("intervals")
     blocks, distribution = _blocks(context, found)
     durations = _durations(context)
-    summaries = []
-    for row in figures.to_dict("records"):
-        key = (row["cell"], row["op"])
-        for latency in request_tables.LATENCIES:
-            summaries.append(_summary(
-                key, latency, row, found[key][latency], tails[key], blocks.get((*key, latency)),
-                durations[key],
-            ))
+    rows = {(row["cell"], row["op"]): row for row in figures.to_dict("records")}
+    summaries = [
+        _summary(
+            key,
+            latency,
+            row,
+            found[key][latency],
+            tails[key],
+            blocks.get((*key, latency)),
+            durations[key],
+        )
+        for key, row in rows.items()
+        for latency in request_tables.LATENCIES
+    ]
     summaries = _with_single_ops(summaries, several)
-    plain = tails.values()
+    plain = [counts for (_, op), counts in tails.items() if op != "*"]
     means = figures[figures["op"] != "*"]
     return Cells(
-        summaries, distribution,
-        sum(int(t["tail"]) for t in plain if t["op"] != "*"),
-        sum(int(t["tail_explained"]) for t in plain if t["op"] != "*"),
+        summaries,
+        distribution,
+        sum(int(counts["tail"]) for counts in plain),
+        sum(int(counts["tail_explained"]) for counts in plain),
         means[["cell", "op"]].assign(log_mean=means["service_log_mean"].fillna(0.0)),
     )
 
@@ -93,18 +105,12 @@ def blind_spots(summaries: list[CellSummary]) -> list[BlindSpot]:
             continue
         stall, every = blind_spot(row.duration_ns, 0.99)
         sentence = (
-            f"nothing is known of what happens less often than every {_duration(every)}; stalls over "
-            f"{_duration(stall)} may exist, unseen, and change the p99"
+            f"nothing is known of what happens less often than every {duration(every)}; stalls "
+            f"over "
+            f"{duration(stall)} may exist, unseen, and change the p99"
         )
         spots.append(BlindSpot(row.cell, row.op, 0.99, stall, every, sentence))
     return spots
-
-
-def _duration(ns: float) -> str:
-    for unit, size in (("h", 3.6e12), ("min", 6e10), ("s", 1e9), ("ms", 1e6)):
-        if ns >= 2 * size or unit == "ms":
-            return f"{ns / size:.3g} {unit}"
-    raise AssertionError(ns)
 
 
 def _cells_with_several_ops(context: Context) -> list[str]:
@@ -112,14 +118,38 @@ def _cells_with_several_ops(context: Context) -> list[str]:
     return [str(cell) for cell in ops[ops > 1].index]
 
 
-def _figures(context: Context, several: list[str], expression: Any, *extra: Any) -> pd.DataFrame:
-    """Figures by (cell, op), and by cell over all ops where there are several."""
-    rows = context.rows
-    parts = [fetch(expression(rows, *extra, "cell", "op"))]
-    if several:
-        whole = request_tables.all_ops(rows.filter(rows.cell.isin(several)))
-        parts.append(fetch(expression(whole, *extra, "cell", "op")))
-    return pd.concat(parts, ignore_index=True)
+def _figures(context: Context, several: list[str]) -> pd.DataFrame:
+    """Moments by (cell, op), and pooled over all ops of a cell where there are several."""
+    frame = fetch(request_tables.moments(context.rows, "cell", "op"))
+    pooled = [_pooled(cell, frame[frame["cell"] == cell]) for cell in several]
+    return pd.concat([frame, pd.DataFrame(pooled)], ignore_index=True) if pooled else frame
+
+
+def _pooled(cell: str, parts: pd.DataFrame) -> dict[str, Any]:
+    """Moments of the union from the moments of its parts (Chan, Golub and LeVeque 1979)."""
+    found: dict[str, Any] = {
+        "cell": cell,
+        "op": "*",
+        "n": int(parts["n"].sum()),
+        "failed": int(parts["failed"].sum()),
+    }
+    for latency in request_tables.LATENCIES:
+        known = parts[parts[f"{latency}_known"] > 0]
+        n = known[f"{latency}_known"].to_numpy(dtype=float)
+        means = known[f"{latency}_mean"].to_numpy(dtype=float)
+        variances = known[f"{latency}_sd"].fillna(0.0).to_numpy(dtype=float) ** 2
+        total = n.sum()
+        mean = float((n * means).sum() / total) if total else np.nan
+        squares = float(((n - 1) * variances + n * (means - mean) ** 2).sum())
+        found |= {
+            f"{latency}_known": int(total),
+            f"{latency}_mean": mean,
+            f"{latency}_sd": np.sqrt(squares / (total - 1)) if total > 1 else np.nan,
+            f"{latency}_min": known[f"{latency}_min"].min(),
+            f"{latency}_max": known[f"{latency}_max"].max(),
+            f"{latency}_log_mean": np.nan,
+        }
+    return found
 
 
 def _batches(figures: pd.DataFrame) -> Iterator[pd.DataFrame]:
@@ -136,10 +166,9 @@ def _batches(figures: pd.DataFrame) -> Iterator[pd.DataFrame]:
         yield figures.iloc[held]
 
 
-def _quantiles(context: Context, figures: pd.DataFrame, several: list[str]) -> dict[Any, Any]:
+def _quantiles(context: Context, figures: pd.DataFrame) -> dict[Any, Any]:
     """Exact quantiles and the order statistics of the i.i.d. interval, for each key and latency."""
     found: dict[Any, Any] = {}
-    del several
     whole = figures["op"] == "*"
     for part, starred in ((figures[~whole], False), (figures[whole], True)):
         for batch in _batches(part):
@@ -159,7 +188,7 @@ def _batch_quantiles(context: Context, batch: pd.DataFrame, *, starred: bool) ->
     if starred:
         rows = request_tables.all_ops(rows)
     else:
-        rows = rows.filter(rows.op.isin(sorted(set(batch["op"]))))
+        rows = rows.filter(rows["op"].isin(sorted(set(batch["op"]))))
     frame = fetch(request_tables.quantiles(rows, ["cell", "op"], wanted))
     found: dict[Any, Any] = {}
     order = list(ranks)
@@ -174,7 +203,8 @@ def _batch_quantiles(context: Context, batch: pd.DataFrame, *, starred: bool) ->
             values = [float(value) for value in row[latency]]
             found[key][latency] = {
                 **dict(zip(PERCENTILES, values, strict=False)),
-                "low_rank": low, "high_rank": high,
+                "low_rank": low,
+                "high_rank": high,
                 # an order statistic is a whole number of ns; interpolation left a trace of rounding
                 "low": _whole(values[at]) if low else None,
                 "high": _whole(values[at + 1]) if high else None,
@@ -190,9 +220,8 @@ def _whole(value: float) -> float | None:
     return float(round(value)) if np.isfinite(value) else None
 
 
-def _tails(
-    context: Context, figures: pd.DataFrame, found: dict[Any, Any], several: list[str]
-) -> dict[Any, Any]:
+def _tails(context: Context, figures: pd.DataFrame, found: dict[Any, Any]) -> dict[Any, Any]:
+    """Counts beyond limits: each row against those of its op, and of its cell over all ops."""
     limits = figures[["cell", "op"]].copy()
     for latency in request_tables.LATENCIES:
         mean, sd = figures[f"{latency}_mean"], figures[f"{latency}_sd"]
@@ -200,13 +229,20 @@ def _tails(
         limits[f"{latency}_three"] = (mean + 3 * sd).fillna(np.inf)
     p99 = [found[key]["response"]["p99"] for key in zip(limits["cell"], limits["op"], strict=True)]
     limits["response_p99"] = np.where(np.isfinite(p99), p99, np.inf)
-    table = ibis.memtable(limits)
-
-    def counted(rows: ibis.Table, *_: str) -> ibis.Table:
-        return request_tables.tail_counts(rows, table)
-
-    frame = _figures(context, several, counted)
-    return {(row["cell"], row["op"]): row for row in frame.to_dict("records")}
+    whole = limits[limits["op"] == "*"].drop(columns="op")
+    plain = limits[limits["op"] != "*"]
+    names = {name: f"whole_{name}" for name in whole.columns if name != "cell"}
+    joined = plain.merge(whole.rename(columns=names), on="cell", how="left").fillna(np.inf)
+    frame = fetch(request_tables.tail_counts(context.rows, inline(joined)))
+    tails = {(row["cell"], row["op"]): row for row in frame.to_dict("records")}
+    for cell in whole["cell"]:
+        part = frame[frame["cell"] == cell]
+        tails[cell, "*"] = {
+            name.removeprefix("whole_"): int(part[name].sum())
+            for name in part.columns
+            if name.startswith("whole_")
+        }
+    return tails
 
 
 def _blocks(
@@ -221,14 +257,17 @@ def _blocks(
     distribution = []
     for start in range(0, len(cells), BATCH_CELLS):
         part = cells[start : start + BATCH_CELLS]
-        table = ibis.memtable(places[places["cell"].isin(part)][wanted])
+        table = inline(places[places["cell"].isin(part)][wanted])
         rows = context.rows.filter(context.rows.cell.isin(part))
         for latency in request_tables.LATENCIES:
             frame = fetch(request_tables.block_histogram(rows, table, latency, BLOCKS))
             for key, buckets, counts in _histograms(frame):
                 estimate = found[key][latency]["p99"]
                 intervals[(*key, latency)] = block_interval(
-                    buckets, counts, 0.99, estimate=estimate if np.isfinite(estimate) else None,
+                    buckets,
+                    counts,
+                    0.99,
+                    estimate=estimate if np.isfinite(estimate) else None,
                     level=LEVEL,
                 )
                 distribution.append(_coarse(key, latency, buckets, counts.sum(axis=1)))
@@ -258,10 +297,16 @@ def _coarse(key: Any, latency: str, buckets: NDArray[Any], counts: NDArray[Any])
     names, place = np.unique(coarse, return_inverse=True)
     low, _ = bucket_edges(np.where(names == FAILED_BUCKET, FAILED_BUCKET, names * COARSE))
     high, _ = bucket_edges(np.where(names == FAILED_BUCKET, FAILED_BUCKET, (names + 1) * COARSE))
-    return pd.DataFrame({
-        "cell": key[0], "op": key[1], "latency": latency, "low_ns": low, "high_ns": high,
-        "count": np.bincount(place, weights=counts).astype(np.int64),
-    })
+    return pd.DataFrame(
+        {
+            "cell": key[0],
+            "op": key[1],
+            "latency": latency,
+            "low_ns": low,
+            "high_ns": high,
+            "count": np.bincount(place, weights=counts).astype(np.int64),
+        }
+    )
 
 
 def _durations(context: Context) -> dict[Any, float]:
@@ -274,8 +319,13 @@ def _durations(context: Context) -> dict[Any, float]:
 
 
 def _summary(
-    key: tuple[str, str], latency: str, row: dict[str, Any], found: dict[str, Any],
-    tail: dict[str, Any], block: BlockInterval | None, duration_ns: float,
+    key: tuple[str, str],
+    latency: str,
+    row: dict[str, Any],
+    found: dict[str, Any],
+    tail: dict[str, Any],
+    block: BlockInterval | None,
+    duration_ns: float,
 ) -> CellSummary:
     n, known = int(row["n"]), int(row[f"{latency}_known"])
     failed = n - known
@@ -292,12 +342,20 @@ def _summary(
             part = name.removesuffix("_over_mean")
             absent[name] = absent.get(part) or absent.get("mean") or "the mean is 0"
     intervals = _intervals(found, block, p99, n, absent)
+    numbers: dict[str, Any] = {**figures, **percentiles, **counts, **ratios, **intervals}
     return CellSummary(
-        cell=key[0], op=key[1], latency=latency, unit="ns", n=n, failed=failed,
-        duration_ns=duration_ns, **figures, **percentiles, **counts, **ratios, **intervals,
+        cell=key[0],
+        op=key[1],
+        latency=latency,
+        unit="ns",
+        n=n,
+        failed=failed,
+        duration_ns=duration_ns,
+        **numbers,
         p99_lower_bound=block.lower_bound if block else None,
         needed_ns=_needed(block, duration_ns),
-        abstained=block.abstained if block else "short", absent=absent,
+        abstained=block.abstained if block else "short",
+        absent=absent,
     )
 
 
@@ -313,7 +371,12 @@ def _moments(
     mean, sd = _number(row[f"{latency}_mean"]), _number(row[f"{latency}_sd"])
     least, most = _number(row[f"{latency}_min"]), _number(row[f"{latency}_max"])
     figures = {
-        "mean": mean, "sd": sd, "min": least, "max": most, "mean_ok": mean, "sd_ok": sd,
+        "mean": mean,
+        "sd": sd,
+        "min": least,
+        "max": most,
+        "mean_ok": mean,
+        "sd_ok": sd,
         "max_ok": most,
     }
     if failed:
@@ -348,7 +411,10 @@ def _percentiles(
 
 
 def _counts(
-    tail: dict[str, Any], latency: str, mean: float | None, sd: float | None,
+    tail: dict[str, Any],
+    latency: str,
+    mean: float | None,
+    sd: float | None,
     absent: dict[str, str],
 ) -> dict[str, int | None]:
     counts: dict[str, int | None] = {
@@ -365,7 +431,10 @@ def _counts(
 
 
 def _intervals(
-    found: dict[str, Any], block: BlockInterval | None, p99: float | None, n: int,
+    found: dict[str, Any],
+    block: BlockInterval | None,
+    p99: float | None,
+    n: int,
     absent: dict[str, str],
 ) -> dict[str, Interval | None]:
     intervals: dict[str, Interval | None] = dict.fromkeys(
@@ -376,12 +445,20 @@ def _intervals(
             absent[name] = absent["p99"]
         return intervals
     intervals["p99_interval_iid"] = Interval(
-        p99, found["low"], found["high"], LEVEL, n, n * 0.01,
-        "order statistics, independent values", found["low_rank"], found["high_rank"],
+        p99,
+        found["low"],
+        found["high"],
+        LEVEL,
+        n,
+        n * 0.01,
+        "order statistics, independent values",
+        found["low_rank"],
+        found["high_rank"],
     )
     if found["high"] is None:
         absent["p99_interval_iid.high"] = (
-            "368 independent rows are needed for an upper bound" if found["high_rank"] is None
+            "368 independent rows are needed for an upper bound"
+            if found["high_rank"] is None
             else "its rank falls among the failed"
         )
     if block is None or block.interval is None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import ibis
-
-from unruly.tables import fetch
+from unruly.tables import fetch, inline
 from unruly.tables import requests as request_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import ibis
     import pandas as pd
 
     from unruly.run import Run
@@ -40,14 +39,16 @@ class Context:
     @property
     def empty(self) -> bool:
         """Nothing was measured."""
-        return self.extents.empty
+        return bool(self.extents.empty)
 
     @property
     def size(self) -> int:
         """Measured rows."""
         return 0 if self.empty else int(self.extents["n"].sum())
 
-    def name(self, number: int, *, sends: bool, cell: str | None = None, repeat: int | None = None) -> str:
+    def name(
+        self, number: int, *, sends: bool, cell: str | None = None, repeat: int | None = None
+    ) -> str:
         """Name a node; of all cells together when none is given (names that differ are joined)."""
         kinds = SENDERS if sends else RECEIVERS
         found = dict.fromkeys(
@@ -61,14 +62,19 @@ class Context:
         return "|".join(found) or f"{'client' if sends else 'server'}-{number}"
 
     def receivers(self) -> ibis.Table | None:
-        """Table of cell, repeat, server, process, host for the receivers that the manifest knows."""
+        """Table of cell, repeat, server, process, host: the receivers that the manifest knows."""
         known = [
-            {"cell": p["cell"], "repeat": int(p["repeat"]), "server": int(p["id"]),
-             "process": str(p["name"]), "host": str(p["host"])}
+            {
+                "cell": p["cell"],
+                "repeat": int(p["repeat"]),
+                "server": int(p["id"]),
+                "process": str(p["name"]),
+                "host": str(p["host"]),
+            }
             for p in self._processes()
             if p.get("id") is not None and p.get("kind") in RECEIVERS
         ]
-        return ibis.memtable(known) if known else None
+        return inline(known) if known else None
 
     def places(self, blocks: int) -> pd.DataFrame:
         """Where each (cell, repeat, op) lies in its own measured time, and in its cell's."""
@@ -99,5 +105,3 @@ def _lay_out(
     frame[f"{prefix}total_ns"] = grouped.transform("sum")
     frame[f"{prefix}block_ns"] = frame[f"{prefix}total_ns"] / blocks
     return frame
-
-

@@ -1,7 +1,8 @@
 """What an analysis of one run is: plain frozen values that every reader renders.
 
 All times and latencies are in nanoseconds (float, since quantiles interpolate). A value that
-cannot be said is ``None`` (in a frame: ``NaN``), and the reason stands in ``absent``. A request that
+cannot be said is ``None`` (in a frame: ``NaN``), and the reason stands in ``absent``. A request
+that
 was not answered well ranks as +infinity: it counts in ``n``, and a quantile that falls among the
 failed is absent.
 """
@@ -120,7 +121,8 @@ class NamedNode:
 class SlowNodes:
     """Who is slow, in whose eyes, and how that depends on the definition.
 
-    Frames: ``pairs`` (cell, repeat, window, op, sender, receiver, n, failed, p50, p90, p99, fastest,
+    Frames: ``pairs`` (cell, repeat, window, op, sender, receiver, n, failed, p50, p90, p99,
+    fastest,
     ratio, slow), ``sets`` (cell, repeat, window, op, observer, seen, slow - a tuple of names),
     ``histogram`` (op, slow_nodes, count: observers' sets by their size), ``jaccard`` (cell, repeat,
     window, op, observer_a, observer_b, jaccard), ``sensitivity`` (factor, percentile, slow_pairs,
@@ -262,7 +264,8 @@ class Analysis:
     groups : list of GroupSummary
     by : dict of pandas.DataFrame
         ``by_op``, ``by_size``, ``by_sender``, ``by_receiver``, ``pairs``. Each has ``latency``
-        ("response", "service"), ``op`` (``by_size``: also ``size``; senders and receivers: ``sender``,
+        ("response", "service"), ``op`` (``by_size``: also ``size``; senders and receivers:
+        ``sender``,
         ``receiver`` as names), ``n``, ``failed``, ``p50``, ``p90``, ``p99``, ``max`` (of ok rows).
     timeline : pandas.DataFrame
         op, bin, started_ns, ended_ns, n, failed, p50, p99, max: response, at most 600 bins.
@@ -276,7 +279,7 @@ class Analysis:
     slow_nodes, correlations, conservation, self_distrust
         As their classes say.
     decomposition : pandas.DataFrame
-        cell, op, sender_share, receiver_share, pair_share, pairs: of the variance of log p90.
+        op, sender_share, receiver_share, pair_share, pairs: of the variance of log p90 (service).
     blind_spot : list of BlindSpot
     findings : list of Finding
         Sorted by section, severity, rank.

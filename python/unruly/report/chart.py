@@ -7,13 +7,16 @@ resolves them when it is drawn, so that the same chart is legible in a light and
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
-import pandas as pd
 
 from unruly.report.document import Key, Spec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import pandas as pd
 
 MOST_COLOURS = 8
 """More hues than this cannot be told apart by eye; further ops are left to the tables."""
@@ -117,7 +120,9 @@ def latency_axis(
 
 def latency_tooltip(field: str, title: str) -> alt.Tooltip:
     """Return a tooltip in time units."""
-    return alt.Tooltip(field=field, type="quantitative", title=title, formatType="latency", format="")
+    return alt.Tooltip(
+        field=field, type="quantitative", title=title, formatType="latency", format=""
+    )
 
 
 def finish(chart: Any, height: int) -> Spec:

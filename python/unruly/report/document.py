@@ -5,11 +5,13 @@ Strings in these values are text, never markup: the template escapes all of them
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from unruly.report.format import DASH
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Spec = dict[str, Any]
 
@@ -72,15 +74,22 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Remark:
+    """One finding's own words."""
+
+    title: str
+    text: str
+    evidence: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class Advice:
-    """A finding as it is shown."""
+    """Findings of one code as they are shown: one in full, several as a list."""
 
     code: str
     severity: str
-    title: str
-    text: str
     suggestion: str
-    evidence: tuple[tuple[str, str], ...]
+    remarks: tuple[Remark, ...]
 
 
 @dataclass(frozen=True)

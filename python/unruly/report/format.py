@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 
-DASH = "–"
+DASH = "\u2013"
+TIMES = "\u00d7"
+MINUS = "\u2212"
 NBSP = "\u00a0"
 THIN = "\u202f"
 NS_PER_S = 1e9
@@ -43,12 +45,12 @@ def significant(value: float | None, digits: int = 3) -> str:
     decimals = max(0, digits - 1 - exponent)
     text = f"{rounded:,.{decimals}f}"
     if float(rounded).is_integer() and "." in text:
-        text = text.split(".")[0]
+        text = text.split(".", maxsplit=1)[0]
     return text
 
 
-def duration(value_ns: float | None) -> str:
-    """Return a latency in nanoseconds with the unit in which it is easiest to read.
+def duration(value_ns: float | None, digits: int = 3) -> str:
+    r"""Return a latency in nanoseconds with the unit in which it is easiest to read.
 
     Examples
     --------
@@ -62,12 +64,12 @@ def duration(value_ns: float | None) -> str:
     for scale, unit in _LATENCY_UNITS:
         # 999.6 us is read as 1 ms: the unit is chosen after rounding to three digits.
         if abs(value_ns) >= scale * 0.9995:
-            return f"{significant(value_ns / scale)}{NBSP}{unit}"
-    return f"{significant(value_ns)}{NBSP}ns"
+            return f"{significant(value_ns / scale, digits)}{NBSP}{unit}"
+    return f"{significant(value_ns, digits)}{NBSP}ns"
 
 
 def span(value_ns: float | None) -> str:
-    """Return how long a run took: seconds below two minutes, then minutes, hours, days.
+    r"""Return how long a run took: seconds below two minutes, then minutes, hours, days.
 
     Examples
     --------
@@ -91,7 +93,7 @@ def count(value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """Return a share of one in per cent; a share above 0 never reads as 0 %.
+    r"""Return a share of one in per cent; a share above 0 never reads as 0 %.
 
     Examples
     --------
@@ -111,14 +113,14 @@ def times(value: float | None) -> str:
     """Return a ratio: ``12.3 ×``."""
     if value is None or not math.isfinite(value):
         return DASH
-    return f"{significant(value)}{NBSP}×"
+    return f"{significant(value)}{NBSP}{TIMES}"
 
 
 def coefficient(value: float | None) -> str:
     """Return a correlation with two decimals and a true minus sign."""
     if value is None or not math.isfinite(value):
         return DASH
-    return f"{value:.2f}".replace("-", "−")
+    return f"{value:.2f}".replace("-", MINUS)
 
 
 def size(value: float | None) -> str:
@@ -155,6 +157,11 @@ def listing(words: list[str], most: int = 5) -> str:
     if len(words) < 2:
         return "".join(words)
     return ", ".join(words[:-1]) + " and " + words[-1]
+
+
+def quoted(name: str) -> str:
+    """Return a name from the run in quotation marks, so that it is not read as a word of ours."""
+    return f"“{name}”"
 
 
 def capital(sentence: str) -> str:

@@ -65,10 +65,12 @@ def exceedances(frame: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     for names, group in frame.groupby(by, sort=False, observed=True):
         curve = exceedance(group)
         for column, name in zip(by, names, strict=True):
-            curve[column] = name
+            curve[column] = [str(name)] * len(curve)
         curves.append(curve)
     columns = ["latency_ns", "share", *by]
-    return pd.concat(curves, ignore_index=True)[columns] if curves else pd.DataFrame(columns=columns)
+    return (
+        pd.concat(curves, ignore_index=True)[columns] if curves else pd.DataFrame(columns=columns)
+    )
 
 
 def quantile(curve: pd.DataFrame, share: float) -> float:
@@ -105,7 +107,7 @@ def thinned_points(frame: pd.DataFrame, most: int, by: str, seed: int = 1) -> pd
 def merged_bins(timeline: pd.DataFrame, most: int) -> pd.DataFrame:
     """Return the timeline with neighbouring bins joined until at most ``most`` are left.
 
-    The joined p50 is the median of the bins' p50, p99 and maximum are the highest of them.
+    The joined p50 and p99 are the medians of the bins' own; the maximum is the highest.
     """
     if timeline.empty:
         return timeline
@@ -115,6 +117,11 @@ def merged_bins(timeline: pd.DataFrame, most: int) -> pd.DataFrame:
     factor = -(-bins // most)
     joined = timeline.assign(bin=timeline["bin"] // factor)
     return joined.groupby(["op", "bin"], as_index=False, observed=True).agg(
-        started_ns=("started_ns", "min"), ended_ns=("ended_ns", "max"), n=("n", "sum"),
-        failed=("failed", "sum"), p50=("p50", "median"), p99=("p99", "max"), max=("max", "max"),
+        started_ns=("started_ns", "min"),
+        ended_ns=("ended_ns", "max"),
+        n=("n", "sum"),
+        failed=("failed", "sum"),
+        p50=("p50", "median"),
+        p99=("p99", "median"),
+        max=("max", "max"),
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from unruly.report import format
 from unruly.report.document import Datum, Table, number, table, text
-from unruly.report.view import View
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from unruly.report.view import View
 
 TREATMENT = {
     "ok": "counted with its latency",
@@ -31,12 +34,26 @@ def status_table(view: View) -> Table | None:
         return None
     total = sum(counted.by_status.values())
     rows = [
-        [text(status), number(format.count(n)), number(format.share(n / total) if total else format.DASH, "no rows"),
-         text(TREATMENT.get(status.split(":")[0], "failed: counts in n as slower than every reply"))]
-        for status, n in sorted(counted.by_status.items(), key=lambda pair: (pair[0] != "ok", -pair[1]))
+        [
+            text(status),
+            number(format.count(n)),
+            number(format.share(n / total) if total else format.DASH, "no rows"),
+            text(
+                TREATMENT.get(
+                    status.split(":")[0], "failed: counts in n as slower than every reply"
+                )
+            ),
+        ]
+        for status, n in sorted(
+            counted.by_status.items(), key=lambda pair: (pair[0] != "ok", -pair[1])
+        )
     ]
-    return table(["status", "replies", "share", "how it is treated"], rows, "Every reply, and every reply that never came",
-                 counted.sentence)
+    return table(
+        ["status", "replies", "share", "how it is treated"],
+        rows,
+        "Every reply, and every reply that never came",
+        counted.sentence,
+    )
 
 
 def self_table(view: View) -> Table:
@@ -50,18 +67,47 @@ def self_table(view: View) -> Table:
     rows = [
         row("send lag, p99", format.duration(lag.get("p99")), "how late our generator sent"),
         row("send lag, maximum", format.duration(lag.get("max")), "its worst moment"),
-        row("slowest 1 % explained by send lag", format.share(d.tail_explained_share),
-            f"of {format.plural(d.tail_rows, 'reply', 'replies')} beyond the p99", "no replies beyond the p99"),
+        row(
+            "slowest 1 % explained by send lag",
+            format.share(d.tail_explained_share),
+            f"of {format.plural(d.tail_rows, 'reply', 'replies')} beyond the p99",
+            "no replies beyond the p99",
+        ),
         row("replies stamped by the kernel", format.share(d.kernel_stamp_share), "client side"),
-        row("requests stamped by the kernel", format.share(d.server_kernel_stamp_share), "server side"),
-        row("sampler late, p99", format.duration(sampler.get("p99")),
-            f"its period is {format.span(d.sampler_period_ns)}" if d.sampler_period_ns else "of the resource probe"),
-        row("rows dropped by the recorder", format.count(d.dropped), "0 means that every reply is here"),
-        row("CPU stolen by the hypervisor, mean", format.share(d.steal_share_mean), "time that the host was not ours"),
+        row(
+            "requests stamped by the kernel",
+            format.share(d.server_kernel_stamp_share),
+            "server side",
+        ),
+        row(
+            "sampler late, p99",
+            format.duration(sampler.get("p99")),
+            f"its period is {format.span(d.sampler_period_ns)}"
+            if d.sampler_period_ns
+            else "of the resource probe",
+        ),
+        row(
+            "rows dropped by the recorder",
+            format.count(d.dropped),
+            "0 means that every reply is here",
+        ),
+        row(
+            "CPU stolen by the hypervisor, mean",
+            format.share(d.steal_share_mean),
+            "time that the host was not ours",
+        ),
         row("CPU stolen, worst sample", format.share(d.steal_share_max), ""),
-        row("time somebody waited for a CPU", format.share(d.psi_cpu_share), "pressure (PSI), some"),
-        row("time somebody waited for a disk", format.share(d.psi_io_share), "pressure (PSI), some"),
-        row("time somebody waited for memory", format.share(d.psi_memory_share), "pressure (PSI), some"),
+        row(
+            "time somebody waited for a CPU", format.share(d.psi_cpu_share), "pressure (PSI), some"
+        ),
+        row(
+            "time somebody waited for a disk", format.share(d.psi_io_share), "pressure (PSI), some"
+        ),
+        row(
+            "time somebody waited for memory",
+            format.share(d.psi_memory_share),
+            "pressure (PSI), some",
+        ),
     ]
     return table(["what", "value", "meaning"], rows, "What our own side did to the measurement")
 
@@ -72,11 +118,17 @@ def process_table(view: View) -> Table | None:
     if frame.empty:
         return None
     rows = [
-        [text(r["process"]), number(format.share(r["run_queue_wait_share"]), NOT_RECORDED),
-         number(format.share(r["cpu_share"]), NOT_RECORDED), number(format.size(r["rss_bytes_max"]), NOT_RECORDED)]
+        [
+            text(r["process"]),
+            number(format.share(r["run_queue_wait_share"]), NOT_RECORDED),
+            number(format.share(r["cpu_share"]), NOT_RECORDED),
+            number(format.size(r["rss_bytes_max"]), NOT_RECORDED),
+        ]
         for r in frame.head(64).to_dict("records")
     ]
-    return table(["process", "waited for a CPU", "CPU used", "memory, most"], rows, "The measuring processes")
+    return table(
+        ["process", "waited for a CPU", "CPU used", "memory, most"], rows, "The measuring processes"
+    )
 
 
 def host_table(view: View) -> Table | None:
@@ -93,9 +145,12 @@ def _host(host: Mapping[str, Any]) -> list[Datum]:
     unknown = "the host does not tell"
     virtual = {True: "yes", False: "no"}.get(host.get("virtualised"), format.DASH)  # type: ignore[arg-type]
     return [
-        text(host.get("name") or "?"), _known(host.get("cpu_model")),
-        number(format.count(host.get("cores")), unknown), _known(host.get("kernel")),
-        _known(host.get("clock_source")), Datum(virtual, unknown if virtual == format.DASH else "", number=False),
+        text(host.get("name") or "?"),
+        _known(host.get("cpu_model")),
+        number(format.count(host.get("cores")), unknown),
+        _known(host.get("kernel")),
+        _known(host.get("clock_source")),
+        Datum(virtual, unknown if virtual == format.DASH else "", number=False),
         number(format.size(host.get("memory_bytes")), unknown),
         number(format.duration(host.get("noise_floor_ns")), unknown),
     ]

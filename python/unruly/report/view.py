@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unruly.report.chart import MOST_COLOURS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from unruly.findings.model import Analysis, CellSummary
 
 ALL = "*"
@@ -88,7 +89,9 @@ def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     for character in name + "\0":
         kind = character.isascii() and character.isdigit()
         if word and (word[-1].isdigit() and word[-1].isascii()) != kind:
-            parts.append((0, int(word), "") if word[0].isdigit() and word.isascii() else (1, 0, word))
+            parts.append(
+                (0, int(word), "") if word[0].isdigit() and word.isascii() else (1, 0, word)
+            )
             word = ""
         word += character
     return tuple(parts)
@@ -110,7 +113,10 @@ def views_of(analyses: Sequence[Analysis]) -> list[View]:
         if sum((a.run.tag or a.run.name) == label for a in analyses) > 1:
             label = f"{label} ({analysis.run.id})"
         while label in labels:
-            label += "′"
+            label += "*"
         labels.append(label)
     points = max(200, POINTS // max(1, len(analyses)))
-    return [View(a, label, ops, i, points) for i, (a, label) in enumerate(zip(analyses, labels, strict=True))]
+    return [
+        View(a, label, ops, i, points)
+        for i, (a, label) in enumerate(zip(analyses, labels, strict=True))
+    ]

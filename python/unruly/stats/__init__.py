@@ -3,7 +3,7 @@
 Every estimate is an `Interval`: a value with its uncertainty, level, effective size and method.
 """
 
-from unruly.stats.blocks import BlockInterval, block_interval, blind_spot
+from unruly.stats.blocks import BlockInterval, blind_spot, block_interval
 from unruly.stats.correlation import Association, benjamini_hochberg, correlation
 from unruly.stats.decomposition import TwoWay, two_way
 from unruly.stats.histogram import bucket_edges, bucket_index

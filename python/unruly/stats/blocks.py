@@ -6,8 +6,8 @@ interval of the p99 covers the truth in 5 % of runs. What counts is the number o
 of values above an edge, relative to what independence would give, is the design effect; a
 Clopper-Pearson interval on n / design effect, inverted over the bucket edges, is the interval. The
 design effect is taken at the estimate and at twice its mass, and is inflated for its own degrees of
-freedom and the blocks' lag-1 correlation. With fewer than 7 episodes, or blocks whose level wanders, the
-method abstains.
+freedom and the blocks' lag-1 correlation. With fewer than 7 episodes, or blocks whose level
+wanders, the method abstains.
 
 The letter of the method and its coverage tables: docs/methods/block-interval.md.
 """
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from unruly.errors import ParameterError
 from unruly.stats.histogram import bucket_edges
@@ -39,10 +39,12 @@ METHOD = "block design effect, Clopper-Pearson over bucket edges"
 class BlockInterval:
     """What the block method says of one quantile.
 
-    ``interval`` is None when it abstains (then ``abstained`` is "A1" or "A2" and ``reason`` says why in
-    words). ``lower_bound`` (p-quantile >= this, one-sided 1 - alpha/2) stands even then. ``promise`` is the
+    ``interval`` is None when it abstains (then ``abstained`` is "A1" or "A2" and ``reason`` says
+    why in words). ``lower_bound`` (p-quantile >= this, one-sided 1 - alpha/2) stands even then.
+    ``promise`` is the
     one-sided upper bound; None when it abstains or no finite bound exists. ``n_effective`` counts
-    independent tail episodes, n (1 - p) / deff. ``wander`` is the largest lag-1 correlation of the blocks.
+    independent tail episodes, n (1 - p) / deff. ``wander`` is the largest lag-1 correlation of the
+    blocks.
     """
 
     interval: Interval | None
@@ -72,8 +74,8 @@ def block_interval(
     buckets : array_like, shape (m,), int
         Ascending indices of the logarithmic buckets (see `bucket_index`) that hold anything.
     counts : array_like, shape (m, blocks), int
-        Values in each bucket and each of the equal-time blocks; blocks may hold unequal counts, also 0.
-        No NaN. A failed request counts in the bucket ``FAILED_BUCKET``.
+        Values in each bucket and each of the equal-time blocks; blocks may hold unequal counts,
+        also 0. No NaN. A failed request counts in the bucket ``FAILED_BUCKET``.
     p : float
         In (0, 1): 0.99 for the p99.
     estimate : float, optional
@@ -94,8 +96,8 @@ def block_interval(
     Notes
     -----
     Assumes: latency from the *intended* time, and that the run saw what it should be judged by. Do
-    not use it with stalls of infinite variance (12-17 % false promises), nor for stalls that did not
-    occur: see `blind_spot`. Claim "at least 95 %".
+    not use it with stalls of infinite variance (12-17 % false promises), nor for stalls that did
+    not occur: see `blind_spot`. Claim "at least 95 %".
 
     References
     ----------
@@ -111,7 +113,8 @@ def block_interval(
     >>> buckets = np.unique(index)
     >>> counts = np.array([(index == b).sum(axis=1) for b in buckets])
     >>> found = block_interval(buckets, counts, 0.99)
-    >>> found.abstained is None, bool(found.interval.low < np.exp(12 + 0.5 * 2.3263) < found.interval.high)
+    >>> truth = np.exp(12 + 0.5 * 2.3263)
+    >>> found.abstained is None, bool(found.interval.low < truth < found.interval.high)
     (True, True)
 
     The p99 lies in the interval with at least 95 % confidence; the truth, 520 us, does.
@@ -137,13 +140,20 @@ def block_interval(
     if abstained == "A2":
         factor = max(factor, float(edges.blocks))
     return BlockInterval(
-        interval, promise, _least(low, shown) if low is not None else None, episodes,
-        two_sided.design_effect, edges.wander, abstained, reason, max(1.0, factor),
+        interval,
+        promise,
+        _least(low, shown) if low is not None else None,
+        episodes,
+        two_sided.design_effect,
+        edges.wander,
+        abstained,
+        reason,
+        max(1.0, factor),
     )
 
 
 def blind_spot(duration_ns: float, p: float) -> tuple[float, float]:
-    """Return (D_blind, T/3) in ns: the stall, and the interval between events, that a run cannot see.
+    """Return (D_blind, T/3) in ns: the stall, and the time between events, that a run cannot see.
 
     Parameters
     ----------
@@ -155,9 +165,10 @@ def blind_spot(duration_ns: float, p: float) -> tuple[float, float]:
     Returns
     -------
     tuple of float
-        Stalls longer than D_blind = (1 - p) T / 3.7 may exist, unseen, and change the quantile. Nothing
-        is known of what happens less often than every T/3 (rule of three: no event in T means, with 95 %,
-        fewer than 3 in T).
+        Stalls longer than D_blind = (1 - p) T / 3.7 may exist, unseen, and change the quantile.
+        Nothing
+        is known of what happens less often than every T/3 (rule of three: no event in T means,
+        with 95 %, fewer than 3 in T).
 
     Examples
     --------
@@ -165,7 +176,8 @@ def blind_spot(duration_ns: float, p: float) -> tuple[float, float]:
     >>> round(stall_ns / 1e6), every_ns / 1e9
     (81, 10.0)
 
-    A calm run of 30 s says nothing of stalls over 81 ms, nor of what comes less often than every 10 s.
+    A calm run of 30 s says nothing of stalls over 81 ms, nor of what comes less often than every
+    10 s.
     """
     return (1 - p) * duration_ns / UNSEEN_EPISODES, duration_ns / 3
 
@@ -215,8 +227,16 @@ class _Edges:
         first = int(np.abs(total - n * tail).argmin())
         second = int(np.abs(total - min(2 * n * tail, 0.5 * n)).argmin())
         return cls(
-            index, total, variance, (excess**4).sum(axis=1), lag, n, table.shape[1], tail,
-            first, second,
+            index,
+            total,
+            variance,
+            (excess**4).sum(axis=1),
+            lag,
+            n,
+            table.shape[1],
+            tail,
+            first,
+            second,
         )
 
     @property
@@ -271,7 +291,7 @@ class _Edges:
         freedom = 2 * variance**2 / np.where(spread > 0, spread, np.finfo(float).tiny)
         freedom = np.clip(freedom, 1, self.blocks - 1)
         memory = np.clip(self.lag + 1 / self.blocks, 0, 0.8)
-        widened = (stats.t.ppf(1 - alpha, freedom) / stats.norm.ppf(1 - alpha)) ** 2
+        widened = (special.stdtrit(freedom, 1 - alpha) / special.ndtri(1 - alpha)) ** 2
         return np.where(varied, ratio * widened * (1 + memory) / (1 - memory), 0.0)
 
     def _p_low(self, level: _Level) -> NDArray[np.float64]:
@@ -293,8 +313,10 @@ def _check(index: NDArray[np.int64], table: NDArray[np.float64], p: float, level
         raise ParameterError("p, level", f"are {p}, {level}", "inside (0, 1)", "use 0.99, 0.95")
     if table.ndim != 2 or table.shape[0] != index.size or index.size == 0 or table.shape[1] < 2:
         raise ParameterError(
-            "counts", f"has shape {table.shape} for {index.size} buckets",
-            "(buckets, blocks), two blocks at least", "one row for each bucket",
+            "counts",
+            f"has shape {table.shape} for {index.size} buckets",
+            "(buckets, blocks), two blocks at least",
+            "one row for each bucket",
         )
     if np.any(np.diff(index) <= 0):
         raise ParameterError("buckets", "are not ascending", "each once, ascending", "sort them")

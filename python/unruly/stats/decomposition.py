@@ -32,13 +32,15 @@ def two_way(matrix_ns: ArrayLike) -> TwoWay:
     Returns
     -------
     TwoWay
-        The shares sum to 1. With entries left out the effects overlap, and each one's share is what it
-        explains beyond the other, scaled to sum to 1.
+        The shares sum to 1. With entries left out the effects overlap, and each one's share is
+        what it explains beyond the other, scaled to sum to 1.
 
     Notes
     -----
-    An additive model of the logarithm: a slow node multiplies. The pair's share is a link's, or noise:
-    one value a pair cannot tell them apart. Needs two senders, two receivers and more pairs than effects.
+    An additive model of the logarithm: a slow node multiplies. The pair's share is a link's, or
+    noise:
+    one value a pair cannot tell them apart. Needs two senders, two receivers and more pairs than
+    effects.
 
     References
     ----------

@@ -6,20 +6,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from unruly.errors import ParameterError
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
+
+EXHAUSTIVE = 100_000
+"""Up to this many values every rank is looked at."""
 
 
 @dataclass(frozen=True)
 class Interval:
     """An estimate that knows how sure it is.
 
-    ``low`` or ``high`` is None when that side does not exist (no bound can be given, or the interval
-    is one-sided by intent; ``method`` says which). Ranks are 1-based order statistics.
+    ``low`` or ``high`` is None when that side does not exist (no bound can be given, or the
+    interval is one-sided by intent; ``method`` says which). Ranks are 1-based order statistics.
     """
 
     estimate: float | None
@@ -125,13 +128,9 @@ def quantile_ranks_iid(n: int, p: float, level: float) -> tuple[int | None, int 
         raise ParameterError("n", f"is {n}", "0 or more", "count the values")
     alpha = (1 - level) / 2
     # P(X >= r) >= 1 - alpha  <=>  P(X <= r - 1) <= alpha: the largest such r.
-    low = int(stats.binom.ppf(alpha, n, p)) if n else 0
-    while low > 0 and stats.binom.cdf(low - 1, n, p) > alpha:
-        low -= 1
-    while low < n and stats.binom.cdf(low, n, p) <= alpha:
-        low += 1
-    high = _upper_rank(n, p, alpha)
-    return (low if low >= 1 else None, high)
+    rank = np.arange(0, n + 1) if n <= EXHAUSTIVE else _around(n, p)
+    low = int(rank[special.bdtr(rank - 1.0, n, p) <= alpha].max(initial=0))
+    return (low if low >= 1 else None, _upper_rank(n, p, alpha))
 
 
 def quantile_interval_iid(values: ArrayLike, p: float, level: float = 0.95) -> Interval:
@@ -175,9 +174,15 @@ def quantile_interval_iid(values: ArrayLike, p: float, level: float = 0.95) -> I
 
     estimate = quantile(ordered, p)
     return Interval(
-        estimate if np.isfinite(estimate) else None, at(low), at(high), level,
-        int(ordered.size), float(ordered.size) * (1 - p), "order statistics, independent values",
-        low, high,
+        estimate if np.isfinite(estimate) else None,
+        at(low),
+        at(high),
+        level,
+        int(ordered.size),
+        float(ordered.size) * (1 - p),
+        "order statistics, independent values",
+        low,
+        high,
     )
 
 
@@ -198,9 +203,15 @@ def promise_iid(n: int, p: float, level: float = 0.95) -> int | None:
 
 def _upper_rank(n: int, p: float, alpha: float) -> int | None:
     """Smallest s with P(X <= s - 1) >= 1 - alpha, when there is one."""
-    if n == 0 or stats.binom.cdf(n - 1, n, p) < 1 - alpha:
-        return None
-    return int(stats.binom.ppf(1 - alpha, n, p)) + 1
+    rank = np.arange(1, n + 1) if n <= EXHAUSTIVE else _around(n, p)
+    enough = rank[special.bdtr(rank - 1.0, n, p) >= 1 - alpha]
+    return int(enough.min()) if enough.size else None
+
+
+def _around(n: int, p: float) -> NDArray[np.int64]:
+    """Ranks within twelve standard deviations of the quantile's: all that any level can need."""
+    reach = 12 * np.sqrt(n * p * (1 - p)) + 2
+    return np.arange(max(1, int(n * p - reach)), min(n, int(n * p + reach)) + 1)
 
 
 def _check_p(p: float, *, name: str = "p", inclusive: bool = False) -> None:

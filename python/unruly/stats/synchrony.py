@@ -20,7 +20,8 @@ def kth_of_n(replies_ns: ArrayLike, k: int) -> NDArray[np.float64]:
     Parameters
     ----------
     replies_ns : array_like, shape (requests, n), float64
-        Time of each copy's reply since the request's intended time; ``inf`` where none came. No NaN.
+        Time of each copy's reply since the request's intended time; ``inf`` where none came. No
+        NaN.
     k : int
         1 is the first, n is all.
 
@@ -48,13 +49,16 @@ def kth_of_n(replies_ns: ArrayLike, k: int) -> NDArray[np.float64]:
     return kth
 
 
-def slow_set(percentiles_ns: ArrayLike, factor: float = 2.0, floor_ns: float = 0.0) -> NDArray[np.bool_]:
+def slow_set(
+    percentiles_ns: ArrayLike, factor: float = 2.0, floor_ns: float = 0.0
+) -> NDArray[np.bool_]:
     """Say which nodes one observer sees as slow.
 
     Parameters
     ----------
-    percentiles_ns : array_like, shape (nodes,), float64
-        The observer's percentile (p90 by default of the tool) to each node, itself included; ``inf`` when
+    percentiles_ns : array_like, shape (..., nodes), float64
+        One observer's (or, along leading axes, each observer's) percentile (p90 by default of the
+        tool) to each node, itself included; ``inf`` when
         it falls among the failed; NaN for a node with too few rows, which is never slow.
     factor : float
         At least this many times the fastest, and
@@ -63,7 +67,7 @@ def slow_set(percentiles_ns: ArrayLike, factor: float = 2.0, floor_ns: float = 0
 
     Returns
     -------
-    ndarray of bool, shape (nodes,)
+    ndarray of bool, shape (..., nodes)
 
     Notes
     -----
@@ -75,14 +79,14 @@ def slow_set(percentiles_ns: ArrayLike, factor: float = 2.0, floor_ns: float = 0
     [False, False, True]
     """
     seen = np.asarray(percentiles_ns, dtype=np.float64)
-    if not np.isfinite(seen).any():
-        return np.zeros(seen.shape, dtype=np.bool_)
-    fastest = np.nanmin(seen)
+    fastest = np.fmin.reduce(seen, axis=-1, keepdims=True)
     with np.errstate(invalid="ignore"):
         return np.asarray((seen >= factor * fastest) & (seen - fastest > floor_ns))
 
 
-def slow_columns(matrix: ArrayLike, factor: float = 2.0, percentile: float = 0.9) -> NDArray[np.bool_]:
+def slow_columns(
+    matrix: ArrayLike, factor: float = 2.0, percentile: float = 0.9
+) -> NDArray[np.bool_]:
     """Name slow nodes of a bare matrix: the third rule, for when there are no groups.
 
     Parameters
@@ -90,7 +94,8 @@ def slow_columns(matrix: ArrayLike, factor: float = 2.0, percentile: float = 0.9
     matrix : array_like, shape (nodes, nodes), float64
         Row i, column j: i -> j. The diagonal is left out. NaN entries are left out.
     factor, percentile : float
-        A node is slow when its column's percentile is at least `factor` times the smallest column's.
+        A node is slow when its column's percentile is at least `factor` times the smallest
+        column's.
 
     Returns
     -------

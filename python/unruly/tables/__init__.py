@@ -5,6 +5,6 @@ module is a family of expressions.
 """
 
 from unruly.tables.columns import SCHEMA_VERSION, TABLES, required_columns
-from unruly.tables.engine import Engine, fetch
+from unruly.tables.engine import Engine, fetch, inline
 
-__all__ = ["SCHEMA_VERSION", "TABLES", "Engine", "fetch", "required_columns"]
+__all__ = ["SCHEMA_VERSION", "TABLES", "Engine", "fetch", "inline", "required_columns"]

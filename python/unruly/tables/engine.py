@@ -1,6 +1,7 @@
 """The one DuckDB connection of a run: views over segments, and results as frames.
 
-Ibis writes the SQL and DuckDB runs it. Two things go around Ibis: a view over Parquet files (Ibis has no
+Ibis writes the SQL and DuckDB runs it. Two things go around Ibis: a view over Parquet files (Ibis
+has no
 portable form of it) and a materialised table (``create_table`` of Ibis 12 fails on DuckDB 2.0).
 """
 
@@ -16,7 +17,7 @@ import ibis
 from unruly.tables.columns import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     import pandas as pd
@@ -72,21 +73,21 @@ class Engine:
 
     def materialise(self, name: str, expression: ibis.Table) -> ibis.Table:
         """Run ``expression`` once and keep its rows under ``name``; several passes share it."""
-        frames = self._frames(expression)
-        sql = self.connection.compile(expression)
-        for handle in frames:
-            self.connection._register_in_memory_table(handle)  # noqa: SLF001 - as execute() does
+        with _ibis_is_behind():
+            # what execute() does for frames that are inlined
+            self.connection._run_pre_execute_hooks(expression)
+            sql = self.connection.compile(expression)
         self.connection.raw_sql(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
         return self.table(name)
-
-    @staticmethod
-    def _frames(expression: ibis.Table) -> Sequence[Any]:
-        from ibis.expr import operations  # noqa: PLC0415 - only needed here
-
-        return list(expression.op().find(operations.InMemoryTable))
 
 
 def fetch(expression: ibis.Table) -> pd.DataFrame:
     """Execute an aggregate and return its rows; the only way from DuckDB into Python."""
     with _ibis_is_behind():
         return expression.to_pandas()
+
+
+def inline(frame: pd.DataFrame | list[dict[str, Any]]) -> ibis.Table:
+    """Make a small frame a table that can be joined with."""
+    with _ibis_is_behind():
+        return ibis.memtable(frame)

@@ -11,23 +11,18 @@ from unruly.tables.requests import INFINITY, bucket
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ibis.expr.types import FloatingValue, IntegerValue, Table
+    from ibis.expr.types import FloatingValue, IntegerValue, Table, Value
 
 REQUEST: Final = ("cell", "repeat", "op", "client", "request")
-SAMPLE: Final = 64
 NEVER_NS: Final = 2**63 - 1
 
 
-def copies(rows: Table, *, sampled: bool = False) -> Table:
-    """Largest number of copies of a request, for each op: above 1 there are groups.
-
-    With ``sampled`` only one request in 64 is looked at.
-    """
-    if sampled:
-        rows = rows.filter((rows.request % SAMPLE) == 0)
+def copies(rows: Table) -> Table:
+    """Largest number of copies of a request, for each op: above 1 there are groups."""
     per_request = rows.filter(rows.attempt == 0).group_by(*REQUEST).agg(size=lambda t: t.count())
     return (
-        per_request.group_by("op").agg(size=per_request["size"].max(), n=per_request.count())
+        per_request.group_by("op")
+        .agg(size=per_request["size"].max(), n=per_request.count())
         .order_by("op")
     )
 
@@ -63,34 +58,34 @@ def replies_without_retries(rows: Table) -> Table:
     return per_request.mutate(replies=per_request.replies.sort())
 
 
-def kth_quantiles(group_replies: Table, k: int, probabilities: Sequence[float]) -> Table:
-    """Quantiles of the k-th reply, by (cell, op, size), over groups of at least k and 2."""
-    kth = _kth(group_replies, k)
-    good = kth.latency != INFINITY
+def kth_quantiles(group_replies: Table, largest: int, probabilities: Sequence[float]) -> Table:
+    """Quantiles of the k-th reply for every k up to `largest`, by (cell, op, size).
+
+    Columns ``failed_<k>``, ``quantiles_<k>``, ``mean_<k>``, ``max_<k>``; null where k > size.
+    """
+    figures: dict[str, Value] = {"n": group_replies.count()}
+    for k in range(1, largest + 1):
+        kth = group_replies.replies[k - 1]
+        good = kth != INFINITY
+        figures |= {
+            f"failed_{k}": (~good).sum(),
+            f"quantiles_{k}": kth.quantile(list(probabilities)),
+            f"mean_{k}": kth.mean(where=good),
+            f"max_{k}": kth.max(where=good),
+        }
     keys = ("cell", "op", "size")
+    return group_replies.group_by(*keys).agg(**figures).order_by(*keys)
+
+
+def kth_histogram(group_replies: Table) -> Table:
+    """Histogram of the k-th reply for every k, by (cell, op, size, k)."""
+    keys = ("cell", "op", "size", "k", "bucket")
+    numbered = group_replies.select(
+        "cell", "op", "size", "replies", k=ibis.range(1, group_replies["size"] + 1).unnest()
+    )
     return (
-        kth.group_by(*keys)
-        .agg(
-            n=kth.count(),
-            failed=(~good).sum(),
-            quantiles=kth.latency.quantile(list(probabilities)),
-            mean_ok=kth.latency.mean(where=good),
-            max=kth.latency.max(where=good),
-        )
+        numbered.mutate(bucket=bucket(numbered.replies[numbered.k - 1]))
+        .group_by(*keys)
+        .agg(count=lambda t: t.count())
         .order_by(*keys)
     )
-
-
-def kth_histogram(group_replies: Table, k: int) -> Table:
-    """Histogram of the k-th reply, by (cell, op, size)."""
-    kth = _kth(group_replies, k)
-    keys = ("cell", "op", "size", "bucket")
-    return (
-        kth.mutate(bucket=bucket(kth.latency)).group_by(*keys).agg(count=lambda t: t.count())
-        .order_by(*keys)
-    )
-
-
-def _kth(group_replies: Table, k: int) -> Table:
-    chosen = group_replies.filter((group_replies["size"] >= k) & (group_replies["size"] > 1))
-    return chosen.select("cell", "op", "size", latency=chosen.replies[k - 1])

@@ -100,11 +100,6 @@ def quantiles(rows: Table, keys: Sequence[str], probabilities: Sequence[float]) 
     return rows.group_by(*keys).agg(**figures).order_by(*keys)
 
 
-def only(rows: Table, cell: str, ops: Sequence[str]) -> Table:
-    """Rows of one cell and these ops."""
-    return rows.filter((rows.cell == cell) & rows.op.isin(list(ops)))
-
-
 def tail_counts(rows: Table, limits: Table) -> Table:
     """Count rows beyond limits known by now: 10 x the mean, mean + 3 sd, the p99.
 
@@ -113,16 +108,20 @@ def tail_counts(rows: Table, limits: Table) -> Table:
     rows : Table
         As `measured` gives them.
     limits : Table
-        cell, op and for each latency ``<latency>_ten``, ``<latency>_three``; ``response_p99``.
+        cell, op and for each latency ``<latency>_ten``, ``<latency>_three``; ``response_p99``; and
+        the same under ``whole_``: the limits of the cell over all its ops.
     """
     joined = rows.join(limits, ["cell", "op"])
     beyond = joined.response > joined.response_p99
     explained = beyond & joined.ok & (joined.send_lag > 0.5 * joined.response)
     figures: dict[str, Value] = {"tail": beyond.sum(), "tail_explained": explained.sum()}
     for name in LATENCIES:
+        # a failed row is infinite: beyond no limit that was set, since then there is no mean
         known = joined[name] != INFINITY
-        figures[f"{name}_over_ten"] = ((joined[name] > joined[f"{name}_ten"]) & known).sum()
-        figures[f"{name}_over_three"] = ((joined[name] > joined[f"{name}_three"]) & known).sum()
+        for whole in ("", "whole_"):
+            for limit in ("ten", "three"):
+                above = joined[name] > joined[f"{whole}{name}_{limit}"]
+                figures[f"{whole}{name}_over_{limit}"] = (above & known).sum()
     return joined.group_by("cell", "op").agg(**figures).order_by("cell", "op")
 
 
@@ -205,12 +204,24 @@ def failed(rows: Table, limit: int) -> Table:
 
 
 _OUTLIER_COLUMNS: Final = (
-    "intended_ns", "cell", "repeat", "op", "client", "server", "request", "attempt", "response",
-    "service", "send_lag", "status",
+    "intended_ns",
+    "cell",
+    "repeat",
+    "op",
+    "client",
+    "server",
+    "request",
+    "attempt",
+    "response",
+    "service",
+    "send_lag",
+    "status",
 )
 
 
-def pair_windows(rows: Table, starts: Table, window_ns: int, probabilities: Sequence[float]) -> Table:
+def pair_windows(
+    rows: Table, starts: Table, window_ns: int, probabilities: Sequence[float]
+) -> Table:
     """Response quantiles of each (cell, repeat, window, op, client, server).
 
     Parameters

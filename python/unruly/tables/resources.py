@@ -11,10 +11,19 @@ from unruly.tables.columns import TABLES
 if TYPE_CHECKING:
     from ibis.expr.types import Table
 
-_NOT_METRICS: Final = frozenset({
-    "cell", "repeat", "host", "process", "watched", "started_ns", "ended_ns", "sampler_lag_ns",
-    "sampler_cost_ns",
-})
+_NOT_METRICS: Final = frozenset(
+    {
+        "cell",
+        "repeat",
+        "host",
+        "process",
+        "watched",
+        "started_ns",
+        "ended_ns",
+        "sampler_lag_ns",
+        "sampler_cost_ns",
+    }
+)
 METRICS: Final = tuple(name for name, _, _ in TABLES["resources"] if name not in _NOT_METRICS)
 SAMPLES_MAX: Final = 20_000
 
@@ -73,8 +82,8 @@ def samples(resources: Table, receivers: Table, scope: str) -> Table:
     -------
     Table
         cell, repeat, server, started_ns, ended_ns, from_ns, until_ns and the metrics. A stamp t is
-        nearest to the sample where from_ns <= t < until_ns: boundaries lie midway between the middles of
-        neighbours, and reach at most one sample's length beyond the sample itself.
+        nearest to the sample where from_ns <= t < until_ns: boundaries lie midway between the
+        middles of neighbours, and reach at most one sample's length beyond the sample itself.
     """
     if scope == "host":
         rows = resources.filter(resources.watched.isnull())
@@ -83,8 +92,11 @@ def samples(resources: Table, receivers: Table, scope: str) -> Table:
         rows = resources.filter(resources.watched.notnull())
         joined = rows.join(
             receivers,
-            [rows.cell == receivers.cell, rows.repeat == receivers.repeat,
-             rows.watched == receivers.process],
+            [
+                rows.cell == receivers.cell,
+                rows.repeat == receivers.repeat,
+                rows.watched == receivers.process,
+            ],
         )
     joined = joined.select("cell", "repeat", "server", "started_ns", "ended_ns", *METRICS)
     middle = (joined.started_ns + joined.ended_ns) // 2
@@ -95,8 +107,17 @@ def samples(resources: Table, receivers: Table, scope: str) -> Table:
     reach_before = joined.started_ns - joined.length_ns
     reach_after = joined.ended_ns + joined.length_ns
     return joined.mutate(
-        from_ns=ibis.greatest((before + joined.middle_ns) // 2, reach_before).fill_null(reach_before),
+        from_ns=ibis.greatest((before + joined.middle_ns) // 2, reach_before).fill_null(
+            reach_before
+        ),
         until_ns=ibis.least((joined.middle_ns + after) // 2, reach_after).fill_null(reach_after),
+    )
+
+
+def spans(sampled: Table) -> Table:
+    """What pairing needs of the samples: whose they are, and when."""
+    return sampled.select(
+        "cell", "repeat", "server", "started_ns", "ended_ns", "from_ns", "until_ns"
     )
 
 
@@ -108,7 +129,7 @@ def paired(rows: Table, sampled: Table, levels: Table, bin_ns: int) -> Table:
     rows : Table
         As `unruly.tables.requests.measured` gives them.
     sampled : Table
-        As `samples` gives it, without metrics.
+        As `spans` gives it.
     levels : Table
         ``log_mean`` of the service latency of each (cell, op): it is taken away, so that workloads
         of different cost can be pooled.
@@ -125,11 +146,11 @@ def paired(rows: Table, sampled: Table, levels: Table, bin_ns: int) -> Table:
     stamp = good.server_received_ns.fill_null(good.received_ns)
     replies = good.select("cell", "repeat", "op", "server", "service", stamp_ns=stamp)
     replies = replies.mutate(bin=(replies.stamp_ns // bin_ns).cast("int64"))
-    spans = sampled.filter(sampled.until_ns > sampled.from_ns)
-    spans = spans.mutate(
-        bin=ibis.range(spans.from_ns // bin_ns, spans.until_ns // bin_ns + 1).unnest().cast("int64")
+    near = sampled.filter(sampled.until_ns > sampled.from_ns)
+    near = near.mutate(
+        bin=ibis.range(near.from_ns // bin_ns, near.until_ns // bin_ns + 1).unnest().cast("int64")
     )
-    joined = replies.join(spans, ["cell", "repeat", "server", "bin"])
+    joined = replies.join(near, ["cell", "repeat", "server", "bin"])
     joined = joined.filter(
         (joined.stamp_ns >= joined.from_ns) & (joined.stamp_ns < joined.until_ns)
     ).join(levels, ["cell", "op"])

@@ -26,6 +26,13 @@ pub use facts::{HostFacts, host_facts};
 pub use render::render;
 pub use spin::{Gaps, NoiseFloor, spin};
 
+/// Whether the kernel stamps received messages here. Sends warm-ups until a stamp arrives, which
+/// also makes the kernel begin: the first stamps come some time after they were asked for.
+#[must_use]
+pub fn kernel_stamps_work() -> bool {
+    stamps::try_udp() == trials::Trial::Works
+}
+
 /// How much a diagnosis matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -25,17 +25,24 @@ def cells(view: View) -> Figure | None:
         return None
     ends = chart.span_of(frame["value"])
     panels = tuple(
-        Panel(_chart(own, f"{latency} time", ends),
-              f"Mean, p99 and maximum {latency} time of {own['cell'].nunique()} cells, sorted by mean.",
-              f"{str(latency).capitalize()} time")
+        Panel(
+            _chart(own, f"{latency} time", ends),
+            f"Mean, p99 and maximum {latency} time of {own['cell'].nunique()} cells, sorted "
+            "by mean.",
+            f"{str(latency).capitalize()} time",
+        )
         for latency, own in frame.groupby("latency", sort=False)
     )
-    return Figure(view.key("cells"), _title(frame),
-                  "Each column of marks is one configuration of the plan, sorted by its mean. When the "
-                  "p99 keeps close to the mean and the maximum does not, it is 1 % of the replies that "
-                  "make the system unpredictable.", panels,
-                  legend=(Key("mean", 0, "circle"), Key("p99", 1, "triangle"), Key("maximum", 2, "cross")),
-                  narrow=True)
+    return Figure(
+        view.key("cells"),
+        _title(frame),
+        "Each column of marks is one configuration of the plan, sorted by its mean. When the "
+        "p99 keeps close to the mean and the maximum does not, it is 1 % of the replies that "
+        "make the system unpredictable.",
+        panels,
+        legend=(Key("mean", 0, "circle"), Key("p99", 1, "triangle"), Key("maximum", 2, "cross")),
+        narrow=True,
+    )
 
 
 def _rows(view: View, latency: str) -> list[dict[str, Any]]:
@@ -46,7 +53,15 @@ def _rows(view: View, latency: str) -> list[dict[str, Any]]:
         maximum = c.max if c.max is not None else c.max_ok
         for field, value in zip(FIELDS, (mean, c.p99, maximum), strict=True):
             if value is not None:
-                rows.append({"latency": latency, "cell": c.cell, "place": place, "field": field, "value": value})
+                rows.append(
+                    {
+                        "latency": latency,
+                        "cell": c.cell,
+                        "place": place,
+                        "field": field,
+                        "value": value,
+                    }
+                )
     return rows
 
 
@@ -55,11 +70,17 @@ def _chart(own: pd.DataFrame, name: str, ends: tuple[float, float]) -> Spec:
         alt.Chart(chart.records(own, ["cell", "place", "field", "value"]))
         .mark_point(filled=True, size=34, opacity=0.85)
         .encode(
-            x=alt.X("place:Q", title="cells, by their mean (rank)", scale=alt.Scale(nice=False, padding=8),
-                    axis=alt.Axis(tickMinStep=1, format="d")),
+            x=alt.X(
+                "place:Q",
+                title="cells, by their mean (rank)",
+                scale=alt.Scale(nice=False, padding=8),
+                axis=alt.Axis(tickMinStep=1, format="d"),
+            ),
             y=alt.Y("value:Q", **chart.latency_axis(name, *ends, most=8)),
             color=chart.colour(FIELDS, "field"),
-            shape=alt.Shape("field:N", legend=None, scale=alt.Scale(domain=list(FIELDS), range=list(SHAPES))),
+            shape=alt.Shape(
+                "field:N", legend=None, scale=alt.Scale(domain=list(FIELDS), range=list(SHAPES))
+            ),
             tooltip=["cell:N", "field:N", chart.latency_tooltip("value", name)],
         )
     )
@@ -67,9 +88,14 @@ def _chart(own: pd.DataFrame, name: str, ends: tuple[float, float]) -> Spec:
 
 
 def _title(frame: pd.DataFrame) -> str:
-    wide = frame[frame["latency"] == "response"].pivot_table(index="cell", columns="field", values="value")
+    wide = frame[frame["latency"] == "response"].pivot_table(
+        index="cell", columns="field", values="value"
+    )
     if not set(FIELDS) <= set(wide.columns):
         return f"Mean and tail of {format.plural(len(wide), 'cell')}"
     tail, worst = (wide["p99"] / wide["mean"]).max(), (wide["maximum"] / wide["mean"]).max()
-    return (f"Over {format.plural(len(wide), 'cell')} the p99 stays within {format.times(tail)} the mean; "
-            f"the maximum reaches {format.times(worst)}")
+    return (
+        f"Over {format.plural(len(wide), 'cell')} the p99 stays within {format.times(tail)} "
+        "the mean; "
+        f"the maximum reaches {format.times(worst)}"
+    )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import math
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import pandas as pd
@@ -12,6 +12,9 @@ from unruly.report import chart, format
 from unruly.report.document import Figure, Key, Panel, Spec
 from unruly.report.frames import exceedances, named_ops, quantile
 from unruly.report.view import LATENCIES, View
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SHARES = {0.5: "p50", 0.1: "p90", 0.01: "p99", 1e-3: "p99.9", 1e-4: "p99.99", 1e-5: "p99.999"}
 
@@ -41,9 +44,13 @@ def distribution(view: View) -> Figure | None:
         spec = curve_chart(own, "op", view.ops or [format.DASH], f"{latency} time", ends, least)
         panels.append(Panel(spec, _alt(own, latency), f"{latency.capitalize()} time", 320))
     return Figure(
-        view.key("distribution"), _title(curves), READING, tuple(panels),
+        view.key("distribution"),
+        _title(curves),
+        READING,
+        tuple(panels),
         legend=tuple(k for k in chart.legend(view.ops) if k.label in view.drawn_ops)
-        if len(view.drawn_ops) > 1 else (),
+        if len(view.drawn_ops) > 1
+        else (),
         narrow=True,
     )
 
@@ -57,14 +64,20 @@ READING = (
 
 
 def curve_chart(
-    curves: pd.DataFrame, field: str, domain: Sequence[str], name: str,
-    ends: tuple[float, float], least: float, height: int = 320,
+    curves: pd.DataFrame,
+    field: str,
+    domain: Sequence[str],
+    name: str,
+    ends: tuple[float, float],
+    least: float,
+    height: int = 320,
 ) -> Spec:
     """Return exceedance curves on two log axes; the vertical one is marked by percentiles."""
     values = [share for share in SHARES if share >= least] or [0.5]
     labels = " : ".join(f"datum.value == {share} ? '{SHARES[share]}'" for share in values) + " : ''"
     y = alt.Y(
-        "share:Q", title="share of replies above (log scale)",
+        "share:Q",
+        title="share of replies above (log scale)",
         scale=alt.Scale(type="log", domain=[min(least, 0.3), 1], nice=False, clamp=True),
         axis=alt.Axis(values=values, labelExpr=labels),
     )
@@ -72,10 +85,14 @@ def curve_chart(
         alt.Chart(chart.records(curves, ["latency_ns", "share", field]))
         .mark_line(interpolate="step-before", strokeWidth=2, clip=True)
         .encode(
-            x=alt.X("latency_ns:Q", **chart.latency_axis(name, *ends, most=6)), y=y,
+            x=alt.X("latency_ns:Q", **chart.latency_axis(name, *ends, most=6)),
+            y=y,
             color=chart.colour(domain, field),
-            tooltip=[alt.Tooltip(f"{field}:N"), chart.latency_tooltip("latency_ns", name),
-                     alt.Tooltip("share:Q", title="share above", format=".3~%")],
+            tooltip=[
+                alt.Tooltip(f"{field}:N"),
+                chart.latency_tooltip("latency_ns", name),
+                alt.Tooltip("share:Q", title="share above", format=".3~%"),
+            ],
         )
     )
     marks = _marks(curves, field, values)
@@ -92,7 +109,7 @@ def _marks(curves: pd.DataFrame, field: str, shares: list[float]) -> pd.DataFram
     for name, curve in curves.groupby(field, observed=True):
         for share in shares:
             at = quantile(curve, share)
-            if at == at:  # not NaN: the curve reaches that far
+            if not math.isnan(at):  # not NaN: the curve reaches that far
                 rows.append({"latency_ns": at, "share": share, field: name})
     return pd.DataFrame(rows, columns=["latency_ns", "share", field])
 
@@ -108,7 +125,7 @@ def _alt(curves: pd.DataFrame, latency: str) -> str:
 def _title(curves: pd.DataFrame) -> str:
     response = curves[curves["latency"] == "response"]
     tails = {str(op): quantile(c, 0.01) for op, c in response.groupby("op", observed=True)}
-    tails = {op: value for op, value in tails.items() if value == value}
+    tails = {op: value for op, value in tails.items() if not math.isnan(value)}
     if not tails:
         return "Too few replies to see the slowest 1 %"
     slowest = max(tails, key=lambda op: tails[op])
@@ -120,8 +137,9 @@ def _title(curves: pd.DataFrame) -> str:
         )
     fastest = min(tails, key=lambda op: tails[op])
     return (
-        f"{slowest} has the longest tail: 1 reply in 100 takes more than "
-        f"{format.duration(tails[slowest])}, against {format.duration(tails[fastest])} for {fastest}"
+        f"{format.quoted(slowest)} has the longest tail: 1 reply in 100 takes more than "
+        f"{format.duration(tails[slowest])}, against {format.duration(tails[fastest])} for "
+        f"{format.quoted(fastest)}"
     )
 
 
@@ -132,7 +150,14 @@ def workloads(view: View) -> Figure | None:
         return None
     points = pd.DataFrame(
         [
-            {"op": c.op, "latency": c.latency, "name": name, "value": value, "p50": c.p50, "end": last}
+            {
+                "op": c.op,
+                "latency": c.latency,
+                "name": name,
+                "value": value,
+                "p50": c.p50,
+                "end": last,
+            }
             for c in rows
             for last in [next(v for v in (c.p99_9, c.p99, c.p90, c.p50) if v is not None)]
             for name, value in (("p50", c.p50), ("p90", c.p90), ("p99", c.p99), ("p99.9", c.p99_9))
@@ -146,39 +171,70 @@ def workloads(view: View) -> Figure | None:
         own = points[(points["latency"] == latency) & points["op"].isin(order)]
         if len(own):
             spec = _dots(own, order, view.ops or order, f"{latency} time", ends)
-            panels.append(Panel(spec, _dots_alt(own, latency), f"{latency.capitalize()} time",
-                                70 + 30 * len(order)))
+            panels.append(
+                Panel(
+                    spec,
+                    _dots_alt(own, latency),
+                    f"{latency.capitalize()} time",
+                    70 + 30 * len(order),
+                )
+            )
     return Figure(
-        view.key("workloads"), _workloads_title(view),
+        view.key("workloads"),
+        _workloads_title(view),
         "Each row runs from the median to the p99.9 (or the last percentile that can be said): "
         "circle p50, square p90, triangle p99, diamond p99.9. Long rows are unpredictable.",
-        tuple(panels), legend=SHAPES, narrow=True,
+        tuple(panels),
+        legend=SHAPES,
+        narrow=True,
     )
 
 
-SHAPES = (Key("p50", -2, "circle"), Key("p90", -2, "square"),
-          Key("p99", -2, "triangle"), Key("p99.9", -2, "diamond"))
+SHAPES = (
+    Key("p50", -2, "circle"),
+    Key("p90", -2, "square"),
+    Key("p99", -2, "triangle"),
+    Key("p99.9", -2, "diamond"),
+)
 
 
 def _dots(
-    own: pd.DataFrame, order: list[str], domain: Sequence[str], name: str,
+    own: pd.DataFrame,
+    order: list[str],
+    domain: Sequence[str],
+    name: str,
     ends: tuple[float, float],
 ) -> Spec:
     axis = chart.latency_axis(name, *ends, most=6)
     data = chart.records(own, ["op", "name", "value", "p50", "end"])
     y = alt.Y("op:N", sort=order, title="workload", axis=alt.Axis(labelLimit=110))
-    rule = alt.Chart(data).mark_rule(strokeWidth=2, opacity=0.55).encode(
-        x=alt.X("p50:Q", **axis), x2="end:Q", y=y, color=chart.colour(domain)
+    rule = (
+        alt.Chart(data)
+        .mark_rule(strokeWidth=2, opacity=0.55)
+        .encode(x=alt.X("p50:Q", **axis), x2="end:Q", y=y, color=chart.colour(domain))
     )
     shape = alt.Shape(
-        "name:N", legend=None,
-        scale=alt.Scale(domain=["p50", "p90", "p99", "p99.9"],
-                        range=["circle", "square", "triangle-up", "diamond"]),
+        "name:N",
+        legend=None,
+        scale=alt.Scale(
+            domain=["p50", "p90", "p99", "p99.9"],
+            range=["circle", "square", "triangle-up", "diamond"],
+        ),
     )
-    dots = alt.Chart(data).mark_point(filled=True, size=70, opacity=1).encode(
-        x=alt.X("value:Q", **axis), y=y, color=chart.colour(domain), shape=shape,
-        tooltip=[alt.Tooltip("op:N", title="workload"), alt.Tooltip("name:N", title="percentile"),
-                 chart.latency_tooltip("value", name)],
+    dots = (
+        alt.Chart(data)
+        .mark_point(filled=True, size=70, opacity=1)
+        .encode(
+            x=alt.X("value:Q", **axis),
+            y=y,
+            color=chart.colour(domain),
+            shape=shape,
+            tooltip=[
+                alt.Tooltip("op:N", title="workload"),
+                alt.Tooltip("name:N", title="percentile"),
+                chart.latency_tooltip("value", name),
+            ],
+        )
     )
     return chart.finish(alt.layer(rule, dots), 24 + 30 * len(order))
 
@@ -194,7 +250,8 @@ def _dots_alt(own: pd.DataFrame, latency: str) -> str:
 def _workloads_title(view: View) -> str:
     pairs = [
         (r.p99 / s.p99, r)
-        for r in view.by_op("response") for s in view.by_op("service")
+        for r in view.by_op("response")
+        for s in view.by_op("service")
         if r.op == s.op and r.p99 and s.p99
     ]
     if not pairs:
@@ -203,6 +260,7 @@ def _workloads_title(view: View) -> str:
     if ratio < 1.1:
         return "Response and service time agree at the p99: requests left on schedule"
     return (
-        f"Requests waited before they were sent: the p99 of {worst.op} is {format.times(ratio)} "
+        f"Requests waited before they were sent: the p99 of {format.quoted(worst.op)} is "
+        f"{format.times(ratio)} "
         "as long from when it was due as from when it was sent"
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import altair as alt
 import pandas as pd
 
@@ -38,14 +40,22 @@ def group_sizes(view: View) -> Figure | None:
         return None
     ends, least = chart.span_of(joined["latency_ns"]), float(joined["share"].min())
     panels = tuple(
-        Panel(curve_chart(own, "group", domain, "response time", ends, least, 280),
-              _sizes_alt(own, str(level)), format.capital(f"{level}, response time"), 280)
+        Panel(
+            curve_chart(own, "group", domain, "response time", ends, least, 280),
+            _sizes_alt(own, str(level)),
+            format.capital(f"{level}, response time"),
+            280,
+        )
         for level, own in joined.groupby("level", sort=False)
     )
     keys = chart.legend(domain) if len(domain) > 1 else ()
     return Figure(
-        view.key("group-size"), _sizes_title(joined, domain),
-        "Group requests of all workloads together. " + READING, panels, legend=keys, narrow=True,
+        view.key("group-size"),
+        _sizes_title(joined, domain),
+        "Group requests of all workloads together. " + READING,
+        panels,
+        legend=keys,
+        narrow=True,
     )
 
 
@@ -55,7 +65,8 @@ def _of(size: int) -> str:
 
 def _sizes_alt(curves: pd.DataFrame, level: str) -> str:
     parts = [
-        f"{group}: median {format.duration(quantile(c, 0.5))}, p99 {format.duration(quantile(c, 0.01))}"
+        f"{group}: median {format.duration(quantile(c, 0.5))}, p99 "
+        f"{format.duration(quantile(c, 0.01))}"
         for group, c in curves.groupby("group", sort=False)
     ]
     return f"Time until {level} have come. " + "; ".join(parts) + "."
@@ -64,11 +75,11 @@ def _sizes_alt(curves: pd.DataFrame, level: str) -> str:
 def _sizes_title(curves: pd.DataFrame, domain: list[str]) -> str:
     every = curves[curves["level"] == "all replies"]
     tails = {g: quantile(every[every["group"] == g], 0.01) for g in domain}
-    tails = {g: v for g, v in tails.items() if v == v}
+    tails = {g: v for g, v in tails.items() if not math.isnan(v)}
     if len(tails) < 2:
         tail = next(iter(tails.values()), None)
         return f"To have all replies of a {domain[0]} takes {format.duration(tail)} at the p99"
-    first, last = list(tails)[0], list(tails)[-1]
+    first, last = next(iter(tails)), list(tails)[-1]
     ratio = tails[last] / tails[first]
     word = "slower than" if ratio > 1.1 else "faster than" if ratio < 0.9 else "about as fast as"
     return (
@@ -81,54 +92,81 @@ def kth_of_n(view: View) -> Figure | None:
     """Return latency against the number of replies waited for, a panel for each size."""
     rows = [
         {"op": g.op, "size": g.size, "k": g.k, "name": name, "value": getattr(g, field)}
-        for g in view.analysis.groups if g.op in view.ops and g.size > 1
-        for field, name in QUANTILES if getattr(g, field) is not None
+        for g in view.analysis.groups
+        if g.op in view.ops and g.size > 1
+        for field, name in QUANTILES
+        if getattr(g, field) is not None
     ]
     if not rows:
         return None
-    points = pd.DataFrame(rows).groupby(["op", "size", "k", "name"], as_index=False)["value"].max()
+    points = pd.DataFrame(rows)
+    points = points.groupby(["op", "size", "k", "name"], as_index=False).agg({"value": "max"})
     sizes = sorted(points["size"].unique())[-MOST_PANELS:]
     ends = chart.span_of(points["value"])
     panels = []
     for size in sizes:
         own = points[points["size"] == size]
-        panels.append(Panel(_kth(view, own, int(size), ends), _kth_alt(own, int(size)),
-                            f"Response time, group of {size}", 260))
+        panels.append(
+            Panel(
+                _kth(view, own, int(size), ends),
+                _kth_alt(own, int(size)),
+                f"Response time, group of {size}",
+                260,
+            )
+        )
     return Figure(
-        view.key("kth"), _kth_title(points),
+        view.key("kth"),
+        _kth_title(points),
         "Time from when a group request was due until the k-th of its n replies had come. Solid: "
         "median; dashed: p99; dotted: p99.9. A sharp rise at the last k means that one member "
         "holds up all; a quorum avoids it.",
         tuple(panels),
         legend=tuple(k for k in chart.legend(view.ops) if k.label in view.drawn_ops)
-        if len(view.ops) > 1 else (),
+        if len(view.ops) > 1
+        else (),
         narrow=True,
     )
 
 
 def _kth(view: View, own: pd.DataFrame, size: int, ends: tuple[float, float]) -> dict[str, object]:
     dash = alt.StrokeDash(
-        "name:N", legend=None,
+        "name:N",
+        legend=None,
         scale=alt.Scale(domain=["p50", "p99", "p99.9"], range=[[1, 0], [6, 3], [2, 3]]),
     )
     base = alt.Chart(chart.records(own, ["op", "k", "name", "value"])).encode(
-        x=alt.X("k:Q", title=f"replies waited for (of {size})", scale=alt.Scale(domain=[1, size]),
-                axis=alt.Axis(values=list(range(1, size + 1)), format="d")),
+        x=alt.X(
+            "k:Q",
+            title=f"replies waited for (of {size})",
+            scale=alt.Scale(domain=[1, size], padding=10, nice=False),
+            axis=alt.Axis(values=list(range(1, size + 1)), format="d"),
+        ),
         y=alt.Y("value:Q", **chart.latency_axis("response time", *ends, most=7)),
-        color=chart.colour(view.ops), detail="name:N",
-        tooltip=[alt.Tooltip("op:N", title="workload"), alt.Tooltip("name:N", title="percentile"),
-                 alt.Tooltip("k:Q", title="k"), chart.latency_tooltip("value", "response")],
+        color=chart.colour(view.ops),
+        detail="name:N",
+        tooltip=[
+            alt.Tooltip("op:N", title="workload"),
+            alt.Tooltip("name:N", title="percentile"),
+            alt.Tooltip("k:Q", title="k"),
+            chart.latency_tooltip("value", "response"),
+        ],
     )
     return chart.finish(
-        alt.layer(base.mark_line(strokeWidth=1.8).encode(strokeDash=dash),
-                  base.mark_point(filled=True, size=22, opacity=1)), 260)
+        alt.layer(
+            base.mark_line(strokeWidth=1.8).encode(strokeDash=dash),
+            base.mark_point(filled=True, size=22, opacity=1),
+        ),
+        260,
+    )
 
 
 def _kth_alt(own: pd.DataFrame, size: int) -> str:
     tails = own[own["name"] == "p99"]
     parts = [
-        f"{op}: " + ", ".join(f"{int(r['k'])} of {size} {format.duration(r['value'])}"
-                              for _, r in rows.iterrows())
+        f"{op}: "
+        + ", ".join(
+            f"{int(r['k'])} of {size} {format.duration(r['value'])}" for _, r in rows.iterrows()
+        )
         for op, rows in tails.groupby("op", sort=False)
     ]
     return "Response time at the p99 by number of replies waited for. " + "; ".join(parts) + "."
@@ -143,7 +181,7 @@ def _kth_title(points: pd.DataFrame) -> str:
         if size in at and 1 in at:
             costs = at[size] / at[1]
             if best is None or costs > best[0]:
-                best = (costs, f"{op}, p99, groups of {size}")
+                best = (costs, f"{format.quoted(str(op))}, p99, groups of {size}")
     if best is None:
         return "What waiting for one more reply costs"
     return f"Waiting for the last reply costs {format.times(best[0])} the first ({best[1]})"

@@ -16,6 +16,10 @@ MOST_MATRICES = 6
 MOST_MEMBERS = 9
 MOST_LABELLED = 12
 MOST_NODES = 64
+SLANT_CHARACTERS = 24
+"""Names longer than this in all do not fit side by side above a panel of 270 pixels."""
+MATRIX_SPREAD = 4.0
+"""A panel's colours span at least this factor, so that equal pairs look equal."""
 
 
 def pairs_of(view: View, latency: str) -> pd.DataFrame:
@@ -48,48 +52,74 @@ def matrix(view: View) -> Figure | None:
     uneven = uneven_op(service)
     ops = [op for op in view.drawn_ops if op in set(service["op"])] or [uneven]
     ops = sorted(ops, key=lambda op: op != uneven)[: MOST_MATRICES - 1]
-    ends = chart.span_of(pd.concat([service["p90"], response["p90"]]))
     panels = []
     for op, frame, latency in [
-        (uneven, response, "response"), *((op, service, "service") for op in ops)
+        (uneven, response, "response"),
+        *((op, service, "service") for op in ops),
     ]:
         own = frame[frame["op"] == op]
         if own.empty:
             continue
         label = "All workloads" if op == ALL else format.capital(op)
         height = min(420, 60 + 34 * len(nodes))
-        panels.append(Panel(_heat(own, nodes, ends, height), _heat_alt(own, latency),
-                            f"{label}, {latency} time, p90", height))
-    low, high = ends
+        panels.append(
+            Panel(
+                _heat(own, nodes, height),
+                _heat_alt(own, latency),
+                f"{label}, {latency} time, p90",
+                height,
+            )
+        )
     caption = (
-        "Each square: the 90th percentile from the sender (row) to the receiver (column). The same "
-        f"scale in all panels, from {format.duration(low)} (calm) to {format.duration(high)} "
-        "(strong colour). A strong column is a slow receiver; a strong row a slow sender; a single "
+        "Each square: the 90th percentile from the sender (row) to the receiver (column). The "
+        "colour compares within one panel: calm is its fastest pair, strongest is its slowest (or "
+        f"{MATRIX_SPREAD:g} times the fastest). A strong column is a slow receiver; a strong "
+        "row a slow sender; a single "
         "strong square a slow link."
     )
-    return Figure(view.key("matrix"), _matrix_title(service[service["op"] == uneven], uneven), caption,
-                  tuple(panels), narrow=True)
+    return Figure(
+        view.key("matrix"),
+        _matrix_title(service[service["op"] == uneven], uneven),
+        caption,
+        tuple(panels),
+        narrow=True,
+    )
 
 
-def _heat(own: pd.DataFrame, nodes: list[str], ends: tuple[float, float], height: int) -> Spec:
-    shown = own.assign(label=[format.duration(v).replace(format.NBSP, " ") for v in own["p90"]])
+def _heat(own: pd.DataFrame, nodes: list[str], height: int) -> Spec:
+    prefix = common_prefix(nodes)
+    shown = own.assign(label=[format.duration(v, 2).replace(format.NBSP, " ") for v in own["p90"]])
     base = alt.Chart(chart.records(shown, ["sender", "receiver", "p90", "label"])).encode(
-        x=alt.X("receiver:N", sort=nodes, title="receiver", axis=alt.Axis(labelAngle=0, orient="top",
-                labelOverlap=True, labelLimit=60)),
+        x=alt.X(
+            "receiver:N",
+            sort=nodes,
+            title="receiver",
+            axis=alt.Axis(
+                orient="top",
+                labelAngle=-50 if slanted else 0,
+                labelOverlap=len(nodes) > MOST_LABELLED,
+                labelLimit=60,
+            ),
+        ),
         y=alt.Y("sender:N", sort=nodes, title="sender", axis=alt.Axis(labelLimit=80)),
     )
-    low, high = chart.padded(*ends)
+    low, high = chart.span_of(own["p90"])
+    high = max(high, MATRIX_SPREAD * low)
     heat = base.mark_rect(style="heat").encode(
-        color=alt.Color("p90:Q", legend=None,
-                        scale=alt.Scale(type="log", domain=[low, high], range="heatmap")),
+        color=alt.Color(
+            "p90:Q", legend=None, scale=alt.Scale(type="log", domain=[low, high], range="heatmap")
+        ),
         tooltip=["sender:N", "receiver:N", chart.latency_tooltip("p90", "p90")],
     )
     if len(nodes) > MOST_LABELLED:
         return chart.finish(heat, height)
     words = base.mark_text(fontSize=10).encode(
         text="label:N",
-        color=alt.condition("luminance(scale('color', datum.p90)) > 0.32",
-                            alt.value("#14181d"), alt.value("#ffffff")),
+        color=alt.condition(
+            "luminance(scale('color', datum.p90)) > 0.32",
+            alt.value("#14181d"),
+            alt.value("#ffffff"),
+        ),
     )
     if len(nodes) > 7:
         words = words.mark_text(fontSize=8)
@@ -98,19 +128,24 @@ def _heat(own: pd.DataFrame, nodes: list[str], ends: tuple[float, float], height
 
 def _heat_alt(own: pd.DataFrame, latency: str) -> str:
     slow = own.sort_values("p90", ascending=False).head(3)
-    parts = [f"{r['sender']} to {r['receiver']} {format.duration(r['p90'])}" for _, r in slow.iterrows()]
+    parts = [
+        f"{r['sender']} to {r['receiver']} {format.duration(r['p90'])}" for _, r in slow.iterrows()
+    ]
     return f"p90 {latency} time of each sender and receiver; the slowest: " + "; ".join(parts) + "."
 
 
 def _matrix_title(own: pd.DataFrame, op: str) -> str:
-    worst, best = own.loc[own["p90"].idxmax()], own.loc[own["p90"].idxmin()]
+    ordered = own.sort_values("p90").to_dict("records")
+    worst, best = ordered[-1], ordered[0]
     ratio = float(worst["p90"]) / float(best["p90"])
-    where = "" if op == ALL else f" under {op}"
+    where = "" if op == ALL else f" under {format.quoted(op)}"
     if ratio < 1.5:
         return f"All pairs are alike: no p90 is more than {format.times(ratio)} another{where}"
     return (
-        f"From {worst['sender']} to {worst['receiver']} the p90 is {format.times(ratio)} that of the "
-        f"fastest pair{where} ({format.duration(worst['p90'])} against {format.duration(best['p90'])})"
+        f"From {worst['sender']} to {worst['receiver']} the p90 is {format.times(ratio)} that "
+        "of the "
+        f"fastest pair{where} ({format.duration(worst['p90'])} against "
+        f"{format.duration(best['p90'])})"
     )
 
 
@@ -132,9 +167,19 @@ def members(view: View) -> Figure | None:
             part = own[own[side] == name]
             if len(part):
                 alt_text = _member_alt(part, other, f"{word} {name}")
-                panels.append(Panel(_ranges(part, other, names, ends), alt_text,
-                                    format.capital(f"{word} {name}"), 56 + 22 * min(len(names), 12)))
-    where = "all workloads" if op == ALL else f"the workload {op}, where members differ most"
+                panels.append(
+                    Panel(
+                        _ranges(part, other, names, ends),
+                        alt_text,
+                        format.capital(f"{word} {name}"),
+                        56 + 22 * min(len(names), 12),
+                    )
+                )
+    where = (
+        "all workloads"
+        if op == ALL
+        else f"the workload {format.quoted(op)}, where members differ most"
+    )
     caption = (
         f"Service time of {where}. One panel for each member as initiator (“From”), "
         "then for each as receiver (“To”). A row runs from the median (circle) over the p90 "
@@ -143,9 +188,14 @@ def members(view: View) -> Figure | None:
     )
     if len(names) > len(chosen):
         caption += f" Shown: the {len(chosen)} slowest of {len(names)} members."
-    return Figure(view.key("members"), _members_title(own), caption, tuple(panels),
-                  legend=(Key("p50", -2, "circle"), Key("p90", -2, "square"), Key("p99", -2, "triangle")),
-                  narrow=True)
+    return Figure(
+        view.key("members"),
+        _members_title(own),
+        caption,
+        tuple(panels),
+        legend=(Key("p50", -2, "circle"), Key("p90", -2, "square"), Key("p99", -2, "triangle")),
+        narrow=True,
+    )
 
 
 def _worst_first(own: pd.DataFrame, names: list[str]) -> list[str]:
@@ -158,22 +208,34 @@ def _ranges(part: pd.DataFrame, other: str, names: list[str], ends: tuple[float,
     fields = [other, "p50", "p90", "p99"]
     axis = chart.latency_axis("service time", *ends, most=5)
     base = alt.Chart(chart.records(rows, fields)).encode(
-        y=alt.Y(f"{other}:N", sort=names, title=other, axis=alt.Axis(labelLimit=80)),
+        y=alt.Y(
+            f"{other}:N",
+            sort=names,
+            title=other,
+            scale=alt.Scale(domain=names[:40]),
+            axis=alt.Axis(labelLimit=80),
+        ),
         tooltip=[f"{other}:N", *(chart.latency_tooltip(p, p) for p in ("p50", "p90", "p99"))],
     )
-    layers = [base.mark_rule(strokeWidth=2, opacity=0.5, style="plain").encode(
-        x=alt.X("p50:Q", **axis), x2="p99:Q")]
+    layers = [
+        base.mark_rule(strokeWidth=2, opacity=0.5, style="plain").encode(
+            x=alt.X("p50:Q", **axis), x2="p99:Q"
+        )
+    ]
     layers.extend(
         base.mark_point(filled=True, size=36, opacity=1, shape=shape, style="plain").encode(
-            x=alt.X(f"{field}:Q", **axis))
+            x=alt.X(f"{field}:Q", **axis)
+        )
         for field, shape in (("p50", "circle"), ("p90", "square"), ("p99", "triangle-up"))
     )
     return chart.finish(alt.layer(*layers), 20 + 22 * min(len(names), 12))
 
 
 def _member_alt(part: pd.DataFrame, other: str, word: str) -> str:
-    parts = [f"{r[other]} {format.duration(r['p50'])} to {format.duration(r['p99'])}"
-             for _, r in part.head(12).iterrows()]
+    parts = [
+        f"{r[other]} {format.duration(r['p50'])} to {format.duration(r['p99'])}"
+        for _, r in part.head(12).iterrows()
+    ]
     return f"Service time {word}, median to p99, by {other}: " + "; ".join(parts) + "."
 
 

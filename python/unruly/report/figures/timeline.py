@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import altair as alt
 import pandas as pd
 
 from unruly.report import chart, format
 from unruly.report.document import Figure, Key, Panel
 from unruly.report.frames import merged_bins, named_ops, thinned_points, with_gaps
-from unruly.report.view import View
+
+if TYPE_CHECKING:
+    from unruly.report.view import View
 
 SCALES = ((86_400e9, "days"), (3_600e9, "hours"), (60e9, "minutes"))
-MOST_BINS = 300
+MOST_BINS = 150
 
 
 def timeline(view: View) -> Figure | None:
@@ -20,14 +24,16 @@ def timeline(view: View) -> Figure | None:
     bins = bins[bins["op"].isin(view.drawn_ops or bins["op"].unique())] if len(bins) else bins
     if bins.empty or not bins["p50"].notna().any():
         return None
-    bins = merged_bins(bins, MOST_BINS if view.points >= 1_000 else MOST_BINS // 2)
+    bins = merged_bins(bins, MOST_BINS)
     start = float(bins["started_ns"].min())
     scale, unit = _unit(float(bins["ended_ns"].max()) - start)
     bins = bins.assign(time=((bins["started_ns"] + bins["ended_ns"]) / 2 - start) / scale)
     slow = _slowest(view, start, scale)
     latencies = pd.concat([bins["p50"], bins["p99"], slow["response"]])
     low, high = chart.span_of(latencies)
-    spec = chart.finish(_layers(view, bins, slow, (low, high), f"time since the start ({unit})"), 320)
+    spec = chart.finish(
+        _layers(view, bins, slow, (low, high), f"time since the start ({unit})"), 320
+    )
     title, peak = _title(bins, slow, unit)
     failed = int(bins["failed"].sum())
     caption = (
@@ -40,7 +46,10 @@ def timeline(view: View) -> Figure | None:
     alt_text = f"Response time over {unit}: medians, 99th percentiles and slowest replies. {peak}"
     keys = (*chart.legend(view.ops),) if len(view.ops) > 1 else ()
     return Figure(
-        view.key("timeline"), title, caption, (Panel(spec, alt_text, height=320),),
+        view.key("timeline"),
+        title,
+        caption,
+        (Panel(spec, alt_text, height=320),),
         legend=tuple(k for k in keys if k.label in view.drawn_ops)
         + ((Key("failed", -1, "cross"),) if failed else ()),
     )
@@ -68,17 +77,21 @@ def _slowest(view: View, start: float, scale: float) -> pd.DataFrame:
 
 def _layers(
     view: View, bins: pd.DataFrame, slow: pd.DataFrame, ends: tuple[float, float], x_title: str
-) -> alt.LayerChart:
+) -> Any:
     axis = chart.latency_axis("response time", *ends)
-    x = alt.X("time:Q", title=x_title, scale=alt.Scale(nice=False))
+    x = alt.X("time:Q", title=x_title, scale=alt.Scale(nice=False), axis=alt.Axis(tickCount=8))
     colour = chart.colour(view.ops)
     step = (bins["time"].max() - bins["time"].min()) / 25 if len(bins) > 1 else 1.0
     lines = pd.concat(
         [with_gaps(g, "time", step).assign(op=op) for op, g in bins.groupby("op", observed=True)]
     )
     line_data = chart.records(lines, ["time", "op", "p50", "p99"])
-    tips = [alt.Tooltip("op:N", title="workload"), chart.latency_tooltip("response", "response"),
-            alt.Tooltip("pair:N", title="from → to"), alt.Tooltip("time:Q", title=x_title)]
+    tips = [
+        alt.Tooltip("op:N", title="workload"),
+        chart.latency_tooltip("response", "response"),
+        alt.Tooltip("pair:N", title="from → to"),
+        alt.Tooltip("time:Q", title=x_title),
+    ]
     layers: list[alt.Chart] = []
     if len(slow):
         layers.append(
@@ -86,16 +99,17 @@ def _layers(
             .mark_point(filled=True, size=14, opacity=0.45)
             .encode(x=x, y=alt.Y("response:Q", **axis), color=colour, tooltip=tips)
         )
-    for field, width, opacity in (("p99", 1.0, 0.75), ("p50", 2.4, 1.0)):
+    for field, width, opacity in (("p99", 1.0, 0.7), ("p50", 2.4, 1.0)):
         layers.append(
-            alt.Chart(line_data).mark_line(strokeWidth=width, opacity=opacity, clip=True)
+            alt.Chart(line_data)
+            .mark_line(strokeWidth=width, opacity=opacity, clip=True)
             .encode(x=x, y=alt.Y(f"{field}:Q", **axis), color=colour)
         )
     failed = bins[bins["failed"] > 0]
     if len(failed):
         layers.append(
             alt.Chart(chart.records(failed, ["time", "failed", "op"]))
-            .mark_point(shape="cross", size=40, filled=True, style="failed", angle=45)
+            .mark_point(shape="cross", size=18, filled=True, style="failed", angle=45, opacity=0.7)
             .encode(x=x, y=alt.value(4), tooltip=["op:N", "failed:Q"])
         )
     return alt.layer(*layers)
@@ -104,9 +118,12 @@ def _layers(
 def _title(bins: pd.DataFrame, slow: pd.DataFrame, unit: str) -> tuple[str, str]:
     medians, tails = chart.span_of(bins["p50"]), chart.span_of(bins["p99"])
     moved = tails[1] / tails[0]
-    base = f"the p99 of a moment ranges from {format.duration(tails[0])} to {format.duration(tails[1])}"
+    base = (
+        f"the p99 of a moment ranges from {format.duration(tails[0])} to "
+        f"{format.duration(tails[1])}"
+    )
     if len(slow):
-        worst = slow.loc[slow["response"].idxmax()]
+        worst = slow.sort_values("response").to_dict("records")[-1]
         peak = (
             f"The slowest reply took {format.duration(worst['response'])}, "
             f"{format.significant(float(worst['time']))} {unit} after the start."

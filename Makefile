@@ -1,0 +1,66 @@
+# One command surface. `make` lists it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3.11
+VENV := .venv
+PY := $(VENV)/bin/python
+UNRULY := target/release/unruly
+export UNRULY_PYTHON := $(CURDIR)/$(PY)
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+.PHONY: help setup build fmt lint test test-rust test-python e2e bench docs demo check mutations
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(VENV)/.installed ## Make the Python environment
+	@command -v cargo >/dev/null || { echo "make: cargo is missing; wanted rustup's cargo; hint: see rustup.rs" >&2; exit 2; }
+
+$(VENV)/.installed: requirements.lock
+	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is missing; wanted Python 3.11; hint: make PYTHON=python3 setup" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --require-hashes --no-deps -r requirements.lock
+	$(PY) -c "import site, pathlib; pathlib.Path(site.getsitepackages()[0], 'unruly-checkout.pth').write_text('$(CURDIR)/python\n')"
+	touch $@
+
+build: ## Build the program, optimised
+	cargo build --release --locked --bin unruly
+
+fmt: setup ## Format everything
+	cargo fmt --all
+	$(VENV)/bin/ruff format python tests bench docs
+	$(VENV)/bin/ruff check --fix-only --quiet python tests bench docs
+
+lint: setup ## Formatting, lints and types; warnings are errors
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --release --locked -- -D warnings
+	$(VENV)/bin/ruff format --check python tests bench docs
+	$(VENV)/bin/ruff check python tests bench docs
+	$(VENV)/bin/mypy
+
+test: lint test-rust test-python e2e ## Everything that must pass
+	@echo "test: all passed"
+
+test-rust: ## Rust tests
+	cargo test --workspace --release --locked --quiet
+
+test-python: setup build ## Python tests, with the report in a real Chromium
+	scripts/chromium.sh
+	$(PY) -m pytest -q python
+
+e2e: setup build ## Plan, run, trace, report on this machine, with planted truth
+	$(PY) -m pytest -q tests/e2e
+
+bench: setup build ## Side-by-side benchmarks; results go to bench/runs/
+	$(PY) -m bench
+
+docs: setup ## Check the documents: links, titles, examples
+	$(PY) -m pytest -q tests/docs
+
+demo: setup build ## The main job: seven agents for a minute, their verdict and report
+	$(UNRULY) run demo
+
+check: test ## What CI runs

@@ -1,0 +1,167 @@
+//! An active agent: asks its group each period, and answers its peers on another thread.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result};
+use unruly_load::wire::Codec;
+use unruly_load::{
+    EngineOptions, GroupRpc, MeshSource, Peer, Phases, bind_tcp, bind_udp,
+};
+use unruly_plan::{DurationNs, Mesh};
+use unruly_trace::Clock;
+
+use crate::control::{Inbox, PeerLine, Report, report};
+use crate::drive::{Client, say_done};
+use crate::events::Events;
+use crate::job::Job;
+use crate::serve::{Server, ServerOptions};
+
+/// A late reply is waited for as many timeouts as this after the first.
+const LINGER_TIMEOUTS: i64 = 4;
+
+/// A server on its own thread.
+pub(crate) struct Serving {
+    pub(crate) address: SocketAddr,
+    thread: JoinHandle<std::io::Result<u64>>,
+}
+
+impl Serving {
+    /// Binds both sockets to one port and starts to serve.
+    pub(crate) fn start(
+        job: &Job,
+        clock: &Clock,
+        codec: Codec,
+        disk: Option<(std::path::PathBuf, u64)>,
+        inbox: &Inbox,
+    ) -> Result<Self> {
+        let wanted: SocketAddr = format!("{}:{}", job.listen, job.port)
+            .parse()
+            .with_context(|| format!("{}: listen is \"{}\"; wanted an IP address; hint: 127.0.0.1", job.name, job.listen))?;
+        let taken = |address: SocketAddr| {
+            format!("{}: cannot listen on {address}; wanted a free port; hint: choose another mesh.port, or leave it out", job.name)
+        };
+        let listener = bind_tcp(wanted).with_context(|| taken(wanted))?;
+        let address = listener.local_addr()?;
+        let datagrams = bind_udp(address).with_context(|| taken(address))?;
+        let options = ServerOptions { codec, clock: clock.clone(), disk };
+        let server = Server::new(options, listener, datagrams)
+            .with_context(|| format!("{}: cannot serve; wanted sockets and a disk file; hint: look at the free disk space and ulimit -n", job.name))?;
+        inbox.wake_on_stop(server.waker());
+        let stop = inbox.stop_flag();
+        let thread =
+            std::thread::Builder::new().name("serve".to_owned()).spawn(move || server.run(&stop))?;
+        Ok(Self { address, thread })
+    }
+
+    /// Waits for the end of serving, which the inbox's stop brings.
+    pub(crate) fn join(self, events: &mut Events, clock: &Clock) {
+        match self.thread.join() {
+            Ok(Ok(0)) => {}
+            Ok(Ok(refused)) => {
+                events.now("connections refused", Some(&refused.to_string()), clock);
+            }
+            Ok(Err(error)) => report(&Report::Finding {
+                text: format!("serving failed: {error}"),
+                fatal: true,
+            }),
+            Err(_) => report(&Report::Finding {
+                text: "the serving thread panicked".to_owned(),
+                fatal: true,
+            }),
+        }
+    }
+}
+
+pub(crate) fn run(
+    job: &Job,
+    mesh: &Mesh,
+    directory: &Path,
+    inbox: &Inbox,
+    clock: &Clock,
+    events: &mut Events,
+) -> Result<()> {
+    let body_bytes = u32::try_from(mesh.body.0).unwrap_or(u32::MAX);
+    let codec = Codec { cookie: job.cookie, body_bytes };
+    let disk = directory.join(format!("{}.disk", job.stem()));
+    let serving = Serving::start(job, clock, codec, Some((disk, mesh.disk_file.0)), inbox)?;
+    crate::role::say_ready(Some(serving.address), clock);
+    let ops = mesh.workloads.iter().map(|workload| workload.name().to_owned()).collect();
+    let counts = ask(job, mesh, directory, inbox, clock, events, codec, ops)?;
+    inbox.wait_for_stop();
+    serving.join(events, clock);
+    say_done(counts);
+    Ok(())
+}
+
+#[expect(clippy::too_many_arguments, reason = "the parts of one agent, named where they are used once")]
+fn ask(
+    job: &Job,
+    mesh: &Mesh,
+    directory: &Path,
+    inbox: &Inbox,
+    clock: &Clock,
+    events: &mut Events,
+    codec: Codec,
+    ops: Vec<String>,
+) -> Result<Option<crate::drive::ClientReport>> {
+    let Some(lines) = inbox.peers()? else { return Ok(None) };
+    let peers = mesh_peers(&lines)?;
+    let timeout_ns = nanoseconds(mesh.timeout);
+    let options = EngineOptions {
+        client: job.id.unwrap_or(0),
+        cell: job.cell,
+        repeat: job.repeat,
+        transport: mesh.transport,
+        timeout_ns,
+        linger_ns: timeout_ns.saturating_mul(LINGER_TIMEOUTS),
+        in_flight: mesh.in_flight as usize,
+        spin_ns: 0,
+    };
+    let mut target = GroupRpc::new(codec);
+    let client = Client { job, directory, inbox, clock, options, ops, peers };
+    let agent = job.id.unwrap_or(0);
+    client.run(&mut target, events, |start_ns| {
+        let phases = Phases::new(start_ns, job.plan.run.warmup, job.plan.run.duration);
+        Box::new(MeshSource::new(mesh.clone(), job.plan.seed, agent, phases))
+    })
+}
+
+/// The agents in the order of their numbers: connection i leads to agent i.
+fn mesh_peers(lines: &[PeerLine]) -> Result<Vec<Peer>> {
+    let mut peers: Vec<Peer> = Vec::new();
+    for line in lines {
+        let (Some(id), Some(address)) = (line.id, &line.address) else { continue };
+        let address = address.parse().with_context(|| {
+            format!("peers: the address of {} is \"{address}\"; wanted ip:port; hint: this is a defect, please report it", line.name)
+        })?;
+        peers.push(Peer { id, address });
+    }
+    peers.sort_by_key(|peer| peer.id);
+    Ok(peers)
+}
+
+pub(crate) fn nanoseconds(duration: DurationNs) -> i64 {
+    i64::try_from(duration.0).unwrap_or(i64::MAX / 4)
+}
+
+/// A server that only answers: the target of `drive`.
+pub(crate) fn run_echo(
+    job: &Job,
+    body_bytes: u32,
+    inbox: &Inbox,
+    clock: &Clock,
+    events: &mut Events,
+) -> Result<()> {
+    let codec = Codec { cookie: job.cookie, body_bytes };
+    let serving = Serving::start(job, clock, codec, None, inbox)?;
+    crate::role::say_ready(Some(serving.address), clock);
+    report(&Report::Drained);
+    let _ = Arc::clone(&inbox.stop_flag());
+    inbox.wait_for_stop();
+    serving.join(events, clock);
+    say_done(None);
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! One process from its job file to its last line.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use unruly_plan::Load;
+use unruly_trace::{Clock, ClockPair};
+
+use crate::control::{Inbox, Ready, Report, report};
+use crate::events::Events;
+use crate::job::{Job, JobKind, PROTOCOL_VERSION};
+
+/// Runs the process that a job file describes; its rows go to the run `directory`.
+///
+/// # Errors
+///
+/// When the job cannot be read or the process cannot do its part. The error is also said in a line.
+pub fn run(job_file: &Path, directory: &Path) -> Result<()> {
+    let done = Job::read(job_file).and_then(|job| run_job(&job, directory));
+    if let Err(error) = &done {
+        report(&Report::Finding { text: format!("{error:#}"), fatal: true });
+    }
+    done
+}
+
+fn run_job(job: &Job, directory: &Path) -> Result<()> {
+    stay_on(&job.cpus)?;
+    let clock = Clock::new(ClockPair::now());
+    let inbox = Inbox::open();
+    let mut events = Events::new(job, directory);
+    events.now("process started", None, &clock);
+    let done = match (job.kind, &job.plan.load) {
+        (JobKind::Mesh, Load::Mesh(mesh)) => {
+            crate::mesh::run(job, mesh, directory, &inbox, &clock, &mut events)
+        }
+        (JobKind::Drive, Load::Drive(drive)) => {
+            crate::drive::run(job, drive, directory, &inbox, &clock, &mut events)
+        }
+        (JobKind::Echo, load) => {
+            let body_bytes = match load {
+                Load::Drive(drive) => u32::try_from(drive.payload.0).unwrap_or(u32::MAX),
+                Load::Mesh(_) => 0,
+            };
+            crate::mesh::run_echo(job, body_bytes, &inbox, &clock, &mut events)
+        }
+        (JobKind::Probe, _) => {
+            say_ready(None, &clock);
+            let sampled = crate::passive::run(job, directory, &inbox, &clock, &mut events);
+            crate::drive::say_done(None);
+            sampled
+        }
+        (JobKind::Stress, _) => {
+            say_ready(None, &clock);
+            let stressed = crate::stress::run(job, &inbox, &clock, &mut events);
+            crate::drive::say_done(None);
+            stressed
+        }
+        (kind, _) => anyhow::bail!(
+            "{}: kind {} does not fit the plan; wanted its load table; hint: this is a defect, please report it",
+            job.name,
+            kind.name()
+        ),
+    };
+    events.seal();
+    done
+}
+
+fn stay_on(cpus: &[u16]) -> Result<()> {
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    let mut set = CpuSet::new();
+    for cpu in cpus {
+        set.set(usize::from(*cpu)).with_context(|| no_such_core(*cpu))?;
+    }
+    sched_setaffinity(Pid::from_raw(0), &set).with_context(|| no_such_core(cpus[0]))
+}
+
+fn no_such_core(cpu: u16) -> String {
+    format!("pin: core {cpu} cannot be used; wanted a core of this host; hint: nproc counts them")
+}
+
+/// Says that the process can start.
+pub(crate) fn say_ready(address: Option<SocketAddr>, clock: &Clock) {
+    report(&Report::Ready(Ready {
+        protocol: PROTOCOL_VERSION,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        address: address.map(|address| address.to_string()),
+        clock: clock.origin(),
+        kernel_stamps: crate::doctor::kernel_stamps_work(),
+    }));
+}

@@ -1,0 +1,212 @@
+//! One connection: non-blocking, reconnecting with back-off, with bytes queued while it cannot send.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nix::errno::Errno;
+use socket2::{Domain, Socket, Type};
+use unruly_plan::Transport;
+use unruly_trace::{ErrorKind, Status, monotonic};
+
+use crate::pending::Slot;
+use crate::socket::{enable_stamps, set_buffers};
+
+/// First pause before a reconnect; doubles up to the maximum.
+const BACKOFF_MIN_NS: i64 = 20_000_000;
+const BACKOFF_MAX_NS: i64 = 2_000_000_000;
+
+/// Holds a second of backlog at 10,000 small messages a second with the kernel's bookkeeping.
+const SOCKET_BUFFER_BYTES: usize = 16 << 20;
+
+#[derive(Debug)]
+enum State {
+    Connecting(Socket),
+    Open(Socket),
+    Down { until_ns: i64, status: Status },
+}
+
+/// A message whose first byte is not yet with the kernel.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    start: u64,
+    /// `None` is a greeting.
+    slot: Option<Slot>,
+}
+
+/// A connection to one peer.
+#[derive(Debug)]
+pub(crate) struct Link {
+    address: SocketAddr,
+    transport: Transport,
+    state: State,
+    backoff_ns: i64,
+    /// Bytes for the kernel, from `head` on.
+    out: Vec<u8>,
+    head: usize,
+    queued: u64,
+    written: u64,
+    marks: VecDeque<Mark>,
+    /// The beginning of a reply whose rest has not come.
+    pub(crate) partial: Vec<u8>,
+    /// Whether the poller watches for room to write.
+    pub(crate) watches_write: bool,
+    /// How often the connection was made: the `connection` column tells them apart.
+    pub(crate) made: u32,
+}
+
+impl Link {
+    pub(crate) fn new(address: SocketAddr, transport: Transport) -> Self {
+        Self {
+            address,
+            transport,
+            state: State::Down { until_ns: 0, status: Status::Error(ErrorKind::Disconnected) },
+            backoff_ns: BACKOFF_MIN_NS,
+            out: Vec::new(),
+            head: 0,
+            queued: 0,
+            written: 0,
+            marks: VecDeque::new(),
+            partial: Vec::new(),
+            watches_write: false,
+            made: 0,
+        }
+    }
+
+    /// The socket, while there is one.
+    pub(crate) fn socket(&self) -> Option<BorrowedFd<'_>> {
+        match &self.state {
+            State::Connecting(socket) | State::Open(socket) => Some(socket.as_fd()),
+            State::Down { .. } => None,
+        }
+    }
+
+    /// When to try again; `None` while there is a socket.
+    pub(crate) fn retry_at_ns(&self) -> Option<i64> {
+        match self.state {
+            State::Down { until_ns, .. } => Some(until_ns),
+            _ => None,
+        }
+    }
+
+    /// What a copy that is due now becomes without a connection; `None` when it can be queued.
+    pub(crate) fn refuses(&self) -> Option<Status> {
+        match self.state {
+            State::Down { status, .. } => Some(status),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.state, State::Open(_))
+    }
+
+    pub(crate) fn is_stream(&self) -> bool {
+        self.transport == Transport::Tcp
+    }
+
+    /// Starts to connect.
+    pub(crate) fn connect(&mut self) -> io::Result<()> {
+        let kind = if self.is_stream() { Type::STREAM } else { Type::DGRAM };
+        let socket = Socket::new(Domain::for_address(self.address), kind, None)?;
+        socket.set_nonblocking(true)?;
+        // A host without stamps gives rows without them; the trace says so.
+        let _ = enable_stamps(socket.as_fd());
+        set_buffers(socket.as_fd(), SOCKET_BUFFER_BYTES);
+        if self.is_stream() {
+            socket.set_tcp_nodelay(true)?;
+        }
+        self.made += 1;
+        match socket.connect(&self.address.into()) {
+            Ok(()) => self.state = State::Open(socket),
+            Err(error) if error.raw_os_error() == Some(Errno::EINPROGRESS as i32) => {
+                self.state = State::Connecting(socket);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// The socket of a connecting link became writable: connected, or refused.
+    pub(crate) fn finish_connect(&mut self) -> io::Result<()> {
+        let State::Connecting(socket) = &self.state else { return Ok(()) };
+        if let Some(error) = socket.take_error()? {
+            return Err(error);
+        }
+        if let State::Connecting(socket) = std::mem::replace(
+            &mut self.state,
+            State::Down { until_ns: 0, status: Status::Error(ErrorKind::Disconnected) },
+        ) {
+            self.state = State::Open(socket);
+            self.backoff_ns = BACKOFF_MIN_NS;
+        }
+        Ok(())
+    }
+
+    /// Closes the connection after a failure. Returns what becomes of its open copies.
+    pub(crate) fn fail(&mut self, error: &io::Error, now_ns: i64) -> Status {
+        let refused = error.kind() == io::ErrorKind::ConnectionRefused;
+        let now = if refused { Status::Refused } else { Status::Error(ErrorKind::Reset) };
+        let later = if refused { now } else { Status::Error(ErrorKind::Disconnected) };
+        self.state = State::Down { until_ns: now_ns + self.backoff_ns, status: later };
+        self.backoff_ns = (self.backoff_ns * 2).min(BACKOFF_MAX_NS);
+        self.out.clear();
+        self.partial.clear();
+        self.marks.clear();
+        (self.head, self.queued, self.written) = (0, 0, 0);
+        self.watches_write = false;
+        now
+    }
+
+    /// Queues a message; `encode` appends its bytes. Returns its length.
+    pub(crate) fn queue(&mut self, slot: Option<Slot>, encode: impl FnOnce(&mut Vec<u8>)) -> u32 {
+        let before = self.out.len();
+        encode(&mut self.out);
+        let length = self.out.len() - before;
+        if length == 0 {
+            return 0;
+        }
+        self.marks.push_back(Mark { start: self.queued, slot });
+        self.queued += length as u64;
+        u32::try_from(length).unwrap_or(u32::MAX)
+    }
+
+    /// Bytes wait for the kernel.
+    pub(crate) fn has_queued(&self) -> bool {
+        self.head < self.out.len()
+    }
+
+    /// Hands over what the kernel takes; `sent(slot, instant)` for each message whose first byte
+    /// went, with the instant before the call that took it.
+    pub(crate) fn flush(&mut self, sent: &mut dyn FnMut(Slot, i64)) -> io::Result<()> {
+        let State::Open(socket) = &mut self.state else { return Ok(()) };
+        while self.head < self.out.len() {
+            // A datagram socket takes one message at a time.
+            let end = match self.marks.get(1) {
+                Some(next) if self.transport == Transport::Udp => {
+                    self.head + usize::try_from(next.start - self.written).unwrap_or(0)
+                }
+                _ => self.out.len(),
+            };
+            let now_ns = monotonic().0;
+            let taken = match socket.write(&self.out[self.head..end]) {
+                Ok(taken) => taken,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            self.head += taken;
+            self.written += taken as u64;
+            while let Some(mark) = self.marks.front().filter(|mark| mark.start < self.written) {
+                if let Some(slot) = mark.slot {
+                    sent(slot, now_ns);
+                }
+                self.marks.pop_front();
+            }
+        }
+        self.out.clear();
+        self.head = 0;
+        Ok(())
+    }
+}

@@ -1,0 +1,101 @@
+//! Sockets that tell when the kernel received a message.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, SockaddrStorage, TimestampingFlag, recvmsg, setsockopt, sockopt,
+};
+use socket2::{Domain, SockRef, Socket, Type};
+use unruly_trace::WallNs;
+
+/// What one receive call brought.
+#[derive(Debug, Clone, Copy)]
+pub struct Received {
+    /// Bytes; 0 on a stream means that the peer closed it.
+    pub bytes: usize,
+    /// The kernel's stamp (`CLOCK_REALTIME`) of the last of them; 0 is missing.
+    pub stamp: WallNs,
+    /// Where a datagram came from.
+    pub from: Option<SocketAddr>,
+}
+
+/// Asks the kernel for receive stamps.
+///
+/// # Errors
+///
+/// When the kernel has none; the socket works all the same.
+pub fn enable_stamps(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let flags = TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE
+        | TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE;
+    Ok(setsockopt(&socket, sockopt::Timestamping, &flags)?)
+}
+
+/// Receives what is there, with the kernel's stamp. `control` is scratch space of 128 bytes or more.
+///
+/// # Errors
+///
+/// What the kernel says; `WouldBlock` when nothing is there.
+pub fn receive(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    control: &mut [u8],
+) -> io::Result<Received> {
+    let mut parts = [io::IoSliceMut::new(buffer)];
+    let message = recvmsg::<SockaddrStorage>(
+        socket.as_raw_fd(),
+        &mut parts,
+        Some(control),
+        MsgFlags::MSG_DONTWAIT,
+    )?;
+    let mut stamp = WallNs(0);
+    for item in message.cmsgs()? {
+        if let ControlMessageOwned::ScmTimestampsns(stamps) = item {
+            stamp = WallNs(stamps.system.tv_sec() * 1_000_000_000 + stamps.system.tv_nsec());
+        }
+    }
+    let from = message.address.as_ref().and_then(|address| {
+        if let Some(four) = address.as_sockaddr_in() {
+            return Some(SocketAddr::from((four.ip(), four.port())));
+        }
+        address.as_sockaddr_in6().map(|six| SocketAddr::from((six.ip(), six.port())))
+    });
+    Ok(Received { bytes: message.bytes, stamp, from })
+}
+
+/// Asks for socket buffers that hold a backlog; root gets what it asks for, others up to the limit.
+pub fn set_buffers(socket: BorrowedFd<'_>, bytes: usize) {
+    // The limit of the system stands where we may not exceed it: smaller buffers are no error.
+    if setsockopt(&socket, sockopt::RcvBufForce, &bytes).is_err() {
+        let _ = setsockopt(&socket, sockopt::RcvBuf, &bytes);
+    }
+    if setsockopt(&socket, sockopt::SndBufForce, &bytes).is_err() {
+        let _ = setsockopt(&socket, sockopt::SndBuf, &bytes);
+    }
+}
+
+/// A non-blocking listening TCP socket.
+///
+/// # Errors
+///
+/// When the port is taken or not allowed.
+pub fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(1024)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+/// A non-blocking UDP socket with stamps.
+///
+/// # Errors
+///
+/// When the port is taken or not allowed.
+pub fn bind_udp(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(address)?;
+    SockRef::from(&socket).set_nonblocking(true)?;
+    Ok(socket)
+}

@@ -1,0 +1,242 @@
+//! When the next request is due, and to whom. Sans-IO: instants are handed out, never waited for.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use unruly_plan::{Arrivals, DurationNs, Mesh, Schedule, ThinkTimes, group_of, phase_ns};
+use unruly_trace::Level;
+
+/// A request that is due. `links` are the engine's connections that get a copy each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Due {
+    /// Monotonic instant of the schedule.
+    pub intended_ns: i64,
+    /// Index of the operation's name.
+    pub op: u8,
+    /// Index of the phase's name: 0 warm-up, 1 measured.
+    pub phase: u8,
+    /// What the operation asks of the handler.
+    pub flags: u8,
+    /// Which replies the request waits for.
+    pub level: Option<Level>,
+    /// The connections.
+    pub links: Vec<usize>,
+}
+
+/// The order of a run's requests.
+pub trait Source: Send {
+    /// The instant of the next request; `None` when there is none (yet: a closed loop waits).
+    fn next_at_ns(&mut self) -> Option<i64>;
+
+    /// Takes the next request.
+    fn take(&mut self) -> Option<Due>;
+
+    /// The request of this connection ended: a closed loop may go on.
+    fn ended(&mut self, _link: usize, _now_ns: i64) {}
+
+    /// No request will come any more.
+    fn is_over(&mut self) -> bool;
+}
+
+/// Where the warm-up ends and where the schedule ends, monotonic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Phases {
+    /// First instant of the schedule.
+    pub start_ns: i64,
+    /// First measured instant.
+    pub measure_ns: i64,
+    /// First instant after the schedule.
+    pub end_ns: i64,
+}
+
+impl Phases {
+    /// The phases of a run that starts at `start_ns`.
+    #[must_use]
+    pub fn new(start_ns: i64, warmup: DurationNs, duration: DurationNs) -> Self {
+        let length = |duration: DurationNs| i64::try_from(duration.0).unwrap_or(i64::MAX / 4);
+        let measure_ns = start_ns + length(warmup);
+        Self { start_ns, measure_ns, end_ns: measure_ns + length(duration) }
+    }
+
+    fn phase_of(&self, intended_ns: i64) -> u8 {
+        u8::from(intended_ns >= self.measure_ns)
+    }
+}
+
+/// An active agent: one group RPC each period, the workloads in turn, groups re-drawn from the seed.
+#[derive(Debug)]
+pub struct MeshSource {
+    mesh: Mesh,
+    seed: u64,
+    agent: u16,
+    phases: Phases,
+    tick: u64,
+}
+
+impl MeshSource {
+    /// The schedule of `agent`. Connections are numbered as the agents are.
+    #[must_use]
+    pub fn new(mesh: Mesh, seed: u64, agent: u16, phases: Phases) -> Self {
+        Self { mesh, seed, agent, phases, tick: 0 }
+    }
+
+    fn at_ns(&self, tick: u64) -> i64 {
+        let period = self.mesh.period;
+        let offset_ns =
+            tick.saturating_mul(period.0) + phase_ns(self.seed, self.agent, tick, period);
+        self.phases.start_ns.saturating_add(i64::try_from(offset_ns).unwrap_or(i64::MAX / 4))
+    }
+
+    /// The group of the agent at an instant; empty when it sits the epoch out.
+    fn group_at(&self, intended_ns: i64) -> Vec<u16> {
+        let since_ns = (intended_ns - self.phases.start_ns).unsigned_abs();
+        let epoch = since_ns / self.mesh.regroup.0.max(1);
+        group_of(self.seed, epoch, self.mesh.agents, &self.mesh.groups, self.agent)
+            .unwrap_or_default()
+    }
+
+    /// Moves over the ticks of an epoch that this agent sits out.
+    fn seek(&mut self) -> Option<(i64, Vec<u16>)> {
+        loop {
+            let intended_ns = self.at_ns(self.tick);
+            if intended_ns >= self.phases.end_ns {
+                return None;
+            }
+            let group = self.group_at(intended_ns);
+            if !group.is_empty() {
+                return Some((intended_ns, group));
+            }
+            self.tick += 1;
+        }
+    }
+}
+
+impl Source for MeshSource {
+    fn next_at_ns(&mut self) -> Option<i64> {
+        self.seek().map(|(intended_ns, _)| intended_ns)
+    }
+
+    fn take(&mut self) -> Option<Due> {
+        let (intended_ns, group) = self.seek()?;
+        let op = usize::try_from(self.tick % self.mesh.workloads.len() as u64).unwrap_or(0);
+        self.tick += 1;
+        Some(Due {
+            intended_ns,
+            op: u8::try_from(op).unwrap_or(u8::MAX),
+            phase: self.phases.phase_of(intended_ns),
+            flags: self.mesh.workloads[op].flags(),
+            level: Some(Level::All),
+            links: group.into_iter().map(usize::from).collect(),
+        })
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.seek().is_none()
+    }
+}
+
+/// An open loop: the schedule does not wait for answers. Connections are used in turn.
+#[derive(Debug)]
+pub struct OpenSource {
+    offsets: std::iter::Peekable<Schedule>,
+    phases: Phases,
+    flags: u8,
+    links: usize,
+    next_link: usize,
+}
+
+impl OpenSource {
+    /// The schedule of `arrivals` over `links` connections.
+    #[must_use]
+    pub fn new(arrivals: &Arrivals, seed: u64, links: usize, flags: u8, phases: Phases) -> Self {
+        let offsets = arrivals.schedule(seed, 0).peekable();
+        Self { offsets, phases, flags, links, next_link: 0 }
+    }
+}
+
+impl Source for OpenSource {
+    fn next_at_ns(&mut self) -> Option<i64> {
+        let offset_ns = i64::try_from(*self.offsets.peek()?).unwrap_or(i64::MAX / 4);
+        let at_ns = self.phases.start_ns.saturating_add(offset_ns);
+        (at_ns < self.phases.end_ns).then_some(at_ns)
+    }
+
+    fn take(&mut self) -> Option<Due> {
+        let intended_ns = self.next_at_ns()?;
+        self.offsets.next();
+        let link = self.next_link;
+        self.next_link = (link + 1) % self.links;
+        Some(Due {
+            intended_ns,
+            op: 0,
+            phase: self.phases.phase_of(intended_ns),
+            flags: self.flags,
+            level: None,
+            links: vec![link],
+        })
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.next_at_ns().is_none()
+    }
+}
+
+/// A closed loop: each connection sends, waits for the answer, thinks, and sends again.
+#[derive(Debug)]
+pub struct ClosedSource {
+    due: BinaryHeap<Reverse<(i64, usize)>>,
+    thinks: Vec<ThinkTimes>,
+    phases: Phases,
+    flags: u8,
+    waiting: usize,
+}
+
+impl ClosedSource {
+    /// One session for each connection; the first requests are spread over one think time.
+    #[must_use]
+    pub fn new(arrivals: &Arrivals, seed: u64, links: usize, flags: u8, phases: Phases) -> Self {
+        let mut thinks: Vec<ThinkTimes> =
+            (0..links).map(|link| arrivals.think_times(seed, link as u64)).collect();
+        let due = thinks
+            .iter_mut()
+            .enumerate()
+            .map(|(link, think)| Reverse((phases.start_ns + next_think_ns(think), link)))
+            .collect();
+        Self { due, thinks, phases, flags, waiting: 0 }
+    }
+}
+
+fn next_think_ns(think: &mut ThinkTimes) -> i64 {
+    think.next().map_or(0, |think_ns| i64::try_from(think_ns).unwrap_or(i64::MAX / 4))
+}
+
+impl Source for ClosedSource {
+    fn next_at_ns(&mut self) -> Option<i64> {
+        let Reverse((at_ns, _)) = *self.due.peek()?;
+        (at_ns < self.phases.end_ns).then_some(at_ns)
+    }
+
+    fn take(&mut self) -> Option<Due> {
+        let intended_ns = self.next_at_ns()?;
+        let Reverse((_, link)) = self.due.pop()?;
+        self.waiting += 1;
+        Some(Due {
+            intended_ns,
+            op: 0,
+            phase: self.phases.phase_of(intended_ns),
+            flags: self.flags,
+            level: None,
+            links: vec![link],
+        })
+    }
+
+    fn ended(&mut self, link: usize, now_ns: i64) {
+        self.waiting = self.waiting.saturating_sub(1);
+        let think_ns = next_think_ns(&mut self.thinks[link]);
+        self.due.push(Reverse((now_ns.saturating_add(think_ns), link)));
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.waiting == 0 && self.next_at_ns().is_none()
+    }
+}

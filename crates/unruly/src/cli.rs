@@ -1,0 +1,261 @@
+//! The verbs.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+use unruly_agent::doctor;
+use unruly_plan::Plan;
+
+use crate::runner::{self, RunOptions};
+use crate::{python, shipped};
+
+/// A check found something: a host unfit to measure, a limit broken, a difference.
+const EXIT_FINDING: u8 = 1;
+const EXIT_ERROR: u8 = 2;
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "unruly",
+    version,
+    about = "How predictable is your distributed system? Measures latency, explains the slow \
+             requests, says what can be promised with confidence.",
+    after_help = "Exit codes: 0 fine, 1 a finding, 2 an error."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Measure: run a plan (a file, or the name of a shipped one), end with its verdict
+    Run {
+        /// The plan
+        plan: PathBuf,
+        /// The run directory (default: runs/<name>-<UTC>)
+        #[arg(short, long)]
+        output: Option<PathBuf>,
+        /// Measured time, instead of the plan's
+        #[arg(short, long)]
+        duration: Option<String>,
+        /// Time before it that is not measured, instead of the plan's
+        #[arg(short, long)]
+        warmup: Option<String>,
+        /// Seed, instead of the plan's
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Name of this environment, instead of the plan's
+        #[arg(long)]
+        tag: Option<String>,
+        /// No progress, no verdict: only the run's path
+        #[arg(short, long)]
+        quiet: bool,
+    },
+    /// What can be promised, how unruly it is, why: one screen
+    Verdict {
+        /// A run directory, and options of the verb
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        arguments: Vec<OsString>,
+    },
+    /// The same with pictures: one HTML file that needs no network
+    Report {
+        /// Run directories, and options of the verb
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Is this host fit to measure? Exit code 1 when not
+    Doctor {
+        /// How long to listen for noise, in seconds
+        #[arg(short, long, default_value_t = 10.0)]
+        duration: f64,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make a run whole that was cut off; every other verb does this by itself
+    Recover {
+        /// The run directory
+        directory: PathBuf,
+    },
+    /// List the plans that come with the program, or show one
+    Plans {
+        /// The plan to show
+        name: Option<String>,
+    },
+    /// One process of a run; started by `run`
+    Agent {
+        /// The job file
+        #[arg(long)]
+        job: PathBuf,
+        /// The run directory
+        #[arg(long)]
+        out: PathBuf,
+    },
+}
+
+/// Parses, calls, prints; never panics on input.
+#[must_use]
+pub fn main() -> ExitCode {
+    match call(Arguments::parse().verb) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            say_error(&format!("{error:#}"));
+            ExitCode::from(EXIT_ERROR)
+        }
+    }
+}
+
+fn call(verb: Verb) -> Result<u8> {
+    match verb {
+        Verb::Run { plan, output, duration, warmup, seed, tag, quiet } => {
+            let changes = Changes { duration, warmup, seed, tag };
+            run(&plan, &changes, &RunOptions { output, quiet })
+        }
+        Verb::Verdict { arguments } => analyse("verdict", &arguments),
+        Verb::Report { arguments } => analyse("report", &arguments),
+        Verb::Doctor { duration, json } => examine(duration, json),
+        Verb::Recover { directory } => recover(&directory),
+        Verb::Plans { name } => plans(name.as_deref()),
+        Verb::Agent { job, out } => unruly_agent::run(&job, &out).map(|()| 0),
+    }
+}
+
+/// What the command line says instead of the plan.
+struct Changes {
+    duration: Option<String>,
+    warmup: Option<String>,
+    seed: Option<u64>,
+    tag: Option<String>,
+}
+
+impl Changes {
+    fn apply(&self, mut plan: Plan) -> Result<Plan> {
+        let parse = |flag: &str, text: &str| {
+            text.parse().with_context(|| format!("{flag}: not a duration; wanted a number with its unit; hint: {flag} 60s"))
+        };
+        if let Some(text) = &self.duration {
+            plan.run.duration = parse("--duration", text)?;
+        }
+        if let Some(text) = &self.warmup {
+            plan.run.warmup = parse("--warmup", text)?;
+        }
+        plan.seed = self.seed.unwrap_or(plan.seed);
+        if let Some(tag) = &self.tag {
+            plan.tag.clone_from(tag);
+        }
+        // The whole must still be a plan.
+        Ok(Plan::parse("the plan with its command-line changes", &plan.to_toml())?)
+    }
+}
+
+fn run(path: &Path, changes: &Changes, options: &RunOptions) -> Result<u8> {
+    let place = path.display().to_string();
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) => shipped::plan(&place).map(str::to_owned).with_context(|| {
+            format!("{place}: cannot be read ({error}); wanted a plan file or the name of a shipped plan; hint: unruly plans")
+        })?,
+    };
+    let plan = changes.apply(Plan::parse(&place, &text)?)?;
+    let directory = runner::run(&plan, options)?;
+    if options.quiet {
+        say(&directory.display().to_string())?;
+        return Ok(0);
+    }
+    conclude(&directory)?;
+    Ok(0)
+}
+
+/// Verdict and report of a fresh run. A host without the Python side has measured all the same.
+fn conclude(directory: &Path) -> Result<()> {
+    let path = directory.display();
+    let shown = python::run_verb("verdict", directory).and_then(|code| {
+        anyhow::ensure!(code == 0, "{path}: no verdict; wanted a readable run; hint: see above");
+        python::run_verb("report", directory)
+    });
+    match shown {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            say_error(&format!("{error:#}"));
+            say(&format!("measured: {path}\nnext: unruly verdict {path}"))
+        }
+    }
+}
+
+fn analyse(verb: &str, arguments: &[OsString]) -> Result<u8> {
+    // Every run named here is made whole before it is read.
+    for argument in arguments {
+        let directory = Path::new(argument);
+        if directory.join(unruly_trace::Manifest::FILE).is_file() {
+            unruly_trace::recover(directory)?;
+        }
+    }
+    python::become_verb(verb, arguments).map(|()| 0)
+}
+
+fn recover(directory: &Path) -> Result<u8> {
+    let recovery = unruly_trace::recover(directory)?;
+    let path = directory.display();
+    if recovery == unruly_trace::Recovery::default() {
+        say(&format!("{path}: nothing to recover"))?;
+    } else {
+        say(&format!("{path}: recovered {} rows from {} files", recovery.rows, recovery.spools))?;
+    }
+    for problem in &recovery.problems {
+        say_error(problem);
+    }
+    Ok(0)
+}
+
+fn examine(duration_s: f64, json: bool) -> Result<u8> {
+    let spin = Duration::try_from_secs_f64(duration_s).ok().filter(|spin| {
+        *spin >= Duration::from_secs(1) && *spin <= Duration::from_secs(3600)
+    });
+    let spin = spin.with_context(|| {
+        format!("--duration: {duration_s} s; wanted 1 to 3600 seconds; hint: --duration 10")
+    })?;
+    let bar = indicatif::ProgressBar::new(1000).with_style(
+        indicatif::ProgressStyle::with_template("listening to this host {wide_bar} {eta}")?,
+    );
+    let options = doctor::Options { spin };
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of 1000")]
+    let examination = doctor::examine(&options, &mut |share| bar.set_position((share * 1000.0) as u64));
+    bar.finish_and_clear();
+    if json {
+        say(&serde_json::to_string_pretty(&examination)?)?;
+    } else {
+        say(&doctor::render(&examination))?;
+    }
+    Ok(if examination.is_fit() { 0 } else { EXIT_FINDING })
+}
+
+fn plans(name: Option<&str>) -> Result<u8> {
+    let Some(name) = name else {
+        for (name, text) in shipped::PLANS {
+            say(&format!("{name:<12} {}", shipped::purpose(text)))?;
+        }
+        return Ok(0);
+    };
+    let text = shipped::plan(name).with_context(|| {
+        format!("{name}: no such plan; wanted one that unruly plans lists; hint: unruly plans")
+    })?;
+    say(text)?;
+    Ok(0)
+}
+
+/// A line for whoever reads our output; a reader that is gone (`| head`) is no error.
+fn say(text: &str) -> Result<()> {
+    match writeln!(std::io::stdout().lock(), "{text}") {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+fn say_error(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "unruly: {text}");
+}

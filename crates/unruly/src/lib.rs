@@ -1,0 +1,7 @@
+//! The program `unruly`: parse, call, print. What measures is in the other crates; here is the
+//! runner that starts a run's processes, and the door to the Python side that reads its trace.
+
+pub mod cli;
+mod python;
+mod runner;
+mod shipped;

@@ -1,0 +1,79 @@
+//! The door to the Python side: which interpreter, and how to hand over to it.
+
+use std::ffi::OsStr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, bail};
+
+/// An interpreter that has the package `unruly`.
+///
+/// # Errors
+///
+/// When there is none; the error says how to install it.
+pub(crate) fn find() -> Result<PathBuf> {
+    for candidate in candidates() {
+        let imports = Command::new(&candidate)
+            .args(["-c", "import unruly"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        if imports.is_ok_and(|status| status.success()) {
+            return Ok(candidate);
+        }
+    }
+    bail!(
+        "python: no interpreter here has the package unruly; wanted Python 3.11 with it; \
+         hint: pip install unruly, or name one in UNRULY_PYTHON"
+    )
+}
+
+/// `$UNRULY_PYTHON`, the Python beside the binary, `.venv` upwards from here, `python3`.
+fn candidates() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    if let Some(named) = std::env::var_os("UNRULY_PYTHON") {
+        return vec![PathBuf::from(named)];
+    }
+    if let Ok(binary) = std::env::current_exe() {
+        found.extend(binary.parent().map(|folder| folder.join("python3")));
+        // A binary in a build folder belongs to the checkout above it.
+        found.extend(binary.ancestors().map(|folder| folder.join(".venv/bin/python3")));
+    }
+    if let Ok(here) = std::env::current_dir() {
+        found.extend(here.ancestors().map(|folder| folder.join(".venv/bin/python3")));
+    }
+    found.retain(|path| path.exists());
+    found.push(PathBuf::from("python3"));
+    found
+}
+
+/// Replaces this process with `python -m unruly VERB ARGUMENTS`.
+///
+/// # Errors
+///
+/// When there is no such interpreter or it cannot be started.
+pub(crate) fn become_verb(verb: &str, arguments: &[impl AsRef<OsStr>]) -> Result<()> {
+    let error = command(verb, arguments)?.exec();
+    bail!("python: cannot be started ({error}); wanted Python 3.11; hint: set UNRULY_PYTHON")
+}
+
+/// Runs a verb as a child. Returns its exit code.
+///
+/// # Errors
+///
+/// When there is no such interpreter or it cannot be started.
+pub(crate) fn run_verb(verb: &str, directory: &Path) -> Result<i32> {
+    let status = command(verb, &[directory])?.status()?;
+    Ok(status.code().unwrap_or(2))
+}
+
+fn command(verb: &str, arguments: &[impl AsRef<OsStr>]) -> Result<Command> {
+    let mut command = Command::new(find()?);
+    command.args(["-m", "unruly", verb]).args(arguments);
+    // The Python side calls back for recovery; it must find this very program.
+    if let Ok(binary) = std::env::current_exe() {
+        command.env("UNRULY_BINARY", binary);
+    }
+    Ok(command)
+}

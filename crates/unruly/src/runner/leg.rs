@@ -1,0 +1,410 @@
+//! One leg of a run: a cell, once.
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use nix::sys::signal::Signal;
+use unruly_agent::{Job, JobKind, PROTOCOL_VERSION, PeerLine, Report, Stress};
+use unruly_plan::{DurationNs, FaultKind, Load, Plan};
+use unruly_trace::{
+    Clock, ClockPair, MonoNs, Process, SegmentMeta, Table, TableSpool, monotonic,
+};
+
+use super::Run;
+use super::child::{Child, Heard};
+use super::faults::{Deed, deeds};
+use super::namespaces::Hosts;
+use super::progress::Progress;
+
+/// A process that is not ready by then never will be.
+const READY_PATIENCE: Duration = Duration::from_secs(20);
+/// Between `start` and the first instant of the schedule: all have read the line by then.
+const LEAD_NS: i64 = 300_000_000;
+/// After `stop`, for writing the last segments.
+const END_PATIENCE: Duration = Duration::from_secs(60);
+/// How often the runner looks around when nothing is said.
+const LOOK_PERIOD: Duration = Duration::from_millis(100);
+
+/// How a leg ended.
+#[derive(Debug)]
+pub(super) struct LegEnd {
+    pub(super) processes: Vec<Process>,
+    pub(super) hosts: Vec<String>,
+    pub(super) missing: Vec<String>,
+    pub(super) stopped: bool,
+    pub(super) started_ns: i64,
+}
+
+/// A leg in progress.
+pub(super) struct Leg<'a> {
+    run: &'a Run,
+    cell: usize,
+    repeat: u16,
+    plan: &'a Plan,
+    hosts: Hosts,
+    children: Vec<Child>,
+    heard: Receiver<Heard>,
+    events: TableSpool,
+    clock: Clock,
+    missing: Vec<String>,
+    stopped: bool,
+}
+
+impl<'a> Leg<'a> {
+    /// Starts the processes of a leg.
+    pub(super) fn new(run: &'a Run, cell: usize, repeat: u16) -> Result<Self> {
+        let plan = &run.cells[cell].plan;
+        let agents = match &plan.load {
+            Load::Mesh(mesh) => usize::from(mesh.agents),
+            Load::Drive(_) => 1,
+        };
+        let hosts = Hosts::new(plan.run.hosts, agents)?;
+        let (sender, heard) = channel();
+        let mut leg = Self {
+            run,
+            cell,
+            repeat,
+            plan,
+            hosts,
+            children: Vec::new(),
+            heard,
+            events: events_of(run, plan, cell, repeat),
+            clock: Clock::new(ClockPair::now()),
+            missing: Vec::new(),
+            stopped: false,
+        };
+        for (host, job) in leg.jobs(agents) {
+            let prefix = leg.hosts.prefix(host);
+            let number = leg.children.len();
+            let child = Child::start(number, job, &run.directory, &prefix, sender.clone())?;
+            leg.children.push(child);
+        }
+        Ok(leg)
+    }
+
+    /// The jobs of a leg, each with the number of its host.
+    fn jobs(&self, agents: usize) -> Vec<(usize, Job)> {
+        let mut jobs = Vec::new();
+        match &self.plan.load {
+            Load::Mesh(mesh) => {
+                for agent in 0..agents {
+                    let mut job = self.job(JobKind::Mesh, agent, Some(agent), agent);
+                    let offset = u16::try_from(agent).unwrap_or(u16::MAX);
+                    job.port = mesh.port.map_or(0, |port| port.saturating_add(offset));
+                    jobs.push((agent, job));
+                }
+            }
+            Load::Drive(drive) => {
+                if drive.address.is_none() {
+                    jobs.push((0, self.job(JobKind::Echo, 0, Some(0), 0)));
+                }
+                jobs.push((0, self.job(JobKind::Drive, 0, Some(0), 0)));
+            }
+        }
+        if self.plan.probe.is_some() {
+            for host in 0..self.hosts.count() {
+                jobs.push((host, self.job(JobKind::Probe, host, None, host)));
+            }
+        }
+        let busy = self.plan.faults.iter().filter(|fault| fault.kind == FaultKind::Busy);
+        for (number, fault) in busy.enumerate() {
+            let mut job = self.job(JobKind::Stress, number, None, 0);
+            job.cpus = fault.cpu.into_iter().collect();
+            job.stress = Some(Stress {
+                threads: fault.threads,
+                at: fault.at,
+                duration: fault.duration.unwrap_or(DurationNs(0)),
+            });
+            jobs.push((0, job));
+        }
+        jobs
+    }
+
+    fn job(&self, kind: JobKind, number: usize, id: Option<usize>, host: usize) -> Job {
+        let prefix = if kind == JobKind::Mesh { "agent" } else { kind.name() };
+        let name = format!("{prefix}-{number}");
+        // A busy neighbour's victim stays where its neighbour is.
+        let beside = self.plan.faults.iter().find(|fault| {
+            fault.kind == FaultKind::Busy && fault.process == name && fault.cpu.is_some()
+        });
+        let cpus = self.plan.pins.get(&name).cloned().or_else(|| {
+            beside.and_then(|fault| fault.cpu).map(|cpu| vec![cpu])
+        });
+        Job {
+            schema: PROTOCOL_VERSION,
+            run: self.run.id.clone(),
+            kind,
+            id: id.and_then(|id| u16::try_from(id).ok()),
+            host: self.hosts.name(host),
+            cells: self.run.cells.iter().map(|cell| cell.name.clone()).collect(),
+            cell: u16::try_from(self.cell).unwrap_or(u16::MAX),
+            repeat: self.repeat,
+            cookie: self.run.cookie,
+            listen: self.hosts.listen(host),
+            port: 0,
+            cpus: cpus.unwrap_or_default(),
+            stress: None,
+            plan: self.plan.clone(),
+            name,
+        }
+    }
+
+    /// Runs the leg to its end.
+    pub(super) fn run(mut self, number: usize, progress: &mut Progress) -> Result<LegEnd> {
+        self.wait_until_ready()?;
+        let started_mono_ns = self.start();
+        let cell = &self.run.cells[self.cell].name;
+        progress.begin(number, cell, self.children.len());
+        let measure_ns = started_mono_ns + nanoseconds(self.plan.run.warmup);
+        let mut todo = deeds(&self.plan.faults, measure_ns);
+        self.supervise(&mut todo, progress);
+        self.end(progress);
+        self.events.seal()?;
+        let hosts = (0..self.hosts.count()).map(|host| self.hosts.name(host)).collect();
+        Ok(LegEnd {
+            processes: self.children.iter().map(|child| self.process(child)).collect(),
+            hosts,
+            started_ns: self.clock.column(MonoNs(started_mono_ns)),
+            missing: std::mem::take(&mut self.missing),
+            stopped: self.stopped,
+        })
+    }
+
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let until = Instant::now() + READY_PATIENCE;
+        while self.children.iter().any(|child| child.ready.is_none()) {
+            if self.run.stop.load(Ordering::Relaxed) {
+                bail!("stopped before the start; wanted a run; hint: start it again");
+            }
+            match self.heard.recv_timeout(LOOK_PERIOD) {
+                Ok((number, Some(Report::Ready(ready)))) => {
+                    self.children[number].ready = Some(ready);
+                }
+                Ok((_, Some(Report::Finding { text, fatal: true }))) => bail!("{text}"),
+                Ok((number, None)) => {
+                    let child = &self.children[number];
+                    bail!(
+                        "{}: ended before it was ready; wanted a process; hint: see {}",
+                        child.job.name,
+                        child.log.display()
+                    );
+                }
+                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => bail!("no process is left"),
+            }
+            if Instant::now() > until {
+                let late: Vec<&str> = self
+                    .children
+                    .iter()
+                    .filter(|child| child.ready.is_none())
+                    .map(|child| child.job.name.as_str())
+                    .collect();
+                bail!(
+                    "{}: not ready after {} s; wanted all processes ready; hint: see {}",
+                    late.join(", "),
+                    READY_PATIENCE.as_secs(),
+                    self.run.directory.join("logs").display()
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells everyone who takes part, and the instant to start: one wall-clock instant, on each
+    /// process's own monotonic clock. Returns it on ours.
+    fn start(&mut self) -> i64 {
+        let peers: Vec<PeerLine> = self
+            .children
+            .iter()
+            .filter(|child| matches!(child.job.kind, JobKind::Mesh | JobKind::Echo | JobKind::Drive))
+            .map(|child| PeerLine {
+                name: child.job.name.clone(),
+                id: child.job.id,
+                host: child.job.host.clone(),
+                pid: child.pid(),
+                address: child.ready.as_ref().and_then(|ready| ready.address.clone()),
+            })
+            .collect();
+        let line = serde_json::to_string(&peers).unwrap_or_else(|_| "[]".to_owned());
+        for child in &mut self.children {
+            child.say(&format!("peers {line}"));
+        }
+        let start_ns = monotonic().0 + LEAD_NS;
+        let ours = ClockPair::now();
+        for child in &mut self.children {
+            let Some(theirs) = child.ready.as_ref().map(|ready| ready.clock) else { continue };
+            // On this host both are one clock, and the two pairs differ only by a step between them.
+            let same_host = (theirs.mono_ns - ours.mono_ns).abs() < 3_600_000_000_000;
+            let start_wall_ns = ours.wall_ns + (start_ns - ours.mono_ns);
+            let their_start_ns = if same_host {
+                start_ns
+            } else {
+                theirs.mono_ns + (start_wall_ns - theirs.wall_ns)
+            };
+            child.say(&format!("start {their_start_ns}"));
+        }
+        start_ns
+    }
+
+    /// Until all have drained or died, or the run is stopped.
+    fn supervise(&mut self, todo: &mut Vec<Deed>, progress: &mut Progress) {
+        while !self.children.iter().filter(|child| child.job.id.is_some()).all(Child::is_over) {
+            self.do_deeds(todo, progress);
+            if self.run.stop.load(Ordering::Relaxed) {
+                progress.note("stopping; what was measured is kept");
+                self.stopped = true;
+                break;
+            }
+            let next_ns = todo.first().map_or(i64::MAX, |deed| deed.at_ns);
+            let wait_ns = u64::try_from(next_ns.saturating_sub(monotonic().0)).unwrap_or(0);
+            let wait = Duration::from_nanos(wait_ns).min(LOOK_PERIOD);
+            if let Ok((number, said)) = self.heard.recv_timeout(wait)
+                && self.hear(number, said, progress)
+            {
+                self.stopped = true;
+                break;
+            }
+            progress.show();
+        }
+        // Whoever is still frozen must hear the stop.
+        for child in &self.children {
+            child.signal(Signal::SIGCONT);
+        }
+    }
+
+    fn do_deeds(&mut self, todo: &mut Vec<Deed>, progress: &Progress) {
+        while todo.first().is_some_and(|deed| deed.at_ns <= monotonic().0) {
+            let deed = todo.remove(0);
+            let Some(child) = self.children.iter().find(|child| child.job.name == deed.process)
+            else {
+                continue;
+            };
+            child.signal(deed.signal);
+            let host = child.job.host.clone();
+            progress.note(&format!("fault: {} gets {}", deed.process, deed.signal));
+            let kind = match deed.signal {
+                Signal::SIGSTOP => "fault stop",
+                Signal::SIGCONT => "fault continue",
+                _ => "fault kill",
+            };
+            self.event(kind, &deed.process, &host, None);
+        }
+    }
+
+    /// Takes what a process said. Returns whether the run must stop.
+    fn hear(&mut self, number: usize, said: Option<Report>, progress: &mut Progress) -> bool {
+        let name = self.children[number].job.name.clone();
+        match said {
+            Some(Report::Progress { scheduled, dropped, failed, responses_ns, lag_ns }) => {
+                progress.heard(number, (scheduled, dropped), failed, &responses_ns, lag_ns);
+            }
+            Some(Report::Finding { text, fatal }) => {
+                progress.note(&format!("{name}: {text}"));
+                self.missing.push(format!("{name}: {text}"));
+                return fatal;
+            }
+            Some(Report::Drained) => self.children[number].drained = true,
+            Some(Report::Done { counts, failure }) => {
+                self.children[number].drained = true;
+                self.children[number].counts = counts;
+                self.missing.extend(failure.map(|failure| format!("{name}: {failure}")));
+            }
+            Some(Report::Ready(_)) => {}
+            None => self.died(number, progress),
+        }
+        false
+    }
+
+    /// The output of a process closed: it ended, or is about to.
+    fn died(&mut self, number: usize, progress: &Progress) {
+        let child = &mut self.children[number];
+        let until = Instant::now() + Duration::from_secs(1);
+        while !child.reap() && Instant::now() < until {
+            std::thread::yield_now();
+        }
+        if child.drained && child.counts.is_some() {
+            return;
+        }
+        let (name, host) = (child.job.name.clone(), child.job.host.clone());
+        let ended = child.exit.map_or_else(|| "ended".to_owned(), |exit| format!("ended ({exit:?})"));
+        if child.job.id.is_some() {
+            progress.note(&format!("{name} {ended} before its time; the others go on"));
+            self.missing.push(format!("{name} {ended} before its time"));
+        }
+        self.event("process died", &name, &host, Some(&ended));
+    }
+
+    fn event(&mut self, kind: &str, process: &str, host: &str, detail: Option<&str>) {
+        let row = serde_json::json!({
+            "cell": self.run.cells[self.cell].name, "repeat": self.repeat, "host": host,
+            "process": process, "kind": kind, "detail": detail,
+            "started_ns": self.clock.column_now(), "ended_ns": null,
+        });
+        if let Err(error) = self.events.append(&row) {
+            self.missing.push(format!("an event ({kind}) is missing: {error}"));
+        }
+    }
+
+    /// Stops everyone, hears their last words, and ends whoever does not.
+    fn end(&mut self, progress: &mut Progress) {
+        for child in &mut self.children {
+            child.say("stop");
+        }
+        let until = Instant::now() + END_PATIENCE;
+        while Instant::now() < until {
+            let mut all = true;
+            for child in &mut self.children {
+                all &= child.reap();
+            }
+            match self.heard.recv_timeout(LOOK_PERIOD) {
+                Ok((number, Some(said))) => {
+                    self.hear(number, Some(said), progress);
+                }
+                Ok((_, None)) => {}
+                Err(_) if all => break,
+                Err(_) => {}
+            }
+        }
+        for number in 0..self.children.len() {
+            if !self.children[number].reap() {
+                let name = self.children[number].job.name.clone();
+                self.missing.push(format!("{name} did not stop within {} s", END_PATIENCE.as_secs()));
+                self.children[number].end();
+            }
+        }
+    }
+
+    fn process(&self, child: &Child) -> Process {
+        Process {
+            name: child.job.name.clone(),
+            kind: child.job.kind.name().to_owned(),
+            id: child.job.id,
+            cell: self.run.cells[self.cell].name.clone(),
+            repeat: self.repeat,
+            host: child.job.host.clone(),
+            pid: Some(child.pid()),
+            runtime: "native".to_owned(),
+            exit: child.exit,
+            counts: child.counts.clone(),
+        }
+    }
+}
+
+fn events_of(run: &Run, plan: &Plan, cell: usize, repeat: u16) -> TableSpool {
+    let meta = SegmentMeta {
+        run: run.id.clone(),
+        host: "local".to_owned(),
+        process: "runner".to_owned(),
+        tag: plan.tag.clone(),
+    };
+    let directory: &Path = &run.directory;
+    TableSpool::new(Table::Events, directory, &format!("runner-c{cell}r{repeat}"), meta)
+}
+
+fn nanoseconds(duration: DurationNs) -> i64 {
+    i64::try_from(duration.0).unwrap_or(i64::MAX / 4)
+}
+

@@ -1,0 +1,18 @@
+//! The plans that come with the program.
+
+/// A plan by its name.
+pub(crate) const PLANS: [(&str, &str); 3] = [
+    ("demo", include_str!("../../../plans/demo.toml")),
+    ("group-rpc", include_str!("../../../plans/group-rpc.toml")),
+    ("echo", include_str!("../../../plans/echo.toml")),
+];
+
+/// The text of a shipped plan.
+pub(crate) fn plan(name: &str) -> Option<&'static str> {
+    PLANS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+/// The first comment of a plan: what it is for.
+pub(crate) fn purpose(text: &str) -> &str {
+    text.lines().next().unwrap_or_default().trim_start_matches("# ")
+}

@@ -1,0 +1,58 @@
+"""Runs that several tests read, written once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import unruly
+from synthetic import write_run
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def clean_run(tmp_path_factory):
+    return write_run(tmp_path_factory.mktemp("clean") / "run")
+
+
+@pytest.fixture(scope="session")
+def clean(clean_run):
+    return unruly.analyse(unruly.open_run(clean_run))
+
+
+@pytest.fixture(scope="session")
+def slow_run(tmp_path_factory):
+    return write_run(
+        tmp_path_factory.mktemp("slow") / "run", slow_agent=3, failed_share=0.002, late_share=0.5
+    )
+
+
+@pytest.fixture(scope="session")
+def slow(slow_run):
+    return unruly.analyse(unruly.open_run(slow_run))
+
+
+@pytest.fixture
+def analysed(tmp_path):
+    """Write a run of a given shape and analyse it."""
+
+    def of(**changes):
+        return unruly.analyse(unruly.open_run(write_run(tmp_path / "run", **changes)))
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def shared_data():
+    """The directory of known answers; without it CI fails, and a person's run skips."""
+    named = os.environ.get("UNRULY_SHARED_DATA")
+    path = Path(named) if named else REPOSITORY.parent / "shared" / "data"
+    if not path.is_dir():
+        message = f"known answers are not at {path}: set UNRULY_SHARED_DATA"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    return path

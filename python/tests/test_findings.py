@@ -1,0 +1,132 @@
+"""Every finding is raised once and silent once, and has a page."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from unruly.findings import CODES, SECTIONS, SEVERITIES
+from unruly.findings.rules import RULES, Evidence, find
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+SMALL = {"agents": 3, "ops": ("null",), "rate_hz": 20, "duration_s": 30}
+RAISED = {
+    "nothing-measured": {**SMALL, "warmup_s": 40, "duration_s": 0},
+    "rows-dropped": {**SMALL, "dropped": 7},
+    "generator-stalled": {**SMALL, "generator_stalls_hz": 0.5},
+    "run-cut-off": {**SMALL, "status": "cut off"},
+    "run-stopped": {**SMALL, "status": "stopped"},
+    "failures": {**SMALL, "failed_share": 0.01},
+    "steal-high": {**SMALL, "steal_share": 0.05},
+    "samples-late": {**SMALL, "sampler_lag_ns": 400e6},
+    "kernel-stamps-missing": {**SMALL, "kernel_stamps": False},
+    "promise-made": {**SMALL, "stalls_hz": 0},
+    "few-rows": {**SMALL, "rate_hz": 3},
+    "drift": {**SMALL, "drift": 2.0, "rate_hz": 50},
+    "abstained": {**SMALL, "rate_hz": 20, "stalls_hz": 0.15, "stall_mean_ns": 300e6},
+    "run-tail-heavy": {**SMALL, "tail_factor": 60.0},
+    "slow-node": {**SMALL, "slow_agent": 1},
+    "slow-seen-alike": {**SMALL, "slow_agent": 1},
+    "correlate": {**SMALL, "slow_agent": 1},
+    "disk-dominates": {**SMALL, "ops": ("null", "crypto", "disk")},
+    "first-reply": {**SMALL, "slow_agent": 1},
+}
+SILENT = {code: {**SMALL, "stalls_hz": 0} for code in CODES}
+SILENT["promise-made"] = RAISED["drift"]
+SILENT["nothing-measured"] = SMALL
+
+
+def _codes(analysis):
+    return [finding.code for finding in analysis.findings]
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_finding_is_raised(code, analysed):
+    analysis = analysed(**RAISED[code])
+    assert code in _codes(analysis)
+    finding = next(f for f in analysis.findings if f.code == code)
+    assert finding.evidence
+    assert finding.title
+    assert finding.text.endswith(".")
+    assert finding.suggestion.endswith(".")
+    assert "nan" not in finding.text.lower().split()
+    assert "None" not in finding.text + finding.title + finding.suggestion
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_finding_is_silent(code, analysed):
+    assert code not in _codes(analysed(**SILENT[code]))
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_code_has_a_page_with_its_parts(code):
+    page = REPOSITORY / "docs" / "findings" / f"{code}.md"
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith(f"# {code}\n")
+    for heading in ("## When it is raised", "## What it means", "## What to do"):
+        assert heading in text
+
+
+def test_every_page_has_a_code():
+    pages = {page.stem for page in (REPOSITORY / "docs" / "findings").glob("*.md")}
+    assert pages - {"README"} == set(CODES)
+
+
+def test_every_code_in_the_rules_is_listed():
+    source = (REPOSITORY / "python/unruly/findings/rules.py").read_text(encoding="utf-8")
+    raised = re.findall(r'Finding\(\s*"([a-z-]+)"', source)
+    assert sorted(raised) == sorted(CODES)
+    assert len(RULES) == len(CODES)
+
+
+def test_findings_follow_a_readers_questions(analysed):
+    findings = analysed(**SMALL, dropped=3, failed_share=0.01, slow_agent=1).findings
+    order = [
+        (SECTIONS.index(f.section), SEVERITIES.index(f.severity), f.rank) for f in findings
+    ]
+    assert order == sorted(order)
+    assert findings[0].code == "rows-dropped"
+
+
+def test_only_what_spoils_makes_a_run_untrustworthy(analysed):
+    spoiled = analysed(**SMALL, dropped=3)
+    assert not spoiled.trustworthy
+    assert spoiled.doubts == ["3 rows were dropped"]
+
+
+def test_warnings_leave_a_run_trustworthy(analysed):
+    warned = analysed(**SMALL, failed_share=0.01)
+    assert "failures" in _codes(warned)
+    assert warned.trustworthy
+    assert warned.doubts == []
+
+
+def test_a_generator_that_stalled_spoils_only_when_the_tail_is_its_own(analysed):
+    spoiled = analysed(**SMALL, generator_stalls_hz=0.5)
+    finding = next(f for f in spoiled.findings if f.code == "generator-stalled")
+    assert finding.severity == "spoils"
+    assert finding.evidence["tail_explained_share"] > 0.1
+    doubt = replace(spoiled.self_distrust, tail_explained_share=0.01)
+    evidence = Evidence(
+        spoiled.run, spoiled.cells, spoiled.groups, spoiled.slow_nodes, spoiled.correlations,
+        spoiled.conservation, doubt, spoiled.blind_spot,
+    )
+    again = next(f for f in find(evidence) if f.code == "generator-stalled")
+    assert again.severity == "warns"
+
+
+def test_a_difference_between_nodes_alone_is_no_correlate_unless_one_is_slow(slow):
+    """Memory that differs from node to node says nothing of time (findings/correlate.md)."""
+    row = slow.correlations.rows[0]
+    standing = replace(slow.correlations, rows=(replace(row, within=0.0, highest="agent-1"),))
+    evidence = Evidence(
+        slow.run, slow.cells, slow.groups, slow.slow_nodes, standing, slow.conservation,
+        slow.self_distrust, slow.blind_spot,
+    )
+    assert "correlate" not in [f.code for f in find(evidence)]
+    named = replace(standing, rows=(replace(row, within=0.0, highest="agent-3"),))
+    assert "correlate" in [f.code for f in find(replace(evidence, correlations=named))]

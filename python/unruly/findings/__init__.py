@@ -1,0 +1,39 @@
+"""What is found in a run, as data: the analysis, its rules, and its findings."""
+
+from unruly.findings.analyse import analyse
+from unruly.findings.model import (
+    SECTIONS,
+    SEVERITIES,
+    Analysis,
+    BlindSpot,
+    CellSummary,
+    Conservation,
+    Correlation,
+    Correlations,
+    Finding,
+    GroupSummary,
+    NamedNode,
+    Options,
+    SelfDistrust,
+    SlowNodes,
+)
+from unruly.findings.rules import CODES
+
+__all__ = [
+    "CODES",
+    "SECTIONS",
+    "SEVERITIES",
+    "Analysis",
+    "BlindSpot",
+    "CellSummary",
+    "Conservation",
+    "Correlation",
+    "Correlations",
+    "Finding",
+    "GroupSummary",
+    "NamedNode",
+    "Options",
+    "SelfDistrust",
+    "SlowNodes",
+    "analyse",
+]

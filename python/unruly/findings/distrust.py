@@ -1,0 +1,145 @@
+"""Can the run be trusted: conservation of requests, and what the measuring side did to itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from unruly.errors import TraceError
+from unruly.findings.model import Conservation, SelfDistrust
+from unruly.tables import fetch
+from unruly.tables import requests as request_tables
+from unruly.tables import resources as resource_tables
+
+if TYPE_CHECKING:
+    from unruly.findings.context import Context
+    from unruly.run import Run
+
+STATUSES = (
+    "ok",
+    "timeout",
+    "refused",
+    "shed",
+    "error",
+    "unfinished",
+    "wrong",
+    "behind",
+    "stale",
+    "lost",
+)
+CHECKED = ("complete", "stopped")
+QUANTILES = ("p50", "p90", "p99", "p99_9")
+
+
+def conservation(run: Run) -> Conservation:
+    """Check the manifest's counts against themselves and against the rows in the files.
+
+    Raises
+    ------
+    TraceError
+        When a count does not hold in a run whose status is ``complete`` or ``stopped``.
+    """
+    frame = fetch(request_tables.statuses(run.requests))
+    by_status = {str(r["status"]): int(r["n"]) for r in frame.to_dict("records")}
+    rows, answered = int(frame["n"].sum()), int(frame["answered"].sum())
+    counts = run.manifest.get("counts") or {}
+    copies, requests = counts.get("copies"), counts.get("requests")
+
+    def told(*, checked: bool, sentence: str) -> Conservation:
+        return Conservation(checked, sentence, rows, by_status, copies, requests)
+
+    if run.status not in CHECKED or not copies:
+        return told(checked=False, sentence=f"not checked: the run is {run.status or 'unlabelled'}")
+    where = run.path / "manifest.json"
+    ended = sum(int(copies.get(name) or 0) for name in STATUSES)
+    scheduled, recorded = int(copies.get("scheduled") or 0), int(copies.get("recorded") or 0)
+    dropped = int(copies.get("dropped") or 0)
+    _must(where, "copies scheduled", scheduled, "the sum of their statuses", ended)
+    _must(where, "copies scheduled", scheduled, "recorded + dropped", recorded + dropped)
+    if requests:
+        asked = int(requests.get("scheduled") or 0)
+        parts = int(requests.get("answered") or 0) + int(requests.get("unanswered") or 0)
+        _must(where, "requests scheduled", asked, "answered + unanswered", parts)
+    if run.unreadable:
+        return told(checked=False, sentence="not checked: a segment cannot be read")
+    _must(where, "copies recorded", recorded, "the rows in requests/", rows)
+    if dropped == 0:
+        _same_statuses(where, copies, by_status)
+        if requests:
+            wanted = int(requests.get("answered") or 0)
+            _must(where, "requests answered", wanted, "the rows that answered", answered)
+    sentence = (
+        f"{scheduled:,} copies scheduled = {ended:,} ended = {recorded:,} recorded + "
+        f"{dropped:,} dropped; {rows:,} rows in the files"
+    )
+    return told(checked=True, sentence=sentence)
+
+
+def self_distrust(context: Context, tail_rows: int, tail_explained: int) -> SelfDistrust:
+    """Gather send lag, kernel stamps, sampler lag, drops, steal and pressure."""
+    context.progress("self-distrust")
+    resources = context.run.resources
+    sampler = fetch(resource_tables.samplers(resources)).to_dict("records")[0]
+    host = fetch(resource_tables.hosts(resources)).to_dict("records")[0]
+    processes = fetch(resource_tables.processes(resources))
+    copies = (context.run.manifest.get("counts") or {}).get("copies") or {}
+    lag: dict[str, float] = {}
+    stamped = server_stamped = None
+    if not context.empty:
+        row = fetch(request_tables.self_distrust(context.rows)).to_dict("records")[0]
+        lag = _quantiles(row["lag"], row["lag_max"])
+        if row["ok"]:
+            stamped, server_stamped = row["stamped"] / row["ok"], row["server_stamped"] / row["ok"]
+    return SelfDistrust(
+        send_lag_ns=lag,
+        tail_rows=tail_rows,
+        tail_explained_share=tail_explained / tail_rows if tail_rows else None,
+        kernel_stamp_share=stamped,
+        server_kernel_stamp_share=server_stamped,
+        sampler_lag_ns=_quantiles(sampler["lag"], sampler["lag_max"]),
+        sampler_period_ns=_number(sampler["period_ns"]),
+        dropped=int(copies.get("dropped") or 0),
+        steal_share_mean=_number(host["steal_mean"]),
+        steal_share_max=_number(host["steal_max"]),
+        psi_cpu_share=_number(host["psi_cpu"]),
+        psi_io_share=_number(host["psi_io"]),
+        psi_memory_share=_number(host["psi_memory"]),
+        processes=processes,
+    )
+
+
+def _must(where: Any, name: str, value: int, wanted: str, found: int) -> None:
+    if value != found:
+        raise TraceError(
+            where,
+            f"{name} are {value:,} but {wanted} are {found:,}",
+            "every request counted once",
+            "the trace lost or doubled rows: measure again",
+        )
+
+
+def _same_statuses(where: Any, copies: dict[str, Any], by_status: dict[str, int]) -> None:
+    found = dict.fromkeys(STATUSES, 0)
+    for status, number in by_status.items():
+        kind = status.split(":", 1)[0]
+        if kind not in found:
+            raise TraceError(
+                where.parent / "requests",
+                f"status is {status!r}",
+                f"one of {', '.join(STATUSES)}",
+                "upgrade unruly",
+            )
+        found[kind] += number
+    for kind, number in found.items():
+        _must(where, f"copies with status {kind}", int(copies.get(kind) or 0), "such rows", number)
+
+
+def _quantiles(values: Any, largest: Any) -> dict[str, float]:
+    if values is None or largest is None or pd.isna(largest):
+        return {}
+    return {**dict(zip(QUANTILES, map(float, values), strict=True)), "max": float(largest)}
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None or pd.isna(value) else float(value)

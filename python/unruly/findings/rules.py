@@ -1,0 +1,558 @@
+"""From numbers to findings: each rule looks at one thing and says it once, or is silent.
+
+A rule is a generator over the evidence. Its code has a page in docs/findings/, and a test that
+raises it and one that does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from unruly.findings.model import SECTIONS, SEVERITIES, Finding
+from unruly.findings.words import count, duration, latency, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from unruly.findings.model import (
+        BlindSpot,
+        CellSummary,
+        Conservation,
+        Correlation,
+        Correlations,
+        GroupSummary,
+        SelfDistrust,
+        SlowNodes,
+    )
+    from unruly.run import Run
+
+SEND_LAG_LIMIT_NS: Final = 10e6
+TAIL_EXPLAINED_LIMIT: Final = 0.10
+STEAL_MEAN_LIMIT: Final = 0.01
+STEAL_MAX_LIMIT: Final = 0.10
+STAMPED_WANTED: Final = 0.99
+SAMPLER_LAG_LIMIT: Final = 0.5
+"""Of a sampling period, at the p99."""
+ROWS_WANTED: Final = 1_000
+"""Ten rows beyond the p99."""
+ALIKE: Final = 0.8
+CORRELATION_LEAST: Final = 0.3
+FALSE_DISCOVERY: Final = 0.05
+WITHIN_LEAST: Final = 0.1
+CORRELATES_SHOWN: Final = 3
+DISK_FACTOR: Final = 2.0
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the rules look at."""
+
+    run: Run
+    cells: list[CellSummary]
+    groups: list[GroupSummary]
+    slow_nodes: SlowNodes
+    correlations: Correlations
+    conservation: Conservation
+    self_distrust: SelfDistrust
+    blind_spot: list[BlindSpot]
+
+    @property
+    def responses(self) -> list[CellSummary]:
+        """Response time of each (cell, op), without the sum over ops."""
+        return [row for row in self.cells if row.latency == "response" and row.op != "*"]
+
+    def label(self, row: CellSummary) -> str:
+        """Name a (cell, op): the op alone where there is one cell."""
+        cells = {other.cell for other in self.cells}
+        return f"{row.op} ({row.cell})" if len(cells) > 1 else row.op
+
+
+def find(evidence: Evidence) -> list[Finding]:
+    """Apply every rule; sort by section, severity, rank."""
+    found = [finding for rule in RULES for finding in rule(evidence)]
+    found.sort(key=lambda f: (SECTIONS.index(f.section), SEVERITIES.index(f.severity), f.rank))
+    return found
+
+
+def _nothing_measured(evidence: Evidence) -> Iterator[Finding]:
+    if evidence.cells:
+        return
+    yield Finding(
+        "nothing-measured",
+        "trust",
+        "spoils",
+        0,
+        "nothing was measured",
+        "The run has no measured row: it ended before the warm-up did, or nothing was sent.",
+        {"rows": evidence.conservation.rows, "by_status": evidence.conservation.by_status},
+        "Look at logs/ in the run directory, then run it again for longer than its warm-up.",
+    )
+
+
+def _rows_dropped(evidence: Evidence) -> Iterator[Finding]:
+    dropped = evidence.self_distrust.dropped
+    if not dropped:
+        return
+    scheduled = (evidence.conservation.copies or {}).get("scheduled", 0)
+    share = dropped / scheduled if scheduled else None
+    yield Finding(
+        "rows-dropped",
+        "trust",
+        "spoils",
+        1,
+        f"{count(dropped)} rows were dropped",
+        f"The recorder's ring was full and {count(dropped)} rows ({percent(share)}) were lost: "
+        f"most likely "
+        "during the very stalls that the tail is made of.",
+        {"dropped": dropped, "scheduled": scheduled},
+        "Lower the rate, give the recorder a faster disk, or enlarge its ring.",
+    )
+
+
+def _generator_stalled(evidence: Evidence) -> Iterator[Finding]:
+    doubt = evidence.self_distrust
+    largest = doubt.send_lag_ns.get("max", 0.0)
+    if largest <= SEND_LAG_LIMIT_NS:
+        return
+    usual, share = doubt.send_lag_ns["p99_9"], doubt.tail_explained_share or 0.0
+    if share > TAIL_EXPLAINED_LIMIT:
+        severity = "spoils"
+    else:
+        severity = "warns" if usual > SEND_LAG_LIMIT_NS else "informs"
+    yield Finding(
+        "generator-stalled",
+        "trust",
+        severity,
+        2,
+        f"the generator sent late, by up to {latency(largest)}",
+        f"The p99.9 of the send lag is {latency(usual)}; it makes up more than half of the "
+        f"response "
+        f"time of {percent(share)} of the rows beyond the p99. Response time counts from the "
+        "schedule, so nothing is hidden, but what it shows there is the generator.",
+        {
+            "send_lag_ns": doubt.send_lag_ns,
+            "tail_rows": doubt.tail_rows,
+            "tail_explained_share": share,
+        },
+        "Give the generator a CPU of its own, lower the rate, or read service time beside it.",
+    )
+
+
+def _run_cut_off(evidence: Evidence) -> Iterator[Finding]:
+    if evidence.run.status not in ("cut off", "running"):
+        return
+    missing = evidence.run.missing
+    yield Finding(
+        "run-cut-off",
+        "trust",
+        "warns",
+        3,
+        "the run was cut off",
+        "The runner died before the end. What was written is read; "
+        + ("; ".join(missing) if missing else "at most the last second of rows is missing")
+        + ".",
+        {"status": evidence.run.status, "missing": missing},
+        "Judge it as a shorter run, or run it again.",
+    )
+
+
+def _run_stopped(evidence: Evidence) -> Iterator[Finding]:
+    if evidence.run.status != "stopped":
+        return
+    measured = max((row.duration_ns for row in evidence.cells), default=0.0)
+    planned = evidence.run.manifest.get("planned_ns")
+    yield Finding(
+        "run-stopped",
+        "trust",
+        "informs",
+        4,
+        "the run was asked to end early",
+        f"It measured for {duration(measured)} of the {duration(planned)} planned. It is valid, "
+        f"and "
+        "shorter.",
+        {"planned_ns": planned, "measured_ns": measured},
+        "Nothing, if that was enough.",
+    )
+
+
+def _failures(evidence: Evidence) -> Iterator[Finding]:
+    failed = {evidence.label(row): row.failed for row in evidence.responses if row.failed}
+    if not failed:
+        return
+    total, rows = sum(failed.values()), sum(row.n for row in evidence.responses)
+    kinds = {k: v for k, v in evidence.conservation.by_status.items() if k != "ok"}
+    words = ", ".join(f"{count(v)} {k}" for k, v in sorted(kinds.items(), key=lambda i: -i[1]))
+    yield Finding(
+        "failures",
+        "trust",
+        "warns",
+        5,
+        f"{count(total)} of {count(rows)} requests failed",
+        f"By status: {words}. They count as slower than everything else: no mean is given, and no "
+        "percentile that falls among them.",
+        {"failed": failed, "by_status": kinds},
+        "Look at the first failures in the report's outliers; raise the timeout only if it is too "
+        "low.",
+    )
+
+
+def _steal_high(evidence: Evidence) -> Iterator[Finding]:
+    mean, largest = evidence.self_distrust.steal_share_mean, evidence.self_distrust.steal_share_max
+    if (mean or 0) <= STEAL_MEAN_LIMIT and (largest or 0) <= STEAL_MAX_LIMIT:
+        return
+    yield Finding(
+        "steal-high",
+        "trust",
+        "warns",
+        6,
+        f"other guests took {percent(mean)} of the CPUs",
+        f"Steal is {percent(mean)} on average and {percent(largest)} in the worst sample: part of "
+        f"the "
+        "tail belongs to the neighbours on this machine.",
+        {"steal_share_mean": mean, "steal_share_max": largest},
+        "Measure on a dedicated host, or at several times of day, and compare.",
+    )
+
+
+def _samples_late(evidence: Evidence) -> Iterator[Finding]:
+    doubt = evidence.self_distrust
+    lag, period = doubt.sampler_lag_ns.get("p99"), doubt.sampler_period_ns
+    if lag is None or not period or lag <= SAMPLER_LAG_LIMIT * period:
+        return
+    yield Finding(
+        "samples-late",
+        "trust",
+        "warns",
+        7,
+        "resource samples came late",
+        f"The p99 of the samplers' lag is {latency(lag)}, with a sample every {duration(period)}: "
+        "what is paired with a reply may be the state after the event.",
+        {"sampler_lag_ns": doubt.sampler_lag_ns, "period_ns": period},
+        "Sample less often, or give the probe a higher priority.",
+    )
+
+
+def _kernel_stamps_missing(evidence: Evidence) -> Iterator[Finding]:
+    share = evidence.self_distrust.kernel_stamp_share
+    if share is None or share >= STAMPED_WANTED:
+        return
+    yield Finding(
+        "kernel-stamps-missing",
+        "trust",
+        "informs",
+        8,
+        f"{percent(1 - share)} of the replies have no kernel time stamp",
+        "Without the kernel's stamp the delay between kernel and user space cannot be told from "
+        "the "
+        "network's.",
+        {
+            "kernel_stamp_share": share,
+            "server_kernel_stamp_share": evidence.self_distrust.server_kernel_stamp_share,
+        },
+        "Nothing, unless you look for that delay: `unruly doctor` says what this host can stamp.",
+    )
+
+
+def _promise_made(evidence: Evidence) -> Iterator[Finding]:
+    blind = {(spot.cell, spot.op): spot for spot in evidence.blind_spot}
+    for place, row in enumerate(evidence.responses):
+        if row.promise_p99 is None:
+            continue
+        high = row.promise_p99.high
+        sentence = blind[row.cell, row.op].sentence if (row.cell, row.op) in blind else ""
+        label = evidence.label(row)
+        yield Finding(
+            "promise-made",
+            "promise",
+            "informs",
+            place,
+            f"99 % of {label} within {latency(high)}, with 95 % confidence",
+            f"It rests on {row.promise_p99.n_effective:.0f} independent tail episodes and survives "
+            f"stalls; {sentence}.",
+            {
+                "cell": row.cell,
+                "op": row.op,
+                "bound_ns": high,
+                "p99_ns": row.p99,
+                "n_effective": row.promise_p99.n_effective,
+            },
+            "Promise this much and no more; a longer run narrows it.",
+        )
+
+
+def _few_rows(evidence: Evidence) -> Iterator[Finding]:
+    few = {evidence.label(row): row.n for row in evidence.responses if row.n < ROWS_WANTED}
+    if not few:
+        return
+    words = ", ".join(f"{label} has {count(n)}" for label, n in few.items())
+    yield Finding(
+        "few-rows",
+        "promise",
+        "warns",
+        1000,
+        "too few rows for a p99",
+        f"{words}; with fewer than {count(ROWS_WANTED)} rows, fewer than ten lie beyond the p99.",
+        {"rows": few, "wanted": ROWS_WANTED},
+        "Run longer, or at a higher rate.",
+    )
+
+
+def _drift(evidence: Evidence) -> Iterator[Finding]:
+    moved = [row for row in evidence.responses if row.abstained == "A2"]
+    if not moved:
+        return
+    labels = [evidence.label(row) for row in moved]
+    longest = max(row.needed_ns or 0.0 for row in moved)
+    yield Finding(
+        "drift",
+        "promise",
+        "warns",
+        1001,
+        f"the level wanders: {', '.join(labels)}",
+        "Neighbouring thirtieths of the run resemble each other (drift, or long memory), so the "
+        "numbers "
+        "describe this run only, and no promise is made.",
+        {"ops": labels, "needed_ns": longest},
+        f"Cut a longer warm-up, or run for at least {duration(longest)}.",
+    )
+
+
+def _abstained(evidence: Evidence) -> Iterator[Finding]:
+    short = [row for row in evidence.responses if row.abstained == "A1" and row.n >= ROWS_WANTED]
+    if not short:
+        return
+    labels = [evidence.label(row) for row in short]
+    lengths = {evidence.label(row): row.needed_ns for row in short}
+    known = [value for value in lengths.values() if value is not None]
+    bounds = ", ".join(
+        f"{evidence.label(row)} at least {latency(row.p99_lower_bound)}"
+        for row in short
+        if row.p99_lower_bound is not None
+    )
+    longest = duration(max(known)) if known else "much longer"
+    yield Finding(
+        "abstained",
+        "promise",
+        "warns",
+        1002,
+        f"no promise for {', '.join(labels)}",
+        "The tail is made of too few independent episodes for an interval of the p99"
+        + (f"; all that can be said: {bounds}" if bounds else "")
+        + ".",
+        {
+            "ops": labels,
+            "needed_ns": lengths,
+            "lower_bound_ns": {evidence.label(row): row.p99_lower_bound for row in short},
+        },
+        f"Run for about {longest} (factor 2 either way); twice that is safer.",
+    )
+
+
+def _run_tail_heavy(evidence: Evidence) -> Iterator[Finding]:
+    heavy = [row for row in evidence.responses if row.over_10x_mean]
+    if not heavy:
+        return
+    worst = max(heavy, key=lambda row: row.max_over_mean or 0.0)
+    counts = {evidence.label(row): row.over_10x_mean for row in heavy}
+    words = ", ".join(f"{count(v or 0)} of {label}" for label, v in counts.items())
+    yield Finding(
+        "run-tail-heavy",
+        "unruly",
+        "informs",
+        0,
+        f"the slowest {evidence.label(worst)} took {worst.max_over_mean:.0f} x the mean",
+        f"Requests over ten times their mean: {words}. The maximum of such a system is not "
+        f"predictable; "
+        "its p99 may be.",
+        {"over_10x_mean": counts, "max_over_mean": worst.max_over_mean, "op": worst.op},
+        "Promise a percentile, never a maximum; look at the outliers' times in the report.",
+    )
+
+
+def _slow_node(evidence: Evidence) -> Iterator[Finding]:
+    for place, node in enumerate(evidence.slow_nodes.named):
+        yield Finding(
+            "slow-node",
+            "where",
+            "warns",
+            place,
+            f"{node.node} is slow",
+            node.words + ".",
+            {
+                "node": node.node,
+                "ops": list(node.ops),
+                "ratio": node.ratio,
+                "windows": node.windows,
+                "windows_slow": node.windows_slow,
+                "observers": node.observers,
+            },
+            "Leave it out of quorums, or find what its host does; see the findings on why.",
+        )
+
+
+def _slow_seen_alike(evidence: Evidence) -> Iterator[Finding]:
+    slow = evidence.slow_nodes
+    if slow.jaccard_mean is None or slow.jaccard_mean < ALIKE or not slow.named:
+        return
+    yield Finding(
+        "slow-seen-alike",
+        "where",
+        "informs",
+        100,
+        "all observers see the same nodes as slow",
+        f"The slow sets of two observers overlap by {slow.jaccard_mean:.2f} (Jaccard) on average "
+        f"over "
+        f"{count(len(slow.jaccard))} pairs of observers: the node is slow, not a link.",
+        {"jaccard_mean": slow.jaccard_mean, "pairs": len(slow.jaccard)},
+        "One observer is enough to find it: the node itself knows.",
+    )
+
+
+def _disk_dominates(evidence: Evidence) -> Iterator[Finding]:
+    """Group-RPC workloads: what each adds to the median of null."""
+    for cell in dict.fromkeys(row.cell for row in evidence.responses):
+        medians = {row.op: row.p50 for row in evidence.responses if row.cell == cell}
+        base, disk = medians.get("null"), medians.get("disk")
+        if base is None or disk is None or disk < DISK_FACTOR * base:
+            continue
+        others = [v for op, v in medians.items() if op not in ("disk", "all") and v is not None]
+        if any(value - base >= disk - base for value in others):
+            continue
+        yield Finding(
+            "disk-dominates",
+            "why",
+            "informs",
+            200,
+            f"writing to disk takes {percent((disk - base) / disk)} of a disk request",
+            f"The median of disk is {latency(disk)}, of null {latency(base)}; no other workload "
+            f"adds as "
+            "much.",
+            {"cell": cell, "p50_ns": medians},
+            "Answer before the write, batch writes, or use a device that syncs faster.",
+        )
+        return
+
+
+def _correlate(evidence: Evidence) -> Iterator[Finding]:
+    slow = {node.node for node in evidence.slow_nodes.named}
+    shown = [row for row in evidence.correlations.rows if _stands(row, slow)]
+    for place, row in enumerate(shown[:CORRELATES_SHOWN]):
+        rank, pearson = row.spearman, row.pearson
+        whose = f"of {row.highest}'s process" if row.scope == "process" else "of the host"
+        yield Finding(
+            "correlate",
+            "why",
+            "informs",
+            place,
+            f"latency goes with the {row.words}",
+            f"The {row.words} of whoever answers goes with its latency: Spearman "
+            f"{rank.estimate:.2f} "
+            f"[{rank.low:.2f}, {rank.high:.2f}], Pearson {pearson.estimate:.2f} (log latency); it "
+            f"is "
+            f"highest {whose}."
+            if row.scope == "process"
+            else f"The {row.words} {whose} goes with the latency of what it answers: Spearman "
+            f"{rank.estimate:.2f} [{rank.low:.2f}, {rank.high:.2f}], Pearson "
+            f"{pearson.estimate:.2f} (log latency).",
+            {
+                "metric": row.metric,
+                "scope": row.scope,
+                "spearman": rank.estimate,
+                "pearson": pearson.estimate,
+                "within": row.within,
+                "q_value": row.q_value,
+                "highest": row.highest,
+            },
+            "A correlate is a suspect, not a culprit: change it in a run of its own and compare.",
+        )
+
+
+def _stands(row: Correlation, slow: set[str]) -> bool:
+    """Strong, unlikely to be chance, and more than a difference of nodes - or a slow one's."""
+    rank = row.spearman
+    estimate, low, high = rank.estimate or 0.0, rank.low or 0.0, rank.high or 0.0
+    if abs(estimate) < CORRELATION_LEAST or row.q_value > FALSE_DISCOVERY or low * high <= 0:
+        return False
+    within = row.within or 0.0
+    return row.highest in slow or (within * estimate > 0 and abs(within) >= WITHIN_LEAST)
+
+
+def _next_step(evidence: Evidence) -> Iterator[Finding]:
+    """What would help: for now, the k-th of n that leaves the slow ones behind."""
+    best: dict[str, Any] | None = None
+    for last in evidence.groups:
+        if last.level != "all" or last.p99 is None:
+            continue
+        for early in evidence.groups:
+            same = (early.cell, early.op, early.size) == (last.cell, last.op, last.size)
+            if same and early.level == "first" and early.p99 and last.p99 >= 2 * early.p99:
+                gain = last.p99 / early.p99
+                if best is None or gain > best["gain"]:
+                    best = {"gain": gain, "first": early, "all": last}
+    if best is None:
+        return
+    early, last = best["first"], best["all"]
+    yield Finding(
+        "first-reply",
+        "help",
+        "informs",
+        0,
+        f"the first of {last.size} replies would cut the p99 of {last.op} by {best['gain']:.1f} x",
+        f"The p99 of the first reply is {latency(early.p99)}, of all {last.size} "
+        f"{latency(last.p99)}, "
+        "on these very requests.",
+        {
+            "cell": last.cell,
+            "op": last.op,
+            "size": last.size,
+            "first_p99_ns": early.p99,
+            "all_p99_ns": last.p99,
+        },
+        "Use the first correct reply where the operation allows it, a majority where it does not.",
+    )
+
+
+RULES: Final[tuple[Callable[[Evidence], Iterator[Finding]], ...]] = (
+    _nothing_measured,
+    _rows_dropped,
+    _generator_stalled,
+    _run_cut_off,
+    _run_stopped,
+    _failures,
+    _steal_high,
+    _samples_late,
+    _kernel_stamps_missing,
+    _promise_made,
+    _few_rows,
+    _drift,
+    _abstained,
+    _run_tail_heavy,
+    _slow_node,
+    _slow_seen_alike,
+    _correlate,
+    _disk_dominates,
+    _next_step,
+)
+CODES: Final = (
+    "nothing-measured",
+    "rows-dropped",
+    "generator-stalled",
+    "run-cut-off",
+    "run-stopped",
+    "failures",
+    "steal-high",
+    "samples-late",
+    "kernel-stamps-missing",
+    "promise-made",
+    "few-rows",
+    "drift",
+    "abstained",
+    "run-tail-heavy",
+    "slow-node",
+    "slow-seen-alike",
+    "correlate",
+    "disk-dominates",
+    "first-reply",
+)
+"""Every code that a rule can raise, in the order of the rules."""

@@ -1,0 +1,557 @@
+"""Groups and nodes: the k-th of n, breakdowns by sender and receiver, slow nodes, agreement."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from unruly.findings.model import GroupSummary, NamedNode, SlowNodes
+from unruly.stats import bucket_edges, slow_set, two_way
+from unruly.stats.histogram import FAILED_BUCKET
+from unruly.tables import fetch, inline
+from unruly.tables import groups as group_tables
+from unruly.tables import requests as request_tables
+
+if TYPE_CHECKING:
+    import ibis
+    from numpy.typing import NDArray
+
+    from unruly.findings.context import Context
+    from unruly.findings.model import CellSummary, Options
+
+DAY_NS = 86_400_000_000_000
+WINDOWS_MAX = 6
+WINDOWS_MIN = 3
+"""A node is named only when observed in this many windows (or in all, if there are fewer)."""
+ROWS_WANTED = 30
+"""Windows are as short as leaves a pair this many rows."""
+ROWS_LEAST = 10
+"""Below this a pair says nothing in a window."""
+SENSITIVITY_FACTORS = (1.5, 2.0, 3.0, 5.0)
+SENSITIVITY_PERCENTILES = (0.5, 0.9, 0.99)
+GROUP_PROBABILITIES = (0.5, 0.9, 0.99, 0.999)
+BREAKDOWN = (0.5, 0.9, 0.99)
+SIZE_MAX = 64
+"""Groups larger than this are not looked at for every k."""
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The group requests of a run."""
+
+    summaries: list[GroupSummary]
+    distribution: pd.DataFrame
+    sizes: pd.DataFrame
+    """op, size of the ops that have a single size."""
+    by_size: pd.DataFrame | None
+    """None when all ops have a single size."""
+
+
+def groups(context: Context) -> Groups:
+    """Summarise the k-th of n replies; nothing when every request has one copy."""
+    empty = pd.DataFrame(columns=["cell", "op", "size", "k", "low_ns", "high_ns", "count"])
+    sizes = fetch(group_tables.copies(context.rows))
+    sizes = sizes[sizes["size"] > 1]
+    if sizes.empty:
+        return Groups([], empty, sizes[["op", "size"]], None)
+    context.progress("groups")
+    rows = context.rows.filter(context.rows["op"].isin(list(sizes["op"])))
+    retried = bool(fetch(rows.agg(retried=(rows.attempt > 0).any()))["retried"].iloc[0])
+    build = group_tables.replies if retried else group_tables.replies_without_retries
+    replies = context.run.engine.materialise("group_replies", build(rows))
+    sizes = fetch(replies.agg(size=replies["size"].max()))
+    largest = min(int(sizes["size"].iloc[0]), SIZE_MAX)
+    frame = fetch(group_tables.kth_quantiles(replies, largest, GROUP_PROBABILITIES))
+    summaries = [
+        _group(row, k)
+        for row in frame.to_dict("records")
+        for k in range(1, min(largest, int(row["size"])) + 1)
+    ]
+    histogram = fetch(group_tables.kth_histogram(replies))
+    summaries.sort(key=lambda g: (g.cell, g.op, g.size, g.k))
+    known = frame[["op", "size"]].drop_duplicates().astype({"size": "int64"})
+    single = not known["op"].duplicated().any()
+    by_size = None if single else _by_size(context, replies)
+    return Groups(summaries, _distribution(histogram), known, by_size)
+
+
+def breakdowns(
+    context: Context, groups: Groups, cells: list[CellSummary]
+) -> dict[str, pd.DataFrame]:
+    """Individual replies by op, group size, sender, receiver and pair, in both latencies."""
+    context.progress("senders and receivers")
+    keys = {
+        "by_op": ["op"],
+        "by_sender": ["op", "client"],
+        "by_receiver": ["op", "server"],
+        "pairs": ["op", "client", "server"],
+    }
+    found = {}
+    if len({row.cell for row in cells}) == 1:  # what is known by cell and op is known by op
+        found["by_op"] = _of_cells(cells)
+        del keys["by_op"]
+    for name, columns in keys.items():
+        frame = fetch(request_tables.quantiles(context.rows, columns, BREAKDOWN))
+        found[name] = _named(context, _long(frame, columns))
+    if groups.by_size is None:  # every op has one size: what is known by op is known by size
+        found["by_size"] = found["by_op"].merge(groups.sizes, on="op")[_BY_SIZE]
+    else:
+        found["by_size"] = groups.by_size
+    return found
+
+
+def default_window_ns(context: Context) -> int:
+    """One day; the regroup period of the plan; or as short as leaves each pair enough rows."""
+    if context.empty:
+        return DAY_NS
+    regroup = _regroup_ns(context)
+    if regroup is not None:
+        return min(DAY_NS, regroup)
+    extents = context.extents
+    pairs = (extents["senders"] * extents["receivers"]).clip(lower=1)
+    length = int((extents["last_ns"] - extents["first_ns"]).max()) + 1
+    possible = int((extents["n"] / pairs).median() // ROWS_WANTED)
+    windows = int(np.clip(possible, WINDOWS_MIN, WINDOWS_MAX))
+    return min(DAY_NS, max(1, -(-length // windows)))
+
+
+def slow_nodes(context: Context, options: Options) -> SlowNodes:
+    """Find slow nodes as each observer sees them, window by window and workload by workload."""
+    context.progress("slow nodes")
+    probabilities = sorted({0.5, 0.9, 0.99, options.percentile, *SENSITIVITY_PERCENTILES})
+    extents = context.extents
+    meshed = extents[(extents["senders"] > 1) & (extents["receivers"] > 1)]
+    if meshed.empty:
+        return nothing()
+    starts = extents.groupby(["cell", "repeat"], as_index=False)["first_ns"].min()
+    table = inline(starts.rename(columns={"first_ns": "origin_ns"}))
+    rows = context.rows.filter(context.rows["op"].isin(sorted(set(meshed["op"]))))
+    pairs = fetch(request_tables.pair_windows(rows, table, options.window_ns, probabilities))
+    pairs = _with_percentiles(context, pairs, probabilities)
+    enough = pairs["n"] >= ROWS_LEAST
+    left_out, kept = int((~enough).sum()), pairs[enough].reset_index(drop=True)
+    if kept.empty:
+        return nothing(left_out)
+    cube = _Cube.of(kept)
+    judged = cube.judge(options.percentile, options.factor, options.floor_ns)
+    kept["fastest"], kept["slow"] = cube.column(judged.fastest), cube.column(judged.slow)
+    column = _column(options.percentile)
+    kept["ratio"] = (kept[column] / kept["fastest"]).where(np.isfinite(kept["fastest"]))
+    sets, agreement = _sets(kept), _agreement(cube, judged)
+    named = _named_nodes(kept, cube.named(judged))
+    sensitivity = [
+        _sensitivity(cube, factor, percentile, options.floor_ns)
+        for factor in SENSITIVITY_FACTORS
+        for percentile in SENSITIVITY_PERCENTILES
+    ]
+    histogram = (
+        sets.assign(slow_nodes=sets["slow"].map(len))
+        .groupby(["op", "slow_nodes"], as_index=False)
+        .size()
+        .rename(columns={"size": "count"})
+    )
+    mean = float(agreement["jaccard"].mean()) if len(agreement) else None
+    columns = [
+        "cell",
+        "repeat",
+        "window",
+        "op",
+        "sender",
+        "receiver",
+        "n",
+        "failed",
+        "p50",
+        "p90",
+        "p99",
+        "fastest",
+        "ratio",
+        "slow",
+    ]
+    return SlowNodes(
+        kept[columns],
+        sets,
+        histogram,
+        agreement,
+        pd.DataFrame(sensitivity),
+        named,
+        int(kept["window"].nunique()),
+        left_out,
+        ROWS_LEAST,
+        mean,
+    )
+
+
+def decomposition(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Split the variance of log p90 (service) into sender, receiver and pair, for each op."""
+    rows = []
+    service = pairs[pairs["latency"] == "service"]
+    for op, part in service.groupby("op"):
+        matrix = part.pivot_table(index="sender", columns="receiver", values="p90")
+        found = two_way(matrix.to_numpy(dtype=float))
+        rows.append(
+            {
+                "op": op,
+                "sender_share": found.sender_share,
+                "receiver_share": found.receiver_share,
+                "pair_share": found.pair_share,
+                "pairs": found.pairs,
+            }
+        )
+    columns = ["op", "sender_share", "receiver_share", "pair_share", "pairs"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _regroup_ns(context: Context) -> int | None:
+    """The plan's regroup period, when plan.toml has one."""
+    path = context.run.path / "plan.toml"
+    try:
+        plan = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    held: list[Any] = [plan]
+    while held:
+        value = held.pop()
+        if isinstance(value, dict):
+            if isinstance(value.get("regroup"), str):
+                return _parse_duration_ns(value["regroup"])
+            held.extend(value.values())
+    return None
+
+
+def _parse_duration_ns(text: str) -> int | None:
+    units = {
+        "ms": 10**6,
+        "s": 10**9,
+        "min": 60 * 10**9,
+        "m": 60 * 10**9,
+        "h": 3600 * 10**9,
+        "d": DAY_NS,
+    }
+    number = text.rstrip("abcdefghijklmnopqrstuvwxyz ")
+    unit = text[len(number) :].strip()
+    try:
+        return int(float(number) * units[unit]) or None
+    except (ValueError, KeyError):
+        return None
+
+
+def _group(row: dict[str, Any], k: int) -> GroupSummary:
+    size, n, failed = int(row["size"]), int(row["n"]), int(row[f"failed_{k}"])
+    absent: dict[str, str] = {}
+    shown: dict[str, float | None] = {}
+    for name, p, value in zip(
+        ("p50", "p90", "p99", "p99_9"), GROUP_PROBABILITIES, row[f"quantiles_{k}"], strict=True
+    ):
+        needed = round(1 / (1 - p))
+        shown[name] = None
+        if n < needed and name != "p50":
+            absent[name] = f"{n} requests; {needed} are needed so that one lies beyond it"
+        elif not np.isfinite(value):
+            absent[name] = f"its rank falls among the {failed} of {n} requests without a k-th reply"
+        else:
+            shown[name] = float(value)
+    largest = float(row[f"max_{k}"]) if failed == 0 else None
+    if largest is None:
+        absent["max"] = f"{failed} of {n} requests had no k-th reply"
+    mean = None if failed == n else float(row[f"mean_{k}"])
+    level = "first" if k == 1 else "all" if k == size else "majority" if k == size // 2 + 1 else ""
+    return GroupSummary(
+        str(row["cell"]),
+        str(row["op"]),
+        size,
+        k,
+        level,
+        n,
+        failed,
+        **shown,
+        max=largest,
+        mean_ok=mean,
+        absent=absent,
+    )
+
+
+def _distribution(frame: pd.DataFrame) -> pd.DataFrame:
+    failed = frame["bucket"] >= FAILED_BUCKET
+    frame = frame.assign(bucket=np.where(failed, FAILED_BUCKET, frame["bucket"] // 4))
+    keys = ["cell", "op", "size", "k", "bucket"]
+    frame = frame.groupby(keys, as_index=False)["count"].sum()
+    failed = (frame["bucket"] >= FAILED_BUCKET).to_numpy()
+    number = frame["bucket"].to_numpy()
+    frame["low_ns"] = bucket_edges(np.where(failed, FAILED_BUCKET, number * 4))[0]
+    frame["high_ns"] = bucket_edges(np.where(failed, FAILED_BUCKET, (number + 1) * 4))[0]
+    return frame[["cell", "op", "size", "k", "low_ns", "high_ns", "count"]]
+
+
+def _by_size(context: Context, replies: ibis.Table) -> pd.DataFrame:
+    """Individual replies by group size; service only where a (cell, op) has one size."""
+    sizes = fetch(
+        replies.group_by("cell", "op")
+        .agg(least=replies["size"].min(), most=replies["size"].max())
+        .order_by("cell", "op")
+    )
+    parts = []
+    fixed = sizes[sizes["least"] == sizes["most"]]
+    if len(fixed):
+        known = fixed[["cell", "op"]].assign(size=fixed["most"].astype("int64"))
+        joined = context.rows.join(inline(known), ["cell", "op"])
+        frame = fetch(request_tables.quantiles(joined, ["op", "size"], BREAKDOWN))
+        parts.append(_long(frame, ["op", "size"]))
+    mixed = sizes[sizes["least"] != sizes["most"]]
+    if len(mixed):
+        table = inline(mixed[["cell", "op"]])
+        single = replies.join(table, ["cell", "op"]).select(
+            "op", "size", response=lambda t: t.replies.unnest()
+        )
+        single = single.mutate(
+            ok=single.response != request_tables.INFINITY, service=single.response
+        )
+        frame = fetch(request_tables.quantiles(single, ["op", "size"], BREAKDOWN))
+        part = _long(frame, ["op", "size"])
+        parts.append(part[part["latency"] == "response"])
+    return pd.concat(parts, ignore_index=True)[_BY_SIZE]
+
+
+_BY_SIZE = ["op", "size", "latency", "n", "failed", "p50", "p90", "p99", "max"]
+
+
+def _long(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """One row for each latency; NaN for a percentile with no row beyond it or among the failed."""
+    parts = []
+    for latency in request_tables.LATENCIES:
+        part = frame[[*keys, "n", "failed"]].copy()
+        part["latency"] = latency
+        for place, (name, p) in enumerate(zip(("p50", "p90", "p99"), BREAKDOWN, strict=True)):
+            values = frame[latency].map(lambda found, at=place: float(found[at]))
+            enough = frame["n"] >= round(1 / (1 - p))
+            part[name] = values.where(np.isfinite(values) & enough).astype(float)
+        part["max"] = frame[f"{latency}_max"].astype(float)
+        parts.append(part)
+    return pd.concat(parts, ignore_index=True)
+
+
+def _of_cells(cells: list[CellSummary]) -> pd.DataFrame:
+    rows = [
+        (c.latency, c.op, c.n, c.failed, c.p50, c.p90, c.p99, c.max_ok)
+        for c in cells
+        if c.op != "*"
+    ]
+    columns = ["latency", "op", "n", "failed", "p50", "p90", "p99", "max"]
+    numbers = dict.fromkeys(columns[4:], float)
+    return pd.DataFrame(rows, columns=columns).astype(numbers)
+
+
+def _named(context: Context, frame: pd.DataFrame) -> pd.DataFrame:
+    if "client" in frame:
+        frame["sender"] = frame["client"].map(lambda number: context.name(number, sends=True))
+    if "server" in frame:
+        frame["receiver"] = frame["server"].map(lambda number: context.name(number, sends=False))
+    front = [name for name in ("latency", "op", "sender", "receiver") if name in frame]
+    return frame[[*front, "n", "failed", "p50", "p90", "p99", "max"]]
+
+
+def nothing(left_out: int = 0) -> SlowNodes:
+    """Return the slow nodes of a run without groups: none."""
+    pairs = [
+        "cell",
+        "repeat",
+        "window",
+        "op",
+        "sender",
+        "receiver",
+        "n",
+        "failed",
+        "p50",
+        "p90",
+        "p99",
+        "fastest",
+        "ratio",
+        "slow",
+    ]
+    return SlowNodes(
+        pd.DataFrame(columns=pairs),
+        pd.DataFrame(columns=["cell", "repeat", "window", "op", "observer", "seen", "slow"]),
+        pd.DataFrame(columns=["op", "slow_nodes", "count"]),
+        pd.DataFrame(
+            columns=["cell", "repeat", "window", "op", "observer_a", "observer_b", "jaccard"]
+        ),
+        pd.DataFrame(
+            columns=["factor", "percentile", "slow_pairs", "named", "nodes", "jaccard_mean"]
+        ),
+        (),
+        0,
+        left_out,
+        ROWS_LEAST,
+        None,
+    )
+
+
+def _column(percentile: float) -> str:
+    return {0.5: "p50", 0.9: "p90", 0.99: "p99"}.get(percentile, f"q{percentile}")
+
+
+def _with_percentiles(
+    context: Context, pairs: pd.DataFrame, probabilities: list[float]
+) -> pd.DataFrame:
+    """Columns for the percentiles (inf among the failed) and names for the nodes."""
+    for place, p in enumerate(probabilities):
+        values = pairs["quantiles"].map(lambda found, at=place: float(found[at]))
+        pairs[_column(p)] = values.fillna(np.inf)
+    names: dict[Any, str] = {}
+    for number, sends, target in (("client", True, "sender"), ("server", False, "receiver")):
+        keys = list(zip(pairs["cell"], pairs["repeat"], pairs[number], strict=True))
+        for cell, repeat, node in dict.fromkeys(keys):
+            names[cell, repeat, node, sends] = context.name(
+                int(node), sends=sends, cell=cell, repeat=int(repeat)
+            )
+        pairs[target] = [names[cell, repeat, node, sends] for cell, repeat, node in keys]
+    return pairs.drop(columns=["quantiles", "client", "server"])
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """Shapes (windows, senders, receivers), but ``fastest``: (windows, senders, 1)."""
+
+    fastest: NDArray[np.float64]
+    slow: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class _Cube:
+    """All pairs as arrays (windows, senders, receivers): twelve definitions are tried on them."""
+
+    windows: list[tuple[Any, ...]]
+    senders: list[str]
+    receivers: list[str]
+    places: tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]
+    percentiles: dict[str, NDArray[np.float64]]
+    """NaN where a pair was not seen."""
+
+    @classmethod
+    def of(cls, pairs: pd.DataFrame) -> _Cube:
+        window = pd.MultiIndex.from_frame(pairs[_WINDOW])
+        codes, windows = pd.factorize(window)
+        sender_codes, senders = pd.factorize(pairs["sender"])
+        receiver_codes, receivers = pd.factorize(pairs["receiver"])
+        shape = (len(windows), len(senders), len(receivers))
+        places = (codes, sender_codes, receiver_codes)
+        cubes = {}
+        for name in pairs.columns:
+            if name in ("p50", "p90", "p99") or name.startswith("q0"):
+                cubes[name] = np.full(shape, np.nan)
+                cubes[name][places] = pairs[name].to_numpy()
+        return cls(list(windows), list(senders), list(receivers), places, cubes)
+
+    def judge(self, percentile: float, factor: float, floor_ns: float) -> _Judged:
+        values = self.percentiles[_column(percentile)]
+        fastest = np.fmin.reduce(values, axis=2, keepdims=True)
+        return _Judged(fastest, slow_set(values, factor, floor_ns))
+
+    def column(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Back to one value for each pair."""
+        return np.broadcast_to(values, next(iter(self.percentiles.values())).shape)[self.places]
+
+    def overlaps(self, judged: _Judged) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Jaccard of every two senders in each window, NaN where both sets are empty."""
+        sets = judged.slow.astype(float)
+        shared = sets @ sets.transpose(0, 2, 1)
+        sizes = sets.sum(axis=2)
+        united = sizes[:, :, None] + sizes[:, None, :] - shared
+        seen = np.isfinite(judged.fastest[:, :, 0])
+        upper = np.triu(np.ones(shared.shape[1:], dtype=bool), 1)
+        wanted = upper & seen[:, :, None] & seen[:, None, :] & (united > 0)
+        return np.where(wanted, shared / np.where(united > 0, united, 1), np.nan), wanted
+
+    def named(self, judged: _Judged) -> pd.DataFrame:
+        """(cell, op, receiver) that all of two observers or more call slow in half the windows."""
+        seen = ~np.isnan(next(iter(self.percentiles.values())))
+        observers = seen.sum(axis=1)
+        watched = observers > 1
+        all_slow = watched & ((judged.slow & seen).sum(axis=1) == observers)
+        cells = pd.DataFrame(self.windows, columns=_WINDOW)
+        rows = []
+        for (cell, op), part in cells.groupby(["cell", "op"]):
+            places = part.index.to_numpy()
+            least = min(WINDOWS_MIN, len(places))
+            windows, slow = watched[places].sum(axis=0), all_slow[places].sum(axis=0)
+            rows += [
+                (
+                    cell,
+                    op,
+                    self.receivers[place],
+                    int(windows[place]),
+                    int(slow[place]),
+                    int(observers[places, place].max()),
+                )
+                for place in np.flatnonzero((windows >= least) & (2 * slow >= windows))
+            ]
+        return pd.DataFrame(
+            rows, columns=["cell", "op", "receiver", "windows", "windows_slow", "observers"]
+        )
+
+
+_OBSERVER = ["cell", "repeat", "window", "op", "sender"]
+_WINDOW = ["cell", "repeat", "window", "op"]
+
+
+def _sets(pairs: pd.DataFrame) -> pd.DataFrame:
+    rows = []
+    for key, part in pairs.groupby(_OBSERVER):
+        slow = tuple(sorted(part.loc[part["slow"], "receiver"]))
+        rows.append((*key, len(part), slow))
+    return pd.DataFrame(
+        rows, columns=["cell", "repeat", "window", "op", "observer", "seen", "slow"]
+    )
+
+
+def _agreement(cube: _Cube, judged: _Judged) -> pd.DataFrame:
+    overlaps, wanted = cube.overlaps(judged)
+    rows = [
+        (
+            *cube.windows[window],
+            cube.senders[one],
+            cube.senders[other],
+            float(overlaps[window, one, other]),
+        )
+        for window, one, other in zip(*np.nonzero(wanted), strict=True)
+    ]
+    return pd.DataFrame(rows, columns=[*_WINDOW, "observer_a", "observer_b", "jaccard"])
+
+
+def _named_nodes(pairs: pd.DataFrame, found: pd.DataFrame) -> tuple[NamedNode, ...]:
+    cells = pairs["cell"].nunique()
+    named = []
+    for node, part in found.groupby("receiver"):
+        rows = part.to_dict("records")
+        labels = tuple(
+            f"{row['op']} ({row['cell']})" if cells > 1 else str(row["op"]) for row in rows
+        )
+        its = pairs[pairs["receiver"] == node].merge(part[["cell", "op"]], on=["cell", "op"])
+        ratios = its["ratio"][np.isfinite(its["ratio"])]
+        ratio = float(ratios.median()) if len(ratios) else None
+        observers = int(part["observers"].max())
+        windows, slow = int(part["windows"].sum()), int(part["windows_slow"].sum())
+        times = f"{ratio:.1f} x the fastest" if ratio is not None else "beyond the failed"
+        words = (
+            f"{node} is slow for {', '.join(labels)} ({times}) in the eyes of all "
+            f"{observers} observers, itself included, in {slow} of {windows} windows"
+        )
+        named.append(NamedNode(str(node), labels, observers, windows, slow, ratio, words))
+    return tuple(sorted(named, key=lambda node: (-(node.ratio or np.inf), node.node)))
+
+
+def _sensitivity(cube: _Cube, factor: float, percentile: float, floor_ns: float) -> dict[str, Any]:
+    judged = cube.judge(percentile, factor, floor_ns)
+    nodes = sorted(set(cube.named(judged)["receiver"]))
+    overlaps, wanted = cube.overlaps(judged)
+    return {
+        "factor": factor,
+        "percentile": percentile,
+        "slow_pairs": int(judged.slow.sum()),
+        "named": len(nodes),
+        "nodes": ", ".join(nodes),
+        "jaccard_mean": float(overlaps[wanted].mean()) if wanted.any() else None,
+    }

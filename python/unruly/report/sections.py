@@ -1,0 +1,184 @@
+"""The order of the page: a reader's questions, and what answers each.
+
+The last two appear only when they have something to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from unruly.report import tables, trust
+from unruly.report.advice import advice, sentence
+from unruly.report.document import Figure, Part, Section, Table
+from unruly.report.figures import cells as cells_figure
+from unruly.report.figures import (
+    correlation,
+    distribution,
+    environments,
+    groups,
+    nodes,
+    promise,
+    slow,
+)
+from unruly.report.figures.timeline import timeline
+from unruly.report.figures.trust import send_lag
+from unruly.report.verdict import side_by_side
+from unruly.report.view import View
+
+Build = Callable[[View], Part]
+MOST_SPOTS = 6
+MOST_TEXTS = 3
+"""From so many findings of one kind on, only their titles stand on the page."""
+
+
+def sections(views: Sequence[View]) -> list[Section]:
+    """Return the sections that have something to say, in the order of the questions."""
+    questions: tuple[tuple[str, str, Build], ...] = (
+        ("trust", "Can I trust this measurement?", _trust),
+        ("promise", "What can I promise?", _promise),
+        ("unruly", "How unruly is it?", _unruly),
+        ("where", "When and where?", _where),
+        ("why", "Why?", _why),
+        ("help", "What would help?", _help),
+    )
+    found = (
+        [Section("environments", "How do the environments compare?", (_compared(views),))]
+        if len(views) > 1
+        else []
+    )
+    for key, heading, build in questions:
+        parts = []
+        for view in views:
+            if not view.rows and key != "trust":
+                continue
+            part = build(view)
+            if not part.empty:
+                heading_of = view.label if len(views) > 1 else ""
+                parts.append(
+                    Part(
+                        heading_of,
+                        part.lead,
+                        part.advice,
+                        part.figures,
+                        part.tables,
+                        part.closed_tables,
+                    )
+                )
+        if parts:
+            found.append(Section(key, heading, tuple(parts)))
+    return found
+
+
+def _kept(*figures: Figure | None) -> tuple[Figure, ...]:
+    return tuple(f for f in figures if f is not None)
+
+
+def _filled(*found: Table | None) -> tuple[Table, ...]:
+    return tuple(t for t in found if t is not None and t.rows)
+
+
+def _compared(views: Sequence[View]) -> Part:
+    figures = _kept(
+        environments.overlaid(views),
+        environments.by_workload(views),
+        environments.slow_everywhere(views),
+        environments.correlated_everywhere(views),
+    )
+    return Part(figures=figures, tables=(side_by_side(views),))
+
+
+def _trust(view: View) -> Part:
+    return Part(
+        lead=tuple(sentence(words) for words in view.analysis.run.missing),
+        advice=advice(view, "trust"),
+        figures=_kept(send_lag(view)),
+        tables=_filled(trust.status_table(view)),
+        closed_tables=_filled(
+            trust.self_table(view), trust.process_table(view), trust.host_table(view)
+        ),
+    )
+
+
+def _promise(view: View) -> Part:
+    found = advice(view, "promise")
+    said = " ".join(
+        remark.text for a in found for remark in a.remarks if len(a.remarks) < MOST_TEXTS
+    )
+    spots = dict.fromkeys(s.sentence for s in view.analysis.blind_spot if s.sentence not in said)
+    return Part(
+        lead=tuple(sentence(spot) for spot in list(spots)[:MOST_SPOTS]),
+        advice=found,
+        figures=_kept(promise.promises(view)),
+        closed_tables=_filled(tables.promises(view)),
+    )
+
+
+def _unruly(view: View) -> Part:
+    by = view.analysis.by
+    return Part(
+        advice=advice(view, "unruly"),
+        figures=_kept(
+            distribution.distribution(view),
+            distribution.workloads(view),
+            cells_figure.cells(view),
+            groups.group_sizes(view),
+            groups.kth_of_n(view),
+        ),
+        tables=_filled(tables.unruliness(view)),
+        closed_tables=_filled(
+            tables.percentiles(view),
+            tables.frame_table(by["by_op"], {"op": "workload"}, "By workload")
+            if "by_op" in by
+            else None,
+            tables.frame_table(
+                by["by_size"],
+                {"op": "workload", "size": "group size"},
+                "Single replies by group size",
+            )
+            if "by_size" in by
+            else None,
+            tables.groups(view),
+        ),
+    )
+
+
+def _where(view: View) -> Part:
+    by = view.analysis.by
+    names = {"op": "workload", "sender": "initiator", "receiver": "receiver"}
+    captions = {
+        "by_sender": "By initiator",
+        "by_receiver": "By receiver",
+        "pairs": "By initiator and receiver",
+    }
+    return Part(
+        advice=advice(view, "where"),
+        figures=_kept(
+            timeline(view),
+            nodes.matrix(view),
+            nodes.members(view),
+            slow.slow_by_window(view),
+            slow.slow_counts(view),
+            slow.sensitivity(view),
+        ),
+        closed_tables=_filled(
+            tables.slowest(view),
+            *(
+                tables.frame_table(by[key], names, caption)
+                for key, caption in captions.items()
+                if key in by
+            ),
+        ),
+    )
+
+
+def _why(view: View) -> Part:
+    return Part(
+        advice=advice(view, "why"),
+        figures=_kept(correlation.correlations(view), correlation.scatters(view)),
+        tables=_filled(tables.decomposition(view)),
+        closed_tables=_filled(tables.correlation(view)),
+    )
+
+
+def _help(view: View) -> Part:
+    return Part(advice=advice(view, "help"))

@@ -1,0 +1,126 @@
+"""``summary.json``: the analysis as one JSON object, valid against schema/summary.schema.json."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from unruly.stats import Interval
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from unruly.findings import Analysis
+
+SCHEMA = 1
+FILE = "summary.json"
+
+
+def summary(analysis: Analysis) -> dict[str, Any]:
+    """Return the analysis as plain JSON values.
+
+    Parameters
+    ----------
+    analysis : Analysis
+        As `unruly.analyse` gives it.
+
+    Returns
+    -------
+    dict
+        Valid against ``schema/summary.schema.json``. What cannot be said is null, and its reason
+        stands under the same name in ``absent``.
+    """
+    slow, found = analysis.slow_nodes, analysis.correlations
+    document = {
+        "schema": SCHEMA,
+        "run": analysis.run.id,
+        "name": analysis.run.name,
+        "tag": analysis.run.tag,
+        "status": analysis.run.status,
+        "measured_ns": analysis.measured_ns,
+        "trustworthy": analysis.trustworthy,
+        "doubts": analysis.doubts,
+        "cells": [_flat(cell) for cell in analysis.cells],
+        "groups": [_flat(group) for group in analysis.groups],
+        "slow_nodes": {
+            "window_ns": analysis.options.window_ns,
+            "factor": analysis.options.factor,
+            "percentile": analysis.options.percentile,
+            "floor_ns": analysis.options.floor_ns,
+            "windows": slow.windows,
+            "left_out": slow.left_out,
+            "least_rows": slow.least_rows,
+            "jaccard_mean": slow.jaccard_mean,
+            "named": [_flat(node) for node in slow.named],
+            "histogram": slow.histogram.to_dict("records"),
+            "sensitivity": slow.sensitivity.to_dict("records"),
+        },
+        "correlations": {
+            "paired_share": found.paired_share,
+            "largest_distance_ns": found.largest_distance_ns,
+            "unit": found.unit,
+            "note": found.note,
+            "metrics": [_flat(row) for row in found.rows],
+        },
+        "decomposition": analysis.decomposition.to_dict("records"),
+        "self_distrust": _self_distrust(analysis),
+        "findings": [_flat(finding) for finding in analysis.findings],
+        "conservation": asdict(analysis.conservation),
+        "missing": analysis.run.missing,
+    }
+    plain: dict[str, Any] = _plain(document)
+    return plain
+
+
+def write_summary(analysis: Analysis) -> Path | None:
+    """Write summary.json into the run directory, whole or not at all; None when it is read-only."""
+    path = analysis.run.path / FILE
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    text = json.dumps(summary(analysis), indent=1, allow_nan=False) + "\n"
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError:
+        return None
+    return path
+
+
+def _self_distrust(analysis: Analysis) -> dict[str, Any]:
+    doubt = analysis.self_distrust
+    kept = {field.name: getattr(doubt, field.name) for field in fields(doubt)}
+    return {**kept, "processes": doubt.processes.to_dict("records")}
+
+
+def _flat(value: Any) -> dict[str, Any]:
+    """A dataclass as a dict, with intervals as their own keys; ranks only where there are some."""
+    flat = {}
+    for item in fields(value):
+        held = getattr(value, item.name)
+        flat[item.name] = _interval(held) if isinstance(held, Interval) else held
+    return flat
+
+
+def _interval(interval: Interval) -> dict[str, Any]:
+    flat = asdict(interval)
+    if interval.low_rank is None and interval.high_rank is None:
+        del flat["low_rank"], flat["high_rank"]
+    return flat
+
+
+def _plain(value: Any) -> Any:
+    """Turn numpy scalars, NaN and tuples into what JSON has."""
+    if isinstance(value, dict):
+        return {str(key): _plain(held) for key, held in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(held) for held in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is pd.NA or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    return value

@@ -1,0 +1,225 @@
+"""One screen: can it be trusted, what can be promised, how unruly, where, why, what would help."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Final
+
+from unruly.findings.words import count, duration, latency
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from unruly.findings import Analysis, CellSummary, Finding
+
+LINES_MAX: Final = 40
+TABLE_ROWS: Final = 6
+GROUP_ROWS: Final = 4
+FINDINGS_MAX: Final = 6
+MARKS: Final = {"spoils": "!!", "warns": " !", "informs": "  "}
+COLOURS: Final = {"spoils": "\x1b[31m", "warns": "\x1b[33m", "informs": ""}
+BOLD: Final = "\x1b[1m"
+PLAIN: Final = "\x1b[0m"
+SHOWN_ELSEWHERE: Final = frozenset({"promise-made", "slow-node", "correlate"})
+
+
+def verdict(analysis: Analysis, *, width: int = 100, colour: bool = False) -> str:
+    """Return the verdict as text of at most 40 lines.
+
+    Parameters
+    ----------
+    analysis : Analysis
+        As `unruly.analyse` gives it.
+    width : int
+        Columns; at least 60.
+    colour : bool
+        With escape codes, for a terminal.
+    """
+    width = max(60, width)
+    lines = [*_header(analysis), *_trust(analysis)]
+    if analysis.cells:
+        lines += ["", *_promises(analysis), "", *_table(analysis), *_groups(analysis)]
+        lines += ["", *_where(analysis), *_why(analysis)]
+    lines += ["", *_findings(analysis), *_next(analysis)]
+    fitted: list[str] = []
+    for line in lines:
+        fitted += _fit(line, width)
+    if len(fitted) > LINES_MAX:
+        rest = len(fitted) - LINES_MAX + 1
+        fitted = [*fitted[: LINES_MAX - 1], f"... {rest} more lines: see report.html, summary.json"]
+    if colour:
+        fitted = [_coloured(line) for line in fitted]
+    return "\n".join(fitted)
+
+
+def _header(analysis: Analysis) -> Iterator[str]:
+    run = analysis.run
+    tag = f" [{run.tag}]" if run.tag else ""
+    cells = len({row.cell for row in analysis.cells})
+    parts = [
+        f"{run.name}{tag}",
+        run.status,
+        f"{duration(analysis.measured_ns)} measured",
+        f"{count(analysis.conservation.rows)} rows",
+        f"{analysis.processes} processes",
+    ]
+    if cells > 1:
+        parts.append(f"{cells} cells")
+    yield "unruly verdict: " + ", ".join(part for part in parts if part)
+
+
+def _trust(analysis: Analysis) -> Iterator[str]:
+    if analysis.trustworthy:
+        checked = (
+            "every request is accounted for"
+            if analysis.conservation.checked
+            else (analysis.conservation.sentence)
+        )
+        yield f"trust: nothing spoils this run; {checked}"
+    else:
+        yield "trust: DO NOT TRUST THIS RUN: " + "; ".join(analysis.doubts)
+
+
+def _label(analysis: Analysis, row: CellSummary) -> str:
+    several = len({other.cell for other in analysis.cells}) > 1
+    return f"{row.op} ({row.cell})" if several else row.op
+
+
+def _shown(analysis: Analysis) -> list[CellSummary]:
+    """The (cell, op) to show: all when few, else the worst by p99."""
+    rows = [row for row in analysis.cells if row.latency == "response" and row.op != "*"]
+    if len(rows) <= TABLE_ROWS:
+        return rows
+    worst = sorted(rows, key=lambda row: -(row.p99 or row.max_ok or 0.0))[:TABLE_ROWS]
+    return [row for row in rows if row in worst]
+
+
+def _promises(analysis: Analysis) -> Iterator[str]:
+    for row in _shown(analysis):
+        label = _label(analysis, row)
+        if row.promise_p99 is not None:
+            blind = next(s for s in analysis.blind_spot if (s.cell, s.op) == (row.cell, row.op))
+            yield (
+                f"promise: 99 % of {label} within {latency(row.promise_p99.high)}, with 95 % "
+                f"confidence (stall-surviving); nothing is known of what happens less often than "
+                f"every {duration(blind.every_ns)}"
+            )
+        else:
+            reason = row.absent.get("promise_p99", "")
+            bound = row.p99_lower_bound
+            least = f"; p99 at least {latency(bound)}" if bound is not None else ""
+            needed = f"; run about {duration(row.needed_ns)}" if row.needed_ns else ""
+            yield f"promise: none for {label}: {reason}{least}{needed}"
+
+
+def _table(analysis: Analysis) -> Iterator[str]:
+    rows = _shown(analysis)
+    wide = max([2, *(len(_label(analysis, row)) for row in rows)])
+    head = ("n", "failed", "p50", "p99", "p99.9", "max", "p99/mean")
+    yield f"{'':{wide}} {'':8} " + " ".join(f"{name:>10}" for name in head)
+    for row in rows:
+        for name in ("response", "service"):
+            shown = next(
+                r for r in analysis.cells if (r.cell, r.op, r.latency) == (row.cell, row.op, name)
+            )
+            ratio = f"{shown.p99_over_mean:.1f}" if shown.p99_over_mean is not None else "-"
+            first = name == "response"
+            cells = (
+                count(shown.n) if first else "",
+                count(shown.failed) if first else "",
+                latency(shown.p50),
+                latency(shown.p99),
+                latency(shown.p99_9),
+                latency(shown.max_ok),
+                ratio,
+            )
+            label = _label(analysis, row) if first else ""
+            yield f"{label:{wide}} {name:8} " + " ".join(f"{cell:>10}" for cell in cells)
+    total = len([r for r in analysis.cells if r.latency == "response" and r.op != "*"])
+    if total > len(rows):
+        yield f"(the {len(rows)} worst of {total} by p99; all are in summary.json)"
+
+
+def _groups(analysis: Analysis) -> Iterator[str]:
+    """First, majority and all, of the largest groups of each shown op."""
+    shown = {(row.cell, row.op) for row in _shown(analysis)}
+    named: dict[tuple[str, str, int], dict[str, str]] = {}
+    for group in analysis.groups:
+        if group.level and (group.cell, group.op) in shown:
+            key = (group.cell, group.op, group.size)
+            text = f"{latency(group.p50)} / {latency(group.p99)}"
+            named.setdefault(key, {})[group.level] = text
+    several = len({key[0] for key in named}) > 1
+    for place, (key, levels) in enumerate(named.items()):
+        if place >= GROUP_ROWS:
+            return
+        label = f"{key[1]} ({key[0]})" if several else key[1]
+        text = ", ".join(f"{level} {value}" for level, value in levels.items())
+        yield f"groups: {label}, {key[2]} replies, p50 / p99: {text}"
+
+
+def _where(analysis: Analysis) -> Iterator[str]:
+    slow = analysis.slow_nodes
+    if slow.windows == 0:
+        return
+    if not slow.named:
+        yield f"slow nodes: none that all observers agree on in half of {slow.windows} windows"
+    for node in slow.named[:3]:
+        yield f"slow node: {node.words}"
+
+
+def _why(analysis: Analysis) -> Iterator[str]:
+    found = [finding for finding in analysis.findings if finding.code == "correlate"]
+    for finding in found:
+        yield f"why: {finding.text}"
+    if not found and analysis.correlations.rows:
+        yield "why: no metric of the receivers goes with latency beyond chance"
+
+
+def _findings(analysis: Analysis) -> Iterator[str]:
+    rest = [f for f in analysis.findings if f.code not in SHOWN_ELSEWHERE]
+    rest.sort(key=lambda f: ("spoils", "warns", "informs").index(f.severity))
+    for finding in rest[:FINDINGS_MAX]:
+        yield f"{MARKS[finding.severity]} {finding.code}: {finding.title}"
+    if len(rest) > FINDINGS_MAX:
+        yield f"   and {len(rest) - FINDINGS_MAX} more in summary.json"
+    for sentence in analysis.run.missing[:2]:
+        yield f" ! missing: {sentence}"
+
+
+def _next(analysis: Analysis) -> Iterator[str]:
+    step = _step(analysis.findings)
+    if step:
+        yield f"next: {step}"
+
+
+def _step(findings: list[Finding]) -> str:
+    """The suggestion of the gravest finding; a warning that is answered in a run comes first."""
+    for severity in ("spoils", "warns"):
+        for finding in findings:
+            if finding.severity == severity:
+                return finding.suggestion
+    for finding in findings:
+        if finding.section == "help":
+            return finding.suggestion
+    return "look at the pictures: `unruly report DIR`"
+
+
+def _fit(line: str, width: int) -> list[str]:
+    if len(line) <= width:
+        return [line]
+    indent = " " * (line.find(": ") + 2 if 0 <= line.find(": ") < 24 else 3)
+    return textwrap.wrap(
+        line, width, subsequent_indent=indent, break_long_words=True, drop_whitespace=True
+    )
+
+
+def _coloured(line: str) -> str:
+    if line.startswith("unruly verdict"):
+        return f"{BOLD}{line}{PLAIN}"
+    if line.startswith("trust: DO NOT"):
+        return f"{COLOURS['spoils']}{line}{PLAIN}"
+    for severity, mark in MARKS.items():
+        if mark.strip() and line.startswith(f"{mark} "):
+            return f"{COLOURS[severity]}{line}{PLAIN}"
+    return line
