@@ -36,7 +36,7 @@ fmt: setup ## Format everything
 
 lint: setup ## Formatting, lints and types; warnings are errors
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --release --locked -- -D warnings
+	cargo clippy --workspace --all-targets --locked -- -D warnings
 	$(VENV)/bin/ruff format --check python tests bench docs
 	$(VENV)/bin/ruff check python tests bench docs
 	$(VENV)/bin/mypy
@@ -45,7 +45,7 @@ test: lint test-rust test-python e2e ## Everything that must pass
 	@echo "test: all passed"
 
 test-rust: ## Rust tests
-	cargo test --workspace --release --locked --quiet
+	cargo test --workspace --locked --quiet
 
 test-python: setup build ## Python tests, with the report in a real Chromium
 	scripts/chromium.sh

@@ -59,7 +59,7 @@ def shoot(given: argparse.Namespace) -> None:
         page.goto(given.report.resolve().as_uri())
         page.wait_for_function(DRAWN, timeout=60_000)
         if given.at:
-            page.eval_on_selector(given.at, "element => element.scrollIntoView()")
+            page.eval_on_selector(given.at, "e => e.scrollIntoView({behavior: 'instant'})")
             page.wait_for_timeout(400)
         page.screenshot(path=str(given.output), full_page=given.full)
         browser.close()

@@ -242,7 +242,7 @@ def _rows(shape, rng, wait, *, stalls, lags, due, who, begin_ns, request) -> pa.
         latency += mode * rng.lognormal(0, 0.15, rows)
     if op in ("network", "all"):
         latency += rng.lognormal(np.log(2e5), 0.3, rows)
-    latency *= np.exp(shape.drift * intended / (shape.duration_s * NS))
+    latency *= np.exp(shape.drift * intended / ((shape.warmup_s + shape.duration_s) * NS))
     if shape.slow_agent is not None:
         busy = wait[(sent // NS).astype(int).clip(0, len(wait) - 1), receiver]
         extra = latency * (shape.slow_factor - 1) * busy / 0.6

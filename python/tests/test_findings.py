@@ -85,9 +85,7 @@ def test_every_code_in_the_rules_is_listed():
 
 def test_findings_follow_a_readers_questions(analysed):
     findings = analysed(**SMALL, dropped=3, failed_share=0.01, slow_agent=1).findings
-    order = [
-        (SECTIONS.index(f.section), SEVERITIES.index(f.severity), f.rank) for f in findings
-    ]
+    order = [(SECTIONS.index(f.section), SEVERITIES.index(f.severity), f.rank) for f in findings]
     assert order == sorted(order)
     assert findings[0].code == "rows-dropped"
 
@@ -112,8 +110,14 @@ def test_a_generator_that_stalled_spoils_only_when_the_tail_is_its_own(analysed)
     assert finding.evidence["tail_explained_share"] > 0.1
     doubt = replace(spoiled.self_distrust, tail_explained_share=0.01)
     evidence = Evidence(
-        spoiled.run, spoiled.cells, spoiled.groups, spoiled.slow_nodes, spoiled.correlations,
-        spoiled.conservation, doubt, spoiled.blind_spot,
+        spoiled.run,
+        spoiled.cells,
+        spoiled.groups,
+        spoiled.slow_nodes,
+        spoiled.correlations,
+        spoiled.conservation,
+        doubt,
+        spoiled.blind_spot,
     )
     again = next(f for f in find(evidence) if f.code == "generator-stalled")
     assert again.severity == "warns"
@@ -124,8 +128,14 @@ def test_a_difference_between_nodes_alone_is_no_correlate_unless_one_is_slow(slo
     row = slow.correlations.rows[0]
     standing = replace(slow.correlations, rows=(replace(row, within=0.0, highest="agent-1"),))
     evidence = Evidence(
-        slow.run, slow.cells, slow.groups, slow.slow_nodes, standing, slow.conservation,
-        slow.self_distrust, slow.blind_spot,
+        slow.run,
+        slow.cells,
+        slow.groups,
+        slow.slow_nodes,
+        standing,
+        slow.conservation,
+        slow.self_distrust,
+        slow.blind_spot,
     )
     assert "correlate" not in [f.code for f in find(evidence)]
     named = replace(standing, rows=(replace(row, within=0.0, highest="agent-3"),))

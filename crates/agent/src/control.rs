@@ -82,7 +82,9 @@ pub enum Report {
 
 /// Writes a line to standard output. A runner that is gone is no error: the closed input ends us.
 pub(crate) fn report(report: &Report) {
-    let Ok(mut line) = serde_json::to_vec(report) else { return };
+    let Ok(mut line) = serde_json::to_vec(report) else {
+        return;
+    };
     line.push(b'\n');
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(&line).and_then(|()| out.flush());
@@ -126,7 +128,11 @@ impl Inbox {
         let wakes = Arc::new(Mutex::new(Vec::new()));
         let (thread_stop, thread_wakes) = (Arc::clone(&stop), Arc::clone(&wakes));
         std::thread::spawn(move || listen(&sender, &thread_stop, &thread_wakes));
-        Self { messages, stop, wakes }
+        Self {
+            messages,
+            stop,
+            wakes,
+        }
     }
 
     /// The flag that `stop`, or a closed input, sets.
@@ -151,7 +157,9 @@ impl Inbox {
             Ok(Message::Peers(peers)) => Ok(Some(peers)),
             Ok(Message::Stop) | Err(_) => Ok(None),
             Ok(Message::Start(_)) => {
-                bail!("standard input: start came before peers; wanted peers first; hint: see schema/job.md")
+                bail!(
+                    "standard input: start came before peers; wanted peers first; hint: see schema/job.md"
+                )
             }
         }
     }
@@ -184,7 +192,9 @@ impl Inbox {
 fn listen(sender: &Sender<Message>, stop: &AtomicBool, wakes: &Mutex<Vec<Wake>>) {
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         // A word of a newer runner is not for us.
-        let Some(message) = Message::parse(line.trim()) else { continue };
+        let Some(message) = Message::parse(line.trim()) else {
+            continue;
+        };
         if message == Message::Stop {
             break;
         }
@@ -214,7 +224,10 @@ mod tests {
 
     #[test]
     fn a_report_line_reads_back() {
-        let line = Report::Finding { text: "disk full".to_owned(), fatal: true };
+        let line = Report::Finding {
+            text: "disk full".to_owned(),
+            fatal: true,
+        };
         let json = serde_json::to_string(&line).unwrap();
         assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), line);
     }

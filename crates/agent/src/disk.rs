@@ -33,25 +33,40 @@ pub(crate) struct Disk {
 impl Disk {
     /// Makes the file and starts the thread.
     pub(crate) fn start(path: &Path, bytes_max: u64, codec: Codec, wake: Wake) -> io::Result<Self> {
-        let file = OpenOptions::new().create(true).truncate(true).write(true).open(path)?;
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .open(path)?;
         nix::fcntl::posix_fallocate(&file, 0, i64::try_from(bytes_max).unwrap_or(i64::MAX))?;
         file.sync_all()?;
         let (jobs, to_do) = channel();
         let (finished, done) = channel();
-        std::thread::Builder::new().name("disk".to_owned()).spawn(move || {
-            let mut ring = Ring { file, bytes_max, offset: 0, buffer: Vec::new() };
-            for job in to_do {
-                // A write that fails leaves the request without a reply: its client sees a timeout.
-                if ring.write(&codec, &job).is_err() {
-                    continue;
+        std::thread::Builder::new()
+            .name("disk".to_owned())
+            .spawn(move || {
+                let mut ring = Ring {
+                    file,
+                    bytes_max,
+                    offset: 0,
+                    buffer: Vec::new(),
+                };
+                for job in to_do {
+                    // A write that fails leaves the request without a reply: its client sees a timeout.
+                    if ring.write(&codec, &job).is_err() {
+                        continue;
+                    }
+                    if finished.send(job).is_err() {
+                        break;
+                    }
+                    wake.wake();
                 }
-                if finished.send(job).is_err() {
-                    break;
-                }
-                wake.wake();
-            }
-        })?;
-        Ok(Self { jobs, done, path: path.to_owned() })
+            })?;
+        Ok(Self {
+            jobs,
+            done,
+            path: path.to_owned(),
+        })
     }
 
     pub(crate) fn submit(&self, job: DiskJob) {

@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use unruly_load::wire::{Codec, FLAG_BODY};
 use unruly_load::{
-    ClosedSource, Control, Engine, EngineOptions, GroupRpc, Live, OpenSource, Peer, Phases, Source,
-    Target,
+    ClosedSource, Control, Engine, EngineOptions, GroupRpc, Live, OpenSource, Outcome, Peer,
+    Phases, Source, Target,
 };
 use unruly_plan::{Arrivals, Drive};
 use unruly_trace::{Clock, Counts, Recorder, RecorderOptions, SPOOL_ROWS_MAX};
@@ -42,7 +42,7 @@ pub(crate) struct ClientReport {
 impl Client<'_> {
     /// Connects, waits for the start, runs the schedule, and closes the books.
     pub(crate) fn run(
-        self,
+        mut self,
         target: &mut dyn Target,
         events: &mut Events,
         source: impl FnOnce(i64) -> Box<dyn Source>,
@@ -50,13 +50,23 @@ impl Client<'_> {
         let mut recorder = Recorder::start(RecorderOptions {
             directory: self.directory.to_owned(),
             stem: self.job.stem(),
-            header: self.job.spool_header(self.ops),
+            header: self.job.spool_header(std::mem::take(&mut self.ops)),
             clock: self.clock.clone(),
             spool_rows_max: SPOOL_ROWS_MAX,
         })?;
-        let mut engine =
-            Engine::new(self.options, self.clock.clone(), target, &mut recorder, self.peers)
-                .with_context(|| format!("{}: cannot send; wanted sockets; hint: raise ulimit -n", self.job.name))?;
+        let mut engine = Engine::new(
+            self.options.clone(),
+            self.clock.clone(),
+            target,
+            &mut recorder,
+            std::mem::take(&mut self.peers),
+        )
+        .with_context(|| {
+            format!(
+                "{}: cannot send; wanted sockets; hint: raise ulimit -n",
+                self.job.name
+            )
+        })?;
         engine.connect();
         self.inbox.wake_on_stop(engine.waker());
         let Some(start_ns) = self.inbox.start()? else {
@@ -69,26 +79,61 @@ impl Client<'_> {
         let outcome = engine.run(source.as_mut(), &mut |live, recorder| {
             say_progress(live, recorder);
             for (at_ns, step) in recorder.take_steps() {
-                events.add("clock stepped", Some(&format!("{} ns", step.0)), (at_ns, None));
+                events.add(
+                    "clock stepped",
+                    Some(&format!("{} ns", step.0)),
+                    (at_ns, None),
+                );
             }
             if let Some(failure) = recorder.failure().filter(|_| !said_full) {
                 said_full = true;
-                report(&Report::Finding { text: failure, fatal: true });
+                report(&Report::Finding {
+                    text: failure,
+                    fatal: true,
+                });
                 return Control::Stop;
             }
-            if self.inbox.is_stopped() { Control::Stop } else { Control::Continue }
+            if self.inbox.is_stopped() {
+                Control::Stop
+            } else {
+                Control::Continue
+            }
         })?;
+        self.close(recorder, &outcome, events).map(Some)
+    }
+
+    /// Closes the books: every copy that the schedule asked for is accounted for.
+    fn close(
+        &self,
+        recorder: Recorder,
+        outcome: &Outcome,
+        events: &mut Events,
+    ) -> Result<ClientReport> {
         report(&Report::Drained);
         if outcome.strays > 0 {
-            events.now("stray replies", Some(&outcome.strays.to_string()), self.clock);
+            events.now(
+                "stray replies",
+                Some(&outcome.strays.to_string()),
+                self.clock,
+            );
         }
         let (tally, recorded) = recorder.finish(&self.job.name)?;
         if tally.copies.dropped > 0 {
-            events.now("rows dropped", Some(&tally.copies.dropped.to_string()), self.clock);
+            events.now(
+                "rows dropped",
+                Some(&tally.copies.dropped.to_string()),
+                self.clock,
+            );
         }
-        let counts = Counts { copies: tally.copies, requests: outcome.requests };
+        let counts = Counts {
+            copies: tally.copies,
+            requests: outcome.requests.clone(),
+        };
         counts.check(&self.job.name)?;
-        Ok(Some(ClientReport { counts, failure: recorded.failure }))
+        Ok(ClientReport {
+            counts,
+            failure: recorded.failure,
+        })
     }
 }
 
@@ -139,20 +184,39 @@ pub(crate) fn run(
         timeout_ns: nanoseconds(drive.timeout),
         linger_ns: 0,
         in_flight: drive.in_flight as usize,
-        spin_ns: if matches!(drive.arrivals, Arrivals::Closed { .. }) { 0 } else { SPIN_NS },
+        spin_ns: if matches!(drive.arrivals, Arrivals::Closed { .. }) {
+            0
+        } else {
+            SPIN_NS
+        },
     };
     let body_bytes = u32::try_from(drive.payload.0).unwrap_or(u32::MAX);
     let flags = if body_bytes == 0 { 0 } else { FLAG_BODY };
-    let mut target = GroupRpc::new(Codec { cookie: job.cookie, body_bytes });
+    let mut target = GroupRpc::new(Codec {
+        cookie: job.cookie,
+        body_bytes,
+    });
     let ops = vec!["echo".to_owned()];
-    let client = Client { job, directory, inbox, clock, options, ops, peers };
+    let client = Client {
+        job,
+        directory,
+        inbox,
+        clock,
+        options,
+        ops,
+        peers,
+    };
     let seed = unruly_plan::mix(job.plan.seed, u64::from(job.repeat));
     let report = client.run(&mut target, events, |start_ns| {
         let phases = Phases::new(start_ns, job.plan.run.warmup, job.plan.run.duration);
         match drive.arrivals {
-            Arrivals::Closed { .. } => {
-                Box::new(ClosedSource::new(&drive.arrivals, seed, links, flags, phases))
-            }
+            Arrivals::Closed { .. } => Box::new(ClosedSource::new(
+                &drive.arrivals,
+                seed,
+                links,
+                flags,
+                phases,
+            )),
             _ => Box::new(OpenSource::new(&drive.arrivals, seed, links, flags, phases)),
         }
     })?;

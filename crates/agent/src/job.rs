@@ -98,9 +98,13 @@ impl Job {
         let text = fs::read_to_string(path).with_context(|| {
             format!("{place}: cannot be read; wanted a job file; hint: unruly run writes them")
         })?;
-        let json: serde_json::Value = serde_json::from_str(&text)
-            .with_context(|| format!("{place}: is not JSON; wanted a job file; hint: see schema/job.md"))?;
-        let schema = json.get("schema").and_then(serde_json::Value::as_u64).unwrap_or(0);
+        let json: serde_json::Value = serde_json::from_str(&text).with_context(|| {
+            format!("{place}: is not JSON; wanted a job file; hint: see schema/job.md")
+        })?;
+        let schema = json
+            .get("schema")
+            .and_then(serde_json::Value::as_u64)
+            .unwrap_or(0);
         ensure!(
             schema == u64::from(PROTOCOL_VERSION),
             "{place}: schema is {schema}; wanted {PROTOCOL_VERSION}; hint: use the same unruly on every host"
@@ -118,7 +122,9 @@ impl Job {
     /// The name of the job's cell.
     #[must_use]
     pub fn cell_name(&self) -> &str {
-        self.cells.get(usize::from(self.cell)).map_or("all", String::as_str)
+        self.cells
+            .get(usize::from(self.cell))
+            .map_or("all", String::as_str)
     }
 
     /// What the footers of this process's segments say.

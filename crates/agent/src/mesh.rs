@@ -7,9 +7,7 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
 use unruly_load::wire::Codec;
-use unruly_load::{
-    EngineOptions, GroupRpc, MeshSource, Peer, Phases, bind_tcp, bind_udp,
-};
+use unruly_load::{EngineOptions, GroupRpc, MeshSource, Peer, Phases, bind_tcp, bind_udp};
 use unruly_plan::{DurationNs, Mesh};
 use unruly_trace::Clock;
 
@@ -39,20 +37,33 @@ impl Serving {
     ) -> Result<Self> {
         let wanted: SocketAddr = format!("{}:{}", job.listen, job.port)
             .parse()
-            .with_context(|| format!("{}: listen is \"{}\"; wanted an IP address; hint: 127.0.0.1", job.name, job.listen))?;
+            .with_context(|| {
+                format!(
+                    "{}: listen is \"{}\"; wanted an IP address; hint: 127.0.0.1",
+                    job.name, job.listen
+                )
+            })?;
         let taken = |address: SocketAddr| {
-            format!("{}: cannot listen on {address}; wanted a free port; hint: choose another mesh.port, or leave it out", job.name)
+            format!(
+                "{}: cannot listen on {address}; wanted a free port; hint: choose another mesh.port, or leave it out",
+                job.name
+            )
         };
         let listener = bind_tcp(wanted).with_context(|| taken(wanted))?;
         let address = listener.local_addr()?;
         let datagrams = bind_udp(address).with_context(|| taken(address))?;
-        let options = ServerOptions { codec, clock: clock.clone(), disk };
+        let options = ServerOptions {
+            codec,
+            clock: clock.clone(),
+            disk,
+        };
         let server = Server::new(options, listener, datagrams)
             .with_context(|| format!("{}: cannot serve; wanted sockets and a disk file; hint: look at the free disk space and ulimit -n", job.name))?;
         inbox.wake_on_stop(server.waker());
         let stop = inbox.stop_flag();
-        let thread =
-            std::thread::Builder::new().name("serve".to_owned()).spawn(move || server.run(&stop))?;
+        let thread = std::thread::Builder::new()
+            .name("serve".to_owned())
+            .spawn(move || server.run(&stop))?;
         Ok(Self { address, thread })
     }
 
@@ -84,11 +95,18 @@ pub(crate) fn run(
     events: &mut Events,
 ) -> Result<()> {
     let body_bytes = u32::try_from(mesh.body.0).unwrap_or(u32::MAX);
-    let codec = Codec { cookie: job.cookie, body_bytes };
+    let codec = Codec {
+        cookie: job.cookie,
+        body_bytes,
+    };
     let disk = directory.join(format!("{}.disk", job.stem()));
     let serving = Serving::start(job, clock, codec, Some((disk, mesh.disk_file.0)), inbox)?;
     crate::role::say_ready(Some(serving.address), clock);
-    let ops = mesh.workloads.iter().map(|workload| workload.name().to_owned()).collect();
+    let ops = mesh
+        .workloads
+        .iter()
+        .map(|workload| workload.name().to_owned())
+        .collect();
     let counts = ask(job, mesh, directory, inbox, clock, events, codec, ops)?;
     inbox.wait_for_stop();
     serving.join(events, clock);
@@ -96,7 +114,10 @@ pub(crate) fn run(
     Ok(())
 }
 
-#[expect(clippy::too_many_arguments, reason = "the parts of one agent, named where they are used once")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the parts of one agent, named where they are used once"
+)]
 fn ask(
     job: &Job,
     mesh: &Mesh,
@@ -107,7 +128,9 @@ fn ask(
     codec: Codec,
     ops: Vec<String>,
 ) -> Result<Option<crate::drive::ClientReport>> {
-    let Some(lines) = inbox.peers()? else { return Ok(None) };
+    let Some(lines) = inbox.peers()? else {
+        return Ok(None);
+    };
     let peers = mesh_peers(&lines)?;
     let timeout_ns = nanoseconds(mesh.timeout);
     let options = EngineOptions {
@@ -121,7 +144,15 @@ fn ask(
         spin_ns: 0,
     };
     let mut target = GroupRpc::new(codec);
-    let client = Client { job, directory, inbox, clock, options, ops, peers };
+    let client = Client {
+        job,
+        directory,
+        inbox,
+        clock,
+        options,
+        ops,
+        peers,
+    };
     let agent = job.id.unwrap_or(0);
     client.run(&mut target, events, |start_ns| {
         let phases = Phases::new(start_ns, job.plan.run.warmup, job.plan.run.duration);
@@ -133,7 +164,9 @@ fn ask(
 fn mesh_peers(lines: &[PeerLine]) -> Result<Vec<Peer>> {
     let mut peers: Vec<Peer> = Vec::new();
     for line in lines {
-        let (Some(id), Some(address)) = (line.id, &line.address) else { continue };
+        let (Some(id), Some(address)) = (line.id, &line.address) else {
+            continue;
+        };
         let address = address.parse().with_context(|| {
             format!("peers: the address of {} is \"{address}\"; wanted ip:port; hint: this is a defect, please report it", line.name)
         })?;
@@ -155,7 +188,10 @@ pub(crate) fn run_echo(
     clock: &Clock,
     events: &mut Events,
 ) -> Result<()> {
-    let codec = Codec { cookie: job.cookie, body_bytes };
+    let codec = Codec {
+        cookie: job.cookie,
+        body_bytes,
+    };
     let serving = Serving::start(job, clock, codec, None, inbox)?;
     crate::role::say_ready(Some(serving.address), clock);
     report(&Report::Drained);

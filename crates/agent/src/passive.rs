@@ -32,11 +32,22 @@ pub(crate) fn run(
     clock: &Clock,
     events: &mut Events,
 ) -> Result<()> {
-    let Some(probe) = &job.plan.probe else { return Ok(()) };
-    let Some(peers) = inbox.peers()? else { return Ok(()) };
-    let Some(start_ns) = inbox.start()? else { return Ok(()) };
+    let Some(probe) = &job.plan.probe else {
+        return Ok(());
+    };
+    let Some(peers) = inbox.peers()? else {
+        return Ok(());
+    };
+    let Some(start_ns) = inbox.start()? else {
+        return Ok(());
+    };
     let of_this_host = peers.into_iter().filter(|peer| peer.host == job.host);
-    let watched = of_this_host.map(|peer| Watched { name: peer.name, pid: peer.pid }).collect();
+    let watched = of_this_host
+        .map(|peer| Watched {
+            name: peer.name,
+            pid: peer.pid,
+        })
+        .collect();
     let mut sampler = Sampler::new(watched);
     let mut spool = TableSpool::new(Table::Resources, directory, &job.stem(), job.meta());
     let period_ns = i64::try_from(probe.period.0).unwrap_or(i64::MAX).max(1);
@@ -63,7 +74,10 @@ pub(crate) fn run(
             spool.append(&row)?;
         }
         if (now_ns - due_ns) * LATE_SHARE > period_ns {
-            let late = (clock.column(MonoNs(due_ns)), Some(clock.column(MonoNs(now_ns))));
+            let late = (
+                clock.column(MonoNs(due_ns)),
+                Some(clock.column(MonoNs(now_ns))),
+            );
             events.add("sampler late", None, late);
             // What was missed is gone; the next sample is on the schedule again.
             due_ns += (now_ns - due_ns) / period_ns * period_ns;

@@ -21,7 +21,10 @@ use crate::job::{Job, JobKind, PROTOCOL_VERSION};
 pub fn run(job_file: &Path, directory: &Path) -> Result<()> {
     let done = Job::read(job_file).and_then(|job| run_job(&job, directory));
     if let Err(error) = &done {
-        report(&Report::Finding { text: format!("{error:#}"), fatal: true });
+        report(&Report::Finding {
+            text: format!("{error:#}"),
+            fatal: true,
+        });
     }
     done
 }
@@ -74,7 +77,8 @@ fn stay_on(cpus: &[u16]) -> Result<()> {
     }
     let mut set = CpuSet::new();
     for cpu in cpus {
-        set.set(usize::from(*cpu)).with_context(|| no_such_core(*cpu))?;
+        set.set(usize::from(*cpu))
+            .with_context(|| no_such_core(*cpu))?;
     }
     sched_setaffinity(Pid::from_raw(0), &set).with_context(|| no_such_core(cpus[0]))
 }

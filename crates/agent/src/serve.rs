@@ -83,9 +83,12 @@ impl Server {
         let _ = enable_stamps(datagrams.as_fd());
         set_buffers(datagrams.as_fd(), SOCKET_BUFFER_BYTES);
         let disk = match &options.disk {
-            Some((path, bytes_max)) => {
-                Some(Disk::start(path, *bytes_max, options.codec, poller.waker())?)
-            }
+            Some((path, bytes_max)) => Some(Disk::start(
+                path,
+                *bytes_max,
+                options.codec,
+                poller.waker(),
+            )?),
             None => None,
         };
         Ok(Self {
@@ -114,17 +117,22 @@ impl Server {
             let until_ns = self.close_silent_strangers(monotonic().0);
             let mut ready = [(0_u64, false, false); 64];
             let mut count = 0;
-            self.poller.wait(until_ns, false, &mut |token, readable, writable| {
-                if count < ready.len() {
-                    ready[count] = (token, readable, writable);
-                    count += 1;
-                }
-            })?;
+            self.poller
+                .wait(until_ns, false, &mut |token, readable, writable| {
+                    if count < ready.len() {
+                        ready[count] = (token, readable, writable);
+                        count += 1;
+                    }
+                })?;
             for (token, readable, writable) in ready.into_iter().take(count) {
                 match token {
                     LISTENER => self.accept(),
                     DATAGRAMS => self.read_datagram(),
-                    token => self.serve(usize::try_from(token).unwrap_or(usize::MAX), readable, writable),
+                    token => self.serve(
+                        usize::try_from(token).unwrap_or(usize::MAX),
+                        readable,
+                        writable,
+                    ),
                 }
             }
             while let Some(job) = self.disk.as_ref().and_then(Disk::finished) {
@@ -136,7 +144,9 @@ impl Server {
 
     fn accept(&mut self) {
         // Level-triggered: who else waits is announced again.
-        let Ok((stream, _)) = self.listener.accept() else { return };
+        let Ok((stream, _)) = self.listener.accept() else {
+            return;
+        };
         let open = self.connections.iter().flatten().count();
         if open >= CONNECTIONS_MAX || stream.set_nonblocking(true).is_err() {
             self.refused += 1;
@@ -157,11 +167,19 @@ impl Server {
             head: 0,
             watches_write: false,
         };
-        let index = self.connections.iter().position(Option::is_none).unwrap_or_else(|| {
-            self.connections.push(None);
-            self.connections.len() - 1
-        });
-        if self.poller.add(connection.stream.as_fd(), index as u64, false).is_ok() {
+        let index = self
+            .connections
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or_else(|| {
+                self.connections.push(None);
+                self.connections.len() - 1
+            });
+        if self
+            .poller
+            .add(connection.stream.as_fd(), index as u64, false)
+            .is_ok()
+        {
             self.connections[index] = Some(connection);
         }
     }
@@ -169,9 +187,15 @@ impl Server {
     /// Closes the oldest stranger when there are too many.
     fn make_room(&mut self) {
         let strangers = || {
-            self.connections.iter().enumerate().filter_map(|(index, connection)| {
-                connection.as_ref().filter(|it| !it.known).map(|it| (it.accepted_ns, index))
-            })
+            self.connections
+                .iter()
+                .enumerate()
+                .filter_map(|(index, connection)| {
+                    connection
+                        .as_ref()
+                        .filter(|it| !it.known)
+                        .map(|it| (it.accepted_ns, index))
+                })
         };
         if strangers().count() >= STRANGERS_MAX
             && let Some((_, index)) = strangers().min()
@@ -184,7 +208,9 @@ impl Server {
     fn close_silent_strangers(&mut self, now_ns: i64) -> Option<i64> {
         let mut next_ns = None;
         for index in 0..self.connections.len() {
-            let Some(connection) = &self.connections[index] else { continue };
+            let Some(connection) = &self.connections[index] else {
+                continue;
+            };
             if connection.known {
                 continue;
             }
@@ -219,17 +245,26 @@ impl Server {
     }
 
     fn read_stream(&mut self, index: usize) -> io::Result<()> {
-        let Some(connection) = self.connections[index].as_mut() else { return Ok(()) };
-        let received =
-            match receive(connection.stream.as_fd(), &mut self.scratch, &mut self.control_space) {
-                Ok(received) => received,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error),
-            };
+        let Some(connection) = self.connections[index].as_mut() else {
+            return Ok(());
+        };
+        let received = match receive(
+            connection.stream.as_fd(),
+            &mut self.scratch,
+            &mut self.control_space,
+        ) {
+            Ok(received) => received,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        };
         if received.bytes == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let kernel_ns = self.options.clock.column_of_kernel_stamp(received.stamp).unwrap_or(0);
+        let kernel_ns = self
+            .options
+            .clock
+            .column_of_kernel_stamp(received.stamp)
+            .unwrap_or(0);
         let mut input = std::mem::take(&mut connection.input);
         let generation = connection.generation;
         let scratch = std::mem::take(&mut self.scratch);
@@ -267,13 +302,26 @@ impl Server {
             };
             let stamps = self.handle(head, &bytes[used..used + length], kernel_ns);
             used += length;
-            let Some(connection) = self.connections[index].as_mut() else { break };
+            let Some(connection) = self.connections[index].as_mut() else {
+                break;
+            };
             connection.known = true;
             if head.flags & FLAG_DISK != 0 {
-                self.to_disk(DiskJob { connection: index, generation, from: None, head, stamps })?;
+                self.to_disk(DiskJob {
+                    connection: index,
+                    generation,
+                    from: None,
+                    head,
+                    stamps,
+                })?;
             } else {
-                let stamps = Stamps { sent_ns: self.options.clock.column_now(), ..stamps };
-                self.options.codec.encode_reply(head, stamps, &mut connection.out);
+                let stamps = Stamps {
+                    sent_ns: self.options.clock.column_now(),
+                    ..stamps
+                };
+                self.options
+                    .codec
+                    .encode_reply(head, stamps, &mut connection.out);
             }
         }
         Ok(used)
@@ -285,42 +333,65 @@ impl Server {
         if head.flags & FLAG_HASH != 0 {
             std::hint::black_box(Sha256::digest(message));
         }
-        Stamps { kernel_received_ns: kernel_ns, received_ns, sent_ns: 0 }
+        Stamps {
+            kernel_received_ns: kernel_ns,
+            received_ns,
+            sent_ns: 0,
+        }
     }
 
     fn to_disk(&self, job: DiskJob) -> io::Result<()> {
         let Some(disk) = &self.disk else {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "this server has no disk file"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "this server has no disk file",
+            ));
         };
         disk.submit(job);
         Ok(())
     }
 
     fn answer_disk_job(&mut self, job: &DiskJob) {
-        let stamps = Stamps { sent_ns: self.options.clock.column_now(), ..job.stamps };
+        let stamps = Stamps {
+            sent_ns: self.options.clock.column_now(),
+            ..job.stamps
+        };
         if let Some(from) = job.from {
             self.reply.clear();
-            self.options.codec.encode_reply(job.head, stamps, &mut self.reply);
+            self.options
+                .codec
+                .encode_reply(job.head, stamps, &mut self.reply);
             // A datagram that does not go is lost, as on any network.
             let _ = self.datagrams.send_to(&self.reply, from);
             return;
         }
-        let Some(Some(connection)) = self.connections.get_mut(job.connection) else { return };
+        let Some(Some(connection)) = self.connections.get_mut(job.connection) else {
+            return;
+        };
         if connection.generation != job.generation {
             return;
         }
-        self.options.codec.encode_reply(job.head, stamps, &mut connection.out);
+        self.options
+            .codec
+            .encode_reply(job.head, stamps, &mut connection.out);
         if self.flush(job.connection).is_err() {
             self.close(job.connection, false);
         }
     }
 
     fn read_datagram(&mut self) {
-        let received =
-            receive(self.datagrams.as_fd(), &mut self.scratch, &mut self.control_space);
+        let received = receive(
+            self.datagrams.as_fd(),
+            &mut self.scratch,
+            &mut self.control_space,
+        );
         let Ok(received) = received else { return };
         let Some(from) = received.from else { return };
-        let kernel_ns = self.options.clock.column_of_kernel_stamp(received.stamp).unwrap_or(0);
+        let kernel_ns = self
+            .options
+            .clock
+            .column_of_kernel_stamp(received.stamp)
+            .unwrap_or(0);
         let message = &self.scratch[..received.bytes];
         let decoded = self.options.codec.decode_request(message);
         let whole = |length: usize| length == received.bytes && length >= REQUEST_BYTES;
@@ -333,7 +404,13 @@ impl Server {
             self.reply_to(from, head, stamps);
             return;
         }
-        let job = DiskJob { connection: 0, generation: 0, from: Some(from), head, stamps };
+        let job = DiskJob {
+            connection: 0,
+            generation: 0,
+            from: Some(from),
+            head,
+            stamps,
+        };
         if self.to_disk(job).is_err() {
             self.refused += 1;
         }
@@ -341,14 +418,21 @@ impl Server {
 
     fn reply_to(&mut self, from: SocketAddr, head: Head, stamps: Stamps) {
         self.reply.clear();
-        let stamps = Stamps { sent_ns: self.options.clock.column_now(), ..stamps };
-        self.options.codec.encode_reply(head, stamps, &mut self.reply);
+        let stamps = Stamps {
+            sent_ns: self.options.clock.column_now(),
+            ..stamps
+        };
+        self.options
+            .codec
+            .encode_reply(head, stamps, &mut self.reply);
         // A datagram that does not go is lost, as on any network.
         let _ = self.datagrams.send_to(&self.reply, from);
     }
 
     fn flush(&mut self, index: usize) -> io::Result<()> {
-        let Some(connection) = self.connections[index].as_mut() else { return Ok(()) };
+        let Some(connection) = self.connections[index].as_mut() else {
+            return Ok(());
+        };
         while connection.head < connection.out.len() {
             match connection.stream.write(&connection.out[connection.head..]) {
                 Ok(written) => connection.head += written,
@@ -366,7 +450,8 @@ impl Server {
         }
         if wants != connection.watches_write {
             connection.watches_write = wants;
-            self.poller.change(connection.stream.as_fd(), index as u64, wants)?;
+            self.poller
+                .change(connection.stream.as_fd(), index as u64, wants)?;
         }
         Ok(())
     }

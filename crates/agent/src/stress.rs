@@ -13,11 +13,15 @@ use crate::job::Job;
 const BURST: u32 = 10_000;
 
 pub(crate) fn run(job: &Job, inbox: &Inbox, clock: &Clock, events: &mut Events) -> Result<()> {
-    let Some(stress) = &job.stress else { return Ok(()) };
+    let Some(stress) = &job.stress else {
+        return Ok(());
+    };
     if inbox.peers()?.is_none() {
         return Ok(());
     }
-    let Some(start_ns) = inbox.start()? else { return Ok(()) };
+    let Some(start_ns) = inbox.start()? else {
+        return Ok(());
+    };
     let length = |duration: unruly_plan::DurationNs| i64::try_from(duration.0).unwrap_or(i64::MAX);
     let from_ns = start_ns + length(job.plan.run.warmup) + length(stress.at);
     let until_ns = from_ns + length(stress.duration);
@@ -39,7 +43,11 @@ pub(crate) fn run(job: &Job, inbox: &Inbox, clock: &Clock, events: &mut Events) 
         }
     });
     let span = (clock.column(MonoNs(from_ns)), Some(clock.column_now()));
-    events.add("stress", Some(&format!("{} busy threads", stress.threads)), span);
+    events.add(
+        "stress",
+        Some(&format!("{} busy threads", stress.threads)),
+        span,
+    );
     report(&Report::Drained);
     inbox.wait_for_stop();
     Ok(())

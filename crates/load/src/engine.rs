@@ -112,7 +112,10 @@ pub struct Engine<'a> {
 
 impl std::fmt::Debug for Engine<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Engine").field("options", &self.options).finish_non_exhaustive()
+        formatter
+            .debug_struct("Engine")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }
 
@@ -129,8 +132,10 @@ impl<'a> Engine<'a> {
         recorder: &'a mut Recorder,
         peers: Vec<Peer>,
     ) -> io::Result<Self> {
-        let links =
-            peers.iter().map(|peer| Link::new(peer.address, options.transport)).collect();
+        let links = peers
+            .iter()
+            .map(|peer| Link::new(peer.address, options.transport))
+            .collect();
         Ok(Self {
             options,
             clock,
@@ -208,7 +213,9 @@ impl<'a> Engine<'a> {
     /// Waits for the next thing. Returns whether it was woken for control.
     fn wait(&mut self, now_ns: i64, due_ns: Option<i64>, control_ns: i64) -> io::Result<bool> {
         let mut until_ns = control_ns;
-        for at_ns in [due_ns, self.next_patience_ns(), self.next_reconnect_ns()].into_iter().flatten()
+        for at_ns in [due_ns, self.next_patience_ns(), self.next_reconnect_ns()]
+            .into_iter()
+            .flatten()
         {
             until_ns = until_ns.min(at_ns);
         }
@@ -216,12 +223,13 @@ impl<'a> Engine<'a> {
         let mut ready = [(0_u64, false, false); 64];
         let mut count = 0;
         // What does not fit here is still ready at the next call: the poller is level-triggered.
-        self.poller.wait(Some(until_ns), spin, &mut |token, readable, writable| {
-            if count < ready.len() {
-                ready[count] = (token, readable, writable);
-                count += 1;
-            }
-        })?;
+        self.poller
+            .wait(Some(until_ns), spin, &mut |token, readable, writable| {
+                if count < ready.len() {
+                    ready[count] = (token, readable, writable);
+                    count += 1;
+                }
+            })?;
         for (token, readable, writable) in ready.into_iter().take(count) {
             let link = usize::try_from(token).unwrap_or(usize::MAX);
             if link < self.links.len() {
@@ -267,7 +275,12 @@ impl<'a> Engine<'a> {
 
     fn send(&mut self, slot: Slot, link: usize, request: u64, flags: u8) {
         let (client, server) = (self.options.client, self.peers[link].id);
-        let outgoing = Outgoing { request, client, server, flags };
+        let outgoing = Outgoing {
+            request,
+            client,
+            server,
+            flags,
+        };
         let target = &mut self.target;
         let length = self.links[link].queue(Some(slot), |out| target.encode(outgoing, out));
         if let Some(copy) = self.pending.at(slot) {
@@ -311,7 +324,9 @@ impl<'a> Engine<'a> {
     }
 
     fn read_link(&mut self, link: usize) {
-        let Some(socket) = self.links[link].socket() else { return };
+        let Some(socket) = self.links[link].socket() else {
+            return;
+        };
         let received = match receive(socket, &mut self.scratch, &mut self.control_space) {
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -321,7 +336,10 @@ impl<'a> Engine<'a> {
         if received.bytes == 0 && self.links[link].is_stream() {
             return self.fail_link(link, &io::Error::from(io::ErrorKind::ConnectionReset));
         }
-        let kernel_ns = self.clock.column_of_kernel_stamp(received.stamp).unwrap_or(NULL_NS);
+        let kernel_ns = self
+            .clock
+            .column_of_kernel_stamp(received.stamp)
+            .unwrap_or(NULL_NS);
         let mut bytes = std::mem::take(&mut self.links[link].partial);
         let scratch = std::mem::take(&mut self.scratch);
         let fresh = &scratch[..received.bytes];
@@ -369,12 +387,15 @@ impl<'a> Engine<'a> {
                 continue;
             }
             let found = self.pending.find(incoming.request, incoming.server);
-            let Some(slot) = found.filter(|slot| self.pending.at(*slot).is_some_and(|copy| copy.link == link))
+            let Some(slot) =
+                found.filter(|slot| self.pending.at(*slot).is_some_and(|copy| copy.link == link))
             else {
                 self.outcome.strays += 1;
                 continue;
             };
-            let Some(copy) = self.pending.remove(slot) else { continue };
+            let Some(copy) = self.pending.remove(slot) else {
+                continue;
+            };
             let stamp = |stamp_ns: i64| if stamp_ns == 0 { NULL_NS } else { stamp_ns };
             let record = Record {
                 received_ns: self.clock.column(received_ns),
@@ -383,7 +404,11 @@ impl<'a> Engine<'a> {
                 server_received_ns: stamp(incoming.server_received_ns),
                 server_sent_ns: stamp(incoming.server_sent_ns),
                 received_bytes: u32::try_from(incoming.bytes).unwrap_or(u32::MAX),
-                status: if copy.timed_out { Status::Timeout } else { Status::Ok },
+                status: if copy.timed_out {
+                    Status::Timeout
+                } else {
+                    Status::Ok
+                },
                 ..copy.record
             };
             if copy.timed_out {
@@ -401,10 +426,15 @@ impl<'a> Engine<'a> {
     fn finish(&mut self, record: &Record, link: usize, group: u32) {
         let ok = record.status == Status::Ok;
         let ended = self.pending.end(group, ok);
-        self.recorder.record(&Record { answered: ended.answers, ..*record });
+        self.recorder.record(&Record {
+            answered: ended.answers,
+            ..*record
+        });
         self.pending.release(group);
         if ok && self.live.responses_ns.len() < LIVE_RESPONSES_MAX {
-            self.live.responses_ns.push(record.received_ns - record.intended_ns);
+            self.live
+                .responses_ns
+                .push(record.received_ns - record.intended_ns);
         }
         self.live.failed += u64::from(!ok);
         self.request_over(link, ended.request_over);
@@ -430,7 +460,9 @@ impl<'a> Engine<'a> {
             .into_iter()
             .filter_map(|patience| {
                 let delay_ns = self.delay_ns(patience);
-                self.pending.first(patience).map(|(_, intended_ns)| intended_ns + delay_ns)
+                self.pending
+                    .first(patience)
+                    .map(|(_, intended_ns)| intended_ns + delay_ns)
             })
             .min()
     }
@@ -453,22 +485,40 @@ impl<'a> Engine<'a> {
     }
 
     fn note(&mut self, slot: Slot) {
-        let Some(copy) = self.pending.at(slot) else { return };
-        let status = if copy.timed_out { Status::Timeout } else { Status::Unfinished };
-        let noted = self.recorder.note_open(&Record { status, ..copy.record });
+        let Some(copy) = self.pending.at(slot) else {
+            return;
+        };
+        let status = if copy.timed_out {
+            Status::Timeout
+        } else {
+            Status::Unfinished
+        };
+        let noted = self.recorder.note_open(&Record {
+            status,
+            ..copy.record
+        });
         copy.record.supersedes = noted;
     }
 
     fn time_out(&mut self, slot: Slot) {
-        let Some(link) = self.pending.at(slot).map(|copy| copy.link) else { return };
-        let Some(ended) = self.pending.time_out(slot) else { return };
+        let Some(link) = self.pending.at(slot).map(|copy| copy.link) else {
+            return;
+        };
+        let Some(ended) = self.pending.time_out(slot) else {
+            return;
+        };
         self.live.failed += 1;
         self.request_over(link, ended.request_over);
     }
 
     fn give_up(&mut self, slot: Slot) {
-        let Some(copy) = self.pending.remove(slot) else { return };
-        self.recorder.record(&Record { status: Status::Timeout, ..copy.record });
+        let Some(copy) = self.pending.remove(slot) else {
+            return;
+        };
+        self.recorder.record(&Record {
+            status: Status::Timeout,
+            ..copy.record
+        });
         self.pending.release(copy.group);
     }
 
@@ -478,7 +528,10 @@ impl<'a> Engine<'a> {
             if self.pending.at(slot).is_some_and(|copy| copy.timed_out) {
                 self.give_up(slot);
             } else if let Some(copy) = self.pending.remove(slot) {
-                let record = Record { status: Status::Unfinished, ..copy.record };
+                let record = Record {
+                    status: Status::Unfinished,
+                    ..copy.record
+                };
                 self.finish(&record, copy.link, copy.group);
             }
         }
@@ -497,7 +550,14 @@ impl<'a> Engine<'a> {
             if self.pending.at(slot).is_some_and(|copy| copy.timed_out) {
                 self.give_up(slot);
             } else if let Some(copy) = self.pending.remove(slot) {
-                self.finish(&Record { status, ..copy.record }, copy.link, copy.group);
+                self.finish(
+                    &Record {
+                        status,
+                        ..copy.record
+                    },
+                    copy.link,
+                    copy.group,
+                );
             }
         }
     }
@@ -508,7 +568,10 @@ impl<'a> Engine<'a> {
 
     fn reconnect(&mut self, now_ns: i64) {
         for link in 0..self.links.len() {
-            if self.links[link].retry_at_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+            if self.links[link]
+                .retry_at_ns()
+                .is_some_and(|at_ns| at_ns <= now_ns)
+            {
                 self.try_connect(link);
             }
         }
@@ -522,7 +585,9 @@ impl<'a> Engine<'a> {
         let target = &mut self.target;
         self.links[link].queue(None, |out| target.greet(client, server, out));
         self.links[link].watches_write = true;
-        let Some(socket) = self.links[link].socket() else { return };
+        let Some(socket) = self.links[link].socket() else {
+            return;
+        };
         if let Err(error) = self.poller.add(socket, link as u64, true) {
             self.fail_link(link, &error);
         }

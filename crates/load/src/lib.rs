@@ -20,4 +20,4 @@ pub use poller::{Poller, Wake};
 pub use rpc::GroupRpc;
 pub use socket::{Received, bind_tcp, bind_udp, enable_stamps, receive, set_buffers};
 pub use source::{ClosedSource, Due, MeshSource, OpenSource, Phases, Source};
-pub use target::{Incoming, Outgoing, ProtocolError, Target};
+pub use target::{GREETING, Incoming, Outgoing, ProtocolError, Target};

@@ -61,7 +61,10 @@ impl Link {
         Self {
             address,
             transport,
-            state: State::Down { until_ns: 0, status: Status::Error(ErrorKind::Disconnected) },
+            state: State::Down {
+                until_ns: 0,
+                status: Status::Error(ErrorKind::Disconnected),
+            },
             backoff_ns: BACKOFF_MIN_NS,
             out: Vec::new(),
             head: 0,
@@ -108,7 +111,11 @@ impl Link {
 
     /// Starts to connect.
     pub(crate) fn connect(&mut self) -> io::Result<()> {
-        let kind = if self.is_stream() { Type::STREAM } else { Type::DGRAM };
+        let kind = if self.is_stream() {
+            Type::STREAM
+        } else {
+            Type::DGRAM
+        };
         let socket = Socket::new(Domain::for_address(self.address), kind, None)?;
         socket.set_nonblocking(true)?;
         // A host without stamps gives rows without them; the trace says so.
@@ -130,13 +137,18 @@ impl Link {
 
     /// The socket of a connecting link became writable: connected, or refused.
     pub(crate) fn finish_connect(&mut self) -> io::Result<()> {
-        let State::Connecting(socket) = &self.state else { return Ok(()) };
+        let State::Connecting(socket) = &self.state else {
+            return Ok(());
+        };
         if let Some(error) = socket.take_error()? {
             return Err(error);
         }
         if let State::Connecting(socket) = std::mem::replace(
             &mut self.state,
-            State::Down { until_ns: 0, status: Status::Error(ErrorKind::Disconnected) },
+            State::Down {
+                until_ns: 0,
+                status: Status::Error(ErrorKind::Disconnected),
+            },
         ) {
             self.state = State::Open(socket);
             self.backoff_ns = BACKOFF_MIN_NS;
@@ -147,9 +159,20 @@ impl Link {
     /// Closes the connection after a failure. Returns what becomes of its open copies.
     pub(crate) fn fail(&mut self, error: &io::Error, now_ns: i64) -> Status {
         let refused = error.kind() == io::ErrorKind::ConnectionRefused;
-        let now = if refused { Status::Refused } else { Status::Error(ErrorKind::Reset) };
-        let later = if refused { now } else { Status::Error(ErrorKind::Disconnected) };
-        self.state = State::Down { until_ns: now_ns + self.backoff_ns, status: later };
+        let now = if refused {
+            Status::Refused
+        } else {
+            Status::Error(ErrorKind::Reset)
+        };
+        let later = if refused {
+            now
+        } else {
+            Status::Error(ErrorKind::Disconnected)
+        };
+        self.state = State::Down {
+            until_ns: now_ns + self.backoff_ns,
+            status: later,
+        };
         self.backoff_ns = (self.backoff_ns * 2).min(BACKOFF_MAX_NS);
         self.out.clear();
         self.partial.clear();
@@ -167,7 +190,10 @@ impl Link {
         if length == 0 {
             return 0;
         }
-        self.marks.push_back(Mark { start: self.queued, slot });
+        self.marks.push_back(Mark {
+            start: self.queued,
+            slot,
+        });
         self.queued += length as u64;
         u32::try_from(length).unwrap_or(u32::MAX)
     }
@@ -180,7 +206,9 @@ impl Link {
     /// Hands over what the kernel takes; `sent(slot, instant)` for each message whose first byte
     /// went, with the instant before the call that took it.
     pub(crate) fn flush(&mut self, sent: &mut dyn FnMut(Slot, i64)) -> io::Result<()> {
-        let State::Open(socket) = &mut self.state else { return Ok(()) };
+        let State::Open(socket) = &mut self.state else {
+            return Ok(());
+        };
         while self.head < self.out.len() {
             // A datagram socket takes one message at a time.
             let end = match self.marks.get(1) {

@@ -77,7 +77,13 @@ impl Pending {
             Some(Level::Quorum) => size / 2 + 1,
             Some(Level::First) | None => 1,
         };
-        let group = Group { open: size, ok: 0, needed, answered: false, held: size };
+        let group = Group {
+            open: size,
+            ok: 0,
+            needed,
+            answered: false,
+            held: size,
+        };
         if let Some(index) = self.free_groups.pop() {
             self.groups[index as usize] = group;
             return index;
@@ -112,9 +118,15 @@ impl Pending {
             self.slots.push(copy);
             u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
         };
-        let slot = Slot { index, generation: self.slots[index as usize].generation };
+        let slot = Slot {
+            index,
+            generation: self.slots[index as usize].generation,
+        };
         let previous = self.by_reply.insert(key, index);
-        debug_assert!(previous.is_none(), "a copy is identified by its request and server");
+        debug_assert!(
+            previous.is_none(),
+            "a copy is identified by its request and server"
+        );
         self.open += 1;
         for queue in &mut self.queues {
             queue.push_back(slot);
@@ -131,7 +143,10 @@ impl Pending {
     /// The copy that a reply answers.
     pub(crate) fn find(&self, request: u64, server: u16) -> Option<Slot> {
         let index = *self.by_reply.get(&(request, server))?;
-        Some(Slot { index, generation: self.slots[index as usize].generation })
+        Some(Slot {
+            index,
+            generation: self.slots[index as usize].generation,
+        })
     }
 
     /// Copies that have not ended.
@@ -149,7 +164,10 @@ impl Pending {
             answers = state.ok == state.needed && !state.answered;
             state.answered |= answers;
         }
-        Ended { answers, request_over: (state.open == 0).then_some(state.answered) }
+        Ended {
+            answers,
+            request_over: (state.open == 0).then_some(state.answered),
+        }
     }
 
     /// A copy timed out: it ends, but keeps its place for a late reply.
@@ -169,7 +187,8 @@ impl Pending {
         if !copy.timed_out {
             self.open -= 1;
         }
-        self.by_reply.remove(&(copy.record.request, copy.record.server));
+        self.by_reply
+            .remove(&(copy.record.request, copy.record.server));
         self.free.push(slot.index);
         Some(copy)
     }
@@ -189,9 +208,7 @@ impl Pending {
             let slot = *self.queues[patience as usize].front()?;
             let wanted = self.at(slot).map(|copy| (copy.intended_ns, copy.timed_out));
             match wanted {
-                Some((intended_ns, timed_out))
-                    if !(timed_out && patience == Patience::Timeout) =>
-                {
+                Some((intended_ns, timed_out)) if !(timed_out && patience == Patience::Timeout) => {
                     return Some((slot, intended_ns));
                 }
                 _ => {
@@ -226,15 +243,31 @@ mod tests {
     use super::*;
 
     fn copy(request: u64, server: u16) -> Record {
-        Record { request, server, ..Record::empty() }
+        Record {
+            request,
+            server,
+            ..Record::empty()
+        }
     }
 
     #[test]
     fn the_last_ok_reply_of_a_group_answers_it() {
         let mut pending = Pending::default();
         let group = pending.open_group(2, Some(Level::All));
-        assert_eq!(pending.end(group, true), Ended { answers: false, request_over: None });
-        assert_eq!(pending.end(group, true), Ended { answers: true, request_over: Some(true) });
+        assert_eq!(
+            pending.end(group, true),
+            Ended {
+                answers: false,
+                request_over: None
+            }
+        );
+        assert_eq!(
+            pending.end(group, true),
+            Ended {
+                answers: true,
+                request_over: Some(true)
+            }
+        );
     }
 
     #[test]
@@ -242,7 +275,13 @@ mod tests {
         let mut pending = Pending::default();
         let group = pending.open_group(2, Some(Level::All));
         pending.end(group, false);
-        assert_eq!(pending.end(group, true), Ended { answers: false, request_over: Some(false) });
+        assert_eq!(
+            pending.end(group, true),
+            Ended {
+                answers: false,
+                request_over: Some(false)
+            }
+        );
     }
 
     #[test]
@@ -251,7 +290,13 @@ mod tests {
         let group = pending.open_group(3, Some(Level::Quorum));
         assert!(!pending.end(group, true).answers);
         assert!(pending.end(group, true).answers);
-        assert_eq!(pending.end(group, true), Ended { answers: false, request_over: Some(true) });
+        assert_eq!(
+            pending.end(group, true),
+            Ended {
+                answers: false,
+                request_over: Some(true)
+            }
+        );
     }
 
     #[test]

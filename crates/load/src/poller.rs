@@ -57,7 +57,13 @@ impl Poller {
         epoll.add(timer.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, TIMER))?;
         epoll.add(wake.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, WAKE))?;
         let events = vec![EpollEvent::empty(); EVENTS_MAX];
-        Ok(Self { epoll, timer, wake: Wake(Arc::new(wake)), armed_ns: None, events })
+        Ok(Self {
+            epoll,
+            timer,
+            wake: Wake(Arc::new(wake)),
+            armed_ns: None,
+            events,
+        })
     }
 
     /// A handle that wakes this poller.
@@ -72,7 +78,9 @@ impl Poller {
     ///
     /// What the kernel says.
     pub fn add(&self, socket: BorrowedFd<'_>, token: u64, write: bool) -> io::Result<()> {
-        Ok(self.epoll.add(socket, EpollEvent::new(interest(write), token))?)
+        Ok(self
+            .epoll
+            .add(socket, EpollEvent::new(interest(write), token))?)
     }
 
     /// Changes whether the socket is also watched for room to write.
@@ -127,7 +135,11 @@ impl Poller {
                     let flags = event.events();
                     let broken = flags.intersects(EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP);
                     let readable = broken || flags.contains(EpollFlags::EPOLLIN);
-                    ready(token, readable, broken || flags.contains(EpollFlags::EPOLLOUT));
+                    ready(
+                        token,
+                        readable,
+                        broken || flags.contains(EpollFlags::EPOLLOUT),
+                    );
                 }
             }
         }
@@ -143,8 +155,10 @@ impl Poller {
                 // A time of zero would disarm the timer; one nanosecond is as much in the past.
                 let at = until_ns.max(1);
                 let time = TimeSpec::new(at / 1_000_000_000, at % 1_000_000_000);
-                self.timer
-                    .set(Expiration::OneShot(time), TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
+                self.timer.set(
+                    Expiration::OneShot(time),
+                    TimerSetTimeFlags::TFD_TIMER_ABSTIME,
+                )?;
             }
             None => self.timer.unset()?,
         }
@@ -154,5 +168,9 @@ impl Poller {
 }
 
 fn interest(write: bool) -> EpollFlags {
-    if write { EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT } else { EpollFlags::EPOLLIN }
+    if write {
+        EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT
+    } else {
+        EpollFlags::EPOLLIN
+    }
 }

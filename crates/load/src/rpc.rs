@@ -30,17 +30,28 @@ impl Target for GroupRpc {
     }
 
     fn greet(&mut self, client: u16, server: u16, out: &mut Vec<u8>) {
-        self.encode(Outgoing { request: GREETING, client, server, flags: 0 }, out);
+        self.encode(
+            Outgoing {
+                request: GREETING,
+                client,
+                server,
+                flags: 0,
+            },
+            out,
+        );
     }
 
     fn decode(&mut self, input: &[u8]) -> Result<Option<Incoming>, ProtocolError> {
-        Ok(self.codec.decode_reply(input)?.map(|(head, stamps, bytes)| Incoming {
-            request: head.request,
-            server: head.receiver,
-            server_kernel_received_ns: stamps.kernel_received_ns,
-            server_received_ns: stamps.received_ns,
-            server_sent_ns: stamps.sent_ns,
-            bytes,
-        }))
+        Ok(self
+            .codec
+            .decode_reply(input)?
+            .map(|(head, stamps, bytes)| Incoming {
+                request: head.request,
+                server: head.receiver,
+                server_kernel_received_ns: stamps.kernel_received_ns,
+                server_received_ns: stamps.received_ns,
+                server_sent_ns: stamps.sent_ns,
+                bytes,
+            }))
     }
 }

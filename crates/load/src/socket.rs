@@ -59,9 +59,15 @@ pub fn receive(
         if let Some(four) = address.as_sockaddr_in() {
             return Some(SocketAddr::from((four.ip(), four.port())));
         }
-        address.as_sockaddr_in6().map(|six| SocketAddr::from((six.ip(), six.port())))
+        address
+            .as_sockaddr_in6()
+            .map(|six| SocketAddr::from((six.ip(), six.port())))
     });
-    Ok(Received { bytes: message.bytes, stamp, from })
+    Ok(Received {
+        bytes: message.bytes,
+        stamp,
+        from,
+    })
 }
 
 /// Asks for socket buffers that hold a backlog; root gets what it asks for, others up to the limit.

@@ -55,7 +55,11 @@ impl Phases {
     pub fn new(start_ns: i64, warmup: DurationNs, duration: DurationNs) -> Self {
         let length = |duration: DurationNs| i64::try_from(duration.0).unwrap_or(i64::MAX / 4);
         let measure_ns = start_ns + length(warmup);
-        Self { start_ns, measure_ns, end_ns: measure_ns + length(duration) }
+        Self {
+            start_ns,
+            measure_ns,
+            end_ns: measure_ns + length(duration),
+        }
     }
 
     fn phase_of(&self, intended_ns: i64) -> u8 {
@@ -77,22 +81,36 @@ impl MeshSource {
     /// The schedule of `agent`. Connections are numbered as the agents are.
     #[must_use]
     pub fn new(mesh: Mesh, seed: u64, agent: u16, phases: Phases) -> Self {
-        Self { mesh, seed, agent, phases, tick: 0 }
+        Self {
+            mesh,
+            seed,
+            agent,
+            phases,
+            tick: 0,
+        }
     }
 
     fn at_ns(&self, tick: u64) -> i64 {
         let period = self.mesh.period;
         let offset_ns =
             tick.saturating_mul(period.0) + phase_ns(self.seed, self.agent, tick, period);
-        self.phases.start_ns.saturating_add(i64::try_from(offset_ns).unwrap_or(i64::MAX / 4))
+        self.phases
+            .start_ns
+            .saturating_add(i64::try_from(offset_ns).unwrap_or(i64::MAX / 4))
     }
 
     /// The group of the agent at an instant; empty when it sits the epoch out.
     fn group_at(&self, intended_ns: i64) -> Vec<u16> {
         let since_ns = (intended_ns - self.phases.start_ns).unsigned_abs();
         let epoch = since_ns / self.mesh.regroup.0.max(1);
-        group_of(self.seed, epoch, self.mesh.agents, &self.mesh.groups, self.agent)
-            .unwrap_or_default()
+        group_of(
+            self.seed,
+            epoch,
+            self.mesh.agents,
+            &self.mesh.groups,
+            self.agent,
+        )
+        .unwrap_or_default()
     }
 
     /// Moves over the ticks of an epoch that this agent sits out.
@@ -150,7 +168,13 @@ impl OpenSource {
     #[must_use]
     pub fn new(arrivals: &Arrivals, seed: u64, links: usize, flags: u8, phases: Phases) -> Self {
         let offsets = arrivals.schedule(seed, 0).peekable();
-        Self { offsets, phases, flags, links, next_link: 0 }
+        Self {
+            offsets,
+            phases,
+            flags,
+            links,
+            next_link: 0,
+        }
     }
 }
 
@@ -195,19 +219,28 @@ impl ClosedSource {
     /// One session for each connection; the first requests are spread over one think time.
     #[must_use]
     pub fn new(arrivals: &Arrivals, seed: u64, links: usize, flags: u8, phases: Phases) -> Self {
-        let mut thinks: Vec<ThinkTimes> =
-            (0..links).map(|link| arrivals.think_times(seed, link as u64)).collect();
+        let mut thinks: Vec<ThinkTimes> = (0..links)
+            .map(|link| arrivals.think_times(seed, link as u64))
+            .collect();
         let due = thinks
             .iter_mut()
             .enumerate()
             .map(|(link, think)| Reverse((phases.start_ns + next_think_ns(think), link)))
             .collect();
-        Self { due, thinks, phases, flags, waiting: 0 }
+        Self {
+            due,
+            thinks,
+            phases,
+            flags,
+            waiting: 0,
+        }
     }
 }
 
 fn next_think_ns(think: &mut ThinkTimes) -> i64 {
-    think.next().map_or(0, |think_ns| i64::try_from(think_ns).unwrap_or(i64::MAX / 4))
+    think.next().map_or(0, |think_ns| {
+        i64::try_from(think_ns).unwrap_or(i64::MAX / 4)
+    })
 }
 
 impl Source for ClosedSource {
@@ -233,7 +266,8 @@ impl Source for ClosedSource {
     fn ended(&mut self, link: usize, now_ns: i64) {
         self.waiting = self.waiting.saturating_sub(1);
         let think_ns = next_think_ns(&mut self.thinks[link]);
-        self.due.push(Reverse((now_ns.saturating_add(think_ns), link)));
+        self.due
+            .push(Reverse((now_ns.saturating_add(think_ns), link)));
     }
 
     fn is_over(&mut self) -> bool {

@@ -34,7 +34,9 @@ pub struct Incoming {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
     /// The first two bytes are wrong.
-    #[error("message begins with {0:#06x}; wanted 0x5501; hint: something else speaks on this port")]
+    #[error(
+        "message begins with {0:#06x}; wanted 0x5501; hint: something else speaks on this port"
+    )]
     Magic(u16),
     /// The kind is wrong.
     #[error("message kind is {0}; wanted 1 for a request, 2 for a reply; hint: upgrade the peer")]
@@ -43,7 +45,9 @@ pub enum ProtocolError {
     #[error("message is of another run; wanted this run's cookie; hint: end the other run")]
     Cookie,
     /// The head is damaged.
-    #[error("message has a wrong checksum; wanted CRC-32 of its first 24 bytes; hint: look at the network")]
+    #[error(
+        "message has a wrong checksum; wanted CRC-32 of its first 24 bytes; hint: look at the network"
+    )]
     Checksum,
     /// The length is not one that this run uses.
     #[error("message has a body of {0} bytes; wanted the run's body length; hint: use one plan")]

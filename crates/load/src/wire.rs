@@ -58,7 +58,11 @@ impl Codec {
     /// Length of the body that goes with these flags.
     #[must_use]
     pub fn body_bytes_of(&self, flags: u8) -> usize {
-        if flags & FLAG_BODY == 0 { 0 } else { self.body_bytes as usize }
+        if flags & FLAG_BODY == 0 {
+            0
+        } else {
+            self.body_bytes as usize
+        }
     }
 
     /// Appends a request with its body.
@@ -76,7 +80,11 @@ impl Codec {
     /// Appends a reply with its body.
     pub fn encode_reply(&self, head: Head, stamps: Stamps, out: &mut Vec<u8>) {
         encode_head(KIND_REPLY, head, out);
-        for stamp_ns in [stamps.kernel_received_ns, stamps.received_ns, stamps.sent_ns] {
+        for stamp_ns in [
+            stamps.kernel_received_ns,
+            stamps.received_ns,
+            stamps.sent_ns,
+        ] {
             out.extend_from_slice(&stamp_ns.to_be_bytes());
         }
         out.resize(out.len() + self.body_bytes_of(head.flags), 0);
@@ -90,7 +98,9 @@ impl Codec {
     /// When the bytes are not a request of this run; found from the first bytes on, so that a
     /// garbage length is never waited for.
     pub fn decode_request(&self, input: &[u8]) -> Result<Option<(Head, usize)>, ProtocolError> {
-        let Some(head) = self.decode_head(KIND_REQUEST, input)? else { return Ok(None) };
+        let Some(head) = self.decode_head(KIND_REQUEST, input)? else {
+            return Ok(None);
+        };
         if input.len() < REQUEST_BYTES {
             return Ok(None);
         }
@@ -114,7 +124,9 @@ impl Codec {
         &self,
         input: &[u8],
     ) -> Result<Option<(Head, Stamps, usize)>, ProtocolError> {
-        let Some(head) = self.decode_head(KIND_REPLY, input)? else { return Ok(None) };
+        let Some(head) = self.decode_head(KIND_REPLY, input)? else {
+            return Ok(None);
+        };
         let total = REPLY_BYTES + self.body_bytes_of(head.flags);
         if input.len() < total {
             return Ok(None);
@@ -177,7 +189,10 @@ mod tests {
 
     use super::*;
 
-    const CODEC: Codec = Codec { cookie: 0x0102_0304, body_bytes: 5 };
+    const CODEC: Codec = Codec {
+        cookie: 0x0102_0304,
+        body_bytes: 5,
+    };
     const HEAD: Head = Head {
         flags: FLAG_HASH | FLAG_BODY,
         cookie: 0x0102_0304,
@@ -185,7 +200,11 @@ mod tests {
         sender: 0x2122,
         receiver: 0x3132,
     };
-    const STAMPS: Stamps = Stamps { kernel_received_ns: 1, received_ns: 2, sent_ns: 3 };
+    const STAMPS: Stamps = Stamps {
+        kernel_received_ns: 1,
+        received_ns: 2,
+        sent_ns: 3,
+    };
 
     fn hex(bytes: &[u8]) -> String {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -198,9 +217,17 @@ mod tests {
         CODEC.encode_request(HEAD, &mut request);
         let mut reply = Vec::new();
         CODEC.encode_reply(HEAD, STAMPS, &mut reply);
-        let expected: Vec<&str> =
-            golden.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
-        assert_eq!(expected, [format!("request {}", hex(&request)), format!("reply {}", hex(&reply))]);
+        let expected: Vec<&str> = golden
+            .lines()
+            .filter(|line| !line.starts_with('#') && !line.is_empty())
+            .collect();
+        assert_eq!(
+            expected,
+            [
+                format!("request {}", hex(&request)),
+                format!("reply {}", hex(&reply))
+            ]
+        );
     }
 
     #[test]
@@ -216,14 +243,18 @@ mod tests {
     #[test]
     fn a_length_that_the_run_does_not_use_is_refused_before_it_is_waited_for() {
         let mut bytes = Vec::new();
-        Codec { body_bytes: 1 << 30, ..CODEC }.encode_request(
-            Head { flags: 0, ..HEAD },
-            &mut bytes,
-        );
+        Codec {
+            body_bytes: 1 << 30,
+            ..CODEC
+        }
+        .encode_request(Head { flags: 0, ..HEAD }, &mut bytes);
         bytes[20] = 0x40;
         let crc = crc32fast::hash(&bytes[..24]);
         bytes[24..28].copy_from_slice(&crc.to_be_bytes());
-        assert_eq!(CODEC.decode_request(&bytes), Err(ProtocolError::Length(1 << 30)));
+        assert_eq!(
+            CODEC.decode_request(&bytes),
+            Err(ProtocolError::Length(1 << 30))
+        );
     }
 
     proptest! {

@@ -55,13 +55,25 @@ impl ClockPair {
     /// Reads both clocks; of three tries the one that was interrupted least is kept.
     #[must_use]
     pub fn now() -> Self {
-        let mut best = (i64::MAX, Self { mono_ns: 0, wall_ns: 0 });
+        let mut best = (
+            i64::MAX,
+            Self {
+                mono_ns: 0,
+                wall_ns: 0,
+            },
+        );
         for _ in 0..3 {
             let before = monotonic().0;
             let wall_ns = read(ClockId::CLOCK_REALTIME);
             let width = monotonic().0 - before;
             if width < best.0 {
-                best = (width, Self { mono_ns: before + width / 2, wall_ns });
+                best = (
+                    width,
+                    Self {
+                        mono_ns: before + width / 2,
+                        wall_ns,
+                    },
+                );
             }
         }
         best.1
@@ -83,7 +95,10 @@ impl Clock {
     /// A clock whose columns start from `origin`.
     #[must_use]
     pub fn new(origin: ClockPair) -> Self {
-        Self { origin, latest_offset_ns: Arc::new(AtomicI64::new(origin.offset_ns())) }
+        Self {
+            origin,
+            latest_offset_ns: Arc::new(AtomicI64::new(origin.offset_ns())),
+        }
     }
 
     /// The pair that the columns start from.
@@ -127,7 +142,10 @@ impl ClockWatch {
     /// Watches for `clock`.
     #[must_use]
     pub fn new(clock: &Clock) -> Self {
-        Self { clock: clock.clone(), last: clock.origin }
+        Self {
+            clock: clock.clone(),
+            last: clock.origin,
+        }
     }
 
     /// Takes a new pair. Returns the step if the wall clock was stepped since the last one.
@@ -137,7 +155,9 @@ impl ClockWatch {
         let stepped = moved.abs() > STEP_MIN_NS;
         // For one period after a step stamps may come from either side of it.
         let offset_ns = if stepped { UNKNOWN } else { pair.offset_ns() };
-        self.clock.latest_offset_ns.store(offset_ns, Ordering::Relaxed);
+        self.clock
+            .latest_offset_ns
+            .store(offset_ns, Ordering::Relaxed);
         stepped.then_some(StepNs(moved))
     }
 }
@@ -146,7 +166,10 @@ impl ClockWatch {
 mod tests {
     use super::*;
 
-    const ORIGIN: ClockPair = ClockPair { mono_ns: 1_000, wall_ns: 5_000_000_000 };
+    const ORIGIN: ClockPair = ClockPair {
+        mono_ns: 1_000,
+        wall_ns: 5_000_000_000,
+    };
 
     #[test]
     fn columns_follow_the_monotonic_clock_from_the_wall_clock_of_the_start() {
@@ -157,7 +180,10 @@ mod tests {
     #[test]
     fn a_kernel_stamp_lands_on_the_column_axis() {
         let clock = Clock::new(ORIGIN);
-        assert_eq!(clock.column_of_kernel_stamp(WallNs(5_000_000_250)), Some(5_000_000_250));
+        assert_eq!(
+            clock.column_of_kernel_stamp(WallNs(5_000_000_250)),
+            Some(5_000_000_250)
+        );
         assert_eq!(clock.column_of_kernel_stamp(WallNs(0)), None);
     }
 
@@ -172,12 +198,17 @@ mod tests {
         };
         assert_eq!(watch.observe(stepped), Some(StepNs(3_000_000_000)));
         assert_eq!(clock.column_of_kernel_stamp(WallNs(stepped.wall_ns)), None);
-        let after =
-            ClockPair { mono_ns: stepped.mono_ns + second, wall_ns: stepped.wall_ns + second };
+        let after = ClockPair {
+            mono_ns: stepped.mono_ns + second,
+            wall_ns: stepped.wall_ns + second,
+        };
         assert_eq!(watch.observe(after), None);
         // The stamp is three seconds ahead by the wall clock, the column is not.
         let expected = clock.column(MonoNs(after.mono_ns));
-        assert_eq!(clock.column_of_kernel_stamp(WallNs(after.wall_ns)), Some(expected));
+        assert_eq!(
+            clock.column_of_kernel_stamp(WallNs(after.wall_ns)),
+            Some(expected)
+        );
     }
 
     #[test]

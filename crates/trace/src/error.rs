@@ -18,7 +18,9 @@ pub enum TraceError {
         hint: &'static str,
     },
     /// The Parquet encoder refused a value or the file.
-    #[error("{path}: Parquet encoding failed: {source}; wanted rows of schema {table}; hint: this is a defect, please report it")]
+    #[error(
+        "{path}: Parquet encoding failed: {source}; wanted rows of schema {table}; hint: this is a defect, please report it"
+    )]
     Parquet {
         /// The file.
         path: PathBuf,
@@ -50,7 +52,9 @@ pub enum TraceError {
         hint: &'static str,
     },
     /// A conservation count does not add up: rows were lost or invented.
-    #[error("{place}: {what}; wanted every scheduled copy exactly once; hint: do not trust this run, and report it with its directory")]
+    #[error(
+        "{place}: {what}; wanted every scheduled copy exactly once; hint: do not trust this run, and report it with its directory"
+    )]
     Conservation {
         /// The process or run.
         place: String,
@@ -58,7 +62,9 @@ pub enum TraceError {
         what: String,
     },
     /// The run is being written at this moment.
-    #[error("{path}: the run is still going on; wanted a run that has ended; hint: wait for it, or stop it with Ctrl-C")]
+    #[error(
+        "{path}: the run is still going on; wanted a run that has ended; hint: wait for it, or stop it with Ctrl-C"
+    )]
     Running {
         /// The run directory.
         path: PathBuf,
@@ -75,6 +81,11 @@ impl TraceError {
             std::io::ErrorKind::NotFound => "check the path",
             _ => "check the disk",
         };
-        Self::Io { path: path.to_owned(), action, source, hint }
+        Self::Io {
+            path: path.to_owned(),
+            action,
+            source,
+            hint,
+        }
     }
 }

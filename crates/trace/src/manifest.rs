@@ -57,7 +57,7 @@ pub struct Host {
     pub memory_bytes: Option<i64>,
     /// Share of time stolen by the hypervisor at the start.
     pub steal_share: Option<f64>,
-    /// How long this host stops a process in one of a hundred windows of 10 ms.
+    /// How long this host stops a process in one of ten windows of 10 ms.
     pub noise_floor_ns: Option<i64>,
 }
 
@@ -133,7 +133,10 @@ impl Copies {
     ///
     /// Names the sum that does not hold.
     pub fn check(&self, place: &str) -> Result<(), TraceError> {
-        let broken = |what: String| TraceError::Conservation { place: place.to_owned(), what };
+        let broken = |what: String| TraceError::Conservation {
+            place: place.to_owned(),
+            what,
+        };
         if self.scheduled != self.ended() {
             return Err(broken(format!(
                 "{} copies were scheduled but {} ended",
@@ -207,7 +210,11 @@ impl Counts {
     /// Names the sum that does not hold.
     pub fn check(&self, place: &str) -> Result<(), TraceError> {
         self.copies.check(place)?;
-        let Requests { scheduled, answered, unanswered } = self.requests;
+        let Requests {
+            scheduled,
+            answered,
+            unanswered,
+        } = self.requests;
         if answered + unanswered != scheduled {
             return Err(TraceError::Conservation {
                 place: place.to_owned(),
@@ -293,7 +300,11 @@ impl Manifest {
     /// When the directory is missing, is not a run, or is of a newer schema.
     pub fn read(directory: &Path) -> Result<Self, TraceError> {
         let path = directory.join(Self::FILE);
-        let refused = |what: String, hint| TraceError::Manifest { path: path.clone(), what, hint };
+        let refused = |what: String, hint| TraceError::Manifest {
+            path: path.clone(),
+            what,
+            hint,
+        };
         if !directory.is_dir() {
             return Err(TraceError::Manifest {
                 path: directory.to_owned(),
@@ -302,13 +313,22 @@ impl Manifest {
             });
         }
         let text = fs::read_to_string(&path).map_err(|error| {
-            refused(format!("cannot be read ({error})"), "this directory is not a run")
+            refused(
+                format!("cannot be read ({error})"),
+                "this directory is not a run",
+            )
         })?;
         let json: serde_json::Value = serde_json::from_str(&text)
             .map_err(|error| refused(format!("is not JSON ({error})"), "restore it"))?;
-        let schema = json.get("schema").and_then(serde_json::Value::as_u64).unwrap_or(0);
+        let schema = json
+            .get("schema")
+            .and_then(serde_json::Value::as_u64)
+            .unwrap_or(0);
         if schema > 1 {
-            return Err(refused(format!("its schema is {schema}, known is 1"), "upgrade unruly"));
+            return Err(refused(
+                format!("its schema is {schema}, known is 1"),
+                "upgrade unruly",
+            ));
         }
         serde_json::from_value(json)
             .map_err(|error| refused(format!("is not a manifest ({error})"), "restore it"))
@@ -326,7 +346,9 @@ impl Manifest {
         let mut text = serde_json::to_vec_pretty(self).map_err(|error| io(error.into()))?;
         text.push(b'\n');
         let mut file = File::create(&temporary).map_err(io)?;
-        file.write_all(&text).and_then(|()| file.sync_all()).map_err(io)?;
+        file.write_all(&text)
+            .and_then(|()| file.sync_all())
+            .map_err(io)?;
         fs::rename(&temporary, &path).map_err(io)
     }
 
@@ -339,7 +361,10 @@ impl Manifest {
         let mut total = Counts::default();
         for process in &self.processes {
             if let Some(counts) = &process.counts {
-                counts.check(&format!("{} ({}, {})", process.name, process.cell, process.repeat))?;
+                counts.check(&format!(
+                    "{} ({}, {})",
+                    process.name, process.cell, process.repeat
+                ))?;
                 total.add(counts);
             }
         }

@@ -85,7 +85,9 @@ impl Status {
 
     fn code(self) -> u8 {
         let position = Self::ALL.iter().position(|status| *status == self);
-        position.and_then(|position| u8::try_from(position).ok()).unwrap_or(u8::MAX)
+        position
+            .and_then(|position| u8::try_from(position).ok())
+            .unwrap_or(u8::MAX)
     }
 
     fn from_code(code: u8) -> Option<Self> {
@@ -208,7 +210,13 @@ impl Record {
     /// Identity of the copy within its process's spool.
     #[must_use]
     pub fn identity(&self) -> (u16, u16, u64, u16, u8) {
-        (self.cell, self.repeat, self.request, self.server, self.attempt)
+        (
+            self.cell,
+            self.repeat,
+            self.request,
+            self.server,
+            self.attempt,
+        )
     }
 
     /// Appends the 104 bytes, the last four a CRC-32 of the others.
@@ -277,7 +285,9 @@ impl Record {
             op: bytes[92],
             phase: bytes[93],
             attempt: bytes[94],
-            level: [Level::First, Level::Quorum, Level::All].get(usize::from(bytes[95])).copied(),
+            level: [Level::First, Level::Quorum, Level::All]
+                .get(usize::from(bytes[95]))
+                .copied(),
             status: Status::from_code(bytes[96])?,
             answered: flags & 1 != 0,
             provisional: flags & 2 != 0,
@@ -292,7 +302,13 @@ impl Record {
     /// If `column` is not a column of the table; callers iterate over its columns.
     #[must_use]
     pub fn value<'a>(&self, column: usize, header: &'a SpoolHeader) -> Value<'a> {
-        let time = |time_ns: i64| if time_ns == NULL_NS { Value::Null } else { Value::Int(time_ns) };
+        let time = |time_ns: i64| {
+            if time_ns == NULL_NS {
+                Value::Null
+            } else {
+                Value::Int(time_ns)
+            }
+        };
         match column {
             0 => Value::Text(name(&header.cells, usize::from(self.cell))),
             1 => Value::Int(i64::from(self.repeat)),
@@ -305,7 +321,9 @@ impl Record {
             8 => Value::Int(self.request.cast_signed()),
             9 => Value::Int(i64::from(self.attempt)),
             10 => Value::Int(i64::from(self.connection)),
-            11 => self.key.map_or(Value::Null, |key| Value::Int(key.cast_signed())),
+            11 => self
+                .key
+                .map_or(Value::Null, |key| Value::Int(key.cast_signed())),
             12 => Value::Int(self.intended_ns),
             13 => time(self.sent_ns),
             14 => time(self.received_ns),
@@ -338,8 +356,18 @@ mod tests {
 
     fn any_record() -> impl Strategy<Value = Record> {
         let times = prop::array::uniform7(prop_oneof![Just(NULL_NS), any::<i64>()]);
-        let numbers = (any::<u64>(), any::<Option<u64>>(), any::<[u32; 3]>(), any::<[u16; 4]>());
-        let small = (any::<[u8; 3]>(), 0..4_usize, 0..Status::ALL.len(), any::<[bool; 3]>());
+        let numbers = (
+            any::<u64>(),
+            any::<Option<u64>>(),
+            any::<[u32; 3]>(),
+            any::<[u16; 4]>(),
+        );
+        let small = (
+            any::<[u8; 3]>(),
+            0..4_usize,
+            0..Status::ALL.len(),
+            any::<[bool; 3]>(),
+        );
         (times, numbers, small).prop_map(|(times, numbers, small)| Record {
             intended_ns: times[0],
             sent_ns: times[1],
@@ -360,7 +388,12 @@ mod tests {
             op: small.0[0],
             phase: small.0[1],
             attempt: small.0[2],
-            level: [None, Some(Level::First), Some(Level::Quorum), Some(Level::All)][small.1],
+            level: [
+                None,
+                Some(Level::First),
+                Some(Level::Quorum),
+                Some(Level::All),
+            ][small.1],
             status: Status::ALL[small.2],
             answered: small.3[0],
             provisional: small.3[1],

@@ -96,7 +96,12 @@ impl Recorder {
             .name("drain".to_owned())
             .spawn(move || drain.run())
             .map_err(|source| TraceError::io(Path::new("drain"), "starting the thread", source))?;
-        Ok(Self { ring, tally: Tally::default(), shared, drain: Some(handle) })
+        Ok(Self {
+            ring,
+            tally: Tally::default(),
+            shared,
+            drain: Some(handle),
+        })
     }
 
     /// Counts a copy that the schedule asked for. Its record must follow, exactly once.
@@ -119,7 +124,12 @@ impl Recorder {
     /// Notes a copy that is open for long, so that a crash does not forget it. Returns whether the
     /// ring had room; only then must the final record say that it supersedes this one.
     pub fn note_open(&mut self, record: &Record) -> bool {
-        self.ring.push(Record { provisional: true, ..*record }).is_ok()
+        self.ring
+            .push(Record {
+                provisional: true,
+                ..*record
+            })
+            .is_ok()
     }
 
     /// The counts so far.
@@ -134,13 +144,21 @@ impl Recorder {
         if !self.shared.failed.load(Ordering::Relaxed) {
             return None;
         }
-        self.shared.failure.lock().ok().and_then(|failure| failure.clone())
+        self.shared
+            .failure
+            .lock()
+            .ok()
+            .and_then(|failure| failure.clone())
     }
 
     /// Clock steps seen since the last call: column time and size.
     #[must_use]
     pub fn take_steps(&self) -> Vec<(i64, StepNs)> {
-        self.shared.steps.lock().map(|mut steps| std::mem::take(&mut *steps)).unwrap_or_default()
+        self.shared
+            .steps
+            .lock()
+            .map(|mut steps| std::mem::take(&mut *steps))
+            .unwrap_or_default()
     }
 
     /// Drains what is left, seals the spool, and returns the final counts: a record that the disk
@@ -160,7 +178,9 @@ impl Recorder {
                 what: "the drain thread panicked".to_owned(),
             })?;
         let copies = &mut self.tally.copies;
-        let lost = copies.recorded.saturating_sub(self.shared.written.load(Ordering::Acquire));
+        let lost = copies
+            .recorded
+            .saturating_sub(self.shared.written.load(Ordering::Acquire));
         copies.recorded -= lost;
         copies.dropped += lost;
         copies.check(place)?;
@@ -297,12 +317,14 @@ impl Drain {
         self.spool
             .write_all(&self.buffer)
             .map_err(|source| TraceError::io(&self.spool_path, "recording", source))?;
-        let handle = std::thread::Builder::new().name("seal".to_owned()).spawn(move || {
-            lower_priority();
-            let sealed = seal_spool(&full, &mut |_| None);
-            drop(lock);
-            sealed
-        });
+        let handle = std::thread::Builder::new()
+            .name("seal".to_owned())
+            .spawn(move || {
+                lower_priority();
+                let sealed = seal_spool(&full, &mut |_| None);
+                drop(lock);
+                sealed
+            });
         self.sealing = handle.ok();
         Ok(())
     }
@@ -330,8 +352,16 @@ impl Drain {
             Ok(counts) => self.rows += counts.copies.recorded,
             Err(error) => self.fail(&error),
         }
-        let failure = self.shared.failure.lock().ok().and_then(|failure| failure.clone());
-        RecorderReport { rows: self.rows, failure }
+        let failure = self
+            .shared
+            .failure
+            .lock()
+            .ok()
+            .and_then(|failure| failure.clone());
+        RecorderReport {
+            rows: self.rows,
+            failure,
+        }
     }
 }
 

@@ -31,7 +31,9 @@ impl RunLock {
             .map_err(|source| TraceError::io(&path, "creating the lock", source))?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => Ok(Self(lock)),
-            Err((_, Errno::EWOULDBLOCK)) => Err(TraceError::Running { path: directory.to_owned() }),
+            Err((_, Errno::EWOULDBLOCK)) => Err(TraceError::Running {
+                path: directory.to_owned(),
+            }),
             Err((_, errno)) => Err(TraceError::io(&path, "locking", errno.into())),
         }
     }
@@ -88,19 +90,27 @@ pub fn recover(directory: &Path) -> Result<Recovery, TraceError> {
 /// Spools and temporary files, in a fixed order.
 fn leftovers(directory: &Path) -> Vec<(Table, PathBuf)> {
     let left = |path: &PathBuf| {
-        path.extension().is_some_and(|extension| extension == "spool" || extension == "tmp")
+        path.extension()
+            .is_some_and(|extension| extension == "spool" || extension == "tmp")
     };
     Table::ALL
         .into_iter()
-        .flat_map(|table| files_of(directory, table).into_iter().map(move |path| (table, path)))
+        .flat_map(|table| {
+            files_of(directory, table)
+                .into_iter()
+                .map(move |path| (table, path))
+        })
         .filter(|(_, path)| left(path))
         .collect()
 }
 
 fn files_of(directory: &Path, table: Table) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(directory.join(table.name())) else { return Vec::new() };
-    let mut paths: Vec<PathBuf> =
-        entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
+    let Ok(entries) = fs::read_dir(directory.join(table.name())) else {
+        return Vec::new();
+    };
+    let mut paths: Vec<PathBuf> = entries
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .collect();
     paths.sort();
     paths
 }
@@ -134,8 +144,12 @@ fn seal(table: Table, path: &Path, last_rows: &mut LastRows) -> Result<u64, Trac
 
 /// `agent-3-c0r0` of `agent-3-c0r0-00002.spool`.
 fn stem_of(path: &Path) -> String {
-    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    stem.rsplit_once('-').map_or_else(|| stem.clone(), |(stem, _)| stem.to_owned())
+    let stem = path
+        .file_stem()
+        .map(|stem| stem.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    stem.rsplit_once('-')
+        .map_or_else(|| stem.clone(), |(stem, _)| stem.to_owned())
 }
 
 fn last_instant(record: &Record) -> i64 {
@@ -155,8 +169,12 @@ fn rewrite(manifest: &mut Manifest, directory: &Path, last_rows: &LastRows, reco
         } else {
             format!("its last row is from {after_s:.1} s after the start")
         };
-        let process = stem.rsplit_once("-c").map_or(stem.as_str(), |(process, _)| process);
-        manifest.missing.push(format!("{process} did not end properly: {when}"));
+        let process = stem
+            .rsplit_once("-c")
+            .map_or(stem.as_str(), |(process, _)| process);
+        manifest
+            .missing
+            .push(format!("{process} did not end properly: {when}"));
     }
     manifest.missing.extend(recovery.problems.iter().cloned());
     if manifest.status == RunStatus::Running {
@@ -165,14 +183,22 @@ fn rewrite(manifest: &mut Manifest, directory: &Path, last_rows: &LastRows, reco
             "the run was cut off: its runner ended without a word; rows after that are not there"
                 .to_owned(),
         );
-        manifest.ended_ns = last_rows.values().copied().max().filter(|end_ns| *end_ns > 0);
+        manifest.ended_ns = last_rows
+            .values()
+            .copied()
+            .max()
+            .filter(|end_ns| *end_ns > 0);
     }
     count_again(manifest, directory);
 }
 
 /// Processes that could not say their counts get those of their segments' footers.
 fn count_again(manifest: &mut Manifest, directory: &Path) {
-    let cells: Vec<String> = manifest.cells.iter().map(|cell| cell.name.clone()).collect();
+    let cells: Vec<String> = manifest
+        .cells
+        .iter()
+        .map(|cell| cell.name.clone())
+        .collect();
     let mut by_stem: BTreeMap<String, Counts> = BTreeMap::new();
     for path in files_of(directory, Table::Requests) {
         if let Some((_, counts)) = read_counts(&path) {
@@ -180,15 +206,22 @@ fn count_again(manifest: &mut Manifest, directory: &Path) {
         }
     }
     for process in &mut manifest.processes {
-        let cell = cells.iter().position(|cell| *cell == process.cell).unwrap_or(0);
+        let cell = cells
+            .iter()
+            .position(|cell| *cell == process.cell)
+            .unwrap_or(0);
         let stem = format!("{}-c{cell}r{}", process.name, process.repeat);
         if process.counts.is_none() {
             process.counts = by_stem.get(&stem).cloned();
         }
     }
     let mut total = Counts::default();
-    manifest.processes.iter().filter_map(|process| process.counts.as_ref()).for_each(|counts| {
-        total.add(counts);
-    });
+    manifest
+        .processes
+        .iter()
+        .filter_map(|process| process.counts.as_ref())
+        .for_each(|counts| {
+            total.add(counts);
+        });
     manifest.counts = total;
 }

@@ -25,8 +25,13 @@ pub enum Table {
 
 impl Table {
     /// All tables, in the order of a run directory.
-    pub const ALL: [Self; 5] =
-        [Self::Requests, Self::Spans, Self::Intervals, Self::Resources, Self::Events];
+    pub const ALL: [Self; 5] = [
+        Self::Requests,
+        Self::Spans,
+        Self::Intervals,
+        Self::Resources,
+        Self::Events,
+    ];
 
     /// The table's name, which is also its directory in the run.
     #[must_use]
@@ -63,7 +68,11 @@ impl Table {
     /// Column names in order.
     #[must_use]
     pub fn columns(self) -> Vec<String> {
-        self.parquet_type().get_fields().iter().map(|field| field.name().to_owned()).collect()
+        self.parquet_type()
+            .get_fields()
+            .iter()
+            .map(|field| field.name().to_owned())
+            .collect()
     }
 }
 

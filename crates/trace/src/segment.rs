@@ -79,7 +79,14 @@ impl SegmentWriter {
         let columns = schema.get_fields().to_vec();
         let writer = SerializedFileWriter::new(file, schema, properties)
             .map_err(|source| parquet_error(table, path, source))?;
-        Ok(Self { table, columns, temporary, path: path.to_owned(), writer, rows: 0 })
+        Ok(Self {
+            table,
+            columns,
+            temporary,
+            path: path.to_owned(),
+            writer,
+            rows: 0,
+        })
     }
 
     /// Appends `rows` rows as one row group; `value(column, row)` gives each value.
@@ -127,10 +134,12 @@ impl SegmentWriter {
             ("unruly.tag", meta.tag.clone()),
             ("unruly.rows", rows.to_string()),
         ] {
-            self.writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
+            self.writer
+                .append_key_value_metadata(KeyValue::new(key.to_owned(), value));
         }
         if let Some(json) = counts.and_then(|counts| serde_json::to_string(counts).ok()) {
-            self.writer.append_key_value_metadata(KeyValue::new(COUNTS_KEY.to_owned(), json));
+            self.writer
+                .append_key_value_metadata(KeyValue::new(COUNTS_KEY.to_owned(), json));
         }
         let (table, path, temporary) = (self.table, self.path, self.temporary);
         let synced = self
@@ -155,7 +164,12 @@ impl SegmentWriter {
 pub(crate) fn read_counts(path: &Path) -> Option<(String, Counts)> {
     let reader = SerializedFileReader::new(File::open(path).ok()?).ok()?;
     let pairs = reader.metadata().file_metadata().key_value_metadata()?;
-    let value = |key: &str| pairs.iter().find(|pair| pair.key == key).and_then(|pair| pair.value.clone());
+    let value = |key: &str| {
+        pairs
+            .iter()
+            .find(|pair| pair.key == key)
+            .and_then(|pair| pair.value.clone())
+    };
     let counts = serde_json::from_str(&value(COUNTS_KEY)?).ok()?;
     Some((value("unruly.process")?, counts))
 }
@@ -171,7 +185,11 @@ fn parquet_error(table: Table, path: &Path, source: ParquetError) -> TraceError 
             },
         };
     }
-    TraceError::Parquet { path: path.to_owned(), table: table.name(), source }
+    TraceError::Parquet {
+        path: path.to_owned(),
+        table: table.name(),
+        source,
+    }
 }
 
 fn properties(schema: &Type) -> WriterProperties {
@@ -198,13 +216,23 @@ fn write_column<'a, W: Write + Send>(
     value: impl Fn(usize) -> Value<'a>,
 ) -> ParquetResult<()> {
     let Some(mut writer) = group.next_column()? else {
-        return Err(ParquetError::General(format!("no place for column {}", column.name())));
+        return Err(ParquetError::General(format!(
+            "no place for column {}",
+            column.name()
+        )));
     };
     let optional = column.get_basic_info().repetition() == Repetition::OPTIONAL;
-    let levels: Option<Vec<i16>> =
-        optional.then(|| (0..rows).map(|row| i16::from(value(row) != Value::Null)).collect());
+    let levels: Option<Vec<i16>> = optional.then(|| {
+        (0..rows)
+            .map(|row| i16::from(value(row) != Value::Null))
+            .collect()
+    });
     let wrong = |row: usize| {
-        ParquetError::General(format!("column {}: row {row} is {:?}", column.name(), value(row)))
+        ParquetError::General(format!(
+            "column {}: row {row} is {:?}",
+            column.name(),
+            value(row)
+        ))
     };
     // The values that are there, in order; a null in a required column has no match below.
     let present = (0..rows).filter(|row| !(optional && value(*row) == Value::Null));
@@ -231,7 +259,12 @@ fn write_column<'a, W: Write + Send>(
         ColumnWriter::ByteArrayColumnWriter(inner) => {
             write!(inner, Value::Text(text) => ByteArray::from(text.as_bytes().to_vec()));
         }
-        _ => return Err(ParquetError::General(format!("column {}: type unknown", column.name()))),
+        _ => {
+            return Err(ParquetError::General(format!(
+                "column {}: type unknown",
+                column.name()
+            )));
+        }
     }
     writer.close()
 }

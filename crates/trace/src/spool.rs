@@ -113,17 +113,37 @@ impl SpoolReader {
         };
         let mut input = BufReader::with_capacity(1 << 20, File::open(path).map_err(io)?);
         let mut start = [0_u8; 12];
-        input.read_exact(&mut start).map_err(|_| refused("its first 12 bytes are not there".to_owned(), "the process died before its first row; the file can be removed"))?;
+        input.read_exact(&mut start).map_err(|_| {
+            refused(
+                "its first 12 bytes are not there".to_owned(),
+                "the process died before its first row; the file can be removed",
+            )
+        })?;
         let length = u32::from_le_bytes([start[8], start[9], start[10], start[11]]);
         if &start[..8] != MAGIC || length > HEADER_BYTES_MAX {
-            return Err(refused("it does not begin as a spool".to_owned(), "move it out of the run"));
+            return Err(refused(
+                "it does not begin as a spool".to_owned(),
+                "move it out of the run",
+            ));
         }
         let mut json = vec![0; length as usize];
-        input.read_exact(&mut json).map_err(|_| refused(format!("its header of {length} bytes is cut off"), "the process died before its first row; the file can be removed"))?;
-        let header: SpoolHeader = serde_json::from_slice(&json)
-            .map_err(|error| refused(format!("its header is unreadable ({error})"), "move it out of the run"))?;
+        input.read_exact(&mut json).map_err(|_| {
+            refused(
+                format!("its header of {length} bytes is cut off"),
+                "the process died before its first row; the file can be removed",
+            )
+        })?;
+        let header: SpoolHeader = serde_json::from_slice(&json).map_err(|error| {
+            refused(
+                format!("its header is unreadable ({error})"),
+                "move it out of the run",
+            )
+        })?;
         if header.schema > SCHEMA_VERSION {
-            return Err(refused(format!("its schema is {}", header.schema), "upgrade unruly"));
+            return Err(refused(
+                format!("its schema is {}", header.schema),
+                "upgrade unruly",
+            ));
         }
         Ok(Self { header, input })
     }
@@ -168,7 +188,12 @@ pub fn seal_spool(
     let mut writer = SegmentWriter::create(Table::Requests, &segment)?;
     loop {
         group.clear();
-        group.extend(reader.by_ref().filter(|record| !record.provisional).take(GROUP_ROWS));
+        group.extend(
+            reader
+                .by_ref()
+                .filter(|record| !record.provisional)
+                .take(GROUP_ROWS),
+        );
         if group.len() < GROUP_ROWS {
             group.extend(leftovers.by_ref().take(GROUP_ROWS - group.len()));
         }
@@ -203,7 +228,8 @@ impl RowCounts {
         copies.recorded += 1;
         *copies.of_mut(record.status) += 1;
         self.counts.requests.answered += u64::from(record.answered);
-        self.requests.insert((record.cell, record.repeat, record.request));
+        self.requests
+            .insert((record.cell, record.repeat, record.request));
     }
 
     fn finish(mut self) -> Counts {
@@ -217,8 +243,16 @@ impl RowCounts {
 /// A copy that was open when its process died: a row of status `unfinished`.
 #[must_use]
 pub(crate) fn as_unfinished(record: Record) -> Option<Record> {
-    let status = if record.status == Status::Timeout { Status::Timeout } else { Status::Unfinished };
-    Some(Record { provisional: false, status, ..record })
+    let status = if record.status == Status::Timeout {
+        Status::Timeout
+    } else {
+        Status::Unfinished
+    };
+    Some(Record {
+        provisional: false,
+        status,
+        ..record
+    })
 }
 
 pub(crate) fn segment_path(spool: &Path) -> PathBuf {

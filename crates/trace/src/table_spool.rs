@@ -32,7 +32,15 @@ impl TableSpool {
     #[must_use]
     pub fn new(table: Table, directory: &Path, stem: &str, meta: SegmentMeta) -> Self {
         let directory = directory.join(table.name());
-        Self { table, directory, stem: stem.to_owned(), meta, sequence: 0, rows: 0, open: None }
+        Self {
+            table,
+            directory,
+            stem: stem.to_owned(),
+            meta,
+            sequence: 0,
+            rows: 0,
+            open: None,
+        }
     }
 
     /// Appends a row: a struct or map whose keys are columns of the table.
@@ -44,7 +52,9 @@ impl TableSpool {
         if self.open.is_none() {
             self.open = Some(self.create()?);
         }
-        let Some((path, file)) = self.open.as_mut() else { return Ok(()) };
+        let Some((path, file)) = self.open.as_mut() else {
+            return Ok(());
+        };
         let io = |source| TraceError::io(path, "recording", source);
         let mut line = serde_json::to_vec(row).map_err(|error| io(error.into()))?;
         line.push(b'\n');
@@ -64,7 +74,9 @@ impl TableSpool {
     pub fn seal(&mut self) -> Result<(), TraceError> {
         self.rows = 0;
         self.sequence += 1;
-        let Some((path, lock)) = self.open.take() else { return Ok(()) };
+        let Some((path, lock)) = self.open.take() else {
+            return Ok(());
+        };
         let sealed = seal_lines(self.table, &path);
         drop(lock);
         sealed.map(|_| ())
@@ -73,7 +85,9 @@ impl TableSpool {
     fn create(&self) -> Result<(PathBuf, Flock<File>), TraceError> {
         fs::create_dir_all(&self.directory)
             .map_err(|source| TraceError::io(&self.directory, "making the directory", source))?;
-        let path = self.directory.join(format!("{}-{:05}.spool", self.stem, self.sequence));
+        let path = self
+            .directory
+            .join(format!("{}-{:05}.spool", self.stem, self.sequence));
         let io = |source| TraceError::io(&path, "recording", source);
         let file = File::create_new(&path).map_err(io)?;
         let mut file = Flock::lock(file, FlockArg::LockExclusiveNonblock)
@@ -83,7 +97,8 @@ impl TableSpool {
             "schema": SCHEMA_VERSION, "run": meta.run, "host": meta.host, "process": meta.process,
             "tag": meta.tag,
         });
-        file.write_all(format!("{header}\n").as_bytes()).map_err(io)?;
+        file.write_all(format!("{header}\n").as_bytes())
+            .map_err(io)?;
         Ok((path, file))
     }
 }
@@ -101,15 +116,23 @@ pub(crate) fn seal_lines(table: Table, path: &Path) -> Result<u64, TraceError> {
     let header = lines.next().transpose().map_err(io)?.unwrap_or_default();
     let header: Map<String, Json> = serde_json::from_str(&header)
         .map_err(|error| refused(format!("its first line is not a header ({error})")))?;
-    let word = |key: &str| header.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
+    let word = |key: &str| {
+        header
+            .get(key)
+            .and_then(Json::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
     let meta = SegmentMeta {
         run: word("run"),
         host: word("host"),
         process: word("process"),
         tag: word("tag"),
     };
-    let rows: Vec<Map<String, Json>> =
-        lines.map_while(Result::ok).map_while(|line| serde_json::from_str(&line).ok()).collect();
+    let rows: Vec<Map<String, Json>> = lines
+        .map_while(Result::ok)
+        .map_while(|line| serde_json::from_str(&line).ok())
+        .collect();
     let columns = table.columns();
     let mut writer = SegmentWriter::create(table, &path.with_extension("parquet"))?;
     let doubles: Vec<bool> = table

@@ -112,8 +112,21 @@ pub fn main() -> ExitCode {
 
 fn call(verb: Verb) -> Result<u8> {
     match verb {
-        Verb::Run { plan, output, duration, warmup, seed, tag, quiet } => {
-            let changes = Changes { duration, warmup, seed, tag };
+        Verb::Run {
+            plan,
+            output,
+            duration,
+            warmup,
+            seed,
+            tag,
+            quiet,
+        } => {
+            let changes = Changes {
+                duration,
+                warmup,
+                seed,
+                tag,
+            };
             run(&plan, &changes, &RunOptions { output, quiet })
         }
         Verb::Verdict { arguments } => analyse("verdict", &arguments),
@@ -136,7 +149,9 @@ struct Changes {
 impl Changes {
     fn apply(&self, mut plan: Plan) -> Result<Plan> {
         let parse = |flag: &str, text: &str| {
-            text.parse().with_context(|| format!("{flag}: not a duration; wanted a number with its unit; hint: {flag} 60s"))
+            text.parse().with_context(|| {
+                format!("{flag}: not a duration; wanted a number with its unit; hint: {flag} 60s")
+            })
         };
         if let Some(text) = &self.duration {
             plan.run.duration = parse("--duration", text)?;
@@ -149,7 +164,10 @@ impl Changes {
             plan.tag.clone_from(tag);
         }
         // The whole must still be a plan.
-        Ok(Plan::parse("the plan with its command-line changes", &plan.to_toml())?)
+        Ok(Plan::parse(
+            "the plan with its command-line changes",
+            &plan.to_toml(),
+        )?)
     }
 }
 
@@ -175,7 +193,10 @@ fn run(path: &Path, changes: &Changes, options: &RunOptions) -> Result<u8> {
 fn conclude(directory: &Path) -> Result<()> {
     let path = directory.display();
     let shown = python::run_verb("verdict", directory).and_then(|code| {
-        anyhow::ensure!(code == 0, "{path}: no verdict; wanted a readable run; hint: see above");
+        anyhow::ensure!(
+            code == 0,
+            "{path}: no verdict; wanted a readable run; hint: see above"
+        );
         python::run_verb("report", directory)
     });
     match shown {
@@ -204,7 +225,10 @@ fn recover(directory: &Path) -> Result<u8> {
     if recovery == unruly_trace::Recovery::default() {
         say(&format!("{path}: nothing to recover"))?;
     } else {
-        say(&format!("{path}: recovered {} rows from {} files", recovery.rows, recovery.spools))?;
+        say(&format!(
+            "{path}: recovered {} rows from {} files",
+            recovery.rows, recovery.spools
+        ))?;
     }
     for problem in &recovery.problems {
         say_error(problem);
@@ -213,9 +237,9 @@ fn recover(directory: &Path) -> Result<u8> {
 }
 
 fn examine(duration_s: f64, json: bool) -> Result<u8> {
-    let spin = Duration::try_from_secs_f64(duration_s).ok().filter(|spin| {
-        *spin >= Duration::from_secs(1) && *spin <= Duration::from_secs(3600)
-    });
+    let spin = Duration::try_from_secs_f64(duration_s)
+        .ok()
+        .filter(|spin| *spin >= Duration::from_secs(1) && *spin <= Duration::from_secs(3600));
     let spin = spin.with_context(|| {
         format!("--duration: {duration_s} s; wanted 1 to 3600 seconds; hint: --duration 10")
     })?;
@@ -223,15 +247,25 @@ fn examine(duration_s: f64, json: bool) -> Result<u8> {
         indicatif::ProgressStyle::with_template("listening to this host {wide_bar} {eta}")?,
     );
     let options = doctor::Options { spin };
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of 1000")]
-    let examination = doctor::examine(&options, &mut |share| bar.set_position((share * 1000.0) as u64));
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of 1000"
+    )]
+    let examination = doctor::examine(&options, &mut |share| {
+        bar.set_position((share * 1000.0) as u64);
+    });
     bar.finish_and_clear();
     if json {
         say(&serde_json::to_string_pretty(&examination)?)?;
     } else {
         say(&doctor::render(&examination))?;
     }
-    Ok(if examination.is_fit() { 0 } else { EXIT_FINDING })
+    Ok(if examination.is_fit() {
+        0
+    } else {
+        EXIT_FINDING
+    })
 }
 
 fn plans(name: Option<&str>) -> Result<u8> {

@@ -38,10 +38,17 @@ fn candidates() -> Vec<PathBuf> {
     if let Ok(binary) = std::env::current_exe() {
         found.extend(binary.parent().map(|folder| folder.join("python3")));
         // A binary in a build folder belongs to the checkout above it.
-        found.extend(binary.ancestors().map(|folder| folder.join(".venv/bin/python3")));
+        found.extend(
+            binary
+                .ancestors()
+                .map(|folder| folder.join(".venv/bin/python3")),
+        );
     }
     if let Ok(here) = std::env::current_dir() {
-        found.extend(here.ancestors().map(|folder| folder.join(".venv/bin/python3")));
+        found.extend(
+            here.ancestors()
+                .map(|folder| folder.join(".venv/bin/python3")),
+        );
     }
     found.retain(|path| path.exists());
     found.push(PathBuf::from("python3"));

@@ -9,10 +9,16 @@ pub(crate) const PLANS: [(&str, &str); 3] = [
 
 /// The text of a shipped plan.
 pub(crate) fn plan(name: &str) -> Option<&'static str> {
-    PLANS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+    PLANS
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, text)| *text)
 }
 
 /// The first comment of a plan: what it is for.
 pub(crate) fn purpose(text: &str) -> &str {
-    text.lines().next().unwrap_or_default().trim_start_matches("# ")
+    text.lines()
+        .next()
+        .unwrap_or_default()
+        .trim_start_matches("# ")
 }

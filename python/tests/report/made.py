@@ -57,7 +57,7 @@ class Truth:
     tag: str = "laptop"
     name: str = "group-rpc"
     cells: tuple[str, ...] = ("base",)
-    node: str = "n{}"
+    node: str = "n"
     speed: float = 1.0
     spoiled: bool = False
     helped: bool = True
@@ -95,8 +95,7 @@ def made(truth: Truth | None = None, **changes: Any) -> m.Analysis:
         correlations=_correlations(truth, rng),
         decomposition=pd.DataFrame(
             {
-                "cell": [truth.cells[0]] * len(truth.ops),
-                "op": truth.ops,
+                "op": list(truth.ops),
                 "sender_share": 0.04,
                 "receiver_share": 0.87,
                 "pair_share": 0.09,
@@ -161,7 +160,7 @@ def empty(tag: str = "laptop") -> m.Analysis:
 
 def _rows(truth: Truth, rng: np.random.Generator) -> pd.DataFrame:
     frames = []
-    names = [truth.node.format(i + 1) for i in range(truth.agents)]
+    names = [f"{truth.node}{i + 1}" for i in range(truth.agents)]
     stalls = np.sort(rng.uniform(0, truth.duration_s, int(truth.duration_s / 12)))
     for cell_number, cell in enumerate(truth.cells):
         for op in truth.ops:
@@ -426,7 +425,7 @@ def _groups(rows: pd.DataFrame, truth: Truth) -> tuple[pd.DataFrame, list[m.Grou
 
 
 def _named(truth: Truth) -> m.NamedNode:
-    node = truth.node.format((truth.slow or 0) + 1)
+    node = f"{truth.node}{(truth.slow or 0) + 1}"
     return m.NamedNode(
         node, truth.ops, truth.agents, 5, 5, 3.1, f"{node} is slow in 5 of 5 windows, by 3.1 x."
     )
@@ -434,7 +433,7 @@ def _named(truth: Truth) -> m.NamedNode:
 
 def _slow(rows: pd.DataFrame, truth: Truth, named: tuple[m.NamedNode, ...]) -> m.SlowNodes:
     sets, rng = [], np.random.default_rng(truth.seed)
-    names = [truth.node.format(i + 1) for i in range(truth.agents)]
+    names = [f"{truth.node}{i + 1}" for i in range(truth.agents)]
     for window in range(5):
         for op in truth.ops:
             for observer in names:
@@ -522,14 +521,14 @@ def _correlations(truth: Truth, rng: np.random.Generator) -> m.Correlations:
                 r * 0.4,
                 0.001 if abs(r) > 0.2 else 0.6,
                 0.004 if abs(r) > 0.2 else 0.7,
-                truth.node.format(4),
+                f"{truth.node}{4}",
             )
         )
         n = 900
         x = rng.gamma(2.0, 1.0, n)
         y = 2e5 * np.exp(r * x * 0.8 + rng.normal(0, 0.4, n))
         scale = {"_ns": 4e7, "_share": 0.04}.get(metric[metric.rfind("_") :], 40.0)
-        receivers = [truth.node.format(i % truth.agents + 1) for i in range(n)]
+        receivers = [f"{truth.node}{i % truth.agents + 1}" for i in range(n)]
         scatter[f"{scope}:{metric}"] = pd.DataFrame(
             {"receiver": receivers, "value": x * scale, "latency": y}
         )
@@ -613,7 +612,7 @@ def _findings(truth: Truth) -> list[m.Finding]:
         )
     )
     if truth.slow is not None:
-        node = truth.node.format(truth.slow + 1)
+        node = f"{truth.node}{truth.slow + 1}"
         found.append(
             m.Finding(
                 "slow-node",

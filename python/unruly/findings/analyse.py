@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -13,7 +14,7 @@ from unruly.errors import ParameterError
 from unruly.findings import cells as cell_part
 from unruly.findings import distrust, receivers, rules, synchrony
 from unruly.findings.context import Context
-from unruly.findings.model import Analysis, Correlations, Options
+from unruly.findings.model import Analysis, Correlations, Options, SelfDistrust, SlowNodes
 from unruly.tables import fetch
 from unruly.tables import requests as request_tables
 
@@ -87,20 +88,26 @@ def analyse(
     )
     if context.empty:
         return _empty(context, options, conservation)
-    summarised = cell_part.summarise(context)
-    groups = synchrony.groups(context)
-    by = synchrony.breakdowns(context, groups, summarised.summaries)
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        # DuckDB leaves a core idle between its passes: two halves that do not need one another
+        held = beside.submit(_nodes, context.fork(), options)
+        summarised = cell_part.summarise(context)
+        correlations = receivers.correlations(context, summarised.log_means, summarised.summaries)
+        nodes = held.result()
     evidence = rules.Evidence(
         run,
         summarised.summaries,
-        groups.summaries,
-        synchrony.slow_nodes(context, options),
-        receivers.correlations(context, summarised.log_means, summarised.summaries),
+        nodes.groups.summaries,
+        nodes.slow,
+        correlations,
         conservation,
-        distrust.self_distrust(context, summarised.tail_rows, summarised.tail_explained),
+        replace(
+            nodes.distrust,
+            tail_rows=summarised.tail_rows,
+            tail_explained_share=summarised.tail_explained_share,
+        ),
         cell_part.blind_spots(summarised.summaries),
     )
-    context.progress("timeline")
     started, ended = int(context.extents["first_ns"].min()), int(context.extents["end_ns"].max())
     analysis = Analysis(
         run=run,
@@ -108,15 +115,15 @@ def analyse(
         started_ns=started,
         ended_ns=ended,
         cells=summarised.summaries,
-        groups=groups.summaries,
-        by=by,
-        timeline=_timeline(context, started),
-        outliers=_outliers(context),
+        groups=nodes.groups.summaries,
+        by=synchrony.complete(nodes.by, nodes.groups, summarised.summaries),
+        timeline=nodes.timeline,
+        outliers=nodes.outliers,
         distribution=summarised.distribution,
-        group_distribution=groups.distribution,
-        slow_nodes=evidence.slow_nodes,
-        correlations=evidence.correlations,
-        decomposition=synchrony.decomposition(by["pairs"]),
+        group_distribution=nodes.groups.distribution,
+        slow_nodes=nodes.slow,
+        correlations=correlations,
+        decomposition=synchrony.decomposition(nodes.by["pairs"]),
         conservation=conservation,
         self_distrust=evidence.self_distrust,
         blind_spot=evidence.blind_spot,
@@ -126,6 +133,27 @@ def analyse(
     )
     context.progress("")
     return analysis
+
+
+@dataclass(frozen=True)
+class _Nodes:
+    """The half of the analysis that needs no summary of a cell."""
+
+    groups: synchrony.Groups
+    by: dict[str, pd.DataFrame]
+    slow: SlowNodes
+    timeline: pd.DataFrame
+    outliers: pd.DataFrame
+    distrust: SelfDistrust
+
+
+def _nodes(context: Context, options: Options) -> _Nodes:
+    groups = synchrony.groups(context)
+    by = synchrony.breakdowns(context)
+    slow = synchrony.slow_nodes(context, options)
+    context.progress("timeline")
+    timeline = _timeline(context, int(context.extents["first_ns"].min()))
+    return _Nodes(groups, by, slow, timeline, _outliers(context), distrust.self_distrust(context))
 
 
 @dataclass
@@ -231,7 +259,7 @@ def _empty(context: Context, options: Options, conservation: Any) -> Analysis:
         none,
         Correlations(None, None, receivers.UNIT, (), {}, "nothing was measured"),
         conservation,
-        distrust.self_distrust(context, 0, 0),
+        distrust.self_distrust(context),
         [],
     )
     breakdown = ["latency", "op", "n", "failed", "p50", "p90", "p99", "max"]

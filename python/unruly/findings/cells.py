@@ -58,6 +58,11 @@ class Cells:
     log_means: pd.DataFrame
     """cell, op, log_mean of the service latency."""
 
+    @property
+    def tail_explained_share(self) -> float | None:
+        """Of the rows beyond the p99, the share that the send lag explains."""
+        return self.tail_explained / self.tail_rows if self.tail_rows else None
+
 
 def summarise(context: Context) -> Cells:
     """Summarise every (cell, op) and every cell over all its ops, in both latencies."""

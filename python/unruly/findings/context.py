@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from unruly.tables import fetch, inline
@@ -35,6 +35,11 @@ class Context:
         """Look at the run once: which cells, repeats and ops there are, and when."""
         rows = request_tables.measured(run.requests)
         return cls(run, rows, fetch(request_tables.extents(rows)), progress)
+
+    def fork(self) -> Context:
+        """Return the same with a connection of its own, for another thread."""
+        run = replace(self.run, engine=self.run.engine.fork())
+        return replace(self, run=run, rows=request_tables.measured(run.requests))
 
     @property
     def empty(self) -> bool:

@@ -76,8 +76,8 @@ def conservation(run: Run) -> Conservation:
     return told(checked=True, sentence=sentence)
 
 
-def self_distrust(context: Context, tail_rows: int, tail_explained: int) -> SelfDistrust:
-    """Gather send lag, kernel stamps, sampler lag, drops, steal and pressure."""
+def self_distrust(context: Context) -> SelfDistrust:
+    """Gather send lag, kernel stamps, sampler lag, drops, steal and pressure; not yet the tail."""
     context.progress("self-distrust")
     resources = context.run.resources
     sampler = fetch(resource_tables.samplers(resources)).to_dict("records")[0]
@@ -93,8 +93,8 @@ def self_distrust(context: Context, tail_rows: int, tail_explained: int) -> Self
             stamped, server_stamped = row["stamped"] / row["ok"], row["server_stamped"] / row["ok"]
     return SelfDistrust(
         send_lag_ns=lag,
-        tail_rows=tail_rows,
-        tail_explained_share=tail_explained / tail_rows if tail_rows else None,
+        tail_rows=0,
+        tail_explained_share=None,
         kernel_stamp_share=stamped,
         server_kernel_stamp_share=server_stamped,
         sampler_lag_ns=_quantiles(sampler["lag"], sampler["lag_max"]),

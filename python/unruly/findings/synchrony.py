@@ -54,16 +54,19 @@ class Groups:
 def groups(context: Context) -> Groups:
     """Summarise the k-th of n replies; nothing when every request has one copy."""
     empty = pd.DataFrame(columns=["cell", "op", "size", "k", "low_ns", "high_ns", "count"])
-    sizes = fetch(group_tables.copies(context.rows))
-    sizes = sizes[sizes["size"] > 1]
-    if sizes.empty:
-        return Groups([], empty, sizes[["op", "size"]], None)
+    extents = context.extents
+    asked = sorted(set(extents.loc[extents["receivers"] > 1, "op"]))
+    nothing_known = Groups([], empty, pd.DataFrame({"op": [], "size": []}), None)
+    if not asked:  # one receiver: a request cannot have two copies
+        return nothing_known
     context.progress("groups")
-    rows = context.rows.filter(context.rows["op"].isin(list(sizes["op"])))
-    retried = bool(fetch(rows.agg(retried=(rows.attempt > 0).any()))["retried"].iloc[0])
+    rows = context.rows.filter(context.rows["op"].isin(asked))
+    retried = bool(extents["retried"].any())
     build = group_tables.replies if retried else group_tables.replies_without_retries
     replies = context.run.engine.materialise("group_replies", build(rows))
-    sizes = fetch(replies.agg(size=replies["size"].max()))
+    sizes = fetch(replies.agg(size=replies["size"].max(), n=replies.count()))
+    if int(sizes["n"].iloc[0]) == 0:
+        return nothing_known
     largest = min(int(sizes["size"].iloc[0]), SIZE_MAX)
     frame = fetch(group_tables.kth_quantiles(replies, largest, GROUP_PROBABILITIES))
     summaries = [
@@ -79,29 +82,32 @@ def groups(context: Context) -> Groups:
     return Groups(summaries, _distribution(histogram), known, by_size)
 
 
-def breakdowns(
-    context: Context, groups: Groups, cells: list[CellSummary]
-) -> dict[str, pd.DataFrame]:
-    """Individual replies by op, group size, sender, receiver and pair, in both latencies."""
+def breakdowns(context: Context) -> dict[str, pd.DataFrame]:
+    """Individual replies by sender, receiver and pair; `complete` adds the rest."""
     context.progress("senders and receivers")
     keys = {
-        "by_op": ["op"],
         "by_sender": ["op", "client"],
         "by_receiver": ["op", "server"],
         "pairs": ["op", "client", "server"],
     }
+    if context.extents["cell"].nunique() > 1:
+        keys["by_op"] = ["op"]
     found = {}
-    if len({row.cell for row in cells}) == 1:  # what is known by cell and op is known by op
-        found["by_op"] = _of_cells(cells)
-        del keys["by_op"]
     for name, columns in keys.items():
         frame = fetch(request_tables.quantiles(context.rows, columns, BREAKDOWN))
         found[name] = _named(context, _long(frame, columns))
-    if groups.by_size is None:  # every op has one size: what is known by op is known by size
-        found["by_size"] = found["by_op"].merge(groups.sizes, on="op")[_BY_SIZE]
-    else:
-        found["by_size"] = groups.by_size
     return found
+
+
+def complete(
+    by: dict[str, pd.DataFrame], groups: Groups, cells: list[CellSummary]
+) -> dict[str, pd.DataFrame]:
+    """Add what needs no other pass: by op in a single cell, by size if each op has one."""
+    by_op = by["by_op"] if "by_op" in by else _of_cells(cells)
+    by_size = groups.by_size
+    if by_size is None:
+        by_size = by_op.merge(groups.sizes, on="op")[_BY_SIZE]
+    return {**by, "by_op": by_op, "by_size": by_size}
 
 
 def default_window_ns(context: Context) -> int:
@@ -466,8 +472,10 @@ class _Cube:
         return np.where(wanted, shared / np.where(united > 0, united, 1), np.nan), wanted
 
     def named(self, judged: _Judged) -> pd.DataFrame:
-        """(cell, op, receiver) that all of two observers or more call slow in half the windows."""
-        seen = ~np.isnan(next(iter(self.percentiles.values())))
+        """(cell, op, receiver) that all others, at least two, call slow in half the windows."""
+        # A slow node sees all its peers late, itself included: it is named by the others.
+        others = np.asarray(self.senders)[:, None] != np.asarray(self.receivers)[None, :]
+        seen = ~np.isnan(next(iter(self.percentiles.values()))) & others
         observers = seen.sum(axis=1)
         watched = observers > 1
         all_slow = watched & ((judged.slow & seen).sum(axis=1) == observers)

@@ -53,7 +53,7 @@ def evidence_text(key: str, value: Any) -> str:
     Examples
     --------
     >>> evidence_text("p99_ns", 1_234_567), evidence_text("failed_share", 0.25)
-    ('1.23\\xa0ms', '25\\xa0%')
+    ('1.23\xa0ms', '25\xa0%')
     """
     shown = _text(key, value)
     return shown if len(shown) <= MOST_CHARACTERS else shown[: MOST_CHARACTERS - 1] + "…"

@@ -55,7 +55,7 @@ def duration(value_ns: float | None, digits: int = 3) -> str:
     Examples
     --------
     >>> duration(1_234_567), duration(41.0), duration(float("nan"))
-    ('1.23\\xa0ms', '41\\xa0ns', '–')
+    ('1.23\xa0ms', '41\xa0ns', '–')
     """
     if value_ns is None or not math.isfinite(value_ns):
         return DASH
@@ -74,7 +74,7 @@ def span(value_ns: float | None) -> str:
     Examples
     --------
     >>> span(90e9), span(3600e9 * 30)
-    ('90\\xa0s', '30\\xa0h')
+    ('90\xa0s', '30\xa0h')
     """
     if value_ns is None or not math.isfinite(value_ns):
         return DASH
@@ -98,7 +98,7 @@ def share(value: float | None) -> str:
     Examples
     --------
     >>> share(0.0123), share(1.0), share(0.0000001)
-    ('1.23\\xa0%', '100\\xa0%', '<0.001\\xa0%')
+    ('1.23\xa0%', '100\xa0%', '<0.001\xa0%')
     """
     if value is None or not math.isfinite(value):
         return DASH

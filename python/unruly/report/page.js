@@ -44,7 +44,7 @@
       text: { font }, rule: { color: v("soft") },
       style: {
         plain: { color: v("soft") }, plainbar: { color: v("c0") }, second: { color: v("c1") },
-        failed: { color: v("bad") }, heat: { stroke: v("paper"), strokeWidth: 1.5 },
+        failed: { color: v("bad") }, ink: { color: v("ink") }, heat: { stroke: v("paper"), strokeWidth: 1.5 },
         zero: { color: v("soft"), strokeDash: [2, 3] },
       },
     };
@@ -57,9 +57,12 @@
     };
     try {
       if (chart.view) chart.view.finalize();
-      const result = await vegaEmbed(chart, structuredClone(specs[chart.dataset.panel]), options);
+      // Vega names what it draws on by itself; the words for the reader stay on the outer element.
+      const canvas = document.createElement("div");
+      canvas.setAttribute("aria-hidden", "true");
+      chart.replaceChildren(canvas);
+      const result = await vegaEmbed(canvas, structuredClone(specs[chart.dataset.panel]), options);
       chart.view = result;
-      for (const svg of chart.querySelectorAll("svg")) svg.setAttribute("aria-hidden", "true");
       chart.dataset.drawn = "yes";
     } catch (error) {
       chart.dataset.drawn = "no";
@@ -71,11 +74,14 @@
     }
   }
 
+  let round = 0; // a later change of the scheme ends an earlier round
   async function drawAll() {
+    const own = ++round;
     root.dataset.figures = "drawing";
     const settings = config();
     for (const chart of charts) {
       await draw(chart, settings);
+      if (own !== round) return;
       await new Promise((resume) => setTimeout(resume, 0)); // the page stays responsive
     }
     root.dataset.figures = "done";

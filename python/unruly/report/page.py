@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
 
     from unruly.findings.model import Analysis
     from unruly.report.document import Section
+    from unruly.report.verdict import Verdict
 
+CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 SEVERITY_WORDS = {"spoils": "Spoils the run", "warns": "Warning", "informs": "Note"}
 
 
@@ -61,7 +64,7 @@ def write_report(analyses: Sequence[Analysis], output: str | os.PathLike[str]) -
     path = Path(output)
     path.parent.mkdir(parents=True, exist_ok=True)
     half = path.with_name(path.name + ".part")
-    half.write_text(page, encoding="utf-8")
+    half.write_text(page, encoding="utf-8", errors="replace", newline="\n")
     half.replace(path)
     return path
 
@@ -70,15 +73,16 @@ def render(analyses: Sequence[Analysis]) -> str:
     """Return the page as text."""
     views = views_of(analyses)
     found = sections(views)
+    verdicts = [verdict(view, alone=len(views) == 1) for view in views]
     engine, script = _bundle(), _package_text("page.js")
     template = _environment().get_template("template.html")
     return template.render(
         title=_title(views),
         headline=_headline(views),
         views=views,
-        verdicts=[verdict(view) for view in views],
+        verdicts=verdicts,
         sections=found,
-        specs=_specs(found),
+        specs=_specs(found, verdicts),
         style=Markup(_package_text("style.css")),
         engine=Markup(engine),
         script=Markup(script),
@@ -96,14 +100,29 @@ def embedded(value: Any) -> Markup:
     return Markup(text)
 
 
-def _specs(found: Sequence[Section]) -> Markup:
-    panels: dict[str, Any] = {}
-    for section in found:
-        for part in section.parts:
-            for figure in part.figures:
-                for index, panel in enumerate(figure.panels):
-                    panels[f"{figure.key}-{index}"] = panel.spec
+def _specs(found: Sequence[Section], verdicts: Sequence[Verdict]) -> Markup:
+    figures = [v.figure for v in verdicts if v.figure is not None]
+    figures += [f for section in found for part in section.parts for f in part.figures]
+    panels = {
+        f"{figure.key}-{index}": _one_line(panel.spec)
+        for figure in figures
+        for index, panel in enumerate(figure.panels)
+    }
     return embedded(panels)
+
+
+def _one_line(value: Any) -> Any:
+    """Return the specification without line breaks and control characters in its strings.
+
+    Vega writes names into expressions of its own and cannot parse them back when they hold such.
+    """
+    if isinstance(value, str):
+        return CONTROLS.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {key: _one_line(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_one_line(inner) for inner in value]
+    return value
 
 
 def _title(views: Sequence[View]) -> str:

@@ -318,7 +318,6 @@ def decomposition(view: View) -> Table | None:
     why = "too few pairs to split"
     body = [
         [
-            *([text(r["cell"])] if len(view.cells) > 1 else []),
             text(op_name(str(r["op"]))),
             *(
                 number(format.share(r[f"{side}_share"]), why)
@@ -329,7 +328,6 @@ def decomposition(view: View) -> Table | None:
         for r in frame.head(MOST_ROWS).to_dict("records")
     ]
     head = [
-        *(["cell"] if len(view.cells) > 1 else []),
         "workload",
         "of the sender",
         "of the receiver",

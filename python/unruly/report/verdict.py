@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from unruly.report import format
 from unruly.report.document import Datum, Table, number, table, text
+from unruly.report.figures.glance import glance
 from unruly.report.tables import op_name
 from unruly.report.view import ALL, View
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from unruly.findings.model import CellSummary
+    from unruly.report.document import Figure
 
 
 @dataclass(frozen=True)
@@ -34,15 +36,17 @@ class Verdict:
     statements: tuple[Statement, ...]
     provenance: tuple[tuple[str, Datum], ...]
     counts: str
+    figure: Figure | None = None
 
 
-def verdict(view: View) -> Verdict:
-    """Return the verdict of one run."""
+def verdict(view: View, *, alone: bool = True) -> Verdict:
+    """Return the verdict of one run; with a picture when it is alone on its page."""
     return Verdict(
         view.label,
         (_trust(view), _promise(view), _ratio(view)) if view.rows else (_nothing(view),),
         _provenance(view),
         _counts(view),
+        glance(view) if alone and view.rows else None,
     )
 
 
@@ -200,7 +204,7 @@ def _counts(view: View) -> str:
 def side_by_side(views: Sequence[View]) -> Table:
     """Return the environments as columns, the answers as rows."""
     columns = ["", *(view.label for view in views)]
-    verdicts = [verdict(view) for view in views]
+    verdicts = [verdict(view, alone=False) for view in views]
     rows = [
         [
             text("trustworthy"),

@@ -109,7 +109,8 @@ def views_of(analyses: Sequence[Analysis]) -> list[View]:
     ops = tuple(sorted(kept, key=lambda op: (order.get(op, len(order)), natural(op))))
     labels: list[str] = []
     for analysis in analyses:
-        label = analysis.run.tag or analysis.run.name
+        # JSON may hold half of a surrogate pair, which no frame and no file can.
+        label = (analysis.run.tag or analysis.run.name).encode("utf-8", "replace").decode("utf-8")
         if sum((a.run.tag or a.run.name) == label for a in analyses) > 1:
             label = f"{label} ({analysis.run.id})"
         while label in labels:

@@ -1,15 +1,13 @@
 """The one DuckDB connection of a run: views over segments, and results as frames.
 
 Ibis writes the SQL and DuckDB runs it. Two things go around Ibis: a view over Parquet files (Ibis
-has no
-portable form of it) and a materialised table (``create_table`` of Ibis 12 fails on DuckDB 2.0).
+has no portable form of it) and a materialised table (``create_table`` of Ibis 12 fails on
+DuckDB 2.0).
 """
 
 from __future__ import annotations
 
 import os
-import warnings
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import ibis
@@ -17,21 +15,12 @@ import ibis
 from unruly.tables.columns import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     import pandas as pd
 
 THREADS_ENVIRONMENT = "UNRULY_THREADS"
-
-
-@contextmanager
-def _ibis_is_behind() -> Iterator[None]:
-    """Ibis 12 calls what DuckDB 2 and pandas 3 have deprecated; its warnings are not our user's."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "fetch_arrow_table", DeprecationWarning)
-        warnings.filterwarnings("ignore", ".*future.infer_string", DeprecationWarning)
-        yield
 
 
 class Engine:
@@ -43,6 +32,12 @@ class Engine:
         self.connection = ibis.duckdb.connect(**settings)
         self.connection.raw_sql("SET preserve_insertion_order = false")
         self.connection.raw_sql("SET enable_progress_bar = false")
+
+    def fork(self) -> Engine:
+        """Return a second connection: the same views, temporary tables of its own."""
+        other = object.__new__(Engine)
+        other.connection = ibis.duckdb.from_connection(self.connection.con.cursor())
+        return other
 
     def view(self, table: str, files: Mapping[Path, set[str]]) -> None:
         """Make the view ``table`` over its segments; each file comes with the columns it has.
@@ -68,26 +63,22 @@ class Engine:
 
     def table(self, name: str) -> ibis.Table:
         """Return the view or materialised table ``name``, lazily."""
-        with _ibis_is_behind():
-            return self.connection.table(name)
+        return self.connection.table(name)
 
     def materialise(self, name: str, expression: ibis.Table) -> ibis.Table:
         """Run ``expression`` once and keep its rows under ``name``; several passes share it."""
-        with _ibis_is_behind():
-            # what execute() does for frames that are inlined
-            self.connection._run_pre_execute_hooks(expression)
-            sql = self.connection.compile(expression)
+        # what execute() does for frames that are inlined
+        self.connection._run_pre_execute_hooks(expression)
+        sql = self.connection.compile(expression)
         self.connection.raw_sql(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
         return self.table(name)
 
 
 def fetch(expression: ibis.Table) -> pd.DataFrame:
     """Execute an aggregate and return its rows; the only way from DuckDB into Python."""
-    with _ibis_is_behind():
-        return expression.to_pandas()
+    return expression.to_pandas()
 
 
 def inline(frame: pd.DataFrame | list[dict[str, Any]]) -> ibis.Table:
     """Make a small frame a table that can be joined with."""
-    with _ibis_is_behind():
-        return ibis.memtable(frame)
+    return ibis.memtable(frame)

@@ -17,18 +17,8 @@ REQUEST: Final = ("cell", "repeat", "op", "client", "request")
 NEVER_NS: Final = 2**63 - 1
 
 
-def copies(rows: Table) -> Table:
-    """Largest number of copies of a request, for each op: above 1 there are groups."""
-    per_request = rows.filter(rows.attempt == 0).group_by(*REQUEST).agg(size=lambda t: t.count())
-    return (
-        per_request.group_by("op")
-        .agg(size=per_request["size"].max(), n=per_request.count())
-        .order_by("op")
-    )
-
-
 def replies(rows: Table) -> Table:
-    """One row for each group request: its size, and the sorted times of its replies.
+    """One row for each request of two copies or more: its size, and its replies' sorted times.
 
     Time counts from the intended time of the first attempt. A copy that failed is +inf; so is one
     whose retries all failed. ``size`` counts servers asked, not attempts.
@@ -49,13 +39,15 @@ def replies(rows: Table) -> Table:
         # subtract as integers: a wall clock in ns does not fit a double
         return ibis.ifelse(received == never, INFINITY, (received - intended).cast("float64"))
 
-    return per_request.mutate(replies=per_request.replies.map(since_intended).sort())
+    groups = per_request.filter(per_request["size"] > 1)
+    return groups.mutate(replies=groups.replies.map(since_intended).sort())
 
 
 def replies_without_retries(rows: Table) -> Table:
     """The same, faster, where no request was tried twice: a row is a copy."""
     per_request = rows.group_by(*REQUEST).agg(replies=rows.response.collect(), size=rows.count())
-    return per_request.mutate(replies=per_request.replies.sort())
+    groups = per_request.filter(per_request["size"] > 1)
+    return groups.mutate(replies=groups.replies.sort())
 
 
 def kth_quantiles(group_replies: Table, largest: int, probabilities: Sequence[float]) -> Table:

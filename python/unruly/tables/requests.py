@@ -51,6 +51,7 @@ def extents(rows: Table) -> Table:
             end_ns=ibis.greatest(rows.intended_ns, rows.received_ns.fill_null(0)).max(),
             senders=rows.client.nunique(),
             receivers=rows.server.nunique(),
+            retried=(rows.attempt > 0).any(),
         )
         .order_by("cell", "repeat", "op")
     )

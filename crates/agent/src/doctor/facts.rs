@@ -26,7 +26,7 @@ pub struct HostFacts {
     pub memory_bytes: Option<i64>,
     /// Share of all cores' time since boot that the hypervisor gave to others.
     pub steal_share: Option<f64>,
-    /// How long this host stops a process in one of a hundred windows of 10 ms; only known after
+    /// How long this host stops a process in one of ten windows of 10 ms; only known after
     /// listening ([`super::spin`]).
     pub noise_floor_ns: Option<i64>,
 }

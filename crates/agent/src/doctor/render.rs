@@ -88,7 +88,7 @@ fn clock(examination: &Examination) -> String {
 
 fn floor(noise: &NoiseFloor) -> String {
     format!(
-        "{} in one of a hundred windows of 10 ms; longest {}",
+        "{} in one of ten windows of 10 ms; longest {}",
         time(noise.floor_ns),
         time(noise.longest_ns)
     )
@@ -208,7 +208,7 @@ This host is fit to measure.
 
   host         node-1, 4 x Xeon, 8.0 GiB, Linux 6.1.0
   clock        tsc, 23 ns a reading, steps of 21 ns
-  noise floor  412.0 us in one of a hundred windows of 10 ms; longest 4.1 ms
+  noise floor  412.0 us in one of ten windows of 10 ms; longest 4.1 ms
   gaps         12 over 10 us, 3 over 100 us, 1 over 1 ms, 0 over 10 ms; lost
                0.20 % of 3.0 s
 ";

@@ -41,11 +41,21 @@ impl Child {
         let logs = directory.join("logs");
         let job_file = logs.join(format!("{}.job.json", job.stem()));
         let log = logs.join(format!("{}.log", job.stem()));
-        let failed = || format!("{}: cannot be started; wanted a process; hint: look at ulimit -u and the disk", job.name);
+        let failed = || {
+            format!(
+                "{}: cannot be started; wanted a process; hint: look at ulimit -u and the disk",
+                job.name
+            )
+        };
         std::fs::write(&job_file, serde_json::to_vec_pretty(&job)?).with_context(failed)?;
         let program = std::env::current_exe()?;
         let mut words: Vec<&std::ffi::OsStr> = prefix.iter().map(AsRef::as_ref).collect();
-        words.extend([program.as_os_str(), "agent".as_ref(), "--job".as_ref(), job_file.as_os_str()]);
+        words.extend([
+            program.as_os_str(),
+            "agent".as_ref(),
+            "--job".as_ref(),
+            job_file.as_os_str(),
+        ]);
         words.extend(["--out".as_ref(), directory.as_os_str()]);
         let mut process = Command::new(words[0])
             .args(&words[1..])
@@ -135,7 +145,9 @@ impl Drop for Child {
 }
 
 fn exit_of(status: ExitStatus) -> Exit {
-    status.code().map_or_else(|| Exit::Signal(status.signal().unwrap_or(0)), Exit::Code)
+    status
+        .code()
+        .map_or_else(|| Exit::Signal(status.signal().unwrap_or(0)), Exit::Code)
 }
 
 trait OwnGroup {

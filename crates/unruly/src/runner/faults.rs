@@ -21,7 +21,11 @@ pub(super) fn deeds(faults: &[Fault], measure_ns: i64) -> Vec<Deed> {
     for fault in faults {
         let at_ns = measure_ns.saturating_add(nanoseconds(fault.at));
         let mut add = |at_ns, signal| {
-            deeds.push(Deed { at_ns, process: fault.process.clone(), signal });
+            deeds.push(Deed {
+                at_ns,
+                process: fault.process.clone(),
+                signal,
+            });
         };
         match fault.kind {
             FaultKind::Kill => add(at_ns, Signal::SIGKILL),
@@ -60,11 +64,17 @@ mod tests {
             fault(FaultKind::Kill, 30, None),
             fault(FaultKind::Busy, 0, Some(DurationNs(5))),
         ];
-        let order: Vec<(i64, Signal)> =
-            deeds(&faults, 1000).into_iter().map(|deed| (deed.at_ns, deed.signal)).collect();
+        let order: Vec<(i64, Signal)> = deeds(&faults, 1000)
+            .into_iter()
+            .map(|deed| (deed.at_ns, deed.signal))
+            .collect();
         assert_eq!(
             order,
-            [(1010, Signal::SIGSTOP), (1030, Signal::SIGKILL), (1060, Signal::SIGCONT)]
+            [
+                (1010, Signal::SIGSTOP),
+                (1030, Signal::SIGKILL),
+                (1060, Signal::SIGCONT)
+            ]
         );
     }
 }

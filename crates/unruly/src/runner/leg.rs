@@ -9,9 +9,7 @@ use anyhow::{Result, bail};
 use nix::sys::signal::Signal;
 use unruly_agent::{Job, JobKind, PROTOCOL_VERSION, PeerLine, Report, Stress};
 use unruly_plan::{DurationNs, FaultKind, Load, Plan};
-use unruly_trace::{
-    Clock, ClockPair, MonoNs, Process, SegmentMeta, Table, TableSpool, monotonic,
-};
+use unruly_trace::{Clock, ClockPair, MonoNs, Process, SegmentMeta, Table, TableSpool, monotonic};
 
 use super::Run;
 use super::child::{Child, Heard};
@@ -109,7 +107,11 @@ impl<'a> Leg<'a> {
                 jobs.push((host, self.job(JobKind::Probe, host, None, host)));
             }
         }
-        let busy = self.plan.faults.iter().filter(|fault| fault.kind == FaultKind::Busy);
+        let busy = self
+            .plan
+            .faults
+            .iter()
+            .filter(|fault| fault.kind == FaultKind::Busy);
         for (number, fault) in busy.enumerate() {
             let mut job = self.job(JobKind::Stress, number, None, 0);
             job.cpus = fault.cpu.into_iter().collect();
@@ -124,22 +126,34 @@ impl<'a> Leg<'a> {
     }
 
     fn job(&self, kind: JobKind, number: usize, id: Option<usize>, host: usize) -> Job {
-        let prefix = if kind == JobKind::Mesh { "agent" } else { kind.name() };
+        let prefix = if kind == JobKind::Mesh {
+            "agent"
+        } else {
+            kind.name()
+        };
         let name = format!("{prefix}-{number}");
         // A busy neighbour's victim stays where its neighbour is.
         let beside = self.plan.faults.iter().find(|fault| {
             fault.kind == FaultKind::Busy && fault.process == name && fault.cpu.is_some()
         });
-        let cpus = self.plan.pins.get(&name).cloned().or_else(|| {
-            beside.and_then(|fault| fault.cpu).map(|cpu| vec![cpu])
-        });
+        let cpus = self
+            .plan
+            .pins
+            .get(&name)
+            .cloned()
+            .or_else(|| beside.and_then(|fault| fault.cpu).map(|cpu| vec![cpu]));
         Job {
             schema: PROTOCOL_VERSION,
             run: self.run.id.clone(),
             kind,
             id: id.and_then(|id| u16::try_from(id).ok()),
             host: self.hosts.name(host),
-            cells: self.run.cells.iter().map(|cell| cell.name.clone()).collect(),
+            cells: self
+                .run
+                .cells
+                .iter()
+                .map(|cell| cell.name.clone())
+                .collect(),
             cell: u16::try_from(self.cell).unwrap_or(u16::MAX),
             repeat: self.repeat,
             cookie: self.run.cookie,
@@ -163,9 +177,15 @@ impl<'a> Leg<'a> {
         self.supervise(&mut todo, progress);
         self.end(progress);
         self.events.seal()?;
-        let hosts = (0..self.hosts.count()).map(|host| self.hosts.name(host)).collect();
+        let hosts = (0..self.hosts.count())
+            .map(|host| self.hosts.name(host))
+            .collect();
         Ok(LegEnd {
-            processes: self.children.iter().map(|child| self.process(child)).collect(),
+            processes: self
+                .children
+                .iter()
+                .map(|child| self.process(child))
+                .collect(),
             hosts,
             started_ns: self.clock.column(MonoNs(started_mono_ns)),
             missing: std::mem::take(&mut self.missing),
@@ -219,7 +239,12 @@ impl<'a> Leg<'a> {
         let peers: Vec<PeerLine> = self
             .children
             .iter()
-            .filter(|child| matches!(child.job.kind, JobKind::Mesh | JobKind::Echo | JobKind::Drive))
+            .filter(|child| {
+                matches!(
+                    child.job.kind,
+                    JobKind::Mesh | JobKind::Echo | JobKind::Drive
+                )
+            })
             .map(|child| PeerLine {
                 name: child.job.name.clone(),
                 id: child.job.id,
@@ -235,7 +260,9 @@ impl<'a> Leg<'a> {
         let start_ns = monotonic().0 + LEAD_NS;
         let ours = ClockPair::now();
         for child in &mut self.children {
-            let Some(theirs) = child.ready.as_ref().map(|ready| ready.clock) else { continue };
+            let Some(theirs) = child.ready.as_ref().map(|ready| ready.clock) else {
+                continue;
+            };
             // On this host both are one clock, and the two pairs differ only by a step between them.
             let same_host = (theirs.mono_ns - ours.mono_ns).abs() < 3_600_000_000_000;
             let start_wall_ns = ours.wall_ns + (start_ns - ours.mono_ns);
@@ -251,7 +278,12 @@ impl<'a> Leg<'a> {
 
     /// Until all have drained or died, or the run is stopped.
     fn supervise(&mut self, todo: &mut Vec<Deed>, progress: &mut Progress) {
-        while !self.children.iter().filter(|child| child.job.id.is_some()).all(Child::is_over) {
+        while !self
+            .children
+            .iter()
+            .filter(|child| child.job.id.is_some())
+            .all(Child::is_over)
+        {
             self.do_deeds(todo, progress);
             if self.run.stop.load(Ordering::Relaxed) {
                 progress.note("stopping; what was measured is kept");
@@ -278,7 +310,10 @@ impl<'a> Leg<'a> {
     fn do_deeds(&mut self, todo: &mut Vec<Deed>, progress: &Progress) {
         while todo.first().is_some_and(|deed| deed.at_ns <= monotonic().0) {
             let deed = todo.remove(0);
-            let Some(child) = self.children.iter().find(|child| child.job.name == deed.process)
+            let Some(child) = self
+                .children
+                .iter()
+                .find(|child| child.job.name == deed.process)
             else {
                 continue;
             };
@@ -298,7 +333,13 @@ impl<'a> Leg<'a> {
     fn hear(&mut self, number: usize, said: Option<Report>, progress: &mut Progress) -> bool {
         let name = self.children[number].job.name.clone();
         match said {
-            Some(Report::Progress { scheduled, dropped, failed, responses_ns, lag_ns }) => {
+            Some(Report::Progress {
+                scheduled,
+                dropped,
+                failed,
+                responses_ns,
+                lag_ns,
+            }) => {
                 progress.heard(number, (scheduled, dropped), failed, &responses_ns, lag_ns);
             }
             Some(Report::Finding { text, fatal }) => {
@@ -310,7 +351,8 @@ impl<'a> Leg<'a> {
             Some(Report::Done { counts, failure }) => {
                 self.children[number].drained = true;
                 self.children[number].counts = counts;
-                self.missing.extend(failure.map(|failure| format!("{name}: {failure}")));
+                self.missing
+                    .extend(failure.map(|failure| format!("{name}: {failure}")));
             }
             Some(Report::Ready(_)) => {}
             None => self.died(number, progress),
@@ -329,7 +371,9 @@ impl<'a> Leg<'a> {
             return;
         }
         let (name, host) = (child.job.name.clone(), child.job.host.clone());
-        let ended = child.exit.map_or_else(|| "ended".to_owned(), |exit| format!("ended ({exit:?})"));
+        let ended = child
+            .exit
+            .map_or_else(|| "ended".to_owned(), |exit| format!("ended ({exit:?})"));
         if child.job.id.is_some() {
             progress.note(&format!("{name} {ended} before its time; the others go on"));
             self.missing.push(format!("{name} {ended} before its time"));
@@ -344,7 +388,8 @@ impl<'a> Leg<'a> {
             "started_ns": self.clock.column_now(), "ended_ns": null,
         });
         if let Err(error) = self.events.append(&row) {
-            self.missing.push(format!("an event ({kind}) is missing: {error}"));
+            self.missing
+                .push(format!("an event ({kind}) is missing: {error}"));
         }
     }
 
@@ -371,7 +416,10 @@ impl<'a> Leg<'a> {
         for number in 0..self.children.len() {
             if !self.children[number].reap() {
                 let name = self.children[number].job.name.clone();
-                self.missing.push(format!("{name} did not stop within {} s", END_PATIENCE.as_secs()));
+                self.missing.push(format!(
+                    "{name} did not stop within {} s",
+                    END_PATIENCE.as_secs()
+                ));
                 self.children[number].end();
             }
         }
@@ -401,10 +449,14 @@ fn events_of(run: &Run, plan: &Plan, cell: usize, repeat: u16) -> TableSpool {
         tag: plan.tag.clone(),
     };
     let directory: &Path = &run.directory;
-    TableSpool::new(Table::Events, directory, &format!("runner-c{cell}r{repeat}"), meta)
+    TableSpool::new(
+        Table::Events,
+        directory,
+        &format!("runner-c{cell}r{repeat}"),
+        meta,
+    )
 }
 
 fn nanoseconds(duration: DurationNs) -> i64 {
     i64::try_from(duration.0).unwrap_or(i64::MAX / 4)
 }
-

@@ -56,7 +56,10 @@ pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
     let cells = plan.cells()?;
     let origin = ClockPair::now();
     let id = format!("{}-{}", plan.name, utc(origin.wall_ns));
-    let directory = options.output.clone().unwrap_or_else(|| Path::new("runs").join(&id));
+    let directory = options
+        .output
+        .clone()
+        .unwrap_or_else(|| Path::new("runs").join(&id));
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
@@ -64,8 +67,12 @@ pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
     make_directory(&directory)?;
     let lock = RunLock::take(&directory)?;
     let text = plan.to_toml();
-    fs::write(directory.join("plan.toml"), &text)
-        .with_context(|| format!("{}: cannot write; wanted a writable directory; hint: -o", directory.display()))?;
+    fs::write(directory.join("plan.toml"), &text).with_context(|| {
+        format!(
+            "{}: cannot write; wanted a writable directory; hint: -o",
+            directory.display()
+        )
+    })?;
     let noise_floor_ns = doctor::spin(NOISE, &mut |_| {}).floor_ns;
     let mut manifest = new_manifest(plan, &cells, &id, &text, origin);
     manifest.hosts.push(host_of("local", Some(noise_floor_ns)));
@@ -73,7 +80,13 @@ pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
 
     #[expect(clippy::cast_possible_truncation, reason = "the low half of a hash")]
     let cookie = mix(plan.seed, origin.wall_ns.cast_unsigned()) as u32;
-    let run = Run { directory: directory.clone(), id, cells, cookie, stop };
+    let run = Run {
+        directory: directory.clone(),
+        id,
+        cells,
+        cookie,
+        stop,
+    };
     let measured = measure(plan, &run, &mut manifest, options.quiet);
     if let Err(error) = &measured {
         manifest.missing.push(format!("{error:#}"));
@@ -97,7 +110,13 @@ fn measure(plan: &Plan, run: &Run, manifest: &mut Manifest, quiet: bool) -> Resu
     manifest.status = RunStatus::Complete;
     for (number, (cell, repeat)) in order.into_iter().enumerate() {
         let end = Leg::new(run, cell, repeat)?.run(number, &mut progress)?;
-        let LegEnd { processes, hosts, missing, stopped, started_ns } = end;
+        let LegEnd {
+            processes,
+            hosts,
+            missing,
+            stopped,
+            started_ns,
+        } = end;
         if number == 0 {
             manifest.started_ns = started_ns;
         }
@@ -156,7 +175,10 @@ fn new_manifest(
         hosts: Vec::new(),
         cells: cells
             .iter()
-            .map(|cell| Cell { name: cell.name.clone(), factors: cell.factors.clone() })
+            .map(|cell| Cell {
+                name: cell.name.clone(),
+                factors: cell.factors.clone(),
+            })
             .collect(),
         processes: Vec::new(),
         counts: Counts::default(),
@@ -190,10 +212,17 @@ fn utc(wall_ns: i64) -> String {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     let (hour, minute) = (second / 3600, second % 3600 / 60);
-    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{:02}Z", second % 60)
+    format!(
+        "{year:04}{month:02}{day:02}T{hour:02}{minute:02}{:02}Z",
+        second % 60
+    )
 }
 
 #[cfg(test)]

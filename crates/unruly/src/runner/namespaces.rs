@@ -52,7 +52,9 @@ impl Hosts {
         for number in 0..agents {
             let namespace = Namespace::new()?;
             let inside = namespace.path();
-            bridge.ip(&format!("link add port{number} type veth peer name eth0 netns {inside}"))?;
+            bridge.ip(&format!(
+                "link add port{number} type veth peer name eth0 netns {inside}"
+            ))?;
             bridge.ip(&format!("link set port{number} master br0 up"))?;
             namespace.ip("link set lo up")?;
             namespace.ip(&format!("addr add {}/16 dev eth0", address(number)))?;
@@ -85,7 +87,11 @@ impl Hosts {
         match self {
             Self::Local => Vec::new(),
             Self::Namespaces(namespaces) => namespaces.get(number).map_or_else(Vec::new, |it| {
-                vec!["nsenter".to_owned(), format!("--net={}", it.path()), "--".to_owned()]
+                vec![
+                    "nsenter".to_owned(),
+                    format!("--net={}", it.path()),
+                    "--".to_owned(),
+                ]
             }),
         }
     }
@@ -111,7 +117,9 @@ impl Namespace {
             unshare(CloneFlags::CLONE_NEWNET)?;
             Ok(File::open("/proc/thread-self/ns/net")?)
         });
-        let file = made.join().map_err(|_| anyhow::anyhow!("the thread panicked"))?;
+        let file = made
+            .join()
+            .map_err(|_| anyhow::anyhow!("the thread panicked"))?;
         let file = file.context(
             "run.hosts: a network namespace cannot be made; wanted root with CAP_SYS_ADMIN; hint: hosts = \"processes\"",
         )?;

@@ -45,9 +45,12 @@ impl Progress {
             let style = ProgressStyle::with_template("{prefix} {wide_bar:.dim} {msg}\n{wide_msg}");
             let style = style.or_else(|_| ProgressStyle::with_template("{wide_bar} {eta}"));
             if let Ok(style) = style {
-                bar.set_style(style.with_key("msg", |state: &indicatif::ProgressState, out: &mut dyn std::fmt::Write| {
-                    let _ = write!(out, "{:.0} s left", state.eta().as_secs_f64());
-                }));
+                bar.set_style(style.with_key(
+                    "msg",
+                    |state: &indicatif::ProgressState, out: &mut dyn std::fmt::Write| {
+                        let _ = write!(out, "{:.0} s left", state.eta().as_secs_f64());
+                    },
+                ));
             }
             bar.set_prefix(plan.name.clone());
             bar
@@ -78,7 +81,11 @@ impl Progress {
         self.scheduled = vec![0; processes];
         label.clone_into(&mut self.label);
         if self.legs > 1 || self.bar.is_none() {
-            self.note(&format!("{}/{} {label}: {processes} processes", number + 1, self.legs));
+            self.note(&format!(
+                "{}/{} {label}: {processes} processes",
+                number + 1,
+                self.legs
+            ));
         }
     }
 
@@ -102,7 +109,11 @@ impl Progress {
 
     /// Shows what there is to show, at most once a second, or every five without a terminal.
     pub(super) fn show(&mut self) {
-        let period = if self.bar.is_some() { Duration::from_secs(1) } else { LINE_PERIOD };
+        let period = if self.bar.is_some() {
+            Duration::from_secs(1)
+        } else {
+            LINE_PERIOD
+        };
         let since = self.shown.elapsed();
         if since < period || self.quiet {
             return;
@@ -132,7 +143,10 @@ impl Progress {
                 reason = "an index into at most some thousand values"
             )]
             let index = ((length as f64 * share) as usize).min(length.saturating_sub(1));
-            second.responses_ns.get(index).map_or_else(|| "-".to_owned(), |ns| human_ns(*ns))
+            second
+                .responses_ns
+                .get(index)
+                .map_or_else(|| "-".to_owned(), |ns| human_ns(*ns))
         };
         #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
         let rate = second.scheduled as f64 / since.as_secs_f64();
@@ -184,7 +198,11 @@ fn human_ns(time_ns: i64) -> String {
         1_000_000..1_000_000_000 => (value / 1e6, "ms"),
         _ => (value / 1e9, "s"),
     };
-    let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    let digits = if value < 10.0 {
+        2
+    } else {
+        usize::from(value < 100.0)
+    };
     format!("{value:.digits$} {unit}")
 }
 

@@ -16,7 +16,7 @@ MOST_MATRICES = 6
 MOST_MEMBERS = 9
 MOST_LABELLED = 12
 MOST_NODES = 64
-SLANT_CHARACTERS = 24
+LONG_NAMES = 24
 """Names longer than this in all do not fit side by side above a panel of 270 pixels."""
 MATRIX_SPREAD = 4.0
 """A panel's colours span at least this factor, so that equal pairs look equal."""
@@ -93,11 +93,12 @@ def _heat(own: pd.DataFrame, nodes: list[str], height: int) -> Spec:
         x=alt.X(
             "receiver:N",
             sort=nodes,
-            title="receiver",
+            title=f"receiver ({prefix}…)" if prefix else "receiver",
             axis=alt.Axis(
                 orient="top",
-                labelAngle=-50 if slanted else 0,
-                labelOverlap=len(nodes) > MOST_LABELLED,
+                labelAngle=0,
+                labelExpr=f"substring(datum.label, {len(prefix)})",
+                labelOverlap=True,
                 labelLimit=60,
             ),
         ),
@@ -124,6 +125,22 @@ def _heat(own: pd.DataFrame, nodes: list[str], height: int) -> Spec:
     if len(nodes) > 7:
         words = words.mark_text(fontSize=8)
     return chart.finish(alt.layer(heat, words), height)
+
+
+def common_prefix(names: list[str]) -> str:
+    """Return what long names have in common before their numbers; it moves to the axis title.
+
+    Examples
+    --------
+    >>> common_prefix([f"agent-{i}" for i in range(5)]), common_prefix(["n1", "n2"])
+    ('agent-', '')
+    """
+    if sum(len(name) for name in names) <= LONG_NAMES:
+        return ""
+    first, last = min(names), max(names)
+    shared = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), 0)
+    prefix = first[:shared].rstrip("0123456789")
+    return prefix if all(len(name) > len(prefix) for name in names) else ""
 
 
 def _heat_alt(own: pd.DataFrame, latency: str) -> str:

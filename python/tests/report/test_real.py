@@ -1,0 +1,59 @@
+"""The report of a real analysis: a synthetic run directory, read by `unruly.analyse`."""
+
+from __future__ import annotations
+
+import pytest
+
+import unruly
+from report.conftest import PHONE
+from report.test_page import OVERFLOW, SIZE_MAX, drawn, sections_of
+from synthetic import write_run
+from unruly.report import write_report
+
+
+def report_of(tmp_path, *shapes):
+    analyses = []
+    for number, shape in enumerate(shapes):
+        root = write_run(tmp_path / f"run-{number}", **shape)
+        analyses.append(unruly.analyse(unruly.open_run(root)))
+    return write_report(analyses, tmp_path / "report.html")
+
+
+SHAPES = {
+    "a mesh with a slow agent": {"slow_agent": 3, "duration_s": 60, "failed_share": 0.001},
+    "one op and one agent": {"agents": 1, "ops": ("null",), "kind": "drive", "duration_s": 20},
+    "two cells, repeated": {"cells": ("a", "b"), "repeats": 2, "duration_s": 20},
+    "stolen by a late generator": {"generator_stalls_hz": 0.5, "duration_s": 40},
+    "all failed": {"failed_share": 1.0, "duration_s": 10},
+    "hardly a row": {"agents": 1, "ops": ("null",), "kind": "drive", "duration_s": 0.3},
+    "all warm-up": {"warmup_s": 5, "duration_s": 0.0},
+    "a hostile tag": {"tag": "</script><script>alert(1)</script>", "duration_s": 10},
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_real_analysis_is_drawn_whole_on_a_phone(tmp_path, look, name):
+    path = report_of(tmp_path, SHAPES[name])
+    seen = look(path, PHONE)
+    drawn(seen)
+    assert seen.dialogs == []
+    assert seen.ask(OVERFLOW) <= 0
+    assert path.stat().st_size <= SIZE_MAX
+    assert "NaN" not in seen.page.inner_text("main")
+
+
+def test_a_planted_slow_agent_is_named_on_the_page(tmp_path, look):
+    seen = look(report_of(tmp_path, SHAPES["a mesh with a slow agent"]))
+    assert "agent-3 is the slowest receiver in the eyes of all 5" in seen.page.inner_text("#where")
+    assert sections_of(seen)[:4] == ["trust", "promise", "unruly", "where"]
+
+
+def test_real_environments_stand_side_by_side(tmp_path, look):
+    seen = look(
+        report_of(
+            tmp_path,
+            {"tag": "one", "duration_s": 20},
+            {"tag": "two", "seed": 5, "slow_agent": 1, "duration_s": 20},
+        )
+    )
+    assert "overlaid" in drawn(seen)

@@ -1,0 +1,70 @@
+"""What the documents say is what the code does."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import unruly
+from unruly import stats
+from unruly.summary import write_summary
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+METHODS = REPOSITORY / "docs" / "methods"
+
+
+@pytest.mark.parametrize("which", ["clean_run", "slow_run"])
+def test_the_query_in_the_documents_recomputes_summary_json(which, request, monkeypatch):
+    path = request.getfixturevalue(which)
+    write_summary(unruly.analyse(unruly.open_run(path)))
+    cells = json.loads((path / "summary.json").read_text(encoding="utf-8"))["cells"]
+    text = (METHODS / "recompute.md").read_text(encoding="utf-8")
+    query = re.search(r"```sql\n(.*?)```", text, re.DOTALL).group(1)
+    monkeypatch.chdir(path)
+    cursor = duckdb.connect().execute(query)
+    names = [column[0] for column in cursor.description]
+    found = {row[:3]: dict(zip(names, row, strict=True)) for row in cursor.fetchall()}
+    assert len(found) == len(cells) == 8
+    for cell in cells:
+        row = found[cell["cell"], cell["op"], cell["latency"]]
+        for name in ("n", "failed", "min", "max_ok"):
+            assert cell[name] == row[name]
+        for name in ("mean_ok", "sd_ok"):
+            assert cell[name] == pytest.approx(row[name], rel=1e-12)
+        for name in ("p50", "p90", "p99", "p99_9"):
+            value = row[name] if math.isfinite(row[name]) else None
+            assert cell[name] == value
+
+
+def test_every_public_statistic_has_a_page():
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in METHODS.glob("*.md"))
+    functions = [name for name in stats.__all__ if name[0].islower()]
+    undocumented = {"quantile_ranks_iid", "promise_iid", "slow_columns"}
+    assert undocumented <= set(functions)
+    for name in functions:
+        assert name in pages or name in undocumented, f"{name} has no page"
+
+
+@pytest.mark.parametrize("page", sorted(METHODS.glob("*.md")), ids=lambda page: page.stem)
+def test_every_method_page_has_its_parts(page):
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("# ")
+    if page.stem in ("README", "recompute"):
+        return
+    for heading in ("What is computed", "What it assumes", "When not to use it", "Read aloud"):
+        assert f"## {heading}" in text
+
+
+@pytest.mark.parametrize(
+    "page",
+    sorted([*METHODS.glob("*.md"), *(REPOSITORY / "docs" / "findings").glob("*.md")]),
+    ids=lambda page: f"{page.parent.name}-{page.stem}",
+)
+def test_no_link_is_dead(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).is_file(), f"{page.name} links to {target}"

@@ -1,0 +1,100 @@
+"""The shape of the package: who may import whom, what is public, what is banned."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import unruly
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PACKAGE = REPOSITORY / "python" / "unruly"
+ALLOWED = {
+    "errors": set(),
+    "stats": {"errors"},
+    "tables": {"errors"},
+    "run": {"errors", "tables"},
+    "findings": {"errors", "stats", "tables", "run"},
+    "summary": {"errors", "stats", "findings"},
+    "verdict": {"errors", "findings"},
+    "report": {"errors", "stats", "findings", "summary"},
+    "__init__": {"errors", "stats", "findings", "run", "summary", "verdict"},
+    "__main__": {"errors", "__init__", "summary", "report"},
+}
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+
+def _room(path):
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def _imports(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            yield node.module or ""
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_verbs_need_report_needs_findings_needs_stats_and_tables_and_never_back(path):
+    room = _room(path)
+    for name in _imports(path):
+        parts = name.split(".")
+        if parts[0] == "unruly":
+            wanted = parts[1] if len(parts) > 1 else "__init__"
+            assert wanted == room or wanted in ALLOWED[room], f"{room} imports {name}"
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "stats").glob("*.py")), ids=lambda p: p.stem)
+def test_stats_know_no_frame_and_no_file(path):
+    banned = {"pandas", "ibis", "duckdb", "pyarrow", "pathlib", "os", "io"}
+    assert not banned & {name.split(".")[0] for name in _imports(path)}
+    assert "open(" not in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_file_is_longer_than_800_lines_and_pitfalls_are_not_used(path):
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 800
+    calls = {
+        node.func.attr
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    }
+    if _room(path) in ("tables", "findings"):
+        assert not calls & {"approx_quantile", "approx_median", "asof_join", "create_table"}
+    if _room(path) == "tables":
+        assert not calls & {"first", "last", "to_pandas", "execute"} or path.stem == "engine"
+
+
+def test_every_public_name_is_there_and_documented():
+    assert unruly.__all__ == sorted(unruly.__all__)
+    for name in unruly.__all__:
+        assert getattr(unruly, name).__doc__, name
+
+
+def test_every_error_has_one_root_and_the_form_of_a_message():
+    for name in ("RunError", "TraceError", "RecoveryError", "ParameterError"):
+        assert issubclass(getattr(unruly, name), unruly.UnrulyError)
+    error = unruly.RunError("here", "is wrong", "was wanted", "do this")
+    assert str(error) == "here: is wrong; was wanted; hint: do this"
+
+
+def test_requirements_are_those_of_the_package():
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+    wanted = set(project["project"]["dependencies"])
+    listed = set((REPOSITORY / "requirements.in").read_text(encoding="utf-8").splitlines())
+    assert wanted <= listed
+
+
+def test_the_lock_has_hashes_and_no_registry_address():
+    lock = (REPOSITORY / "requirements.lock").read_text(encoding="utf-8")
+    assert "://" not in lock
+    pins = [line for line in lock.splitlines() if "==" in line and not line.startswith(" ")]
+    assert len(pins) > 20
+    assert lock.count("--hash=sha256:") >= len(pins)

@@ -1,0 +1,87 @@
+"""The run at a glance: all replies in one curve, with the median, the p99 and the promise on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import altair as alt
+import pandas as pd
+
+from unruly.report import chart, format
+from unruly.report.document import Figure, Key, Panel
+from unruly.report.figures.distribution import SHARES
+from unruly.report.frames import exceedances, named_ops
+from unruly.report.view import LATENCIES
+
+if TYPE_CHECKING:
+    from unruly.report.view import View
+
+HEIGHT = 190
+
+
+def glance(view: View) -> Figure | None:
+    """Return the distribution of all replies together; None when nothing was measured."""
+    frame = named_ops(view.analysis.distribution)
+    if frame.empty:
+        return None
+    curves = exceedances(frame, ["latency"])
+    if curves.empty:
+        return None
+    marks = _marks(view)
+    ends = chart.span_of(pd.concat([curves["latency_ns"], marks["at"].astype(float)]))
+    words = "; ".join(f"{r['name']} {format.duration(r['at'])}" for r in marks.to_dict("records"))
+    alt_text = f"Share of all replies above each latency, response and service time. {words}."
+    title = "All replies in one curve: the further it runs to the right, the more unruly"
+    caption = "The higher the curve at a latency, the more replies take longer than that."
+    panel = Panel(_curves(curves, marks, ends), alt_text, height=HEIGHT)
+    keys = (Key("response time", 0), Key("service time", 1))
+    return Figure(view.key("glance"), title, caption, (panel,), legend=keys)
+
+
+def _marks(view: View) -> pd.DataFrame:
+    rows: list[dict[str, Any]] = []
+    if len(view.cells) == 1:
+        overall = view.overall("response")[0]
+        promise = overall.promise_p99.high if overall.promise_p99 else None
+        found = {"median": overall.p50, "p99": overall.p99}
+        if view.analysis.trustworthy:
+            found["promise"] = promise
+        rows = [
+            {"name": name, "at": at, "label": f"{name} {format.duration(at)}", "place": place}
+            for place, (name, at) in enumerate(found.items())
+            if at is not None
+        ]
+    return pd.DataFrame(rows, columns=["name", "at", "label", "place"])
+
+
+def _curves(curves: pd.DataFrame, marks: pd.DataFrame, ends: tuple[float, float]) -> dict[str, Any]:
+    axis = chart.latency_axis("latency", *ends, most=9)
+    least = min(0.3, float(curves["share"].min()))
+    values = [share for share in SHARES if share >= least]
+    labels = " : ".join(f"datum.value == {share} ? '{SHARES[share]}'" for share in values)
+    y = alt.Y(
+        "share:Q",
+        title="share above (log scale)",
+        scale=alt.Scale(type="log", domain=[least, 1], nice=False, clamp=True),
+        axis=alt.Axis(values=values, labelExpr=f"{labels} : ''"),
+    )
+    x = alt.X("latency_ns:Q", **axis)
+    data = chart.records(curves, ["latency_ns", "share", "latency"])
+    lines = (
+        alt.Chart(data)
+        .mark_line(strokeWidth=2.2, clip=True)
+        .encode(x=x, y=y, color=chart.colour(LATENCIES, "latency"))
+    )
+    base = alt.Chart(chart.records(marks, ["at", "label", "name"])).encode(
+        x=alt.X("at:Q", **axis), tooltip=["name:N", chart.latency_tooltip("at", "latency")]
+    )
+    rules = base.mark_rule(style="zero", strokeWidth=1.2)
+    layers: list[Any] = [lines, rules]
+    for name, height in (("median", 8), ("p99", 8), ("promise", 24)):
+        words = base.transform_filter(f"datum.name == '{name}'")
+        layers.append(
+            words.mark_text(align="left", dx=5, fontSize=12, style="ink").encode(
+                text="label:N", y=alt.value(height)
+            )
+        )
+    return chart.finish(alt.layer(*layers), HEIGHT)
