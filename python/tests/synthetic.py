@@ -51,6 +51,8 @@ class Shape:
     kind: str = "mesh"
     slow_agent: int | None = None
     slow_factor: float = 6.0
+    slow_reads: bool = False
+    """The slow agent also reads every reply late: to itself all its peers are slow."""
     failed_share: float = 0.0
     late_share: float = 0.0
     """Of the failed, those whose reply still came (status timeout, received_ns set)."""
@@ -247,6 +249,8 @@ def _rows(shape, rng, wait, *, stalls, lags, due, who, begin_ns, request) -> pa.
         busy = wait[(sent // NS).astype(int).clip(0, len(wait) - 1), receiver]
         extra = latency * (shape.slow_factor - 1) * busy / 0.6
         latency = np.where(receiver == shape.slow_agent, latency + extra, latency)
+        if shape.slow_reads and client == shape.slow_agent:
+            latency = latency + 2e6 * busy
     if shape.tail_factor:
         latency *= np.where(rng.uniform(size=rows) < 1 / 2000, shape.tail_factor, 1)
     arrived = _wait_out(sent + latency * 0.4, *stalls)

@@ -202,15 +202,22 @@ def test_the_distribution_counts_every_row_once(slow_run, slow):
     assert first["count"].sum() == 3_000
 
 
-def test_a_planted_slow_node_is_named_for_every_workload_and_by_itself(slow):
+def test_a_planted_slow_node_is_named_for_every_workload_by_all_others(slow):
     named = slow.slow_nodes.named
     assert [node.node for node in named] == ["agent-3"]
     assert set(named[0].ops) == {"null", "crypto", "disk"}
-    assert named[0].observers == 5
+    assert named[0].observers == 4
     assert slow.slow_nodes.jaccard_mean > 0.9
     assert len(slow.slow_nodes.sensitivity) == 12
     by = slow.decomposition.set_index("op")
     assert by.loc["null", "receiver_share"] > 0.9
+
+
+def test_a_node_that_reads_every_reply_late_is_named_though_to_itself_all_look_alike(analysed):
+    found = analysed(ops=("null",), slow_agent=2, slow_reads=True).slow_nodes
+    own = found.pairs[(found.pairs["sender"] == "agent-2") & (found.pairs["receiver"] == "agent-2")]
+    assert not own["slow"].all()
+    assert [node.node for node in found.named] == ["agent-2"]
 
 
 @pytest.mark.slow

@@ -105,7 +105,7 @@ class GroupSummary:
 
 @dataclass(frozen=True)
 class NamedNode:
-    """A node that all its observers, itself included, see as slow in at least half the windows."""
+    """A node that all others that observe it see as slow in at least half of the windows."""
 
     node: str
     ops: tuple[str, ...]

@@ -405,7 +405,7 @@ def _slow_seen_alike(evidence: Evidence) -> Iterator[Finding]:
         f"over "
         f"{count(len(slow.jaccard))} pairs of observers: the node is slow, not a link.",
         {"jaccard_mean": slow.jaccard_mean, "pairs": len(slow.jaccard)},
-        "One observer is enough to find it: the node itself knows.",
+        "One observer is enough to find it.",
     )
 
 

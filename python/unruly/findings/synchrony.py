@@ -545,7 +545,7 @@ def _named_nodes(pairs: pd.DataFrame, found: pd.DataFrame) -> tuple[NamedNode, .
         times = f"{ratio:.1f} x the fastest" if ratio is not None else "beyond the failed"
         words = (
             f"{node} is slow for {', '.join(labels)} ({times}) in the eyes of all "
-            f"{observers} observers, itself included, in {slow} of {windows} windows"
+            f"{observers} other observers in {slow} of {windows} windows"
         )
         named.append(NamedNode(str(node), labels, observers, windows, slow, ratio, words))
     return tuple(sorted(named, key=lambda node: (-(node.ratio or np.inf), node.node)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import altair as alt
 import pandas as pd
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from unruly.report.view import View
 
 HEIGHT = 190
+SIDES: tuple[tuple[str, Literal["left", "right"]], ...] = (
+    ("median", "left"),
+    ("p99", "right"),
+    ("promise", "left"),
+)
+"""How the words of each mark are aligned: the p99 and the promise stand close together."""
 
 
 def glance(view: View) -> Figure | None:
@@ -31,11 +37,20 @@ def glance(view: View) -> Figure | None:
     ends = chart.span_of(pd.concat([curves["latency_ns"], marks["at"].astype(float)]))
     words = "; ".join(f"{r['name']} {format.duration(r['at'])}" for r in marks.to_dict("records"))
     alt_text = f"Share of all replies above each latency, response and service time. {words}."
-    title = "All replies in one curve: the further it runs to the right, the more unruly"
-    caption = "The higher the curve at a latency, the more replies take longer than that."
+    caption = (
+        "All replies in one curve: its height at a latency is the share that takes longer. The "
+        " further it runs to the right, the more unruly."
+    )
     panel = Panel(_curves(curves, marks, ends), alt_text, height=HEIGHT)
     keys = (Key("response time", 0), Key("service time", 1))
-    return Figure(view.key("glance"), title, caption, (panel,), legend=keys)
+    return Figure(view.key("glance"), _title(marks), caption, (panel,), legend=keys)
+
+
+def _title(marks: pd.DataFrame) -> str:
+    at = dict(zip(marks["name"], marks["at"], strict=True))
+    if "median" not in at or "p99" not in at:
+        return "From the fastest reply to the slowest"
+    return f"From the median to the p99, latency grows {format.times(at['p99'] / at['median'])}"
 
 
 def _marks(view: View) -> pd.DataFrame:
@@ -69,19 +84,25 @@ def _curves(curves: pd.DataFrame, marks: pd.DataFrame, ends: tuple[float, float]
     data = chart.records(curves, ["latency_ns", "share", "latency"])
     lines = (
         alt.Chart(data)
-        .mark_line(strokeWidth=2.2, clip=True)
-        .encode(x=x, y=y, color=chart.colour(LATENCIES, "latency"))
+        .mark_line(clip=True)
+        .encode(
+            x=x,
+            y=y,
+            color=chart.colour(LATENCIES, "latency"),
+            # Where the two agree, the thick line shows on both sides of the thin one.
+            strokeWidth=alt.condition("datum.latency == 'response'", alt.value(5), alt.value(1.8)),
+        )
     )
     base = alt.Chart(chart.records(marks, ["at", "label", "name"])).encode(
         x=alt.X("at:Q", **axis), tooltip=["name:N", chart.latency_tooltip("at", "latency")]
     )
     rules = base.mark_rule(style="zero", strokeWidth=1.2)
     layers: list[Any] = [lines, rules]
-    for name, height in (("median", 8), ("p99", 8), ("promise", 24)):
+    for name, side in SIDES:
         words = base.transform_filter(f"datum.name == '{name}'")
         layers.append(
-            words.mark_text(align="left", dx=5, fontSize=12, style="ink").encode(
-                text="label:N", y=alt.value(height)
-            )
+            words.mark_text(
+                align=side, dx=-5 if side == "right" else 5, fontSize=12, style="ink"
+            ).encode(text="label:N", y=alt.value(8))
         )
     return chart.finish(alt.layer(*layers), HEIGHT)

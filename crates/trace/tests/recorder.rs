@@ -1,0 +1,255 @@
+//! The recorder and its recovery, on real files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::RowAccessor;
+use unruly_trace::{
+    Cell, Clock, ClockPair, Counts, Manifest, Process, Record, Recorder, RecorderOptions, RunLock,
+    RunStatus, SpoolHeader, Status, Tool, TraceError, recover,
+};
+
+fn header() -> SpoolHeader {
+    let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect();
+    SpoolHeader {
+        schema: 1,
+        run: "run".to_owned(),
+        host: "local".to_owned(),
+        process: "agent-0".to_owned(),
+        tag: "test".to_owned(),
+        cells: words(&["all"]),
+        ops: words(&["null"]),
+        phases: words(&["warmup", "measure"]),
+    }
+}
+
+fn recorder(directory: &Path, spool_rows_max: u64) -> Recorder {
+    Recorder::start(RecorderOptions {
+        directory: directory.to_owned(),
+        stem: "agent-0-c0r0".to_owned(),
+        header: header(),
+        clock: Clock::new(ClockPair::now()),
+        spool_rows_max,
+    })
+    .unwrap()
+}
+
+fn ok(request: u64) -> Record {
+    let intended_ns = i64::try_from(request).unwrap() * 1_000;
+    Record {
+        intended_ns,
+        sent_ns: intended_ns + 10,
+        received_ns: intended_ns + 500,
+        request,
+        phase: 1,
+        status: Status::Ok,
+        answered: true,
+        ..Record::empty()
+    }
+}
+
+/// Request number and status of every row of every segment, in order.
+fn rows(directory: &Path) -> Vec<(i64, String)> {
+    let mut found = Vec::new();
+    for path in files(directory, "parquet") {
+        let reader = SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap();
+        for row in reader.get_row_iter(None).unwrap() {
+            let row = row.unwrap();
+            let request = row.get_ulong(8).unwrap().cast_signed();
+            found.push((request, row.get_string(22).unwrap().clone()));
+        }
+    }
+    found.sort();
+    found
+}
+
+fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory.join("requests")) else { return Vec::new() };
+    entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|found| found == extension))
+        .collect()
+}
+
+fn manifest(status: RunStatus) -> Manifest {
+    Manifest {
+        schema: 1,
+        run: "run".to_owned(),
+        name: "test".to_owned(),
+        tag: "test".to_owned(),
+        tool: Tool { version: "0".to_owned(), commit: "unknown".to_owned() },
+        plan_sha256: String::new(),
+        seed: 1,
+        status,
+        started_ns: 0,
+        ended_ns: None,
+        planned_ns: 0,
+        missing: Vec::new(),
+        hosts: Vec::new(),
+        cells: vec![Cell { name: "all".to_owned(), factors: std::collections::BTreeMap::new() }],
+        processes: vec![Process {
+            name: "agent-0".to_owned(),
+            kind: "mesh".to_owned(),
+            id: Some(0),
+            cell: "all".to_owned(),
+            repeat: 0,
+            host: "local".to_owned(),
+            pid: None,
+            runtime: "native".to_owned(),
+            exit: None,
+            counts: None,
+        }],
+        counts: Counts::default(),
+    }
+}
+
+/// A run whose process died: its spool as it was at that moment, cut `torn` bytes short.
+fn died(directory: &Path, records: &[Record], torn: u64) {
+    fs::create_dir_all(directory.join("requests")).unwrap();
+    let mut bytes = Vec::new();
+    header().write(&mut bytes).unwrap();
+    for record in records {
+        record.encode(&mut bytes);
+    }
+    bytes.truncate(bytes.len() - usize::try_from(torn).unwrap());
+    fs::write(directory.join("requests/agent-0-c0r0-00000.spool"), bytes).unwrap();
+    manifest(RunStatus::Running).write(directory).unwrap();
+}
+
+#[test]
+fn what_is_recorded_is_in_the_segments_and_no_spool_is_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut recorder = recorder(directory.path(), 1_000_000);
+    for request in 0..10_000 {
+        recorder.scheduled();
+        recorder.record(&ok(request));
+    }
+    let (tally, report) = recorder.finish("agent-0").unwrap();
+    assert_eq!((tally.copies.recorded, tally.copies.dropped), (10_000, 0));
+    assert_eq!((report.rows, report.failure), (10_000, None));
+    let expected: Vec<_> = (0..10_000).map(|request| (request, "ok".to_owned())).collect();
+    assert_eq!(rows(directory.path()), expected);
+    assert!(files(directory.path(), "spool").is_empty());
+}
+
+#[test]
+fn a_full_spool_becomes_a_segment_and_an_open_copy_moves_to_the_next() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut recorder = recorder(directory.path(), 100);
+    recorder.scheduled();
+    let open = Record { status: Status::Unfinished, answered: false, ..ok(5_000) };
+    assert!(recorder.note_open(&open));
+    for request in 0..5_000 {
+        recorder.scheduled();
+        recorder.record(&ok(request));
+        if request % 500 == 0 {
+            // Lets the drain thread see more than one full spool; the outcome is the same without.
+            std::thread::yield_now();
+        }
+    }
+    recorder.record(&Record { supersedes: true, ..ok(5_000) });
+    recorder.finish("agent-0").unwrap();
+    let expected: Vec<_> = (0..=5_000).map(|request| (request, "ok".to_owned())).collect();
+    assert_eq!(rows(directory.path()), expected);
+}
+
+#[test]
+fn a_copy_that_ends_twice_or_never_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut recorder = recorder(directory.path(), 1_000);
+    recorder.scheduled();
+    recorder.scheduled();
+    recorder.record(&ok(1));
+    let error = recorder.finish("agent-0").unwrap_err();
+    assert!(matches!(error, TraceError::Conservation { .. }));
+    assert!(error.to_string().starts_with("agent-0: 2 copies were scheduled but 1 ended"));
+}
+
+#[test]
+fn a_dead_process_s_rows_are_recovered_and_its_open_copies_are_unfinished() {
+    let directory = tempfile::tempdir().unwrap();
+    let note = |request| Record { provisional: true, status: Status::Unfinished, ..ok(request) };
+    let late = Record { supersedes: true, ..ok(3) };
+    died(directory.path(), &[ok(1), note(2), note(3), late], 0);
+    let recovery = recover(directory.path()).unwrap();
+    assert_eq!((recovery.spools, recovery.rows), (1, 3));
+    let expected = [(1, "ok"), (2, "unfinished"), (3, "ok")].map(|(at, word)| (at, word.to_owned()));
+    assert_eq!(rows(directory.path()), expected);
+    let manifest = Manifest::read(directory.path()).unwrap();
+    assert_eq!(manifest.status, RunStatus::CutOff);
+    assert_eq!(manifest.counts.copies.recorded, 3);
+    assert_eq!(manifest.counts.copies.unfinished, 1);
+    assert!(manifest.missing.iter().any(|sentence| sentence.contains("agent-0 did not end")));
+}
+
+#[test]
+fn a_torn_record_costs_itself_and_nothing_before_it() {
+    for torn in [1, 50, 103] {
+        let directory = tempfile::tempdir().unwrap();
+        died(directory.path(), &[ok(1), ok(2), ok(3)], torn);
+        recover(directory.path()).unwrap();
+        assert_eq!(rows(directory.path()).len(), 2);
+    }
+}
+
+#[test]
+fn recovery_of_a_whole_run_changes_nothing_and_twice_is_once() {
+    let directory = tempfile::tempdir().unwrap();
+    died(directory.path(), &[ok(1)], 0);
+    recover(directory.path()).unwrap();
+    let before = fs::read(directory.path().join("manifest.json")).unwrap();
+    assert_eq!(recover(directory.path()).unwrap().spools, 0);
+    assert_eq!(fs::read(directory.path().join("manifest.json")).unwrap(), before);
+}
+
+#[test]
+fn a_half_written_segment_is_removed_and_made_again_from_its_spool() {
+    let directory = tempfile::tempdir().unwrap();
+    died(directory.path(), &[ok(1), ok(2)], 0);
+    let half = directory.path().join("requests/agent-0-c0r0-00000.parquet.tmp");
+    fs::write(&half, b"PAR1 and then the power went").unwrap();
+    recover(directory.path()).unwrap();
+    assert!(!half.exists());
+    assert_eq!(rows(directory.path()).len(), 2);
+}
+
+#[test]
+fn a_run_that_is_going_on_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    died(directory.path(), &[ok(1)], 0);
+    let lock = RunLock::take(directory.path()).unwrap();
+    assert!(matches!(recover(directory.path()), Err(TraceError::Running { .. })));
+    drop(lock);
+    assert_eq!(recover(directory.path()).unwrap().rows, 1);
+}
+
+#[test]
+fn a_spool_of_a_newer_version_is_named_and_left_where_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    died(directory.path(), &[], 0);
+    let path = directory.path().join("requests/agent-0-c0r0-00000.spool");
+    let newer = SpoolHeader { schema: 9, ..header() };
+    newer.write(&mut fs::File::create(&path).unwrap()).unwrap();
+    let recovery = recover(directory.path()).unwrap();
+    assert!(recovery.problems[0].contains("its schema is 9"), "{:?}", recovery.problems);
+    assert!(recovery.problems[0].contains("hint: upgrade unruly"));
+    assert!(path.exists());
+}
+
+#[test]
+fn random_bytes_are_no_spool_and_no_reason_to_stop() {
+    let directory = tempfile::tempdir().unwrap();
+    died(directory.path(), &[ok(1)], 0);
+    fs::write(directory.path().join("requests/agent-1-c0r0-00000.spool"), [7; 5_000]).unwrap();
+    let recovery = recover(directory.path()).unwrap();
+    assert_eq!((recovery.rows, recovery.problems.len()), (1, 1));
+}
+
+#[test]
+fn a_directory_that_is_no_run_is_refused_with_a_hint() {
+    let directory = tempfile::tempdir().unwrap();
+    let error = recover(directory.path()).unwrap_err().to_string();
+    assert!(error.contains("manifest.json: cannot be read"), "{error}");
+    assert!(error.contains("hint: this directory is not a run"), "{error}");
+}
