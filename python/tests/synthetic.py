@@ -250,7 +250,8 @@ def _rows(shape, rng, wait, *, stalls, lags, due, who, begin_ns, request) -> pa.
         extra = latency * (shape.slow_factor - 1) * busy / 0.6
         latency = np.where(receiver == shape.slow_agent, latency + extra, latency)
         if shape.slow_reads and client == shape.slow_agent:
-            latency = latency + 2e6 * busy
+            own = wait[(sent // NS).astype(int).clip(0, len(wait) - 1), shape.slow_agent]
+            latency = latency + 4e6 * own
     if shape.tail_factor:
         latency *= np.where(rng.uniform(size=rows) < 1 / 2000, shape.tail_factor, 1)
     arrived = _wait_out(sent + latency * 0.4, *stalls)

@@ -28,6 +28,12 @@ pub enum JobKind {
 }
 
 impl JobKind {
+    /// Makes requests: a run lasts until all of these have drained.
+    #[must_use]
+    pub fn asks(self) -> bool {
+        matches!(self, Self::Mesh | Self::Drive)
+    }
+
     /// The word in the job file and the manifest.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -223,7 +223,8 @@ impl<'a> Engine<'a> {
         let mut ready = [(0_u64, false, false); 64];
         let mut count = 0;
         // What does not fit here is still ready at the next call: the poller is level-triggered.
-        self.poller
+        let woken = self
+            .poller
             .wait(Some(until_ns), spin, &mut |token, readable, writable| {
                 if count < ready.len() {
                     ready[count] = (token, readable, writable);
@@ -236,7 +237,7 @@ impl<'a> Engine<'a> {
                 self.serve_link(link, readable, writable);
             }
         }
-        Ok(count == 0 && !spin && monotonic().0 < until_ns)
+        Ok(woken)
     }
 
     fn dispatch(&mut self, due: &Due) {

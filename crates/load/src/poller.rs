@@ -99,7 +99,8 @@ impl Poller {
     }
 
     /// Waits until a socket is ready, the instant `until_ns` (monotonic) has come, or a wake-up.
-    /// `spin` does not sleep at all. Calls `ready(token, readable, writable)` for each socket.
+    /// `spin` does not sleep at all. Calls `ready(token, readable, writable)` for each socket, and
+    /// returns whether a [`Wake`] was heard. It may return early with nothing.
     ///
     /// # Errors
     ///
@@ -109,7 +110,7 @@ impl Poller {
         until_ns: Option<i64>,
         spin: bool,
         ready: &mut dyn FnMut(u64, bool, bool),
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         let timeout = if spin {
             EpollTimeout::ZERO
         } else {
@@ -121,6 +122,7 @@ impl Poller {
             Err(Errno::EINTR) => 0,
             Err(errno) => return Err(errno.into()),
         };
+        let mut woken = false;
         for event in &self.events[..count] {
             match event.data() {
                 TIMER => {
@@ -129,6 +131,7 @@ impl Poller {
                     let _ = self.timer.wait();
                 }
                 WAKE => {
+                    woken = true;
                     let _ = self.wake.0.read();
                 }
                 token => {
@@ -143,11 +146,18 @@ impl Poller {
                 }
             }
         }
-        Ok(())
+        Ok(woken)
     }
 
     fn arm(&mut self, until_ns: Option<i64>) -> io::Result<()> {
-        if self.armed_ns == until_ns {
+        // A timer that goes off too early costs one look at the clock, once; setting it anew for
+        // every request would cost a system call each.
+        let early_enough = match (self.armed_ns, until_ns) {
+            (Some(armed_ns), Some(until_ns)) => armed_ns <= until_ns,
+            (armed_ns, None) => armed_ns.is_none(),
+            (None, Some(_)) => false,
+        };
+        if early_enough {
             return Ok(());
         }
         match until_ns {

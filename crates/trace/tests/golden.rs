@@ -35,7 +35,11 @@ fn made(table: Table) -> Vec<Map<String, Json>> {
         fields
             .map(|(position, column)| {
                 let null = empty && optional(column);
-                let json = if null { Json::Null } else { value(position, column) };
+                let json = if null {
+                    Json::Null
+                } else {
+                    value(position, column)
+                };
                 (column.name().to_owned(), json)
             })
             .collect()
@@ -48,13 +52,15 @@ fn write(table: Table) {
     let columns = table.columns();
     let mut writer = SegmentWriter::create(table, &golden(table, "parquet")).unwrap();
     writer
-        .append(rows.len(), |column, row| match &rows[row][&columns[column]] {
-            Json::Bool(flag) => Value::Bool(*flag),
-            Json::String(text) => Value::Text(text),
-            Json::Number(number) => number
-                .as_i64()
-                .map_or_else(|| Value::Float(number.as_f64().unwrap()), Value::Int),
-            _ => Value::Null,
+        .append(rows.len(), |column, row| {
+            match &rows[row][&columns[column]] {
+                Json::Bool(flag) => Value::Bool(*flag),
+                Json::String(text) => Value::Text(text),
+                Json::Number(number) => number
+                    .as_i64()
+                    .map_or_else(|| Value::Float(number.as_f64().unwrap()), Value::Int),
+                _ => Value::Null,
+            }
         })
         .unwrap();
     let meta = SegmentMeta {
@@ -76,11 +82,19 @@ fn the_golden_files_hold_what_their_json_says() {
         }
         let text = fs::read_to_string(golden(table, "json")).unwrap();
         let expected: Vec<Map<String, Json>> = serde_json::from_str(&text).unwrap();
-        assert_eq!(expected, made(table), "{}: the columns changed", table.name());
+        assert_eq!(
+            expected,
+            made(table),
+            "{}: the columns changed",
+            table.name()
+        );
         let file = fs::File::open(golden(table, "parquet")).unwrap();
         let reader = SerializedFileReader::new(file).unwrap();
-        let found: Vec<Json> =
-            reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_json_value()).collect();
+        let found: Vec<Json> = reader
+            .get_row_iter(None)
+            .unwrap()
+            .map(|row| row.unwrap().to_json_value())
+            .collect();
         let expected: Vec<Json> = expected.into_iter().map(Json::Object).collect();
         assert_eq!(found, expected, "{}", table.name());
     }

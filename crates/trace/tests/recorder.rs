@@ -65,7 +65,9 @@ fn rows(directory: &Path) -> Vec<(i64, String)> {
 }
 
 fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(directory.join("requests")) else { return Vec::new() };
+    let Ok(entries) = fs::read_dir(directory.join("requests")) else {
+        return Vec::new();
+    };
     entries
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|found| found == extension))
@@ -78,7 +80,10 @@ fn manifest(status: RunStatus) -> Manifest {
         run: "run".to_owned(),
         name: "test".to_owned(),
         tag: "test".to_owned(),
-        tool: Tool { version: "0".to_owned(), commit: "unknown".to_owned() },
+        tool: Tool {
+            version: "0".to_owned(),
+            commit: "unknown".to_owned(),
+        },
         plan_sha256: String::new(),
         seed: 1,
         status,
@@ -87,7 +92,10 @@ fn manifest(status: RunStatus) -> Manifest {
         planned_ns: 0,
         missing: Vec::new(),
         hosts: Vec::new(),
-        cells: vec![Cell { name: "all".to_owned(), factors: std::collections::BTreeMap::new() }],
+        cells: vec![Cell {
+            name: "all".to_owned(),
+            factors: std::collections::BTreeMap::new(),
+        }],
         processes: vec![Process {
             name: "agent-0".to_owned(),
             kind: "mesh".to_owned(),
@@ -128,7 +136,9 @@ fn what_is_recorded_is_in_the_segments_and_no_spool_is_left() {
     let (tally, report) = recorder.finish("agent-0").unwrap();
     assert_eq!((tally.copies.recorded, tally.copies.dropped), (10_000, 0));
     assert_eq!((report.rows, report.failure), (10_000, None));
-    let expected: Vec<_> = (0..10_000).map(|request| (request, "ok".to_owned())).collect();
+    let expected: Vec<_> = (0..10_000)
+        .map(|request| (request, "ok".to_owned()))
+        .collect();
     assert_eq!(rows(directory.path()), expected);
     assert!(files(directory.path(), "spool").is_empty());
 }
@@ -138,7 +148,11 @@ fn a_full_spool_becomes_a_segment_and_an_open_copy_moves_to_the_next() {
     let directory = tempfile::tempdir().unwrap();
     let mut recorder = recorder(directory.path(), 100);
     recorder.scheduled();
-    let open = Record { status: Status::Unfinished, answered: false, ..ok(5_000) };
+    let open = Record {
+        status: Status::Unfinished,
+        answered: false,
+        ..ok(5_000)
+    };
     assert!(recorder.note_open(&open));
     for request in 0..5_000 {
         recorder.scheduled();
@@ -148,9 +162,14 @@ fn a_full_spool_becomes_a_segment_and_an_open_copy_moves_to_the_next() {
             std::thread::yield_now();
         }
     }
-    recorder.record(&Record { supersedes: true, ..ok(5_000) });
+    recorder.record(&Record {
+        supersedes: true,
+        ..ok(5_000)
+    });
     recorder.finish("agent-0").unwrap();
-    let expected: Vec<_> = (0..=5_000).map(|request| (request, "ok".to_owned())).collect();
+    let expected: Vec<_> = (0..=5_000)
+        .map(|request| (request, "ok".to_owned()))
+        .collect();
     assert_eq!(rows(directory.path()), expected);
 }
 
@@ -163,24 +182,41 @@ fn a_copy_that_ends_twice_or_never_is_an_error() {
     recorder.record(&ok(1));
     let error = recorder.finish("agent-0").unwrap_err();
     assert!(matches!(error, TraceError::Conservation { .. }));
-    assert!(error.to_string().starts_with("agent-0: 2 copies were scheduled but 1 ended"));
+    assert!(
+        error
+            .to_string()
+            .starts_with("agent-0: 2 copies were scheduled but 1 ended")
+    );
 }
 
 #[test]
 fn a_dead_process_s_rows_are_recovered_and_its_open_copies_are_unfinished() {
     let directory = tempfile::tempdir().unwrap();
-    let note = |request| Record { provisional: true, status: Status::Unfinished, ..ok(request) };
-    let late = Record { supersedes: true, ..ok(3) };
+    let note = |request| Record {
+        provisional: true,
+        status: Status::Unfinished,
+        ..ok(request)
+    };
+    let late = Record {
+        supersedes: true,
+        ..ok(3)
+    };
     died(directory.path(), &[ok(1), note(2), note(3), late], 0);
     let recovery = recover(directory.path()).unwrap();
     assert_eq!((recovery.spools, recovery.rows), (1, 3));
-    let expected = [(1, "ok"), (2, "unfinished"), (3, "ok")].map(|(at, word)| (at, word.to_owned()));
+    let expected =
+        [(1, "ok"), (2, "unfinished"), (3, "ok")].map(|(at, word)| (at, word.to_owned()));
     assert_eq!(rows(directory.path()), expected);
     let manifest = Manifest::read(directory.path()).unwrap();
     assert_eq!(manifest.status, RunStatus::CutOff);
     assert_eq!(manifest.counts.copies.recorded, 3);
     assert_eq!(manifest.counts.copies.unfinished, 1);
-    assert!(manifest.missing.iter().any(|sentence| sentence.contains("agent-0 did not end")));
+    assert!(
+        manifest
+            .missing
+            .iter()
+            .any(|sentence| sentence.contains("agent-0 did not end"))
+    );
 }
 
 #[test]
@@ -200,14 +236,19 @@ fn recovery_of_a_whole_run_changes_nothing_and_twice_is_once() {
     recover(directory.path()).unwrap();
     let before = fs::read(directory.path().join("manifest.json")).unwrap();
     assert_eq!(recover(directory.path()).unwrap().spools, 0);
-    assert_eq!(fs::read(directory.path().join("manifest.json")).unwrap(), before);
+    assert_eq!(
+        fs::read(directory.path().join("manifest.json")).unwrap(),
+        before
+    );
 }
 
 #[test]
 fn a_half_written_segment_is_removed_and_made_again_from_its_spool() {
     let directory = tempfile::tempdir().unwrap();
     died(directory.path(), &[ok(1), ok(2)], 0);
-    let half = directory.path().join("requests/agent-0-c0r0-00000.parquet.tmp");
+    let half = directory
+        .path()
+        .join("requests/agent-0-c0r0-00000.parquet.tmp");
     fs::write(&half, b"PAR1 and then the power went").unwrap();
     recover(directory.path()).unwrap();
     assert!(!half.exists());
@@ -219,7 +260,10 @@ fn a_run_that_is_going_on_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     died(directory.path(), &[ok(1)], 0);
     let lock = RunLock::take(directory.path()).unwrap();
-    assert!(matches!(recover(directory.path()), Err(TraceError::Running { .. })));
+    assert!(matches!(
+        recover(directory.path()),
+        Err(TraceError::Running { .. })
+    ));
     drop(lock);
     assert_eq!(recover(directory.path()).unwrap().rows, 1);
 }
@@ -229,10 +273,17 @@ fn a_spool_of_a_newer_version_is_named_and_left_where_it_is() {
     let directory = tempfile::tempdir().unwrap();
     died(directory.path(), &[], 0);
     let path = directory.path().join("requests/agent-0-c0r0-00000.spool");
-    let newer = SpoolHeader { schema: 9, ..header() };
+    let newer = SpoolHeader {
+        schema: 9,
+        ..header()
+    };
     newer.write(&mut fs::File::create(&path).unwrap()).unwrap();
     let recovery = recover(directory.path()).unwrap();
-    assert!(recovery.problems[0].contains("its schema is 9"), "{:?}", recovery.problems);
+    assert!(
+        recovery.problems[0].contains("its schema is 9"),
+        "{:?}",
+        recovery.problems
+    );
     assert!(recovery.problems[0].contains("hint: upgrade unruly"));
     assert!(path.exists());
 }
@@ -241,7 +292,11 @@ fn a_spool_of_a_newer_version_is_named_and_left_where_it_is() {
 fn random_bytes_are_no_spool_and_no_reason_to_stop() {
     let directory = tempfile::tempdir().unwrap();
     died(directory.path(), &[ok(1)], 0);
-    fs::write(directory.path().join("requests/agent-1-c0r0-00000.spool"), [7; 5_000]).unwrap();
+    fs::write(
+        directory.path().join("requests/agent-1-c0r0-00000.spool"),
+        [7; 5_000],
+    )
+    .unwrap();
     let recovery = recover(directory.path()).unwrap();
     assert_eq!((recovery.rows, recovery.problems.len()), (1, 1));
 }
@@ -251,5 +306,8 @@ fn a_directory_that_is_no_run_is_refused_with_a_hint() {
     let directory = tempfile::tempdir().unwrap();
     let error = recover(directory.path()).unwrap_err().to_string();
     assert!(error.contains("manifest.json: cannot be read"), "{error}");
-    assert!(error.contains("hint: this directory is not a run"), "{error}");
+    assert!(
+        error.contains("hint: this directory is not a run"),
+        "{error}"
+    );
 }

@@ -281,7 +281,7 @@ impl<'a> Leg<'a> {
         while !self
             .children
             .iter()
-            .filter(|child| child.job.id.is_some())
+            .filter(|child| child.job.kind.asks())
             .all(Child::is_over)
         {
             self.do_deeds(todo, progress);

@@ -1,0 +1,103 @@
+"""A load generator against one server: the schedule is kept, every request is a row, and it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from house import Measured, call, pids_of, running, spooled, wait_for
+
+PLAN = """
+name = "drive"
+seed = 3
+[run]
+duration = "{duration}"
+warmup = "0s"
+[drive]
+transport = "{transport}"
+clients = {clients}
+payload = "{payload}"
+{arrivals}
+[probe]
+enabled = false
+{more}
+"""
+
+
+def write_drive(folder: Path, **changes: object) -> Path:
+    values = {
+        "duration": "1s",
+        "transport": "tcp",
+        "clients": 1,
+        "payload": "36B",
+        "arrivals": 'arrivals = "closed"',
+        "more": "",
+    }
+    path = folder / "drive.toml"
+    path.write_text(PLAN.format(**(values | changes)))
+    return path
+
+
+def drive(folder: Path, **changes: object) -> Measured:
+    out = folder / f"run-{len(list(folder.iterdir()))}"
+    said = call("run", write_drive(folder, **changes), "-q", "-o", out, timeout=60)
+    assert said.returncode == 0, said.stderr
+    return Measured(out)
+
+
+@pytest.mark.parametrize("transport", ["tcp", "udp"])
+def test_a_closed_loop_asks_again_when_it_was_answered_and_not_before(
+    tmp_path: Path, transport: str
+) -> None:
+    run = drive(tmp_path, transport=transport, clients=2)
+    overlaps, rows, clients, bad = run.rows(
+        "select sum((intended_ns < ended)::int), count(*), count(distinct connection),"
+        "       sum((status <> 'ok')::int)"
+        "  from (select *, lag(received_ns) over"
+        "        (partition by connection order by intended_ns) ended from requests)"
+    )[0]
+    assert (overlaps, clients, bad) == (0, 2, 0)
+    assert rows > 1000
+    assert run.manifest["counts"]["requests"]["answered"] == rows
+
+
+@pytest.mark.parametrize("transport", ["tcp", "udp"])
+def test_an_open_loop_sends_what_the_schedule_says(tmp_path: Path, transport: str) -> None:
+    run = drive(
+        tmp_path, transport=transport, clients=3, arrivals='arrivals = "constant"\nrate = "1000/s"'
+    )
+    rows, shortest, longest, clients = run.rows(
+        "select count(*), min(gap), max(gap), count(distinct connection) from (select *,"
+        "  intended_ns - lag(intended_ns) over (order by intended_ns) gap from requests)"
+    )[0]
+    assert (rows, shortest, longest, clients) == (1000, 1_000_000, 1_000_000, 3)
+
+
+@pytest.mark.parametrize("stopped", ["echo-0", "drive-0"])
+def test_a_stop_is_in_the_response_times_of_all_that_were_due_meanwhile(
+    tmp_path: Path, stopped: str
+) -> None:
+    more = f'[[fault]]\nkind = "stop"\nprocess = "{stopped}"\nat = "1s"\nduration = "500ms"'
+    run = drive(
+        tmp_path,
+        duration="3s",
+        clients=4,
+        arrivals='arrivals = "constant"\nrate = "1000/s"',
+        more=more,
+    )
+    rows, waited, bad = run.rows(
+        "select count(*), sum((received_ns - intended_ns > 250e6)::int),"
+        "       sum((status <> 'ok')::int) from requests"
+    )[0]
+    # Half of the 500 that were due in the stop waited for more than half of it.
+    assert (rows, bad) == (3000, 0)
+    assert 240 <= waited <= 320
+
+
+def test_processes_whose_runner_was_killed_end_by_themselves(tmp_path: Path) -> None:
+    plan = write_drive(tmp_path, duration="60s")
+    out = tmp_path / "out"
+    with running(plan, out):
+        wait_for(lambda: spooled(out) > 10_000, "the first rows")
+    assert spooled(out) > 10_000
+    wait_for(lambda: not pids_of(out), "the end of the orphans")
