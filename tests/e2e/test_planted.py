@@ -71,7 +71,7 @@ def test_an_agent_under_a_cpu_quota_is_named_slow_and_its_cpu_is_the_reason(
         with quota(victim):
             assert process.wait(timeout=60) == 0
     verdict = Measured(folder).verdict()
-    assert {node["process"] for node in verdict["slow_nodes"]["named"]} == {"agent-2"}
+    assert {node["node"] for node in verdict["slow_nodes"]["named"]} == {"agent-2"}
     leading = verdict["correlations"]["metrics"][0]["metric"]
     assert leading in {"run_queue_wait_ns", "cgroup_throttled_ns", "cgroup_throttled_periods"}
 
