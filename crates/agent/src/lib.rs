@@ -7,6 +7,7 @@
 mod control;
 mod disk;
 pub mod doctor;
+mod door;
 mod drive;
 mod events;
 mod job;

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
@@ -12,6 +11,7 @@ use unruly_plan::{DurationNs, Mesh};
 use unruly_trace::Clock;
 
 use crate::control::{Inbox, PeerLine, Report, report};
+use crate::disk::DiskRing;
 use crate::drive::{Client, say_done};
 use crate::events::Events;
 use crate::job::Job;
@@ -32,7 +32,7 @@ impl Serving {
         job: &Job,
         clock: &Clock,
         codec: Codec,
-        disk: Option<(std::path::PathBuf, u64)>,
+        disk: Option<DiskRing>,
         inbox: &Inbox,
     ) -> Result<Self> {
         let wanted: SocketAddr = format!("{}:{}", job.listen, job.port)
@@ -57,8 +57,12 @@ impl Serving {
             clock: clock.clone(),
             disk,
         };
-        let server = Server::new(options, listener, datagrams)
-            .with_context(|| format!("{}: cannot serve; wanted sockets and a disk file; hint: look at the free disk space and ulimit -n", job.name))?;
+        let server = Server::new(options, listener, datagrams).with_context(|| {
+            format!(
+                "{}: cannot serve; wanted sockets; hint: look at ulimit -n",
+                job.name
+            )
+        })?;
         inbox.wake_on_stop(server.waker());
         let stop = inbox.stop_flag();
         let thread = std::thread::Builder::new()
@@ -99,8 +103,15 @@ pub(crate) fn run(
         cookie: job.cookie,
         body_bytes,
     };
-    let disk = directory.join(format!("{}.disk", job.stem()));
-    let serving = Serving::start(job, clock, codec, Some((disk, mesh.disk_file.0)), inbox)?;
+    let path = directory.join(format!("{}.disk", job.stem()));
+    let disk = DiskRing::new(&path, mesh.disk_file.0).with_context(|| {
+        format!(
+            "{}: cannot be made; wanted a file of {} bytes; hint: look at the free disk space, or lower mesh.disk_file",
+            path.display(),
+            mesh.disk_file.0
+        )
+    })?;
+    let serving = Serving::start(job, clock, codec, Some(disk), inbox)?;
     crate::role::say_ready(Some(serving.address), clock);
     let ops = mesh
         .workloads
@@ -194,8 +205,6 @@ pub(crate) fn run_echo(
     };
     let serving = Serving::start(job, clock, codec, None, inbox)?;
     crate::role::say_ready(Some(serving.address), clock);
-    report(&Report::Drained);
-    let _ = Arc::clone(&inbox.stop_flag());
     inbox.wait_for_stop();
     serving.join(events, clock);
     say_done(None);

@@ -13,10 +13,10 @@ use unruly_trace::{
     Clock, ErrorKind, MonoNs, NULL_NS, Record, Recorder, Requests, Status, monotonic,
 };
 
-use crate::link::Link;
+use crate::link::{Link, RECEIVE_PATIENCE_MS};
 use crate::pending::{Patience, Pending, Slot};
 use crate::poller::{Poller, Wake};
-use crate::socket::receive;
+use crate::socket::{receive, receive_waiting};
 use crate::source::{Due, Source};
 use crate::target::{GREETING, Outgoing, Target};
 
@@ -25,6 +25,9 @@ const NOTE_AFTER_NS: i64 = 500_000_000;
 
 /// How often the control callback is asked.
 const CONTROL_PERIOD_NS: i64 = 1_000_000_000;
+
+/// A receive may wait when nothing else is due for this long: twice what it waits at most.
+const RECEIVE_CALM_NS: i64 = 2_000_000 * RECEIVE_PATIENCE_MS;
 
 /// Largest receive: a datagram, or several replies of a stream at once.
 const RECEIVE_BYTES: usize = 128 << 10;
@@ -180,6 +183,9 @@ impl<'a> Engine<'a> {
     ) -> io::Result<Outcome> {
         let mut next_control_ns = monotonic().0;
         loop {
+            for (link, at_ns) in self.ended.drain(..) {
+                source.ended(link, at_ns);
+            }
             let mut now_ns = monotonic().0;
             while source.next_at_ns().is_some_and(|at_ns| at_ns <= now_ns) {
                 if let Some(due) = source.take() {
@@ -189,10 +195,7 @@ impl<'a> Engine<'a> {
             }
             self.keep_patience(now_ns);
             self.reconnect(now_ns);
-            for (link, at_ns) in std::mem::take(&mut self.ended) {
-                source.ended(link, at_ns);
-            }
-            if source.is_over() && self.pending.open() == 0 {
+            if self.ended.is_empty() && source.is_over() && self.pending.open() == 0 {
                 break;
             }
             if now_ns >= next_control_ns {
@@ -201,7 +204,11 @@ impl<'a> Engine<'a> {
                     break;
                 }
             }
-            let due_ns = source.next_at_ns();
+            let due_ns = if self.ended.is_empty() {
+                source.next_at_ns()
+            } else {
+                Some(now_ns)
+            };
             if self.wait(now_ns, due_ns, next_control_ns)? {
                 next_control_ns = 0;
             }
@@ -218,6 +225,10 @@ impl<'a> Engine<'a> {
             .flatten()
         {
             until_ns = until_ns.min(at_ns);
+        }
+        if until_ns - now_ns > RECEIVE_CALM_NS && self.waits_for_one_link() {
+            self.read_link(0, true);
+            return Ok(false);
         }
         let spin = due_ns.is_some_and(|due_ns| due_ns - now_ns < self.options.spin_ns);
         let mut ready = [(0_u64, false, false); 64];
@@ -238,6 +249,15 @@ impl<'a> Engine<'a> {
             }
         }
         Ok(woken)
+    }
+
+    /// Nothing but a reply on the only connection can come: waiting in the receive itself saves the
+    /// poller's system call.
+    fn waits_for_one_link(&self) -> bool {
+        self.links.len() == 1
+            && self.pending.open() > 0
+            && self.links[0].is_open()
+            && !self.links[0].has_queued()
     }
 
     fn dispatch(&mut self, due: &Due) {
@@ -320,17 +340,25 @@ impl<'a> Engine<'a> {
             self.flush(link);
         }
         if readable && self.links[link].is_open() {
-            self.read_link(link);
+            self.read_link(link, false);
         }
     }
 
-    fn read_link(&mut self, link: usize) {
+    fn read_link(&mut self, link: usize, wait: bool) {
         let Some(socket) = self.links[link].socket() else {
             return;
         };
+        let receive = if wait { receive_waiting } else { receive };
         let received = match receive(socket, &mut self.scratch, &mut self.control_space) {
             Ok(received) => received,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
+                return;
+            }
             Err(error) => return self.fail_link(link, &error),
         };
         let received_ns = monotonic();
@@ -445,7 +473,9 @@ impl<'a> Engine<'a> {
         let Some(answered) = over else { return };
         self.outcome.requests.answered += u64::from(answered);
         self.outcome.requests.unanswered += u64::from(!answered);
-        self.ended.push((link, monotonic().0));
+        // A closed loop asks again when it was answered, or when there is someone to ask.
+        let again_ns = self.links[link].retry_at_ns().unwrap_or(0);
+        self.ended.push((link, again_ns.max(monotonic().0)));
     }
 
     fn delay_ns(&self, patience: Patience) -> i64 {

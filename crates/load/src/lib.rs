@@ -18,6 +18,8 @@ pub mod wire;
 pub use engine::{Control, Engine, EngineOptions, Live, Outcome, Peer};
 pub use poller::{Poller, Wake};
 pub use rpc::GroupRpc;
-pub use socket::{Received, bind_tcp, bind_udp, enable_stamps, receive, set_buffers};
+pub use socket::{
+    Received, bind_tcp, bind_udp, enable_stamps, receive, receive_waiting, set_buffers,
+};
 pub use source::{ClosedSource, Due, MeshSource, OpenSource, Phases, Source};
 pub use target::{GREETING, Incoming, Outgoing, ProtocolError, Target};

@@ -1,11 +1,13 @@
 //! One connection: non-blocking, reconnecting with back-off, with bytes queued while it cannot send.
 
 use std::collections::VecDeque;
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
 
 use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, send};
 use socket2::{Domain, Socket, Type};
 use unruly_plan::Transport;
 use unruly_trace::{ErrorKind, Status, monotonic};
@@ -19,6 +21,9 @@ const BACKOFF_MAX_NS: i64 = 2_000_000_000;
 
 /// Holds a second of backlog at 10,000 small messages a second with the kernel's bookkeeping.
 const SOCKET_BUFFER_BYTES: usize = 16 << 20;
+
+/// How long a receive that waits takes at most: what a wake-up from another thread waits for.
+pub(crate) const RECEIVE_PATIENCE_MS: i64 = 10;
 
 #[derive(Debug)]
 enum State {
@@ -124,9 +129,15 @@ impl Link {
         if self.is_stream() {
             socket.set_tcp_nodelay(true)?;
         }
+        socket.set_read_timeout(Some(Duration::from_millis(
+            RECEIVE_PATIENCE_MS.unsigned_abs(),
+        )))?;
         self.made += 1;
         match socket.connect(&self.address.into()) {
-            Ok(()) => self.state = State::Open(socket),
+            Ok(()) => {
+                socket.set_nonblocking(false)?;
+                self.state = State::Open(socket);
+            }
             Err(error) if error.raw_os_error() == Some(Errno::EINPROGRESS as i32) => {
                 self.state = State::Connecting(socket);
             }
@@ -143,6 +154,8 @@ impl Link {
         if let Some(error) = socket.take_error()? {
             return Err(error);
         }
+        // From here on each call says whether it waits.
+        socket.set_nonblocking(false)?;
         if let State::Connecting(socket) = std::mem::replace(
             &mut self.state,
             State::Down {
@@ -218,11 +231,13 @@ impl Link {
                 _ => self.out.len(),
             };
             let now_ns = monotonic().0;
-            let taken = match socket.write(&self.out[self.head..end]) {
+            let bytes = &self.out[self.head..end];
+            let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+            let taken = match send(socket.as_raw_fd(), bytes, flags) {
                 Ok(taken) => taken,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
+                Err(Errno::EAGAIN) => return Ok(()),
+                Err(Errno::EINTR) => continue,
+                Err(errno) => return Err(errno.into()),
             };
             self.head += taken;
             self.written += taken as u64;

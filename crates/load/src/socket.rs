@@ -42,13 +42,30 @@ pub fn receive(
     buffer: &mut [u8],
     control: &mut [u8],
 ) -> io::Result<Received> {
+    receive_with(socket, buffer, control, MsgFlags::MSG_DONTWAIT)
+}
+
+/// Like [`receive`], but waits as long as the socket's receive timeout allows.
+///
+/// # Errors
+///
+/// What the kernel says; `WouldBlock` when nothing came in time.
+pub fn receive_waiting(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    control: &mut [u8],
+) -> io::Result<Received> {
+    receive_with(socket, buffer, control, MsgFlags::empty())
+}
+
+fn receive_with(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    control: &mut [u8],
+    flags: MsgFlags,
+) -> io::Result<Received> {
     let mut parts = [io::IoSliceMut::new(buffer)];
-    let message = recvmsg::<SockaddrStorage>(
-        socket.as_raw_fd(),
-        &mut parts,
-        Some(control),
-        MsgFlags::MSG_DONTWAIT,
-    )?;
+    let message = recvmsg::<SockaddrStorage>(socket.as_raw_fd(), &mut parts, Some(control), flags)?;
     let mut stamp = WallNs(0);
     for item in message.cmsgs()? {
         if let ControlMessageOwned::ScmTimestampsns(stamps) = item {

@@ -2,6 +2,8 @@
 //!
 //! `UNRULY_REWRITE_GOLDEN=1 cargo test -p unruly-trace --test golden` writes them anew; read the diff.
 
+#![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
+
 use std::fs;
 use std::path::PathBuf;
 

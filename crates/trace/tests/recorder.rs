@@ -1,5 +1,7 @@
 //! The recorder and its recovery, on real files.
 
+#![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
