@@ -29,6 +29,10 @@ const CONTROL_PERIOD_NS: i64 = 1_000_000_000;
 /// A receive may wait when nothing else is due for this long: twice what it waits at most.
 const RECEIVE_CALM_NS: i64 = 2_000_000 * RECEIVE_PATIENCE_MS;
 
+/// Requests sent before replies are looked at again: after a stop of ours all that was due is sent
+/// at once, and a reply that waits for the last of it would be late by our doing.
+const BURST_MAX: usize = 16;
+
 /// Largest receive: a datagram, or several replies of a stream at once.
 const RECEIVE_BYTES: usize = 128 << 10;
 
@@ -186,13 +190,7 @@ impl<'a> Engine<'a> {
             for (link, at_ns) in self.ended.drain(..) {
                 source.ended(link, at_ns);
             }
-            let mut now_ns = monotonic().0;
-            while source.next_at_ns().is_some_and(|at_ns| at_ns <= now_ns) {
-                if let Some(due) = source.take() {
-                    self.dispatch(&due);
-                }
-                now_ns = monotonic().0;
-            }
+            let now_ns = self.send_due(source);
             self.keep_patience(now_ns);
             self.reconnect(now_ns);
             if self.ended.is_empty() && source.is_over() && self.pending.open() == 0 {
@@ -215,6 +213,21 @@ impl<'a> Engine<'a> {
         }
         self.account_for_open();
         Ok(self.outcome)
+    }
+
+    /// Sends what is due. Returns the time.
+    fn send_due(&mut self, source: &mut dyn Source) -> i64 {
+        let mut now_ns = monotonic().0;
+        for _ in 0..BURST_MAX {
+            if source.next_at_ns().is_none_or(|at_ns| at_ns > now_ns) {
+                break;
+            }
+            if let Some(due) = source.take() {
+                self.dispatch(&due);
+            }
+            now_ns = monotonic().0;
+        }
+        now_ns
     }
 
     /// Waits for the next thing. Returns whether it was woken for control.

@@ -104,6 +104,20 @@ impl Recorder {
         })
     }
 
+    /// A recorder that counts every copy as dropped, to measure what recording costs. Not for a run:
+    /// it has nothing to finish.
+    #[must_use]
+    pub fn counting() -> Self {
+        let shared = Shared::default();
+        shared.failed.store(true, Ordering::Relaxed);
+        Self {
+            ring: RingBuffer::new(1).0,
+            tally: Tally::default(),
+            shared: Arc::new(shared),
+            drain: None,
+        }
+    }
+
     /// Counts a copy that the schedule asked for. Its record must follow, exactly once.
     pub fn scheduled(&mut self) {
         self.tally.copies.scheduled += 1;

@@ -1,0 +1,66 @@
+"""The page of the benchmarks, written from what is kept."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from bench.program import ROOT
+from bench.result import RUNS, Result, load
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGE = ROOT / "bench" / "README.md"
+
+HEAD = """# Benchmarks
+
+`make bench` measures each bar below side by side with its peer, in interleaved pairs, both sides
+pinned alike, keeps every raw value under `bench/runs/<date>-<host>/` and writes this page from it.
+`python -m bench echo stall` measures some of them, `python -m bench --page` only writes the page.
+
+A ratio is the geometric mean over the pairs with its 95 % interval; a bar is met only when the
+whole interval is on its side. A bar that is missed says so. No test of the project asserts a time:
+these machines are shared, and what is compared is compared on one machine in one minute.
+
+Loopback latency has two values, about 5.5 us when both processes are on one core and about 25 us
+across two: a comparison that does not pin both sides alike says nothing.
+"""
+
+
+def write() -> None:
+    """Write the page from the newest results of each host."""
+    places = sorted((path for path in RUNS.iterdir() if path.is_dir()), reverse=True)
+    PAGE.write_text("\n".join([HEAD, *(section(place, load(place)) for place in places)]))
+
+
+def section(place: Path, results: list[Result]) -> str:
+    """One day on one host."""
+    facts = json.loads((place / "host.json").read_text())
+    host = facts["host"]
+    kind = "a virtual machine" if host["virtualised"] else "bare metal"
+    modified = ", with changes not yet committed" if facts["modified"] else ""
+    lines = [
+        f"## {place.name}",
+        "",
+        f"{host['cpu_model']}, {host['cores']} cores, {kind}, Linux {host['kernel']},"
+        f" noise floor {host['noise_floor_ns'] / 1e3:.0f} us; commit"
+        f" `{facts['commit'][:12]}`{modified}.",
+        "",
+        "| what | bar | measured | met |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {it.what} | {it.bar} | {it.measured} | {'yes' if it.met else '**no**'} |"
+        for it in results
+    ]
+    missed = [it for it in results if not it.met]
+    if missed:
+        lines += ["", "Missed:", ""]
+        lines += [f"- {it.what}: {it.measured}, wanted {it.bar}. {_sentence(it)}" for it in missed]
+    return "\n".join(lines) + "\n"
+
+
+def _sentence(result: Result) -> str:
+    why = result.why or "The raw values are kept beside this page; the cause is not yet measured"
+    return why[0].upper() + why[1:] + "."

@@ -1,0 +1,84 @@
+"""The stall oracle: a stop of known length has a p99 that can be computed, and must be measured."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bench.program import drive, measured
+from bench.result import Result
+
+RATE = 10_000
+RUN_S = 10.0
+STALL_S = 1.0
+BAR = 0.02
+
+
+def oracle_s(stall_s: float, load_share: float) -> float:
+    """Analytic p99 of response time.
+
+    A request due t after the stop began waits D - t and then for those before it, t times the load
+    share: D - t (1 - rho). The slowest percent of the run are those with t up to 0.01 W.
+    """
+    return stall_s - 0.01 * RUN_S * (1 - load_share)
+
+
+def drained_share(due_s: np.ndarray, done_s: np.ndarray, resumed_s: float, stall_s: float) -> float:
+    """Load share of capacity, from how long the backlog took to drain: D rho / (1 - rho)."""
+    late = due_s[done_s > resumed_s]
+    waited = done_s[done_s > resumed_s] - late
+    # The backlog is gone at the first request after the stop that waits for nobody.
+    clear = late[(late > resumed_s) & (waited < 0.001)]
+    drain_s = float(clear.min() - resumed_s) if clear.size else 0.0
+    return drain_s / (stall_s + drain_s)
+
+
+def run() -> list[Result]:
+    """Stop the server, then the generator, for 1, 16 and 256 connections."""
+    return [stall(victim, clients) for victim in ("echo-0", "drive-0") for clients in (1, 16, 256)]
+
+
+def stall(victim: str, clients: int) -> Result:
+    """One run with one stop."""
+    fault = f'[[fault]]\nkind = "stop"\nprocess = "{victim}"\nat = "4s"\nduration = "{STALL_S}s"'
+    plan = drive(
+        duration=f"{RUN_S:.0f}s",
+        clients=clients,
+        arrivals=f'arrivals = "constant"\nrate = "{RATE}/s"',
+        more=fault,
+    )
+    with measured(plan) as trace:
+        rows = trace.rows(
+            "select intended_ns, received_ns, status = 'ok' from requests"
+            " where phase = 'measure' order by 1"
+        )
+        [(stopped, resumed)] = trace.rows(
+            "select min(started_ns) filter (kind = 'fault stop') / 1e9,"
+            " max(started_ns) filter (kind = 'fault continue') / 1e9 from events"
+        )
+        said = trace.verdict()
+    due = np.array([row[0] for row in rows], float) / 1e9
+    done = np.array([row[1] or np.nan for row in rows], float) / 1e9
+    ok = all(row[2] for row in rows)
+    response = np.sort(done - due)
+    p99 = float(response[int(np.ceil(0.99 * response.size)) - 1])
+    length = float(resumed - stopped)
+    share = drained_share(due, done, resumed, length)
+    expected = oracle_s(length, share)
+    error = p99 / expected - 1
+    marked = not said["trustworthy"]
+    generator = victim == "drive-0"
+    right = abs(error) <= BAR and ok and len(rows) == RATE * RUN_S and (marked or not generator)
+    side = "generator" if generator else "server"
+    count = f"{clients} connection{'s' if clients > 1 else ''}"
+    return Result(
+        name=f"stall-{side}-{clients:03}",
+        what=f"stall oracle, {side} stopped 1 s in 10 s at 10,000/s, {count}",
+        bar="p99 within 2 % of the analytic value" + (", run marked" if generator else ""),
+        measured=f"{100 * error:+.2f} % (p99 {p99:.4f} s, analytic {expected:.4f} s)"
+        + (f", {'marked' if marked else 'not marked'}" if generator else ""),
+        met=right,
+        raw={
+            "p99_s": p99, "analytic_s": expected, "stall_s": length, "load_share": share, "rows": len(rows),
+            "all_ok": ok, "trustworthy": said["trustworthy"], "doubts": said["doubts"],
+        },
+    )  # fmt: skip
