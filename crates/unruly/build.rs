@@ -3,7 +3,10 @@
 use std::process::Command;
 
 fn main() {
-    println!("cargo:rerun-if-changed=../../.git/HEAD");
+    // HEAD names a branch and seldom changes; its log gets a line at each commit.
+    for file in ["HEAD", "logs/HEAD"] {
+        println!("cargo:rerun-if-changed=../../.git/{file}");
+    }
     let commit = Command::new("git")
         .args(["rev-parse", "--short=12", "HEAD"])
         .output()

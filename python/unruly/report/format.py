@@ -61,11 +61,23 @@ def duration(value_ns: float | None, digits: int = 3) -> str:
         return DASH
     if value_ns == 0:
         return f"0{NBSP}ns"
+    scale, unit = unit_of(value_ns)
+    return f"{significant(value_ns / scale, digits)}{NBSP}{unit}"
+
+
+def unit_of(value_ns: float) -> tuple[float, str]:
+    """Return nanoseconds in the unit that `duration` would choose, and its name.
+
+    Examples
+    --------
+    >>> unit_of(250_000.0), unit_of(0.0)
+    ((1000.0, 'µs'), (1.0, 'ns'))
+    """
     for scale, unit in _LATENCY_UNITS:
         # 999.6 us is read as 1 ms: the unit is chosen after rounding to three digits.
         if abs(value_ns) >= scale * 0.9995:
-            return f"{significant(value_ns / scale, digits)}{NBSP}{unit}"
-    return f"{significant(value_ns, digits)}{NBSP}ns"
+            return scale, unit
+    return _LATENCY_UNITS[-1]
 
 
 def span(value_ns: float | None) -> str:

@@ -17,12 +17,17 @@ if TYPE_CHECKING:
     from unruly.report.view import View
 
 HEIGHT = 190
-SIDES: tuple[tuple[str, Literal["left", "right"]], ...] = (
-    ("median", "left"),
-    ("p99", "right"),
-    ("promise", "left"),
+ROW = 16
+SIDES: tuple[tuple[str, Literal["left", "right"], int], ...] = (
+    ("median", "left", 3),
+    ("p99", "right", 2),
+    ("promise", "right", 1),
 )
-"""How the words of each mark are aligned: the p99 and the promise stand close together."""
+"""How the words of each mark are aligned, and in which row from below.
+
+The curve falls from the upper left to the lower right, so the corner below it is free, also where
+the marks stand close together on a narrow screen.
+"""
 
 
 def glance(view: View) -> Figure | None:
@@ -98,11 +103,9 @@ def _curves(curves: pd.DataFrame, marks: pd.DataFrame, ends: tuple[float, float]
     )
     rules = base.mark_rule(style="zero", strokeWidth=1.2)
     layers: list[Any] = [lines, rules]
-    for name, side in SIDES:
-        words = base.transform_filter(f"datum.name == '{name}'")
-        layers.append(
-            words.mark_text(
-                align=side, dx=-5 if side == "right" else 5, fontSize=12, style="ink"
-            ).encode(text="label:N", y=alt.value(8))
+    for name, side, row in SIDES:
+        words = base.transform_filter(f"datum.name == '{name}'").mark_text(
+            align=side, dx=-5 if side == "right" else 5, fontSize=12, style="ink"
         )
+        layers.append(words.encode(text="label:N", y=alt.value(HEIGHT - (row - 0.5) * ROW)))
     return chart.finish(alt.layer(*layers), HEIGHT)

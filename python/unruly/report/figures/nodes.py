@@ -62,11 +62,13 @@ def matrix(view: View) -> Figure | None:
             continue
         label = "All workloads" if op == ALL else format.capital(op)
         height = min(420, 60 + 34 * len(nodes))
+        # One unit for a panel, said once: a square is too narrow for it.
+        scale, unit = format.unit_of(float(own["p90"].median()))
         panels.append(
             Panel(
-                _heat(own, nodes, height),
+                _heat(own, nodes, height, scale),
                 _heat_alt(own, latency),
-                f"{label}, {latency} time, p90",
+                f"{label}, {latency} time, p90 in {unit}",
                 height,
             )
         )
@@ -86,9 +88,9 @@ def matrix(view: View) -> Figure | None:
     )
 
 
-def _heat(own: pd.DataFrame, nodes: list[str], height: int) -> Spec:
+def _heat(own: pd.DataFrame, nodes: list[str], height: int, scale: float) -> Spec:
     prefix = common_prefix(nodes)
-    shown = own.assign(label=[format.duration(v, 2).replace(format.NBSP, " ") for v in own["p90"]])
+    shown = own.assign(label=[format.significant(v / scale, 2) for v in own["p90"]])
     base = alt.Chart(chart.records(shown, ["sender", "receiver", "p90", "label"])).encode(
         x=alt.X(
             "receiver:N",
