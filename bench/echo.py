@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import signal
 import subprocess
 import time
+from itertools import pairwise
 from typing import Any
 
 from bench.pairs import ratio
@@ -82,9 +84,40 @@ def ours_us(transport: str, core: int) -> tuple[float, int]:
         return float(median), int(rows)
 
 
+def parts() -> dict[str, Any]:
+    """What a bare TCP ping-pong costs more with each kernel facility that ours uses."""
+    words = ["cargo", "bench", "--locked", "--quiet", "-p", "unruly-load", "--bench", "echo_parts"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def _made_of(found: dict[str, Any]) -> str:
+    """Return the parts in words, each to the variant before it."""
+    named = {
+        "recvmsg": "receiving with room for a stamp",
+        "stamps": "the kernel's stamps at both ends",
+        "timeout": "a receive that gives up after some milliseconds",
+        "thread": "a second thread in each process",
+    }
+    order, medians = found["order"], found["median_ns"]
+    steps = [
+        f"{named[name]} {100 * (ratio(medians[name], medians[before]).estimate - 1):+.1f} %"
+        for before, name in pairwise(order)
+    ]
+    whole = ratio(medians[order[-1]], medians[order[0]])
+    return (
+        "A bare ping-pong over TCP with these facilities added one after the other: "
+        + ", ".join(steps)
+        + f"; together {whole}, which a generator pays that stamps every message, recovers from a"
+        " dead peer and writes beside what it measures. The rest is our own code on both sides:"
+        " two clock readings, a checksum, and the bookkeeping of a request"
+    )
+
+
 def run() -> list[Result]:
     """Measure both transports."""
     program = sockperf()
+    made_of = parts()
     results = []
     for transport in ("tcp", "udp"):
         pairs: list[dict[str, Any]] = []
@@ -105,7 +138,8 @@ def run() -> list[Result]:
                 bar=f"<= {BAR}",
                 measured=f"{found} of {found.n} pairs",
                 met=found.high <= BAR,
-                raw={"pairs": pairs},
+                raw={"pairs": pairs, "parts": made_of},
+                why=_made_of(made_of),
             )
         )
     return results

@@ -19,9 +19,10 @@ HEAD = """# Benchmarks
 pinned alike, keeps every raw value under `bench/runs/<date>-<host>/` and writes this page from it.
 `python -m bench echo stall` measures some of them, `python -m bench --page` only writes the page.
 
-A ratio is the geometric mean over the pairs with its 95 % interval; a bar is met only when the
-whole interval is on its side. A bar that is missed says so. No test of the project asserts a time:
-these machines are shared, and what is compared is compared on one machine in one minute.
+A ratio is the Hodges-Lehmann estimate over the pairs with its 95 % signed-rank interval, which a
+disturbed round hardly moves; a bar is met only when the whole interval is on its side. A bar that
+is missed says so. No test of the project asserts a time: these machines are shared, and what is
+compared is compared on one machine in one minute.
 
 Loopback latency has two values, about 5.5 us when both processes are on one core and about 25 us
 across two: a comparison that does not pin both sides alike says nothing.

@@ -78,7 +78,8 @@ def stall(victim: str, clients: int) -> Result:
         + (f", {'marked' if marked else 'not marked'}" if generator else ""),
         met=right,
         raw={
-            "p99_s": p99, "analytic_s": expected, "stall_s": length, "load_share": share, "rows": len(rows),
-            "all_ok": ok, "trustworthy": said["trustworthy"], "doubts": said["doubts"],
+            "p99_s": p99, "analytic_s": expected, "stall_s": length, "load_share": share,
+            "rows": len(rows), "all_ok": ok,
+            "trustworthy": said["trustworthy"], "doubts": said["doubts"],
         },
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A load generator against one server: the schedule is kept, every request is a row, and it ends."""
+"""A load generator against one server: the schedule is kept, each request is a row, and it ends."""
 
 from __future__ import annotations
 

@@ -42,13 +42,16 @@ pub(crate) fn run(
         return Ok(());
     };
     let of_this_host = peers.into_iter().filter(|peer| peer.host == job.host);
-    let watched = of_this_host
-        .map(|peer| Watched {
-            name: peer.name,
-            pid: peer.pid,
-        })
-        .collect();
-    let mut sampler = Sampler::new(watched);
+    // It watches itself too: what measuring costs is part of what was measured.
+    let own = Watched {
+        name: job.name.clone(),
+        pid: std::process::id(),
+    };
+    let peers = of_this_host.map(|peer| Watched {
+        name: peer.name,
+        pid: peer.pid,
+    });
+    let mut sampler = Sampler::new(peers.chain([own]).collect());
     let mut spool = TableSpool::new(Table::Resources, directory, &job.stem(), job.meta());
     let period_ns = i64::try_from(probe.period.0).unwrap_or(i64::MAX).max(1);
     // In the middle between two whole periods: not in step with anything that ticks on them.

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::clock::{Clock, ClockPair, ClockWatch, StepNs};
 use crate::error::TraceError;
-use crate::manifest::{Copies, Counts};
+use crate::manifest::Copies;
 use crate::record::{Record, Status};
 use crate::spool::{SpoolHeader, seal_spool};
 
@@ -71,6 +72,15 @@ struct Shared {
     written: AtomicU64,
     failure: Mutex<Option<String>>,
     steps: Mutex<Vec<(i64, StepNs)>>,
+}
+
+impl Shared {
+    fn fail(&self, error: &TraceError) {
+        if let Ok(mut failure) = self.failure.lock() {
+            failure.get_or_insert_with(|| error.to_string());
+        }
+        self.failed.store(true, Ordering::Release);
+    }
 }
 
 /// The hot side. One thread owns it.
@@ -210,13 +220,14 @@ struct Drain {
     spool: Flock<File>,
     spool_path: PathBuf,
     sequence: u32,
+    /// Length of the spool: whole batches only.
+    spool_bytes: u64,
     spool_rows: u64,
     spool_started: Instant,
     /// Open copies that were noted in this spool and must be carried into the next one.
     noted: BTreeMap<(u16, u16, u64, u16, u8), Record>,
     buffer: Vec<u8>,
-    sealing: Option<JoinHandle<Result<Counts, TraceError>>>,
-    rows: u64,
+    sealer: Sealer,
 }
 
 impl Drain {
@@ -225,7 +236,7 @@ impl Drain {
         ring: Consumer<Record>,
         shared: Arc<Shared>,
     ) -> Result<Self, TraceError> {
-        let (spool_path, spool) = create_spool(&options, 0)?;
+        let (spool_path, spool, spool_bytes) = create_spool(&options, 0)?;
         Ok(Self {
             options,
             ring,
@@ -233,12 +244,12 @@ impl Drain {
             spool,
             spool_path,
             sequence: 0,
+            spool_bytes,
             spool_rows: 0,
             spool_started: Instant::now(),
             noted: BTreeMap::new(),
             buffer: Vec::new(),
-            sealing: None,
-            rows: 0,
+            sealer: Sealer::start()?,
         })
     }
 
@@ -249,7 +260,7 @@ impl Drain {
             // Read before draining: what was pushed before the stop is drained after it.
             let stop = self.shared.stop.load(Ordering::Acquire);
             if let Err(error) = self.drain_ring() {
-                self.fail(&error);
+                self.shared.fail(&error);
             }
             if stop {
                 break;
@@ -265,13 +276,6 @@ impl Drain {
             std::thread::sleep(DRAIN_PERIOD);
         }
         self.seal_last()
-    }
-
-    fn fail(&self, error: &TraceError) {
-        if let Ok(mut failure) = self.shared.failure.lock() {
-            failure.get_or_insert_with(|| error.to_string());
-        }
-        self.shared.failed.store(true, Ordering::Release);
     }
 
     fn drain_ring(&mut self) -> Result<(), TraceError> {
@@ -297,14 +301,7 @@ impl Drain {
             if self.shared.failed.load(Ordering::Relaxed) {
                 continue; // counted as dropped at the end; the ring must not stay full
             }
-            let length = self.spool.metadata().map(|meta| meta.len());
-            self.spool.write_all(&self.buffer).map_err(|source| {
-                // A part of a batch may be there: back to the last whole one, so that counts hold.
-                if let Ok(length) = length {
-                    let _ = self.spool.set_len(length);
-                }
-                TraceError::io(&self.spool_path, "recording", source)
-            })?;
+            self.append()?;
             self.spool_rows += finals;
             self.shared.written.fetch_add(finals, Ordering::Release);
         }
@@ -315,67 +312,94 @@ impl Drain {
         Ok(())
     }
 
+    /// Writes the buffer to the spool, all of it or nothing.
+    fn append(&mut self) -> Result<(), TraceError> {
+        self.spool.write_all(&self.buffer).map_err(|source| {
+            // A part of a batch may be there: back to the last whole one, so that counts hold.
+            let _ = self.spool.set_len(self.spool_bytes);
+            TraceError::io(&self.spool_path, "recording", source)
+        })?;
+        self.spool_bytes += self.buffer.len() as u64;
+        Ok(())
+    }
+
     /// Starts the next spool, carries the open copies over, and seals the old one in the background.
     fn rotate(&mut self) -> Result<(), TraceError> {
-        self.collect_sealed()?;
         self.sequence += 1;
-        let (path, spool) = create_spool(&self.options, self.sequence)?;
+        let (path, spool, spool_bytes) = create_spool(&self.options, self.sequence)?;
         let full = std::mem::replace(&mut self.spool_path, path);
         let lock = std::mem::replace(&mut self.spool, spool);
+        self.spool_bytes = spool_bytes;
         self.spool_rows = 0;
         self.spool_started = Instant::now();
         self.buffer.clear();
         for record in self.noted.values() {
             record.encode(&mut self.buffer);
         }
-        self.spool
-            .write_all(&self.buffer)
-            .map_err(|source| TraceError::io(&self.spool_path, "recording", source))?;
-        let handle = std::thread::Builder::new()
+        self.append()?;
+        // The sealer may be far behind on a busy core: it works off a queue, and the spools wait on
+        // the disk. The drain never waits for it, or the ring would overflow.
+        let _ = self.sealer.full.send((full, lock));
+        Ok(())
+    }
+
+    fn seal_last(self) -> RecorderReport {
+        let Self {
+            sealer,
+            spool,
+            spool_path,
+            shared,
+            ..
+        } = self;
+        let _ = sealer.full.send((spool_path, spool));
+        let sealed = sealer.finish();
+        if let Err(error) = &sealed {
+            shared.fail(error);
+        }
+        RecorderReport {
+            rows: sealed.unwrap_or_default(),
+            failure: shared
+                .failure
+                .lock()
+                .ok()
+                .and_then(|failure| failure.clone()),
+        }
+    }
+}
+
+/// Turns full spools into segments, one after the other, on a thread of low priority.
+struct Sealer {
+    full: Sender<(PathBuf, Flock<File>)>,
+    thread: JoinHandle<Result<u64, TraceError>>,
+}
+
+impl Sealer {
+    fn start() -> Result<Self, TraceError> {
+        let (full, spools) = channel::<(PathBuf, Flock<File>)>();
+        let thread = std::thread::Builder::new()
             .name("seal".to_owned())
             .spawn(move || {
                 lower_priority();
-                let sealed = seal_spool(&full, &mut |_| None);
-                drop(lock);
-                sealed
-            });
-        self.sealing = handle.ok();
-        Ok(())
-    }
-
-    fn collect_sealed(&mut self) -> Result<(), TraceError> {
-        if let Some(handle) = self.sealing.take() {
-            match handle.join() {
-                Ok(counts) => self.rows += counts?.copies.recorded,
-                Err(_) => {
-                    return Err(TraceError::Conservation {
-                        place: self.options.stem.clone(),
-                        what: "the thread that seals spools panicked".to_owned(),
-                    });
+                let mut rows = 0;
+                for (path, lock) in spools {
+                    rows += seal_spool(&path, &mut |_| None)?.copies.recorded;
+                    drop(lock);
                 }
-            }
-        }
-        Ok(())
+                Ok(rows)
+            })
+            .map_err(|source| TraceError::io(Path::new("seal"), "starting the thread", source))?;
+        Ok(Self { full, thread })
     }
 
-    fn seal_last(mut self) -> RecorderReport {
-        if let Err(error) = self.collect_sealed() {
-            self.fail(&error);
-        }
-        match seal_spool(&self.spool_path, &mut |_| None) {
-            Ok(counts) => self.rows += counts.copies.recorded,
-            Err(error) => self.fail(&error),
-        }
-        let failure = self
-            .shared
-            .failure
-            .lock()
-            .ok()
-            .and_then(|failure| failure.clone());
-        RecorderReport {
-            rows: self.rows,
-            failure,
-        }
+    /// Seals what is left. Returns the rows of all segments.
+    fn finish(self) -> Result<u64, TraceError> {
+        drop(self.full);
+        self.thread.join().unwrap_or_else(|_| {
+            Err(TraceError::Conservation {
+                place: "seal".to_owned(),
+                what: "the thread that seals spools panicked".to_owned(),
+            })
+        })
     }
 }
 
@@ -385,10 +409,11 @@ fn lower_priority() {
     let _ = unsafe { nix::libc::setpriority(nix::libc::PRIO_PROCESS, 0, 19) };
 }
 
+/// Makes a spool and writes its header. Returns its path, its file and its length.
 fn create_spool(
     options: &RecorderOptions,
     sequence: u32,
-) -> Result<(PathBuf, Flock<File>), TraceError> {
+) -> Result<(PathBuf, Flock<File>, u64), TraceError> {
     let directory = options.directory.join("requests");
     std::fs::create_dir_all(&directory)
         .map_err(|source| TraceError::io(&directory, "making the directory", source))?;
@@ -402,7 +427,11 @@ fn create_spool(
         .header
         .write(&mut *file)
         .map_err(|source| TraceError::io(&path, "recording", source))?;
-    Ok((path, file))
+    let bytes = file
+        .metadata()
+        .map_err(|source| TraceError::io(&path, "recording", source))?
+        .len();
+    Ok((path, file, bytes))
 }
 
 impl Copies {

@@ -24,8 +24,8 @@ const HEADER_BYTES_MAX: u32 = 1 << 20;
 /// A spool becomes a segment at this many records (104 MB).
 pub const SPOOL_ROWS_MAX: u64 = 1_000_000;
 
-/// Records in a row group: bounds the memory of encoding (about 20 MB).
-const GROUP_ROWS: usize = 1 << 16;
+/// Records in a row group: bounds the memory of encoding (about 10 MB).
+const GROUP_ROWS: usize = 1 << 15;
 
 /// What the records of a spool have in common.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,0 +1,71 @@
+"""Documents lead somewhere, and say what the Makefile and the program do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from repository import ROOT, tracked
+
+PAGES = tracked("*.md")
+HEADING = re.compile(r"^(#{1,6}) +(.*?) *$", re.MULTILINE)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+def prose(page: Path) -> str:
+    return FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that a forge gives to the headings of a page."""
+    found = set()
+    for _, title in HEADING.findall(prose(page)):
+        words = re.sub(r"[^\w\- ]", "", title.lower())
+        found.add(words.replace(" ", "-"))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    for target in LINK.findall(prose(page)):
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        file, _, anchor = target.partition("#")
+        place = (page.parent / file).resolve() if file else page
+        assert place.exists(), f"{page.name} links to {target}"
+        if anchor and place.suffix == ".md":
+            assert anchor in anchors(place), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_has_one_title_and_begins_with_it(page: Path) -> None:
+    levels = [level for level, _ in HEADING.findall(prose(page))]
+    assert levels.count("#") == 1
+    assert prose(page).startswith("# ")
+
+
+def test_the_commands_of_the_documents_are_targets_of_the_makefile() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    named = {
+        word for page in PAGES for word in re.findall(r"\bmake ([a-z-]+)\b(?= |`|$)", code(page))
+    }
+    assert {"demo", "test"} <= named
+    assert named <= targets
+
+
+def code(page: Path) -> str:
+    """What a page shows as code: between backticks, or indented."""
+    text = page.read_text(encoding="utf-8")
+    spans = re.findall(r"`([^`\n]+)`", text)
+    return "\n".join([*spans, *re.findall(r"^ {4}(\S.*)$", text, re.MULTILINE)])
+
+
+def test_the_code_map_names_every_room() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    rooms = {path.name for path in (ROOT / "crates").iterdir() if path.is_dir()}
+    assert len(rooms) == 5
+    for name in rooms:
+        assert f"`crates/{name}`" in text

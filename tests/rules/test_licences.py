@@ -1,0 +1,72 @@
+"""Nothing that is built or shipped is under a licence that ours cannot carry."""
+
+from __future__ import annotations
+
+import re
+from importlib import metadata
+
+from repository import ROOT, cargo_metadata
+
+ALLOWED = {
+    "0BSD", "Apache-2.0", "Apache-2.0 WITH LLVM-exception", "BSD-1-Clause", "BSD-2-Clause",
+    "BSD-3-Clause", "BSL-1.0", "CC0-1.0", "CDLA-Permissive-2.0", "ISC", "MIT", "MIT-0", "MPL-2.0",
+    "PSF-2.0", "Python-2.0", "Unicode-3.0", "Unlicense", "Zlib",
+}  # fmt: skip
+
+CLASSIFIERS = {
+    "OSI Approved :: Apache Software License",
+    "OSI Approved :: BSD License",
+    "OSI Approved :: MIT License",
+    "OSI Approved :: Mozilla Public License 2.0 (MPL 2.0)",
+    "OSI Approved :: Python Software Foundation License",
+}
+
+WORDS = re.compile(r"^(MIT|BSD|Apache|ISC|PSF|Python Software Foundation|MPL)", re.IGNORECASE)
+
+
+def permits(expression: str) -> bool:
+    """Whether an SPDX expression leaves a way that is allowed: one side of OR, all of AND."""
+    plain = expression.replace("/", " OR ").replace("(", " ( ").replace(")", " ) ")
+    while found := re.search(r"\(([^()]*)\)", plain):
+        inner = "MIT" if permits(found.group(1)) else "denied"
+        plain = plain[: found.start()] + inner + plain[found.end() :]
+    return any(
+        all(part.strip() in ALLOWED for part in way.split(" AND ")) for way in plain.split(" OR ")
+    )
+
+
+def test_an_expression_is_read_as_its_words_say() -> None:
+    assert permits("MIT OR GPL-3.0-only")
+    assert permits("(MIT OR Apache-2.0) AND Unicode-3.0")
+    assert not permits("MIT AND GPL-3.0-only")
+    assert not permits("AGPL-3.0-or-later")
+
+
+def test_every_crate_may_be_linked() -> None:
+    packages = cargo_metadata()["packages"]
+    denied = {it["name"]: it["license"] for it in packages if not permits(it["license"] or "none")}
+    assert denied == {}
+    assert len(packages) > 50
+
+
+def test_every_python_package_may_be_shipped() -> None:
+    pins = re.findall(r"^([\w.-]+)(?:\[[^]]*\])?==", (ROOT / "requirements.lock").read_text(), re.M)
+    denied = {}
+    for name in pins:
+        about = metadata.metadata(name)
+        expression = about.get("License-Expression")
+        classes = {
+            line.removeprefix("License :: ")
+            for line in about.get_all("Classifier") or []
+            if line.startswith("License :: ")
+        } - {"OSI Approved"}
+        if expression:
+            fine = permits(expression)
+        elif classes:
+            fine = classes <= CLASSIFIERS
+        else:
+            fine = bool(WORDS.match((about.get("License") or "").strip()))
+        if not fine:
+            denied[name] = expression or classes or about.get("License")
+    assert denied == {}
+    assert len(pins) > 20
