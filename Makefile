@@ -11,7 +11,7 @@ UNRULY := target/release/unruly
 export UNRULY_PYTHON := $(CURDIR)/$(PY)
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help setup build fmt lint test test-rust test-python e2e bench docs demo check mutations
+.PHONY: help setup build fmt lint test test-rust test-python rules e2e mutations bench docs demo check
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -40,8 +40,9 @@ lint: setup ## Formatting, lints and types; warnings are errors
 	$(VENV)/bin/ruff format --check python tests bench docs
 	$(VENV)/bin/ruff check python tests bench docs
 	$(VENV)/bin/mypy
+	@if command -v cargo-deny >/dev/null; then cargo deny --offline check --hide-inclusion-graph licenses bans sources; fi
 
-test: lint test-rust test-python e2e ## Everything that must pass
+test: lint test-rust test-python rules e2e mutations ## Everything that must pass
 	@echo "test: all passed"
 
 test-rust: ## Rust tests
@@ -51,6 +52,12 @@ test-python: setup build ## Python tests, with the report in a real Chromium
 	scripts/chromium.sh
 	$(PY) -m pytest -q python
 
+rules: setup ## Layers, sizes, links, licences: what holds for the whole repository
+	$(PY) -m pytest -q tests/rules
+
+mutations: setup ## Break three promises, chosen by the commit, and see their tests go red
+	$(PY) tests/mutations/run.py
+
 e2e: setup build ## Plan, run, trace, report on this machine, with planted truth
 	$(PY) -m pytest -q tests/e2e
 
@@ -58,7 +65,7 @@ bench: setup build ## Side-by-side benchmarks; results go to bench/runs/
 	$(PY) -m bench
 
 docs: setup ## Check the documents: links, titles, examples
-	$(PY) -m pytest -q tests/docs
+	$(PY) -m pytest -q tests/rules/test_documents.py python/tests/test_docs.py
 
 demo: setup build ## The main job: seven agents for a minute, their verdict and report
 	$(UNRULY) run demo

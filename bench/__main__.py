@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bench import cost, echo, open_loop, page, recording, result, stall
+from bench import analysis, cost, echo, open_loop, page, recording, result, stall
 
 BENCHES = {
     "echo": echo.run,
@@ -13,6 +13,7 @@ BENCHES = {
     "open-loop": open_loop.run,
     "stall": stall.run,
     "cost": cost.run,
+    "analysis": analysis.run,
 }
 
 

@@ -223,18 +223,10 @@ def _cell_rows(
                 )
 
 
-def _rows(shape, rng, wait, *, stalls, lags, due, who, begin_ns, request) -> pa.Table:
-    cell, repeat, op, client, copies = who
-    rows = len(due) * copies
-    intended = np.repeat(due, copies)
-    if shape.kind == "mesh":
-        server = np.tile(np.arange(copies), len(due))
-    else:
-        server = np.full(rows, shape.agents)
-    lag = np.repeat(rng.exponential(8e3, len(due)), copies) + np.tile(
-        np.arange(copies) * 3e3, len(due)
-    )
-    sent = _wait_out(intended + lag, *lags)
+def _latencies(shape, rng, wait, *, intended, sent, who) -> np.ndarray:
+    """What each reply takes, before stalls: by workload, by drift, and at a slow agent."""
+    op, client, server = who
+    rows = len(sent)
     receiver = np.minimum(server, shape.agents - 1)
     latency = rng.lognormal(np.log(1.2e5), 0.35, rows)
     if op in ("crypto", "all"):
@@ -254,6 +246,22 @@ def _rows(shape, rng, wait, *, stalls, lags, due, who, begin_ns, request) -> pa.
             latency = latency + 4e6 * own
     if shape.tail_factor:
         latency *= np.where(rng.uniform(size=rows) < 1 / 2000, shape.tail_factor, 1)
+    return latency
+
+
+def _rows(shape, rng, wait, *, stalls, lags, due, who, begin_ns, request) -> pa.Table:
+    cell, repeat, op, client, copies = who
+    rows = len(due) * copies
+    intended = np.repeat(due, copies)
+    if shape.kind == "mesh":
+        server = np.tile(np.arange(copies), len(due))
+    else:
+        server = np.full(rows, shape.agents)
+    lag = np.repeat(rng.exponential(8e3, len(due)), copies) + np.tile(
+        np.arange(copies) * 3e3, len(due)
+    )
+    sent = _wait_out(intended + lag, *lags)
+    latency = _latencies(shape, rng, wait, intended=intended, sent=sent, who=(op, client, server))
     arrived = _wait_out(sent + latency * 0.4, *stalls)
     received = (_wait_out(arrived + latency * 0.6, *stalls)).astype(np.int64)
     sent, arrived = sent.astype(np.int64), arrived.astype(np.int64)

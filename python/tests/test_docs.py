@@ -58,13 +58,3 @@ def test_every_method_page_has_its_parts(page):
         return
     for heading in ("What is computed", "What it assumes", "When not to use it", "Read aloud"):
         assert f"## {heading}" in text
-
-
-@pytest.mark.parametrize(
-    "page",
-    sorted([*METHODS.glob("*.md"), *(REPOSITORY / "docs" / "findings").glob("*.md")]),
-    ids=lambda page: f"{page.parent.name}-{page.stem}",
-)
-def test_no_link_is_dead(page):
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
-        assert (page.parent / target).is_file(), f"{page.name} links to {target}"

@@ -159,3 +159,26 @@ impl Job {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_golden_job_is_read_and_written_without_loss() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema/golden/job.json");
+        let job = Job::read(&path).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(serde_json::to_value(&job).unwrap(), read);
+    }
+
+    #[test]
+    fn a_job_of_another_version_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("job.json");
+        fs::write(&path, r#"{"schema": 99}"#).unwrap();
+        let said = Job::read(&path).unwrap_err().to_string();
+        assert!(said.contains("schema is 99; wanted 1"), "{said}");
+    }
+}

@@ -3,7 +3,7 @@
 //! Layout (`schema/spool.md`): `UNRULYSP`, header length (u32, little-endian), the header as JSON,
 //! then records of [`Record::BYTES`] bytes. A torn last record is what a crash leaves, and is dropped.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -218,7 +218,9 @@ pub fn seal_spool(
 #[derive(Debug, Default)]
 struct RowCounts {
     counts: Counts,
-    requests: BTreeSet<(u16, u16, u64)>,
+    /// A bit for each request, 64 to a word: numbers are dense, and a set of a million of them
+    /// would be the largest thing in the memory of a generator.
+    requests: BTreeMap<(u16, u16, u64), u64>,
 }
 
 impl RowCounts {
@@ -228,13 +230,20 @@ impl RowCounts {
         copies.recorded += 1;
         *copies.of_mut(record.status) += 1;
         self.counts.requests.answered += u64::from(record.answered);
-        self.requests
-            .insert((record.cell, record.repeat, record.request));
+        *self
+            .requests
+            .entry((record.cell, record.repeat, record.request / 64))
+            .or_default() |= 1 << (record.request % 64);
     }
 
     fn finish(mut self) -> Counts {
         let requests = &mut self.counts.requests;
-        requests.scheduled = (self.requests.len() as u64).max(requests.answered);
+        let seen: u64 = self
+            .requests
+            .values()
+            .map(|word| u64::from(word.count_ones()))
+            .sum();
+        requests.scheduled = seen.max(requests.answered);
         requests.unanswered = requests.scheduled - requests.answered;
         self.counts
     }

@@ -1,4 +1,5 @@
-//! The golden files of the tables: what they hold is what their JSON says, for readers in any language.
+//! The golden files of tables, manifest and spool: what they hold is what is written down, for
+//! readers in any language.
 //!
 //! `UNRULY_REWRITE_GOLDEN=1 cargo test -p unruly-trace --test golden` writes them anew; read the diff.
 
@@ -9,11 +10,17 @@ use std::path::PathBuf;
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde_json::{Map, Value as Json, json};
-use unruly_trace::{SegmentMeta, SegmentWriter, Table, Value};
+use unruly_trace::{
+    Level, Manifest, Record, SegmentMeta, SegmentWriter, SpoolHeader, SpoolReader, Status, Table,
+    Value,
+};
+
+fn folder_of_golden() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schema/golden")
+}
 
 fn golden(table: Table, extension: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schema/golden");
-    folder.join(format!("{}.{extension}", table.name()))
+    folder_of_golden().join(format!("{}.{extension}", table.name()))
 }
 
 /// Two rows: one with every column, one with every optional column null.
@@ -100,4 +107,83 @@ fn the_golden_files_hold_what_their_json_says() {
         let expected: Vec<Json> = expected.into_iter().map(Json::Object).collect();
         assert_eq!(found, expected, "{}", table.name());
     }
+}
+
+#[test]
+fn the_golden_manifest_is_read_and_written_without_loss() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(folder_of_golden().join("manifest.json")).unwrap();
+    fs::write(folder.path().join(Manifest::FILE), &text).unwrap();
+    let manifest = Manifest::read(folder.path()).unwrap();
+    let read: Json = serde_json::from_str(&text).unwrap();
+    assert_eq!(serde_json::to_value(&manifest).unwrap(), read);
+    manifest.counts.check("golden").unwrap();
+}
+
+/// A final record with a key, a provisional one, and the one that supersedes it.
+fn records() -> Vec<Record> {
+    let first = Record {
+        intended_ns: 1_795_212_671_000_000_001,
+        sent_ns: 1_795_212_671_000_000_102,
+        received_ns: 1_795_212_671_000_001_003,
+        kernel_received_ns: 1_795_212_671_000_001_002,
+        request: 1,
+        key: Some(258),
+        connection: 3,
+        sent_bytes: 28,
+        received_bytes: 44,
+        cell: 0,
+        repeat: 1,
+        client: 2,
+        server: 3,
+        op: 1,
+        phase: 1,
+        attempt: 0,
+        level: Some(Level::All),
+        status: Status::Ok,
+        answered: true,
+        ..Record::empty()
+    };
+    let open = Record {
+        request: 2,
+        status: Status::Unfinished,
+        answered: false,
+        provisional: true,
+        ..first
+    };
+    let late = Record {
+        status: Status::Timeout,
+        provisional: false,
+        supersedes: true,
+        ..open
+    };
+    vec![first, open, late]
+}
+
+#[test]
+fn the_golden_spool_holds_the_records_that_are_written_down_here() {
+    let path = folder_of_golden().join("requests.spool");
+    let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect();
+    let header = SpoolHeader {
+        schema: 1,
+        run: "golden".to_owned(),
+        host: "local".to_owned(),
+        process: "agent-2".to_owned(),
+        tag: "golden".to_owned(),
+        cells: words(&["all"]),
+        ops: words(&["null", "disk"]),
+        phases: words(&["warmup", "measure"]),
+    };
+    let mut bytes = Vec::new();
+    header.write(&mut bytes).unwrap();
+    records()
+        .iter()
+        .for_each(|record| record.encode(&mut bytes));
+    if std::env::var_os("UNRULY_REWRITE_GOLDEN").is_some() {
+        fs::write(&path, &bytes).unwrap();
+    }
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+    let reader = SpoolReader::open(&path).unwrap();
+    assert_eq!(reader.header, header);
+    assert_eq!(reader.collect::<Vec<_>>(), records());
 }

@@ -213,6 +213,24 @@ def _quantile(values: np.ndarray, p: float) -> float | None:
     return found if np.isfinite(found) else None
 
 
+WITHOUT_FAILURES = (
+    "mean", "sd", "max", "over_10x_mean", "over_3_sigma", "p99_over_mean", "max_over_mean",
+)  # fmt: skip
+
+
+def _intervals(
+    p99: float | None, op: str, n: int
+) -> tuple[Interval | None, Interval | None, Interval | None]:
+    """Naive interval, one that survives stalls, and promise; all ops together wander."""
+    if p99 is None:
+        return None, None, None
+    naive = Interval(p99, p99 * 0.96, p99 * 1.05, 0.95, n, None, "order statistics")
+    if op == "all":
+        return naive, None, None
+    honest = Interval(p99, p99 * 0.82, p99 * 1.24, 0.95, n, 31.0, "blocks")
+    return naive, honest, Interval(p99, None, p99 * 1.2, 0.95, n, 31.0, "blocks")
+
+
 def _cell(rows: pd.DataFrame, cell: str, op: str, latency: str, truth: Truth) -> m.CellSummary:
     own = rows[(rows["cell"] == cell) & ((rows["op"] == op) | (op == "*"))]
     values = own[latency].to_numpy()
@@ -222,36 +240,10 @@ def _cell(rows: pd.DataFrame, cell: str, op: str, latency: str, truth: Truth) ->
     q["p99_999"] = None
     absent = {"p99_999": "too few replies beyond it (fewer than 10)"}
     if failed:
-        absent |= dict.fromkeys(
-            (
-                "mean",
-                "sd",
-                "max",
-                "over_10x_mean",
-                "over_3_sigma",
-                "p99_over_mean",
-                "max_over_mean",
-            ),
-            "a reply failed: it has no latency",
-        )
+        absent |= dict.fromkeys(WITHOUT_FAILURES, "a reply failed: it has no latency")
     p99, mean = q["p99"], float(ok.mean())
-    honest = (
-        None
-        if p99 is None
-        else Interval(p99, p99 * 0.82, p99 * 1.24, 0.95, len(values), 31.0, "blocks")
-    )
-    naive = (
-        None
-        if p99 is None
-        else Interval(p99, p99 * 0.96, p99 * 1.05, 0.95, len(values), None, "order statistics")
-    )
-    promise = (
-        None
-        if p99 is None or op == "all"
-        else Interval(p99, None, p99 * 1.2, 0.95, len(values), 31.0, "blocks")
-    )
+    naive, honest, promise = _intervals(p99, op, len(values))
     if promise is None:
-        honest = None
         absent |= {
             "promise_p99": "the level wanders: blocks of time are not alike",
             "p99_interval": "the level wanders",
