@@ -1,9 +1,11 @@
 """Measure how predictable the latency of a distributed system is: the side that reads the trace.
 
 >>> import unruly
->>> run = unruly.open_run("runs/demo-20261120T120000Z")  # doctest: +SKIP
->>> analysis = unruly.analyse(run)  # doctest: +SKIP
->>> print(unruly.verdict(analysis))  # doctest: +SKIP
+>>> run = unruly.open_run("runs/demo")
+>>> analysis = unruly.analyse(run)
+>>> print(unruly.verdict(analysis))  # doctest: +ELLIPSIS
+unruly verdict: demo [synthetic], complete, 60 s measured, ...
+trust: ...
 """
 
 from unruly.errors import ParameterError, RecoveryError, RunError, TraceError, UnrulyError

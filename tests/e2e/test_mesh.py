@@ -104,10 +104,10 @@ def test_the_same_seed_schedules_the_same_requests(measure: Callable[..., Measur
     assert measure(seed=7).rows(query) != measure(seed=8).rows(query)
 
 
-def test_the_probe_samples_the_host_and_each_agent(measure: Callable[..., Measured]) -> None:
+def test_the_probe_samples_the_host_each_agent_and_itself(measure: Callable[..., Measured]) -> None:
     run = measure()
     watched = run.rows("select watched, count(*) from resources group by 1 order by 1 nulls first")
-    assert [name for name, _ in watched] == [None, "agent-0", "agent-1", "agent-2"]
+    assert [name for name, _ in watched] == [None, "agent-0", "agent-1", "agent-2", "probe-0"]
     assert all(count >= 8 for _, count in watched)
     low, high = run.rows("select min(cpu_user_share), max(cpu_user_share) from resources")[0]
     assert 0 <= low <= high <= 1
