@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "tests"))
 
-from synthetic import write_run  # noqa: E402, beside its tests
+from synthetic import write_run
 
 
 @pytest.fixture(scope="session")
