@@ -44,7 +44,52 @@ def _parser() -> argparse.ArgumentParser:
     pictured.add_argument("directories", metavar="DIR", nargs="+", help="directories of runs")
     pictured.add_argument("-o", "--output", type=Path, help="default: report.html in the first DIR")
     pictured.set_defaults(run=_report)
+    held = verbs.add_parser("gate", help="hold a run to limits; for CI")
+    held.add_argument("directory", metavar="DIR", help="the directory of a run")
+    held.add_argument("limits", metavar="LIMITS", type=Path, help="a TOML file of [[limit]]")
+    held.add_argument("--strict", action="store_true", help="undecided counts as broken")
+    held.add_argument("--junit", metavar="FILE", type=Path, help="write JUnit XML as well")
+    held.add_argument("--json", action="store_true", help="print JSON instead")
+    held.add_argument("--width", type=int, help="columns (default: the terminal's, else 100)")
+    held.set_defaults(run=_gate)
     return parser
+
+
+def _gate(options: argparse.Namespace) -> int:
+    from unruly import analyse, open_run  # noqa: PLC0415
+    from unruly.findings.limits import judge, read_limits  # noqa: PLC0415
+    from unruly.gate import exit_code, gate_json, gate_text, junit  # noqa: PLC0415
+
+    limits = read_limits(options.limits)
+    analysis = analyse(open_run(options.directory))
+    outcomes = judge(analysis, limits)
+    if options.junit:
+        _write(options.junit, junit(analysis, outcomes, strict=options.strict))
+    if options.json:
+        print(json.dumps(gate_json(analysis, outcomes), indent=1, allow_nan=False))
+    else:
+        width, colour = _terminal(options.width)
+        print(gate_text(analysis, outcomes, width=width, colour=colour))
+    return exit_code(analysis, outcomes, strict=options.strict)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UnrulyError(
+            path,
+            f"cannot be written: {error.strerror}",
+            "a file in a directory that exists",
+            "choose another",
+        ) from error
+
+
+def _terminal(asked: int | None) -> tuple[int, bool]:
+    """Columns, and whether to colour."""
+    terminal = sys.stdout.isatty()
+    width = asked or (shutil.get_terminal_size((100, 40)).columns if terminal else 100)
+    return width, terminal and "NO_COLOR" not in os.environ
 
 
 def _verdict(options: argparse.Namespace) -> int:
@@ -56,9 +101,8 @@ def _verdict(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(summary(analysis), indent=1, allow_nan=False))
         return 0
-    terminal = sys.stdout.isatty()
-    width = options.width or (shutil.get_terminal_size((100, 40)).columns if terminal else 100)
-    print(verdict(analysis, width=width, colour=terminal and "NO_COLOR" not in os.environ))
+    width, colour = _terminal(options.width)
+    print(verdict(analysis, width=width, colour=colour))
     return 0
 
 

@@ -68,6 +68,12 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         arguments: Vec<OsString>,
     },
+    /// Hold a run to a file of limits; exit code 1 when one is broken with confidence. For CI
+    Gate {
+        /// A run directory, a TOML file of limits, and options of the verb
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        arguments: Vec<OsString>,
+    },
     /// Is this host fit to measure? Exit code 1 when not
     Doctor {
         /// How long to listen for noise, in seconds
@@ -131,6 +137,7 @@ fn call(verb: Verb) -> Result<u8> {
         }
         Verb::Verdict { arguments } => analyse("verdict", &arguments),
         Verb::Report { arguments } => analyse("report", &arguments),
+        Verb::Gate { arguments } => analyse("gate", &arguments),
         Verb::Doctor { duration, json } => examine(duration, json),
         Verb::Recover { directory } => recover(&directory),
         Verb::Plans { name } => plans(name.as_deref()),

@@ -111,8 +111,7 @@ def blind_spots(summaries: list[CellSummary]) -> list[BlindSpot]:
         stall, every = blind_spot(row.duration_ns, 0.99)
         sentence = (
             f"nothing is known of what happens less often than every {duration(every)}; stalls "
-            f"over "
-            f"{duration(stall)} may exist, unseen, and change the p99"
+            f"over {duration(stall)} may exist, unseen, and change the p99"
         )
         spots.append(BlindSpot(row.cell, row.op, 0.99, stall, every, sentence))
     return spots
@@ -254,29 +253,38 @@ def _blocks(
     context: Context, found: dict[Any, Any]
 ) -> tuple[dict[Any, BlockInterval], pd.DataFrame]:
     """The block method for each key and latency, and the distribution in 2 % buckets."""
+    intervals: dict[Any, BlockInterval] = {}
+    distribution = []
+    for latency in request_tables.LATENCIES:
+        for key, buckets, counts in histograms_of(context, latency):
+            estimate = found[key][latency]["p99"]
+            intervals[(*key, latency)] = block_interval(
+                buckets,
+                counts,
+                0.99,
+                estimate=estimate if np.isfinite(estimate) else None,
+                level=LEVEL,
+            )
+            distribution.append(_coarse(key, latency, buckets, counts.sum(axis=1)))
+    return intervals, pd.concat(distribution, ignore_index=True)
+
+
+def histograms_of(
+    context: Context, latency: str
+) -> Iterator[tuple[Any, NDArray[Any], NDArray[Any]]]:
+    """Each (cell, op), its 0.5 % buckets and its (bucket, block) counts of one latency.
+
+    A cell of several ops also comes as ``(cell, "*")``, in blocks of the cell's own time.
+    """
     places = context.places(BLOCKS)
     columns = ["first_ns", "before_ns", "block_ns"]
     wanted = ["cell", "repeat", "op", *columns, *[f"cell_{name}" for name in columns]]
     cells = list(dict.fromkeys(places["cell"]))
-    intervals: dict[Any, BlockInterval] = {}
-    distribution = []
     for start in range(0, len(cells), BATCH_CELLS):
         part = cells[start : start + BATCH_CELLS]
         table = inline(places[places["cell"].isin(part)][wanted])
         rows = context.rows.filter(context.rows.cell.isin(part))
-        for latency in request_tables.LATENCIES:
-            frame = fetch(request_tables.block_histogram(rows, table, latency, BLOCKS))
-            for key, buckets, counts in _histograms(frame):
-                estimate = found[key][latency]["p99"]
-                intervals[(*key, latency)] = block_interval(
-                    buckets,
-                    counts,
-                    0.99,
-                    estimate=estimate if np.isfinite(estimate) else None,
-                    level=LEVEL,
-                )
-                distribution.append(_coarse(key, latency, buckets, counts.sum(axis=1)))
-    return intervals, pd.concat(distribution, ignore_index=True)
+        yield from _histograms(fetch(request_tables.block_histogram(rows, table, latency, BLOCKS)))
 
 
 def _histograms(frame: pd.DataFrame) -> Iterator[tuple[Any, NDArray[Any], NDArray[Any]]]:

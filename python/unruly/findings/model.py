@@ -1,10 +1,9 @@
 """What an analysis of one run is: plain frozen values that every reader renders.
 
-All times and latencies are in nanoseconds (float, since quantiles interpolate). A value that
-cannot be said is ``None`` (in a frame: ``NaN``), and the reason stands in ``absent``. A request
-that
-was not answered well ranks as +infinity: it counts in ``n``, and a quantile that falls among the
-failed is absent.
+All times and latencies are in nanoseconds (float, since quantiles interpolate). A value that cannot
+be said is ``None`` (in a frame: ``NaN``), and the reason stands in ``absent``. A request that was
+not answered well ranks as +infinity: it counts in ``n``, and a quantile that falls among the failed
+is absent.
 """
 
 from __future__ import annotations
@@ -122,11 +121,10 @@ class SlowNodes:
     """Who is slow, in whose eyes, and how that depends on the definition.
 
     Frames: ``pairs`` (cell, repeat, window, op, sender, receiver, n, failed, p50, p90, p99,
-    fastest,
-    ratio, slow), ``sets`` (cell, repeat, window, op, observer, seen, slow - a tuple of names),
-    ``histogram`` (op, slow_nodes, count: observers' sets by their size), ``jaccard`` (cell, repeat,
-    window, op, observer_a, observer_b, jaccard), ``sensitivity`` (factor, percentile, slow_pairs,
-    named, nodes, jaccard_mean).
+    fastest, ratio, slow), ``sets`` (cell, repeat, window, op, observer, seen, slow - a tuple of
+    names), ``histogram`` (op, slow_nodes, count: observers' sets by their size), ``jaccard`` (cell,
+    repeat, window, op, observer_a, observer_b, jaccard), ``sensitivity`` (factor, percentile,
+    slow_pairs, named, nodes, jaccard_mean).
     """
 
     pairs: pd.DataFrame

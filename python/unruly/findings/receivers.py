@@ -28,8 +28,7 @@ VARYING_SHARE = 0.05
 """A metric that differs from its commonest value in fewer units than this is left out."""
 UNIT = (
     "a unit is one receiver during one of its resource samples: the mean over the ok replies "
-    "nearest "
-    "to that sample of log service latency, less the mean log latency of its cell and op"
+    "nearest to that sample of log service latency, less the mean log latency of its cell and op"
 )
 
 

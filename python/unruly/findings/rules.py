@@ -103,8 +103,7 @@ def _rows_dropped(evidence: Evidence) -> Iterator[Finding]:
         1,
         f"{count(dropped)} rows were dropped",
         f"The recorder's ring was full and {count(dropped)} rows ({percent(share)}) were lost: "
-        f"most likely "
-        "during the very stalls that the tail is made of.",
+        f"most likely during the very stalls that the tail is made of.",
         {"dropped": dropped, "scheduled": scheduled},
         "Lower the rate, give the recorder a faster disk, or enlarge its ring.",
     )
@@ -169,8 +168,7 @@ def _run_stopped(evidence: Evidence) -> Iterator[Finding]:
         4,
         "the run was asked to end early",
         f"It measured for {duration(measured)} of the {duration(planned)} planned. It is valid, "
-        f"and "
-        "shorter.",
+        f"and shorter.",
         {"planned_ns": planned, "measured_ns": measured},
         "Nothing, if that was enough.",
     )
@@ -208,8 +206,7 @@ def _steal_high(evidence: Evidence) -> Iterator[Finding]:
         6,
         f"other guests took {percent(mean)} of the CPUs",
         f"Steal is {percent(mean)} on average and {percent(largest)} in the worst sample: part of "
-        f"the "
-        "tail belongs to the neighbours on this machine.",
+        f"the tail belongs to the neighbours on this machine.",
         {"steal_share_mean": mean, "steal_share_max": largest},
         "Measure on a dedicated host, or at several times of day, and compare.",
     )
@@ -244,8 +241,7 @@ def _kernel_stamps_missing(evidence: Evidence) -> Iterator[Finding]:
         8,
         f"{percent(1 - share)} of the replies have no kernel time stamp",
         "Without the kernel's stamp the delay between kernel and user space cannot be told from "
-        "the "
-        "network's.",
+        "the network's.",
         {
             "kernel_stamp_share": share,
             "server_kernel_stamp_share": evidence.self_distrust.server_kernel_stamp_share,
@@ -311,8 +307,7 @@ def _drift(evidence: Evidence) -> Iterator[Finding]:
         1001,
         f"the level wanders: {', '.join(labels)}",
         "Neighbouring thirtieths of the run resemble each other (drift, or long memory), so the "
-        "numbers "
-        "describe this run only, and no promise is made.",
+        "numbers describe this run only, and no promise is made.",
         {"ops": labels, "needed_ns": longest},
         f"Cut a longer warm-up, or run for at least {duration(longest)}.",
     )
@@ -363,8 +358,7 @@ def _run_tail_heavy(evidence: Evidence) -> Iterator[Finding]:
         0,
         f"the slowest {evidence.label(worst)} took {worst.max_over_mean:.0f} x the mean",
         f"Requests over ten times their mean: {words}. The maximum of such a system is not "
-        f"predictable; "
-        "its p99 may be.",
+        f"predictable; its p99 may be.",
         {"over_10x_mean": counts, "max_over_mean": worst.max_over_mean, "op": worst.op},
         "Promise a percentile, never a maximum; look at the outliers' times in the report.",
     )
@@ -402,8 +396,7 @@ def _slow_seen_alike(evidence: Evidence) -> Iterator[Finding]:
         100,
         "all observers see the same nodes as slow",
         f"The slow sets of two observers overlap by {slow.jaccard_mean:.2f} (Jaccard) on average "
-        f"over "
-        f"{count(len(slow.jaccard))} pairs of observers: the node is slow, not a link.",
+        f"over {count(len(slow.jaccard))} pairs of observers: the node is slow, not a link.",
         {"jaccard_mean": slow.jaccard_mean, "pairs": len(slow.jaccard)},
         "One observer is enough to find it.",
     )
@@ -426,8 +419,7 @@ def _disk_dominates(evidence: Evidence) -> Iterator[Finding]:
             200,
             f"writing to disk takes {percent((disk - base) / disk)} of a disk request",
             f"The median of disk is {latency(disk)}, of null {latency(base)}; no other workload "
-            f"adds as "
-            "much.",
+            f"adds as much.",
             {"cell": cell, "p50_ns": medians},
             "Answer before the write, batch writes, or use a device that syncs faster.",
         )
@@ -449,8 +441,7 @@ def _correlate(evidence: Evidence) -> Iterator[Finding]:
             f"The {row.words} of whoever answers goes with its latency: Spearman "
             f"{rank.estimate:.2f} "
             f"[{rank.low:.2f}, {rank.high:.2f}], Pearson {pearson.estimate:.2f} (log latency); it "
-            f"is "
-            f"highest {whose}."
+            f"is highest {whose}."
             if row.scope == "process"
             else f"The {row.words} {whose} goes with the latency of what it answers: Spearman "
             f"{rank.estimate:.2f} [{rank.low:.2f}, {rank.high:.2f}], Pearson "
@@ -500,8 +491,7 @@ def _next_step(evidence: Evidence) -> Iterator[Finding]:
         0,
         f"the first of {last.size} replies would cut the p99 of {last.op} by {best['gain']:.1f} x",
         f"The p99 of the first reply is {latency(early.p99)}, of all {last.size} "
-        f"{latency(last.p99)}, "
-        "on these very requests.",
+        f"{latency(last.p99)}, on these very requests.",
         {
             "cell": last.cell,
             "op": last.op,

@@ -115,8 +115,7 @@ def _partial_promise(view: View, question: str) -> Statement:
             question,
             f"{op_name(best.op)}: 99{format.NBSP}% within {format.duration(bound)}",
             f"Only {len(named)} of {len(view.by_op('response'))} workloads allow a promise, "
-            "and all "
-            f"together do not: {why}.",
+            f"and all together do not: {why}.",
             "plain",
         )
     return Statement(question, "Nothing yet", f"{format.capital(why)}.", "bad")

@@ -14,6 +14,7 @@ from unruly.stats.interval import (
     quantile_interval_iid,
     quantile_ranks_iid,
 )
+from unruly.stats.share import share_interval
 from unruly.stats.synchrony import jaccard, kth_of_n, slow_columns, slow_set
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "quantile",
     "quantile_interval_iid",
     "quantile_ranks_iid",
+    "share_interval",
     "slow_columns",
     "slow_set",
     "two_way",

@@ -41,10 +41,9 @@ class BlockInterval:
 
     ``interval`` is None when it abstains (then ``abstained`` is "A1" or "A2" and ``reason`` says
     why in words). ``lower_bound`` (p-quantile >= this, one-sided 1 - alpha/2) stands even then.
-    ``promise`` is the
-    one-sided upper bound; None when it abstains or no finite bound exists. ``n_effective`` counts
-    independent tail episodes, n (1 - p) / deff. ``wander`` is the largest lag-1 correlation of the
-    blocks.
+    ``promise`` is the one-sided upper bound; None when it abstains or no finite bound exists.
+    ``n_effective`` counts independent tail episodes, n (1 - p) / deff. ``wander`` is the largest
+    lag-1 correlation of the blocks.
     """
 
     interval: Interval | None
@@ -166,9 +165,8 @@ def blind_spot(duration_ns: float, p: float) -> tuple[float, float]:
     -------
     tuple of float
         Stalls longer than D_blind = (1 - p) T / 3.7 may exist, unseen, and change the quantile.
-        Nothing
-        is known of what happens less often than every T/3 (rule of three: no event in T means,
-        with 95 %, fewer than 3 in T).
+        Nothing is known of what happens less often than every T/3 (rule of three: no event in T
+        means, with 95 %, fewer than 3 in T).
 
     Examples
     --------

@@ -58,8 +58,8 @@ def slow_set(
     ----------
     percentiles_ns : array_like, shape (..., nodes), float64
         One observer's (or, along leading axes, each observer's) percentile (p90 by default of the
-        tool) to each node, itself included; ``inf`` when
-        it falls among the failed; NaN for a node with too few rows, which is never slow.
+        tool) to each node, itself included; ``inf`` when it falls among the failed; NaN for a node
+        with too few rows, which is never slow.
     factor : float
         At least this many times the fastest, and
     floor_ns : float

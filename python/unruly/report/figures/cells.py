@@ -96,6 +96,5 @@ def _title(frame: pd.DataFrame) -> str:
     tail, worst = (wide["p99"] / wide["mean"]).max(), (wide["maximum"] / wide["mean"]).max()
     return (
         f"Over {format.plural(len(wide), 'cell')} the p99 stays within {format.times(tail)} "
-        "the mean; "
-        f"the maximum reaches {format.times(worst)}"
+        f"the mean; the maximum reaches {format.times(worst)}"
     )

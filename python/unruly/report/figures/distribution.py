@@ -261,6 +261,5 @@ def _workloads_title(view: View) -> str:
         return "Response and service time agree at the p99: requests left on schedule"
     return (
         f"Requests waited before they were sent: the p99 of {format.quoted(worst.op)} is "
-        f"{format.times(ratio)} "
-        "as long from when it was due as from when it was sent"
+        f"{format.times(ratio)} as long from when it was due as from when it was sent"
     )

@@ -76,8 +76,7 @@ def matrix(view: View) -> Figure | None:
         "Each square: the 90th percentile from the sender (row) to the receiver (column). The "
         "colour compares within one panel: calm is its fastest pair, strongest is its slowest (or "
         f"{MATRIX_SPREAD:g} times the fastest). A strong column is a slow receiver; a strong "
-        "row a slow sender; a single "
-        "strong square a slow link."
+        "row a slow sender; a single strong square a slow link."
     )
     return Figure(
         view.key("matrix"),
@@ -162,8 +161,7 @@ def _matrix_title(own: pd.DataFrame, op: str) -> str:
         return f"All pairs are alike: no p90 is more than {format.times(ratio)} another{where}"
     return (
         f"From {worst['sender']} to {worst['receiver']} the p90 is {format.times(ratio)} that "
-        "of the "
-        f"fastest pair{where} ({format.duration(worst['p90'])} against "
+        f"of the fastest pair{where} ({format.duration(worst['p90'])} against "
         f"{format.duration(best['p90'])})"
     )
 

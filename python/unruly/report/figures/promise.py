@@ -62,8 +62,7 @@ def promises(view: View) -> Figure | None:
         "Diamond: the p99 that was measured. Thick line: its interval, which allows for "
         "stalls that "
         "come in bursts; thin line: the interval that would hold if replies were independent "
-        "- they "
-        "are not, so trust the thick one. Triangle: the promise, an upper bound."
+        "- they are not, so trust the thick one. Triangle: the promise, an upper bound."
         + (f" Levels: {format.listing(sorted(levels))}." if levels else "")
     )
     return Figure(

@@ -51,13 +51,11 @@ def slow_by_window(view: View) -> Figure | None:
         else f"No node is slow for all; {worst} is seen as slow most often"
     )
     caption = (
-        "Each square: of all views of one window (each observer and workload is a view), the "
-        "share "
+        "Each square: of all views of one window (each observer and workload is a view), the share "
         "that sees the node (row) as slow. Slow means: its "
         f"p{format.significant(100 * _percentile(view))}"
         f" is at least {format.times(view.analysis.options.factor)} that of the fastest "
-        "member, and "
-        f"beyond it by more than {format.duration(view.analysis.options.floor_ns)}. "
+        f"member, and beyond it by more than {format.duration(view.analysis.options.floor_ns)}. "
         + " ".join(words)
     )
     return Figure(
@@ -246,8 +244,7 @@ def sensitivity(view: View) -> Figure | None:
         "slow for all under each of them"
         if named.nunique() == 1
         else f"The definition matters: between {int(named.min())} and {int(named.max())} nodes are "
-        "slow "
-        "for all, depending on factor and percentile"
+        "slow for all, depending on factor and percentile"
     )
     return Figure(
         view.key("sensitivity"),
