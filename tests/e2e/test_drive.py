@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,18 @@ def test_a_closed_loop_asks_again_when_it_was_answered_and_not_before(
     assert (overlaps, clients, bad) == (0, 2, 0)
     assert rows > 1000
     assert run.manifest["counts"]["requests"]["answered"] == rows
+
+
+def test_a_closed_loop_does_not_hammer_a_server_that_is_not_there(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        arrivals = f'arrivals = "closed"\naddress = "127.0.0.1:{port}"'
+        run = drive(tmp_path, arrivals=arrivals)
+    statuses = dict(run.rows("select status, count(*) from requests group by 1"))
+    assert set(statuses) <= {"refused", "error:disconnected"}
+    # It asks again when the connection is tried again: after 20 ms, 40 ms, 80 ms, ...
+    assert 1 <= sum(statuses.values()) <= 20
 
 
 @pytest.mark.parametrize("transport", ["tcp", "udp"])

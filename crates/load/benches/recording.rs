@@ -21,7 +21,7 @@ use unruly_trace::{
     SpoolHeader, monotonic,
 };
 
-const PAIRS: usize = 40;
+const PAIRS: usize = 80;
 /// Fewer than the ring holds: what is measured is the hot side, not a full ring.
 const RECORDS: u64 = 50_000;
 const CONNECTIONS: usize = 16;

@@ -254,7 +254,7 @@ impl Record {
             | u8::from(self.key.is_some()) << 3;
         put(&[self.op, self.phase, self.attempt, level]);
         put(&[self.status.code(), flags, 0, 0]);
-        let crc = crc32fast::hash(&bytes[..Self::BYTES - 4]);
+        let crc = crc32c::crc32c(&bytes[..Self::BYTES - 4]);
         bytes[Self::BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
         out.extend_from_slice(&bytes);
     }
@@ -268,7 +268,7 @@ impl Record {
         };
         let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
         let i64_at = |at: usize| u64_at(at).cast_signed();
-        if crc32fast::hash(&bytes[..100]) != u32_at(100) {
+        if crc32c::crc32c(&bytes[..100]) != u32_at(100) {
             return None;
         }
         let flags = bytes[97];
