@@ -49,8 +49,9 @@ def run() -> list[Result]:
             f" the verdict alone {sorted(verdict_s)[REPEATS // 2]:.1f} s",
             met=middle <= BAR_S,
             raw={"report_s": report_s, "verdict_s": verdict_s},
-            why="twenty passes over the same rows keep both cores busy for ten seconds, none of them"
-            " longer than two; importing the libraries takes 1.2 s and drawing 2 s of the rest",
+            why="twenty passes over the same rows keep both cores busy for ten seconds, none of"
+            " them longer than two; importing the libraries takes 1.2 s and drawing 2 s of the"
+            " rest",
         ),
         Result(
             name="report-size",

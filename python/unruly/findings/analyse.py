@@ -26,6 +26,11 @@ TIMELINE_BINS = 600
 OUTLIERS_OK = 1_500
 OUTLIERS_FAILED = 500
 QUIET_SECONDS = 2.0
+TIMELINE_COLUMNS = ["op", "bin", "started_ns", "ended_ns", "n", "failed", "p50", "p99", "max"]
+OUTLIER_COLUMNS = [
+    "intended_ns", "cell", "repeat", "op", "sender", "receiver", "request", "attempt", "response",
+    "service", "send_lag", "status",
+]  # fmt: skip
 
 
 def analyse(
@@ -215,7 +220,7 @@ def _timeline(context: Context, first_ns: int) -> pd.DataFrame:
         values = frame["quantiles"].map(lambda found, at=place: float(found[at]))
         frame[name] = values.where(values != request_tables.INFINITY)
     frame["max"] = frame["max"].astype(float)
-    return frame[["op", "bin", "started_ns", "ended_ns", "n", "failed", "p50", "p99", "max"]]
+    return frame[TIMELINE_COLUMNS]
 
 
 def _outliers(context: Context) -> pd.DataFrame:
@@ -233,21 +238,7 @@ def _outliers(context: Context) -> pd.DataFrame:
         ]
     for name in request_tables.LATENCIES:
         frame[name] = frame[name].where(frame[name] != request_tables.INFINITY).astype(float)
-    columns = [
-        "intended_ns",
-        "cell",
-        "repeat",
-        "op",
-        "sender",
-        "receiver",
-        "request",
-        "attempt",
-        "response",
-        "service",
-        "send_lag",
-        "status",
-    ]
-    return frame[columns]
+    return frame[OUTLIER_COLUMNS]
 
 
 def _empty(context: Context, options: Options, conservation: Any) -> Analysis:
@@ -282,25 +273,8 @@ def _empty(context: Context, options: Options, conservation: Any) -> Analysis:
             name: pd.DataFrame(columns=[*breakdown[:2], *more, *breakdown[2:]])
             for name, more in extra.items()
         },
-        timeline=pd.DataFrame(
-            columns=["op", "bin", "started_ns", "ended_ns", "n", "failed", "p50", "p99", "max"]
-        ),
-        outliers=pd.DataFrame(
-            columns=[
-                "intended_ns",
-                "cell",
-                "repeat",
-                "op",
-                "sender",
-                "receiver",
-                "request",
-                "attempt",
-                "response",
-                "service",
-                "send_lag",
-                "status",
-            ]
-        ),
+        timeline=pd.DataFrame(columns=TIMELINE_COLUMNS),
+        outliers=pd.DataFrame(columns=OUTLIER_COLUMNS),
         distribution=pd.DataFrame(columns=["cell", "op", "latency", "low_ns", "high_ns", "count"]),
         group_distribution=pd.DataFrame(
             columns=["cell", "op", "size", "k", "low_ns", "high_ns", "count"]

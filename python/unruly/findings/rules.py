@@ -470,7 +470,7 @@ def _stands(row: Correlation, slow: set[str]) -> bool:
 
 
 def _next_step(evidence: Evidence) -> Iterator[Finding]:
-    """What would help: for now, the k-th of n that leaves the slow ones behind."""
+    """What would help: the k-th of n that leaves the slow ones behind."""
     best: dict[str, Any] | None = None
     for last in evidence.groups:
         if last.level != "all" or last.p99 is None:

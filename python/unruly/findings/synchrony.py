@@ -37,6 +37,10 @@ GROUP_PROBABILITIES = (0.5, 0.9, 0.99, 0.999)
 BREAKDOWN = (0.5, 0.9, 0.99)
 SIZE_MAX = 64
 """Groups larger than this are not looked at for every k."""
+PAIR_COLUMNS = [
+    "cell", "repeat", "window", "op", "sender", "receiver", "n", "failed", "p50", "p90", "p99",
+    "fastest", "ratio", "slow",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -161,24 +165,8 @@ def slow_nodes(context: Context, options: Options) -> SlowNodes:
         .rename(columns={"size": "count"})
     )
     mean = float(agreement["jaccard"].mean()) if len(agreement) else None
-    columns = [
-        "cell",
-        "repeat",
-        "window",
-        "op",
-        "sender",
-        "receiver",
-        "n",
-        "failed",
-        "p50",
-        "p90",
-        "p99",
-        "fastest",
-        "ratio",
-        "slow",
-    ]
     return SlowNodes(
-        kept[columns],
+        kept[PAIR_COLUMNS],
         sets,
         histogram,
         agreement,
@@ -361,24 +349,8 @@ def _named(context: Context, frame: pd.DataFrame) -> pd.DataFrame:
 
 def nothing(left_out: int = 0) -> SlowNodes:
     """Return the slow nodes of a run without groups: none."""
-    pairs = [
-        "cell",
-        "repeat",
-        "window",
-        "op",
-        "sender",
-        "receiver",
-        "n",
-        "failed",
-        "p50",
-        "p90",
-        "p99",
-        "fastest",
-        "ratio",
-        "slow",
-    ]
     return SlowNodes(
-        pd.DataFrame(columns=pairs),
+        pd.DataFrame(columns=PAIR_COLUMNS),
         pd.DataFrame(columns=["cell", "repeat", "window", "op", "observer", "seen", "slow"]),
         pd.DataFrame(columns=["op", "slow_nodes", "count"]),
         pd.DataFrame(
