@@ -14,7 +14,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 .PHONY: help setup build fmt lint test test-rust test-python rules e2e mutations bench docs demo check
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: $(VENV)/.installed ## Make the Python environment
 	@command -v cargo >/dev/null || { echo "make: cargo is missing; wanted rustup's cargo; hint: see rustup.rs" >&2; exit 2; }

@@ -12,14 +12,19 @@ NOT_YET = {
     "requests": {"key": "a group RPC has no key"},
     "resources": {
         "cpu_frequency_hz": "many virtual machines do not show it",
-        "cpu_steal_share": "hosts on bare metal have none",
         "gc_count": "no process with a collector is measured",
         "gc_ns": "no process with a collector is measured",
         "psi_cpu_full_ns": "older kernels do not count it for a host",
     },
     "events": {},
 }
-"""Columns that a run on this machine may leave empty, each with the reason."""
+"""Columns that a run may leave empty, each with the reason."""
+
+KERNELS = {
+    "psi_": ("a kernel without pressure stalls", lambda: not Path("/proc/pressure/cpu").exists()),
+    "cgroup_": ("a control group whose files cannot be read", lambda: not has_cgroup()),
+}
+"""Beginnings of columns of `resources` that some hosts lack, why, and whether this one does."""
 
 SCHEMA = REPOSITORY / "schema" / "trace"
 
@@ -44,9 +49,16 @@ def test_every_column_has_a_value_in_some_run(measure: Callable[..., Measured]) 
     for table, reasons in NOT_YET.items():
         assert set(reasons) <= set(columns_of(table)), "a reason for a column that is not there"
         empty = empty_columns(run, table)
-        if table == "resources":
-            empty = {name for name in empty if not name.startswith("cgroup_") or has_cgroup()}
+        for beginning, (_, is_lacking) in KERNELS.items():
+            if table == "resources" and is_lacking():
+                empty = {name for name in empty if not name.startswith(beginning)}
         assert empty <= set(reasons), f"{table}: {sorted(empty - set(reasons))} are empty"
+
+
+def test_every_beginning_of_a_column_is_that_of_some_column() -> None:
+    for beginning, (reason, _) in KERNELS.items():
+        assert reason
+        assert any(name.startswith(beginning) for name in columns_of("resources"))
 
 
 def has_cgroup() -> bool:

@@ -9,11 +9,16 @@ crates are other packages to cargo, so that they share the built dependencies an
 from __future__ import annotations
 
 import argparse
+import fcntl
 import hashlib
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +28,7 @@ CHOSEN = 3
 SECONDS_MAX = 900
 PYTEST_FAILED = 1
 CARGO_TEST_FAILED = 101
+PASSED = re.compile(r"\b[1-9]\d* passed\b")
 
 
 @dataclass(frozen=True)
@@ -66,17 +72,44 @@ def everything() -> list[Mutation]:
     return [read(path) for path in sorted(HERE.glob("*.patch"))]
 
 
-def chosen_by(commit: str, mutations: list[Mutation]) -> list[Mutation]:
+def chosen_by(which: str, mutations: list[Mutation]) -> list[Mutation]:
     """Three patches that the commit decides: over many commits all have their turn."""
 
     def turn(mutation: Mutation) -> str:
-        return hashlib.sha256(f"{commit} {mutation.path.name}".encode()).hexdigest()
+        return hashlib.sha256(f"{which} {mutation.path.name}".encode()).hexdigest()
 
     return sorted(mutations, key=turn)[:CHOSEN]
 
 
+def named(names: list[str], mutations: list[Mutation]) -> list[Mutation]:
+    """The patches of these names.
+
+    Raises
+    ------
+    BrokenMutationError
+        When there is none of a name: a promise that was misspelt must not pass for one that held.
+    """
+    by_name = {mutation.path.stem: mutation for mutation in mutations}
+    if unknown := [name for name in names if name not in by_name]:
+        raise BrokenMutationError(
+            f"no {', '.join(unknown)}; wanted names of *.patch in {HERE.name}/"
+        )
+    return [by_name[name] for name in names]
+
+
+@contextmanager
+def alone(place: Path) -> Iterator[None]:
+    """Wait until nobody else uses the place: a copy that vanishes would look like a red test."""
+    place.parent.mkdir(exist_ok=True)
+    with place.with_suffix(".lock").open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def copy_of_the_tree(place: Path) -> None:
     """Copy what is under version control, as it stands in the work tree."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, capture_output=True, check=True,
@@ -101,6 +134,7 @@ def environment(place: Path) -> dict[str, str]:
     shared = str(ROOT.parent / "shared" / "data")
     return os.environ | {
         "PYTHONPATH": str(place / "python"),
+        # Bytecode goes by second and size: it would outlive a mutation as long as what it replaces.
         "PYTHONDONTWRITEBYTECODE": "1",
         "CARGO_TARGET_DIR": str(ROOT / "target"),
         "UNRULY_SHARED_DATA": os.environ.get("UNRULY_SHARED_DATA", shared),
@@ -108,14 +142,29 @@ def environment(place: Path) -> dict[str, str]:
 
 
 def run(command: str, place: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command of a patch in the copy."""
+    """Run a command of a patch in the copy.
+
+    Raises
+    ------
+    BrokenMutationError
+        When it does not end. Its whole group is ended then: cargo would leave the test behind.
+    """
     words = command.split()
     if words[0] == "pytest":
         words = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *words[1:]]
-    return subprocess.run(
-        words, cwd=place, env=environment(place), capture_output=True, text=True,
-        timeout=SECONDS_MAX, check=False,
-    )  # fmt: skip
+    with subprocess.Popen(
+        words, cwd=place, env=environment(place), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, start_new_session=True,
+    ) as child:  # fmt: skip
+        try:
+            out, err = child.communicate(timeout=SECONDS_MAX)
+        except BaseException as error:
+            os.killpg(child.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                what = f"`{command}` did not end in {SECONDS_MAX} s"
+                raise BrokenMutationError(what) from error
+            raise
+    return subprocess.CompletedProcess(words, child.returncode, out, err)
 
 
 def compiles(mutation: Mutation, place: Path) -> None:
@@ -139,6 +188,8 @@ def survives(mutation: Mutation, place: Path) -> bool:
     if before.returncode != 0:
         said = before.stdout + before.stderr
         raise BrokenMutationError(f"{mutation.path.name}: its test is red anyway\n{said}")
+    if not PASSED.search(before.stdout):
+        raise BrokenMutationError(f"{mutation.path.name}: its test did not run\n{before.stdout}")
     applied = ["git", "apply", str(mutation.path)]
     done = subprocess.run(applied, cwd=place, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -154,38 +205,44 @@ def survives(mutation: Mutation, place: Path) -> bool:
     return code == 0
 
 
+def judge(mutations: list[Mutation], place: Path) -> int:
+    """Say of each mutation whether it was noticed; 1 when one was not."""
+    alive = 0
+    for mutation in mutations:
+        survived = survives(mutation, place)
+        alive += survived
+        word = "SURVIVED" if survived else "noticed "
+        sys.stdout.write(f"{word} {mutation.path.stem}: {mutation.promise}\n")
+        sys.stdout.flush()
+    return 1 if alive else 0
+
+
+def commit() -> str:
+    """The commit of the work tree; nothing when it has none."""
+    head = ["git", "rev-parse", "HEAD"]
+    said = subprocess.run(head, cwd=ROOT, capture_output=True, text=True, check=False)
+    return said.stdout.strip()
+
+
 def main() -> int:
     """Say for each mutation whether it was noticed; 1 when one was not, 2 when one is broken."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="patches without their ending")
     parser.add_argument("--all", action="store_true", help="take all of them")
     given = parser.parse_args()
-    mutations = everything()
-    if given.names:
-        mutations = [it for it in mutations if it.path.stem in given.names]
-    elif not given.all:
-        head = ["git", "rev-parse", "HEAD"]
-        commit = subprocess.run(head, cwd=ROOT, capture_output=True, text=True, check=False).stdout
-        mutations = chosen_by(commit.strip(), mutations)
-    if not mutations:
-        sys.stderr.write("mutations: none of that name; wanted names of *.patch here\n")
-        return 2
-    alive = 0
     place = ROOT / "target" / "mutations"
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir(parents=True)
-    copy_of_the_tree(place)
-    for mutation in mutations:
-        try:
-            survived = survives(mutation, place)
-        except BrokenMutationError as error:
-            sys.stderr.write(f"mutations: {error}\n")
-            return 2
-        alive += survived
-        word = "SURVIVED" if survived else "noticed "
-        sys.stdout.write(f"{word} {mutation.path.stem}: {mutation.promise}\n")
-        sys.stdout.flush()
-    return 1 if alive else 0
+    try:
+        mutations = everything()
+        if given.names:
+            mutations = named(given.names, mutations)
+        elif not given.all:
+            mutations = chosen_by(commit(), mutations)
+        with alone(place):
+            copy_of_the_tree(place)
+            return judge(mutations, place)
+    except BrokenMutationError as error:
+        sys.stderr.write(f"mutations: {error}\n")
+        return 2
 
 
 if __name__ == "__main__":

@@ -20,6 +20,11 @@ def tracked(*patterns: str) -> tuple[Path, ...]:
     return tuple(path for path in paths if path.is_file())
 
 
+def is_text(path: Path) -> bool:
+    """Whether a file is text, as git sees it: no zero byte at its beginning."""
+    return b"\0" not in path.read_bytes()[:8000]
+
+
 @functools.cache
 def cargo_metadata() -> dict[str, Any]:
     """Packages of the workspace and all that they are built from."""

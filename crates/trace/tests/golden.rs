@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde_json::{Map, Value as Json, json};
 use unruly_trace::{
-    Level, Manifest, Record, SegmentMeta, SegmentWriter, SpoolHeader, SpoolReader, Status, Table,
-    Value,
+    Counts, Level, Manifest, Record, SegmentMeta, SegmentWriter, SpoolHeader, SpoolReader, Status,
+    Table, Value,
 };
 
 fn folder_of_golden() -> PathBuf {
@@ -118,6 +118,14 @@ fn the_golden_manifest_is_read_and_written_without_loss() {
     let read: Json = serde_json::from_str(&text).unwrap();
     assert_eq!(serde_json::to_value(&manifest).unwrap(), read);
     manifest.counts.check("golden").unwrap();
+    let mut sum = Counts::default();
+    for process in &manifest.processes {
+        if let Some(counts) = &process.counts {
+            counts.check(&process.name).unwrap();
+            sum.add(counts);
+        }
+    }
+    assert_eq!(sum, manifest.counts);
 }
 
 /// A final record with a key, a provisional one, and the one that supersedes it.

@@ -4,12 +4,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
+use serde_json::json;
 use unruly_trace::{
-    Cell, Clock, ClockPair, Counts, Manifest, Process, Record, Recorder, RecorderOptions, RunLock,
-    RunStatus, SpoolHeader, Status, Tool, TraceError, recover,
+    Cell, Clock, ClockPair, Counts, Level, Manifest, Process, Record, Recorder, RecorderOptions,
+    RunLock, RunStatus, SpoolHeader, Status, Tool, TraceError, recover,
 };
 
 fn header() -> SpoolHeader {
@@ -173,6 +175,97 @@ fn a_full_spool_becomes_a_segment_and_an_open_copy_moves_to_the_next() {
         .map(|request| (request, "ok".to_owned()))
         .collect();
     assert_eq!(rows(directory.path()), expected);
+}
+
+#[test]
+fn what_a_broken_disk_cannot_take_is_dropped_and_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let requests = directory.path().join("requests");
+    fs::create_dir_all(&requests).unwrap();
+    // The next spool cannot be made: its name is taken.
+    fs::write(requests.join("agent-0-c0r0-00001.spool"), b"").unwrap();
+    let mut recorder = recorder(directory.path(), 100);
+    for request in 0..100 {
+        recorder.scheduled();
+        recorder.record(&ok(request));
+    }
+    let until = Instant::now() + Duration::from_secs(60);
+    while recorder.failure().is_none() {
+        assert!(Instant::now() < until, "the drain thread said nothing");
+        std::thread::yield_now();
+    }
+    for request in 100..110 {
+        recorder.scheduled();
+        recorder.record(&ok(request));
+    }
+    let (tally, report) = recorder.finish("agent-0").unwrap();
+    assert_eq!((tally.copies.recorded, tally.copies.dropped), (100, 10));
+    assert_eq!(report.rows, 100);
+    assert_eq!(rows(directory.path()).len(), 100);
+    let failure = report.failure.unwrap();
+    assert!(failure.contains("creating the spool"), "{failure}");
+}
+
+#[test]
+fn every_column_of_a_row_holds_the_field_of_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let record = Record {
+        intended_ns: 101,
+        sent_ns: 102,
+        received_ns: 103,
+        kernel_received_ns: 104,
+        server_kernel_received_ns: 105,
+        server_received_ns: 106,
+        server_sent_ns: 107,
+        request: 108,
+        key: Some(109),
+        connection: 110,
+        sent_bytes: 111,
+        received_bytes: 112,
+        cell: 0,
+        repeat: 113,
+        client: 114,
+        server: 115,
+        op: 0,
+        phase: 1,
+        attempt: 116,
+        level: Some(Level::Quorum),
+        status: Status::Timeout,
+        answered: true,
+        ..Record::empty()
+    };
+    died(directory.path(), &[record], 0);
+    recover(directory.path()).unwrap();
+    let segment = fs::File::open(&files(directory.path(), "parquet")[0]).unwrap();
+    let reader = SerializedFileReader::new(segment).unwrap();
+    let row = reader.get_row_iter(None).unwrap().next().unwrap().unwrap();
+    let expected = json!({
+        "cell": "all",
+        "repeat": 113,
+        "phase": "measure",
+        "host": "local",
+        "process": "agent-0",
+        "op": "null",
+        "client": 114,
+        "server": 115,
+        "request": 108,
+        "attempt": 116,
+        "connection": 110,
+        "key": 109,
+        "intended_ns": 101,
+        "sent_ns": 102,
+        "received_ns": 103,
+        "kernel_received_ns": 104,
+        "server_kernel_received_ns": 105,
+        "server_received_ns": 106,
+        "server_sent_ns": 107,
+        "sent_bytes": 111,
+        "received_bytes": 112,
+        "level": "quorum",
+        "status": "timeout",
+        "answered": true,
+    });
+    assert_eq!(row.to_json_value(), expected);
 }
 
 #[test]
