@@ -32,7 +32,7 @@ RECOVERY_SECONDS_MAX = 600
 class Run:
     """An opened run: its manifest, and its tables as lazy Ibis expressions.
 
-    All five tables always exist with the schema's columns, even when no file is there.
+    All tables always exist with the schema's columns, even when no file is there.
     """
 
     path: Path
@@ -64,7 +64,7 @@ class Run:
         return str(self.manifest.get("status") or "")
 
     def table(self, name: str) -> ibis.Table:
-        """Return one of requests, spans, intervals, resources, events.
+        """Return one of requests, spans, intervals, resources, events, histograms.
 
         Raises
         ------
@@ -99,6 +99,14 @@ class Run:
     def events(self) -> ibis.Table:
         """Anything with a start and a duration."""
         return self.table("events")
+
+    @property
+    def histograms(self) -> ibis.Table:
+        """Imported latencies whose source kept no single values: bins of each interval.
+
+        Uniform inside [``low_ns``, ``high_ns``]; equal edges are one value, infinite ones failed.
+        """
+        return self.table("histograms")
 
 
 def open_run(path: str | os.PathLike[str]) -> Run:

@@ -21,16 +21,19 @@ pub enum Table {
     Resources,
     /// Anything with a start and a duration.
     Events,
+    /// Imported latencies whose source kept no single values: a row for each bin of each interval.
+    Histograms,
 }
 
 impl Table {
     /// All tables, in the order of a run directory.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Requests,
         Self::Spans,
         Self::Intervals,
         Self::Resources,
         Self::Events,
+        Self::Histograms,
     ];
 
     /// The table's name, which is also its directory in the run.
@@ -42,6 +45,7 @@ impl Table {
             Self::Intervals => "intervals",
             Self::Resources => "resources",
             Self::Events => "events",
+            Self::Histograms => "histograms",
         }
     }
 
@@ -52,6 +56,7 @@ impl Table {
             Self::Intervals => include_str!("../../../schema/trace/intervals.schema"),
             Self::Resources => include_str!("../../../schema/trace/resources.schema"),
             Self::Events => include_str!("../../../schema/trace/events.schema"),
+            Self::Histograms => include_str!("../../../schema/trace/histograms.schema"),
         }
     }
 

@@ -137,6 +137,18 @@ TABLES: Final[dict[str, tuple[tuple[str, str, bool], ...]]] = {
         ("started_ns", "BIGINT", True),
         ("ended_ns", "BIGINT", False),
     ),
+    "histograms": (
+        ("cell", "VARCHAR", True),
+        ("repeat", "USMALLINT", True),
+        ("host", "VARCHAR", True),
+        ("process", "VARCHAR", True),
+        ("op", "VARCHAR", True),
+        ("started_ns", "BIGINT", True),
+        ("ended_ns", "BIGINT", True),
+        ("low_ns", "DOUBLE", True),
+        ("high_ns", "DOUBLE", True),
+        ("count", "DOUBLE", True),
+    ),
 }
 
 
