@@ -8,7 +8,14 @@ unruly verdict: demo [synthetic], complete, 60 s measured, ...
 trust: ...
 """
 
-from unruly.errors import ParameterError, RecoveryError, RunError, TraceError, UnrulyError
+from unruly.errors import (
+    IngestError,
+    ParameterError,
+    RecoveryError,
+    RunError,
+    TraceError,
+    UnrulyError,
+)
 from unruly.findings import Analysis, CellSummary, Finding, GroupSummary, analyse
 from unruly.run import Run, open_run
 from unruly.stats import Interval
@@ -20,6 +27,7 @@ __all__ = [
     "CellSummary",
     "Finding",
     "GroupSummary",
+    "IngestError",
     "Interval",
     "ParameterError",
     "RecoveryError",

@@ -52,7 +52,58 @@ def _parser() -> argparse.ArgumentParser:
     held.add_argument("--json", action="store_true", help="print JSON instead")
     held.add_argument("--width", type=int, help="columns (default: the terminal's, else 100)")
     held.set_defaults(run=_gate)
+    _add_import(verbs)
     return parser
+
+
+def _add_import(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    brought = verbs.add_parser("import", help="another tool's output becomes a run")
+    brought.add_argument(
+        "files", metavar="FILE", nargs="+", help="recognised by content; - is stdin"
+    )
+    brought.add_argument("-o", "--output", metavar="DIR", type=Path, required=True)
+    brought.add_argument("--value", metavar="COLUMN", help="of the latencies, in a plain table")
+    brought.add_argument("--unit", metavar="UNIT", help="of the latencies: ns, us, ms or s")
+    brought.add_argument("--time", metavar="COLUMN", help="of the start times; none: do without")
+    brought.add_argument("--time-unit", metavar="UNIT", help="where times are numbers")
+    brought.add_argument("--op", metavar="COLUMN", help="that names the operation")
+    brought.add_argument(
+        "--factor", metavar="COLUMN", action="append", default=[], help="that makes cells; again"
+    )
+    brought.add_argument("--format", metavar="NAME", help="do not recognise: it is this one")
+    brought.add_argument("--tag", help="the environment that was measured (default: imported)")
+    brought.set_defaults(run=_import)
+
+
+def _import(options: argparse.Namespace) -> int:
+    from unruly.ingest import Options, import_files  # noqa: PLC0415
+    from unruly.progress import Progress  # noqa: PLC0415
+
+    progress = Progress()
+    done = import_files(
+        options.files,
+        options.output,
+        Options(
+            value=options.value,
+            unit=options.unit,
+            time=options.time,
+            time_unit=options.time_unit,
+            op=options.op,
+            factors=tuple(options.factor),
+            format=options.format,
+            tag=options.tag,
+        ),
+        progress,
+    )
+    progress("")
+    for file in done.files:
+        refused = f", {file['refused']:,} lines refused" if file["refused"] else ""
+        print(f"{file['name']}: {file['format']}, {file['lines']:,} lines{refused}")
+    for sentence in done.missing:
+        print(f"missing: {sentence}")
+    rows = ", ".join(f"{count:,} {table}" for table, count in sorted(done.rows.items()))
+    print(f"{rows} in {done.directory}; next: unruly report {done.directory}")
+    return 0
 
 
 def _gate(options: argparse.Namespace) -> int:

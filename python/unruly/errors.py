@@ -6,12 +6,20 @@
     ├── RunError           the directory is not there, or is not a run
     ├── TraceError         the files do not hold what they say (schema, truncation, conservation)
     ├── RecoveryError      the run was cut off and could not be recovered
+    ├── IngestError        another tool's output cannot be imported
     └── ParameterError     an argument is out of its range
 """
 
 from __future__ import annotations
 
-__all__ = ["ParameterError", "RecoveryError", "RunError", "TraceError", "UnrulyError"]
+__all__ = [
+    "IngestError",
+    "ParameterError",
+    "RecoveryError",
+    "RunError",
+    "TraceError",
+    "UnrulyError",
+]
 
 
 class UnrulyError(Exception):
@@ -49,6 +57,10 @@ class TraceError(UnrulyError):
 
 class RecoveryError(UnrulyError):
     """The run was cut off and could not be recovered."""
+
+
+class IngestError(UnrulyError):
+    """Another tool's output cannot be imported."""
 
 
 class ParameterError(UnrulyError, ValueError):

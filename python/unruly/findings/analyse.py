@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -15,6 +13,7 @@ from unruly.findings import cells as cell_part
 from unruly.findings import distrust, receivers, rules, synchrony
 from unruly.findings.context import Context
 from unruly.findings.model import Analysis, Correlations, Options, SelfDistrust, SlowNodes
+from unruly.progress import Progress
 from unruly.tables import fetch
 from unruly.tables import requests as request_tables
 
@@ -25,7 +24,6 @@ FLOOR_NS = 50_000
 TIMELINE_BINS = 600
 OUTLIERS_OK = 1_500
 OUTLIERS_FAILED = 500
-QUIET_SECONDS = 2.0
 TIMELINE_COLUMNS = ["op", "bin", "started_ns", "ended_ns", "n", "failed", "p50", "p99", "max"]
 OUTLIER_COLUMNS = [
     "intended_ns", "cell", "repeat", "op", "sender", "receiver", "request", "attempt", "response",
@@ -160,27 +158,6 @@ def _nodes(context: Context, options: Options) -> _Nodes:
     context.progress("timeline")
     timeline = _timeline(context, int(context.extents["first_ns"].min()))
     return _Nodes(groups, by, slow, timeline, _outliers(context), distrust.self_distrust(context))
-
-
-@dataclass
-class Progress:
-    """Says on stderr what is being done, once it has taken two seconds."""
-
-    started: float = field(default_factory=time.monotonic)
-    shown: bool = False
-
-    def __call__(self, what: str) -> None:
-        """Say `what`; the empty string ends the line."""
-        interactive = sys.stderr.isatty()
-        if not what:
-            if self.shown and interactive:
-                sys.stderr.write("\r\x1b[K")
-            return
-        if time.monotonic() - self.started < QUIET_SECONDS:
-            return
-        self.shown = True
-        sys.stderr.write(f"\r\x1b[Kunruly: {what} ..." if interactive else f"unruly: {what}\n")
-        sys.stderr.flush()
 
 
 def _check(window: int | None, factor: float, percentile: float, floor_ns: int | None) -> None:

@@ -1,0 +1,102 @@
+"""Which formats there are, and which one a file is in: by its content, never by its name.
+
+To add a format: a file beside this one with a ``FORMAT``, and a line in `FORMATS`.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final
+
+from unruly.errors import IngestError, ParameterError
+from unruly.ingest import (
+    table,
+    vegeta,
+)
+
+if TYPE_CHECKING:
+    from unruly.ingest.model import Format, Options
+    from unruly.ingest.source import Sample, Source
+
+FORMATS: Final[tuple[Format, ...]] = (
+    vegeta.CSV,
+    vegeta.JSON,
+    table.FORMAT,
+)
+
+
+def named(name: str, formats: tuple[Format, ...] = FORMATS) -> Format:
+    """Return the format of this name.
+
+    Raises
+    ------
+    ParameterError
+        When there is none; with the nearest one.
+    """
+    names = [it.name for it in formats]
+    if name in names:
+        return formats[names.index(name)]
+    near = get_close_matches(name, names, 1, 0.0)
+    hint = f"--format {near[0] if near else names[0]}"
+    raise ParameterError("--format", f"is {name!r}", f"one of {', '.join(names)}", hint)
+
+
+def recognise(source: Source, options: Options, formats: tuple[Format, ...] = FORMATS) -> Format:
+    """Return the one format that recognises the file, or that the user named.
+
+    ``--value`` means a plain table: who names the column wants that one and not what a known
+    format would take.
+
+    Raises
+    ------
+    IngestError
+        When the file is empty, or none or several recognise it, or the format does not take a
+        flag that was given.
+    """
+    if not source.sample.head.strip():
+        raise IngestError(source.where, "is empty", "a file with data", "look at what wrote it")
+    if options.format is not None:
+        found = named(options.format, formats)
+    else:
+        found = _only(source, options, formats)
+    ignored = sorted(options.given() - found.takes)
+    if ignored:
+        others = [it.name for it in formats if set(ignored) <= it.takes and it is not found]
+        hint = f"leave it out, or --format {others[-1]}" if others else "leave it out"
+        raise IngestError(
+            source.where,
+            f"{found.name} knows its own columns and units and takes no {', '.join(ignored)}",
+            f"only {', '.join(sorted(found.takes)) or 'no such flag'}",
+            hint,
+        )
+    return found
+
+
+def _only(source: Source, options: Options, formats: tuple[Format, ...]) -> Format:
+    sample = source.sample
+    asked = [it for it in formats if it.fallback] if options.value else formats
+    for fallback in (False, True):
+        fit = [it for it in asked if it.fallback is fallback and it.recognises(sample)]
+        if len(fit) == 1:
+            return fit[0]
+        if fit:
+            names = [it.name for it in fit]
+            raise IngestError(
+                source.where,
+                f"could be {' or '.join(names)}",
+                "one format",
+                f"say which: --format {names[0]}",
+            )
+    known = ", ".join(it.name for it in formats)
+    what = "holds no text that is known here" if sample.binary else "is in no format known here"
+    raise IngestError(source.where, what, f"one of {known}", _guess(sample, formats))
+
+
+def _guess(sample: Sample, formats: tuple[Format, ...]) -> str:
+    """Hint at the format most of whose words the head holds."""
+    head = sample.text
+    shares = {it.name: sum(w in head for w in it.words) / len(it.words) for it in formats}
+    best = max(shares, key=lambda name: shares[name])
+    if sample.binary or shares[best] < 0.5:
+        return "save it as a table with a header and name --value and --unit"
+    return f"it looks most like {best}: --format {best} says what is wrong with it"

@@ -1,0 +1,417 @@
+"""From files to a run: recognise each, read it, write its rows, say what is missing.
+
+Several files: each file with latencies is a cell of its own (factor ``file``), so that nothing is
+mixed that was measured apart; files with events or resources are laid beside the cells that they
+overlap in time, or beside the only one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, assert_never
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from unruly.errors import IngestError
+from unruly.ingest.columns import array, cell_name, cells_of, codes_of, is_scalar, sound_rows
+from unruly.ingest.formats import recognise
+from unruly.ingest.model import Events, Figures, Histograms, Requests, Resources, Spans
+from unruly.ingest.source import STDIN, open_source
+from unruly.ingest.tally import OPS_MAX, Tally, Tick
+from unruly.ingest.writer import HOST, Names, RunWriter, free
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from unruly.ingest.model import Batch, Column, Format, Options
+    from unruly.ingest.source import Source
+
+UNPLANNED: Final = (
+    "the source has no intended times: waiting before the send is not in these latencies"
+)
+TIMELESS: Final = (
+    "the source has no times: rows are laid end to end in their order, so stability over time "
+    "cannot be judged, and intervals rely on that order"
+)
+TICKS_SHOWN: Final = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What became of the files."""
+
+    directory: Path
+    files: list[dict[str, Any]]
+    """As they stand in the manifest, under ``provenance``."""
+    rows: dict[str, int]
+    """By table."""
+    missing: list[str]
+
+
+@dataclass
+class _File:
+    """One file while it is imported."""
+
+    source: Source
+    format: Format
+    factors: dict[str, str]
+    tick: Tick = field(default_factory=Tick)
+    cursor_ns: int = 0
+    """Where the next row without a time is laid."""
+    requests: int = 0
+    before: int = 0
+    """Requests of all files before this one."""
+
+
+def import_files(
+    paths: Sequence[str],
+    directory: Path,
+    options: Options,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Imported:
+    """Import files as one run.
+
+    Parameters
+    ----------
+    paths : sequence of str
+        Files in any of `formats.FORMATS`; ``-`` is standard input.
+    directory : Path
+        Where the run is made; must not exist, or be empty.
+    options : Options
+        What the user said of them.
+    progress : callable, optional
+        Is told now and then what is being done.
+
+    Returns
+    -------
+    Imported
+
+    Raises
+    ------
+    IngestError
+        A file is not recognised, cannot be read, or over 1 % of its lines cannot; the directory
+        is taken. Nothing is left behind.
+    ParameterError
+        An option is out of its range.
+    """
+    free(directory)
+    if len(set(paths)) < len(paths):
+        twice = next(path for path, times in Counter(paths).items() if times > 1)
+        raise IngestError(twice, "is named twice", "each file once", "leave one out")
+    with ExitStack() as stack:
+        files = _opened(paths, options, stack)
+        first = files[0].source.name
+        name = first if len(files) == 1 else f"{first} and {len(files) - 1} more"
+        run = f"imported-{time.time_ns():x}"
+        tag = options.tag or "imported"
+        with RunWriter(directory, run=run, name=name, tag=tag) as writer:
+            work = _Work(writer, options, progress)
+            # events and resources last: they are laid beside cells that are known by then
+            for file in sorted(files, key=lambda it: it.format.gives != "latencies"):
+                work.read(file)
+            missing = work.missing(files)
+            about = [_provenance(file) for file in files]
+            writer.finish(work.manifest(about, missing))
+            return Imported(directory, about, work.tally.rows, missing)
+
+
+def _opened(paths: Sequence[str], options: Options, stack: ExitStack) -> list[_File]:
+    names = [("stdin" if path == STDIN else Path(path).name) for path in paths]
+    files = []
+    for place, path in enumerate(paths):
+        times = names[:place].count(names[place])
+        source = open_source(path, f"{names[place]}#{times + 1}" if times else names[place])
+        stack.callback(source.close)
+        files.append((source, recognise(source, options)))
+    several = sum(found.gives == "latencies" for _, found in files) > 1
+    return [
+        _File(source, found, {"file": source.name} if several else {}) for source, found in files
+    ]
+
+
+class _Work:
+    """Batches become rows."""
+
+    def __init__(
+        self, writer: RunWriter, options: Options, progress: Callable[[str], None]
+    ) -> None:
+        self.writer, self.options, self.progress = writer, options, progress
+        self.tally = Tally()
+        self.names: dict[str, Names] = {}
+        self.told_at = time.monotonic()
+
+    def read(self, file: _File) -> None:
+        """Read one file to its end."""
+        source, seen = file.source, 0
+        file.before = self.tally.rows.get("requests", 0)
+        for batch in file.format.read(source, self.options):
+            seen += self._take(file, batch)
+            source.complaints.check(ended=False)
+            if time.monotonic() - self.told_at > 1:
+                self.told_at = time.monotonic()
+                self.progress(f"{source.name}: {seen:,} rows, {source.size / 1e6:,.0f} MB")
+        source.drain()
+        source.complaints.check(ended=True)
+        if not seen:
+            raise IngestError(
+                source.where,
+                f"no rows: recognised as {file.format.name}, but nothing in it can be imported",
+                "at least one value",
+                "is it only a header, or were all requests left out?",
+            )
+        if file.tick.coarse_ns:
+            source.lacks(f"the clock ticks in steps of {_tick(file.tick.coarse_ns)}")
+
+    def _take(self, file: _File, batch: Batch) -> int:
+        match batch:
+            case Requests():
+                return self._requests(file, batch)
+            case Histograms():
+                return self._histograms(file, batch)
+            case Spans():
+                return self._spans(file, batch)
+            case Events() | Resources():
+                return self._context(file, batch)
+            case Figures():
+                cell = self.writer.cell({**file.factors, **batch.factors}, file.source.where)
+                self.tally.told.setdefault((cell, batch.op), {}).update(batch.values)
+                return 0
+            case _:
+                assert_never(batch)
+
+    def _requests(self, file: _File, batch: Requests) -> int:
+        columns, rows = sound_rows(batch, file.source.complaints)
+        if not rows:
+            return 0
+        duration = array(columns["duration_ns"], rows, pa.int64())
+        lengths = np.asarray(pc.fill_null(duration, 0))
+        started = self._started(file, columns, lengths)
+        if columns["intended_ns"] is None:
+            file.source.lacks(UNPLANNED)
+            intended = started
+        else:
+            intended = array(columns["intended_ns"], rows, pa.int64())
+        status = array(columns["status"], rows, pa.string())
+        answered = np.asarray(pc.equal(status, "ok")).astype(bool)
+        file.tick.add(lengths[answered])
+        client = columns["client"] if columns["client"] is not None else file.source.name
+        request = columns["request"]
+        if request is None:
+            request = np.arange(file.requests, file.requests + rows)
+        elif not is_scalar(request):
+            request = np.asarray(request)
+        made = {
+            "cell": self._cells(file, columns["factors"], rows),
+            "phase": "measure",
+            "process": file.source.name,
+            "op": array(columns["op"], rows, pa.string()),
+            "client": self._numbers("client", client, rows, file),
+            "server": self._numbers("server", columns["server"], rows, file),
+            "request": request + file.before,
+            "attempt": columns["attempt"],
+            "connection": columns["connection"],
+            "key": columns["key"],
+            "intended_ns": intended,
+            "sent_ns": started,
+            "received_ns": pc.add(started, duration),
+            "sent_bytes": columns["sent_bytes"],
+            "received_bytes": columns["received_bytes"],
+            "status": status,
+            "answered": pa.array(answered),
+        }
+        file.requests += rows
+        self.writer.add("requests", made, rows)
+        self.tally.add_requests(made)
+        self._count("requests", rows)
+        if len(self.tally.figures) > OPS_MAX:
+            raise IngestError(
+                file.source.where,
+                f"more than {OPS_MAX:,} operations",
+                "a few kinds of requests",
+                "choose a column of few values with --op, or a constant one",
+            )
+        return rows
+
+    def _started(self, file: _File, columns: Mapping[str, Any], lengths: Any) -> pa.Array:
+        if columns["started_ns"] is not None:
+            return array(columns["started_ns"], len(lengths), pa.int64())
+        file.source.lacks(TIMELESS)
+        if file.cursor_ns + float(lengths.sum(dtype=np.float64)) > 2**62:
+            raise IngestError(
+                file.source.where,
+                "its durations add up to more than 146 years",
+                "latencies",
+                "is --unit right, and is --value the column of the latencies?",
+            )
+        ends = file.cursor_ns + np.cumsum(lengths)
+        file.cursor_ns = int(ends[-1])
+        return pa.array(ends - lengths)
+
+    def _histograms(self, file: _File, batch: Histograms) -> int:
+        rows = _length(batch.count, batch.low_ns, batch.started_ns)
+        cells = self._cells(file, batch.factors, rows)
+        times = {
+            name: array(getattr(batch, name), rows, pa.int64())
+            for name in ("started_ns", "ended_ns")
+        }
+        made = {
+            "cell": cells,
+            "process": file.source.name,
+            "op": batch.op,
+            **times,
+            "low_ns": array(batch.low_ns, rows, pa.float64()),
+            "high_ns": array(batch.high_ns, rows, pa.float64()),
+            "count": array(batch.count, rows, pa.float64()),
+        }
+        self.writer.add("histograms", made, rows)
+        self.tally.add_times(cells, times["started_ns"], times["ended_ns"])
+        self._count("histograms", rows)
+        return rows
+
+    def _spans(self, file: _File, batch: Spans) -> int:
+        rows = _length(batch.started_ns, batch.request)
+        client = batch.client if batch.client is not None else file.source.name
+        made = {
+            "cell": self._cells(file, batch.factors, rows),
+            "process": file.source.name,
+            "client": self._numbers("client", client, rows, file),
+            "server": self._numbers("server", batch.server, rows, file),
+            "request": np.asarray(batch.request) + file.before,
+            "attempt": batch.attempt,
+            "layer": batch.layer,
+            "started_ns": batch.started_ns,
+            "ended_ns": batch.ended_ns,
+        }
+        self.writer.add("spans", made, rows)
+        return self._count("spans", rows)
+
+    def _context(self, file: _File, batch: Events | Resources) -> int:
+        rows = _length(batch.started_ns)
+        started = np.asarray(array(batch.started_ns, rows, pa.int64()))
+        ended = array(batch.ended_ns, rows, pa.int64())
+        last = np.asarray(pc.coalesce(ended, pa.array(started)))
+        made: dict[str, Any] = {
+            "process": file.source.name,
+            "started_ns": started,
+            "ended_ns": ended,
+        }
+        if isinstance(batch, Events):
+            table = "events"
+            made |= {"kind": batch.kind, "detail": batch.detail}
+        else:
+            table = "resources"
+            made |= {"watched": batch.watched, "sampler_lag_ns": 0, "sampler_cost_ns": 0}
+            made |= batch.columns
+        for cell in self._beside(file, int(started.min()), int(last.max())):
+            self.writer.add(table, {**made, "cell": cell}, rows)
+            self._count(table, rows)
+        return rows
+
+    def _beside(self, file: _File, first: int, last: int) -> list[str]:
+        """Cells that events and resources of this time belong to."""
+        known = self.tally.extents
+        overlapped = [
+            cell for cell, (start, end) in known.items() if start <= last and first <= end
+        ]
+        if overlapped or not known:
+            return overlapped or [self.writer.cell({}, file.source.where)]
+        file.source.lacks("part of its times overlap none of the latencies")
+        return list(known) if len(known) == 1 else []
+
+    def _cells(self, file: _File, factors: Mapping[str, Column], rows: int) -> pa.Array:
+        found, place = cells_of(factors, rows)
+        names = [self.writer.cell({**file.factors, **it}, file.source.where) for it in found]
+        return pa.array(names).take(pa.array(place))
+
+    def _numbers(self, kind: str, names: Column, rows: int, file: _File) -> pa.Array:
+        texts, codes = codes_of(names, rows)
+        known = self.names.setdefault(kind, Names(file.source.where))
+        numbers = pa.array([known.number(text) for text in texts], pa.uint16())
+        return numbers.take(pa.array(codes))
+
+    def _count(self, table: str, rows: int) -> int:
+        self.tally.rows[table] = self.tally.rows.get(table, 0) + rows
+        return rows
+
+    def missing(self, files: list[_File]) -> list[str]:
+        """A sentence for each thing that a source does not have; with its name if they differ."""
+        said = Counter(
+            sentence for file in files for sentence in dict.fromkeys(file.source.missing)
+        )
+        sentences = [sentence for sentence, times in said.items() if times == len(files)]
+        for file in files:
+            own = [it for it in file.source.missing if said[it] < len(files)]
+            sentences += [f"{file.source.name}: {sentence}" for sentence in own]
+            refused = file.source.complaints.refused
+            if refused:
+                sentences.append(f"{file.source.name}: {refused:,} lines could not be read")
+        return sentences
+
+    def manifest(self, files: list[dict[str, Any]], missing: list[str]) -> dict[str, Any]:
+        """What the manifest says of this import."""
+        extents = self.tally.extents.values()
+        started = min((first for first, _ in extents), default=0)
+        ended = max((last for _, last in extents), default=0)
+        names = {
+            kind: {number: name for name, number in known.numbers.items()}
+            for kind, known in self.names.items()
+        }
+        processes = [
+            {
+                "name": names["client" if kind == "drive" else "server"][number],
+                "kind": kind,
+                "id": number,
+                "cell": cell,
+                "repeat": 0,
+                "host": HOST,
+                "pid": None,
+                "runtime": "imported",
+                "exit": None,
+                "counts": None,
+            }
+            for cell, kind, number in self.tally.nodes
+        ]
+        return {
+            "started_ns": started,
+            "ended_ns": ended,
+            "planned_ns": ended - started,
+            "missing": missing,
+            "processes": processes,
+            "counts": self.tally.counts(),
+            "provenance": files,
+            "imported": self.tally.known(),
+        }
+
+
+def _length(*columns: Column) -> int:
+    return next((len(column) for column in columns if not is_scalar(column)), 1)
+
+
+def _provenance(file: _File) -> dict[str, Any]:
+    source = file.source
+    return {
+        "name": source.name,
+        "cell": cell_name(file.factors),
+        "bytes": source.size,
+        "sha256": source.sha256,
+        "format": file.format.name,
+        "unit": source.unit,
+        "lines": source.complaints.lines,
+        "refused": source.complaints.refused,
+        "first_refused": [
+            {"line": line, "reason": reason} for line, reason in source.complaints.first
+        ],
+    }
+
+
+def _tick(step_ns: int) -> str:
+    for size, unit in TICKS_SHOWN:
+        if step_ns % size == 0:
+            return f"{step_ns // size:,} {unit}"
+    return f"{step_ns:,} ns"

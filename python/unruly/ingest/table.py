@@ -1,0 +1,242 @@
+"""Any table of values: CSV, TSV, semicolons; a named column in a named unit.
+
+A column's unit stands in its name (``latency_ms``, ``rtt [us]``) or in ``--unit``; it is never
+guessed. A time is the start of its row.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from unruly.errors import IngestError
+from unruly.ingest.delimited import Rows, dates_ns, numbers_ns, refuse, rows_of
+from unruly.ingest.model import UNITS_NS, Format, Options, Requests
+from unruly.ingest.sniff import NUMERIC, sniff
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from unruly.ingest.sniff import Sniffed
+    from unruly.ingest.source import Sample, Source
+
+FLAGS: Final = frozenset({"--value", "--unit", "--time", "--time-unit", "--op", "--factor"})
+NONE: Final = "none"
+VALUES: Final = (
+    "latency", "response_time", "responsetime", "response time", "elapsed", "duration", "rtt",
+    "value", "service_time", "time_taken",
+)  # fmt: skip
+TIMES: Final = (
+    "timestamp", "time", "ts", "date", "datetime", "start", "started", "start_time", "starttime",
+)  # fmt: skip
+UNIT_IN_NAME: Final = re.compile(
+    r"(?:_(ns|us|ms)|\s*[\[(]\s*(ns|us|µs|μs|ms|s|sec|seconds)\s*[\])])$", re.IGNORECASE
+)
+UNIT_WORDS: Final = {"µs": "us", "μs": "us", "sec": "s", "seconds": "s"}
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Which columns are read, and how."""
+
+    value: str
+    unit_ns: int
+    time: str | None
+    time_ns: int | None
+    """None: dates."""
+    op: str | None
+    factors: tuple[str, ...]
+    comma: bool
+    """A comma is a decimal sign."""
+    called: str
+    """The op where no column says it."""
+
+    def columns(self) -> list[str]:
+        """Every column that is read."""
+        wanted = [self.value, self.time, self.op, *self.factors]
+        return [name for name in wanted if name is not None]
+
+
+def _recognises(sample: Sample) -> bool:
+    found = sniff(sample)
+    if found is None:
+        return False
+    return len(found.layout.names) > 1 or _numeric(found, found.layout.names[0])
+
+
+def _read(source: Source, options: Options) -> Iterator[Requests]:
+    found = sniff(source.sample, options.value)
+    if found is None:
+        raise IngestError(source.where, "is no table", "rows of columns", "look at it")
+    plan = _plan(source, found, options)
+    for rows in rows_of(source, found.layout, plan.columns()):
+        duration, bad = numbers_ns(_decimal(rows[plan.value], plan), plan.unit_ns)
+        kept = refuse(source, rows, bad, plan.value, "no number")
+        duration = duration[~bad]
+        started, late = _times(source, plan, kept)
+        if started is not None:
+            kept = refuse(source, kept, late, str(plan.time), "no time")
+            duration, started = duration[~late], started[~late]
+        if len(kept):
+            yield Requests(
+                duration_ns=duration,
+                started_ns=started,
+                op=kept[plan.op] if plan.op else plan.called,
+                factors={name: kept[name] for name in plan.factors},
+                line=kept.line,
+            )
+
+
+def _plan(source: Source, found: Sniffed, options: Options) -> _Plan:
+    names = found.layout.names
+    for flag, name in (("--op", options.op), *(("--factor", name) for name in options.factors)):
+        if name is not None:
+            _known(source, names, name, flag)
+    value = _value(source, found, options)
+    unit = options.unit or _unit_of(value)
+    if unit is None:
+        raise IngestError(
+            source.where,
+            f"column {value!r} does not say its unit",
+            "--unit ns, us, ms or s",
+            "look at how it was made; a unit is never guessed",
+        )
+    source.unit = unit
+    stated = _unit_of(value)
+    if stated not in (None, unit):
+        source.lacks(f"column {value} is named as {stated} and was read as {unit}, as asked")
+    time, time_ns = _time(source, found, options, value)
+    comma = found.layout.delimiter != "," and _has_comma(found, value)
+    if comma:
+        source.lacks("commas in numbers were read as decimal signs")
+    called = value if found.named else "request"
+    return _Plan(value, UNITS_NS[unit], time, time_ns, options.op, options.factors, comma, called)
+
+
+def _known(source: Source, names: Sequence[str], name: str, flag: str) -> str:
+    if name in names:
+        return name
+    near = get_close_matches(name, names, 1, 0.0)
+    raise IngestError(
+        source.where,
+        f"has no column {name!r} for {flag}",
+        f"one of {', '.join(names)}",
+        f"{flag} {near[0] if near else names[0]!r}",
+    )
+
+
+def _value(source: Source, found: Sniffed, options: Options) -> str:
+    names = found.layout.names
+    if options.value is not None:
+        return _known(source, names, options.value, "--value")
+    if len(names) == 1:
+        return names[0]
+    likely = [name for name in names if _plain(name) in VALUES and _numeric(found, name)]
+    if len(likely) == 1:
+        return likely[0]
+    what = f"several could be: {', '.join(likely)}" if likely else "none is called so"
+    raise IngestError(
+        source.where,
+        f"does not say which column holds latencies ({what})",
+        f"--value with one of {', '.join(names)}",
+        "a file of arrivals or counters alone has no latency and cannot be imported",
+    )
+
+
+def _plain(name: str) -> str:
+    return UNIT_IN_NAME.sub("", name).strip().lower()
+
+
+def _unit_of(name: str) -> str | None:
+    found = UNIT_IN_NAME.search(name)
+    if found is None:
+        return None
+    unit = (found.group(1) or found.group(2)).lower()
+    return UNIT_WORDS.get(unit, unit)
+
+
+def _time(
+    source: Source, found: Sniffed, options: Options, value: str
+) -> tuple[str | None, int | None]:
+    """The column of times and its unit; the unit None for dates, the column None without times."""
+    names = found.layout.names
+    if options.time == NONE and NONE not in names:
+        return None, None
+    if options.time is not None:
+        time = _known(source, names, options.time, "--time")
+    else:
+        likely = [name for name in names if _plain(name) in TIMES and name != value]
+        if len(likely) > 1:
+            raise IngestError(
+                source.where,
+                f"several columns could be the time: {', '.join(likely)}",
+                "one of them",
+                f"--time {likely[0]}, or --time {NONE}",
+            )
+        if not likely:
+            return None, None
+        time = likely[0]
+    unit = options.time_unit or _unit_of(time)
+    if unit is not None:
+        return time, UNITS_NS[unit]
+    if not _numeric(found, time):
+        return time, None
+    raise IngestError(
+        source.where,
+        f"column {time!r} holds numbers and does not say their unit",
+        "--time-unit ns, us, ms or s",
+        f"--time-unit s, or --time {NONE} to do without times",
+    )
+
+
+def _numeric(found: Sniffed, name: str) -> bool:
+    """Most of the first values are numbers."""
+    place = found.layout.names.index(name)
+    cells = [row[place] for row in found.rows if place < len(row) and row[place].strip()]
+    return bool(cells) and sum(bool(NUMERIC.match(cell)) for cell in cells) > len(cells) / 2
+
+
+def _has_comma(found: Sniffed, name: str) -> bool:
+    place = found.layout.names.index(name)
+    return any("," in row[place] for row in found.rows if place < len(row))
+
+
+def _decimal(texts: pa.Array, plan: _Plan) -> pa.Array:
+    if not plan.comma:
+        return texts
+    # with a point beside it, or twice, the comma groups thousands: that is then no number here
+    lone = pc.match_substring_regex(texts, r"^[^.,]*,[^.,]*$")
+    return pc.if_else(lone, pc.replace_substring(texts, ",", "."), texts)
+
+
+def _times(
+    source: Source, plan: _Plan, rows: Rows
+) -> tuple[NDArray[np.int64] | None, NDArray[np.bool_]]:
+    if plan.time is None:
+        return None, np.zeros(len(rows), bool)
+    if plan.time_ns is not None:
+        return numbers_ns(_decimal(rows[plan.time], plan), plan.time_ns)
+    started, bad, zoned = dates_ns(rows[plan.time])
+    if not zoned:
+        source.lacks("its times name no time zone and were taken as UTC")
+    return started, bad
+
+
+FORMAT: Final = Format(
+    "csv",
+    "a table (comma, semicolon, tab) with a column of latencies",
+    "latencies",
+    (",", "\n"),
+    _recognises,
+    _read,
+    FLAGS,
+    fallback=True,
+)

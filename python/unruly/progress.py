@@ -1,0 +1,30 @@
+"""What is being done, said on stderr once it has taken two seconds."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, field
+
+QUIET_SECONDS = 2.0
+
+
+@dataclass
+class Progress:
+    """Says on stderr what is being done, once it has taken two seconds."""
+
+    started: float = field(default_factory=time.monotonic)
+    shown: bool = False
+
+    def __call__(self, what: str) -> None:
+        """Say `what`; the empty string ends the line."""
+        interactive = sys.stderr.isatty()
+        if not what:
+            if self.shown and interactive:
+                sys.stderr.write("\r\x1b[K")
+            return
+        if time.monotonic() - self.started < QUIET_SECONDS:
+            return
+        self.shown = True
+        sys.stderr.write(f"\r\x1b[Kunruly: {what} ..." if interactive else f"unruly: {what}\n")
+        sys.stderr.flush()
