@@ -17,6 +17,7 @@ import numpy as np
 from unruly.errors import UnrulyError
 from unruly.findings.cells import histograms_of
 from unruly.findings.context import Context
+from unruly.findings.histograms import kept_bins
 from unruly.findings.words import duration, latency, percent
 from unruly.stats import block_interval, share_interval
 from unruly.stats.histogram import FAILED_BUCKET
@@ -186,9 +187,10 @@ class _Histograms:
     def of(self, cell: str, op: str, kind: str) -> tuple[NDArray[Any], NDArray[Any]]:
         """Buckets, and counts by bucket and block; a single op is also all ops."""
         if kind not in self.held:
-            self.held[kind] = {
-                key: (buckets, counts) for key, buckets, counts in histograms_of(self.context, kind)
-            }
+            rows = [] if self.context.empty else histograms_of(self.context, kind)
+            self.held[kind] = {key: (buckets, counts) for key, buckets, counts in rows}
+            for kept in kept_bins(self.context.run):
+                self.held[kind][kept.cell, kept.op] = kept.blocks()
         found = self.held[kind]
         if (cell, op) in found:
             return found[cell, op]
@@ -203,6 +205,11 @@ def _judge_one(
         for row in analysis.cells
         if (row.cell, row.op, row.latency) == (cell, op, limit.latency)
     )
+    if summary.abstained == "short" and limit.statistic in PERCENTILES:
+        reason = summary.absent.get("p99_interval", "no blocks of time")
+        estimate = getattr(summary, limit.statistic.replace(".", "_"))
+        sentence = _sentence(limit, "undecided", (estimate, None, None), reason, None)
+        return Outcome(limit, cell, op, "undecided", estimate, None, None, None, sentence)
     buckets, counts = histograms.of(cell, op, limit.latency)
     needed: float | None = None
     if limit.statistic in SHARES:

@@ -75,6 +75,10 @@ class CellSummary:
     abstained: str | None = None
     """None, or "A1" (too few tail episodes), "A2" (the level wanders), "short" (no blocks)."""
     absent: dict[str, str] = field(default_factory=dict)
+    kept: str = "rows"
+    """``"rows"``, or ``"histogram"`` when the source kept bins and no single values."""
+    edges: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Of a histogram: the edges between which each percentile lies, whatever its bins held."""
 
 
 @dataclass(frozen=True)

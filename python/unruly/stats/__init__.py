@@ -3,6 +3,7 @@
 Every estimate is an `Interval`: a value with its uncertainty, level, effective size and method.
 """
 
+from unruly.stats.bins import BinQuantile, bin_count_above, bin_quantile, spread
 from unruly.stats.blocks import BlockInterval, blind_spot, block_interval
 from unruly.stats.correlation import Association, benjamini_hochberg, correlation
 from unruly.stats.decomposition import TwoWay, two_way
@@ -19,10 +20,13 @@ from unruly.stats.synchrony import jaccard, kth_of_n, slow_columns, slow_set
 
 __all__ = [
     "Association",
+    "BinQuantile",
     "BlockInterval",
     "Interval",
     "TwoWay",
     "benjamini_hochberg",
+    "bin_count_above",
+    "bin_quantile",
     "blind_spot",
     "block_interval",
     "bucket_edges",
@@ -37,5 +41,6 @@ __all__ = [
     "share_interval",
     "slow_columns",
     "slow_set",
+    "spread",
     "two_way",
 ]
