@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import unruly
 from synthetic import NS, STARTED_NS, Segments, _table
 from unruly.errors import ParameterError
-from unruly.findings.limits import Limit, judge
+from unruly.findings.judging import judge
+from unruly.findings.limits import Limit
 from unruly.stats import bin_count_above, bin_quantile, bucket_edges, spread
 from unruly.summary import summary
 

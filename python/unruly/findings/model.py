@@ -68,6 +68,7 @@ class CellSummary:
     mean_ok: float | None
     sd_ok: float | None
     max_ok: float | None
+    p99_over_mean_interval: Interval | None = None
     p99_lower_bound: float | None = None
     """When the two-sided interval abstains: still "p99 >= this" at 97.5 %."""
     needed_ns: float | None = None

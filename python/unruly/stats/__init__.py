@@ -15,6 +15,7 @@ from unruly.stats.interval import (
     quantile_interval_iid,
     quantile_ranks_iid,
 )
+from unruly.stats.mean import mean_interval
 from unruly.stats.share import share_interval
 from unruly.stats.synchrony import jaccard, kth_of_n, slow_columns, slow_set
 
@@ -34,6 +35,7 @@ __all__ = [
     "correlation",
     "jaccard",
     "kth_of_n",
+    "mean_interval",
     "promise_iid",
     "quantile",
     "quantile_interval_iid",
