@@ -9,7 +9,7 @@ and a quantile whose bin is so coarse that the number would be the convention's 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -59,7 +59,7 @@ def bin_quantile(low: ArrayLike, high: ArrayLike, count: ArrayLike, p: float) ->
     BinQuantile
         ``value`` is None when the rank falls among the failed, when there is nothing, or when the
         bin that holds it is wider than 2 % and also holds the p75 or the maximum (for ``p`` up to
-        0.75: is wider than a factor of two): then the number would say how bins are cut.
+        0.75: when ``high`` is over twice ``low``): then the number would say how bins are cut.
 
     Raises
     ------
@@ -68,7 +68,8 @@ def bin_quantile(low: ArrayLike, high: ArrayLike, count: ArrayLike, p: float) ->
 
     Notes
     -----
-    The rank is p n. Do not average percentiles of several histograms: add the bins.
+    The rank is p n; where bins meet just there, the bounds are those of the two ranks beside it. Do
+    not average percentiles of several histograms: add the bins.
 
     References
     ----------
@@ -99,11 +100,16 @@ def bin_quantile(low: ArrayLike, high: ArrayLike, count: ArrayLike, p: float) ->
             None, None, None, f"its rank falls among the {failed:.0f} of {total:.0f} that failed"
         )
     lower, upper, mass = lower[kept], upper[kept], mass[kept]
-    bounds = (_at_edge(lower, mass, target), _at_edge(upper, mass, target))
+    bounds = (
+        _at_edge(lower, mass, target, "right"),
+        _at_edge(upper, mass, target, "left"),
+    )
     value = _interpolated(lower, upper, mass, target)
     reason = None
-    if bounds[1] > bounds[0] * (1 + FINE):
-        reason = _too_coarse(lower, upper, mass, (total, value), p)
+    if p <= QUARTILE and bounds[1] > 2 * bounds[0]:
+        reason = f"it lies between {bounds[0]:.0f} and {bounds[1]:.0f} ns, over a factor of two"
+    elif p > QUARTILE and bounds[1] > bounds[0] * (1 + FINE):
+        reason = _too_coarse(lower, upper, mass, total, value)
     return BinQuantile(None if reason else value, *bounds, reason)
 
 
@@ -187,10 +193,16 @@ def _checked(
     return np.where(np.isinf(upper), np.inf, lower), upper, mass
 
 
-def _at_edge(edge: NDArray[np.float64], mass: NDArray[np.float64], target: float) -> float:
-    """The quantile were every value at this edge of its bin."""
+def _at_edge(
+    edge: NDArray[np.float64],
+    mass: NDArray[np.float64],
+    target: float,
+    side: Literal["left", "right"],
+) -> float:
+    """The value of rank `target` (right: of the next one) were every value at this edge."""
     order = np.argsort(edge, kind="stable")
-    reached = np.searchsorted(np.cumsum(mass[order]), target * (1 - 1e-12))
+    slack = 1 + 1e-12 if side == "right" else 1 - 1e-12
+    reached = np.searchsorted(np.cumsum(mass[order]), target * slack, side=side)
     return float(edge[order][min(int(reached), edge.size - 1)])
 
 
@@ -238,10 +250,9 @@ def _too_coarse(
     lower: NDArray[np.float64],
     upper: NDArray[np.float64],
     mass: NDArray[np.float64],
-    held: tuple[float, float],
-    p: float,
+    total: float,
+    value: float,
 ) -> str | None:
-    total, value = held
     filled = mass > 0
     around = filled & (lower <= value) & (value <= upper) & (upper > lower * (1 + FINE))
     if not around.any():
@@ -253,9 +264,6 @@ def _too_coarse(
     def most(offending: NDArray[np.bool_]) -> bool:
         return bool(density[offending].sum() > 0.5 * density.sum())
 
-    if p <= QUARTILE:
-        doubled = most(upper[around] > 2 * lower[around])
-        return f"its bin spans more than a factor of two, {widest}" if doubled else None
     if most(upper[around] >= upper[filled].max()):
         return f"it falls into the bin of the maximum, {widest}"
     quartile = _interpolated(lower, upper, mass, QUARTILE * total)
