@@ -12,8 +12,9 @@ import pytest
 import unruly
 from synthetic import write_run
 from unruly.__main__ import main
-from unruly.findings.limits import LimitError, judge, read_limits
-from unruly.stats import share_interval
+from unruly.findings.judging import judge
+from unruly.findings.limits import LimitError, read_limits
+from unruly.stats import mean_interval, share_interval
 
 
 def limits_of(tmp_path, *rows):
@@ -63,6 +64,39 @@ def test_failures_are_held_to_their_share_and_fail_a_maximum(slow, tmp_path):
     assert "a request failed" in found[2].sentence
 
 
+def test_means_and_counts_are_held_to_their_intervals(clean, tmp_path):
+    cell = clean.cell("null")
+    rows = [f'statistic = "mean"\nop = "null"\nat_most = "{b:.0f}ns"' for b in (
+        cell.mean * 0.5, cell.mean, cell.mean * 2)]  # fmt: skip
+    found = outcomes(clean, tmp_path, *rows)
+    assert [it.outcome for it in found] == ["broken", "undecided", "held"]
+    assert found[1].low < cell.mean < found[1].high
+    beyond = cell.over_3_sigma
+    assert beyond > 10
+    rows = [f'statistic = "over_3_sigma"\nop = "null"\nat_most = {b}' for b in (
+        beyond / 5, beyond, beyond * 5)]  # fmt: skip
+    found = outcomes(clean, tmp_path, *rows)
+    assert [it.outcome for it in found] == ["broken", "undecided", "held"]
+    assert found[1].estimate == beyond
+
+
+def test_failed_requests_leave_a_mean_undecided_and_are_counted(slow, tmp_path):
+    failed = slow.cell("null").failed
+    rows = ['statistic = "mean"\nop = "null"\nat_most = "1min"']
+    rows += [f'statistic = "failed"\nop = "null"\nat_most = {b}' for b in (0, 10 * failed)]
+    found = outcomes(slow, tmp_path, *rows)
+    assert [it.outcome for it in found] == ["undecided", "broken", "held"]
+    assert "failed" in found[0].sentence
+
+
+def test_a_spread_is_a_fact_of_this_run(clean, tmp_path):
+    rows = ['statistic = "sd"\nop = "null"\nat_most = "1min"',
+            'statistic = "max_over_mean"\nop = "null"\nat_most = 1.5']  # fmt: skip
+    found = outcomes(clean, tmp_path, *rows)
+    assert [it.outcome for it in found] == ["held", "broken"]
+    assert "this run saw" in found[1].sentence
+
+
 def test_p99_9_may_be_written_as_in_the_summary(tmp_path):
     limits = read_limits(limits_of(tmp_path, 'statistic = "p99_9"\nat_most = "1 s"'))
     assert (limits[0].statistic, limits[0].at_most) == ("p99.9", 1e9)
@@ -75,6 +109,9 @@ def test_p99_9_may_be_written_as_in_the_summary(tmp_path):
         ('statistic = "p99"\nat_most = 2', "at_most is 2; a latency above 0 with its unit"),
         ('statistic = "p99"\nat_most = "0ms"', "at_most is '0ms'"),
         ('statistic = "p99"', "at_most is None"),
+        ('statistic = "over_10x_mean"\nat_most = "5"', "at_most is '5'; a number, 0 or more"),
+        ('statistic = "p99_over_mean"\nat_most = inf', "at_most is inf; a number, 0 or more"),
+        ('statistic = "mean"\nat_most = 3', "a latency above 0 with its unit"),
         ('statistic = "failed_share"\nat_most = "1ms"', "a share from 0 to 1"),
         ('statistic = "failed_share"\nat_most = true', "a share from 0 to 1"),
         ('statistic = "p99"\nat_most = "1ms"\nlatency = "wall"', "latency is 'wall'"),
@@ -177,6 +214,19 @@ def test_the_share_interval_covers_the_truth_under_bursts_where_the_naive_one_do
         naive += abs(estimate - truth) <= reach
     assert covered >= 0.9 * 200
     assert naive <= 0.3 * 200
+
+
+def test_the_interval_of_a_mean_covers_the_truth_under_bursts():
+    rng = np.random.default_rng(8)
+    truth, covered, naive = 1.0 + 0.1 * 3, 0, 0
+    for _ in range(300):
+        level = 1.0 + np.where(rng.uniform(size=30) < 0.1, 3.0, 0.0)
+        sums = rng.gamma(200.0, level / 200.0, 30) * 1000
+        found = mean_interval(sums, np.full(30, 1000))
+        covered += found.low <= truth <= found.high
+        naive += abs(found.estimate - truth) <= 1.96 * 0.9 / np.sqrt(30_000)
+    assert covered >= 0.9 * 300
+    assert naive <= 0.4 * 300
 
 
 def test_no_failure_in_n_is_bounded_by_the_rule_of_three():

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 import unruly
@@ -17,14 +16,6 @@ from unruly.findings.words import METRIC_WORDS, duration, latency, percent
 from unruly.tables.resources import METRICS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="session")
-def schema():
-    path = REPOSITORY / "schema" / "summary.schema.json"
-    document = json.loads(path.read_text(encoding="utf-8"))
-    jsonschema.Draft202012Validator.check_schema(document)
-    return jsonschema.Draft202012Validator(document)
 
 
 @pytest.mark.parametrize("which", ["clean", "slow"])

@@ -108,7 +108,8 @@ def _import(options: argparse.Namespace) -> int:
 
 def _gate(options: argparse.Namespace) -> int:
     from unruly import analyse, open_run  # noqa: PLC0415
-    from unruly.findings.limits import judge, read_limits  # noqa: PLC0415
+    from unruly.findings.judging import judge  # noqa: PLC0415
+    from unruly.findings.limits import read_limits  # noqa: PLC0415
     from unruly.gate import exit_code, gate_json, gate_text, junit  # noqa: PLC0415
 
     limits = read_limits(options.limits)

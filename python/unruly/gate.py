@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from unruly.findings import Analysis
-    from unruly.findings.limits import Outcome
+    from unruly.findings.judging import Outcome
 
 MARKS: Final = {"held": "  held     ", "broken": "!! broken   ", "undecided": " ? undecided"}
 COLOURS: Final = {"held": "\x1b[32m", "broken": "\x1b[31m", "undecided": "\x1b[33m"}

@@ -10,7 +10,7 @@ import pandas as pd
 
 from unruly.errors import ParameterError
 from unruly.findings import cells as cell_part
-from unruly.findings import distrust, receivers, rules, synchrony
+from unruly.findings import distrust, histograms, receivers, rules, synchrony
 from unruly.findings.context import Context
 from unruly.findings.model import Analysis, Correlations, Options, SelfDistrust, SlowNodes
 from unruly.progress import Progress
@@ -90,17 +90,19 @@ def analyse(
         percentile,
         floor_ns if floor_ns is not None else _floor_ns(run),
     )
+    imported = histograms.summarise(run, TIMELINE_BINS)
     if context.empty:
-        return _empty(context, options, conservation)
+        return _empty(context, options, conservation, imported)
     with ThreadPoolExecutor(max_workers=1) as beside:
         # DuckDB leaves a core idle between its passes: two halves that do not need one another
         held = beside.submit(_nodes, context.fork(), options)
         summarised = cell_part.summarise(context)
         correlations = receivers.correlations(context, summarised.log_means, summarised.summaries)
         nodes = held.result()
+    summaries = summarised.summaries + (imported.summaries if imported else [])
     evidence = rules.Evidence(
         run,
-        summarised.summaries,
+        summaries,
         nodes.groups.summaries,
         nodes.slow,
         correlations,
@@ -110,7 +112,7 @@ def analyse(
             tail_rows=summarised.tail_rows,
             tail_explained_share=summarised.tail_explained_share,
         ),
-        cell_part.blind_spots(summarised.summaries),
+        cell_part.blind_spots(summaries),
     )
     started, ended = int(context.extents["first_ns"].min()), int(context.extents["end_ns"].max())
     analysis = Analysis(
@@ -118,12 +120,12 @@ def analyse(
         options=options,
         started_ns=started,
         ended_ns=ended,
-        cells=summarised.summaries,
+        cells=summaries,
         groups=nodes.groups.summaries,
         by=synchrony.complete(nodes.by, nodes.groups, summarised.summaries),
-        timeline=nodes.timeline,
+        timeline=_joined(nodes.timeline, imported.timeline if imported else None),
         outliers=nodes.outliers,
-        distribution=summarised.distribution,
+        distribution=_joined(summarised.distribution, imported.distribution if imported else None),
         group_distribution=nodes.groups.distribution,
         slow_nodes=nodes.slow,
         correlations=correlations,
@@ -218,18 +220,28 @@ def _outliers(context: Context) -> pd.DataFrame:
     return frame[OUTLIER_COLUMNS]
 
 
-def _empty(context: Context, options: Options, conservation: Any) -> Analysis:
-    """The analysis of a run without a measured row: every part is there, and empty."""
+def _joined(rows: pd.DataFrame, more: pd.DataFrame | None) -> pd.DataFrame:
+    return rows if more is None else pd.concat([rows, more], ignore_index=True)
+
+
+def _empty(
+    context: Context,
+    options: Options,
+    conservation: Any,
+    imported: histograms.Histograms | None,
+) -> Analysis:
+    """The analysis of a run without a row: histograms alone, or every part there and empty."""
     none = synchrony.nothing()
+    summaries = imported.summaries if imported else []
     evidence = rules.Evidence(
         context.run,
-        [],
+        summaries,
         [],
         none,
         Correlations(None, None, receivers.UNIT, (), {}, "nothing was measured"),
         conservation,
         distrust.self_distrust(context),
-        [],
+        cell_part.blind_spots(summaries),
     )
     breakdown = ["latency", "op", "n", "failed", "p50", "p90", "p99", "max"]
     extra = {
@@ -242,17 +254,19 @@ def _empty(context: Context, options: Options, conservation: Any) -> Analysis:
     return Analysis(
         run=context.run,
         options=options,
-        started_ns=None,
-        ended_ns=None,
-        cells=[],
+        started_ns=imported.first_ns if imported else None,
+        ended_ns=imported.last_ns if imported else None,
+        cells=summaries,
         groups=[],
         by={
             name: pd.DataFrame(columns=[*breakdown[:2], *more, *breakdown[2:]])
             for name, more in extra.items()
         },
-        timeline=pd.DataFrame(columns=TIMELINE_COLUMNS),
+        timeline=imported.timeline if imported else pd.DataFrame(columns=TIMELINE_COLUMNS),
         outliers=pd.DataFrame(columns=OUTLIER_COLUMNS),
-        distribution=pd.DataFrame(columns=["cell", "op", "latency", "low_ns", "high_ns", "count"]),
+        distribution=imported.distribution
+        if imported
+        else pd.DataFrame(columns=["cell", "op", "latency", "low_ns", "high_ns", "count"]),
         group_distribution=pd.DataFrame(
             columns=["cell", "op", "size", "k", "low_ns", "high_ns", "count"]
         ),
@@ -263,8 +277,8 @@ def _empty(context: Context, options: Options, conservation: Any) -> Analysis:
         ),
         conservation=conservation,
         self_distrust=evidence.self_distrust,
-        blind_spot=[],
+        blind_spot=evidence.blind_spot,
         findings=rules.find(evidence),
         processes=_processes(context.run),
-        measured_ns=0.0,
+        measured_ns=float(imported.last_ns - imported.first_ns) if imported else 0.0,
     )

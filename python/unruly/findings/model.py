@@ -68,6 +68,7 @@ class CellSummary:
     mean_ok: float | None
     sd_ok: float | None
     max_ok: float | None
+    p99_over_mean_interval: Interval | None = None
     p99_lower_bound: float | None = None
     """When the two-sided interval abstains: still "p99 >= this" at 97.5 %."""
     needed_ns: float | None = None
@@ -75,6 +76,10 @@ class CellSummary:
     abstained: str | None = None
     """None, or "A1" (too few tail episodes), "A2" (the level wanders), "short" (no blocks)."""
     absent: dict[str, str] = field(default_factory=dict)
+    kept: str = "rows"
+    """``"rows"``, or ``"histogram"`` when the source kept bins and no single values."""
+    edges: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Of a histogram: the edges between which each percentile lies, whatever its bins held."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 Every estimate is an `Interval`: a value with its uncertainty, level, effective size and method.
 """
 
+from unruly.stats.bins import BinQuantile, bin_count_above, bin_quantile, spread
 from unruly.stats.blocks import BlockInterval, blind_spot, block_interval
 from unruly.stats.correlation import Association, benjamini_hochberg, correlation
 from unruly.stats.decomposition import TwoWay, two_way
@@ -14,15 +15,19 @@ from unruly.stats.interval import (
     quantile_interval_iid,
     quantile_ranks_iid,
 )
+from unruly.stats.mean import mean_interval
 from unruly.stats.share import share_interval
 from unruly.stats.synchrony import jaccard, kth_of_n, slow_columns, slow_set
 
 __all__ = [
     "Association",
+    "BinQuantile",
     "BlockInterval",
     "Interval",
     "TwoWay",
     "benjamini_hochberg",
+    "bin_count_above",
+    "bin_quantile",
     "blind_spot",
     "block_interval",
     "bucket_edges",
@@ -30,6 +35,7 @@ __all__ = [
     "correlation",
     "jaccard",
     "kth_of_n",
+    "mean_interval",
     "promise_iid",
     "quantile",
     "quantile_interval_iid",
@@ -37,5 +43,6 @@ __all__ = [
     "share_interval",
     "slow_columns",
     "slow_set",
+    "spread",
     "two_way",
 ]

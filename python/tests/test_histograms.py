@@ -1,0 +1,249 @@
+"""Runs whose source kept bins: what they can say, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import unruly
+from synthetic import NS, STARTED_NS, Segments, _table
+from unruly.errors import ParameterError
+from unruly.findings.judging import judge
+from unruly.findings.limits import Limit
+from unruly.stats import bin_count_above, bin_quantile, bucket_edges, spread
+from unruly.summary import summary
+
+
+def write_bins(root, bins, *, figures=(), op="read"):
+    """Write a run of histograms: bins are (second, low_ns, high_ns, count)."""
+    root.mkdir()
+    second, low, high, count = (np.array(column, dtype=float) for column in zip(*bins, strict=True))
+    started = STARTED_NS + (second * NS).astype(np.int64)
+    rows = _table(
+        "histograms",
+        {
+            "cell": "all",
+            "repeat": np.zeros(len(bins)),
+            "host": "source",
+            "process": "source",
+            "op": op,
+            "started_ns": started,
+            "ended_ns": started + NS,
+            "low_ns": low,
+            "high_ns": high,
+            "count": count,
+        },
+        len(bins),
+    )
+    writer = Segments(root, "binned", "imported")
+    writer.add("histograms", rows)
+    writer.close()
+    manifest = {
+        "schema": 1,
+        "run": "binned",
+        "name": "binned",
+        "tag": "imported",
+        "status": "imported",
+        "cells": [{"name": "all", "factors": {}}],
+        "imported": {"figures": list(figures)},
+    }
+    (root / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    return root
+
+
+def fine_bins(seconds=120, rate=1000, seed=3):
+    """Latencies around 1 ms in bins of 0.5 %, and the values themselves."""
+    rng = np.random.default_rng(seed)
+    bins, values = [], []
+    for second in range(seconds):
+        sample = rng.lognormal(np.log(1e6), 0.4, rate)
+        values.append(sample)
+        index, counts = np.unique(np.floor(np.log(sample) / np.log(1.005)), return_counts=True)
+        bins += [
+            (second, 1.005**i, 1.005 ** (i + 1), c) for i, c in zip(index, counts, strict=True)
+        ]
+    return bins, np.concatenate(values)
+
+
+@pytest.fixture(scope="module")
+def fine(tmp_path_factory):
+    bins, values = fine_bins()
+    root = write_bins(tmp_path_factory.mktemp("bins") / "run", bins)
+    return unruly.analyse(unruly.open_run(root)), values
+
+
+def test_fine_bins_give_every_number_within_their_width(fine):
+    analysis, values = fine
+    found = analysis.cell("read")
+    assert (found.kept, found.n, found.failed) == ("histogram", values.size, 0)
+    for name, p in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99_9", 0.999)):
+        truth = np.quantile(values, p)
+        assert getattr(found, name) == pytest.approx(truth, rel=0.005)
+        low, high = found.edges[name]
+        assert low <= truth * 1.0001
+        assert truth <= high * 1.0001
+    assert found.mean == pytest.approx(values.mean(), rel=0.003)
+    assert found.sd == pytest.approx(values.std(ddof=1), rel=0.01)
+    assert found.over_3_sigma == pytest.approx(
+        (values > values.mean() + 3 * values.std()).sum(), rel=0.02
+    )
+
+
+def test_fine_bins_in_time_give_a_promise_that_holds_the_truth(fine):
+    found = fine[0].cell("read")
+    truth = np.exp(np.log(1e6) + 0.4 * 2.3263)
+    assert found.promise_p99.high > truth
+    assert found.p99_interval.low < truth < found.p99_interval.high
+    assert "bins of the source" in found.promise_p99.method
+
+
+def test_a_histogram_run_has_a_summary_a_verdict_and_a_report(fine, schema, tmp_path):
+    from unruly.report import write_report
+
+    analysis, _ = fine
+    schema.validate(json.loads(json.dumps(summary(analysis))))
+    told = unruly.verdict(analysis)
+    assert "read" in told
+    assert "no p99_interval_iid" not in told
+    page = write_report([analysis], tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "read" in page
+    assert len(analysis.timeline) == 120
+
+
+def test_the_gate_judges_bins_as_it_judges_rows(fine):
+    analysis, _ = fine
+    found = judge(analysis, [Limit("wide", "p99", 1e8), Limit("tight", "p99", 1e6)])
+    assert [it.outcome for it in found] == ["held", "broken"]
+
+
+def test_too_few_pieces_of_time_give_numbers_but_no_promise(tmp_path):
+    bins, _ = fine_bins(seconds=20)
+    analysis = unruly.analyse(unruly.open_run(write_bins(tmp_path / "run", bins)))
+    found = analysis.cell("read")
+    assert found.p99 is not None
+    assert found.promise_p99 is None
+    assert found.absent["promise_p99"] == "the source cut time into 20 pieces; 30 are needed"
+    (outcome,) = judge(analysis, [Limit("tight", "p99", 1e6)])
+    assert outcome.outcome == "undecided"
+    assert "20 pieces" in outcome.sentence
+
+
+def test_coarse_bins_refuse_what_would_be_an_artefact_of_the_bins(tmp_path):
+    coarse = [(s, 0, 1e6, 700) for s in range(40)] + [(s, 1e6, 1e9, 300) for s in range(40)]
+    figures = [{"cell": "all", "op": "read", "mean_ns": 2e6, "max_ns": 9e8, "min_ns": 5e3}]
+    run = unruly.open_run(write_bins(tmp_path / "run", coarse, figures=figures))
+    found = unruly.analyse(run).cell("read")
+    assert found.p99 is None
+    assert "the bin of the maximum" in found.absent["p99"]
+    assert found.promise_p99 is None
+    assert (found.mean, found.max, found.min) == (2e6, 9e8, 5e3)
+    assert found.sd is None
+    assert "between 0 and 12000" in found.absent["over_10x_mean"]
+
+
+def test_failed_values_rank_above_all_others(tmp_path):
+    bins, _ = fine_bins(seconds=40)
+    bins += [(s, np.inf, np.inf, 50) for s in range(40)]
+    found = unruly.analyse(unruly.open_run(write_bins(tmp_path / "run", bins))).cell("read")
+    assert found.failed == 2000
+    assert found.p90 is not None
+    assert found.p99 is None
+    assert "failed" in found.absent["p99"]
+    assert found.mean is None
+    assert found.mean_ok is not None
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 10**9), st.integers(0, 10**9), st.integers(1, 1000)),
+        min_size=1,
+        max_size=40,
+    ),
+    st.floats(0.01, 0.99),
+)
+def test_whatever_values_the_bins_held_their_quantile_lies_between_the_edges(bins, p):
+    rng = np.random.default_rng(1)
+    low = np.array([a for a, _, _ in bins], dtype=float)
+    high = low + np.array([b for _, b, _ in bins], dtype=float)
+    count = np.array([c for _, _, c in bins])
+    held = np.concatenate([rng.uniform(a, b, c) for a, b, c in zip(low, high, count, strict=True)])
+    found = bin_quantile(low, high, count, p)
+    held.sort()
+    after = held[min(int(np.floor(p * held.size * (1 + 1e-12))), held.size - 1)]
+    before = held[max(int(np.ceil(p * held.size * (1 - 1e-12))) - 1, 0)]
+    assert found.low <= after * (1 + 1e-9)
+    assert before <= found.high * (1 + 1e-9)
+    if found.value is not None:
+        assert found.low * (1 - 1e-3) <= found.value <= found.high * (1 + 1e-3)
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 1e12), st.floats(0, 1e12), st.floats(0, 1e6)),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_spreading_bins_loses_and_invents_nothing(bins):
+    low = np.array([a for a, _, _ in bins])
+    high = low + np.array([b for _, b, _ in bins])
+    count = np.array([c for _, _, c in bins])
+    names, counts = spread(low, high, count)
+    assert counts.sum() == pytest.approx(count.sum(), rel=1e-6, abs=1e-9)
+    if names.size:
+        left, right = bucket_edges(names)
+        assert left.min() >= min(max(1.0, low.min()), 1e12) / 1.0051
+        assert right.max() <= max(high.max(), 1.0) * 1.0051
+
+
+def test_a_p99_in_the_bin_of_the_p75_is_refused_though_the_maximum_is_far():
+    found = bin_quantile([0, 100, 10_000], [100, 10_000, 20_000], [700, 299, 1], 0.99)
+    assert found.value is None
+    assert "p75" in found.reason
+    assert (found.low, found.high) == (100, 10_000)
+
+
+def test_percentiles_of_each_second_bound_those_of_the_whole():
+    # a source that said of three seconds: median 10, 11, 12; p95 20; p99 40; maximum 50
+    low, high, count = [], [], []
+    for median in (10.0, 11.0, 12.0):
+        low += [0, median, 20, 40]
+        high += [median, 20, 40, 50]
+        count += [500, 450, 40, 10]
+    found = bin_quantile(low, high, count, 0.5)
+    assert (found.low, found.high) == (10.0, 12.0)
+    assert 10 <= found.value <= 12
+    assert bin_quantile(low, high, count, 0.25).value is None
+
+
+def test_exact_values_are_their_own_bins():
+    values = np.arange(1.0, 1001.0)
+    assert bin_quantile(values, values, np.ones(1000), 0.99).value == 990.0
+    assert bin_count_above(values, values, np.ones(1000), 990) == (10.0, 10.0)
+
+
+def test_an_open_bin_counts_as_beyond_every_edge():
+    found = bin_quantile([0, 100], [100, np.inf], [98, 2], 0.99)
+    assert found.value is None
+    assert "2 of 100" in found.reason
+
+
+def test_bins_upside_down_are_an_error():
+    with pytest.raises(ParameterError, match="upside down"):
+        bin_quantile([2.0], [1.0], [1], 0.5)
+    with pytest.raises(ParameterError, match="one length"):
+        bin_quantile([1.0], [1.0, 2.0], [1], 0.5)
+
+
+def test_overlapping_bins_too_many_to_lay_side_by_side_agree_with_few():
+    rng = np.random.default_rng(5)
+    low = rng.uniform(1e5, 2e5, 9000)
+    high = low * rng.uniform(1.001, 1.03, 9000)
+    count = np.ones(9000)
+    many = bin_quantile(low, high, count, 0.9)
+    few = bin_quantile(low[:3000], high[:3000], count[:3000], 0.9)
+    assert many.value == pytest.approx(few.value, rel=0.02)
