@@ -49,7 +49,7 @@ def write_bins(root, bins, *, figures=(), op="read"):
         "tag": "imported",
         "status": "imported",
         "cells": [{"name": "all", "factors": {}}],
-        "imported": {"figures": list(figures)},
+        "imported": list(figures),
     }
     (root / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     return root

@@ -61,7 +61,11 @@ def _add_import(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     brought.add_argument(
         "files", metavar="FILE", nargs="+", help="recognised by content; - is stdin"
     )
-    brought.add_argument("-o", "--output", metavar="DIR", type=Path, required=True)
+    place = brought.add_mutually_exclusive_group(required=True)
+    place.add_argument("-o", "--output", metavar="DIR", type=Path, help="the run to make")
+    place.add_argument(
+        "--into", metavar="RUN", type=Path, help="lay collector logs or host samples beside a run"
+    )
     brought.add_argument("--value", metavar="COLUMN", help="of the latencies, in a plain table")
     brought.add_argument("--unit", metavar="UNIT", help="of the latencies: ns, us, ms or s")
     brought.add_argument("--time", metavar="COLUMN", help="of the start times; none: do without")
@@ -76,13 +80,14 @@ def _add_import(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 
 def _import(options: argparse.Namespace) -> int:
-    from unruly.ingest import Options, import_files  # noqa: PLC0415
+    from unruly.ingest import Options, import_files, join_files  # noqa: PLC0415
     from unruly.progress import Progress  # noqa: PLC0415
 
     progress = Progress()
-    done = import_files(
+    bring = join_files if options.into else import_files
+    done = bring(
         options.files,
-        options.output,
+        options.into or options.output,
         Options(
             value=options.value,
             unit=options.unit,

@@ -141,10 +141,8 @@ def _columns(
 
 def _known(run: Run) -> dict[tuple[str, str], dict[str, float]]:
     """What the source itself said of each (cell, op): n, mean_ns, min_ns, max_ns."""
-    imported = run.manifest.get("imported")
-    figures = imported.get("figures") if isinstance(imported, dict) else None
     found = {}
-    for row in figures or []:
+    for row in run.manifest.get("imported") or []:
         if isinstance(row, dict):
             key = (str(row.get("cell")), str(row.get("op")))
             found[key] = {

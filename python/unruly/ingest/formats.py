@@ -10,17 +10,39 @@ from typing import TYPE_CHECKING, Final
 
 from unruly.errors import IngestError, ParameterError
 from unruly.ingest import (
+    dstat,
+    fortio,
+    gclog,
+    hgrm,
+    histostat,
+    hlog,
+    latte,
+    memtier,
+    sar,
+    stress,
     table,
     vegeta,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from unruly.ingest.model import Format, Options
     from unruly.ingest.source import Sample, Source
 
 FORMATS: Final[tuple[Format, ...]] = (
     vegeta.CSV,
     vegeta.JSON,
+    hlog.FORMAT,
+    hgrm.FORMAT,
+    histostat.FORMAT,
+    stress.FORMAT,
+    fortio.FORMAT,
+    memtier.FORMAT,
+    latte.FORMAT,
+    gclog.FORMAT,
+    sar.FORMAT,
+    dstat.FORMAT,
     table.FORMAT,
 )
 
@@ -50,26 +72,40 @@ def recognise(source: Source, options: Options, formats: tuple[Format, ...] = FO
     Raises
     ------
     IngestError
-        When the file is empty, or none or several recognise it, or the format does not take a
-        flag that was given.
+        When the file is empty, or none or several recognise it.
     """
     if not source.sample.head.strip():
         raise IngestError(source.where, "is empty", "a file with data", "look at what wrote it")
     if options.format is not None:
-        found = named(options.format, formats)
-    else:
-        found = _only(source, options, formats)
-    ignored = sorted(options.given() - found.takes)
-    if ignored:
-        others = [it.name for it in formats if set(ignored) <= it.takes and it is not found]
-        hint = f"leave it out, or --format {others[-1]}" if others else "leave it out"
-        raise IngestError(
-            source.where,
-            f"{found.name} knows its own columns and units and takes no {', '.join(ignored)}",
-            f"only {', '.join(sorted(found.takes)) or 'no such flag'}",
-            hint,
-        )
-    return found
+        return named(options.format, formats)
+    return _only(source, options, formats)
+
+
+def refuse_idle_flags(
+    found: Sequence[tuple[Source, Format]],
+    options: Options,
+    formats: tuple[Format, ...] = FORMATS,
+) -> None:
+    """Refuse a flag that none of the files takes: it would do nothing, silently.
+
+    Raises
+    ------
+    IngestError
+        With what the formats take.
+    """
+    taken = frozenset[str]().union(*(it.takes for _, it in found))
+    ignored = sorted(options.given() - taken)
+    if not ignored:
+        return
+    source, first = found[0]
+    others = [it.name for it in formats if set(ignored) <= it.takes and it is not first]
+    hint = f"leave it out, or --format {others[-1]}" if others else "leave it out"
+    raise IngestError(
+        source.where,
+        f"{first.name} knows its own columns and units and takes no {', '.join(ignored)}",
+        f"only {', '.join(sorted(taken)) or 'no such flag'}",
+        hint,
+    )
 
 
 def _only(source: Source, options: Options, formats: tuple[Format, ...]) -> Format:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from unruly.errors import IngestError
 from unruly.ingest.columns import array, cell_name, cells_of, codes_of, is_scalar, sound_rows
-from unruly.ingest.formats import recognise
+from unruly.ingest.formats import recognise, refuse_idle_flags
 from unruly.ingest.model import Events, Figures, Histograms, Requests, Resources, Spans
 from unruly.ingest.source import STDIN, open_source
 from unruly.ingest.tally import OPS_MAX, Tally, Tick
@@ -39,6 +39,9 @@ TIMELESS: Final = (
     "the source has no times: rows are laid end to end in their order, so stability over time "
     "cannot be judged, and intervals rely on that order"
 )
+PAUSES: Final = (
+    "no file has latencies: the pauses themselves are measured, each as a request of its own kind"
+)
 TICKS_SHOWN: Final = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 
 
@@ -55,7 +58,7 @@ class Imported:
 
 
 @dataclass
-class _File:
+class File:
     """One file while it is imported."""
 
     source: Source
@@ -105,23 +108,32 @@ def import_files(
         twice = next(path for path, times in Counter(paths).items() if times > 1)
         raise IngestError(twice, "is named twice", "each file once", "leave one out")
     with ExitStack() as stack:
-        files = _opened(paths, options, stack)
+        files = opened(paths, options, stack)
         first = files[0].source.name
         name = first if len(files) == 1 else f"{first} and {len(files) - 1} more"
         run = f"imported-{time.time_ns():x}"
         tag = options.tag or "imported"
         with RunWriter(directory, run=run, name=name, tag=tag) as writer:
-            work = _Work(writer, options, progress)
+            work = Work(writer, options, progress)
+            work.pauses = all(it.format.gives != "latencies" for it in files)
             # events and resources last: they are laid beside cells that are known by then
             for file in sorted(files, key=lambda it: it.format.gives != "latencies"):
                 work.read(file)
+            if not work.tally.figures and not work.tally.rows.get("histograms"):
+                raise IngestError(
+                    files[0].source.where,
+                    "holds samples of a host and no latencies",
+                    "a file of latencies beside it",
+                    "name one too, or lay it beside a run with --into RUN",
+                )
             missing = work.missing(files)
-            about = [_provenance(file) for file in files]
+            about = [provenance(file) for file in files]
             writer.finish(work.manifest(about, missing))
             return Imported(directory, about, work.tally.rows, missing)
 
 
-def _opened(paths: Sequence[str], options: Options, stack: ExitStack) -> list[_File]:
+def opened(paths: Sequence[str], options: Options, stack: ExitStack) -> list[File]:
+    """Open and recognise files; the stack closes them."""
     names = [("stdin" if path == STDIN else Path(path).name) for path in paths]
     files = []
     for place, path in enumerate(paths):
@@ -129,13 +141,14 @@ def _opened(paths: Sequence[str], options: Options, stack: ExitStack) -> list[_F
         source = open_source(path, f"{names[place]}#{times + 1}" if times else names[place])
         stack.callback(source.close)
         files.append((source, recognise(source, options)))
+    refuse_idle_flags(files, options)
     several = sum(found.gives == "latencies" for _, found in files) > 1
     return [
-        _File(source, found, {"file": source.name} if several else {}) for source, found in files
+        File(source, found, {"file": source.name} if several else {}) for source, found in files
     ]
 
 
-class _Work:
+class Work:
     """Batches become rows."""
 
     def __init__(
@@ -143,10 +156,14 @@ class _Work:
     ) -> None:
         self.writer, self.options, self.progress = writer, options, progress
         self.tally = Tally()
+        self.pauses = False
+        """Nothing but events: they are measured themselves."""
+        self.strict = False
+        """What overlaps no cell in time is an error."""
         self.names: dict[str, Names] = {}
         self.told_at = time.monotonic()
 
-    def read(self, file: _File) -> None:
+    def read(self, file: File) -> None:
         """Read one file to its end."""
         source, seen = file.source, 0
         file.before = self.tally.rows.get("requests", 0)
@@ -168,7 +185,7 @@ class _Work:
         if file.tick.coarse_ns:
             source.lacks(f"the clock ticks in steps of {_tick(file.tick.coarse_ns)}")
 
-    def _take(self, file: _File, batch: Batch) -> int:
+    def _take(self, file: File, batch: Batch) -> int:
         match batch:
             case Requests():
                 return self._requests(file, batch)
@@ -185,7 +202,7 @@ class _Work:
             case _:
                 assert_never(batch)
 
-    def _requests(self, file: _File, batch: Requests) -> int:
+    def _requests(self, file: File, batch: Requests) -> int:
         columns, rows = sound_rows(batch, file.source.complaints)
         if not rows:
             return 0
@@ -238,7 +255,7 @@ class _Work:
             )
         return rows
 
-    def _started(self, file: _File, columns: Mapping[str, Any], lengths: Any) -> pa.Array:
+    def _started(self, file: File, columns: Mapping[str, Any], lengths: Any) -> pa.Array:
         if columns["started_ns"] is not None:
             return array(columns["started_ns"], len(lengths), pa.int64())
         file.source.lacks(TIMELESS)
@@ -253,7 +270,7 @@ class _Work:
         file.cursor_ns = int(ends[-1])
         return pa.array(ends - lengths)
 
-    def _histograms(self, file: _File, batch: Histograms) -> int:
+    def _histograms(self, file: File, batch: Histograms) -> int:
         rows = _length(batch.count, batch.low_ns, batch.started_ns)
         cells = self._cells(file, batch.factors, rows)
         times = {
@@ -274,7 +291,7 @@ class _Work:
         self._count("histograms", rows)
         return rows
 
-    def _spans(self, file: _File, batch: Spans) -> int:
+    def _spans(self, file: File, batch: Spans) -> int:
         rows = _length(batch.started_ns, batch.request)
         client = batch.client if batch.client is not None else file.source.name
         made = {
@@ -291,8 +308,11 @@ class _Work:
         self.writer.add("spans", made, rows)
         return self._count("spans", rows)
 
-    def _context(self, file: _File, batch: Events | Resources) -> int:
+    def _context(self, file: File, batch: Events | Resources) -> int:
         rows = _length(batch.started_ns)
+        if self.pauses and isinstance(batch, Resources):
+            # made of the very pauses that are measured: a correlate of themselves
+            return rows
         started = np.asarray(array(batch.started_ns, rows, pa.int64()))
         ended = array(batch.ended_ns, rows, pa.int64())
         last = np.asarray(pc.coalesce(ended, pa.array(started)))
@@ -304,6 +324,11 @@ class _Work:
         if isinstance(batch, Events):
             table = "events"
             made |= {"kind": batch.kind, "detail": batch.detail}
+            if self.pauses and batch.pauses and ended.null_count == 0:
+                file.source.lacks(PAUSES)
+                lengths = pc.subtract(ended, pa.array(started))
+                op = batch.kind if batch.detail is None else batch.detail
+                self._requests(file, Requests(lengths, started, op, intended_ns=started))
         else:
             table = "resources"
             made |= {"watched": batch.watched, "sampler_lag_ns": 0, "sampler_cost_ns": 0}
@@ -313,7 +338,7 @@ class _Work:
             self._count(table, rows)
         return rows
 
-    def _beside(self, file: _File, first: int, last: int) -> list[str]:
+    def _beside(self, file: File, first: int, last: int) -> list[str]:
         """Cells that events and resources of this time belong to."""
         known = self.tally.extents
         overlapped = [
@@ -321,15 +346,22 @@ class _Work:
         ]
         if overlapped or not known:
             return overlapped or [self.writer.cell({}, file.source.where)]
+        if self.strict:
+            raise IngestError(
+                file.source.where,
+                "its times overlap none of the run's",
+                "a time of day in it, and the same clock",
+                "log with times (-Xlog:gc*:file:time; sadf -d; dstat -T)",
+            )
         file.source.lacks("part of its times overlap none of the latencies")
         return list(known) if len(known) == 1 else []
 
-    def _cells(self, file: _File, factors: Mapping[str, Column], rows: int) -> pa.Array:
+    def _cells(self, file: File, factors: Mapping[str, Column], rows: int) -> pa.Array:
         found, place = cells_of(factors, rows)
         names = [self.writer.cell({**file.factors, **it}, file.source.where) for it in found]
         return pa.array(names).take(pa.array(place))
 
-    def _numbers(self, kind: str, names: Column, rows: int, file: _File) -> pa.Array:
+    def _numbers(self, kind: str, names: Column, rows: int, file: File) -> pa.Array:
         texts, codes = codes_of(names, rows)
         known = self.names.setdefault(kind, Names(file.source.where))
         numbers = pa.array([known.number(text) for text in texts], pa.uint16())
@@ -339,7 +371,7 @@ class _Work:
         self.tally.rows[table] = self.tally.rows.get(table, 0) + rows
         return rows
 
-    def missing(self, files: list[_File]) -> list[str]:
+    def missing(self, files: list[File]) -> list[str]:
         """A sentence for each thing that a source does not have; with its name if they differ."""
         said = Counter(
             sentence for file in files for sentence in dict.fromkeys(file.source.missing)
@@ -393,7 +425,8 @@ def _length(*columns: Column) -> int:
     return next((len(column) for column in columns if not is_scalar(column)), 1)
 
 
-def _provenance(file: _File) -> dict[str, Any]:
+def provenance(file: File) -> dict[str, Any]:
+    """Return where rows came from, as the manifest keeps it."""
     source = file.source
     return {
         "name": source.name,

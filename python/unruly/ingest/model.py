@@ -98,6 +98,8 @@ class Events:
     started_ns: Column
     ended_ns: Column = None
     detail: Column = None
+    pauses: bool = True
+    """Somebody waited: where no file has latencies these are measured themselves."""
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,10 @@ MANIFEST: Final = "manifest.json"
 class Segments:
     """Segments of one table, one after another."""
 
-    def __init__(self, root: Path, table: str, footer: Mapping[str, str]) -> None:
-        self.root, self.table = root / table, table
+    def __init__(
+        self, root: Path, table: str, footer: Mapping[str, str], prefix: str = "import"
+    ) -> None:
+        self.root, self.table, self.prefix = root / table, table, prefix
         self.footer = {**footer, "unruly.table": table}
         self.count = self.rows = self.written = 0
         self.held: list[pa.Table] = []
@@ -78,7 +80,7 @@ class Segments:
         columns = TABLES[self.table]
         integers = [name for name, kind, _ in columns if kind in ("BIGINT", "UBIGINT")]
         return pq.ParquetWriter(
-            self.root / f"import-{self.count:05}.parquet",
+            self.root / f"{self.prefix}-{self.count:05}.parquet",
             schema,
             compression="zstd",
             compression_level=1,
@@ -122,6 +124,9 @@ class Names:
 
 class RunWriter:
     """A run that is being written; a context manager that leaves a whole run or nothing."""
+
+    host = HOST
+    prefix = "import"
 
     def __init__(self, directory: Path, *, run: str, name: str, tag: str) -> None:
         self.directory, self.run, self.name, self.tag = directory, run, name, tag
@@ -187,16 +192,16 @@ class RunWriter:
             footer = {
                 "unruly.schema": str(SCHEMA_VERSION),
                 "unruly.run": self.run,
-                "unruly.host": HOST,
+                "unruly.host": self.host,
                 "unruly.process": "import",
                 "unruly.tag": self.tag,
             }
-            self.segments[table] = Segments(self.root, table, footer)
-        common = {"repeat": 0, "host": HOST}
+            self.segments[table] = Segments(self.root, table, footer, self.prefix)
+        common = {"repeat": 0, "host": self.host}
         try:
             self.segments[table].add(table_of(table, common | dict(columns), rows))
         except OSError as error:
-            raise self._full(error) from error
+            raise self.full(error) from error
 
     def finish(self, manifest: Mapping[str, Any]) -> None:
         """Write the manifest and put the run in its place.
@@ -228,9 +233,10 @@ class RunWriter:
             # onto nothing or an empty directory: anything else was refused
             os.rename(self.root, self.directory)
         except OSError as error:
-            raise self._full(error) from error
+            raise self.full(error) from error
 
-    def _full(self, error: OSError) -> IngestError:
+    def full(self, error: OSError) -> IngestError:
+        """Say that the disk did not take it."""
         return IngestError(
             self.directory, f"cannot be written: {error}", "room for the run", "free some space"
         )
