@@ -23,9 +23,11 @@ ALLOWED = {
     "summary": {"errors", "stats", "findings"},
     "verdict": {"errors", "findings"},
     "gate": {"errors", "findings"},
+    "export": {"errors", "ingest", "run", "tables"},
     "report": {"errors", "stats", "findings", "summary"},
     "__init__": {"errors", "stats", "findings", "run", "summary", "verdict"},
     "__main__": {
+        "export",
         "errors",
         "__init__",
         "findings",

@@ -53,7 +53,35 @@ def _parser() -> argparse.ArgumentParser:
     held.add_argument("--width", type=int, help="columns (default: the terminal's, else 100)")
     held.set_defaults(run=_gate)
     _add_import(verbs)
+    _add_export(verbs)
     return parser
+
+
+def _add_export(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    given = verbs.add_parser("export", help="a run as .hlog, .hgrm, .csv or .json")
+    given.add_argument("directory", metavar="DIR", help="the directory of a run")
+    given.add_argument("-o", "--output", metavar="FILE", type=Path, required=True)
+    given.add_argument("--format", metavar="NAME", help="default: by the file's name")
+    given.add_argument("--op", help="one operation only (hlog, hgrm)")
+    given.add_argument("--latency", default="response", help="response or service (hlog, hgrm)")
+    given.set_defaults(run=_export)
+
+
+def _export(options: argparse.Namespace) -> int:
+    from unruly import analyse, export, open_run, summary  # noqa: PLC0415
+
+    form = export.format_of(options.output, options.format)
+    run = open_run(options.directory)
+    if form == "csv":
+        _write(options.output, "")
+        export.write_rows(run, options.output)
+    elif form == "json":
+        _write(options.output, json.dumps(summary(analyse(run)), indent=1, allow_nan=False) + "\n")
+    else:
+        lines = export.hlog_lines if form == "hlog" else export.hgrm_lines
+        _write(options.output, "\n".join(lines(run, options.latency, options.op)) + "\n")
+    print(f"{form} in {options.output}")
+    return 0
 
 
 def _add_import(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

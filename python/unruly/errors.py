@@ -7,12 +7,14 @@
     ├── TraceError         the files do not hold what they say (schema, truncation, conservation)
     ├── RecoveryError      the run was cut off and could not be recovered
     ├── IngestError        another tool's output cannot be imported
+    ├── ExportError        a run cannot be written in another tool's form
     └── ParameterError     an argument is out of its range
 """
 
 from __future__ import annotations
 
 __all__ = [
+    "ExportError",
     "IngestError",
     "ParameterError",
     "RecoveryError",
@@ -61,6 +63,10 @@ class RecoveryError(UnrulyError):
 
 class IngestError(UnrulyError):
     """Another tool's output cannot be imported."""
+
+
+class ExportError(UnrulyError):
+    """A run cannot be written in another tool's form."""
 
 
 class ParameterError(UnrulyError, ValueError):

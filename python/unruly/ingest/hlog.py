@@ -25,6 +25,7 @@ LINE: Final = re.compile(
     r"\s*(?P<most>[0-9.eE+-]+),\s*(?P<data>[A-Za-z0-9+/=]{12,})\s*$"
 )
 TIME: Final = re.compile(r"^#\[(?P<kind>StartTime|BaseTime): *(?P<seconds>[0-9.eE+]+)")
+NANOSECONDS: Final = re.compile(r"jHiccup|^#\[TimeUnit: *NANOSECONDS\]")
 YEAR_S: Final = 365 * 86_400.0
 SECOND_NS: Final = 1e9
 COMMENTS: Final = ("#", '"StartTimestamp"')
@@ -45,7 +46,7 @@ def _read(source: Source, options: Options) -> Iterator[Batch]:
         if line.startswith(COMMENTS):
             if found := TIME.match(line):
                 times[found["kind"]] = float(found["seconds"])
-            if "jHiccup" in line and options.unit is None:
+            if NANOSECONDS.search(line) and options.unit is None:
                 unit_ns, source.unit = 1, "ns"
             continue
         source.complaints.lines += 1

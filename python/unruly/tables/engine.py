@@ -65,6 +65,12 @@ class Engine:
         """Return the view or materialised table ``name``, lazily."""
         return self.connection.table(name)
 
+    def write_csv(self, expression: ibis.Table, path: Path) -> None:
+        """Run ``expression`` and write its rows to a CSV file with a header; none pass Python."""
+        sql = self.connection.compile(expression)
+        place = str(path).replace("'", "''")
+        self.connection.raw_sql(f"COPY ({sql}) TO '{place}' (FORMAT csv, HEADER)")
+
     def materialise(self, name: str, expression: ibis.Table) -> ibis.Table:
         """Run ``expression`` once and keep its rows under ``name``; several passes share it."""
         # what execute() does for frames that are inlined
