@@ -25,10 +25,8 @@ def hdr_buckets(rows: Table, latency: str) -> Table:
     """
     known = rows.filter(rows[latency] != INFINITY)
     value = known[latency].clip(lower=1.0).floor()
-    # log2 of just below a power of two may round up to it: one step back mends that
+    # where log2 of just below a power of two rounds up, the place comes out the same
     doublings = (value.log2().floor() - 10).clip(lower=0).cast("int32")
-    too_many = (doublings > 0) & ((value / _power(doublings)).floor() < HALF)
-    doublings = ibis.ifelse(too_many, doublings - 1, doublings)
     place = (doublings * HALF) + (value / _power(doublings)).floor().cast("int32")
     keys = ("cell", "op", "second", "place")
     return (
