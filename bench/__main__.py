@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bench import analysis, cost, echo, open_loop, page, recording, result, stall
+from bench import analysis, cost, echo, false_promises, open_loop, page, recording, result, stall
 
 BENCHES = {
     "echo": echo.run,
@@ -14,6 +14,7 @@ BENCHES = {
     "stall": stall.run,
     "cost": cost.run,
     "analysis": analysis.run,
+    "false-promises": false_promises.run,
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from bench import false_table
 from bench.program import ROOT
 from bench.result import RUNS, Result, load
 
@@ -32,6 +33,8 @@ across two: a comparison that does not pin both sides alike says nothing.
 def write() -> None:
     """Write the page from the newest results of each host."""
     places = sorted((path for path in RUNS.iterdir() if path.is_dir()), reverse=True)
+    for path in sorted(RUNS.glob("*/false-promises.json"))[-1:]:
+        false_table.write(json.loads(path.read_text())["raw"]["cells"])
     PAGE.write_text("\n".join([HEAD, *(section(place, load(place)) for place in places)]))
 
 
@@ -40,19 +43,19 @@ def section(place: Path, results: list[Result]) -> str:
     facts = json.loads((place / "host.json").read_text())
     host = facts["host"]
     kind = "a virtual machine" if host["virtualised"] else "bare metal"
-    modified = ", with changes not yet committed" if facts["modified"] else ""
     lines = [
         f"## {place.name}",
         "",
         f"{host['cpu_model']}, {host['cores']} cores, {kind}, Linux {host['kernel']},"
-        f" noise floor {host['noise_floor_ns'] / 1e3:.0f} us; commit"
-        f" `{facts['commit'][:12]}`{modified}.",
+        f" noise floor {host['noise_floor_ns'] / 1e3:.0f} us. A plus behind a commit: with changes"
+        " not yet committed.",
         "",
-        "| what | bar | measured | met |",
-        "|---|---|---|---|",
+        "| what | bar | measured | met | commit |",
+        "|---|---|---|---|---|",
     ]
     lines += [
         f"| {it.what} | {it.bar} | {it.measured} | {'yes' if it.met else '**no**'} |"
+        f" `{it.commit}` |"
         for it in results
     ]
     missed = [it for it in results if not it.met]

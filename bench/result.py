@@ -29,14 +29,13 @@ class Result:
     raw: dict[str, Any] = field(repr=False)
     why: str = ""
     """For a missed bar: what the difference is made of, as far as it was measured."""
+    commit: str = ""
+    """Of the tree that was measured; a plus behind it: with changes not yet committed."""
 
 
 def folder() -> Path:
     """The directory of today's results on this host, with the host's facts written into it."""
-    facts = json.loads(call("doctor", "--json", "-d", "2")) | {
-        "commit": _git("rev-parse", "HEAD"),
-        "modified": bool(_git("status", "--porcelain", "--", "crates", "python")),
-    }
+    facts = json.loads(call("doctor", "--json", "-d", "2"))
     facts["host"].pop("name", None)
     place = RUNS / f"{datetime.now(UTC):%Y-%m-%d}-{_host(facts)}"
     place.mkdir(parents=True, exist_ok=True)
@@ -56,7 +55,10 @@ def _git(*words: str) -> str:
 
 
 def keep(place: Path, result: Result) -> None:
-    """Write a result with its raw values."""
+    """Write a result with its raw values and the commit that they are of."""
+    changed = bool(_git("status", "--porcelain", "--", "crates", "python", "bench"))
+    commit = _git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
+    result = dataclasses.replace(result, commit=result.commit or commit)
     text = json.dumps(dataclasses.asdict(result), indent=1, default=float)
     (place / f"{result.name}.json").write_text(text + "\n")
 

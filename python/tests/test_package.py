@@ -22,11 +22,13 @@ ALLOWED = {
     "findings": {"errors", "progress", "stats", "tables", "run"},
     "summary": {"errors", "stats", "findings"},
     "verdict": {"errors", "findings"},
+    "compare": {"findings"},
     "gate": {"errors", "findings"},
     "export": {"errors", "ingest", "run", "tables"},
     "report": {"errors", "stats", "findings", "summary"},
     "__init__": {"errors", "stats", "findings", "run", "summary", "verdict"},
     "__main__": {
+        "compare",
         "export",
         "errors",
         "__init__",

@@ -8,8 +8,12 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from unruly.errors import UnrulyError
+
+if TYPE_CHECKING:
+    from unruly.findings.comparison import Side
 
 ERROR_EXIT = 2
 
@@ -54,7 +58,76 @@ def _parser() -> argparse.ArgumentParser:
     held.set_defaults(run=_gate)
     _add_import(verbs)
     _add_export(verbs)
+    _add_compare(verbs)
     return parser
+
+
+def _add_compare(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    told = verbs.add_parser("compare", help="is B's tail different from A's, with confidence")
+    told.add_argument(
+        "sides",
+        metavar="[NAME=]DIR",
+        nargs="+",
+        help="a run, or a directory of runs; the first is what the others are compared with",
+    )
+    told.add_argument("--factor", help="the levels of this factor inside one run")
+    told.add_argument("--op", help="one operation only")
+    told.add_argument("--latency", default="response", help="response (default) or service")
+    told.add_argument(
+        "--allowance", type=float, help="how much single runs of one system may differ (0.25)"
+    )
+    told.add_argument("--json", action="store_true", help="print JSON instead")
+    told.add_argument("-o", "--output", metavar="FILE", type=Path, help="the picture, as HTML")
+    told.add_argument("--width", type=int, help="columns (default: the terminal's, else 100)")
+    told.set_defaults(run=_compare)
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from unruly import open_run  # noqa: PLC0415
+    from unruly.compare import compare_json, compare_text, exit_code  # noqa: PLC0415
+    from unruly.findings import comparison  # noqa: PLC0415
+
+    if options.factor:
+        if len(options.sides) > 1:
+            raise UnrulyError("--factor", "and several runs", "one run", "leave the others out")
+        _, path = comparison.alias_of(options.sides[0])
+        found = comparison.compare_levels(
+            open_run(path), options.factor, latency=options.latency, op=options.op
+        )
+    else:
+        found = comparison.compare(
+            _sides(options.sides),
+            latency=options.latency,
+            op=options.op,
+            allowance=comparison.ALLOWANCE if options.allowance is None else options.allowance,
+        )
+    if options.output:
+        from unruly.report import comparison_sections, write_sections  # noqa: PLC0415
+
+        names = list(dict.fromkeys(name for it in found.results for name in (it.a, it.b)))
+        written = write_sections(" · ".join(names), comparison_sections(found), options.output)
+    if options.json:
+        print(json.dumps(compare_json(found), indent=1, allow_nan=False))
+    else:
+        width, colour = _terminal(options.width)
+        print(compare_text(found, width=width, colour=colour))
+        if options.output:
+            print(written)
+    return exit_code(found)
+
+
+def _sides(texts: list[str]) -> list[Side]:
+    """A run, or every run in a directory, for each name; a name that comes twice joins its runs."""
+    from unruly import open_run  # noqa: PLC0415
+    from unruly.findings.comparison import Side, alias_of  # noqa: PLC0415
+
+    paths: dict[str, list[Path]] = {}
+    for text in texts:
+        name, path = alias_of(text)
+        inside = sorted(it.parent for it in Path(path).glob("*/manifest.json"))
+        whole = (Path(path) / "manifest.json").is_file() or not inside
+        paths.setdefault(name, []).extend([Path(path)] if whole else inside)
+    return [Side(name, tuple(open_run(it) for it in found)) for name, found in paths.items()]
 
 
 def _add_export(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

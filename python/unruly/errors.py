@@ -8,12 +8,14 @@
     ├── RecoveryError      the run was cut off and could not be recovered
     ├── IngestError        another tool's output cannot be imported
     ├── ExportError        a run cannot be written in another tool's form
+    ├── ComparisonError    runs cannot be compared
     └── ParameterError     an argument is out of its range
 """
 
 from __future__ import annotations
 
 __all__ = [
+    "ComparisonError",
     "ExportError",
     "IngestError",
     "ParameterError",
@@ -67,6 +69,10 @@ class IngestError(UnrulyError):
 
 class ExportError(UnrulyError):
     """A run cannot be written in another tool's form."""
+
+
+class ComparisonError(UnrulyError):
+    """Runs cannot be compared."""
 
 
 class ParameterError(UnrulyError, ValueError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from unruly.report.page import write_report
+from unruly.report.figures.shift import comparison_sections
+from unruly.report.page import write_report, write_sections
 
-__all__ = ["write_report"]
+__all__ = ["comparison_sections", "write_report", "write_sections"]

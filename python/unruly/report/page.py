@@ -62,7 +62,16 @@ def write_report(analyses: Sequence[Analysis], output: str | os.PathLike[str]) -
     """
     if not analyses:
         raise ValueError("analyses is empty; wanted at least one run; hint: unruly report DIR")
-    page = render(analyses)
+    return _write(render(analyses), output)
+
+
+def write_sections(headline: str, found: Sequence[Section], output: str | os.PathLike[str]) -> Path:
+    """Write a page of other sections: a comparison, advice. Replaces an older file at once."""
+    with debug_mode(False):
+        return _write(_fill(headline, found, [], _bundle()), output)
+
+
+def _write(page: str, output: str | os.PathLike[str]) -> Path:
     path = Path(output)
     path.parent.mkdir(parents=True, exist_ok=True)
     half = path.with_name(path.name + ".part")
@@ -80,21 +89,27 @@ def render(analyses: Sequence[Analysis]) -> str:
         bundling = aside.submit(_bundle)
         found = sections(views)
         verdicts = [verdict(view, alone=len(views) == 1) for view in views]
-        engine, script = bundling.result(), _package_text("page.js")
-    template = _environment().get_template("template.html")
-    return template.render(
-        title=_title(views),
-        headline=_headline(views),
-        views=views,
-        verdicts=verdicts,
-        sections=found,
-        specs=_specs(found, verdicts),
-        style=Markup(_package_text("style.css")),
-        engine=Markup(engine),
-        script=Markup(script),
-        hashes=[_hash(engine), _hash(script)],
-        severity=SEVERITY_WORDS,
-        dash=format.DASH,
+        return _fill(_headline(views), found, verdicts, bundling.result())
+
+
+def _fill(headline: str, found: Sequence[Section], verdicts: Sequence[Verdict], engine: str) -> str:
+    script = _package_text("page.js")
+    return (
+        _environment()
+        .get_template("template.html")
+        .render(
+            title=f"{headline} · unruly report",
+            headline=headline,
+            verdicts=verdicts,
+            sections=found,
+            specs=_specs(found, verdicts),
+            style=Markup(_package_text("style.css")),
+            engine=Markup(engine),
+            script=Markup(script),
+            hashes=[_hash(engine), _hash(script)],
+            severity=SEVERITY_WORDS,
+            dash=format.DASH,
+        )
     )
 
 
@@ -129,10 +144,6 @@ def _one_line(value: Any) -> Any:
     if isinstance(value, list):
         return [_one_line(inner) for inner in value]
     return value
-
-
-def _title(views: Sequence[View]) -> str:
-    return f"{_headline(views)} · unruly report"
 
 
 def _headline(views: Sequence[View]) -> str:

@@ -5,6 +5,13 @@ Every estimate is an `Interval`: a value with its uncertainty, level, effective 
 
 from unruly.stats.bins import BinQuantile, bin_count_above, bin_quantile, spread
 from unruly.stats.blocks import BlockInterval, blind_spot, block_interval
+from unruly.stats.comparison import (
+    Shift,
+    grouped_shift,
+    interval_of_ratio,
+    paired_shift,
+    pairs_needed,
+)
 from unruly.stats.correlation import Association, benjamini_hochberg, correlation
 from unruly.stats.decomposition import TwoWay, two_way
 from unruly.stats.histogram import bucket_edges, bucket_index
@@ -24,6 +31,7 @@ __all__ = [
     "BinQuantile",
     "BlockInterval",
     "Interval",
+    "Shift",
     "TwoWay",
     "benjamini_hochberg",
     "bin_count_above",
@@ -33,9 +41,13 @@ __all__ = [
     "bucket_edges",
     "bucket_index",
     "correlation",
+    "grouped_shift",
+    "interval_of_ratio",
     "jaccard",
     "kth_of_n",
     "mean_interval",
+    "paired_shift",
+    "pairs_needed",
     "promise_iid",
     "quantile",
     "quantile_interval_iid",

@@ -286,8 +286,9 @@ class _Edges:
         share = np.where(varied, total / self.n, 0.5)
         ratio = variance * self.blocks / (self.blocks - 1) / (total * (1 - share))
         spread = self.fourth - variance**2 / self.blocks
-        freedom = 2 * variance**2 / np.where(spread > 0, spread, np.finfo(float).tiny)
-        freedom = np.clip(freedom, 1, self.blocks - 1)
+        # blocks without spread of their own, and those past the bound, count as B - 1
+        least = 2 * variance**2 / self.blocks
+        freedom = np.clip(2 * variance**2 / np.maximum(spread, least), 1, self.blocks - 1)
         memory = np.clip(self.lag + 1 / self.blocks, 0, 0.8)
         widened = (special.stdtrit(freedom, 1 - alpha) / special.ndtri(1 - alpha)) ** 2
         return np.where(varied, ratio * widened * (1 + memory) / (1 - memory), 0.0)

@@ -1,0 +1,289 @@
+"""Series of latencies whose law is known: the families that an interval is tried on.
+
+Requests are due a millisecond apart. Each family gives a run of its own kind and the share of
+requests above a latency in the long run, from which the truth is solved. All latencies in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import integrate, optimize, signal, stats
+
+RATE_HZ: Final = 1000
+BASE_S, BASE_SIGMA = 2e-4, 0.5
+BASE: Final = stats.lognorm(s=BASE_SIGMA, scale=BASE_S)
+MODULATION_SIGMA, NOISE_SIGMA = 0.5, 0.3
+SLOWER: Final = 4.0
+DRIFT: Final = 0.4
+Array = NDArray[np.float64]
+Draw = Callable[[np.random.Generator, int], Array]
+
+
+@dataclass(frozen=True)
+class Family:
+    """One kind of run: how to draw one of so many seconds, and its exact tail."""
+
+    name: str
+    words: str
+    draw: Draw
+    above: Callable[[float], float]
+    """Share of requests slower than so many seconds."""
+    kind: str = "bound"
+    """``bound``: the bar on false promises binds it. ``hold-out``: never used to choose anything in
+    the method. ``unseen``: no method can know; published with its warning."""
+
+    def truth(self, p: float) -> float:
+        """The p-quantile of the law."""
+        return float(optimize.brentq(lambda q: self.above(q) - (1 - p), 1e-9, 1e4, xtol=1e-12))
+
+
+def _base(rng: np.random.Generator, n: int) -> Array:
+    return BASE_S * np.exp(BASE_SIGMA * rng.standard_normal(n))
+
+
+def _times(seconds: int) -> Array:
+    return np.arange(seconds * RATE_HZ) / RATE_HZ
+
+
+def _waits(times: Array, starts: Array, ends: Array) -> Array:
+    """What a request that is due inside a stall waits until its end."""
+    if not starts.size:
+        return np.zeros_like(times)
+    place = np.searchsorted(starts, times, side="right") - 1
+    end = np.where(place >= 0, ends[np.maximum(place, 0)], 0.0)
+    return np.maximum(end - times, 0.0)
+
+
+def _renewal(
+    rng: np.random.Generator,
+    seconds: int,
+    up_s: float,
+    lengths: Callable[[int], Array],
+    first: Callable[[], float],
+    mean_s: float,
+) -> tuple[Array, Array]:
+    """Stalls between exponential calm, begun in its stationary state."""
+    many = int(seconds / up_s * 2 + 50)
+    ups, downs = rng.exponential(up_s, many), lengths(many)
+    if rng.uniform() < mean_s / (up_s + mean_s):
+        ups[0], downs[0] = 0.0, first()
+    ends = np.cumsum(ups + downs)
+    return ends - downs, ends
+
+
+def _stalled(
+    name: str,
+    words: str,
+    up_s: float,
+    mean_s: float,
+    draw: Callable[[np.random.Generator, int], Array],
+    residual: tuple[Callable[[np.random.Generator], float], Callable[[float], float]],
+    kind: str = "bound",
+) -> Family:
+    first, survival = residual
+
+    def run(rng: np.random.Generator, seconds: int) -> Array:
+        times = _times(seconds)
+        stalls = _renewal(rng, seconds, up_s, lambda n: draw(rng, n), lambda: first(rng), mean_s)
+        return _base(rng, times.size) + _waits(times, *stalls)
+
+    share = mean_s / (up_s + mean_s)
+    return Family(name, words, run, _mixed(share, survival), kind)
+
+
+def _mixed(share: float, survival: Callable[[float], float]) -> Callable[[float], float]:
+    """Tail of base + wait, where a share of the requests waits with this survival function."""
+    points, weights = np.polynomial.hermite_e.hermegauss(60)
+    bases = BASE_S * np.exp(BASE_SIGMA * points)
+    weights = weights / weights.sum()
+
+    def above(q: float) -> float:
+        late = sum(w * survival(max(q - b, 0.0)) for w, b in zip(weights, bases, strict=True))
+        return float((1 - share) * BASE.sf(q) + share * late)
+
+    return above
+
+
+def _exponential(mean_s: float) -> tuple[Any, Any, Any]:
+    return (
+        lambda rng, n: rng.exponential(mean_s, n),
+        lambda rng: float(rng.exponential(mean_s)),
+        lambda x: float(np.exp(-x / mean_s)),
+    )
+
+
+def _pareto(mean_s: float, shape: float) -> tuple[Any, Any, Any]:
+    least = mean_s * (shape - 1) / shape
+
+    def survival(x: float) -> float:
+        if x < least:
+            return 1 - x / mean_s
+        return float(least**shape * x ** (1 - shape) / ((shape - 1) * mean_s))
+
+    def first(rng: np.random.Generator) -> float:
+        u = rng.uniform()
+        if u > survival(least):
+            return float((1 - u) * mean_s)
+        return float((u * (shape - 1) * mean_s / least**shape) ** (1 / (1 - shape)))
+
+    return lambda rng, n: least * rng.uniform(size=n) ** (-1 / shape), first, survival
+
+
+def _lognormal(mean_s: float, sigma: float) -> tuple[Any, Any, Any]:
+    law = stats.lognorm(s=sigma, scale=mean_s * np.exp(-(sigma**2) / 2))
+    grid = np.linspace(0, law.ppf(1 - 1e-9), 200_001)
+    tail = law.sf(grid)
+    above = np.maximum(
+        1 - np.concatenate([[0], integrate.cumulative_trapezoid(tail, grid)]) / mean_s, 0
+    )
+    return (
+        lambda rng, n: law.rvs(n, random_state=rng),
+        lambda rng: float(np.interp(rng.uniform(), above[::-1], grid[::-1])),
+        lambda x: float(np.interp(x, grid, above)),
+    )
+
+
+def _modulated(name: str, words: str, memory: float, every: int) -> Family:
+    """Log level an AR(1) of this memory, one step each `every` requests, beside fresh noise."""
+
+    def run(rng: np.random.Generator, seconds: int) -> Array:
+        n = seconds * RATE_HZ
+        shocks = MODULATION_SIGMA * np.sqrt(1 - memory**2) * rng.standard_normal(n // every)
+        before = [memory * MODULATION_SIGMA * rng.standard_normal()]
+        level, _ = signal.lfilter([1.0], [1.0, -memory], shocks, zi=before)
+        noise = NOISE_SIGMA * rng.standard_normal(n)
+        found: Array = BASE_S * np.exp(np.repeat(level, every) + noise)
+        return found
+
+    law = stats.lognorm(s=np.hypot(MODULATION_SIGMA, NOISE_SIGMA), scale=BASE_S)
+    return Family(name, words, run, lambda q: float(law.sf(q)))
+
+
+def _collector(rng: np.random.Generator, seconds: int) -> Array:
+    times = _times(seconds)
+    gaps = 2.0 * rng.uniform(0.9, 1.1, seconds // 2 + 20)
+    starts = np.cumsum(gaps) - rng.uniform(0, 2.2) - gaps[0]
+    return _base(rng, times.size) + _waits(times, starts, starts + 0.03)
+
+
+def _switching(draw: Callable[[np.random.Generator, int, bool], Array]) -> Draw:
+    def run(rng: np.random.Generator, seconds: int) -> Array:
+        times = _times(seconds)
+        many = seconds * 4 + 100
+        lengths = np.empty(many)
+        lengths[0::2], lengths[1::2] = draw(rng, many // 2, False), draw(rng, many // 2, True)
+        # a long way in, both phases have forgotten how it began
+        ends = np.cumsum(lengths) - rng.uniform(20.0, 40.0)
+        slow = np.searchsorted(ends, times, side="right") % 2 == 1
+        return _base(rng, times.size) * np.where(slow, SLOWER, 1.0)
+
+    return run
+
+
+def _two_levels(share: float) -> Callable[[float], float]:
+    return lambda q: float((1 - share) * BASE.sf(q) + share * BASE.sf(q / SLOWER))
+
+
+def _drifting(rng: np.random.Generator, seconds: int) -> Array:
+    n = seconds * RATE_HZ
+    return _base(rng, n) * np.exp(np.linspace(-DRIFT, DRIFT, n))
+
+
+def _drifted_above(q: float) -> float:
+    levels = np.exp(np.linspace(-DRIFT, DRIFT, 2001))
+    return float(BASE.sf(q / levels).mean())
+
+
+def _queue(load: float) -> tuple[Draw, Callable[[float], float]]:
+    """M/M/1 at this load, arrivals Poisson of the same rate; truth is exponential."""
+    service_hz = RATE_HZ / load
+
+    def run(rng: np.random.Generator, seconds: int) -> Array:
+        n = seconds * RATE_HZ
+        served = rng.exponential(1 / service_hz, n)
+        gaps = rng.exponential(1 / RATE_HZ, n)
+        gap_hz = service_hz - RATE_HZ
+        waiting = rng.exponential(1 / gap_hz) if rng.uniform() < load else 0.0
+        steps = np.concatenate([[0.0], np.cumsum(served[:-1] - gaps[1:])])
+        lowest = np.minimum(np.minimum.accumulate(steps), 0.0)
+        found: Array = np.maximum(steps - lowest, waiting + steps) + served
+        return found
+
+    return run, lambda q: float(np.exp(-(service_hz - RATE_HZ) * q))
+
+
+def _families() -> tuple[Family, ...]:
+    exponential, first, survival = _exponential(0.04)
+    pareto, pareto_first, pareto_survival = _pareto(0.04, 1.5)
+    rare, rare_first, rare_survival = _exponential(1.0)
+    lognormal, lognormal_first, lognormal_survival = _lognormal(0.02, 1.0)
+    queue, queue_above = _queue(0.9)
+    return (
+        Family(
+            "F1",
+            "independent",
+            lambda rng, s: _base(rng, s * RATE_HZ),
+            lambda q: float(BASE.sf(q)),
+        ),
+        _stalled("F2", "stalls, 0.5/s of mean 40 ms", 2.0, 0.04, exponential, (first, survival)),
+        _modulated("F3a", "AR(1) 0.9 a request", 0.9, 1),
+        _modulated("F3b", "AR(1) 0.999 a request", 0.999, 1),
+        _modulated("F3c", "AR(1) 0.9 each 100 ms", 0.9, 100),
+        _modulated("F3d", "AR(1) 0.99 each 100 ms", 0.99, 100),
+        _modulated("F3e", "AR(1) 0.999 each 100 ms", 0.999, 100),
+        Family(
+            "F4",
+            "collector, 30 ms every 2 s",
+            _collector,
+            _mixed(0.015, lambda x: max(0.0, 1 - x / 0.03)),
+        ),
+        Family(
+            "F5a",
+            "two levels, half and half",
+            _switching(lambda rng, n, _: rng.uniform(0.5, 5.0, n)),
+            _two_levels(0.5),
+        ),
+        Family(
+            "F5b",
+            "two levels, a tenth slow",
+            _switching(lambda rng, n, slow: rng.exponential(0.5 if slow else 5.0, n)),
+            _two_levels(1 / 11),
+        ),
+        Family("F6", "drift", _drifting, _drifted_above),
+        _stalled(
+            "F7",
+            "stalls of infinite variance",
+            2.0,
+            0.04,
+            pareto,
+            (pareto_first, pareto_survival),
+            "unseen",
+        ),
+        _stalled(
+            "F8",
+            "rare stalls, 1 s every 50 s",
+            50.0,
+            1.0,
+            rare,
+            (rare_first, rare_survival),
+            "unseen",
+        ),
+        Family("M/M/1", "a queue at 90 % load", queue, queue_above, "hold-out"),
+        _stalled(
+            "LN",
+            "lognormal stalls, 1/s of mean 20 ms",
+            1.0,
+            0.02,
+            lognormal,
+            (lognormal_first, lognormal_survival),
+            "hold-out",
+        ),
+    )
+
+
+FAMILIES: Final = _families()
