@@ -38,4 +38,6 @@ def test_a_golden_segment_holds_what_its_json_says(table, golden_run):
 def test_the_golden_manifest_is_that_of_a_run(golden_run):
     run = unruly.open_run(golden_run)
     assert (run.id, run.tag, run.status) == ("golden", "golden", "complete")
-    assert "agent-1 ended (Signal(9)) before its time" in run.missing
+    assert run.missing == ["agent-1 was killed by signal 9 before its time"]
+    (killed,) = [it for it in run.manifest["processes"] if it["exit"] == {"signal": 9}]
+    assert killed["name"] == "agent-1"

@@ -86,6 +86,44 @@ def test_an_open_loop_sends_what_the_schedule_says(tmp_path: Path, transport: st
     assert (rows, shortest, longest, clients) == (1000, 1_000_000, 1_000_000, 3)
 
 
+def test_a_matrix_ends_each_cell_after_its_requests_and_names_its_factors(tmp_path: Path) -> None:
+    matrix = """
+[matrix]
+"drive.transport" = ["tcp", "udp"]
+"drive.payload" = ["16B", "4KiB"]
+"drive.clients" = [1, 3]
+"""
+    run = drive(
+        tmp_path, duration="20s", arrivals='arrivals = "closed"\nrequests = 300', more=matrix
+    )
+    rows = run.rows(
+        "select cell, count(*), count(distinct connection), sum((status <> 'ok')::int),"
+        "       max(received_ns) - min(intended_ns) from requests group by cell"
+    )
+    assert len(rows) == 8
+    factors = {cell["name"]: cell["factors"] for cell in run.manifest["cells"]}
+    for cell, count, clients, bad, lasted_ns in rows:
+        assert (count, bad) == (300, 0)
+        assert clients == int(factors[cell]["drive.clients"])
+        assert lasted_ns < 20e9
+    levels = {name: {told[name] for told in factors.values()} for name in factors[rows[0][0]]}
+    assert levels == {
+        "drive.transport": {"tcp", "udp"},
+        "drive.payload": {"16B", "4KiB"},
+        "drive.clients": {"1", "3"},
+    }
+
+
+def test_think_time_passes_between_an_answer_and_the_next_request(tmp_path: Path) -> None:
+    run = drive(tmp_path, duration="2s", arrivals='arrivals = "closed"\nthink = "5ms"')
+    (mean,) = run.rows(
+        "select avg(intended_ns - ended) from (select *, lag(received_ns) over"
+        "  (partition by connection order by intended_ns) ended from requests)"
+    )[0]
+    # some four hundred exponential times: their mean is within a quarter of theirs
+    assert 3.75e6 < mean < 6.25e6
+
+
 @pytest.mark.parametrize("stopped", ["echo-0", "drive-0"])
 def test_a_stop_is_in_the_response_times_of_all_that_were_due_meanwhile(
     tmp_path: Path, stopped: str

@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use unruly_load::wire::{Codec, FLAG_BODY};
 use unruly_load::{
-    ClosedSource, Control, Engine, EngineOptions, GroupRpc, Live, OpenSource, Outcome, Peer,
-    Phases, Source, Target,
+    ClosedSource, Control, Engine, EngineOptions, GroupRpc, Limited, Live, OpenSource, Outcome,
+    Peer, Phases, Source, Target,
 };
 use unruly_plan::{Arrivals, Drive};
 use unruly_trace::{Clock, Counts, Recorder, RecorderOptions, SPOOL_ROWS_MAX};
@@ -209,7 +209,7 @@ pub(crate) fn run(
     let seed = unruly_plan::mix(job.plan.seed, u64::from(job.repeat));
     let report = client.run(&mut target, events, |start_ns| {
         let phases = Phases::new(start_ns, job.plan.run.warmup, job.plan.run.duration);
-        match drive.arrivals {
+        let source: Box<dyn Source> = match drive.arrivals {
             Arrivals::Closed { .. } => Box::new(ClosedSource::new(
                 &drive.arrivals,
                 seed,
@@ -218,6 +218,10 @@ pub(crate) fn run(
                 phases,
             )),
             _ => Box::new(OpenSource::new(&drive.arrivals, seed, links, flags, phases)),
+        };
+        match drive.requests {
+            Some(requests) => Box::new(Limited::new(source, requests)),
+            None => source,
         }
     })?;
     inbox.wait_for_stop();

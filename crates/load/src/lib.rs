@@ -21,5 +21,5 @@ pub use rpc::GroupRpc;
 pub use socket::{
     Received, bind_tcp, bind_udp, enable_stamps, receive, receive_waiting, set_buffers,
 };
-pub use source::{ClosedSource, Due, MeshSource, OpenSource, Phases, Source};
+pub use source::{ClosedSource, Due, Limited, MeshSource, OpenSource, Phases, Source};
 pub use target::{GREETING, Incoming, Outgoing, ProtocolError, Target};

@@ -153,6 +153,65 @@ impl Source for MeshSource {
     }
 }
 
+/// Ends another source after so many measured requests; those of the warm-up do not count.
+#[derive(Debug)]
+pub struct Limited<S> {
+    source: S,
+    left: u64,
+}
+
+impl<S: Source> Limited<S> {
+    /// At most `requests` measured requests of `source`.
+    #[must_use]
+    pub fn new(source: S, requests: u64) -> Self {
+        Self {
+            source,
+            left: requests,
+        }
+    }
+}
+
+impl<S: Source> Source for Limited<S> {
+    fn next_at_ns(&mut self) -> Option<i64> {
+        (self.left > 0).then(|| self.source.next_at_ns()).flatten()
+    }
+
+    fn take(&mut self) -> Option<Due> {
+        if self.left == 0 {
+            return None;
+        }
+        let due = self.source.take()?;
+        self.left -= u64::from(due.phase);
+        Some(due)
+    }
+
+    fn ended(&mut self, link: usize, now_ns: i64) {
+        self.source.ended(link, now_ns);
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.left == 0 || self.source.is_over()
+    }
+}
+
+impl Source for Box<dyn Source> {
+    fn next_at_ns(&mut self) -> Option<i64> {
+        (**self).next_at_ns()
+    }
+
+    fn take(&mut self) -> Option<Due> {
+        (**self).take()
+    }
+
+    fn ended(&mut self, link: usize, now_ns: i64) {
+        (**self).ended(link, now_ns);
+    }
+
+    fn is_over(&mut self) -> bool {
+        (**self).is_over()
+    }
+}
+
 /// An open loop: the schedule does not wait for answers. Connections are used in turn.
 #[derive(Debug)]
 pub struct OpenSource {
@@ -272,5 +331,129 @@ impl Source for ClosedSource {
 
     fn is_over(&mut self) -> bool {
         self.waiting == 0 && self.next_at_ns().is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use unruly_plan::{Plan, Workload};
+
+    use super::*;
+
+    const SECOND_NS: i64 = 1_000_000_000;
+
+    fn phases(warmup_s: u64, duration_s: u64) -> Phases {
+        let seconds = |count: u64| DurationNs(count * 1_000_000_000);
+        Phases::new(0, seconds(warmup_s), seconds(duration_s))
+    }
+
+    fn mesh(text: &str) -> (Mesh, u64) {
+        let plan = format!("name = \"t\"\n[run]\nduration = \"60s\"\n[mesh]\n{text}");
+        let plan = Plan::parse("plan.toml", &plan).expect("the plan is one");
+        match plan.load {
+            unruly_plan::Load::Mesh(mesh) => (mesh, plan.seed),
+            unruly_plan::Load::Drive(_) => panic!("a mesh was asked for"),
+        }
+    }
+
+    fn all(source: &mut dyn Source) -> Vec<Due> {
+        std::iter::from_fn(|| source.take()).collect()
+    }
+
+    #[test]
+    fn workloads_come_in_turn_one_a_period() {
+        let (mesh, seed) = mesh("agents = 3\ngroups = [3]\nworkloads = [\"null\", \"crypto\"]");
+        let found = all(&mut MeshSource::new(mesh.clone(), seed, 1, phases(0, 10)));
+        let ops: Vec<u8> = found.iter().map(|due| due.op).collect();
+        assert_eq!(ops, [0, 1, 0, 1, 0, 1, 0, 1, 0, 1]);
+        let crypto = Workload::Crypto.flags();
+        assert!(
+            found
+                .iter()
+                .all(|due| (due.flags == crypto) == (due.op == 1))
+        );
+        for (tick, due) in (0_i64..).zip(&found) {
+            assert_eq!(due.intended_ns / SECOND_NS, tick);
+        }
+    }
+
+    #[test]
+    fn groups_are_drawn_anew_each_epoch_and_hold_the_agent_itself() {
+        let (mesh, seed) =
+            mesh("agents = 9\ngroups = [3]\nregroup = \"5s\"\nworkloads = [\"null\"]");
+        let mut drawn = Vec::new();
+        for due in all(&mut MeshSource::new(mesh, seed, 4, phases(0, 60))) {
+            assert!(due.links.contains(&4));
+            assert_eq!(due.links.len(), 3);
+            let epoch = due.intended_ns / (5 * SECOND_NS);
+            drawn.push((epoch, due.links));
+        }
+        let within = drawn.windows(2).filter(|pair| pair[0].0 == pair[1].0);
+        assert!(within.clone().count() > 40);
+        for pair in within {
+            assert_eq!(pair[0].1, pair[1].1);
+        }
+        drawn.dedup();
+        assert_eq!(drawn.len(), 12);
+        let distinct: std::collections::BTreeSet<_> =
+            drawn.into_iter().map(|(_, links)| links).collect();
+        assert!(distinct.len() > 6);
+    }
+
+    #[test]
+    fn requests_before_the_end_of_the_warmup_are_of_it() {
+        let arrivals = Arrivals::Constant {
+            rate: "10/s".parse().expect("a rate"),
+        };
+        let found = all(&mut OpenSource::new(&arrivals, 1, 2, 0, phases(3, 5)));
+        assert_eq!(found.iter().filter(|due| due.phase == 0).count(), 30);
+        assert_eq!(found.iter().filter(|due| due.phase == 1).count(), 50);
+        assert!(
+            found
+                .iter()
+                .all(|due| (due.intended_ns < 3 * SECOND_NS) == (due.phase == 0))
+        );
+        let links: Vec<usize> = found.iter().flat_map(|due| due.links.clone()).collect();
+        assert_eq!(links[..4], [0, 1, 0, 1]);
+    }
+
+    #[test]
+    fn a_limit_counts_measured_requests_only_and_then_ends_the_schedule() {
+        let arrivals = Arrivals::Constant {
+            rate: "10/s".parse().expect("a rate"),
+        };
+        let open = OpenSource::new(&arrivals, 1, 1, 0, phases(3, 5));
+        let mut limited = Limited::new(open, 7);
+        let found = all(&mut limited);
+        assert_eq!(found.iter().filter(|due| due.phase == 0).count(), 30);
+        assert_eq!(found.iter().filter(|due| due.phase == 1).count(), 7);
+        assert!(limited.is_over());
+        assert_eq!(limited.next_at_ns(), None);
+    }
+
+    #[test]
+    fn a_closed_loop_waits_for_the_answer_and_then_thinks() {
+        let think_ns = 40_000_000;
+        let arrivals = Arrivals::Closed {
+            think: DurationNs(think_ns),
+        };
+        let mut closed = ClosedSource::new(&arrivals, 1, 1, 0, phases(0, 60));
+        let mut thought_ns = 0;
+        let mut now_ns = 0;
+        for _ in 0..1_000 {
+            let due = closed.take().expect("a request is due");
+            assert_eq!(due.links, [0]);
+            assert!(due.intended_ns >= now_ns);
+            thought_ns += due.intended_ns - now_ns;
+            // nothing more until the answer came
+            assert_eq!(closed.next_at_ns(), None);
+            assert!(!closed.is_over());
+            now_ns = due.intended_ns + 1_000_000;
+            closed.ended(0, now_ns);
+        }
+        let mean_ns = thought_ns / 1_000;
+        let wanted_ns = i64::try_from(think_ns).expect("fits");
+        // the mean of a thousand exponential times is within 10 % of theirs
+        assert!((mean_ns - wanted_ns).abs() < wanted_ns / 10, "{mean_ns}");
     }
 }

@@ -257,6 +257,26 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_message_of_another_run_is_refused_in_both_directions() {
+        let other = Codec {
+            cookie: CODEC.cookie + 1,
+            ..CODEC
+        };
+        let head = Head {
+            cookie: other.cookie,
+            ..HEAD
+        };
+        let mut request = Vec::new();
+        other.encode_request(head, &mut request);
+        assert!(other.decode_request(&request).is_ok());
+        assert_eq!(CODEC.decode_request(&request), Err(ProtocolError::Cookie));
+        let mut reply = Vec::new();
+        other.encode_reply(head, STAMPS, &mut reply);
+        assert!(other.decode_reply(&reply).is_ok());
+        assert_eq!(CODEC.decode_reply(&reply), Err(ProtocolError::Cookie));
+    }
+
     proptest! {
         #[test]
         fn any_cut_asks_for_more_and_the_whole_reads_back(flags in 0_u8..8, cut in 0_usize..28) {

@@ -27,6 +27,7 @@ pub(crate) const DRIVE: &[&str] = &[
     "payload",
     "timeout",
     "in_flight",
+    "requests",
 ];
 pub(crate) const PROBE: &[&str] = &["enabled", "period"];
 pub(crate) const FAULT: &[&str] = &["kind", "process", "at", "duration", "cpu", "threads"];
@@ -39,6 +40,7 @@ pub(crate) const NOT_TEXT: &[&str] = &[
     "in_flight",
     "port",
     "clients",
+    "requests",
     "enabled",
 ];
 

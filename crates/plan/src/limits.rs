@@ -33,6 +33,8 @@ pub const MAX_TIMEOUT: DurationNs = DurationNs(3_600 * 1_000_000_000);
 pub const MAX_MESH_IN_FLIGHT: u32 = 1_000_000;
 /// Most requests a drive may await at once.
 pub const MAX_DRIVE_IN_FLIGHT: u32 = 10_000_000;
+/// Most measured requests of a cell that a plan may ask for.
+pub const MAX_REQUESTS: u64 = 1_000_000_000_000;
 /// Largest body over UDP: one datagram holds it with its header.
 pub const MAX_UDP_BODY: Bytes = Bytes(65_000);
 /// Largest body over TCP.

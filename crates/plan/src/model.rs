@@ -180,6 +180,9 @@ pub struct Drive {
     pub timeout: DurationNs,
     /// Most requests awaited at once.
     pub in_flight: u32,
+    /// A cell ends when so many measured requests were sent, if that is before its duration.
+    #[serde(default)]
+    pub requests: Option<u64>,
 }
 
 /// The probe which watches the host.

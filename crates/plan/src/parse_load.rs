@@ -78,7 +78,18 @@ pub(crate) fn drive(section: &Section<'_>) -> Result<Drive, PlanError> {
         payload: body(section, "payload", Bytes(64), transport)?,
         timeout: timeout(section, DurationNs(10 * SECOND.0))?,
         in_flight: in_flight(section, 1_000_000, MAX_DRIVE_IN_FLIGHT)?,
+        requests: requests(section)?,
     })
+}
+
+fn requests(section: &Section<'_>) -> Result<Option<u64>, PlanError> {
+    let limits = Limits {
+        default: None,
+        least: Some(1),
+        most: MAX_REQUESTS,
+        example: 10_000,
+    };
+    section.optional("requests", &limits)
 }
 
 fn transport(section: &Section<'_>) -> Result<Transport, PlanError> {

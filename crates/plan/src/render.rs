@@ -106,6 +106,9 @@ impl Writer {
         self.text("payload", drive.payload);
         self.text("timeout", drive.timeout);
         self.bare("in_flight", drive.in_flight);
+        if let Some(requests) = drive.requests {
+            self.bare("requests", requests);
+        }
     }
 
     fn fault(&mut self, fault: &Fault) {

@@ -83,7 +83,7 @@ fn unknown_keys_are_refused_with_the_nearest_known() {
     );
     drive(
         "body = \"5B\"",
-        r#"plan.toml:6: unknown key "body" in [drive]; known: transport, address, clients, arrivals, rate, think, payload, timeout, in_flight; hint: remove it"#,
+        r#"plan.toml:6: unknown key "body" in [drive]; known: transport, address, clients, arrivals, rate, think, payload, timeout, in_flight, requests; hint: remove it"#,
     );
     mesh(
         "[probes]",
@@ -435,6 +435,10 @@ fn drives_that_cannot_be_are_refused() {
     drive(
         "in_flight = 10000001",
         "plan.toml:6: in_flight is 10000001; must be at most 10000000; hint: in_flight = 1000000",
+    );
+    drive(
+        "requests = 0",
+        "plan.toml:6: requests is 0; must be at least 1; hint: requests = 10000",
     );
 }
 

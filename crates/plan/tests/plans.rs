@@ -69,6 +69,7 @@ fn a_drive_has_the_defaults_of_the_manual() {
         payload: Bytes(64),
         timeout: DurationNs(10 * SECOND),
         in_flight: 1_000_000,
+        requests: None,
     };
     assert_eq!(drive_with("rate = \"100/s\"").load, Load::Drive(drive));
 }
@@ -289,6 +290,7 @@ fn drive() -> impl Strategy<Value = Load> {
         0_u64..=65_000,
         1_u64..=SECOND,
         1_u32..=10_000_000,
+        prop::option::of(1_u64..=1_000_000_000_000),
     );
     (any::<bool>(), address, arrivals, numbers).prop_map(|(tcp, address, arrivals, numbers)| {
         Load::Drive(Drive {
@@ -299,6 +301,7 @@ fn drive() -> impl Strategy<Value = Load> {
             payload: Bytes(numbers.1),
             timeout: DurationNs(numbers.2),
             in_flight: numbers.3,
+            requests: numbers.4,
         })
     })
 }

@@ -29,5 +29,5 @@ pub use recorder::{Recorder, RecorderOptions, RecorderReport, Tally};
 pub use recovery::{Recovery, RunLock, recover};
 pub use schema::{SCHEMA_VERSION, Table};
 pub use segment::{SegmentMeta, SegmentWriter, Value};
-pub use spool::{SPOOL_ROWS_MAX, SpoolHeader, SpoolReader, seal_spool};
+pub use spool::{SPOOL_ROWS_MAX, Sealed, SpoolHeader, SpoolReader, seal_spool};
 pub use table_spool::TableSpool;

@@ -80,6 +80,15 @@ pub enum Exit {
     Signal(i32),
 }
 
+impl std::fmt::Display for Exit {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Code(code) => write!(out, "ended with code {code}"),
+            Self::Signal(signal) => write!(out, "was killed by signal {signal}"),
+        }
+    }
+}
+
 /// What became of every scheduled copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Copies {

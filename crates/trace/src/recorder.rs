@@ -390,7 +390,7 @@ impl Sealer {
                 lower_priority();
                 let mut rows = 0;
                 for (path, lock) in spools {
-                    rows += seal_spool(&path, &mut |_| None)?.copies.recorded;
+                    rows += seal_spool(&path, &mut |_| None)?.counts.copies.recorded;
                     drop(lock);
                 }
                 Ok(rows)

@@ -71,9 +71,10 @@ pub fn recover(directory: &Path) -> Result<Recovery, TraceError> {
         }
         let sealed = seal(table, &path, &mut last_rows);
         match sealed {
-            Ok(rows) => {
+            Ok((rows, damage)) => {
                 recovery.spools += 1;
                 recovery.rows += rows;
+                recovery.problems.extend(damage);
             }
             Err(TraceError::Spool { .. }) if is_nearly_empty(&path) => {
                 let _ = fs::remove_file(&path);
@@ -123,15 +124,20 @@ fn is_nearly_empty(path: &Path) -> bool {
 /// When the last row of each process with a spool was, by process, cell and repeat (in the stem).
 type LastRows = BTreeMap<String, i64>;
 
-fn seal(table: Table, path: &Path, last_rows: &mut LastRows) -> Result<u64, TraceError> {
+/// Returns the rows of the new segment, and a sentence about records that could not be read.
+fn seal(
+    table: Table,
+    path: &Path,
+    last_rows: &mut LastRows,
+) -> Result<(u64, Option<String>), TraceError> {
     // The segment is renamed into place before the spool is removed: both mean that it is done.
     if segment_path(path).exists() {
         fs::remove_file(path)
             .map_err(|source| TraceError::io(path, "removing the spool", source))?;
-        return Ok(0);
+        return Ok((0, None));
     }
     if table != Table::Requests {
-        return seal_lines(table, path);
+        return seal_lines(table, path).map(|rows| (rows, None));
     }
     let mut last_ns = 0;
     for record in SpoolReader::open(path)? {
@@ -139,7 +145,15 @@ fn seal(table: Table, path: &Path, last_rows: &mut LastRows) -> Result<u64, Trac
     }
     let before = last_rows.entry(stem_of(path)).or_insert(0);
     *before = last_ns.max(*before);
-    seal_spool(path, &mut as_unfinished).map(|counts| counts.copies.recorded)
+    let sealed = seal_spool(path, &mut as_unfinished)?;
+    let damage = sealed.unread.map(|(records, kept)| {
+        format!(
+            "{}: {records} records cannot be read and are not in this run; the spool is kept as {}",
+            path.display(),
+            kept.file_name().unwrap_or_default().to_string_lossy()
+        )
+    });
+    Ok((sealed.counts.copies.recorded, damage))
 }
 
 /// `agent-3-c0r0` of `agent-3-c0r0-00002.spool`.
@@ -176,7 +190,12 @@ fn rewrite(manifest: &mut Manifest, directory: &Path, last_rows: &LastRows, reco
             .missing
             .push(format!("{process} did not end properly: {when}"));
     }
-    manifest.missing.extend(recovery.problems.iter().cloned());
+    for problem in &recovery.problems {
+        // a spool that stays is found again by every verb
+        if !manifest.missing.contains(problem) {
+            manifest.missing.push(problem.clone());
+        }
+    }
     if manifest.status == RunStatus::Running {
         manifest.status = RunStatus::CutOff;
         manifest.missing.push(

@@ -1,7 +1,8 @@
 //! The spool: where records are safe until they become a segment.
 //!
-//! Layout (`schema/spool.md`): `UNRULYSP`, header length (u32, little-endian), the header as JSON,
+//! Layout (`schema/spool.md`): `UNRULYS2`, header length (u32, little-endian), the header as JSON,
 //! then records of [`Record::BYTES`] bytes. A torn last record is what a crash leaves, and is dropped.
+//! A whole record that cannot be read is damage: the others are taken, and the file is kept.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -16,7 +17,11 @@ use crate::record::{Record, Status};
 use crate::schema::{SCHEMA_VERSION, Table};
 use crate::segment::{SegmentMeta, SegmentWriter};
 
-const MAGIC: &[u8; 8] = b"UNRULYSP";
+/// The last byte is the version of the records: 2 checks them by CRC-32C.
+const MAGIC: &[u8; 8] = b"UNRULYS2";
+
+/// Of version 1, whose records carry another checksum.
+const MAGIC_OF_FIRST: &[u8; 8] = b"UNRULYSP";
 
 /// A header longer than this is not one of ours.
 const HEADER_BYTES_MAX: u32 = 1 << 20;
@@ -94,6 +99,8 @@ impl SpoolHeader {
 pub struct SpoolReader {
     /// The spool's header.
     pub header: SpoolHeader,
+    /// Whole records so far that could not be read.
+    pub unread: u64,
     input: BufReader<File>,
 }
 
@@ -120,6 +127,12 @@ impl SpoolReader {
             )
         })?;
         let length = u32::from_le_bytes([start[8], start[9], start[10], start[11]]);
+        if &start[..8] == MAGIC_OF_FIRST {
+            return Err(refused(
+                "its records are of version 1, and this program reads version 2".to_owned(),
+                "recover the run with the unruly that measured it",
+            ));
+        }
         if &start[..8] != MAGIC || length > HEADER_BYTES_MAX {
             return Err(refused(
                 "it does not begin as a spool".to_owned(),
@@ -145,24 +158,43 @@ impl SpoolReader {
                 "upgrade unruly",
             ));
         }
-        Ok(Self { header, input })
+        Ok(Self {
+            header,
+            unread: 0,
+            input,
+        })
     }
 }
 
 impl Iterator for SpoolReader {
     type Item = Record;
 
-    /// The next whole record; a torn or corrupt one ends the spool.
+    /// The next record that can be read. Records have one size, so that a damaged one costs only
+    /// itself; a torn last one ends the spool.
     fn next(&mut self) -> Option<Record> {
         let mut bytes = [0; Record::BYTES];
-        self.input.read_exact(&mut bytes).ok()?;
-        Record::decode(&bytes)
+        loop {
+            self.input.read_exact(&mut bytes).ok()?;
+            if let Some(record) = Record::decode(&bytes) {
+                return Some(record);
+            }
+            self.unread += 1;
+        }
     }
 }
 
-/// Turns the spool at `path` into the segment `<stem>.parquet` beside it and removes the spool.
+/// What became of a spool.
+#[derive(Debug)]
+pub struct Sealed {
+    /// Of its rows, which are also in the segment's footer.
+    pub counts: Counts,
+    /// Whole records that could not be read, and where the spool is kept for their sake.
+    pub unread: Option<(u64, PathBuf)>,
+}
+
+/// Turns the spool at `path` into the segment `<stem>.parquet` beside it and removes the spool; one
+/// with records that cannot be read is kept as `<stem>.unread`.
 /// Provisional records without a final one are passed to `open`: copies still open when it ended.
-/// Returns the counts of its rows, which are also in the footer.
 ///
 /// # Errors
 ///
@@ -170,7 +202,7 @@ impl Iterator for SpoolReader {
 pub fn seal_spool(
     path: &Path,
     open: &mut dyn FnMut(Record) -> Option<Record>,
-) -> Result<Counts, TraceError> {
+) -> Result<Sealed, TraceError> {
     let segment = segment_path(path);
     let mut still_open = BTreeMap::new();
     for record in SpoolReader::open(path)? {
@@ -210,8 +242,23 @@ pub fn seal_spool(
     if rows == 0 {
         let _ = fs::remove_file(&segment);
     }
-    fs::remove_file(path).map_err(|source| TraceError::io(path, "removing the spool", source))?;
-    Ok(counts)
+    let unread = keep_if_damaged(path, reader.unread)?;
+    if unread.is_none() {
+        fs::remove_file(path)
+            .map_err(|source| TraceError::io(path, "removing the spool", source))?;
+    }
+    Ok(Sealed { counts, unread })
+}
+
+/// Puts a damaged spool where no recovery looks for one: what is in it may still be worth having.
+fn keep_if_damaged(path: &Path, unread: u64) -> Result<Option<(u64, PathBuf)>, TraceError> {
+    if unread == 0 {
+        return Ok(None);
+    }
+    let kept = path.with_extension("unread");
+    fs::rename(path, &kept)
+        .map_err(|source| TraceError::io(path, "keeping the damaged spool", source))?;
+    Ok(Some((unread, kept)))
 }
 
 /// Counts the rows of one segment. A request whose copies lie in two segments counts in both.

@@ -325,6 +325,57 @@ fn a_torn_record_costs_itself_and_nothing_before_it() {
 }
 
 #[test]
+fn a_damaged_record_costs_itself_and_its_spool_is_kept() {
+    for damaged in 0..3 {
+        let directory = tempfile::tempdir().unwrap();
+        died(directory.path(), &[ok(1), ok(2), ok(3)], 0);
+        let path = directory.path().join("requests/agent-0-c0r0-00000.spool");
+        let mut bytes = fs::read(&path).unwrap();
+        let place = bytes.len() - Record::BYTES * (3 - damaged) + 20;
+        bytes[place] ^= 0xff;
+        fs::write(&path, &bytes).unwrap();
+        let recovery = recover(directory.path()).unwrap();
+        assert_eq!((recovery.rows, recovery.problems.len()), (2, 1));
+        let kept = path.with_extension("unread");
+        assert_eq!(fs::read(&kept).unwrap(), bytes);
+        assert!(!path.exists());
+        let missing = Manifest::read(directory.path()).unwrap().missing;
+        assert!(
+            missing
+                .iter()
+                .any(|sentence| sentence.contains("1 records cannot be read")
+                    && sentence.contains("agent-0-c0r0-00000.unread")),
+            "{missing:?}"
+        );
+        assert_eq!(recover(directory.path()).unwrap().spools, 0);
+    }
+}
+
+#[test]
+fn a_spool_of_another_checksum_is_named_and_left_where_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    died(directory.path(), &[ok(1), ok(2)], 0);
+    let path = directory.path().join("requests/agent-0-c0r0-00000.spool");
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[..8].copy_from_slice(b"UNRULYSP");
+    fs::write(&path, &bytes).unwrap();
+    for _ in 0..2 {
+        let recovery = recover(directory.path()).unwrap();
+        assert!(
+            recovery.problems[0].contains("version 1"),
+            "{:?}",
+            recovery.problems
+        );
+        assert_eq!(fs::read(&path).unwrap(), bytes);
+    }
+    let missing = Manifest::read(directory.path()).unwrap().missing;
+    assert_eq!(
+        missing.iter().filter(|it| it.contains("version 1")).count(),
+        1
+    );
+}
+
+#[test]
 fn recovery_of_a_whole_run_changes_nothing_and_twice_is_once() {
     let directory = tempfile::tempdir().unwrap();
     died(directory.path(), &[ok(1)], 0);

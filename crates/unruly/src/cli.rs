@@ -74,6 +74,24 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         arguments: Vec<OsString>,
     },
+    /// Is B's tail different from A's, with confidence; exit code 1 when it is
+    Compare {
+        /// Runs or directories of runs (`name=DIR`), and options of the verb
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Another tool's output becomes a run; the format is recognised
+    Import {
+        /// Files, `-o DIR`, and options of the verb
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        arguments: Vec<OsString>,
+    },
+    /// A run as .hlog, .hgrm or CSV, for other viewers
+    Export {
+        /// A run directory, `-o FILE`, and options of the verb
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        arguments: Vec<OsString>,
+    },
     /// Is this host fit to measure? Exit code 1 when not
     Doctor {
         /// How long to listen for noise, in seconds
@@ -138,6 +156,9 @@ fn call(verb: Verb) -> Result<u8> {
         Verb::Verdict { arguments } => analyse("verdict", &arguments),
         Verb::Report { arguments } => analyse("report", &arguments),
         Verb::Gate { arguments } => analyse("gate", &arguments),
+        Verb::Compare { arguments } => analyse("compare", &arguments),
+        Verb::Import { arguments } => analyse("import", &arguments),
+        Verb::Export { arguments } => analyse("export", &arguments),
         Verb::Doctor { duration, json } => examine(duration, json),
         Verb::Recover { directory } => recover(&directory),
         Verb::Plans { name } => plans(name.as_deref()),
@@ -278,7 +299,7 @@ fn examine(duration_s: f64, json: bool) -> Result<u8> {
 fn plans(name: Option<&str>) -> Result<u8> {
     let Some(name) = name else {
         for (name, text) in shipped::PLANS {
-            say(&format!("{name:<12} {}", shipped::purpose(text)))?;
+            say(&format!("{name:<24} {}", shipped::purpose(text)))?;
         }
         return Ok(0);
     };

@@ -1,10 +1,22 @@
 //! The plans that come with the program.
 
 /// A plan by its name.
-pub(crate) const PLANS: [(&str, &str); 3] = [
+pub(crate) const PLANS: [(&str, &str); 6] = [
     ("demo", include_str!("../../../plans/demo.toml")),
     ("group-rpc", include_str!("../../../plans/group-rpc.toml")),
     ("echo", include_str!("../../../plans/echo.toml")),
+    (
+        "unruly-1-percent",
+        include_str!("../../../plans/unruly-1-percent.toml"),
+    ),
+    (
+        "unruly-1-percent-full",
+        include_str!("../../../plans/unruly-1-percent-full.toml"),
+    ),
+    (
+        "unruly-1-percent-open",
+        include_str!("../../../plans/unruly-1-percent-open.toml"),
+    ),
 ];
 
 /// The text of a shipped plan.

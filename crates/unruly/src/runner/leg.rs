@@ -373,7 +373,7 @@ impl<'a> Leg<'a> {
         let (name, host) = (child.job.name.clone(), child.job.host.clone());
         let ended = child
             .exit
-            .map_or_else(|| "ended".to_owned(), |exit| format!("ended ({exit:?})"));
+            .map_or_else(|| "ended".to_owned(), |exit| exit.to_string());
         if child.job.id.is_some() {
             progress.note(&format!("{name} {ended} before its time; the others go on"));
             self.missing.push(format!("{name} {ended} before its time"));
