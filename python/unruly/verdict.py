@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from unruly.findings.words import count, duration, latency
@@ -14,7 +16,14 @@ if TYPE_CHECKING:
 
 LINES_MAX: Final = 40
 TABLE_ROWS: Final = 6
+PROMISES_MAX: Final = 4
+LABEL_MAX: Final = 21
 GROUP_ROWS: Final = 4
+ABSTAINED: Final = {
+    "A1": "have too few tail episodes",
+    "A2": "wander in their level",
+    "short": "kept no blocks of time",
+}
 FINDINGS_MAX: Final = 6
 MARKS: Final = {"spoils": "!!", "warns": " !", "informs": "  "}
 COLOURS: Final = {"spoils": "\x1b[31m", "warns": "\x1b[33m", "informs": ""}
@@ -56,12 +65,19 @@ def _header(analysis: Analysis) -> Iterator[str]:
     run = analysis.run
     tag = f" [{run.tag}]" if run.tag else ""
     cells = len({row.cell for row in analysis.cells})
+    binned = sum(
+        row.n
+        for row in analysis.cells
+        if row.kept == "histogram" and row.latency == "response" and row.op != "*"
+    )
+    rows = analysis.conservation.rows
     parts = [
         f"{run.name}{tag}",
         run.status,
         f"{duration(analysis.measured_ns)} measured",
-        f"{count(analysis.conservation.rows)} rows",
-        f"{analysis.processes} processes",
+        f"{count(rows)} rows" if rows or not binned else "",
+        f"{count(binned)} values in histograms" if binned else "",
+        f"{analysis.processes} processes" if analysis.processes else "",
     ]
     if cells > 1:
         parts.append(f"{cells} cells")
@@ -73,7 +89,9 @@ def _trust(analysis: Analysis) -> Iterator[str]:
         checked = (
             "every request is accounted for"
             if analysis.conservation.checked
-            else (analysis.conservation.sentence)
+            else "its source is trusted for what it counted"
+            if analysis.run.status == "imported"
+            else analysis.conservation.sentence
         )
         yield f"trust: nothing spoils this run; {checked}"
     else:
@@ -83,6 +101,15 @@ def _trust(analysis: Analysis) -> Iterator[str]:
 def _label(analysis: Analysis, row: CellSummary) -> str:
     several = len({other.cell for other in analysis.cells}) > 1
     return f"{row.op} ({row.cell})" if several else row.op
+
+
+def _short(analysis: Analysis, row: CellSummary) -> str:
+    """The same for a table: of a cell's factors their values, of one op nothing."""
+    if len({other.cell for other in analysis.cells}) == 1:
+        return row.op
+    values = re.sub(r"[^ =]+=", "", row.cell)
+    ops = {other.op for other in analysis.cells} - {"*"}
+    return f"{row.op} {values}" if len(ops) > 1 else values
 
 
 def _shown(analysis: Analysis) -> list[CellSummary]:
@@ -95,7 +122,18 @@ def _shown(analysis: Analysis) -> list[CellSummary]:
 
 
 def _promises(analysis: Analysis) -> Iterator[str]:
-    for row in _shown(analysis):
+    shown = _shown(analysis)
+    rows = [row for row in analysis.cells if row.latency == "response" and row.op != "*"]
+    if len(rows) > len(shown):
+        made = [row for row in rows if row.promise_p99 is not None]
+        reasons = Counter(row.abstained for row in rows if row.promise_p99 is None)
+        said = ", ".join(f"{n} {ABSTAINED.get(why or '', 'other')}" for why, n in reasons.items())
+        rest = f"; of the others: {said}" if said else ""
+        yield f"promise: {len(made)} of {len(rows)} have one, in summary.json{rest}"
+        return
+    # an operation of a few rows (a pause that came once) has nothing to promise
+    many = [row for row in shown if row.p99 is not None] or shown[:1]
+    for row in many[:PROMISES_MAX]:
         label = _label(analysis, row)
         if row.promise_p99 is not None:
             blind = next(s for s in analysis.blind_spot if (s.cell, s.op) == (row.cell, row.op))
@@ -108,15 +146,16 @@ def _promises(analysis: Analysis) -> Iterator[str]:
             reason = row.absent.get("promise_p99", "")
             bound = row.p99_lower_bound
             least = f"; p99 at least {latency(bound)}" if bound is not None else ""
-            needed = f"; run about {duration(row.needed_ns)}" if row.needed_ns else ""
+            known = row.needed_ns and row.p99 is not None
+            needed = f"; run about {duration(row.needed_ns)}" if known else ""
             yield f"promise: none for {label}: {reason}{least}{needed}"
 
 
 def _table(analysis: Analysis) -> Iterator[str]:
     rows = _shown(analysis)
-    wide = max([2, *(len(_label(analysis, row)) for row in rows)])
+    wide = min(LABEL_MAX, max([2, *(len(_short(analysis, row)) for row in rows)]))
     head = ("n", "failed", "p50", "p99", "p99.9", "max", "p99/mean")
-    yield f"{'':{wide}} {'':8} " + " ".join(f"{name:>10}" for name in head)
+    yield f"{'':{wide}} {'':8} " + " ".join(f"{name:>9}" for name in head)
     for row in rows:
         for name in ("response", "service"):
             shown = next(
@@ -133,11 +172,19 @@ def _table(analysis: Analysis) -> Iterator[str]:
                 latency(shown.max_ok),
                 ratio,
             )
-            label = _label(analysis, row) if first else ""
-            yield f"{label:{wide}} {name:8} " + " ".join(f"{cell:>10}" for cell in cells)
+            label = _cut(_short(analysis, row), wide) if first else ""
+            yield f"{label:{wide}} {name:8} " + " ".join(f"{cell:>9}" for cell in cells)
     total = len([r for r in analysis.cells if r.latency == "response" and r.op != "*"])
     if total > len(rows):
         yield f"(the {len(rows)} worst of {total} by p99; all are in summary.json)"
+
+
+def _cut(label: str, wide: int) -> str:
+    """A label in so many columns: its middle is what tells least."""
+    if len(label) <= wide:
+        return label
+    end = wide // 3
+    return f"{label[: wide - end - 2]}..{label[-end:]}"
 
 
 def _groups(analysis: Analysis) -> Iterator[str]:

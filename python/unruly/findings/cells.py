@@ -16,6 +16,8 @@ from unruly.stats import (
     blind_spot,
     block_interval,
     bucket_edges,
+    interval_of_ratio,
+    mean_interval,
     quantile_ranks_iid,
 )
 from unruly.stats.blocks import BLOCKS
@@ -251,22 +253,36 @@ def _tails(context: Context, figures: pd.DataFrame, found: dict[Any, Any]) -> di
 
 def _blocks(
     context: Context, found: dict[Any, Any]
-) -> tuple[dict[Any, BlockInterval], pd.DataFrame]:
-    """The block method for each key and latency, and the distribution in 2 % buckets."""
-    intervals: dict[Any, BlockInterval] = {}
+) -> tuple[dict[Any, tuple[BlockInterval, Interval]], pd.DataFrame]:
+    """The p99 and the mean by blocks, for each key and latency; the distribution in 2 % buckets."""
+    intervals: dict[Any, tuple[BlockInterval, Interval]] = {}
     distribution = []
     for latency in request_tables.LATENCIES:
         for key, buckets, counts in histograms_of(context, latency):
             estimate = found[key][latency]["p99"]
-            intervals[(*key, latency)] = block_interval(
+            found_p99 = block_interval(
                 buckets,
                 counts,
                 0.99,
                 estimate=estimate if np.isfinite(estimate) else None,
                 level=LEVEL,
             )
+            intervals[(*key, latency)] = found_p99, mean_by_blocks(buckets, counts, None)
             distribution.append(coarse_distribution(key, latency, buckets, counts.sum(axis=1)))
     return intervals, pd.concat(distribution, ignore_index=True)
+
+
+def mean_by_blocks(buckets: NDArray[Any], counts: NDArray[Any], mean: float | None) -> Interval:
+    """The mean of answered requests with its interval, from the middles of buckets.
+
+    A bucket's middle is not its mean: sums are scaled to the exact mean of the run where it is known.
+    """
+    good = buckets < FAILED_BUCKET
+    low, high = bucket_edges(buckets[good])
+    sums = ((low + high) / 2) @ counts[good]
+    if mean is not None and sums.sum() > 0:
+        sums = sums * (mean * counts[good].sum() / sums.sum())
+    return mean_interval(sums, counts[good].sum(axis=0), LEVEL)
 
 
 def histograms_of(
@@ -340,9 +356,10 @@ def _summary(
     row: dict[str, Any],
     found: dict[str, Any],
     tail: dict[str, Any],
-    block: BlockInterval | None,
+    blocks: tuple[BlockInterval, Interval] | None,
     duration_ns: float,
 ) -> CellSummary:
+    block = blocks[0] if blocks else None
     n, known = int(row["n"]), int(row[f"{latency}_known"])
     failed = n - known
     absent: dict[str, str] = {}
@@ -358,6 +375,9 @@ def _summary(
             part = name.removesuffix("_over_mean")
             absent[name] = absent.get(part) or absent.get("mean") or "the mean is 0"
     intervals = _intervals(found, block, p99, n, absent)
+    intervals["p99_over_mean_interval"] = ratio_interval(
+        intervals["p99_interval"], blocks[1] if blocks else None, mean, absent
+    )
     numbers: dict[str, Any] = {**figures, **percentiles, **counts, **ratios, **intervals}
     return CellSummary(
         cell=key[0],
@@ -487,6 +507,30 @@ def _intervals(
     if block.promise is None:
         absent["promise_p99"] = "its bound falls among the failed requests"
     return intervals
+
+
+def ratio_interval(
+    p99: Interval | None, of_mean: Interval | None, mean: float | None, absent: dict[str, str]
+) -> Interval | None:
+    """p99 over mean, as if both were independent: wider than they are.
+
+    The reason for None is put into `absent`.
+    """
+    name = "p99_over_mean_interval"
+    if p99 is None or p99.estimate is None:
+        absent[name] = absent["p99_interval"]
+        return None
+    if not mean or of_mean is None or not of_mean.estimate:
+        absent[name] = absent.get("mean", "the mean is 0")
+        return None
+    scale = mean / of_mean.estimate
+    limits = [None if b is None or b <= 0 else b * scale for b in (of_mean.low, of_mean.high)]
+    low_p99 = None if p99.low is None or p99.low <= 0 else p99.low
+    ratio, low, high = interval_of_ratio(
+        (mean, limits[0], limits[1]), (p99.estimate, low_p99, p99.high)
+    )
+    method = "p99 and mean by blocks, variances recovered from the limits"
+    return Interval(ratio, low, high, p99.level, p99.n, p99.n_effective, method)
 
 
 def _number(value: Any) -> float | None:

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from unruly.findings.cells import LEVEL, PERCENTILES, coarse_distribution
+from unruly.findings.cells import (
+    LEVEL,
+    PERCENTILES,
+    coarse_distribution,
+    mean_by_blocks,
+    ratio_interval,
+)
 from unruly.findings.model import CellSummary
 from unruly.stats import (
     BinQuantile,
@@ -170,6 +176,9 @@ def _summary(
             absent[name] = absent.get(part) or absent.get("mean") or "the mean is 0"
     block = _block(kept, found.get("p99"), blocks, absent)
     absent["p99_interval_iid"] = NO_VALUES
+    whole = mean_by_blocks(*blocks, mean) if kept.intervals >= BLOCKS else None
+    by_blocks = block.interval if block else None
+    ratios_interval = ratio_interval(by_blocks, whole, mean, absent)
     numbers: dict[str, Any] = {**figures, **moments, **_counts(kept, moments, absent), **ratios}
     return CellSummary(
         cell=kept.cell,
@@ -181,6 +190,7 @@ def _summary(
         duration_ns=kept.duration_ns,
         **numbers,
         p99_interval_iid=None,
+        p99_over_mean_interval=ratios_interval,
         p99_interval=block.interval if block else None,
         promise_p99=block.promise if block else None,
         p99_lower_bound=block.lower_bound if block else None,

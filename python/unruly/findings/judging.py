@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from unruly.findings.cells import histograms_of
+from unruly.findings.cells import histograms_of, mean_by_blocks
 from unruly.findings.context import Context
 from unruly.findings.histograms import kept_bins
 from unruly.findings.limits import (
@@ -26,7 +26,7 @@ from unruly.findings.limits import (
     LimitError,
 )
 from unruly.findings.words import count, duration, latency, percent
-from unruly.stats import block_interval, bucket_edges, mean_interval, share_interval
+from unruly.stats import block_interval, bucket_edges, share_interval
 from unruly.stats.histogram import FAILED_BUCKET
 
 if TYPE_CHECKING:
@@ -171,11 +171,7 @@ def _percentile(
 def _mean(summary: CellSummary, buckets: NDArray[Any], counts: NDArray[Any]) -> _Bounds:
     if summary.mean is None or summary.abstained == "short":
         return _Bounds(None, None, None, summary.absent.get("mean", "no blocks of time"))
-    low, high = bucket_edges(buckets)
-    sums = ((low + high) / 2) @ counts
-    # a bucket's middle is not its mean; the exact mean of the run is known
-    sums *= summary.mean * counts.sum() / sums.sum()
-    found = mean_interval(sums, counts.sum(axis=0), LEVEL)
+    found = mean_by_blocks(buckets, counts, summary.mean)
     return _Bounds(found.estimate, found.low, found.high)
 
 

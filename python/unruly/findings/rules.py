@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from unruly.findings.model import SECTIONS, SEVERITIES, Finding
-from unruly.findings.words import count, duration, latency, percent
+from unruly.findings.words import count, duration, latency, named, percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -102,10 +102,10 @@ def _rows_dropped(evidence: Evidence) -> Iterator[Finding]:
         "spoils",
         1,
         f"{count(dropped)} rows were dropped",
-        f"The recorder's ring was full and {count(dropped)} rows ({percent(share)}) were lost: "
-        f"most likely during the very stalls that the tail is made of.",
+        f"{count(dropped)} rows ({percent(share)}) could not be kept: the recorder's ring was "
+        f"full, or its disk was. They are most likely from the stalls that the tail is made of.",
         {"dropped": dropped, "scheduled": scheduled},
-        "Lower the rate, give the recorder a faster disk, or enlarge its ring.",
+        "Look in logs/ for an error of the disk; else lower the rate, or use a faster disk.",
     )
 
 
@@ -281,7 +281,7 @@ def _few_rows(evidence: Evidence) -> Iterator[Finding]:
     few = {evidence.label(row): row.n for row in evidence.responses if row.n < ROWS_WANTED}
     if not few:
         return
-    words = ", ".join(f"{label} has {count(n)}" for label, n in few.items())
+    words = named([f"{label} has {count(n)}" for label, n in few.items()])
     yield Finding(
         "few-rows",
         "promise",
@@ -305,7 +305,7 @@ def _drift(evidence: Evidence) -> Iterator[Finding]:
         "promise",
         "warns",
         1001,
-        f"the level wanders: {', '.join(labels)}",
+        f"the level wanders: {named(labels)}",
         "Neighbouring thirtieths of the run resemble each other (drift, or long memory), so the "
         "numbers describe this run only, and no promise is made.",
         {"ops": labels, "needed_ns": longest},
@@ -320,10 +320,12 @@ def _abstained(evidence: Evidence) -> Iterator[Finding]:
     labels = [evidence.label(row) for row in short]
     lengths = {evidence.label(row): row.needed_ns for row in short}
     known = [value for value in lengths.values() if value is not None]
-    bounds = ", ".join(
-        f"{evidence.label(row)} at least {latency(row.p99_lower_bound)}"
-        for row in short
-        if row.p99_lower_bound is not None
+    bounds = named(
+        [
+            f"{evidence.label(row)} at least {latency(row.p99_lower_bound)}"
+            for row in short
+            if row.p99_lower_bound is not None
+        ]
     )
     longest = duration(max(known)) if known else "much longer"
     yield Finding(
@@ -331,7 +333,7 @@ def _abstained(evidence: Evidence) -> Iterator[Finding]:
         "promise",
         "warns",
         1002,
-        f"no promise for {', '.join(labels)}",
+        f"no promise for {named(labels)}",
         "The tail is made of too few independent episodes for an interval of the p99"
         + (f"; all that can be said: {bounds}" if bounds else "")
         + ".",
@@ -350,7 +352,7 @@ def _run_tail_heavy(evidence: Evidence) -> Iterator[Finding]:
         return
     worst = max(heavy, key=lambda row: row.max_over_mean or 0.0)
     counts = {evidence.label(row): row.over_10x_mean for row in heavy}
-    words = ", ".join(f"{count(v or 0)} of {label}" for label, v in counts.items())
+    words = named([f"{count(v or 0)} of {label}" for label, v in counts.items()])
     yield Finding(
         "run-tail-heavy",
         "unruly",

@@ -62,6 +62,18 @@ _UNITS = (("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0))
 _LONG = (("d", 86400e9), ("h", 3600e9), ("min", 60e9))
 
 
+def named(labels: list[str], most: int = 3) -> str:
+    """List some names, and how many more there are.
+
+    Examples
+    --------
+    >>> named(["a", "b"]), named(["a", "b", "c", "d", "e"])
+    ('a, b', 'a, b, c and 2 more')
+    """
+    rest = len(labels) - most
+    return ", ".join(labels[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
 def latency(ns: float | None, digits: int = 3) -> str:
     """Write a latency with a unit that fits: 0.42 ms rather than 420000.
 

@@ -105,6 +105,7 @@ def bin_quantile(low: ArrayLike, high: ArrayLike, count: ArrayLike, p: float) ->
         _at_edge(upper, mass, target, "left"),
     )
     value = _interpolated(lower, upper, mass, target)
+    bounds = min(bounds[0], value), max(bounds[1], value)
     reason = None
     if p <= QUARTILE and bounds[1] > 2 * bounds[0]:
         reason = f"it lies between {bounds[0]:.0f} and {bounds[1]:.0f} ns, over a factor of two"
