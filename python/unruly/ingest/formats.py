@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Final
 
 from unruly.errors import IngestError, ParameterError
 from unruly.ingest import (
+    gatling,
+    jmeter,
+    k6,
+    matrix,
+    molotov,
+    oha,
+    pgbench,
+    sockperf,
     table,
     vegeta,
+    zipkin,
 )
 
 if TYPE_CHECKING:
@@ -19,8 +28,19 @@ if TYPE_CHECKING:
     from unruly.ingest.source import Sample, Source
 
 FORMATS: Final[tuple[Format, ...]] = (
+    gatling.FORMAT,
+    jmeter.CSV,
+    jmeter.XML,
+    k6.CSV,
+    k6.JSON,
+    matrix.FORMAT,
+    molotov.FORMAT,
+    oha.FORMAT,
+    pgbench.FORMAT,
+    sockperf.FORMAT,
     vegeta.CSV,
     vegeta.JSON,
+    zipkin.FORMAT,
     table.FORMAT,
 )
 

@@ -220,6 +220,8 @@ class _Work:
             "intended_ns": intended,
             "sent_ns": started,
             "received_ns": pc.add(started, duration),
+            "server_received_ns": columns["server_received_ns"],
+            "server_sent_ns": columns["server_sent_ns"],
             "sent_bytes": columns["sent_bytes"],
             "received_bytes": columns["received_bytes"],
             "status": status,

@@ -53,6 +53,9 @@ class Requests:
     attempt: Column = 0
     request: Column = None
     """Ties rows of `Spans` to these; None: numbered in order."""
+    server_received_ns: Column = None
+    """On the server's clock."""
+    server_sent_ns: Column = None
     line: Column = None
 
 
