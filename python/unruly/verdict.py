@@ -16,6 +16,8 @@ LINES_MAX: Final = 40
 TABLE_ROWS: Final = 6
 GROUP_ROWS: Final = 4
 FINDINGS_MAX: Final = 6
+COLUMNS_WIDE: Final = 86
+"""What a row of the table takes beside its name."""
 MARKS: Final = {"spoils": "!!", "warns": " !", "informs": "  "}
 COLOURS: Final = {"spoils": "\x1b[31m", "warns": "\x1b[33m", "informs": ""}
 BOLD: Final = "\x1b[1m"
@@ -38,7 +40,7 @@ def verdict(analysis: Analysis, *, width: int = 100, colour: bool = False) -> st
     width = max(60, width)
     lines = [*_header(analysis), *_trust(analysis)]
     if analysis.cells:
-        lines += ["", *_promises(analysis), "", *_table(analysis), *_groups(analysis)]
+        lines += ["", *_promises(analysis), "", *_table(analysis, width), *_groups(analysis)]
         lines += ["", *_where(analysis), *_why(analysis)]
     lines += ["", *_findings(analysis), *_next(analysis)]
     fitted: list[str] = []
@@ -98,11 +100,16 @@ def _promises(analysis: Analysis) -> Iterator[str]:
     for row in _shown(analysis):
         label = _label(analysis, row)
         if row.promise_p99 is not None:
-            blind = next(s for s in analysis.blind_spot if (s.cell, s.op) == (row.cell, row.op))
+            spots = [s for s in analysis.blind_spot if (s.cell, s.op) == (row.cell, row.op)]
+            rest = (
+                f"(stall-surviving); nothing is known of what happens less often than every "
+                f"{duration(spots[0].every_ns)}"
+                if spots
+                else "if the order of the rows is that of time"
+            )
             yield (
                 f"promise: 99 % of {label} within {latency(row.promise_p99.high)}, with 95 % "
-                f"confidence (stall-surviving); nothing is known of what happens less often than "
-                f"every {duration(blind.every_ns)}"
+                f"confidence {rest}"
             )
         else:
             reason = row.absent.get("promise_p99", "")
@@ -112,13 +119,17 @@ def _promises(analysis: Analysis) -> Iterator[str]:
             yield f"promise: none for {label}: {reason}{least}{needed}"
 
 
-def _table(analysis: Analysis) -> Iterator[str]:
+def _table(analysis: Analysis, width: int) -> Iterator[str]:
     rows = _shown(analysis)
     wide = max([2, *(len(_label(analysis, row)) for row in rows)])
+    apart = wide > width - COLUMNS_WIDE  # names as long as a URL stand on lines of their own
+    wide = 2 if apart else wide
     head = ("n", "failed", "p50", "p99", "p99.9", "max", "p99/mean")
     yield f"{'':{wide}} {'':8} " + " ".join(f"{name:>10}" for name in head)
     for row in rows:
-        for name in ("response", "service"):
+        if apart:
+            yield _label(analysis, row)
+        for name in ("response",) if _unscheduled(analysis) else ("response", "service"):
             shown = next(
                 r for r in analysis.cells if (r.cell, r.op, r.latency) == (row.cell, row.op, name)
             )
@@ -133,11 +144,17 @@ def _table(analysis: Analysis) -> Iterator[str]:
                 latency(shown.max_ok),
                 ratio,
             )
-            label = _label(analysis, row) if first else ""
+            label = _label(analysis, row) if first and not apart else ""
             yield f"{label:{wide}} {name:8} " + " ".join(f"{cell:>10}" for cell in cells)
     total = len([r for r in analysis.cells if r.latency == "response" and r.op != "*"])
     if total > len(rows):
         yield f"(the {len(rows)} worst of {total} by p99; all are in summary.json)"
+
+
+def _unscheduled(analysis: Analysis) -> bool:
+    """An imported run without intended times: its two latencies are the same."""
+    lag = analysis.self_distrust.send_lag_ns.get("max")
+    return analysis.run.status == "imported" and not lag
 
 
 def _groups(analysis: Analysis) -> Iterator[str]:

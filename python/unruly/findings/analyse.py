@@ -110,7 +110,7 @@ def analyse(
             tail_rows=summarised.tail_rows,
             tail_explained_share=summarised.tail_explained_share,
         ),
-        cell_part.blind_spots(summarised.summaries),
+        cell_part.blind_spots(summarised.summaries, run.timeless),
     )
     started, ended = int(context.extents["first_ns"].min()), int(context.extents["end_ns"].max())
     analysis = Analysis(

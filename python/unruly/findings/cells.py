@@ -102,11 +102,11 @@ def summarise(context: Context) -> Cells:
     )
 
 
-def blind_spots(summaries: list[CellSummary]) -> list[BlindSpot]:
-    """Say for each (cell, op) what its run was too short to see."""
+def blind_spots(summaries: list[CellSummary], timeless: frozenset[str]) -> list[BlindSpot]:
+    """Say for each (cell, op) what its run was too short to see; nothing where time is made up."""
     spots = []
     for row in summaries:
-        if row.latency != "response" or row.op == "*":
+        if row.latency != "response" or row.op == "*" or row.cell in timeless:
             continue
         stall, every = blind_spot(row.duration_ns, 0.99)
         sentence = (
@@ -374,6 +374,8 @@ def _summary(
 
 def _needed(block: BlockInterval | None, duration_ns: float) -> float | None:
     if block is None or block.abstained is None or not np.isfinite(block.needed_factor):
+        return None
+    if duration_ns <= 1:  # a single instant: nothing to take a multiple of
         return None
     return duration_ns * block.needed_factor
 

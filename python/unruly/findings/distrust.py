@@ -28,7 +28,7 @@ STATUSES = (
     "stale",
     "lost",
 )
-CHECKED = ("complete", "stopped")
+CHECKED = ("complete", "stopped", "imported")
 QUANTILES = ("p50", "p90", "p99", "p99_9")
 
 
@@ -38,7 +38,7 @@ def conservation(run: Run) -> Conservation:
     Raises
     ------
     TraceError
-        When a count does not hold in a run whose status is ``complete`` or ``stopped``.
+        When a count does not hold in a run that is ``complete``, ``stopped`` or ``imported``.
     """
     frame = fetch(request_tables.statuses(run.requests))
     by_status = {str(r["status"]): int(r["n"]) for r in frame.to_dict("records")}

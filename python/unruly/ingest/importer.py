@@ -144,6 +144,7 @@ class _Work:
         self.writer, self.options, self.progress = writer, options, progress
         self.tally = Tally()
         self.names: dict[str, Names] = {}
+        self.timeless: set[str] = set()
         self.told_at = time.monotonic()
 
     def read(self, file: _File) -> None:
@@ -206,8 +207,11 @@ class _Work:
             request = np.arange(file.requests, file.requests + rows)
         elif not is_scalar(request):
             request = np.asarray(request)
+        cells = self._cells(file, columns["factors"], rows)
+        if columns["started_ns"] is None:
+            self.timeless.update(pc.unique(cells).to_pylist())
         made = {
-            "cell": self._cells(file, columns["factors"], rows),
+            "cell": cells,
             "phase": "measure",
             "process": file.source.name,
             "op": array(columns["op"], rows, pa.string()),
@@ -386,6 +390,7 @@ class _Work:
             "missing": missing,
             "processes": processes,
             "counts": self.tally.counts(),
+            "timeless": sorted(self.timeless),
             "provenance": files,
             "imported": self.tally.known(),
         }

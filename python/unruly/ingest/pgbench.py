@@ -1,8 +1,8 @@
 """pgbench: the log of each transaction (``--log``), not the aggregated one.
 
 A line is client, transaction, elapsed us, script, end as seconds and us, and then with ``--rate``
-the schedule lag (us), with ``--max-tries`` the retries. With a rate the elapsed time counts from the
-schedule: the log has intended times. ``failed`` and ``skipped`` stand where the time would.
+the schedule lag (us), with ``--max-tries`` the retries. With a rate the elapsed time counts from
+the schedule: the log has intended times. ``failed`` and ``skipped`` stand where the time would.
 """
 
 from __future__ import annotations
