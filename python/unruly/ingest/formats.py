@@ -94,9 +94,10 @@ def recognise(source: Source, options: Options, formats: tuple[Format, ...] = FO
 
 def _only(source: Source, options: Options, formats: tuple[Format, ...]) -> Format:
     sample = source.sample
-    asked = [it for it in formats if it.fallback] if options.value else formats
+    if options.value and not sample.binary:
+        return next(it for it in formats if it.fallback)
     for fallback in (False, True):
-        fit = [it for it in asked if it.fallback is fallback and it.recognises(sample)]
+        fit = [it for it in formats if it.fallback is fallback and it.recognises(sample)]
         if len(fit) == 1:
             return fit[0]
         if fit:
@@ -115,7 +116,8 @@ def _only(source: Source, options: Options, formats: tuple[Format, ...]) -> Form
 def _guess(sample: Sample, formats: tuple[Format, ...]) -> str:
     """Hint at the format most of whose words the head holds."""
     head = sample.text
-    shares = {it.name: sum(w in head for w in it.words) / len(it.words) for it in formats}
+    special = [it for it in formats if not it.fallback]
+    shares = {it.name: sum(w in head for w in it.words) / len(it.words) for it in special}
     best = max(shares, key=lambda name: shares[name])
     if sample.binary or shares[best] < 0.5:
         return "save it as a table with a header and name --value and --unit"

@@ -39,6 +39,7 @@ TIMELESS: Final = (
     "the source has no times: rows are laid end to end in their order, so stability over time "
     "cannot be judged, and intervals rely on that order"
 )
+TELL_SECONDS: Final = 2.0
 TICKS_SHOWN: Final = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 
 
@@ -154,7 +155,7 @@ class _Work:
         for batch in file.format.read(source, self.options):
             seen += self._take(file, batch)
             source.complaints.check(ended=False)
-            if time.monotonic() - self.told_at > 1:
+            if time.monotonic() - self.told_at > TELL_SECONDS:
                 self.told_at = time.monotonic()
                 self.progress(f"{source.name}: {seen:,} rows, {source.size / 1e6:,.0f} MB")
         source.drain()
@@ -356,7 +357,8 @@ class _Work:
             sentences += [f"{file.source.name}: {sentence}" for sentence in own]
             refused = file.source.complaints.refused
             if refused:
-                sentences.append(f"{file.source.name}: {refused:,} lines could not be read")
+                lines = "line" if refused == 1 else "lines"
+                sentences.append(f"{file.source.name}: {refused:,} {lines} could not be read")
         return sentences
 
     def manifest(self, files: list[dict[str, Any]], missing: list[str]) -> dict[str, Any]:

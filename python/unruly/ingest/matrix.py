@@ -90,7 +90,7 @@ FORMAT: Final = Format(
     "matrix",
     "a square table of round-trip times",
     "latencies",
-    ("\t0\t", "\n"),
+    ("\t0\t",),
     _recognises,
     _read,
     frozenset({"--unit"}),

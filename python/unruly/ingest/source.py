@@ -71,7 +71,8 @@ class Sample:
         """Zero bytes or many control characters: no text in any encoding known here."""
         controls = sum(self.head.count(byte) for byte in range(32) if byte not in (9, 10, 12, 13))
         undecodable = self.text.count("\ufffd")
-        return controls + undecodable > 0.02 * max(1, len(self.head))
+        # an old 8-bit encoding has letters that are no UTF-8: some, not most
+        return controls > 0.05 * len(self.head) or undecodable > 0.3 * len(self.head)
 
 
 class _Hashing(io.RawIOBase):
