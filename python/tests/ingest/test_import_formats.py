@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from unruly import IngestError, ParameterError
-from unruly.ingest import formats
+from unruly.ingest import Options, formats, import_files
 from unruly.ingest.formats import FORMATS
 from unruly.ingest.model import Format, failure
 from unruly.ingest.source import Sample
@@ -433,8 +435,6 @@ def test_two_formats_that_fit_are_an_error(bring):
     class Named:
         sample, where = Sample(b"x", True), "file"
 
-    from unruly.ingest.model import Options
-
     with pytest.raises(IngestError, match=r"file: could be a or b; .* hint: say which: --format a"):
         formats.recognise(Named(), Options(), tuple(both))
 
@@ -479,3 +479,60 @@ def test_a_flag_that_a_format_does_not_take_is_refused(bring):
 )
 def test_the_status_of_a_failure_is_one_of_few(code, message, status):
     assert failure(code, message) == status
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLES))
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    changes=st.lists(
+        st.tuples(
+            st.integers(0, 10_000),
+            st.sampled_from([b"", b"\n", b"\t", b",", b'"', b"-", b"\x00", b"\xff", b"NaN",
+                             b"1e999", b"99999999999999999999", b"{", b"}",
+                             b"\xc2\xb2", b"null", b"<!--"]),
+        ),
+        min_size=1, max_size=4,
+    )
+)  # fmt: skip
+def test_a_damaged_file_is_read_or_refused_and_never_a_traceback(tmp_path_factory, name, changes):
+    data = bytearray(SAMPLES[name].encode())
+    for place, put in changes:
+        at = place % len(data)
+        data[at : at + 1] = put
+    where = tmp_path_factory.mktemp("damaged")
+    (where / "file").write_bytes(data)
+    try:
+        import_files(
+            [str(where / "file")],
+            where / "run",
+            Options(unit="ms" if name == "matrix" else None, format=name),
+        )
+    except IngestError as error:
+        assert "; " in str(error)  # noqa: PT017 - the form of a message
+        assert sorted(path.name for path in where.iterdir()) == ["file"]
+    else:
+        assert (where / "run" / "manifest.json").is_file()
+
+
+def test_traces_that_interleave_too_long_are_taken_as_they_are(bring, monkeypatch):
+    monkeypatch.setattr("unruly.ingest.zipkin.HELD_MAX", 3)
+    made = bring(ZIPKIN)
+    assert made.rows("count(*)")[0][0] >= 3
+    assert made.file["lines"] == 5
+
+
+def test_numbers_beyond_64_bits_are_complaints(bring):
+    good = '{"ts": 1.0, "type": "request", "label": "a", "elapsed": 1, "responseCode": "200"}\n'
+    made = bring(
+        good * 300 + good.replace("1.0", "1e300") + good.replace('elapsed": 1', 'elapsed": NaN')
+    )
+    assert made.file["refused"] == 2
+    line = "REQUEST\t\thome\t1549411935251\t1549411935474\tOK\n"
+    far = line.replace("1549411935474", "9549411935474000000")
+    made = bring("RUN\tSim\n" + line * 200 + far)
+    assert made.file["refused"] == 1
+
+
+def test_sizes_that_no_column_can_hold_are_the_largest_that_it_can(bring):
+    made = bring(VEGETA_JSON.replace('"bytes_in": 4', '"bytes_in": 99999999999999999999'))
+    assert made.rows("received_bytes")[0] == (2**32 - 1,)

@@ -76,7 +76,8 @@ def rows_of(source: Source, layout: Layout, columns: Sequence[str]) -> Iterator[
         if row.text.strip():
             source.complaints.lines += 1
             wanted = f"{row.actual_columns} fields where {row.expected_columns} are wanted"
-            source.complaints.refuse(_physical(row.number, source.left_out), wanted)
+            line = _physical(np.array([row.number]), source.left_out)[0]
+            source.complaints.refuse(int(line), wanted)
         return "skip"
 
     # the outer columns tell a blank row, as spreadsheets leave them, from one without a value
@@ -117,8 +118,7 @@ def rows_of(source: Source, layout: Layout, columns: Sequence[str]) -> Iterator[
         except pa.ArrowInvalid as error:
             raise _broken(source, error) from error
         lines, number = _numbers(number, batch.num_rows, wrong)
-        if source.left_out:
-            lines = np.array([_physical(line, source.left_out) for line in lines.tolist()])
+        lines = _physical(lines, source.left_out)
         rows = Rows(dict(zip(chosen, batch.columns, strict=True)), lines)
         blank = np.ones(len(rows), bool)
         for column in rows.columns.values():
@@ -165,13 +165,10 @@ def _numbers(first: int, count: int, wrong: list[int]) -> tuple[NDArray[np.int64
     return found, number
 
 
-def _physical(number: int, left_out: set[int]) -> int:
-    """The line in the file of a line that was counted after some had been left out."""
-    for gone in sorted(left_out):
-        if gone > number:
-            break
-        number += 1
-    return number
+def _physical(numbers: NDArray[np.int64], left_out: set[int]) -> NDArray[np.int64]:
+    """Lines in the file of lines that were counted after some had been left out."""
+    gone = np.array(sorted(left_out), np.int64)
+    return numbers + np.searchsorted(gone - np.arange(gone.size), numbers, side="right")
 
 
 def _broken(source: Source, error: Exception) -> IngestError:

@@ -62,7 +62,11 @@ def _row(number: int, fields: list[str]) -> Row | None:
         return None
     groups = fields[first - 2] if fields[first - 2] not in ("REQUEST", "") else ""
     # a user's number stands there where there is no group
-    op = f"{groups} / {fields[first - 1]}" if groups and not groups.isdigit() else fields[first - 1]
+    op = (
+        f"{groups} / {fields[first - 1]}"
+        if groups and not groups.isdecimal()
+        else fields[first - 1]
+    )
     message = fields[place + 1] if len(fields) > place + 1 else ""
     started, ended = int(fields[first]), int(fields[place - 1])
     if fields[place].strip() == "OK":

@@ -19,7 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unruly.errors import IngestError
-from unruly.ingest.columns import array, cell_name, cells_of, codes_of, is_scalar, sound_rows
+from unruly.ingest.columns import (
+    array,
+    bounded,
+    cell_name,
+    cells_of,
+    codes_of,
+    is_scalar,
+    sound_rows,
+)
 from unruly.ingest.formats import recognise
 from unruly.ingest.model import Events, Figures, Histograms, Requests, Resources, Spans
 from unruly.ingest.source import STDIN, open_source
@@ -198,7 +206,7 @@ class _Work:
             file.source.lacks(UNPLANNED)
             intended = started
         else:
-            intended = array(columns["intended_ns"], rows, pa.int64())
+            intended = pc.coalesce(array(columns["intended_ns"], rows, pa.int64()), started)
         status = array(columns["status"], rows, pa.string())
         answered = np.asarray(pc.equal(status, "ok")).astype(bool)
         file.tick.add(lengths[answered])
@@ -219,16 +227,16 @@ class _Work:
             "client": self._numbers("client", client, rows, file),
             "server": self._numbers("server", columns["server"], rows, file),
             "request": request + file.before,
-            "attempt": columns["attempt"],
-            "connection": columns["connection"],
+            "attempt": bounded(columns["attempt"], rows, pa.uint8()),
+            "connection": bounded(columns["connection"], rows, pa.uint32()),
             "key": columns["key"],
             "intended_ns": intended,
             "sent_ns": started,
             "received_ns": pc.add(started, duration),
             "server_received_ns": columns["server_received_ns"],
             "server_sent_ns": columns["server_sent_ns"],
-            "sent_bytes": columns["sent_bytes"],
-            "received_bytes": columns["received_bytes"],
+            "sent_bytes": bounded(columns["sent_bytes"], rows, pa.uint32()),
+            "received_bytes": bounded(columns["received_bytes"], rows, pa.uint32()),
             "status": status,
             "answered": pa.array(answered),
         }

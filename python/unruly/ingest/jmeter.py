@@ -150,7 +150,7 @@ def _samples(source: Source) -> Iterator[Row]:
 def _parse(source: Source, parser: Any, chunk: bytes, *, last: bool = False) -> None:
     try:
         parser.Parse(chunk, last)
-    except expat.ExpatError as error:
+    except (expat.ExpatError, LookupError, ValueError) as error:  # or its encoding is no such
         if last and source.complaints.lines:
             source.lacks("the file is cut off: its last element is not closed")
             return
@@ -164,7 +164,7 @@ def _rows(source: Source, found: list[tuple[int, dict[str, str]]]) -> Iterator[R
         source.complaints.lines += 1
         get = attributes.get
         taken, started = get("t", get("time", "")), get("ts", get("timeStamp", ""))
-        if not taken.lstrip("-").isdigit() or not started.isdigit():
+        if not taken.lstrip("-").isdecimal() or not started.isdecimal():
             source.complaints.refuse(line, f"t is {taken!r}, ts is {started!r}: no whole numbers")
             continue
         fine = get("s", get("success", "true")).lower() == "true"
@@ -188,7 +188,7 @@ def _failure(code: str, said: str) -> str:
 
 
 def _size(text: str | None) -> int:
-    return min(int(text), 2**32 - 1) if text and text.isdigit() else 0
+    return min(int(text), 2**32 - 1) if text and text.isdecimal() else 0
 
 
 CSV: Final = Format(

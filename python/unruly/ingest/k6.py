@@ -77,12 +77,13 @@ def _read_csv(source: Source, options: Options) -> Iterator[Requests]:
         ended, bad = _times(source, rows["timestamp"])
         rows = refuse(source, rows, bad, "timestamp", "no time")
         taken = numbers_ns(rows["metric_value"], MS)[0]
-        yield _requests(rows, taken, ended[~bad])
+        if len(rows):
+            yield _requests(rows, taken, ended[~bad])
 
 
 def _times(source: Source, texts: pa.Array) -> tuple[Any, Any]:
     first = texts[0].as_py().strip()
-    if not first.isdigit():
+    if not first.isdecimal():
         ended, bad, _ = dates_ns(texts)
         return ended, bad
     unit = next((size for digits, size in DIGITS_NS if len(first) < digits), 1)
@@ -123,7 +124,7 @@ def _status(tags: dict[str, str]) -> str:
 
 
 def _is_http_error(code: str) -> bool:
-    return code.isdigit() and (int(code) >= 400 or code == "0") and len(code) in (1, 3)
+    return code.isdecimal() and (int(code) >= 400 or code == "0") and len(code) in (1, 3)
 
 
 def _read_json(source: Source, options: Options) -> Iterator[Requests]:

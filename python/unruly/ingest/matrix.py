@@ -69,8 +69,8 @@ def _read(source: Source, options: Options) -> Iterator[Requests]:
 
 
 def _node(source: Source, line: int, row: int, cells: list[str], unit: int) -> Requests:
-    places = np.array([place for place in range(len(cells)) if place != row])
-    texts = pa.array([cells[place] for place in places])
+    places = np.array([place for place in range(len(cells)) if place != row], int)
+    texts = pa.array([cells[place] for place in places], pa.string())
     taken, bad = numbers_ns(texts, unit)
     source.complaints.lines += len(places)
     for place in np.flatnonzero(bad):

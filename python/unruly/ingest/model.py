@@ -254,7 +254,7 @@ def failure(code: str = "", message: str = "") -> str:
     ('error:500', 'error:reset')
     """
     number = code.strip()
-    if len(number) == 3 and number.isdigit() and number >= "100":
+    if len(number) == 3 and number.isdecimal() and number >= "100":
         return "timeout" if number == "408" else f"error:{number}"
     text = f"{code} {message}".lower()
     for words, status in _FAILURES:

@@ -6,7 +6,7 @@ request is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from unruly.ingest.model import Format, Options, Requests, failure
 from unruly.ingest.objects import first_objects, objects
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 KINDS: Final = {"workers", "request", "scenario_success", "scenario_failure"}
 SCENARIOS: Final = ("scenario_success", "scenario_failure")
 US: Final = 1_000_000
+SECONDS_MAX: Final = 2**32
+"""No NaN either: it compares as false."""
 
 
 def _recognises(sample: Sample) -> bool:
@@ -42,12 +44,12 @@ def _rows(source: Source, *, single: bool) -> Iterator[Row]:
         if kind not in (("request",) if single else SCENARIOS):
             continue
         at, taken = item.get("ts"), item.get("elapsed" if single else "duration")
-        if not isinstance(at, int | float) or not isinstance(taken, int | float):
+        if not _is_seconds(at) or not _is_seconds(taken):
             source.complaints.refuse(line, f"ts is {at!r}, duration {taken!r}: no numbers")
             continue
         if single:
             code = str(item.get("responseCode") or "")
-            bad = not code.isdigit() or int(code) >= 400
+            bad = not code.isdecimal() or int(code) >= 400
             status = failure(code, str(item.get("responseMessage") or "")) if bad else "ok"
             op = str(item.get("label") or "request")
         else:
@@ -55,6 +57,10 @@ def _rows(source: Source, *, single: bool) -> Iterator[Row]:
             op = str(item.get("name") or "scenario")
         # a float of seconds since 1970 is true to a quarter of a microsecond
         yield Row(line, round(at * US) * 1_000, round(taken * US) * 1_000, op, status)
+
+
+def _is_seconds(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and abs(value) < SECONDS_MAX
 
 
 FORMAT: Final = Format(

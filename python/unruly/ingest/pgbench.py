@@ -64,7 +64,7 @@ def _rows(source: Source, *, lagged: bool) -> Iterator[Row]:
         retries = eighth or (None if lagged else seventh)
         connection, op = int(client), f"script {script}"
         attempt = min(int(retries or 0), 255)
-        if not taken.isdigit():
+        if not taken.isdecimal():
             status = "shed" if taken == "skipped" else f"error:{taken}"
             yield Row(
                 number, ended, None, op, status, connection=connection, attempt=attempt,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from unruly.ingest.columns import REACH_NS
 from unruly.ingest.delimited import dates_ns
 from unruly.ingest.model import BATCH_ROWS, Requests
 
@@ -45,6 +46,7 @@ def batches(source: Source, rows: Iterable[Row], *, ended: bool = False) -> Iter
     """
     left = iter(rows)
     while held := list(islice(left, BATCH_ROWS)):
+        held = [row for row in held if _fits(source, row)]
         kept, at = _times(source, held)
         if not kept:
             continue
@@ -71,8 +73,17 @@ def batches(source: Source, rows: Iterable[Row], *, ended: bool = False) -> Iter
         )
 
 
+def _fits(source: Source, row: Row) -> bool:
+    """Whether 64 bits of nanoseconds can hold its numbers."""
+    known = (row.duration_ns, row.intended_ns, None if isinstance(row.at, str) else row.at)
+    fine = all(value is None or abs(value) < REACH_NS for value in known)
+    if not fine:
+        source.complaints.refuse(row.line, "a time or duration of more than 146 years")
+    return fine
+
+
 def _times(source: Source, held: list[Row]) -> tuple[list[Row], np.ndarray]:
-    if not isinstance(held[0].at, str):
+    if not held or not isinstance(held[0].at, str):
         return held, np.array([row.at for row in held], np.int64)
     found, bad, zoned = dates_ns(pa.array([str(row.at) for row in held]))
     if not zoned and not bad.all():

@@ -283,8 +283,9 @@ def open_source(path: str, name: str | None = None) -> Source:
     text = head[mark:]
     if decoder:
         text = text[: len(text) // 2 * 2].decode(encoding, "replace").encode()
+    called = name or ("stdin" if path == STDIN else Path(path).name)
     return Source(
-        name or ("stdin" if path == STDIN else Path(path).name),
+        called.encode("utf-8", "replace").decode(),  # a name may be no UTF-8
         where,
         Sample(text, len(head) < HEAD),
         Complaints(where),

@@ -183,7 +183,7 @@ def _halves(trace: list[_Span]) -> tuple[dict[str, _Span], set[_Span]]:
 
 def _row(span: _Span, half: _Span | None, client: str, server: str, number: int) -> Row:
     failed = span.error or (half.error if half else "")
-    bad = bool(failed) or (span.code.isdigit() and int(span.code) >= 400)
+    bad = bool(failed) or (span.code.isdecimal() and int(span.code) >= 400)
     return Row(
         line=span.line,
         at=span.started_ns,
