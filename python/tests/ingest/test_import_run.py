@@ -46,6 +46,7 @@ def test_the_run_opens_and_its_verdict_says_what_it_is(bring):
     assert "times-made-up" in codes
     assert "kernel-stamps-missing" not in codes
     assert analysis.blind_spot == []
+    assert analysis.self_distrust.send_lag_ns == {}, "no schedule: no lag, and not a lag of 0"
 
 
 def test_a_promise_on_made_up_times_says_what_it_rests_on(bring):

@@ -88,7 +88,9 @@ def self_distrust(context: Context) -> SelfDistrust:
     stamped = server_stamped = None
     if not context.empty:
         row = fetch(request_tables.self_distrust(context.rows)).to_dict("records")[0]
-        lag = _quantiles(row["lag"], row["lag_max"])
+        # a source without a schedule has no lag: its zeros would read as perfect punctuality
+        scheduled = context.run.status != "imported" or bool(row["lag_max"])
+        lag = _quantiles(row["lag"], row["lag_max"]) if scheduled else {}
         if row["ok"]:
             stamped, server_stamped = row["stamped"] / row["ok"], row["server_stamped"] / row["ok"]
     return SelfDistrust(
