@@ -24,6 +24,7 @@ RAISED = {
     "steal-high": {**SMALL, "steal_share": 0.05},
     "samples-late": {**SMALL, "sampler_lag_ns": 400e6},
     "kernel-stamps-missing": {**SMALL, "kernel_stamps": False},
+    "times-made-up": {**SMALL, "manifest": {"timeless": ["base"]}},
     "promise-made": {**SMALL, "stalls_hz": 0},
     "few-rows": {**SMALL, "rate_hz": 3},
     "drift": {**SMALL, "drift": 2.0, "rate_hz": 50},

@@ -203,12 +203,22 @@ def _import(options: argparse.Namespace) -> int:
     )
     progress("")
     for file in done.files:
-        refused = f", {file['refused']:,} lines refused" if file["refused"] else ""
-        print(f"{file['name']}: {file['format']}, {file['lines']:,} lines{refused}")
+        unit = f" in {file['unit']}" if file["unit"] else ""
+        print(
+            f"{file['name']}: {file['format']}{unit}, {file['lines']:,} read, "
+            f"{file['refused']:,} refused"
+        )
+        for first in file["first_refused"]:
+            print(f"  line {first['line']}: {first['reason']}")
     for sentence in done.missing:
         print(f"missing: {sentence}")
     rows = ", ".join(f"{count:,} {table}" for table, count in sorted(done.rows.items()))
-    print(f"{rows} in {done.directory}; next: unruly report {done.directory}")
+    refused = sum(file["refused"] for file in done.files)
+    formats = ", ".join(dict.fromkeys(file["format"] for file in done.files))
+    print(
+        f"imported {formats}: {rows}, {refused:,} lines refused; "
+        f"next: unruly report {done.directory}"
+    )
     return 0
 
 

@@ -63,6 +63,11 @@ class Run:
         """``running``, ``complete``, ``stopped``, ``cut off`` or ``imported``."""
         return str(self.manifest.get("status") or "")
 
+    @property
+    def timeless(self) -> frozenset[str]:
+        """Cells whose source had no times: their rows are laid end to end in its order."""
+        return frozenset(str(cell) for cell in self.manifest.get("timeless") or [])
+
     def table(self, name: str) -> ibis.Table:
         """Return one of requests, spans, intervals, resources, events, histograms.
 

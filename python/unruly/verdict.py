@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 LINES_MAX: Final = 40
 TABLE_ROWS: Final = 6
 PROMISES_MAX: Final = 4
-LABEL_MAX: Final = 21
 GROUP_ROWS: Final = 4
 ABSTAINED: Final = {
     "A1": "have too few tail episodes",
@@ -25,6 +24,8 @@ ABSTAINED: Final = {
     "short": "kept no blocks of time",
 }
 FINDINGS_MAX: Final = 6
+COLUMNS_WIDE: Final = 79
+"""What a row of the table takes beside its name."""
 MARKS: Final = {"spoils": "!!", "warns": " !", "informs": "  "}
 COLOURS: Final = {"spoils": "\x1b[31m", "warns": "\x1b[33m", "informs": ""}
 BOLD: Final = "\x1b[1m"
@@ -47,7 +48,7 @@ def verdict(analysis: Analysis, *, width: int = 100, colour: bool = False) -> st
     width = max(60, width)
     lines = [*_header(analysis), *_trust(analysis)]
     if analysis.cells:
-        lines += ["", *_promises(analysis), "", *_table(analysis), *_groups(analysis)]
+        lines += ["", *_promises(analysis), "", *_table(analysis, width), *_groups(analysis)]
         lines += ["", *_where(analysis), *_why(analysis)]
     lines += ["", *_findings(analysis), *_next(analysis)]
     fitted: list[str] = []
@@ -136,11 +137,16 @@ def _promises(analysis: Analysis) -> Iterator[str]:
     for row in many[:PROMISES_MAX]:
         label = _label(analysis, row)
         if row.promise_p99 is not None:
-            blind = next(s for s in analysis.blind_spot if (s.cell, s.op) == (row.cell, row.op))
+            spots = [s for s in analysis.blind_spot if (s.cell, s.op) == (row.cell, row.op)]
+            rest = (
+                f"(stall-surviving); nothing is known of what happens less often than every "
+                f"{duration(spots[0].every_ns)}"
+                if spots
+                else "if the order of the rows is that of time"
+            )
             yield (
                 f"promise: 99 % of {label} within {latency(row.promise_p99.high)}, with 95 % "
-                f"confidence (stall-surviving); nothing is known of what happens less often than "
-                f"every {duration(blind.every_ns)}"
+                f"confidence {rest}"
             )
         else:
             reason = row.absent.get("promise_p99", "")
@@ -151,13 +157,17 @@ def _promises(analysis: Analysis) -> Iterator[str]:
             yield f"promise: none for {label}: {reason}{least}{needed}"
 
 
-def _table(analysis: Analysis) -> Iterator[str]:
+def _table(analysis: Analysis, width: int) -> Iterator[str]:
     rows = _shown(analysis)
-    wide = min(LABEL_MAX, max([2, *(len(_short(analysis, row)) for row in rows)]))
+    wide = max([2, *(len(_short(analysis, row)) for row in rows)])
+    apart = wide > width - COLUMNS_WIDE  # names as long as a URL stand on lines of their own
+    wide = 2 if apart else wide
     head = ("n", "failed", "p50", "p99", "p99.9", "max", "p99/mean")
     yield f"{'':{wide}} {'':8} " + " ".join(f"{name:>9}" for name in head)
     for row in rows:
-        for name in ("response", "service"):
+        if apart:
+            yield _short(analysis, row)
+        for name in ("response",) if _unscheduled(analysis) else ("response", "service"):
             shown = next(
                 r for r in analysis.cells if (r.cell, r.op, r.latency) == (row.cell, row.op, name)
             )
@@ -172,19 +182,17 @@ def _table(analysis: Analysis) -> Iterator[str]:
                 latency(shown.max_ok),
                 ratio,
             )
-            label = _cut(_short(analysis, row), wide) if first else ""
+            label = _short(analysis, row) if first and not apart else ""
             yield f"{label:{wide}} {name:8} " + " ".join(f"{cell:>9}" for cell in cells)
     total = len([r for r in analysis.cells if r.latency == "response" and r.op != "*"])
     if total > len(rows):
         yield f"(the {len(rows)} worst of {total} by p99; all are in summary.json)"
 
 
-def _cut(label: str, wide: int) -> str:
-    """A label in so many columns: its middle is what tells least."""
-    if len(label) <= wide:
-        return label
-    end = wide // 3
-    return f"{label[: wide - end - 2]}..{label[-end:]}"
+def _unscheduled(analysis: Analysis) -> bool:
+    """An imported run without intended times: its two latencies are the same."""
+    lag = analysis.self_distrust.send_lag_ns.get("max")
+    return analysis.run.status == "imported" and not lag
 
 
 def _groups(analysis: Analysis) -> Iterator[str]:

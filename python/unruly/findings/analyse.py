@@ -112,7 +112,7 @@ def analyse(
             tail_rows=summarised.tail_rows,
             tail_explained_share=summarised.tail_explained_share,
         ),
-        cell_part.blind_spots(summaries),
+        cell_part.blind_spots(summaries, run.timeless),
     )
     started, ended = int(context.extents["first_ns"].min()), int(context.extents["end_ns"].max())
     analysis = Analysis(
@@ -241,7 +241,7 @@ def _empty(
         Correlations(None, None, receivers.UNIT, (), {}, "nothing was measured"),
         conservation,
         distrust.self_distrust(context),
-        cell_part.blind_spots(summaries),
+        cell_part.blind_spots(summaries, context.run.timeless),
     )
     breakdown = ["latency", "op", "n", "failed", "p50", "p90", "p99", "max"]
     extra = {

@@ -104,11 +104,11 @@ def summarise(context: Context) -> Cells:
     )
 
 
-def blind_spots(summaries: list[CellSummary]) -> list[BlindSpot]:
-    """Say for each (cell, op) what its run was too short to see."""
+def blind_spots(summaries: list[CellSummary], timeless: frozenset[str]) -> list[BlindSpot]:
+    """Say for each (cell, op) what its run was too short to see; nothing where time is made up."""
     spots = []
     for row in summaries:
-        if row.latency != "response" or row.op == "*":
+        if row.latency != "response" or row.op == "*" or row.cell in timeless:
             continue
         stall, every = blind_spot(row.duration_ns, 0.99)
         sentence = (
@@ -275,7 +275,7 @@ def _blocks(
 def mean_by_blocks(buckets: NDArray[Any], counts: NDArray[Any], mean: float | None) -> Interval:
     """The mean of answered requests with its interval, from the middles of buckets.
 
-    A bucket's middle is not its mean: sums are scaled to the exact mean of the run where it is known.
+    A bucket's middle is not its mean: sums are scaled to the run's exact mean where it is known.
     """
     good = buckets < FAILED_BUCKET
     low, high = bucket_edges(buckets[good])
@@ -397,6 +397,8 @@ def _summary(
 
 def _needed(block: BlockInterval | None, duration_ns: float) -> float | None:
     if block is None or block.abstained is None or not np.isfinite(block.needed_factor):
+        return None
+    if duration_ns <= 1:  # a single instant: nothing to take a multiple of
         return None
     return duration_ns * block.needed_factor
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from unruly.tables import fetch, inline
@@ -58,9 +59,8 @@ class Context:
         kinds = SENDERS if sends else RECEIVERS
         found = dict.fromkeys(
             str(process["name"])
-            for process in self._processes()
-            if process.get("id") == number
-            and process.get("kind") in kinds
+            for process in self._by_number.get(number, ())
+            if process.get("kind") in kinds
             and cell in (None, process.get("cell"))
             and repeat in (None, process.get("repeat"))
         )
@@ -94,6 +94,15 @@ class Context:
             whole[["cell", "repeat", "cell_before_ns", "cell_total_ns", "cell_block_ns"]],
             on=["cell", "repeat"],
         )
+
+    @cached_property
+    def _by_number(self) -> dict[int, list[dict[str, Any]]]:
+        """Processes by their number: there may be hundreds, and as many names for each of them."""
+        found: dict[int, list[dict[str, Any]]] = {}
+        for process in self._processes():
+            if process.get("id") is not None:
+                found.setdefault(int(process["id"]), []).append(process)
+        return found
 
     def _processes(self) -> list[dict[str, Any]]:
         return [p for p in self.run.manifest.get("processes") or [] if isinstance(p, dict)]

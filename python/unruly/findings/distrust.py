@@ -28,7 +28,7 @@ STATUSES = (
     "stale",
     "lost",
 )
-CHECKED = ("complete", "stopped")
+CHECKED = ("complete", "stopped", "imported")
 QUANTILES = ("p50", "p90", "p99", "p99_9")
 
 
@@ -38,7 +38,7 @@ def conservation(run: Run) -> Conservation:
     Raises
     ------
     TraceError
-        When a count does not hold in a run whose status is ``complete`` or ``stopped``.
+        When a count does not hold in a run that is ``complete``, ``stopped`` or ``imported``.
     """
     frame = fetch(request_tables.statuses(run.requests))
     by_status = {str(r["status"]): int(r["n"]) for r in frame.to_dict("records")}
@@ -88,7 +88,9 @@ def self_distrust(context: Context) -> SelfDistrust:
     stamped = server_stamped = None
     if not context.empty:
         row = fetch(request_tables.self_distrust(context.rows)).to_dict("records")[0]
-        lag = _quantiles(row["lag"], row["lag_max"])
+        # a source without a schedule has no lag: its zeros would read as perfect punctuality
+        scheduled = context.run.status != "imported" or bool(row["lag_max"])
+        lag = _quantiles(row["lag"], row["lag_max"]) if scheduled else {}
         if row["ok"]:
             stamped, server_stamped = row["stamped"] / row["ok"], row["server_stamped"] / row["ok"]
     return SelfDistrust(

@@ -232,7 +232,7 @@ def _samples_late(evidence: Evidence) -> Iterator[Finding]:
 
 def _kernel_stamps_missing(evidence: Evidence) -> Iterator[Finding]:
     share = evidence.self_distrust.kernel_stamp_share
-    if share is None or share >= STAMPED_WANTED:
+    if share is None or share >= STAMPED_WANTED or evidence.run.status == "imported":
         return
     yield Finding(
         "kernel-stamps-missing",
@@ -250,6 +250,24 @@ def _kernel_stamps_missing(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+def _times_made_up(evidence: Evidence) -> Iterator[Finding]:
+    cells = sorted({row.cell for row in evidence.responses} & evidence.run.timeless)
+    if not cells:
+        return
+    yield Finding(
+        "times-made-up",
+        "trust",
+        "warns",
+        9,
+        "the source has no times",
+        "Its rows are laid end to end in the order of the file. Whether the level drifts or stalls "
+        "come in bursts cannot be judged; every interval relies on that order being the order of "
+        "time.",
+        {"cells": cells},
+        "Import the column with the times as well (--time), if there is one.",
+    )
+
+
 def _promise_made(evidence: Evidence) -> Iterator[Finding]:
     blind = {(spot.cell, spot.op): spot for spot in evidence.blind_spot}
     for place, row in enumerate(evidence.responses):
@@ -258,6 +276,7 @@ def _promise_made(evidence: Evidence) -> Iterator[Finding]:
         high = row.promise_p99.high
         sentence = blind[row.cell, row.op].sentence if (row.cell, row.op) in blind else ""
         label = evidence.label(row)
+        rest = f"; {sentence}" if sentence else ", if the order of the rows is that of time"
         yield Finding(
             "promise-made",
             "promise",
@@ -265,7 +284,7 @@ def _promise_made(evidence: Evidence) -> Iterator[Finding]:
             place,
             f"99 % of {label} within {latency(high)}, with 95 % confidence",
             f"It rests on {row.promise_p99.n_effective:.0f} independent tail episodes and survives "
-            f"stalls; {sentence}.",
+            f"stalls{rest}.",
             {
                 "cell": row.cell,
                 "op": row.op,
@@ -515,6 +534,7 @@ RULES: Final[tuple[Callable[[Evidence], Iterator[Finding]], ...]] = (
     _steal_high,
     _samples_late,
     _kernel_stamps_missing,
+    _times_made_up,
     _promise_made,
     _few_rows,
     _drift,
@@ -536,6 +556,7 @@ CODES: Final = (
     "steal-high",
     "samples-late",
     "kernel-stamps-missing",
+    "times-made-up",
     "promise-made",
     "few-rows",
     "drift",

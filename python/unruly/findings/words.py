@@ -122,12 +122,13 @@ def percent(share: float | None) -> str:
 
     Examples
     --------
-    >>> percent(0.123), percent(0.00042)
-    ('12.3 %', '0.042 %')
+    >>> percent(0.123), percent(0.00042), percent(1.0)
+    ('12.3 %', '0.042 %', '100 %')
     """
     if share is None or share != share:  # noqa: PLR0124 - NaN
         return "-"
-    return f"{_digits(100 * share, 3).rstrip('0').rstrip('.') or '0'} %" if share else "0 %"
+    digits = _digits(100 * share, 3)
+    return f"{digits.rstrip('0').rstrip('.') if '.' in digits else digits} %"
 
 
 def _digits(value: float, digits: int) -> str:

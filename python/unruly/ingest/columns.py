@@ -50,6 +50,15 @@ def array(value: Column, rows: int, kind: pa.DataType) -> pa.Array:
     return value.cast(kind)
 
 
+def bounded(value: Column, rows: int, kind: pa.DataType) -> pa.Array:
+    """Return a column of an unsigned type; what does not fit is the nearest that does."""
+    most = 2**kind.bit_width - 1
+    if isinstance(value, list):
+        value = [min(max(it, 0), most) for it in value]
+    numbers = array(value, rows, pa.int64())
+    return pc.min_element_wise(pc.max_element_wise(numbers, 0), most).cast(kind)
+
+
 def table_of(name: str, columns: Mapping[str, Any], rows: int) -> pa.Table:
     """Return rows of a trace table; what is not given is null."""
     arrays, fields = [], []

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from unruly.ingest.source import Source
 
-BLOCK_BYTES: Final = 4 << 20
+BLOCK_BYTES: Final = 2 << 20
 EXACT: Final = 2.0**52
 """Below this many ns a float64 is exact to the nanosecond."""
 NUMBER: Final = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
-PARTS: Final = r"^\s*(?P<sign>[+-]?)0*(?P<whole>\d{1,18})(?:\.(?P<part>\d*))?\s*$"
+PARTS: Final = r"^\s*(?P<sign>[+-]?)0*(?P<whole>\d{1,19})(?:\.(?P<part>\d*))?\s*$"
 ISO: Final = r"^\s*\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?\s*(Z|[+-]\d\d:?\d\d)?\s*$"
 
 
@@ -76,10 +76,12 @@ def rows_of(source: Source, layout: Layout, columns: Sequence[str]) -> Iterator[
         if row.text.strip():
             source.complaints.lines += 1
             wanted = f"{row.actual_columns} fields where {row.expected_columns} are wanted"
-            source.complaints.refuse(_physical(row.number, source.left_out), wanted)
+            line = _physical(np.array([row.number]), source.left_out)[0]
+            source.complaints.refuse(int(line), wanted)
         return "skip"
 
-    chosen = list(dict.fromkeys(columns))
+    # the outer columns tell a blank row, as spreadsheets leave them, from one without a value
+    chosen = list(dict.fromkeys([*columns, layout.names[0], layout.names[-1]]))
     stream = io.BufferedReader(_Blocks(source), BLOCK_BYTES)
     try:
         reader = pa.csv.open_csv(
@@ -104,8 +106,8 @@ def rows_of(source: Source, layout: Layout, columns: Sequence[str]) -> Iterator[
             ),
         )
     except pa.ArrowInvalid as error:
-        if "Empty CSV" in str(error):
-            return
+        if "Empty CSV" in str(error) or "skip initial" in str(error):
+            return  # nothing after the header
         raise _broken(source, error) from error
     number = layout.skip + 1
     while True:
@@ -116,8 +118,7 @@ def rows_of(source: Source, layout: Layout, columns: Sequence[str]) -> Iterator[
         except pa.ArrowInvalid as error:
             raise _broken(source, error) from error
         lines, number = _numbers(number, batch.num_rows, wrong)
-        if source.left_out:
-            lines = np.array([_physical(line, source.left_out) for line in lines.tolist()])
+        lines = _physical(lines, source.left_out)
         rows = Rows(dict(zip(chosen, batch.columns, strict=True)), lines)
         blank = np.ones(len(rows), bool)
         for column in rows.columns.values():
@@ -164,13 +165,10 @@ def _numbers(first: int, count: int, wrong: list[int]) -> tuple[NDArray[np.int64
     return found, number
 
 
-def _physical(number: int, left_out: set[int]) -> int:
-    """The line in the file of a line that was counted after some had been left out."""
-    for gone in sorted(left_out):
-        if gone > number:
-            break
-        number += 1
-    return number
+def _physical(numbers: NDArray[np.int64], left_out: set[int]) -> NDArray[np.int64]:
+    """Lines in the file of lines that were counted after some had been left out."""
+    gone = np.array(sorted(left_out), np.int64)
+    return numbers + np.searchsorted(gone - np.arange(gone.size), numbers, side="right")
 
 
 def _broken(source: Source, error: Exception) -> IngestError:
@@ -204,9 +202,9 @@ def numbers_ns(texts: pa.Array, unit_ns: int) -> tuple[NDArray[np.int64], NDArra
     """
     good = np.asarray(pc.match_substring_regex(texts, NUMBER)).astype(bool)
     safe = pc.if_else(pa.array(good), pc.utf8_trim_whitespace(texts), "0")
-    values = np.asarray(pc.cast(pc.ascii_ltrim(safe, "+"), pa.float64())) * unit_ns
-    good &= np.abs(values) < 2.0**62
-    with np.errstate(invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = np.asarray(pc.cast(pc.ascii_ltrim(safe, "+"), pa.float64())) * unit_ns
+        good &= np.abs(values) < 2.0**62
         found = np.where(good, np.rint(values), 0).astype(np.int64)
     large = good & (np.abs(values) >= EXACT)
     if large.any():

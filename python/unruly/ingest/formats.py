@@ -12,16 +12,25 @@ from unruly.errors import IngestError, ParameterError
 from unruly.ingest import (
     dstat,
     fortio,
+    gatling,
     gclog,
     hgrm,
     histostat,
     hlog,
+    jmeter,
+    k6,
     latte,
+    matrix,
     memtier,
+    molotov,
+    oha,
+    pgbench,
     sar,
+    sockperf,
     stress,
     table,
     vegeta,
+    zipkin,
 )
 
 if TYPE_CHECKING:
@@ -31,6 +40,16 @@ if TYPE_CHECKING:
     from unruly.ingest.source import Sample, Source
 
 FORMATS: Final[tuple[Format, ...]] = (
+    gatling.FORMAT,
+    jmeter.CSV,
+    jmeter.XML,
+    k6.CSV,
+    k6.JSON,
+    matrix.FORMAT,
+    molotov.FORMAT,
+    oha.FORMAT,
+    pgbench.FORMAT,
+    sockperf.FORMAT,
     vegeta.CSV,
     vegeta.JSON,
     hlog.FORMAT,
@@ -43,6 +62,7 @@ FORMATS: Final[tuple[Format, ...]] = (
     gclog.FORMAT,
     sar.FORMAT,
     dstat.FORMAT,
+    zipkin.FORMAT,
     table.FORMAT,
 )
 
@@ -110,9 +130,10 @@ def refuse_idle_flags(
 
 def _only(source: Source, options: Options, formats: tuple[Format, ...]) -> Format:
     sample = source.sample
-    asked = [it for it in formats if it.fallback] if options.value else formats
+    if options.value and not sample.binary:
+        return next(it for it in formats if it.fallback)
     for fallback in (False, True):
-        fit = [it for it in asked if it.fallback is fallback and it.recognises(sample)]
+        fit = [it for it in formats if it.fallback is fallback and it.recognises(sample)]
         if len(fit) == 1:
             return fit[0]
         if fit:
@@ -131,7 +152,8 @@ def _only(source: Source, options: Options, formats: tuple[Format, ...]) -> Form
 def _guess(sample: Sample, formats: tuple[Format, ...]) -> str:
     """Hint at the format most of whose words the head holds."""
     head = sample.text
-    shares = {it.name: sum(w in head for w in it.words) / len(it.words) for it in formats}
+    special = [it for it in formats if not it.fallback]
+    shares = {it.name: sum(w in head for w in it.words) / len(it.words) for it in special}
     best = max(shares, key=lambda name: shares[name])
     if sample.binary or shares[best] < 0.5:
         return "save it as a table with a header and name --value and --unit"

@@ -19,7 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unruly.errors import IngestError
-from unruly.ingest.columns import array, cell_name, cells_of, codes_of, is_scalar, sound_rows
+from unruly.ingest.columns import (
+    array,
+    bounded,
+    cell_name,
+    cells_of,
+    codes_of,
+    is_scalar,
+    sound_rows,
+)
 from unruly.ingest.formats import recognise, refuse_idle_flags
 from unruly.ingest.model import Events, Figures, Histograms, Requests, Resources, Spans
 from unruly.ingest.source import STDIN, open_source
@@ -42,6 +50,7 @@ TIMELESS: Final = (
 PAUSES: Final = (
     "no file has latencies: the pauses themselves are measured, each as a request of its own kind"
 )
+TELL_SECONDS: Final = 2.0
 TICKS_SHOWN: Final = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 
 
@@ -161,6 +170,7 @@ class Work:
         self.strict = False
         """What overlaps no cell in time is an error."""
         self.names: dict[str, Names] = {}
+        self.timeless: set[str] = set()
         self.told_at = time.monotonic()
 
     def read(self, file: File) -> None:
@@ -170,7 +180,7 @@ class Work:
         for batch in file.format.read(source, self.options):
             seen += self._take(file, batch)
             source.complaints.check(ended=False)
-            if time.monotonic() - self.told_at > 1:
+            if time.monotonic() - self.told_at > TELL_SECONDS:
                 self.told_at = time.monotonic()
                 self.progress(f"{source.name}: {seen:,} rows, {source.size / 1e6:,.0f} MB")
         source.drain()
@@ -213,7 +223,7 @@ class Work:
             file.source.lacks(UNPLANNED)
             intended = started
         else:
-            intended = array(columns["intended_ns"], rows, pa.int64())
+            intended = pc.coalesce(array(columns["intended_ns"], rows, pa.int64()), started)
         status = array(columns["status"], rows, pa.string())
         answered = np.asarray(pc.equal(status, "ok")).astype(bool)
         file.tick.add(lengths[answered])
@@ -223,22 +233,27 @@ class Work:
             request = np.arange(file.requests, file.requests + rows)
         elif not is_scalar(request):
             request = np.asarray(request)
+        cells = self._cells(file, columns["factors"], rows)
+        if columns["started_ns"] is None:
+            self.timeless.update(pc.unique(cells).to_pylist())
         made = {
-            "cell": self._cells(file, columns["factors"], rows),
+            "cell": cells,
             "phase": "measure",
             "process": file.source.name,
             "op": array(columns["op"], rows, pa.string()),
             "client": self._numbers("client", client, rows, file),
             "server": self._numbers("server", columns["server"], rows, file),
             "request": request + file.before,
-            "attempt": columns["attempt"],
-            "connection": columns["connection"],
+            "attempt": bounded(columns["attempt"], rows, pa.uint8()),
+            "connection": bounded(columns["connection"], rows, pa.uint32()),
             "key": columns["key"],
             "intended_ns": intended,
             "sent_ns": started,
             "received_ns": pc.add(started, duration),
-            "sent_bytes": columns["sent_bytes"],
-            "received_bytes": columns["received_bytes"],
+            "server_received_ns": columns["server_received_ns"],
+            "server_sent_ns": columns["server_sent_ns"],
+            "sent_bytes": bounded(columns["sent_bytes"], rows, pa.uint32()),
+            "received_bytes": bounded(columns["received_bytes"], rows, pa.uint32()),
             "status": status,
             "answered": pa.array(answered),
         }
@@ -382,7 +397,8 @@ class Work:
             sentences += [f"{file.source.name}: {sentence}" for sentence in own]
             refused = file.source.complaints.refused
             if refused:
-                sentences.append(f"{file.source.name}: {refused:,} lines could not be read")
+                lines = "line" if refused == 1 else "lines"
+                sentences.append(f"{file.source.name}: {refused:,} {lines} could not be read")
         return sentences
 
     def manifest(self, files: list[dict[str, Any]], missing: list[str]) -> dict[str, Any]:
@@ -416,6 +432,7 @@ class Work:
             "missing": missing,
             "processes": processes,
             "counts": self.tally.counts(),
+            "timeless": sorted(self.timeless),
             "provenance": files,
             "imported": self.tally.known(),
         }

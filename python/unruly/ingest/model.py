@@ -53,6 +53,9 @@ class Requests:
     attempt: Column = 0
     request: Column = None
     """Ties rows of `Spans` to these; None: numbered in order."""
+    server_received_ns: Column = None
+    """On the server's clock."""
+    server_sent_ns: Column = None
     line: Column = None
 
 
@@ -253,7 +256,7 @@ def failure(code: str = "", message: str = "") -> str:
     ('error:500', 'error:reset')
     """
     number = code.strip()
-    if len(number) == 3 and number.isdigit() and number >= "100":
+    if len(number) == 3 and number.isdecimal() and number >= "100":
         return "timeout" if number == "408" else f"error:{number}"
     text = f"{code} {message}".lower()
     for words, status in _FAILURES:

@@ -121,7 +121,7 @@ def _header(rows: list[tuple[int, list[str]]], width: int, value: str | None) ->
 def _wordy(row: list[str]) -> bool:
     """A row of names or units: no cell is a number or a date, and one is a word."""
     filled = [cell for cell in row if cell.strip()]
-    return bool(filled) and not any(WORDLESS.match(cell) for cell in filled)
+    return bool(filled) and not any(WORDLESS.match(cell) or NUMERIC.match(cell) for cell in filled)
 
 
 def _names_in_comment(above: list[str], delimiter: str, width: int) -> list[str] | None:

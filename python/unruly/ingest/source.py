@@ -71,7 +71,8 @@ class Sample:
         """Zero bytes or many control characters: no text in any encoding known here."""
         controls = sum(self.head.count(byte) for byte in range(32) if byte not in (9, 10, 12, 13))
         undecodable = self.text.count("\ufffd")
-        return controls + undecodable > 0.02 * max(1, len(self.head))
+        # an old 8-bit encoding has letters that are no UTF-8: some, not most
+        return controls > 0.05 * len(self.head) or undecodable > 0.3 * len(self.head)
 
 
 class _Hashing(io.RawIOBase):
@@ -282,8 +283,9 @@ def open_source(path: str, name: str | None = None) -> Source:
     text = head[mark:]
     if decoder:
         text = text[: len(text) // 2 * 2].decode(encoding, "replace").encode()
+    called = name or ("stdin" if path == STDIN else Path(path).name)
     return Source(
-        name or ("stdin" if path == STDIN else Path(path).name),
+        called.encode("utf-8", "replace").decode(),  # a name may be no UTF-8
         where,
         Sample(text, len(head) < HEAD),
         Complaints(where),

@@ -67,7 +67,7 @@ class _Plan:
 
 def _recognises(sample: Sample) -> bool:
     found = sniff(sample)
-    if found is None:
+    if found is None or sample.text.lstrip().startswith(("{", "[", "<")):
         return False
     return len(found.layout.names) > 1 or _numeric(found, found.layout.names[0])
 
@@ -234,7 +234,7 @@ FORMAT: Final = Format(
     "csv",
     "a table (comma, semicolon, tab) with a column of latencies",
     "latencies",
-    (",", "\n"),
+    (",",),
     _recognises,
     _read,
     FLAGS,

@@ -8,15 +8,16 @@ body, attack, sequence number, and in newer versions method, URL and headers. A 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
 from unruly.errors import IngestError
-from unruly.ingest.delimited import Layout, dates_ns, numbers_ns, refuse, rows_of
-from unruly.ingest.model import BATCH_ROWS, Format, Options, Requests, failure
+from unruly.ingest.delimited import Layout, numbers_ns, refuse, rows_of
+from unruly.ingest.model import Format, Options, Requests, failure
 from unruly.ingest.objects import first_objects, objects
+from unruly.ingest.rows import Row, batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +53,7 @@ def _op(source: Source, options: Options) -> str:
 
 
 def _status(code: str, error: str) -> str:
-    fine = code.isdigit() and 200 <= int(code) < 400
+    fine = code.isdecimal() and 200 <= int(code) < 400
     return "ok" if fine else failure(code, error)
 
 
@@ -67,63 +68,39 @@ def _read_csv(source: Source, options: Options) -> Iterator[Requests]:
         for name in ("timestamp", "latency"):
             batch = refuse(source, batch, numbers_ns(batch[name], 1)[1], name, "no whole number")
         codes, errors = batch["code"].to_pylist(), batch["error"].to_pylist()
-        yield _requests(
-            started=numbers_ns(batch["timestamp"], 1)[0],
-            taken=numbers_ns(batch["latency"], 1)[0],
-            status=[_status(code, error) for code, error in zip(codes, errors, strict=True)],
-            reply=[code != "0" for code in codes],
+        reply = np.array([code != "0" for code in codes], bool)
+        yield Requests(
+            duration_ns=pa.array(numbers_ns(batch["latency"], 1)[0], mask=~reply),
+            started_ns=numbers_ns(batch["timestamp"], 1)[0],
             op=[name or "attack" for name in batch[op].to_pylist()],
-            sent=numbers_ns(batch["bytes_out"], 1)[0],
-            received=numbers_ns(batch["bytes_in"], 1)[0],
+            status=[_status(code, error) for code, error in zip(codes, errors, strict=True)],
+            sent_bytes=numbers_ns(batch["bytes_out"], 1)[0],
+            received_bytes=numbers_ns(batch["bytes_in"], 1)[0],
             line=batch.line,
         )
 
 
 def _read_json(source: Source, options: Options) -> Iterator[Requests]:
     op, source.unit = _op(source, options), "ns"
-    held: list[tuple[Any, ...]] = []
+    yield from batches(source, _hits(source, op))
+
+
+def _hits(source: Source, op: str) -> Iterator[Row]:
     for line, value in objects(source):
         taken, code = value.get("latency"), value.get("code")
         if not isinstance(taken, int) or not isinstance(code, int):
             source.complaints.refuse(line, "no latency or no code")
             continue
-        status = _status(str(code), str(value.get("error") or ""))
-        sizes = [int(value.get(name) or 0) for name in ("bytes_out", "bytes_in")]
-        name = str(value.get(op) or "attack")
-        held.append((str(value.get("timestamp")), taken, status, code != 0, name, *sizes, line))
-        if len(held) == BATCH_ROWS:
-            yield from _batch(source, held)
-            held = []
-    if held:
-        yield from _batch(source, held)
-
-
-def _batch(source: Source, held: list[tuple[Any, ...]]) -> Iterator[Requests]:
-    started, bad, _ = dates_ns(pa.array([row[0] for row in held]))
-    for place in np.flatnonzero(bad):
-        source.complaints.refuse(held[place][-1], f"timestamp is {held[place][0]!r}")
-    kept = [row for row, wrong in zip(held, bad, strict=True) if not wrong]
-    if kept:
-        _, taken, status, reply, op, sent, received, line = zip(*kept, strict=True)
-        yield _requests(
-            started=started[~bad], taken=np.array(taken), status=list(status), reply=list(reply),
-            op=list(op), sent=list(sent), received=list(received), line=np.array(line),
-        )  # fmt: skip
-
-
-def _requests(
-    *, started: Any, taken: Any, status: Any, reply: Any, op: Any, sent: Any, received: Any,
-    line: Any,
-) -> Requests:  # fmt: skip
-    return Requests(
-        duration_ns=pa.array(taken, mask=~np.asarray(reply)),
-        started_ns=started,
-        op=op,
-        status=status,
-        sent_bytes=sent,
-        received_bytes=received,
-        line=line,
-    )
+        sent, received = (value.get(name) for name in ("bytes_out", "bytes_in"))
+        yield Row(
+            line=line,
+            at=str(value.get("timestamp")),
+            duration_ns=taken if code else None,
+            op=str(value.get(op) or "attack"),
+            status=_status(str(code), str(value.get("error") or "")),
+            sent_bytes=sent if isinstance(sent, int) else 0,
+            received_bytes=received if isinstance(received, int) else 0,
+        )
 
 
 CSV: Final = Format(
