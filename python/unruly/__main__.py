@@ -105,7 +105,11 @@ def _compare(options: argparse.Namespace) -> int:
         from unruly.report import comparison_sections, write_sections  # noqa: PLC0415
 
         names = list(dict.fromkeys(name for it in found.results for name in (it.a, it.b)))
-        written = write_sections(" · ".join(names), comparison_sections(found), options.output)
+        written = write_sections(
+            f"{' and '.join(names[1:])} against {names[0]}",
+            comparison_sections(found),
+            options.output,
+        )
     if options.json:
         print(json.dumps(compare_json(found), indent=1, allow_nan=False))
     else:

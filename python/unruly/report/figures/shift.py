@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import altair as alt
@@ -51,7 +52,7 @@ def _figure(result: Compared, place: int) -> Figure | None:
         f"shift-{place}",
         claim,
         f"How many times {result.a}'s latency {result.b}'s is, at each quantile; the bars are the"
-        " intervals. At the line both are alike. An arrow without an end: no bound can be given.",
+        " intervals. At the line both are alike. A bar that reaches the edge has no bound there.",
         (Panel(spec, f"Ratios of quantiles: {result.sentence}", height=280),),
         legend=(Key("shown to differ", -1, "dot"), Key("not shown", 0, "circle")),
     )
@@ -75,6 +76,7 @@ def _layers(frame: pd.DataFrame, ends: tuple[float, float], result: Compared) ->
     data = chart.records(bars, COLUMNS)
     x = alt.X("quantile:N", sort=order, title="quantile", axis=alt.Axis(labelAngle=0))
     scale = alt.Scale(type="log", domain=list(ends), nice=False, clamp=True)
+    axis = alt.Axis(values=_ticks(*ends), format=".3~g")
     y_title = f"{result.b} over {result.a} (log scale)"
     tips = [
         alt.Tooltip("quantile:N"),
@@ -87,23 +89,30 @@ def _layers(frame: pd.DataFrame, ends: tuple[float, float], result: Compared) ->
     one = (
         alt.Chart(alt.InlineData(values=[{"one": 1}]))
         .mark_rule(strokeDash=[4, 4])
-        .encode(y=alt.Y("one:Q", scale=scale, title=y_title))
+        .encode(y=alt.Y("one:Q", scale=scale, axis=axis, title=y_title))
     )
     whole = alt.Chart(data)
     band = whole.mark_rule(strokeWidth=3, opacity=0.45).encode(
-        x=x, y=alt.Y("low:Q", scale=scale, title=y_title), y2="high:Q", tooltip=tips
+        x=x, y=alt.Y("low:Q", scale=scale, axis=axis, title=y_title), y2="high:Q", tooltip=tips
     )
     shown = (
         whole.transform_filter("datum.shown")
         .mark_point(filled=True, size=110, style="failed")
-        .encode(x=x, y=alt.Y("ratio:Q", scale=scale, title=y_title), tooltip=tips)
+        .encode(x=x, y=alt.Y("ratio:Q", scale=scale, axis=axis, title=y_title), tooltip=tips)
     )
     other = (
         whole.transform_filter("!datum.shown")
         .mark_point(size=80, strokeWidth=2)
-        .encode(x=x, y=alt.Y("ratio:Q", scale=scale, title=y_title), tooltip=tips)
+        .encode(x=x, y=alt.Y("ratio:Q", scale=scale, axis=axis, title=y_title), tooltip=tips)
     )
     return alt.layer(one, band, other, shown)
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """About eight round ratios, 1 among them."""
+    step = math.log10(high / low) / 7
+    digits = max(0, -math.floor(math.log10(step * 2.3)))
+    return sorted({1.0, *(round(low * 10 ** (k * step), digits) for k in range(1, 7))})
 
 
 def _table(result: Compared) -> Table:
