@@ -14,6 +14,8 @@ from unruly.stats.comparison import (
 )
 from unruly.stats.correlation import Association, benjamini_hochberg, correlation
 from unruly.stats.decomposition import TwoWay, two_way
+from unruly.stats.dip import Dip, dip_test
+from unruly.stats.haircut import Haircut, haircut, smallest_haircut, streak_length
 from unruly.stats.histogram import bucket_edges, bucket_index
 from unruly.stats.interval import (
     Interval,
@@ -22,17 +24,24 @@ from unruly.stats.interval import (
     quantile_interval_iid,
     quantile_ranks_iid,
 )
+from unruly.stats.line import Line, line_fit
 from unruly.stats.mean import mean_interval
 from unruly.stats.share import share_interval
 from unruly.stats.synchrony import jaccard, kth_of_n, slow_columns, slow_set
+from unruly.stats.variance import Effect, analysis_of_variance
 
 __all__ = [
     "Association",
     "BinQuantile",
     "BlockInterval",
+    "Dip",
+    "Effect",
+    "Haircut",
     "Interval",
+    "Line",
     "Shift",
     "TwoWay",
+    "analysis_of_variance",
     "benjamini_hochberg",
     "bin_count_above",
     "bin_quantile",
@@ -41,10 +50,13 @@ __all__ = [
     "bucket_edges",
     "bucket_index",
     "correlation",
+    "dip_test",
     "grouped_shift",
+    "haircut",
     "interval_of_ratio",
     "jaccard",
     "kth_of_n",
+    "line_fit",
     "mean_interval",
     "paired_shift",
     "pairs_needed",
@@ -55,6 +67,8 @@ __all__ = [
     "share_interval",
     "slow_columns",
     "slow_set",
+    "smallest_haircut",
     "spread",
+    "streak_length",
     "two_way",
 ]
