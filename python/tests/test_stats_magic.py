@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import re
 
 import numpy as np
@@ -208,7 +209,7 @@ def dip_by_linear_program(x):
             right = [n if jump else mode, *range(mode + 1, n)]
             for side, sign in ((left, 1), (right, -1)):
                 xs = [x[min(it, n - 1)] if it < n else x[mode] for it in side]
-                for a, b in zip(side, side[1:], strict=False):
+                for a, b in itertools.pairwise(side):
                     at_most(0, **{f"v{a}": 1, f"v{b}": -1})
                 for place in range(len(side) - 2):
                     a, b, c = side[place : place + 3]
