@@ -14,7 +14,7 @@ from synthetic import write_run
 from unruly.__main__ import main
 from unruly.findings.judging import judge
 from unruly.findings.limits import LimitError, read_limits
-from unruly.stats import mean_interval, share_interval
+from unruly.stats import request_mean_interval, share_interval
 
 
 def limits_of(tmp_path, *rows):
@@ -222,7 +222,7 @@ def test_the_interval_of_a_mean_covers_the_truth_under_bursts():
     for _ in range(300):
         level = 1.0 + np.where(rng.uniform(size=30) < 0.1, 3.0, 0.0)
         sums = rng.gamma(200.0, level / 200.0, 30) * 1000
-        found = mean_interval(sums, np.full(30, 1000))
+        found = request_mean_interval(sums, np.full(30, 1000))
         covered += found.low <= truth <= found.high
         naive += abs(found.estimate - truth) <= 1.96 * 0.9 / np.sqrt(30_000)
     assert covered >= 0.9 * 300

@@ -17,8 +17,8 @@ from unruly.stats import (
     block_interval,
     bucket_edges,
     interval_of_ratio,
-    mean_interval,
     quantile_ranks_iid,
+    request_mean_interval,
 )
 from unruly.stats.blocks import BLOCKS
 from unruly.stats.histogram import FAILED_BUCKET
@@ -282,7 +282,7 @@ def mean_by_blocks(buckets: NDArray[Any], counts: NDArray[Any], mean: float | No
     sums = ((low + high) / 2) @ counts[good]
     if mean is not None and sums.sum() > 0:
         sums = sums * (mean * counts[good].sum() / sums.sum())
-    return mean_interval(sums, counts[good].sum(axis=0), LEVEL)
+    return request_mean_interval(sums, counts[good].sum(axis=0), LEVEL)
 
 
 def histograms_of(

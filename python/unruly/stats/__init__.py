@@ -3,8 +3,10 @@
 Every estimate is an `Interval`: a value with its uncertainty, level, effective size and method.
 """
 
+from unruly.stats.arrivals import Dispersion, Mmpp2, index_of_dispersion, mmpp2
 from unruly.stats.bins import BinQuantile, bin_count_above, bin_quantile, spread
 from unruly.stats.blocks import BlockInterval, blind_spot, block_interval
+from unruly.stats.changes import ChangePoint, ChangePoints, change_points
 from unruly.stats.comparison import (
     Shift,
     grouped_shift,
@@ -14,6 +16,13 @@ from unruly.stats.comparison import (
 )
 from unruly.stats.correlation import Association, benjamini_hochberg, correlation
 from unruly.stats.decomposition import TwoWay, two_way
+from unruly.stats.detection import (
+    Detection,
+    accuracy_set,
+    failure_detection,
+    suspected_from,
+    suspicions,
+)
 from unruly.stats.dip import Dip, dip_test
 from unruly.stats.haircut import Haircut, haircut, smallest_haircut, streak_length
 from unruly.stats.histogram import bucket_edges, bucket_index
@@ -25,22 +34,63 @@ from unruly.stats.interval import (
     quantile_ranks_iid,
 )
 from unruly.stats.line import Line, line_fit
-from unruly.stats.mean import mean_interval
+from unruly.stats.mean import request_mean_interval
+from unruly.stats.means import mean_interval
+from unruly.stats.members import Replicas, SlowMembers, crossing, replicas_needed, slow_members
+from unruly.stats.profit import (
+    DEFAULT_SLA,
+    Profit,
+    ProfitPeak,
+    SlaTable,
+    profit,
+    profit_of_counts,
+    profit_peak,
+)
+from unruly.stats.replies import Way, Ways, replies_of
 from unruly.stats.share import share_interval
+from unruly.stats.stability import (
+    Recoveries,
+    Recovery,
+    ShortWindows,
+    Throughput,
+    recovery,
+    short_windows,
+    stability,
+)
 from unruly.stats.synchrony import jaccard, kth_of_n, slow_columns, slow_set
 from unruly.stats.variance import Effect, analysis_of_variance
+from unruly.stats.xft import Nines, partitioned_share, xft
 
 __all__ = [
+    "DEFAULT_SLA",
     "Association",
     "BinQuantile",
     "BlockInterval",
+    "ChangePoint",
+    "ChangePoints",
+    "Detection",
     "Dip",
+    "Dispersion",
     "Effect",
     "Haircut",
     "Interval",
     "Line",
+    "Mmpp2",
+    "Nines",
+    "Profit",
+    "ProfitPeak",
+    "Recoveries",
+    "Recovery",
+    "Replicas",
     "Shift",
+    "ShortWindows",
+    "SlaTable",
+    "SlowMembers",
+    "Throughput",
     "TwoWay",
+    "Way",
+    "Ways",
+    "accuracy_set",
     "analysis_of_variance",
     "benjamini_hochberg",
     "bin_count_above",
@@ -49,26 +99,45 @@ __all__ = [
     "block_interval",
     "bucket_edges",
     "bucket_index",
+    "change_points",
     "correlation",
+    "crossing",
     "dip_test",
+    "failure_detection",
     "grouped_shift",
     "haircut",
+    "index_of_dispersion",
     "interval_of_ratio",
     "jaccard",
     "kth_of_n",
     "line_fit",
     "mean_interval",
+    "mmpp2",
     "paired_shift",
     "pairs_needed",
+    "partitioned_share",
+    "profit",
+    "profit_of_counts",
+    "profit_peak",
     "promise_iid",
     "quantile",
     "quantile_interval_iid",
     "quantile_ranks_iid",
+    "recovery",
+    "replicas_needed",
+    "replies_of",
+    "request_mean_interval",
     "share_interval",
+    "short_windows",
     "slow_columns",
+    "slow_members",
     "slow_set",
     "smallest_haircut",
     "spread",
+    "stability",
     "streak_length",
+    "suspected_from",
+    "suspicions",
     "two_way",
+    "xft",
 ]

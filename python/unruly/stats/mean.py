@@ -18,7 +18,7 @@ MEMORY_MAX = 0.8
 BLOCKS_MIN = 8
 
 
-def mean_interval(sums: ArrayLike, counts: ArrayLike, level: float = 0.95) -> Interval:
+def request_mean_interval(sums: ArrayLike, counts: ArrayLike, level: float = 0.95) -> Interval:
     """Two-sided interval of a mean, from sums and counts in equal blocks of time.
 
     Parameters
@@ -54,8 +54,8 @@ def mean_interval(sums: ArrayLike, counts: ArrayLike, level: float = 0.95) -> In
 
     Examples
     --------
-    >>> even = mean_interval([1000.0, 1010, 990, 1005, 995, 1002, 998, 1000], [10] * 8)
-    >>> burst = mean_interval([1000.0, 1000, 1000, 9000, 1000, 1000, 1000, 1000], [10] * 8)
+    >>> even = request_mean_interval([1000.0, 1010, 990, 1005, 995, 1002, 998, 1000], [10] * 8)
+    >>> burst = request_mean_interval([1000.0, 1000, 1000, 9000, 1000, 1000, 1000, 1000], [10] * 8)
     >>> (even.estimate, round(even.low, 1), round(even.high, 1))
     (100.0, 99.5, 100.5)
     >>> (burst.estimate, burst.low < 0 < burst.high)

@@ -1,0 +1,342 @@
+"""How many correct members of a group are slower than a timeout, and what that saves in replicas.
+
+Visigoth fault tolerance needs f + s + 1 replicas to survive f crashes when each process sees at
+most s correct but slow ones: 2 f + 1 where nothing may be assumed of time, f + 1 where everything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unruly.errors import ParameterError
+from unruly.stats.interval import Interval
+from unruly.stats.share import share_interval
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+BLOCKS_MAX = 30
+SUBSETS_MAX = 500
+"""Up to this many subsets of a larger group all are taken; of more, so many drawn ones."""
+
+
+@dataclass(frozen=True)
+class SlowMembers:
+    """s(T): slow correct members, from the worst observer's eyes, over windows.
+
+    ``shares[k]`` is the share of windows with at most k slow members (k = 0 ... size - 1), with its
+    interval. ``s`` is the smallest k that holds in the wanted share of windows: its ``low`` and
+    ``high`` are the smallest k whose share may (upper bound) and surely does (lower bound) reach
+    it. ``mean`` is the mean of the worst observer's count.
+    """
+
+    timeout_ns: float
+    size: int
+    windows: int
+    shares: tuple[Interval, ...]
+    s: Interval
+    mean: float
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Replicas:
+    """n(T) = f + s(T) + 1, between f + 1 (synchrony) and 2 f + 1 (no assumption of time)."""
+
+    timeout_ns: float
+    faults: int
+    n: Interval
+    synchronous: int
+    asynchronous: int
+
+    @property
+    def saves(self) -> int:
+        """How many replicas fewer than 2 f + 1 are surely enough."""
+        return self.asynchronous - int(self.n.high or self.asynchronous)
+
+
+def slow_members(
+    latencies_ns: ArrayLike,
+    timeouts_ns: ArrayLike,
+    size: int,
+    *,
+    windows: ArrayLike | None = None,
+    confidence: float = 0.99,
+    level: float = 0.95,
+    seed: int = 0,
+) -> list[SlowMembers]:
+    """Count slow members of groups of `size`, as the worst observer sees them, in each window.
+
+    Parameters
+    ----------
+    latencies_ns : array_like, shape (groups, members, members), float64
+        What member i saw of member j in one window: its slowest reply ("slower than T" is then:
+        any reply later than T), or a percentile of them (then: more than that share later). A group
+        measured in several windows is there several times, in order of time. ``inf`` where a reply
+        never came. NaN for a pair that was not measured; a member that is in no pair is not one.
+        The diagonal is not looked at: a process is not slow to itself.
+    timeouts_ns : array_like, shape (m,), float64
+    size : int
+        Of the groups that are asked about; larger measured groups are cut down to it, all subsets
+        where there are at most 500, else 500 drawn from the seed; smaller ones are left out.
+    windows : array_like, shape (groups,), int, optional
+        The window of each group, ascending; by default each is one of its own.
+    confidence : float
+        The share of windows in which s must hold, in (0, 1).
+    level : float
+        Of the intervals.
+    seed : int
+        Of the draws.
+
+    Returns
+    -------
+    list of SlowMembers
+        In the order of `timeouts_ns`.
+
+    Raises
+    ------
+    ParameterError
+        If no measured group has `size` members, or an argument is out of its range.
+
+    Notes
+    -----
+    For one observer, the slow among its size - 1 peers drawn from a larger group are
+    hypergeometric; the worst of several observers has no such formula, hence the subsets. The unit
+    of the interval is the window (in up to 30 blocks, see `share_interval`): the subsets of one
+    window tell nothing new of another. "Any reply" in a long window counts members that were slow
+    at different moments as if together, which errs on the safe side. A window that never exceeded T
+    out of W windows proves no more than 1 - 3.7 / W.
+
+    References
+    ----------
+    .. [1] D. Porto et al., "Visigoth fault tolerance", EuroSys 2015.
+
+    Examples
+    --------
+    >>> calm, stalled = np.full((3, 3), 1e6), np.full((3, 3), 1e6)
+    >>> stalled[:, 2] = 4e7
+    >>> tight, loose = slow_members([calm] * 300 + [stalled] * 100, [1e7, 1e8], 3, confidence=0.9)
+    >>> [round(share.estimate, 2) for share in tight.shares], tight.s.estimate
+    ([0.75, 1.0, 1.0], 1.0)
+    >>> loose.s.estimate, loose.s.high
+    (0.0, 0.0)
+
+    With T = 10 ms nobody was slow in 75 % of the windows, and at most one member in all of them;
+    with 100 ms nobody ever was, which 400 windows prove for at least 90 % of all windows.
+    """
+    table = np.asarray(latencies_ns, dtype=np.float64)
+    limits = np.asarray(timeouts_ns, dtype=np.float64)
+    if table.ndim != 3 or table.shape[1] != table.shape[2]:
+        raise ParameterError(
+            "latencies_ns", f"has shape {table.shape}", "(groups, members, members)", "NaN pads"
+        )
+    if not (0 < confidence < 1 and 0 < level < 1):
+        raise ParameterError(
+            "confidence, level", f"are {confidence}, {level}", "inside (0, 1)", "use 0.99, 0.95"
+        )
+    if size < 2:
+        raise ParameterError("size", f"is {size}", "2 or more", "a group has two members at least")
+    places = np.arange(len(table)) if windows is None else np.asarray(windows, dtype=np.int64)
+    members = [_members(group) for group in table]
+    large = [place for place, found in enumerate(members) if found.size >= size]
+    if not large:
+        most = max((found.size for found in members), default=0)
+        raise ParameterError(
+            "size", f"is {size}, the largest measured group has {most}", "a group as large",
+            "measure larger groups",
+        )  # fmt: skip
+    rng = np.random.default_rng(seed)
+    subsets: dict[int, NDArray[np.intp]] = {}
+    counted = np.zeros((limits.size, len(large), size))
+    for row, place in enumerate(large):
+        who = members[place]
+        if who.size not in subsets:
+            subsets[who.size] = _subsets(who.size, size, rng)
+        square = table[place][np.ix_(who, who)]
+        counted[:, row] = _at_most(square, limits, subsets[who.size], size)
+    sums, totals = _by_block(counted, places[large])
+    return [
+        _slow(float(limit), size, sums[row], totals, confidence, level)
+        for row, limit in enumerate(limits)
+    ]
+
+
+def replicas_needed(slow: Sequence[SlowMembers], faults: int) -> list[Replicas]:
+    """Return n(T) = f + s(T) + 1, at most 2 f + 1, for each timeout.
+
+    Parameters
+    ----------
+    slow : sequence of SlowMembers
+        As `slow_members` gives them; s is that of the wanted share of windows.
+    faults : int
+        f, the crashes to survive; 1 or more.
+
+    Returns
+    -------
+    list of Replicas
+        ``n.high`` is what is sure: use it to decide.
+
+    Raises
+    ------
+    ParameterError
+        If `faults` is below 1.
+
+    Notes
+    -----
+    s depends on the group: ask for groups of the size that comes out, with `crossing`, or of 2 f +
+    1 to be safe (s grows with the group). Assumes that slowness and crashes come independently,
+    that tomorrow is like the run, and crash faults alone.
+
+    References
+    ----------
+    .. [1] D. Porto et al., "Visigoth fault tolerance", EuroSys 2015.
+
+    Examples
+    --------
+    >>> [calm] = slow_members(np.full((400, 5, 5), 1e6), [1e7], 5)
+    >>> [found] = replicas_needed([calm], 2)
+    >>> found.n.estimate, found.n.high, found.asynchronous, found.saves
+    (3.0, 3.0, 5, 2)
+
+    Nobody was ever slower than 10 ms: three replicas survive two crashes, where five are usual.
+    """
+    if faults < 1:
+        raise ParameterError("faults", f"is {faults}", "1 or more", "f = 1 survives one crash")
+    least, most = faults + 1, 2 * faults + 1
+
+    def needed(s: float | None) -> float:
+        return float(min(most, faults + 1 + (s if s is not None else most)))
+
+    return [
+        Replicas(
+            it.timeout_ns,
+            faults,
+            Interval(
+                needed(it.s.estimate), needed(it.s.low), needed(it.s.high), it.s.level,
+                it.s.n, it.s.n_effective, "f + s + 1, at most 2 f + 1; " + it.s.method,
+            ),
+            least,
+            most,
+        )
+        for it in slow
+    ]  # fmt: skip
+
+
+def crossing(replicas: Sequence[Replicas], n: int) -> tuple[float | None, float | None]:
+    """Return the smallest T from which on n replicas are enough: surely, and by the estimate.
+
+    Parameters
+    ----------
+    replicas : sequence of Replicas
+        With ascending timeouts.
+    n : int
+
+    Returns
+    -------
+    tuple of (float or None, float or None)
+        Timeouts in ns; None where no measured T does.
+
+    Examples
+    --------
+    >>> slow = slow_members(np.full((400, 3, 3), 1e6), [5e5, 2e6, 1e7], 3)
+    >>> crossing(replicas_needed(slow, 1), 2)
+    (2000000.0, 2000000.0)
+
+    From T = 2 ms on two replicas do what three do without an assumption of time.
+    """
+    found: list[float | None] = []
+    for bound in ("high", "estimate"):
+        enough: float | None = None
+        for it in reversed(replicas):
+            if getattr(it.n, bound) > n:
+                break
+            enough = it.timeout_ns
+        found.append(enough)
+    return found[0], found[1]
+
+
+def _members(square: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Those that are in a pair; the diagonal says nothing."""
+    seen = ~np.isnan(square)
+    np.fill_diagonal(seen, val=False)
+    return np.flatnonzero(seen.any(axis=0) | seen.any(axis=1))
+
+
+def _subsets(members: int, size: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    if comb(members, size) <= SUBSETS_MAX:
+        return np.array(list(combinations(range(members), size)), dtype=np.intp)
+    drawn = [rng.choice(members, size, replace=False) for _ in range(SUBSETS_MAX)]
+    return np.array(drawn, dtype=np.intp)
+
+
+def _at_most(
+    square: NDArray[np.float64],
+    limits: NDArray[np.float64],
+    subsets: NDArray[np.intp],
+    size: int,
+) -> NDArray[np.float64]:
+    """Share of the subsets whose worst observer sees at most k slow, (timeouts, size)."""
+    others = np.where(np.eye(len(square), dtype=bool), np.nan, square)
+    # (subsets, observers, members): the worst observer's count, for every timeout
+    cut = others[subsets[:, :, None], subsets[:, None, :]]
+    with np.errstate(invalid="ignore"):
+        worst = np.array([(cut > limit).sum(axis=2).max(axis=1) for limit in limits])
+    shares = (worst[:, :, None] <= np.arange(size)[None, None, :]).mean(axis=1)
+    return np.asarray(shares)
+
+
+def _by_block(
+    counted: NDArray[np.float64], windows: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Sum windows (the mean of their groups) into blocks: (timeouts, blocks, size), (blocks,)."""
+    _, place = np.unique(windows, return_inverse=True)
+    groups = np.bincount(place)
+    count = groups.size
+    blocks = min(BLOCKS_MAX, count)
+    block = place * blocks // count
+    shape = (counted.shape[0], max(2, blocks), counted.shape[2])
+    sums = np.zeros(shape)
+    for row in range(counted.shape[1]):
+        sums[:, block[row]] += counted[:, row] / groups[place[row]]
+    totals = np.bincount(np.arange(count) * blocks // count, minlength=shape[1]).astype(float)
+    return sums, totals
+
+
+def _slow(
+    limit: float,
+    size: int,
+    sums: NDArray[np.float64],
+    totals: NDArray[np.float64],
+    confidence: float,
+    level: float,
+) -> SlowMembers:
+    shares = tuple(
+        # rounding must not make more hits than windows
+        share_interval(np.minimum(sums[:, k], totals), totals, level)
+        for k in range(size)
+    )
+    # nobody can see more than all others late: that is known, not measured
+    known = shares[-1]
+    whole = Interval(1.0, 1.0, 1.0, level, known.n, known.n_effective, "by definition")
+    shares = (*shares[:-1], whole)
+    number = int(totals.sum())
+
+    def smallest(bound: str) -> float:
+        tolerance = 1e-12
+        return float(
+            next(k for k, it in enumerate(shares) if getattr(it, bound) >= confidence - tolerance)
+        )
+
+    estimate, low, high = (smallest(bound) for bound in ("estimate", "high", "low"))
+    at = shares[int(estimate)]
+    method = f"smallest s in {confidence:g} of the windows; " + at.method
+    s = Interval(estimate, min(low, estimate), high, level, number, at.n_effective, method)
+    mean = float(sum(1 - (it.estimate or 0.0) for it in shares))
+    return SlowMembers(limit, size, number, shares, s, mean, confidence)

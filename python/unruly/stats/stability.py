@@ -1,0 +1,475 @@
+"""How steady a flow is: throughput each second, 100 ms windows, and recovery after a fault."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import special
+
+from unruly.errors import ParameterError
+from unruly.stats.interval import Interval, quantile_interval_iid
+from unruly.stats.means import mean_interval, standard_error
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+BLOCKS_MAX = 30
+BLOCKS_MIN = 6
+QUANTILES = (0.0, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
+WINDOW_NS = 100_000_000
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """How steady the throughput of a run is.
+
+    ``mean`` and ``variation`` (standard deviation over mean, of single seconds) have intervals;
+    ``quantiles`` maps p to the empirical quantile over seconds; ``stalled_share`` is the share of
+    seconds in which nothing came; ``of_baseline`` the ratio of the means, None without a baseline.
+    """
+
+    seconds: int
+    mean: Interval
+    variation: Interval
+    quantiles: dict[float, float]
+    stalled_share: float
+    of_baseline: Interval | None
+
+
+def stability(
+    per_second: ArrayLike, baseline: ArrayLike | None = None, *, level: float = 0.95
+) -> Throughput:
+    """Say how steady a throughput is, and what part of a baseline's it reaches.
+
+    Parameters
+    ----------
+    per_second : array_like, shape (seconds,), float64
+        What came in each second, in order of time: bytes, messages, good replies. A second in which
+        nothing came is 0, not left out. Finite, 0 or more.
+    baseline : array_like, shape (seconds,), float64, optional
+        The same of the cell that it is held against (the unloaded one).
+    level : float
+
+    Returns
+    -------
+    Throughput
+
+    Raises
+    ------
+    ParameterError
+        With fewer than 6 seconds, a negative value, or nothing at all in the baseline.
+
+    Notes
+    -----
+    Seconds resemble their neighbours. The mean is that of up to 30 blocks of seconds
+    (`mean_interval`); the variation's interval is a jackknife that leaves out one block at a time,
+    on the logarithm; the ratio's is by the delta method on the logarithm, with the degrees of
+    freedom of Welch and Satterthwaite. Assumes a level that does not wander: see `change_points`.
+
+    References
+    ----------
+    .. [1] B. Efron, R. J. Tibshirani, "An Introduction to the Bootstrap", chapter 11 (jackknife).
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> unloaded, loaded = rng.normal(1000, 50, 330), rng.normal(60, 30, 330).clip(0)
+    >>> found = stability(loaded, unloaded)
+    >>> [round(x, 3) for x in (found.of_baseline.low, found.of_baseline.high)]
+    [0.058, 0.065]
+    >>> round(found.variation.estimate, 1)
+    0.5
+
+    Beside the load 6 % of the throughput are left, and a second is as good as another within half.
+    """
+    values = _checked(per_second, "per_second")
+    blocks = _blocks(values)
+    of_baseline = None
+    if baseline is not None:
+        held = _checked(baseline, "baseline")
+        if held.sum() == 0:
+            raise ParameterError(
+                "baseline", "has nothing in it", "a cell with throughput", "choose another"
+            )
+        of_baseline = _ratio(values, held, level)
+    found = mean_interval(blocks, level)
+    return Throughput(
+        int(values.size),
+        Interval(
+            float(values.mean()), _floor(found.low), found.high, level, int(values.size),
+            found.n_effective, found.method,
+        ),
+        _variation(values, level),
+        {p: float(np.quantile(values, p)) for p in QUANTILES},
+        float((values == 0).mean()),
+        of_baseline,
+    )  # fmt: skip
+
+
+def _checked(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    found = np.asarray(values, dtype=np.float64)
+    if found.ndim != 1 or found.size < BLOCKS_MIN or not np.all(np.isfinite(found) & (found >= 0)):
+        raise ParameterError(
+            name, f"has shape {found.shape} or a value that is none",
+            f"{BLOCKS_MIN} seconds or more, each finite and 0 or more", "0 where nothing came",
+        )  # fmt: skip
+    return found
+
+
+def _floor(bound: float | None) -> float | None:
+    return None if bound is None else max(0.0, bound)
+
+
+def _places(size: int) -> NDArray[np.int64]:
+    return np.arange(size) * min(BLOCKS_MAX, size) // size
+
+
+def _blocks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    place = _places(values.size)
+    means: NDArray[np.float64] = np.bincount(place, values) / np.bincount(place)
+    return means
+
+
+def _variation(values: NDArray[np.float64], level: float) -> Interval:
+    method = "jackknife over blocks of seconds, on the logarithm"
+    size = int(values.size)
+    mean = float(values.mean())
+    if mean == 0:
+        return Interval(None, None, None, level, size, None, method)
+    estimate = float(values.std(ddof=1)) / mean
+    if estimate == 0:
+        return Interval(0.0, 0.0, 0.0, level, size, float(size), method)
+    place = _places(size)
+    left = np.bincount(place)
+    kept = size - left
+    sums = values.sum() - np.bincount(place, values)
+    squares = ((values - mean) ** 2).sum() - np.bincount(place, (values - mean) ** 2)
+    means = sums / kept
+    # about the mean of what is kept
+    variance = (squares - kept * (means - mean) ** 2) / (kept - 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(np.sqrt(np.maximum(variance, 0)) / means)
+    count = logs.size
+    if not np.all(np.isfinite(logs)):  # all the variation, or all the flow, is in one block
+        return Interval(estimate, None, None, level, size, 1.0, method)
+    error = float(np.sqrt((count - 1) / count * ((logs - logs.mean()) ** 2).sum()))
+    reach = float(special.stdtrit(count - 1, (1 + level) / 2)) * error
+    return Interval(
+        estimate, estimate * float(np.exp(-reach)), estimate * float(np.exp(reach)), level, size,
+        float(count), method,
+    )  # fmt: skip
+
+
+def _ratio(one: NDArray[np.float64], other: NDArray[np.float64], level: float) -> Interval:
+    method = "ratio of means over blocks of seconds, on the logarithm"
+    means = float(one.mean()), float(other.mean())
+    size = int(one.size + other.size)
+    if means[0] == 0:
+        return Interval(0.0, 0.0, None, level, size, None, method)
+    parts, freedoms = [], []
+    for values, mean in zip((one, other), means, strict=True):
+        error, free = standard_error(_blocks(values))
+        parts.append((error / mean) ** 2)
+        freedoms.append(free)
+    whole = sum(parts)
+    ratio = means[0] / means[1]
+    if whole == 0:
+        return Interval(ratio, ratio, ratio, level, size, float(size), method)
+    freedom = whole**2 / sum(part**2 / free for part, free in zip(parts, freedoms, strict=True))
+    reach = float(special.stdtrit(freedom, (1 + level) / 2) * np.sqrt(whole))
+    return Interval(
+        ratio, ratio * float(np.exp(-reach)), ratio * float(np.exp(reach)), level, size,
+        freedom + 1, method,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ShortWindows:
+    """What each short window (100 ms) saw; arrays of shape (windows,).
+
+    ``response_ns`` is the mean over the requests *due* in the window: ``inf`` when one of them
+    failed, NaN when none was due; ``response_ok_ns`` leaves the failed out, ``failed`` counts them.
+    ``completed_hz`` counts those that ended well in the window. ``in_flight`` is the mean over time
+    of the requests that were due and not yet answered; a failed one stays until `until_ns`.
+    """
+
+    started_ns: NDArray[np.int64]
+    due: NDArray[np.int64]
+    failed: NDArray[np.int64]
+    response_ns: NDArray[np.float64]
+    response_ok_ns: NDArray[np.float64]
+    completed_hz: NDArray[np.float64]
+    in_flight: NDArray[np.float64]
+
+
+def short_windows(
+    intended_ns: ArrayLike,
+    received_ns: ArrayLike,
+    *,
+    start_ns: int,
+    end_ns: int,
+    width_ns: int = WINDOW_NS,
+) -> ShortWindows:
+    """Cut a run into short windows: mean response, throughput, requests in flight.
+
+    Parameters
+    ----------
+    intended_ns : array_like, shape (n,), int64
+        When each request was due.
+    received_ns : array_like, shape (n,), float64
+        When it was answered, *as a difference to `start_ns`*: a wall clock does not fit a float;
+        ``inf`` where it failed or was open at the end.
+    start_ns, end_ns : int
+        Of the run; a last window that is not whole is left out.
+    width_ns : int
+
+    Returns
+    -------
+    ShortWindows
+
+    Raises
+    ------
+    ParameterError
+        If the run is shorter than a window, or shapes differ.
+
+    Notes
+    -----
+    By Little's law the mean in flight is the throughput times the mean response over a time in
+    which as many enter as leave; in one window it need not be. Requests that end before they were
+    due do not exist.
+
+    References
+    ----------
+    .. [1] J. D. C. Little, "A proof for the queuing formula L = lambda W", 1961.
+
+    Examples
+    --------
+    >>> windows = short_windows([0, 50, 120], [30.0, 170.0, float("inf")], start_ns=0, end_ns=300,
+    ...                         width_ns=100)
+    >>> windows.in_flight.round(2).tolist()
+    [0.8, 1.5, 1.0]
+    >>> windows.response_ns.tolist(), windows.failed.tolist()
+    ([75.0, inf, nan], [0, 1, 0])
+
+    In the second 100 ns one request was being answered for 70 and another hung for 80: 1.5 in
+    flight. That one never came back, so that the window's mean response is without bound.
+    """
+    due = np.asarray(intended_ns, dtype=np.int64) - start_ns
+    left = np.asarray(received_ns, dtype=np.float64)
+    count = int((end_ns - start_ns) // width_ns) if width_ns > 0 else 0
+    if count < 1 or due.shape != left.shape or due.ndim != 1:
+        raise ParameterError(
+            "width_ns", f"is {width_ns} for a run of {end_ns - start_ns} ns",
+            "one window at least, and an end for each request", "use a shorter window",
+        )  # fmt: skip
+    inside = (due >= 0) & (due < count * width_ns)
+    place = due[inside] // width_ns
+    took, ok = left[inside] - due[inside], np.isfinite(left[inside])
+    number = np.bincount(place, minlength=count)
+    failed = np.bincount(place[~ok], minlength=count)
+    sums = np.bincount(place[ok], took[ok], minlength=count)
+    with np.errstate(invalid="ignore"):
+        mean_ok = sums / (number - failed)
+    ended = left[np.isfinite(left) & (left >= 0) & (left < count * width_ns)]
+    completed = np.bincount((ended // width_ns).astype(np.int64), minlength=count)
+    edges = np.arange(count + 1, dtype=np.float64) * width_ns
+    # time spent by all up to each edge: an area between two step functions
+    area = _area(due.astype(np.float64), edges) - _area(left, edges)
+    return ShortWindows(
+        start_ns + np.arange(count) * width_ns,
+        number,
+        failed,
+        np.where(failed > 0, np.inf, mean_ok),
+        mean_ok,
+        completed / (width_ns / 1e9),
+        np.diff(area) / width_ns,
+    )
+
+
+def _area(times: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Integral up to each edge of the number of times that have passed."""
+    ordered = np.sort(times[np.isfinite(times)])
+    sums = np.concatenate([[0.0], np.cumsum(ordered)])
+    passed = np.searchsorted(ordered, edges, side="right")
+    area: NDArray[np.float64] = passed * edges - sums[passed]
+    return area
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What followed one fault, in ns after it; None where it never came or was not recorded.
+
+    ``total_ns`` is the time to the first good reply to a request that was due once the fail-over
+    was done (or, without its stamp, the detection; without both, the fault): ``detection_ns`` +
+    ``failover_ns`` + ``request_ns``.
+    """
+
+    detection_ns: float | None
+    failover_ns: float | None
+    request_ns: float | None
+    total_ns: float | None
+    failed: int
+    """Requests due between the fault and the recovery that failed."""
+
+
+@dataclass(frozen=True)
+class Recoveries:
+    """All faults of a run against its fault-free time.
+
+    ``median_ns`` is over faults that were recovered from (order statistics). ``fault_free_max_ns``
+    is absent when a fault-free request failed (``fault_free_failed``); ``longer_share`` is the
+    share of fault-free requests that took longer than the median recovery, failed ones included,
+    and ``longer`` their number.
+    """
+
+    faults: tuple[Recovery, ...]
+    median_ns: Interval
+    never: int
+    fault_free: int
+    fault_free_failed: int
+    fault_free_max_ns: float | None
+    longer: int | None
+    longer_share: float | None
+
+
+def recovery(
+    intended_ns: ArrayLike,
+    latencies_ns: ArrayLike,
+    fault_ns: ArrayLike,
+    *,
+    detected_ns: ArrayLike | None = None,
+    failed_over_ns: ArrayLike | None = None,
+    patience_ns: float | None = None,
+    level: float = 0.95,
+) -> Recoveries:
+    """Measure how long each fault kept the service from answering.
+
+    Parameters
+    ----------
+    intended_ns : array_like, shape (n,), int64
+        When each request was due.
+    latencies_ns : array_like, shape (n,), float64
+        Response time; ``inf`` where it failed or was open at the end. No NaN.
+    fault_ns : array_like, shape (m,), int64
+        When each fault came; ascending.
+    detected_ns, failed_over_ns : array_like, shape (m,), int64, optional
+        When it was noticed, and when the replacement had taken over; below 0 where that is not
+        known.
+    patience_ns : float, optional
+        How long a failed request was waited for: one due so long before a fault may be the fault's
+        victim. By default the longest latency that was answered.
+    level : float
+
+    Returns
+    -------
+    Recoveries
+
+    Raises
+    ------
+    ParameterError
+        If faults do not ascend, or shapes differ.
+
+    Notes
+    -----
+    A request belongs to a fault when it was under way, or due, between the fault and the recovery;
+    all others are fault-free. A fault that is followed by the next one before a good reply came is
+    never recovered from. Do not read the first good reply of a service with several servers as the
+    end of an outage that one server's clients had.
+
+    References
+    ----------
+    .. [1] The study of the unruly 1 %: its maximum fault-free latencies exceed its recoveries.
+
+    Examples
+    --------
+    >>> due = np.arange(0, 1000, 10)
+    >>> took = np.where((due >= 300) & (due < 350), np.inf, 4.0)
+    >>> took[80] = 70.0
+    >>> found = recovery(due, took, [295], detected_ns=[310], failed_over_ns=[340])
+    >>> one = found.faults[0]
+    >>> one.detection_ns, one.failover_ns, one.request_ns, one.total_ns
+    (15.0, 30.0, 14.0, 59.0)
+    >>> found.fault_free_max_ns, found.longer
+    (70.0, 1)
+
+    The outage lasted 59 ns; yet one request in fault-free time took longer than that.
+    """
+    due, took = np.asarray(intended_ns, dtype=np.int64), np.asarray(latencies_ns, dtype=np.float64)
+    faults = np.asarray(fault_ns, dtype=np.int64)
+    if due.shape != took.shape or faults.ndim != 1 or np.any(np.diff(faults) < 0):
+        raise ParameterError(
+            "fault_ns", f"is {faults.tolist()}", "ascending, and a latency for each request",
+            "sort the faults",
+        )  # fmt: skip
+    noticed, taken = _stamps(detected_ns, faults), _stamps(failed_over_ns, faults)
+    order = np.argsort(due, kind="stable")
+    due, took = due[order], took[order]
+    finite = took[np.isfinite(took)]
+    longest = float(finite.max()) if finite.size else 0.0
+    waited = np.where(np.isinf(took), longest if patience_ns is None else patience_ns, took)
+    touched = np.zeros(due.size, dtype=bool)
+    found = []
+    for place, fault in enumerate(faults):
+        until = int(faults[place + 1]) if place + 1 < faults.size else None
+        one, end = _recover(due, took, int(fault), until, noticed[place], taken[place])
+        found.append(one)
+        last = end if end is not None else until
+        begun = due < last if last is not None else np.ones(due.size, dtype=bool)
+        # compared as differences: a wall clock in ns does not fit a double
+        touched |= begun & (waited > fault - due)
+    totals = [it.total_ns for it in found if it.total_ns is not None]
+    free = took[~touched]
+    failed = int(np.isinf(free).sum())
+    median = quantile_interval_iid(totals, 0.5, level)
+    limit = median.estimate
+    longer = int((free > limit).sum()) if limit is not None else None
+    return Recoveries(
+        tuple(found),
+        median,
+        len(found) - len(totals),
+        int(free.size),
+        failed,
+        float(free.max()) if free.size and failed == 0 else None,
+        longer,
+        longer / free.size if longer is not None and free.size else None,
+    )
+
+
+def _stamps(values: ArrayLike | None, faults: NDArray[np.int64]) -> list[int | None]:
+    if values is None:
+        return [None] * faults.size
+    stamps = np.asarray(values, dtype=np.int64)
+    if stamps.shape != faults.shape:
+        raise ParameterError(
+            "detected_ns, failed_over_ns", f"have shape {stamps.shape}", f"{faults.shape}",
+            "-1 where it is not known",
+        )  # fmt: skip
+    return [int(stamp) if stamp >= 0 else None for stamp in stamps]
+
+
+def _recover(
+    due: NDArray[np.int64],
+    took: NDArray[np.float64],
+    fault: int,
+    until: int | None,
+    noticed: int | None,
+    taken: int | None,
+) -> tuple[Recovery, int | None]:
+    """One fault, and when it was over."""
+    ready = next(stamp for stamp in (taken, noticed, fault) if stamp is not None)
+    begin = int(np.searchsorted(due, ready))
+    stop = due.size if until is None else int(np.searchsorted(due, until))
+    waits = (due[begin:stop] - fault) + took[begin:stop]
+    total = float(waits.min()) if waits.size and np.isfinite(waits.min()) else None
+    if total is not None and until is not None and total > until - fault:
+        total = None
+    detection = None if noticed is None else float(noticed - fault)
+    failover = None if taken is None else float(taken - (noticed if noticed is not None else fault))
+    request = None if total is None else total - float(ready - fault)
+    end = None if total is None else fault + int(np.ceil(total))
+    last = end if end is not None else until
+    inside = (due >= fault) & (due < last if last is not None else True)
+    failed = int(np.isinf(took[inside]).sum())
+    return Recovery(detection, failover, request, total, failed), end
