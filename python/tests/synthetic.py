@@ -70,6 +70,10 @@ class Shape:
     tag: str = "synthetic"
     tail_factor: float = 0.0
     """Above 0: one row in 2,000 is this many times slower."""
+    cell_scale: dict[str, float] = field(default_factory=dict)
+    """Latencies of a cell times this."""
+    cell_tails: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """A share of a cell's rows is so many times slower."""
     name: str = "synthetic"
     manifest: dict[str, Any] = field(default_factory=dict)
     """Overrides of manifest keys."""
@@ -262,6 +266,10 @@ def _rows(shape, rng, wait, *, stalls, lags, due, who, begin_ns, request) -> pa.
     )
     sent = _wait_out(intended + lag, *lags)
     latency = _latencies(shape, rng, wait, intended=intended, sent=sent, who=(op, client, server))
+    latency = latency * shape.cell_scale.get(cell, 1.0)
+    if cell in shape.cell_tails:
+        share, factor = shape.cell_tails[cell]
+        latency = latency * np.where(rng.uniform(size=rows) < share, factor, 1.0)
     arrived = _wait_out(sent + latency * 0.4, *stalls)
     received = (_wait_out(arrived + latency * 0.6, *stalls)).astype(np.int64)
     sent, arrived = sent.astype(np.int64), arrived.astype(np.int64)

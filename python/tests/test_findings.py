@@ -14,6 +14,25 @@ from unruly.findings.rules import RULES, Evidence, find
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 SMALL = {"agents": 3, "ops": ("null",), "rate_hz": 20, "duration_s": 30}
+MATRIX = {
+    **SMALL,
+    "agents": 2,
+    "kind": "drive",
+    "duration_s": 20,
+    "repeats": 2,
+    "stalls_hz": 0,
+    "cells": ("size=small load=low", "size=small load=high", "size=large load=low",
+              "size=large load=high"),
+    "manifest": {
+        "cells": [
+            {"name": f"size={size} load={load}",
+             "factors": {"drive.payload": size, "drive.clients": load}}
+            for size in ("small", "large")
+            for load in ("low", "high")
+        ]
+    },
+}  # fmt: skip
+ODD = "size=large load=high"
 RAISED = {
     "nothing-measured": {**SMALL, "warmup_s": 40, "duration_s": 0},
     "rows-dropped": {**SMALL, "dropped": 7},
@@ -30,6 +49,13 @@ RAISED = {
     "drift": {**SMALL, "drift": 2.0, "rate_hz": 50},
     "abstained": {**SMALL, "rate_hz": 20, "stalls_hz": 0.15, "stall_mean_ns": 300e6},
     "run-tail-heavy": {**SMALL, "tail_factor": 60.0},
+    "cells-unruly": {**MATRIX, "cell_tails": {ODD: (0.004, 200.0)}},
+    "p99-beyond-bound": {**MATRIX, "cell_tails": {ODD: (0.012, 3000.0)}},
+    "more-than-one-mode": {**MATRIX, "cell_tails": {ODD: (0.4, 12.0)}},
+    "factor-effect": {
+        **MATRIX,
+        "cell_scale": {"size=large load=low": 3.0, "size=large load=high": 3.0},
+    },
     "slow-node": {**SMALL, "slow_agent": 1},
     "slow-seen-alike": {**SMALL, "slow_agent": 1},
     "correlate": {**SMALL, "slow_agent": 1},
@@ -38,6 +64,9 @@ RAISED = {
 }
 SILENT = {code: {**SMALL, "stalls_hz": 0} for code in CODES}
 SILENT["promise-made"] = RAISED["drift"]
+SILENT |= dict.fromkeys(
+    ("cells-unruly", "p99-beyond-bound", "more-than-one-mode", "factor-effect"), MATRIX
+)
 SILENT["nothing-measured"] = SMALL
 
 
@@ -79,7 +108,7 @@ def test_every_page_has_a_code():
 
 def test_every_code_in_the_rules_is_listed():
     source = (REPOSITORY / "python/unruly/findings/rules.py").read_text(encoding="utf-8")
-    raised = re.findall(r'Finding\(\s*"([a-z-]+)"', source)
+    raised = re.findall(r'Finding\(\s*"([a-z0-9-]+)"', source)
     assert sorted(raised) == sorted(CODES)
     assert len(RULES) == len(CODES)
 

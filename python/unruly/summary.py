@@ -70,6 +70,7 @@ def summary(analysis: Analysis) -> dict[str, Any]:
         },
         "decomposition": analysis.decomposition.to_dict("records"),
         "self_distrust": _self_distrust(analysis),
+        "magical": _magical(analysis),
         "findings": [_flat(finding) for finding in analysis.findings],
         "conservation": asdict(analysis.conservation),
         "missing": analysis.run.missing,
@@ -95,6 +96,30 @@ def _self_distrust(analysis: Analysis) -> dict[str, Any]:
     doubt = analysis.self_distrust
     kept = {field.name: getattr(doubt, field.name) for field in fields(doubt)}
     return {**kept, "processes": doubt.processes.to_dict("records")}
+
+
+def _magical(analysis: Analysis) -> dict[str, Any] | None:
+    view = analysis.magical
+    if view is None:
+        return None
+    return {
+        "cells": [_flat(cell) for cell in view.cells],
+        "systems": view.systems,
+        "factors": view.factors,
+        "explained": [
+            {
+                "measure": it.measure,
+                "observations": it.observations,
+                "reason": it.reason,
+                "effects": [_flat(effect) for effect in it.effects],
+            }
+            for it in view.explained
+        ],
+        "p99_on_mean": {system: _flat(line) for system, line in view.lines.items()},
+        "count_against_size": _flat(view.count_against_size) if view.count_against_size else None,
+        "resources": [_flat(row) for row in view.resources],
+        "notes": view.notes,
+    }
 
 
 def _flat(value: Any) -> dict[str, Any]:

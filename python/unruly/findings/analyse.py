@@ -10,7 +10,7 @@ import pandas as pd
 
 from unruly.errors import ParameterError
 from unruly.findings import cells as cell_part
-from unruly.findings import distrust, histograms, receivers, rules, synchrony
+from unruly.findings import distrust, histograms, magical, receivers, rules, synchrony
 from unruly.findings.context import Context
 from unruly.findings.model import Analysis, Correlations, Options, SelfDistrust, SlowNodes
 from unruly.progress import Progress
@@ -100,6 +100,7 @@ def analyse(
         correlations = receivers.correlations(context, summarised.log_means, summarised.summaries)
         nodes = held.result()
     summaries = summarised.summaries + (imported.summaries if imported else [])
+    matrix = magical.magical(context, summaries)
     evidence = rules.Evidence(
         run,
         summaries,
@@ -113,6 +114,7 @@ def analyse(
             tail_explained_share=summarised.tail_explained_share,
         ),
         cell_part.blind_spots(summaries, run.timeless),
+        matrix,
     )
     started, ended = int(context.extents["first_ns"].min()), int(context.extents["end_ns"].max())
     analysis = Analysis(
@@ -136,6 +138,7 @@ def analyse(
         findings=rules.find(evidence),
         processes=_processes(run),
         measured_ns=_measured_ns(context),
+        magical=matrix,
     )
     context.progress("")
     return analysis

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
+    from unruly.findings.magical import Magical
     from unruly.run import Run
     from unruly.stats import Interval
 
@@ -309,6 +310,8 @@ class Analysis:
     processes: int
     measured_ns: float
     """The measured time, summed over cells and repeats."""
+    magical: Magical | None = None
+    """What the slowest 1 % does over a matrix; None for a run of one cell."""
 
     @property
     def trustworthy(self) -> bool:

@@ -15,6 +15,7 @@ from unruly.findings.words import count, duration, latency, named, percent
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from unruly.findings.magical import Magical
     from unruly.findings.model import (
         BlindSpot,
         CellSummary,
@@ -42,6 +43,8 @@ FALSE_DISCOVERY: Final = 0.05
 WITHIN_LEAST: Final = 0.1
 CORRELATES_SHOWN: Final = 3
 DISK_FACTOR: Final = 2.0
+P99_BOUND: Final = 25.0
+FACTOR_P: Final = 0.01
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Evidence:
     conservation: Conservation
     self_distrust: SelfDistrust
     blind_spot: list[BlindSpot]
+    magical: Magical | None = None
 
     @property
     def responses(self) -> list[CellSummary]:
@@ -385,6 +389,109 @@ def _run_tail_heavy(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+def _cells_unruly(evidence: Evidence) -> Iterator[Finding]:
+    """C1 over a matrix: in how many configurations the maximum is beyond ten times the mean."""
+    view = evidence.magical
+    if view is None:
+        return
+    known = [cell for cell in view.cells if cell.mean and cell.largest is not None]
+    wild = [cell for cell in known if (cell.largest or 0.0) > 10 * (cell.mean or 0.0)]
+    if not wild:
+        return
+    worst = max(wild, key=lambda cell: (cell.largest or 0.0) / (cell.mean or 1.0))
+    cuts = [c.smallest_haircut for c in wild if c.smallest_haircut is not None]
+    needed = f" Cutting {percent(max(cuts))} would leave none so." if cuts else ""
+    yield Finding(
+        "cells-unruly",
+        "unruly",
+        "informs",
+        1,
+        f"the maximum is beyond 10 x the mean in {len(wild)} of {len(known)} cells",
+        f"The worst is {worst.cell}: {(worst.largest or 0.0) / (worst.mean or 1.0):.0f} x its "
+        f"mean, with a p99 of {latency(worst.p99)}.{needed}",
+        {
+            "cells": len(known),
+            "unruly": len(wild),
+            "worst": worst.cell,
+            "largest_over_mean": (worst.largest or 0.0) / (worst.mean or 1.0),
+            "smallest_haircut": max(cuts) if cuts else None,
+        },
+        "Promise percentiles of such a system, never its maximum.",
+    )
+
+
+def _p99_bound(evidence: Evidence) -> Iterator[Finding]:
+    """The study's bound on p99 over mean: reported where a cell is beyond it."""
+    view = evidence.magical
+    if view is None:
+        return
+    known = [c for c in view.cells if c.p99_over_mean is not None and c.p99_over_mean.estimate]
+    beyond = [c for c in known if (c.p99_over_mean.estimate or 0.0) > P99_BOUND]  # type: ignore[union-attr]
+    if not beyond:
+        return
+    yield Finding(
+        "p99-beyond-bound",
+        "unruly",
+        "warns",
+        2,
+        f"the p99 is beyond {P99_BOUND:.0f} x the mean in {len(beyond)} of {len(known)} cells",
+        f"In sixteen systems the p99 stayed below that with 99 % confidence; here it does not: "
+        f"{named([cell.cell for cell in beyond])}. Even the p99 of such a cell is not predictable "
+        "from its mean.",
+        {"cells": {c.cell: c.p99_over_mean.estimate for c in beyond if c.p99_over_mean}},
+        "Look at these cells by themselves: what stalls there stalls more than 1 % of the time.",
+    )
+
+
+def _factor_effect(evidence: Evidence) -> Iterator[Finding]:
+    """C3: which factor explains the p99, when one does."""
+    view = evidence.magical
+    if view is None:
+        return
+    for explained in view.explained:
+        if explained.measure != "p99":
+            continue
+        effects = [it for it in explained.effects if it.p_value is not None]
+        strong = [it for it in effects if (it.p_value or 1.0) < FACTOR_P and it.partial is not None]
+        if not strong:
+            continue
+        best = max(strong, key=lambda it: it.share or 0.0)
+        assert best.partial is not None
+        yield Finding(
+            "factor-effect",
+            "why",
+            "informs",
+            50,
+            f"{best.factor} explains {percent(best.share)} of the variance of the p99",
+            f"Over {explained.observations} cells and repeats: F = {best.f:.1f}, p = "
+            f"{best.p_value:.2g}; of what the other factors leave it explains "
+            f"{percent(best.partial.estimate)} [{percent(best.partial.low)}, "
+            f"{percent(best.partial.high)}].",
+            {it.factor: {"f": it.f, "p": it.p_value, "share": it.share} for it in effects},
+            "Choose this factor first; the report shows the whole distribution by its levels.",
+        )
+
+
+def _two_modes(evidence: Evidence) -> Iterator[Finding]:
+    view = evidence.magical
+    if view is None:
+        return
+    bimodal = [c.cell for c in view.cells if c.dip_q is not None and c.dip_q < FALSE_DISCOVERY]
+    if not bimodal:
+        return
+    yield Finding(
+        "more-than-one-mode",
+        "unruly",
+        "informs",
+        3,
+        f"{len(bimodal)} of {len(view.cells)} cells have more than one mode",
+        f"Their latencies gather around several values, so that a mean is one that nobody sees: "
+        f"{named(bimodal)}.",
+        {"cells": bimodal},
+        "Look at their distributions for a cache, a second path or a timer.",
+    )
+
+
 def _slow_node(evidence: Evidence) -> Iterator[Finding]:
     for place, node in enumerate(evidence.slow_nodes.named):
         yield Finding(
@@ -540,6 +647,10 @@ RULES: Final[tuple[Callable[[Evidence], Iterator[Finding]], ...]] = (
     _drift,
     _abstained,
     _run_tail_heavy,
+    _cells_unruly,
+    _p99_bound,
+    _two_modes,
+    _factor_effect,
     _slow_node,
     _slow_seen_alike,
     _correlate,
@@ -562,6 +673,10 @@ CODES: Final = (
     "drift",
     "abstained",
     "run-tail-heavy",
+    "cells-unruly",
+    "p99-beyond-bound",
+    "more-than-one-mode",
+    "factor-effect",
     "slow-node",
     "slow-seen-alike",
     "correlate",

@@ -16,6 +16,7 @@ from unruly.report.figures import (
     distribution,
     environments,
     groups,
+    matrix,
     nodes,
     promise,
     slow,
@@ -120,12 +121,19 @@ def _unruly(view: View) -> Part:
         figures=_kept(
             distribution.distribution(view),
             distribution.workloads(view),
-            cells_figure.cells(view),
+            matrix.haircut(view) or cells_figure.cells(view),
+            matrix.ratios(view),
+            matrix.p99_on_mean(view),
+            matrix.outliers(view),
+            matrix.by_level(view),
             groups.group_sizes(view),
             groups.kth_of_n(view),
         ),
-        tables=_filled(tables.unruliness(view)),
+        # a row for each cell is a page of rows: beside a matrix it is closed
+        tables=() if view.analysis.magical else _filled(tables.unruliness(view)),
         closed_tables=_filled(
+            matrix.matrix_table(view),
+            tables.unruliness(view) if view.analysis.magical else None,
             tables.percentiles(view),
             tables.frame_table(by["by_op"], {"op": "workload"}, "By workload")
             if "by_op" in by
@@ -174,9 +182,11 @@ def _where(view: View) -> Part:
 def _why(view: View) -> Part:
     return Part(
         advice=advice(view, "why"),
-        figures=_kept(correlation.correlations(view), correlation.scatters(view)),
+        figures=_kept(
+            matrix.explained(view), correlation.correlations(view), correlation.scatters(view)
+        ),
         tables=_filled(tables.decomposition(view)),
-        closed_tables=_filled(tables.correlation(view)),
+        closed_tables=_filled(tables.correlation(view), matrix.resource_table(view)),
     )
 
 

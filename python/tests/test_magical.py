@@ -1,0 +1,132 @@
+"""The view of a matrix finds what was planted in it, and says what it cannot compute."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import unruly
+from synthetic import write_run
+from test_findings import MATRIX, ODD
+from unruly.summary import summary
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    """Twice as slow when large, and a tail in one cell."""
+    root = write_run(
+        tmp_path_factory.mktemp("matrix") / "run",
+        **{
+            **MATRIX,
+            "repeats": 4,
+            "cell_scale": {"size=large load=low": 2.0, ODD: 2.0},
+            "cell_tails": {ODD: (0.005, 100.0)},
+        },
+    )
+    return unruly.analyse(unruly.open_run(root))
+
+
+def rows_of(analysis, cell):
+    table = analysis.run.requests
+    frame = table.filter(table.cell == cell).to_pandas()
+    return np.sort((frame["received_ns"] - frame["intended_ns"]).to_numpy(dtype=float))
+
+
+def test_the_haircut_of_every_cell_is_that_of_its_rows(planted):
+    for cell in planted.magical.cells:
+        values = rows_of(planted, cell.cell)
+        left = values[values <= np.quantile(values, 0.99)]
+        assert cell.mean_after == pytest.approx(left.mean())
+        assert cell.p99_after == pytest.approx(np.quantile(left, 0.99))
+        assert cell.largest_after == left[-1]
+        share = cell.smallest_haircut
+        rest = values[: values.size - round(share * values.size)]
+        assert rest[-1] <= 10.2 * rest.mean()
+    odd = next(cell for cell in planted.magical.cells if cell.cell == ODD)
+    assert 0.002 < odd.smallest_haircut < 0.01
+    assert all(c.smallest_haircut == 0 for c in planted.magical.cells if c.cell != ODD)
+
+
+def test_the_factor_that_was_planted_explains_the_mean_and_the_other_does_not(planted):
+    by_measure = {it.measure: it for it in planted.magical.explained}
+    effects = {it.factor: it for it in by_measure["mean"].effects}
+    assert by_measure["mean"].observations == 16
+    assert effects["drive.payload"].share > 0.6
+    assert effects["drive.payload"].p_value < 1e-6
+    assert effects["drive.clients"].share < 0.25
+    outliers = {it.factor: it for it in by_measure["outliers"].effects}
+    assert outliers["drive.payload"].p_value is not None
+
+
+def test_outliers_and_their_streaks_are_those_of_the_rows_in_order(planted):
+    odd = next(cell for cell in planted.magical.cells if cell.cell == ODD)
+    table = planted.run.requests
+    frame = table.filter(table.cell == ODD).to_pandas()
+    frame["taken"] = frame["received_ns"] - frame["intended_ns"]
+    limit = frame["taken"].mean() + 3 * frame["taken"].std()
+    frame = frame.sort_values(["repeat", "intended_ns", "client", "connection", "request"])
+    above = (frame["taken"] > limit).to_numpy()
+    begins = above & np.r_[True, ~above[:-1] | (np.diff(frame["repeat"].to_numpy()) != 0)]
+    assert odd.streak.estimate == pytest.approx(above.sum() / begins.sum())
+    assert odd.outlier_share == pytest.approx(above.mean())
+    assert odd.over_3_sigma == above.sum()
+    size = frame["taken"].to_numpy()[above].mean() / frame["taken"].mean()
+    assert odd.outlier_size == pytest.approx(size)
+
+
+def test_curves_of_a_level_are_quantiles_of_its_rows(planted):
+    large = np.concatenate([rows_of(planted, "size=large load=low"), rows_of(planted, ODD)])
+    curve = planted.magical.curves["drive.payload"]["large"]
+    assert curve[49] == pytest.approx(np.quantile(large, 0.5))
+    assert curve[-1] == pytest.approx(np.quantile(large, 0.999))
+
+
+def test_the_view_is_in_the_summary_the_verdict_and_the_report(planted, schema, tmp_path):
+    from unruly.report import write_report
+
+    told = json.loads(json.dumps(summary(planted)))
+    schema.validate(told)
+    assert len(told["magical"]["cells"]) == 4
+    assert "cells-unruly" in unruly.verdict(planted)
+    page = write_report([planted], tmp_path / "page.html").read_text(encoding="utf-8")
+    for figure in ("haircut-0", "ratios-0", "p99-on-mean-0", "explained-0", "by-level-0"):
+        assert f'id="figure-{figure}"' in page
+
+
+def test_a_run_of_one_cell_has_no_such_view(clean):
+    assert clean.magical is None
+
+
+def test_an_unbalanced_matrix_with_failures_and_one_level_is_computed_as_far_as_it_goes(tmp_path):
+    cells = ("a", "b", "c")
+    factors = [{"x": "1", "y": "p"}, {"x": "2", "y": "p"}, {"x": "2", "y": "p"}]
+    manifest = {"cells": [{"name": n, "factors": f} for n, f in zip(cells, factors, strict=True)]}
+    root = write_run(
+        tmp_path / "run", cells=cells, ops=("null",), agents=2, kind="drive", duration_s=10.0,
+        failed_share=0.01, manifest=manifest,
+    )  # fmt: skip
+    view = unruly.analyse(unruly.open_run(root)).magical
+    assert all(cell.mean is None and cell.mean_after is None for cell in view.cells)
+    assert view.notes == ("3 cells have failed requests, and no mean",)
+    assert view.lines["*"].reason
+    reasons = {it.measure: it.reason for it in view.explained}
+    assert "fewer than two" in reasons["mean"]
+
+
+def test_a_factor_of_one_level_is_named_and_the_others_are_computed(tmp_path):
+    cells = ("a", "b", "c", "d")
+    manifest = {
+        "cells": [
+            {"name": n, "factors": {"x": str(i % 2), "same": "1"}} for i, n in enumerate(cells)
+        ]
+    }
+    root = write_run(
+        tmp_path / "run", cells=cells, ops=("null",), agents=2, kind="drive", duration_s=10.0,
+        stalls_hz=0.0, manifest=manifest,
+    )  # fmt: skip
+    view = unruly.analyse(unruly.open_run(root)).magical
+    effects = {it.factor: it for it in view.explained[0].effects}
+    assert effects["same"].reason == "it has one level"
+    assert effects["x"].f is not None

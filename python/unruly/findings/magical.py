@@ -1,0 +1,434 @@
+"""The unruly 1 % over a matrix: is the maximum unpredictable, is the p99, and what explains them.
+
+All latencies are response times in ns. A cell whose requests failed has no mean, and is left out
+where a mean is needed; how many are left out is said.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from scipy import stats as scipy_stats
+
+from unruly.findings.cells import histograms_of
+from unruly.stats import (
+    Effect,
+    Interval,
+    Line,
+    analysis_of_variance,
+    benjamini_hochberg,
+    bucket_edges,
+    dip_test,
+    line_fit,
+    smallest_haircut,
+    streak_length,
+)
+from unruly.stats.histogram import FAILED_BUCKET
+from unruly.tables import fetch, inline
+from unruly.tables import matrix as matrix_tables
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from unruly.findings.context import Context
+    from unruly.findings.model import CellSummary
+
+LATENCY: Final = "response"
+SHARE: Final = 0.01
+BOUND: Final = 25.0
+"""What the study found p99 over mean to stay below, with 99 % confidence; never asserted."""
+MEASURES: Final = ("mean", "p99", "maximum", "outliers")
+CURVE: Final = (*(round(0.01 * k, 2) for k in range(1, 100)), 0.995, 0.999)
+THINNED: Final = 500
+SYSTEM_FACTORS: Final = ("drive.target", "drive.transport", "mesh.transport")
+CELLS_MAX: Final = 5_000
+
+
+@dataclass(frozen=True)
+class MatrixCell:
+    """One configuration: what the slowest 1 % does to it.
+
+    Haircut values are None where a request failed. ``dip_q`` is the dip's p-value adjusted over all
+    cells.
+    """
+
+    cell: str
+    factors: dict[str, str]
+    system: str
+    n: int
+    failed: int
+    mean: float | None
+    p99: float | None
+    largest: float | None
+    over_10x_mean: int | None
+    over_3_sigma: int | None
+    p99_over_mean: Interval | None
+    mean_after: float | None = None
+    p99_after: float | None = None
+    largest_after: float | None = None
+    smallest_haircut: float | None = None
+    outlier_share: float | None = None
+    outlier_size: float | None = None
+    """Mean of the outliers (beyond mean + 3 sd) over the mean."""
+    streak: Interval | None = None
+    dip: float | None = None
+    dip_p: float | None = None
+    dip_q: float | None = None
+    absent: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Which factors explain a measure (mean, p99, maximum, outliers) over cells and repeats."""
+
+    measure: str
+    effects: tuple[Effect, ...]
+    observations: int
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class RankCorrelation:
+    """Spearman over the cells, its p-value, and that adjusted over all that were tried."""
+
+    of: str
+    against: str
+    rho: float
+    p_value: float
+    q_value: float
+    cells: int
+
+
+@dataclass(frozen=True)
+class Magical:
+    """The view of a matrix.
+
+    ``lines`` are p99 on mean for each system, and for all of them under ``"*"``; ``curves`` maps a
+    factor to its levels' quantiles (`CURVE`), in ns.
+    """
+
+    cells: tuple[MatrixCell, ...]
+    systems: tuple[str, ...]
+    factors: dict[str, tuple[str, ...]]
+    explained: tuple[Explained, ...]
+    lines: dict[str, Line]
+    count_against_size: RankCorrelation | None
+    resources: tuple[RankCorrelation, ...]
+    curves: dict[str, dict[str, list[float]]]
+    notes: tuple[str, ...]
+
+
+def magical(context: Context, summaries: list[CellSummary]) -> Magical | None:
+    """Compute the view; None for a run of one cell."""
+    rows = {
+        row.cell: row for row in summaries if row.op == "*" and row.latency == LATENCY and row.n
+    }
+    known = {
+        str(it["name"]): {str(k): str(v) for k, v in (it.get("factors") or {}).items()}
+        for it in context.run.manifest.get("cells") or []
+        if isinstance(it, dict)
+    }
+    measured = [name for name in known if name in rows][:CELLS_MAX]
+    if len(measured) < 2 or context.empty:
+        return None
+    context.progress("matrix")
+    factors = _levels({name: known[name] for name in measured})
+    shapes = _shapes(context)
+    repeats = fetch(matrix_tables.repeats(context.rows, LATENCY))
+    streaks = _streaks(context, rows)
+    cells = [
+        _cell(rows[name], known[name], shapes.get(name), streaks.get(name)) for name in measured
+    ]
+    cells = _adjusted(_with_haircuts(context, cells))
+    notes = [f"{sum(cell.mean is None for cell in cells)} cells have failed requests, and no mean"]
+    sizes = _sizes(streaks, rows)
+    cells = [
+        replace(cell, outlier_share=sizes[cell.cell][0], outlier_size=sizes[cell.cell][1])
+        if cell.cell in sizes
+        else cell
+        for cell in cells
+    ]
+    return Magical(
+        tuple(cells),
+        tuple(dict.fromkeys(cell.system for cell in cells)),
+        factors,
+        tuple(_explained(measure, repeats, streaks, known, factors) for measure in MEASURES),
+        _lines(cells),
+        _count_against_size(cells, sizes),
+        _resources(context, cells, sizes),
+        _curves(context, {name: known[name] for name in measured}, factors),
+        tuple(note for note in notes if not note.startswith("0 ")),
+    )
+
+
+def _levels(cells: dict[str, dict[str, str]]) -> dict[str, tuple[str, ...]]:
+    """Every factor with its levels, in the plan's order."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for factors in cells.values():
+        for name, level in factors.items():
+            found[name][level] = None
+    return {name: tuple(levels) for name, levels in found.items()}
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What a cell's histogram says: the smallest haircut, and its order statistics, thinned."""
+
+    haircut: float | None
+    thinned: np.ndarray
+
+
+def _shapes(context: Context) -> dict[str, _Shape]:
+    found = {}
+    for (cell, op), buckets, counts in histograms_of(context, LATENCY):
+        whole = counts.sum(axis=1)
+        if op != "*" and context.extents[context.extents["cell"] == cell]["op"].nunique() > 1:
+            continue
+        good = buckets < FAILED_BUCKET
+        _, high = bucket_edges(buckets[good])
+        held = whole[good]
+        share = smallest_haircut(high, held) if good.all() and held.sum() else None
+        # inside a bucket values are spread evenly, so that the buckets are no modes of their own
+        places = (np.arange(THINNED) + 0.5) / THINNED * held.sum()
+        low, _ = bucket_edges(buckets[good])
+        upto = np.cumsum(held)
+        edges = np.concatenate([low[:1], high])
+        thinned = np.interp(places, np.concatenate([[0.0], upto]), edges) if held.sum() else high
+        found[str(cell)] = _Shape(share, np.log(thinned) if thinned.size else thinned)
+    return found
+
+
+def _streaks(context: Context, rows: dict[str, CellSummary]) -> dict[str, dict[int, Any]]:
+    limits = [
+        {"cell": name, "limit": row.mean + 3 * row.sd}
+        for name, row in rows.items()
+        if row.mean is not None and row.sd is not None
+    ]
+    found: dict[str, dict[int, Any]] = defaultdict(dict)
+    if limits:
+        table = matrix_tables.outliers_of_repeats(context.rows, inline(limits), LATENCY)
+        for row in fetch(table).to_dict("records"):
+            found[str(row["cell"])][int(row["repeat"])] = row
+    return found
+
+
+def _cell(
+    row: CellSummary,
+    factors: dict[str, str],
+    shape: _Shape | None,
+    streaks: dict[int, Any] | None,
+) -> MatrixCell:
+    absent = dict(row.absent)
+    streak = dip = p_value = None
+    if streaks:
+        counted = [sum(int(it[name]) for it in streaks.values()) for name in
+                   ("outliers", "streaks", "n")]  # fmt: skip
+        streak = streak_length(*counted)
+        if streak.estimate is None:
+            streak = None
+            absent["streak"] = "no request is beyond mean + 3 sd"
+    if shape is not None and shape.thinned.size:
+        found = dip_test(shape.thinned)
+        dip, p_value = found.dip, found.p_value
+        if found.reason:
+            absent["dip"] = found.reason
+    return MatrixCell(
+        cell=row.cell,
+        factors=factors,
+        system=next((factors[name] for name in SYSTEM_FACTORS if name in factors), "all"),
+        n=row.n,
+        failed=row.failed,
+        mean=row.mean,
+        p99=row.p99,
+        largest=row.max,
+        over_10x_mean=row.over_10x_mean,
+        over_3_sigma=row.over_3_sigma,
+        p99_over_mean=row.p99_over_mean_interval
+        or (
+            Interval(row.p99_over_mean, None, None, 0.95, row.n, None, "no interval")
+            if row.p99_over_mean is not None
+            else None
+        ),
+        smallest_haircut=shape.haircut if shape else None,
+        streak=streak,
+        dip=dip,
+        dip_p=p_value,
+        absent=absent,
+    )
+
+
+def _with_haircuts(context: Context, cells: list[MatrixCell]) -> list[MatrixCell]:
+    """What is left of mean, p99 and maximum when the slowest 1 % are taken away."""
+    limits = [
+        {"cell": cell.cell, "limit": cell.p99}
+        for cell in cells
+        if cell.p99 is not None and cell.failed == 0
+    ]
+    if not limits:
+        return cells
+    rows = matrix_tables.cut(context.rows, inline(limits), LATENCY)
+    found = {str(row["cell"]): row for row in fetch(rows).to_dict("records")}
+    return [
+        replace(
+            cell,
+            mean_after=float(found[cell.cell]["mean_after"]),
+            p99_after=float(found[cell.cell]["p99_after"][0]),
+            largest_after=float(found[cell.cell]["largest_after"]),
+        )
+        if cell.cell in found
+        else cell
+        for cell in cells
+    ]
+
+
+def _adjusted(cells: list[MatrixCell]) -> list[MatrixCell]:
+    """The dips' p-values adjusted over all cells."""
+    tested = [cell.dip_p for cell in cells if cell.dip_p is not None]
+    q_values = iter(benjamini_hochberg(tested).tolist() if tested else [])
+    return [
+        replace(cell, dip_q=float(next(q_values))) if cell.dip_p is not None else cell
+        for cell in cells
+    ]
+
+
+def _explained(
+    measure: str,
+    repeats: pd.DataFrame,
+    streaks: dict[str, dict[int, Any]],
+    known: dict[str, dict[str, str]],
+    factors: dict[str, tuple[str, ...]],
+) -> Explained:
+    """Analysis of variance of one measure over cells and repeats."""
+    values, levels = [], []
+    for row in repeats.to_dict("records"):
+        name, number = str(row["cell"]), int(row["repeat"])
+        value = _measure(measure, row, streaks.get(name, {}).get(number))
+        if name in known and value is not None and np.isfinite(value):
+            values.append(value)
+            levels.append(known[name])
+    used = {name: [held.get(name, "") for held in levels] for name in factors}
+    if len(values) < 2 or not used:
+        return Explained(measure, (), len(values), "fewer than two observations, or no factor")
+    return Explained(measure, analysis_of_variance(values, used), len(values))
+
+
+def _measure(measure: str, row: dict[str, Any], streak: Any) -> float | None:
+    if measure == "outliers":
+        return float(streak["outliers"]) / float(streak["n"]) if streak else None
+    if int(row["failed"]):
+        return None
+    if measure == "p99":
+        return float(row["p99"][0])
+    return float(row["mean" if measure == "mean" else "largest"])
+
+
+def _lines(cells: list[MatrixCell]) -> dict[str, Line]:
+    """p99 on mean, for each system and over all."""
+    found = {}
+    systems = list(dict.fromkeys(cell.system for cell in cells))
+    for system in [*(systems if len(systems) > 1 else []), "*"]:
+        held = [
+            (cell.mean, cell.p99)
+            for cell in cells
+            if system in ("*", cell.system) and cell.mean is not None and cell.p99 is not None
+        ]
+        found[system] = line_fit([mean for mean, _ in held], [p99 for _, p99 in held])
+    return found
+
+
+def _sizes(
+    streaks: dict[str, dict[int, Any]], rows: dict[str, CellSummary]
+) -> dict[str, tuple[float, float]]:
+    """Share of outliers of each cell, and how many times its mean they take on average."""
+    found = {}
+    for name, repeats in streaks.items():
+        outliers = sum(int(it["outliers"]) for it in repeats.values())
+        mean = rows[name].mean
+        if not outliers or not mean:
+            continue
+        total = sum(
+            float(it["size"]) * int(it["outliers"]) for it in repeats.values() if it["outliers"]
+        )
+        found[name] = (
+            outliers / sum(int(it["n"]) for it in repeats.values()),
+            total / outliers / mean,
+        )
+    return found
+
+
+def _count_against_size(
+    cells: list[MatrixCell], sizes: dict[str, tuple[float, float]]
+) -> RankCorrelation | None:
+    held = [sizes[cell.cell] for cell in cells if cell.cell in sizes]
+    found = _spearman([count for count, _ in held], [size for _, size in held])
+    if found is None:
+        return None
+    rho, p_value = found
+    return RankCorrelation("number of outliers", "their size", rho, p_value, p_value, len(held))
+
+
+def _resources(
+    context: Context, cells: list[MatrixCell], sizes: dict[str, tuple[float, float]]
+) -> tuple[RankCorrelation, ...]:
+    """What client and server used a second, against the number and the size of outliers."""
+    frame = fetch(matrix_tables.used(context.run.resources))
+    names = [cell.cell for cell in cells if cell.cell in sizes]
+    found: list[tuple[str, str, float, float, int]] = []
+    for watched, part in frame.groupby("watched"):
+        if str(watched).startswith("probe"):
+            continue
+        by_cell = part.set_index("cell")
+        present = [name for name in names if name in by_cell.index]
+        for metric in matrix_tables.USED:
+            values = by_cell.loc[present, metric].to_numpy(dtype=float)
+            for place, what in enumerate(("number of outliers", "size of outliers")):
+                against = [sizes[name][place] for name in present]
+                pair = _spearman(values.tolist(), against)
+                if pair is not None:
+                    found.append((f"{watched}: {metric}", what, *pair, len(present)))
+    if not found:
+        return ()
+    q_values = benjamini_hochberg([row[3] for row in found])
+    rows = [
+        RankCorrelation(of, against, rho, p_value, float(q), n)
+        for (of, against, rho, p_value, n), q in zip(found, q_values, strict=True)
+    ]
+    return tuple(sorted(rows, key=lambda row: (row.q_value, -abs(row.rho))))
+
+
+def _spearman(x: list[float], y: list[float]) -> tuple[float, float] | None:
+    first, second = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    good = np.isfinite(first) & np.isfinite(second)
+    first, second = first[good], second[good]
+    if first.size < 4 or np.ptp(first) == 0 or np.ptp(second) == 0:
+        return None
+    found = scipy_stats.spearmanr(first, second)
+    return float(found.statistic), float(found.pvalue)
+
+
+def _curves(
+    context: Context, known: dict[str, dict[str, str]], factors: dict[str, tuple[str, ...]]
+) -> dict[str, dict[str, list[float]]]:
+    """Quantiles of all rows of each level of each factor."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for factor, levels in factors.items():
+        if len(levels) < 2:
+            continue
+        cells = [
+            {"cell": name, "of_level": held[factor]}
+            for name, held in known.items()
+            if factor in held
+        ]
+        table = matrix_tables.quantiles_of_levels(context.rows, inline(cells), CURVE, LATENCY)
+        by_level = {
+            str(row["of_level"]): row["quantiles"] for row in fetch(table).to_dict("records")
+        }
+        found[factor] = {
+            level: [float(value) for value in by_level[level]]
+            for level in levels
+            if level in by_level
+        }
+    return found
