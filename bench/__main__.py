@@ -5,7 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bench import analysis, cost, echo, false_promises, open_loop, page, recording, result, stall
+from bench import (
+    analysis,
+    compare,
+    cost,
+    echo,
+    false_promises,
+    open_loop,
+    page,
+    recording,
+    result,
+    stall,
+)
 
 BENCHES = {
     "echo": echo.run,
@@ -15,6 +26,7 @@ BENCHES = {
     "cost": cost.run,
     "analysis": analysis.run,
     "false-promises": false_promises.run,
+    "compare": compare.run,
 }
 
 

@@ -35,9 +35,12 @@ class Result:
 
 def folder() -> Path:
     """The directory of today's results on this host, with the host's facts written into it."""
+    today = f"{datetime.now(UTC):%Y-%m-%d}"
+    for known in sorted(RUNS.glob(f"{today}-*/host.json")):
+        return known.parent
     facts = json.loads(call("doctor", "--json", "-d", "2"))
     facts["host"].pop("name", None)
-    place = RUNS / f"{datetime.now(UTC):%Y-%m-%d}-{_host(facts)}"
+    place = RUNS / f"{today}-{_host(facts)}"
     place.mkdir(parents=True, exist_ok=True)
     (place / "host.json").write_text(json.dumps(facts, indent=1) + "\n")
     return place

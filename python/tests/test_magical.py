@@ -60,7 +60,12 @@ def test_the_factor_that_was_planted_explains_the_mean_and_the_other_does_not(pl
     assert outliers["drive.payload"].p_value is not None
 
 
-def test_outliers_and_their_streaks_are_those_of_the_rows_in_order(planted):
+def test_outliers_and_their_streaks_are_those_of_the_rows_in_order(tmp_path):
+    # stalls, so that outliers come in streaks
+    root = write_run(
+        tmp_path / "run", **{**MATRIX, "stalls_hz": 0.5, "stall_mean_ns": 150e6, "rate_hz": 50}
+    )
+    planted = unruly.analyse(unruly.open_run(root))
     odd = next(cell for cell in planted.magical.cells if cell.cell == ODD)
     table = planted.run.requests
     frame = table.filter(table.cell == ODD).to_pandas()
@@ -70,6 +75,7 @@ def test_outliers_and_their_streaks_are_those_of_the_rows_in_order(planted):
     above = (frame["taken"] > limit).to_numpy()
     begins = above & np.r_[True, ~above[:-1] | (np.diff(frame["repeat"].to_numpy()) != 0)]
     assert odd.streak.estimate == pytest.approx(above.sum() / begins.sum())
+    assert odd.streak.estimate > 1.5
     assert odd.outlier_share == pytest.approx(above.mean())
     assert odd.over_3_sigma == above.sum()
     size = frame["taken"].to_numpy()[above].mean() / frame["taken"].mean()

@@ -207,6 +207,11 @@ def compare_levels(
     return Comparison(latency, ALLOWANCE, tuple(_holm(judged)), ())
 
 
+def judge_samples(a: str, b: str, held_a: list[Sample], held_b: list[Sample]) -> Compared:
+    """Compare samples that are at hand, one run each or groups: what `compare` does with runs."""
+    return _judge(a, b, ("", "latency"), _Runs(a=held_a, b=held_b), ALLOWANCE)
+
+
 def _check(sides: Sequence[Side], latency: str, allowance: float) -> None:
     if len(sides) < 2:
         raise ComparisonError("compare", "one side", "two or more", "unruly compare A B")

@@ -1,0 +1,163 @@
+"""How often A against A alarms, on real runs and on known laws, and what ten pairs can find."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from scipy import stats
+
+from bench.families import FAMILIES, RATE_HZ, Family
+from bench.program import ROOT, call
+from bench.result import Result
+from unruly import open_run
+from unruly.findings.comparison import GRID, Sample, Side, compare, judge_samples
+from unruly.stats import bucket_index, paired_shift
+from unruly.stats.blocks import BLOCKS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PLACE: Final = ROOT / "target" / "bench-alike"
+"""Real runs of one plan, kept: those that are there are not taken again."""
+REAL_PAIRS, MADE_PAIRS = 60, 140
+PAIRS, TRIALS = 10, 300
+SECONDS: Final = 60
+SHIFT: Final = 1.05
+ALARMS_MAX, POWER_LEAST = 0.05, 0.8
+SEED: Final = 20261121
+NS: Final = 1e9
+WITHOUT_POWER: Final = ("F2", "F3b", "F3c", "F3d", "F3e", "F5b", "F7", "F8", "M/M/1", "LN")
+"""Families whose p99 one minute does not know to 5 %: published, not held to the bar."""
+PLAN: Final = """name = "alike"
+seed = 1
+
+[run]
+duration = "8s"
+warmup = "1s"
+
+[drive]
+transport = "tcp"
+arrivals = "constant"
+rate = "1000/s"
+"""
+
+
+def run() -> list[Result]:
+    """Take what real runs are missing, then count alarms and finds."""
+    os.nice(5)
+    return [alarms(), *power()]
+
+
+def alarms() -> Result:
+    """One run each and ten pairs, A against A."""
+    real = real_runs(2 * REAL_PAIRS)
+    outcomes: dict[str, int] = {}
+    for first, second in zip(real[0::2], real[1::2], strict=True):
+        sides = [Side("A", (open_run(first),)), Side("B", (open_run(second),))]
+        (found,) = compare(sides).results
+        outcomes[found.outcome] = outcomes.get(found.outcome, 0) + 1
+    rng = np.random.default_rng(SEED)
+    known = [it for it in FAMILIES if it.kind != "unseen"]
+    made: dict[str, int] = {}
+    for place in range(MADE_PAIRS):
+        family = known[place % len(known)]
+        samples = [sample(family, rng, SECONDS) for _ in range(2)]
+        found = judge_samples("A", "B", samples[:1], samples[1:])
+        made[found.outcome] = made.get(found.outcome, 0) + 1
+    loud = outcomes.get("different", 0) + made.get("different", 0)
+    total = REAL_PAIRS + MADE_PAIRS
+    interval = stats.binomtest(loud, total).proportion_ci(0.95)
+    return Result(
+        name="compare-alike",
+        what=f"alarms of one run against another of the same system: {REAL_PAIRS} pairs of real"
+        f" runs at different times, {MADE_PAIRS} of known laws",
+        bar=f"<= {100 * ALARMS_MAX:g} %",
+        measured=f"{loud} of {total}: {100 * loud / total:.1f} %"
+        f" [{100 * interval.low:.1f}, {100 * interval.high:.1f}];"
+        f" real runs: {_words(outcomes)}; laws: {_words(made)}",
+        met=loud <= ALARMS_MAX * total,
+        raw={"real": outcomes, "made": made, "seed": SEED},
+    )
+
+
+def real_runs(count: int) -> list[Path]:
+    """Runs of one small plan, taken one after another; kept for the next time."""
+    PLACE.mkdir(parents=True, exist_ok=True)
+    plan = PLACE / "alike.toml"
+    plan.write_text(PLAN, encoding="utf-8")
+    places = [PLACE / f"run-{number:03}" for number in range(1, count + 1)]
+    for place in places:
+        if not (place / "manifest.json").is_file():
+            print(f"  {place.name}", file=sys.stderr, flush=True)
+            call("run", plan, "-o", place, "-q")
+    return places
+
+
+def sample(family: Family, rng: np.random.Generator, seconds: int) -> Sample:
+    """A run of a known law as the comparison sees one."""
+    latencies = family.draw(rng, seconds) * NS
+    index = bucket_index(latencies)
+    buckets, place = np.unique(index, return_inverse=True)
+    block = np.arange(index.size) * BLOCKS // index.size
+    counts = np.bincount(place * BLOCKS + block, minlength=buckets.size * BLOCKS)
+    return Sample(
+        0,
+        latencies.size,
+        0,
+        dict(zip(GRID, np.quantile(latencies, list(GRID.values())).tolist(), strict=True)),
+        buckets,
+        counts.reshape(buckets.size, BLOCKS).astype(float),
+    )
+
+
+def power() -> list[Result]:
+    """Ten interleaved one-minute pairs, B slower by 5 %: how often it is found, and A/A."""
+    rows: dict[str, dict[str, Any]] = {}
+    p99 = list(GRID).index("p99")
+    for family in FAMILIES:
+        rng = np.random.default_rng([SEED, FAMILIES.index(family)])
+        found = quiet = 0
+        for _ in range(TRIALS):
+            logs = np.log([_quantiles(family, rng) for _ in range(2 * PAIRS)])
+            a, b = logs[:PAIRS], logs[PAIRS:]
+            quiet += paired_shift(a, b).p_value <= ALARMS_MAX
+            found += paired_shift(a[:, [p99]], b[:, [p99]] + np.log(SHIFT)).p_value <= ALARMS_MAX
+        rows[family.name] = {"found": found / TRIALS, "alarms": quiet / TRIALS}
+        print(f"  {family.name} {rows[family.name]}", file=sys.stderr, flush=True)
+    with_power = {name: row["found"] for name, row in rows.items() if name not in WITHOUT_POWER}
+    worst = max(rows, key=lambda name: rows[name]["alarms"])
+    error = 2 * np.sqrt(ALARMS_MAX * (1 - ALARMS_MAX) / TRIALS)
+    listed = ", ".join(f"{name} {100 * share:.0f} %" for name, share in with_power.items())
+    others = ", ".join(f"{name} {100 * rows[name]['found']:.0f} %" for name in WITHOUT_POWER)
+    return [
+        Result(
+            name="compare-power",
+            what=f"a shift of 5 % of the p99 found by {PAIRS} one-minute pairs in random order"
+            f" ({TRIALS} trials, {RATE_HZ}/s), where a minute knows its p99",
+            bar=f">= {100 * POWER_LEAST:g} %",
+            measured=f"{listed}; without such power: {others}",
+            met=all(share >= POWER_LEAST for share in with_power.values()),
+            raw={"families": rows, "seed": SEED},
+        ),
+        Result(
+            name="compare-pairs-alike",
+            what=f"alarms of {PAIRS} pairs of one system, all quantiles at once ({TRIALS} trials)",
+            bar=f"<= {100 * ALARMS_MAX:g} % within two standard errors, each family",
+            measured=f"{100 * rows[worst]['alarms']:.1f} % at most ({worst}), "
+            f"{100 * np.mean([row['alarms'] for row in rows.values()]):.1f} % over all",
+            met=rows[worst]["alarms"] <= ALARMS_MAX + error,
+            raw={"families": {name: row["alarms"] for name, row in rows.items()}},
+        ),
+    ]
+
+
+def _quantiles(family: Family, rng: np.random.Generator) -> list[float]:
+    found: list[float] = np.quantile(family.draw(rng, SECONDS), list(GRID.values())).tolist()
+    return found
+
+
+def _words(outcomes: dict[str, int]) -> str:
+    return ", ".join(f"{number} {name}" for name, number in sorted(outcomes.items()))
