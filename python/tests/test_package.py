@@ -25,11 +25,13 @@ ALLOWED = {
     "compare": {"findings"},
     "gate": {"errors", "findings"},
     "export": {"errors", "ingest", "run", "tables"},
+    "papers": {"errors", "findings", "stats"},
     "report": {"errors", "stats", "findings", "summary"},
     "__init__": {"errors", "stats", "findings", "run", "summary", "verdict"},
     "__main__": {
         "compare",
         "export",
+        "papers",
         "errors",
         "__init__",
         "findings",

@@ -59,7 +59,31 @@ def _parser() -> argparse.ArgumentParser:
     _add_import(verbs)
     _add_export(verbs)
     _add_compare(verbs)
+    _add_papers(verbs)
     return parser
+
+
+def _add_papers(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    told = verbs.add_parser("papers", help="findings of the five papers, judged by runs")
+    told.add_argument("directories", metavar="RUN", nargs="*", help="runs to judge them by")
+    told.add_argument("-o", "--output", metavar="FILE", type=Path, help="default: print it")
+    told.set_defaults(run=_papers)
+
+
+def _papers(options: argparse.Namespace) -> int:
+    from unruly import analyse, open_run, papers  # noqa: PLC0415
+
+    verdicts = papers.kept()
+    if options.directories:
+        runs = [analyse(open_run(directory)) for directory in options.directories]
+        verdicts = papers.remember(runs)
+    text = papers.page(verdicts)
+    if options.output:
+        _write(options.output, text)
+        print(options.output)
+    else:
+        print(text, end="")
+    return 0
 
 
 def _add_compare(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -8,6 +8,7 @@
     ├── RecoveryError      the run was cut off and could not be recovered
     ├── IngestError        another tool's output cannot be imported
     ├── ExportError        a run cannot be written in another tool's form
+    ├── PaperError         a claim of a paper cannot be judged
     ├── ComparisonError    runs cannot be compared
     └── ParameterError     an argument is out of its range
 """
@@ -18,6 +19,7 @@ __all__ = [
     "ComparisonError",
     "ExportError",
     "IngestError",
+    "PaperError",
     "ParameterError",
     "RecoveryError",
     "RunError",
@@ -69,6 +71,10 @@ class IngestError(UnrulyError):
 
 class ExportError(UnrulyError):
     """A run cannot be written in another tool's form."""
+
+
+class PaperError(UnrulyError):
+    """A claim of a paper cannot be judged."""
 
 
 class ComparisonError(UnrulyError):

@@ -196,7 +196,6 @@ def explained(view: View) -> Figure | None:
                 scale=alt.Scale(domain=[0, 1])),
         y=alt.Y("measure:N", sort=list(dict.fromkeys(frame["measure"])), title=None),
         color=chart.colour(factors, "factor"),
-        order=alt.Order("factor:N"),
         tooltip=["measure:N", "factor:N", alt.Tooltip("share:Q", format=".1%")],
     )  # fmt: skip
     p99 = frame[frame["measure"] == "p99"]
