@@ -9,13 +9,22 @@ trust: ...
 """
 
 from unruly.errors import ParameterError, RecoveryError, RunError, TraceError, UnrulyError
-from unruly.findings import Analysis, CellSummary, Finding, GroupSummary, analyse
+from unruly.findings import (
+    Advice,
+    Analysis,
+    CellSummary,
+    Finding,
+    GroupSummary,
+    advise,
+    analyse,
+)
 from unruly.run import Run, open_run
 from unruly.stats import Interval
 from unruly.summary import summary
 from unruly.verdict import verdict
 
 __all__ = [
+    "Advice",
     "Analysis",
     "CellSummary",
     "Finding",
@@ -27,6 +36,7 @@ __all__ = [
     "RunError",
     "TraceError",
     "UnrulyError",
+    "advise",
     "analyse",
     "open_run",
     "summary",

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from unruly.report.page import write_report
+from unruly.report.page import write_advice, write_report
 
-__all__ = ["write_report"]
+__all__ = ["write_advice", "write_report"]

@@ -24,7 +24,14 @@ from unruly.stats.interval import (
     quantile_ranks_iid,
 )
 from unruly.stats.means import mean_interval
-from unruly.stats.members import Replicas, SlowMembers, crossing, replicas_needed, slow_members
+from unruly.stats.members import (
+    Replicas,
+    SlowMembers,
+    crossing,
+    replicas_needed,
+    slow_members,
+    smallest_count,
+)
 from unruly.stats.profit import (
     DEFAULT_SLA,
     Profit,
@@ -102,6 +109,7 @@ __all__ = [
     "slow_columns",
     "slow_members",
     "slow_set",
+    "smallest_count",
     "stability",
     "suspected_from",
     "suspicions",
