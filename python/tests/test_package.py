@@ -23,7 +23,7 @@ ALLOWED = {
     "gate": {"errors", "findings"},
     "advise": {"errors", "findings"},
     "report": {"errors", "stats", "findings", "summary"},
-    "__init__": {"errors", "stats", "findings", "run", "summary", "verdict"},
+    "__init__": {"errors", "advise", "stats", "findings", "run", "summary", "verdict"},
     "__main__": {
         "errors",
         "stats",

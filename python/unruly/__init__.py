@@ -8,6 +8,8 @@ unruly verdict: demo [synthetic], complete, 60 s measured, ...
 trust: ...
 """
 
+# the module before the function of its name, which must be what `unruly.advise` is
+from unruly.advise import advice_json, advise_text
 from unruly.errors import ParameterError, RecoveryError, RunError, TraceError, UnrulyError
 from unruly.findings import (
     Advice,
@@ -36,7 +38,9 @@ __all__ = [
     "RunError",
     "TraceError",
     "UnrulyError",
+    "advice_json",
     "advise",
+    "advise_text",
     "analyse",
     "open_run",
     "summary",

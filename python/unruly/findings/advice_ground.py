@@ -260,11 +260,13 @@ def _squares(frame: pd.DataFrame) -> Squares:
         frame = frame.merge(renamed, on=["label", end], how="inner")
     frame = frame.sort_values(["repeat", "window", "label"], kind="stable")
     item, items = pd.factorize(pd.MultiIndex.from_frame(frame[["repeat", "window", "label"]]))
-    size = np.array([len(labels[label]) for _, _, label in items], dtype=np.int64)
-    most = int(size.max(initial=2))
+    most = max((len(nodes) for nodes in labels.values()), default=2)
     table = np.full((len(items), most, most), np.nan)
     table[item, frame["client_place"], frame["server_place"]] = frame["worst"].to_numpy()
-    whole = np.bincount(item, minlength=len(items)) == size * (size - 1)
+    # whoever is in no pair was killed: the rest is a group without it
+    seen = ~np.isnan(table)
+    size = (seen.any(axis=1) | seen.any(axis=2)).sum(axis=1)
+    whole = seen.sum(axis=(1, 2)) == size * (size - 1)
     window, _ = pd.factorize(pd.MultiIndex.from_tuples([(r, w) for r, w, _ in items]))
     return Squares(
         table[whole],
