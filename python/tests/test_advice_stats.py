@@ -195,6 +195,19 @@ def test_slow_windows_that_come_together_prove_less_than_scattered_ones():
     assert (one.s.high, other.s.high) == (1.0, 0.0)
 
 
+def test_a_bound_on_slow_windows_holds_when_their_spells_came_a_few_times():
+    """1.2 % of 3,000 windows are slow, in spells of four on average: s = 0 in 99 % is false."""
+    rng = np.random.default_rng(61)
+    believed = 0
+    for _ in range(200):
+        slow = np.zeros(3000, dtype=bool)
+        for begin in np.flatnonzero(rng.uniform(size=3000) < 0.003):
+            slow[begin : begin + rng.geometric(0.25)] = True
+        held = np.stack([~slow, np.ones(3000, dtype=bool)], axis=1)
+        believed += stats.smallest_count(held, confidence=0.99)[1].high < 1
+    assert believed <= 0.05 * 200
+
+
 def test_groups_of_one_window_count_as_one_window():
     groups = [_square(5)] * 100
     [found] = stats.slow_members(groups, [10 * MS], 5, windows=np.arange(100) // 10)

@@ -107,6 +107,8 @@ def test_a_slow_agent_is_partitioned_one_in_seven(slow_advice):
 def test_the_first_of_six_avoids_the_slow_agent_and_a_hedge_nearly_does(slow_advice):
     row = row_of(slow_advice.hedge)
     assert (row.peers, row.requests) == (6, 7 * 960)
+    # each client has its own peers: there is no one server to fix
+    assert (row.servers, row.ways.fixed) == (None, ())
     first, single, every = (
         way.quantiles[0.99] for way in (row.ways.first, row.ways.single, row.ways.all)
     )
@@ -148,6 +150,12 @@ def test_what_the_windows_do_not_prove_is_not_advised(clean_run):
     assert (point.replicas.n.estimate, point.replicas.n.high) == (2.0, 3.0)
     assert "stay with 2f+1 = 3, or measure about 30.8 min" in row.sentence
     assert (row.windows, row.window_ns) == (120, NS // 2)
+
+
+def test_advice_says_what_it_knows_nothing_of(slow_advice):
+    for part in (slow_advice.detection, slow_advice.replicas):
+        told = "Nothing is known of what happens less often than every 80 s."
+        assert part.assumption.endswith(told)
 
 
 def test_counts_of_the_engine_are_those_of_the_pure_function(one_slow, slow_advice):
@@ -468,6 +476,22 @@ def test_the_verb_prints_one_screen_and_writes_a_page(one_slow, tmp_path, capsys
     assert "When and where?" not in html
 
 
+def test_a_report_has_the_advice_of_small_runs_and_of_large_ones_when_asked(
+    clean_run, tmp_path, monkeypatch, capsys
+):
+    for limit, options, wanted in (
+        (2_000_000, [], True),
+        (10, [], False),
+        (10, ["--advice"], True),
+    ):
+        monkeypatch.setattr("unruly.__main__.ADVICE_ROWS_MAX", limit)
+        page = tmp_path / "report.html"
+        assert main(["report", str(clean_run), "-o", str(page), *options]) == 0
+        held = 'id="figure-advice-detection-0"' in page.read_text(encoding="utf-8")
+        assert held is wanted
+    assert capsys.readouterr().out.count("report.html") == 3
+
+
 def test_the_verb_prints_json(one_slow, capsys, schema):
     assert main(["advise", str(one_slow), "--json"]) == 0
     schema.validate(json.loads(capsys.readouterr().out))
@@ -505,3 +529,19 @@ def test_a_screen_that_is_full_tells_less_of_each_part(clean_run):
 def test_the_same_run_gives_the_same_advice(one_slow, slow_advice):
     again = advised(one_slow, faults=2, timeouts_ns=[4 * MS, 400 * MS], confidence=0.95)
     assert advice_json(again) == advice_json(slow_advice)
+
+
+def test_a_client_of_replicas_is_told_of_each_server(tmp_path):
+    """A mesh told as a drive: clients that are none of the servers they ask."""
+    path = write_run(
+        tmp_path / "run", agents=3, ops=("null",), slow_agent=2, slow_factor=60.0, stalls_hz=0.0
+    )
+    manifest = json.loads((path / "manifest.json").read_text())
+    for process in manifest["processes"]:
+        process["kind"] = "drive"
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    row = row_of(advised(path).hedge)
+    assert (row.peers, row.servers) == (3, (0, 1, 2))
+    assert [way.name for way in row.ways.fixed] == ["server 0", "server 1", "server 2"]
+    quick, _, slow = (way.mean_ok for way in row.ways.fixed)
+    assert slow > 10 * quick

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ERROR_EXIT = 2
+ADVICE_ROWS_MAX = 2_000_000
+"""Of larger runs a report holds advice only when asked: it would take as long as all the rest."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -47,6 +49,9 @@ def _parser() -> argparse.ArgumentParser:
     pictured = verbs.add_parser("report", help="the same with pictures: one HTML file")
     pictured.add_argument("directories", metavar="DIR", nargs="+", help="directories of runs")
     pictured.add_argument("-o", "--output", type=Path, help="default: report.html in the first DIR")
+    pictured.add_argument(
+        "--advice", action="store_true", help="with the pictures of `advise` however many rows"
+    )
     pictured.set_defaults(run=_report)
     held = verbs.add_parser("gate", help="hold a run to limits; for CI")
     held.add_argument("directory", metavar="DIR", help="the directory of a run")
@@ -172,7 +177,9 @@ def _report(options: argparse.Namespace) -> int:
         write_summary(analysis)
     output = options.output or Path(options.directories[0]) / "report.html"
     advice = [
-        advise(analysis.run, trustworthy=analysis.trustworthy) if analysis.cells else None
+        advise(analysis.run, trustworthy=analysis.trustworthy)
+        if analysis.cells and (options.advice or analysis.conservation.rows <= ADVICE_ROWS_MAX)
+        else None
         for analysis in analyses
     ]
     print(_written(output, lambda: write_report(analyses, output, advice)))

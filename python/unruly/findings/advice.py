@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -325,9 +326,13 @@ def _hedged(ground: Ground, key: Key, record: dict[str, Any], part: pd.DataFrame
     table = _peers_only(part, own=key in ground.meshed)
     delays = _delays(table)
     ways = replies_of(table, delays, blocks=part["block"].to_numpy(), level=ground.wanted.level)
-    best = best_hedge(ways)
     one_group = int(record["labels"]) == 1 and key not in ground.meshed
     servers = tuple(int(s) for s in part["servers"].iloc[0]) if one_group else None
+    # a column is a server only where all requests asked the same ones
+    named = [f"server {number}" for number in servers or ()]
+    fixed = tuple(replace(way, name=name) for way, name in zip(ways.fixed, named, strict=False))
+    ways = replace(ways, fixed=fixed)
+    best = best_hedge(ways)
     return HedgeAdvice(
         key[0], key[1], table.shape[1], len(table), int(record["n"]), servers, ways,
         best.delay_ns if best is not None else None,

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from unruly.findings.advice_model import EVERY, Absent
-from unruly.findings.words import latency
+from unruly.findings.words import duration, latency
+from unruly.stats import blind_spot
 from unruly.stats.blocks import BLOCKS
 from unruly.tables import advice as advice_tables
 from unruly.tables import fetch, inline
@@ -105,6 +106,14 @@ class Ground:
             context, wanted, resolution_ns, timeouts, left_out, kept, late, requests, meshed,
             window, too_many,
         )  # fmt: skip
+
+    @property
+    def blind_spot(self) -> str:
+        """What no part can know: what comes so seldom that it may not have come."""
+        extents = self.context.extents.groupby(["cell", "repeat"])
+        length = (extents["last_ns"].max() - extents["first_ns"].min()).groupby("cell").sum().max()
+        _, every_ns = blind_spot(float(length), self.wanted.confidence)
+        return f"Nothing is known of what happens less often than every {duration(every_ns)}."
 
     @property
     def subjects(self) -> list[Key]:

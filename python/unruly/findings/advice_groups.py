@@ -67,7 +67,8 @@ def detection(ground: Ground, squares: dict[Key, Squares]) -> Part[DetectionAdvi
         "Which timeout should a failure detector have?",
         "Every client pings every peer as the run did and suspects it when a reply is later than "
         "T; nobody who is counted was down (rows of a killed process are left out), so every "
-        "suspicion is a false one. Rates are of one observer that watches one peer.",
+        "suspicion is a false one. Rates are of one observer that watches one peer. "
+        + ground.blind_spot,
         tuple(rows),
         tuple(absent),
     )
@@ -161,7 +162,8 @@ def replicas(ground: Ground, squares: dict[Key, Squares]) -> Part[ReplicasAdvice
         f"Visigoth fault tolerance: f + s(T) + 1 replicas, where s is the number of correct peers "
         f"of which the worst-placed observer had any reply later than T in a window of "
         f"{words.length(ground.window_ns)}. s must hold in {words.share(ground.wanted.confidence)} "
-        f"of the windows. Crashes come independently of slowness, and tomorrow is like this run.",
+        f"of the windows. Crashes come independently of slowness, and tomorrow is like this run. "
+        f"{ground.blind_spot}",
         tuple(rows),
         tuple(absent),
     )
