@@ -8,6 +8,8 @@ unruly verdict: demo [synthetic], complete, 60 s measured, ...
 trust: ...
 """
 
+# the module before the function of its name, which must be what `unruly.advise` is
+from unruly.advise import advice_json, advise_text
 from unruly.errors import (
     IngestError,
     ParameterError,
@@ -16,13 +18,22 @@ from unruly.errors import (
     TraceError,
     UnrulyError,
 )
-from unruly.findings import Analysis, CellSummary, Finding, GroupSummary, analyse
+from unruly.findings import (
+    Advice,
+    Analysis,
+    CellSummary,
+    Finding,
+    GroupSummary,
+    advise,
+    analyse,
+)
 from unruly.run import Run, open_run
 from unruly.stats import Interval
 from unruly.summary import summary
 from unruly.verdict import verdict
 
 __all__ = [
+    "Advice",
     "Analysis",
     "CellSummary",
     "Finding",
@@ -35,6 +46,9 @@ __all__ = [
     "RunError",
     "TraceError",
     "UnrulyError",
+    "advice_json",
+    "advise",
+    "advise_text",
     "analyse",
     "open_run",
     "summary",

@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING
 from unruly.errors import UnrulyError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from unruly.findings.comparison import Side
 
 ERROR_EXIT = 2
+ADVICE_ROWS_MAX = 2_000_000
+"""Of larger runs a report holds advice only when asked: it would take as long as all the rest."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -47,6 +51,9 @@ def _parser() -> argparse.ArgumentParser:
     pictured = verbs.add_parser("report", help="the same with pictures: one HTML file")
     pictured.add_argument("directories", metavar="DIR", nargs="+", help="directories of runs")
     pictured.add_argument("-o", "--output", type=Path, help="default: report.html in the first DIR")
+    pictured.add_argument(
+        "--advice", action="store_true", help="with the pictures of `advise` however many rows"
+    )
     pictured.set_defaults(run=_report)
     held = verbs.add_parser("gate", help="hold a run to limits; for CI")
     held.add_argument("directory", metavar="DIR", help="the directory of a run")
@@ -60,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_export(verbs)
     _add_compare(verbs)
     _add_papers(verbs)
+    _add_advise(verbs)
     return parser
 
 
@@ -250,6 +258,57 @@ def _import(options: argparse.Namespace) -> int:
     return 0
 
 
+def _add_advise(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    advised = verbs.add_parser("advise", help="timeouts, replicas, profit, hedges: what to choose")
+    advised.add_argument("directory", metavar="DIR", help="the directory of a run")
+    advised.add_argument("--json", action="store_true", help="print JSON instead")
+    advised.add_argument("-o", "--output", type=Path, help="write a page with pictures as well")
+    advised.add_argument("--sla", metavar="FILE", type=Path, help="a TOML file of [[step]]")
+    advised.add_argument(
+        "--faults", metavar="F", type=int, default=1, help="crashes to survive (default 1)"
+    )
+    advised.add_argument(
+        "--confidence", metavar="C", type=float, default=0.99,
+        help="share of windows in which slow peers may be no more (default 0.99)",
+    )  # fmt: skip
+    advised.add_argument(
+        "--timeout", metavar="T", nargs="+", default=[], help="such as 40ms; asked about first"
+    )
+    advised.add_argument("--width", type=int, help="columns (default: the terminal's, else 100)")
+    advised.set_defaults(run=_advise)
+
+
+def _advise(options: argparse.Namespace) -> int:
+    from unruly import advise, analyse, open_run  # noqa: PLC0415
+    from unruly.advise import advice_json, advise_text  # noqa: PLC0415
+    from unruly.findings.sla import duration_ns, read_sla  # noqa: PLC0415
+    from unruly.stats import DEFAULT_SLA  # noqa: PLC0415
+
+    sla = read_sla(options.sla) if options.sla else DEFAULT_SLA
+    timeouts = [duration_ns("--timeout", "T", text) for text in options.timeout]
+    run = open_run(options.directory)
+    analysis = analyse(run)
+    advice = advise(
+        run,
+        sla=sla,
+        sla_name=options.sla.name if options.sla else "the default table",
+        faults=options.faults,
+        confidence=options.confidence,
+        timeouts_ns=timeouts,
+        trustworthy=analysis.trustworthy,
+    )
+    if options.output:
+        from unruly.report import write_advice  # noqa: PLC0415
+
+        _written(options.output, lambda: write_advice(analysis, advice, options.output))
+    if options.json:
+        print(json.dumps(advice_json(advice), indent=1, allow_nan=False))
+        return 0
+    width, colour = _terminal(options.width)
+    print(advise_text(advice, analysis.doubts, width=width, colour=colour))
+    return 0
+
+
 def _gate(options: argparse.Namespace) -> int:
     from unruly import analyse, open_run  # noqa: PLC0415
     from unruly.findings.judging import judge  # noqa: PLC0415
@@ -303,7 +362,7 @@ def _verdict(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from unruly import analyse, open_run  # noqa: PLC0415
+    from unruly import advise, analyse, open_run  # noqa: PLC0415
     from unruly.report import write_report  # noqa: PLC0415
     from unruly.summary import write_summary  # noqa: PLC0415
 
@@ -311,8 +370,19 @@ def _report(options: argparse.Namespace) -> int:
     for analysis in analyses:
         write_summary(analysis)
     output = options.output or Path(options.directories[0]) / "report.html"
+    advice = [
+        advise(analysis.run, trustworthy=analysis.trustworthy)
+        if analysis.cells and (options.advice or analysis.conservation.rows <= ADVICE_ROWS_MAX)
+        else None
+        for analysis in analyses
+    ]
+    print(_written(output, lambda: write_report(analyses, output, advice)))
+    return 0
+
+
+def _written(output: Path, write: Callable[[], Path]) -> Path:
     try:
-        written = write_report(analyses, output)
+        return write()
     except OSError as error:
         raise UnrulyError(
             output,
@@ -320,8 +390,6 @@ def _report(options: argparse.Namespace) -> int:
             "a file in a directory that exists",
             "choose another with -o",
         ) from error
-    print(written)
-    return 0
 
 
 if __name__ == "__main__":

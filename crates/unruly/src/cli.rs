@@ -92,6 +92,12 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         arguments: Vec<OsString>,
     },
+    /// Timeouts, replicas, profit, hedges: what to choose, as functions of the timeout or the delay
+    Advise {
+        /// The run, and options of the verb
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        arguments: Vec<OsString>,
+    },
     /// Findings of the five papers, judged by runs
     Papers {
         /// Runs to judge them by (none: the verdicts that are kept), and options of the verb
@@ -165,6 +171,7 @@ fn call(verb: Verb) -> Result<u8> {
         Verb::Compare { arguments } => analyse("compare", &arguments),
         Verb::Import { arguments } => analyse("import", &arguments),
         Verb::Export { arguments } => analyse("export", &arguments),
+        Verb::Advise { arguments } => analyse("advise", &arguments),
         Verb::Papers { arguments } => analyse("papers", &arguments),
         Verb::Doctor { duration, json } => examine(duration, json),
         Verb::Recover { directory } => recover(&directory),

@@ -1,5 +1,7 @@
 """What is found in a run, as data: the analysis, its rules, and its findings."""
 
+from unruly.findings.advice import advise
+from unruly.findings.advice_model import Advice
 from unruly.findings.analyse import analyse
 from unruly.findings.model import (
     SECTIONS,
@@ -23,6 +25,7 @@ __all__ = [
     "CODES",
     "SECTIONS",
     "SEVERITIES",
+    "Advice",
     "Analysis",
     "BlindSpot",
     "CellSummary",
@@ -35,5 +38,6 @@ __all__ = [
     "Options",
     "SelfDistrust",
     "SlowNodes",
+    "advise",
     "analyse",
 ]

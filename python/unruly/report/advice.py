@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from unruly.report import format
-from unruly.report.document import Advice, Remark
+from unruly.report.document import Advice, Remark, Table, table, text
 from unruly.stats import Interval
 
 if TYPE_CHECKING:
@@ -27,6 +27,28 @@ def advice(view: View, section: str) -> tuple[Advice, ...]:
         Advice(code, severity, sentence(suggestion), tuple(_remark(f, names) for f in found))
         for (code, severity, suggestion), found in kinds.items()
     )
+
+
+def absent_advice(view: View) -> Table | None:
+    """Return what could not be advised, and why."""
+    if view.advice is None:
+        return None
+    said = view.advice
+    rows = [
+        [text(part.title or part.name), text(_who(it.cell, it.op)), text(it.reason)]
+        for part in (said.detection, said.replicas, said.xft, said.profit, said.hedge)
+        for it in part.absent
+    ]
+    rows += [
+        [text("Timeouts"), text(f"T = {asked}"), text(why)] for asked, why in said.left_out.items()
+    ]
+    return table(("question", "of", "why there is no answer"), rows, "What cannot be advised")
+
+
+def _who(cell: str, op: str) -> str:
+    if cell == op == "*":
+        return "anything"
+    return op if op != "*" else cell
 
 
 def _remark(finding: Finding, names: set[str]) -> Remark:

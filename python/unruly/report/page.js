@@ -45,7 +45,7 @@
       style: {
         plain: { color: v("soft") }, plainbar: { color: v("c0") }, second: { color: v("c1") },
         failed: { color: v("bad") }, ink: { color: v("ink") }, heat: { stroke: v("paper"), strokeWidth: 1.5 },
-        zero: { color: v("soft"), strokeDash: [2, 3] },
+        saved: { color: v("good") }, zero: { color: v("soft"), strokeDash: [2, 3] },
       },
     };
   }

@@ -24,7 +24,7 @@ from altair.utils.schemapi import debug_mode
 from markupsafe import Markup
 
 from unruly.report import format
-from unruly.report.sections import sections
+from unruly.report.sections import advice_alone, sections
 from unruly.report.verdict import verdict
 from unruly.report.view import View, views_of
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
+    from unruly.findings.advice_model import Advice
     from unruly.findings.model import Analysis
     from unruly.report.document import Section
     from unruly.report.verdict import Verdict
@@ -40,7 +41,11 @@ CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 SEVERITY_WORDS = {"spoils": "Spoils the run", "warns": "Warning", "informs": "Note"}
 
 
-def write_report(analyses: Sequence[Analysis], output: str | os.PathLike[str]) -> Path:
+def write_report(
+    analyses: Sequence[Analysis],
+    output: str | os.PathLike[str],
+    advice: Sequence[Advice | None] | None = None,
+) -> Path:
     """Write one HTML page about one run, or about several that are compared.
 
     Parameters
@@ -49,6 +54,8 @@ def write_report(analyses: Sequence[Analysis], output: str | os.PathLike[str]) -
         At least one. Several are put side by side by their tag.
     output : path-like
         The file to write; its directory is made. An older file is replaced at once.
+    advice : sequence of Advice or None, optional
+        Of each run; drawn under "What would help?".
 
     Returns
     -------
@@ -62,13 +69,33 @@ def write_report(analyses: Sequence[Analysis], output: str | os.PathLike[str]) -
     """
     if not analyses:
         raise ValueError("analyses is empty; wanted at least one run; hint: unruly report DIR")
-    return _write(render(analyses), output)
+    return _write(render(analyses, advice), output)
 
 
 def write_sections(headline: str, found: Sequence[Section], output: str | os.PathLike[str]) -> Path:
-    """Write a page of other sections: a comparison, advice. Replaces an older file at once."""
+    """Write a page of other sections: a comparison. Replaces an older file at once."""
     with debug_mode(False):
         return _write(_fill(headline, found, [], _bundle()), output)
+
+
+def write_advice(analysis: Analysis, advice: Advice, output: str | os.PathLike[str]) -> Path:
+    """Write one HTML page of advice alone: the answers, and what would help.
+
+    Parameters
+    ----------
+    analysis : Analysis
+        Of the run: whether it can be trusted stands first.
+    advice : Advice
+        As `unruly.advise` gives it.
+    output : path-like
+        The file to write; its directory is made. An older file is replaced at once.
+
+    Returns
+    -------
+    Path
+        The file that was written.
+    """
+    return _write(render([analysis], [advice], alone=True), output)
 
 
 def _write(page: str, output: str | os.PathLike[str]) -> Path:
@@ -80,14 +107,19 @@ def _write(page: str, output: str | os.PathLike[str]) -> Path:
     return path
 
 
-def render(analyses: Sequence[Analysis]) -> str:
-    """Return the page as text."""
-    views = views_of(analyses)
+def render(
+    analyses: Sequence[Analysis],
+    advice: Sequence[Advice | None] | None = None,
+    *,
+    alone: bool = False,
+) -> str:
+    """Return the page as text; of the advice alone when that is wanted."""
+    views = views_of(analyses, advice)
     # The engine is bundled by native code meanwhile; checking each datum against Vega-Lite's
     # schema would take as long as all the rest, and the tests look at what is drawn.
     with ThreadPoolExecutor(1) as aside, debug_mode(False):
         bundling = aside.submit(_bundle)
-        found = sections(views)
+        found = advice_alone(views) if alone else sections(views)
         verdicts = [verdict(view, alone=len(views) == 1) for view in views]
         return _fill(_headline(views), found, verdicts, bundling.result())
 

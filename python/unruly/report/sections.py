@@ -6,9 +6,10 @@ The last two appear only when they have something to say.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from unruly.report import tables, trust
-from unruly.report.advice import advice, sentence
+from unruly.report.advice import absent_advice, advice, sentence
 from unruly.report.document import Figure, Part, Section, Table
 from unruly.report.figures import cells as cells_figure
 from unruly.report.figures import (
@@ -21,15 +22,29 @@ from unruly.report.figures import (
     promise,
     slow,
 )
+from unruly.report.figures.advice_detection import advice_detection
+from unruly.report.figures.advice_hedge import advice_hedge
+from unruly.report.figures.advice_profit import advice_profit
+from unruly.report.figures.advice_replicas import advice_replicas
+from unruly.report.figures.advice_xft import advice_xft
 from unruly.report.figures.timeline import timeline
 from unruly.report.figures.trust import send_lag
 from unruly.report.verdict import side_by_side
 from unruly.report.view import View
 
+if TYPE_CHECKING:
+    from unruly.findings.advice_model import Part as AdvicePart
+
 Build = Callable[[View], Part]
 MOST_SPOTS = 6
 MOST_TEXTS = 3
 """From so many findings of one kind on, only their titles stand on the page."""
+
+
+def advice_alone(views: Sequence[View]) -> list[Section]:
+    """Return the section on what would help, for a page of nothing else."""
+    parts = tuple(part for view in views if not (part := _help(view)).empty)
+    return [Section("help", "What would help?", parts)] if parts else []
 
 
 def sections(views: Sequence[View]) -> list[Section]:
@@ -191,4 +206,28 @@ def _why(view: View) -> Part:
 
 
 def _help(view: View) -> Part:
-    return Part(advice=advice(view, "help"))
+    return Part(
+        # they begin with the name of an op, which keeps its spelling
+        lead=tuple(f"{words}." for words in _sentences(view)),
+        advice=advice(view, "help"),
+        figures=_kept(
+            advice_detection(view),
+            advice_replicas(view),
+            advice_xft(view),
+            advice_profit(view),
+            advice_hedge(view),
+        ),
+        tables=_filled(absent_advice(view)),
+    )
+
+
+def _sentences(view: View) -> list[str]:
+    """One of each part, of what needs the longest time: the op that decides."""
+    if view.advice is None:
+        return []
+    parts: tuple[AdvicePart[Any], ...] = (
+        view.advice.detection, view.advice.replicas, view.advice.xft, view.advice.hedge,
+    )  # fmt: skip
+    return [
+        max(part.rows, key=lambda row: row.chosen_ns or 0.0).sentence for part in parts if part.rows
+    ]

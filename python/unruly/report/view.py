@@ -10,6 +10,7 @@ from unruly.report.chart import MOST_COLOURS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from unruly.findings.advice_model import Advice
     from unruly.findings.model import Analysis, CellSummary
 
 ALL = "*"
@@ -24,7 +25,8 @@ class View:
     """An analysis to be drawn.
 
     ``ops`` are the workloads that are drawn, in palette order, the same for every view of a page;
-    ``place`` numbers the view; ``points`` bounds what one figure may carry.
+    ``place`` numbers the view; ``points`` bounds what one figure may carry. ``advice`` is drawn
+    under "What would help?" where somebody asked for it.
     """
 
     analysis: Analysis
@@ -32,6 +34,7 @@ class View:
     ops: tuple[str, ...]
     place: int
     points: int
+    advice: Advice | None = None
 
     def key(self, name: str) -> str:
         """Return the id of a figure, unique on the page."""
@@ -97,8 +100,11 @@ def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     return tuple(parts)
 
 
-def views_of(analyses: Sequence[Analysis]) -> list[View]:
+def views_of(
+    analyses: Sequence[Analysis], advice: Sequence[Advice | None] | None = None
+) -> list[View]:
     """Return the analyses with unique labels and one palette order over all of them."""
+    advised = list(advice) if advice is not None else [None] * len(analyses)
     weights: dict[str, int] = {}
     for analysis in analyses:
         for cell in analysis.cells:
@@ -118,6 +124,6 @@ def views_of(analyses: Sequence[Analysis]) -> list[View]:
         labels.append(label)
     points = max(200, POINTS // max(1, len(analyses)))
     return [
-        View(a, label, ops, i, points)
-        for i, (a, label) in enumerate(zip(analyses, labels, strict=True))
+        View(a, label, ops, i, points, said)
+        for i, (a, label, said) in enumerate(zip(analyses, labels, advised, strict=True))
     ]

@@ -36,7 +36,14 @@ from unruly.stats.interval import (
 from unruly.stats.line import Line, line_fit
 from unruly.stats.mean import request_mean_interval
 from unruly.stats.means import mean_interval
-from unruly.stats.members import Replicas, SlowMembers, crossing, replicas_needed, slow_members
+from unruly.stats.members import (
+    Replicas,
+    SlowMembers,
+    crossing,
+    replicas_needed,
+    slow_members,
+    smallest_count,
+)
 from unruly.stats.profit import (
     DEFAULT_SLA,
     Profit,
@@ -132,6 +139,7 @@ __all__ = [
     "slow_columns",
     "slow_members",
     "slow_set",
+    "smallest_count",
     "smallest_haircut",
     "spread",
     "stability",

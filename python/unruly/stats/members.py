@@ -15,6 +15,7 @@ import numpy as np
 
 from unruly.errors import ParameterError
 from unruly.stats.interval import Interval
+from unruly.stats.means import mean_interval
 from unruly.stats.share import share_interval
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class SlowMembers:
     ``shares[k]`` is the share of windows with at most k slow members (k = 0 ... size - 1), with its
     interval. ``s`` is the smallest k that holds in the wanted share of windows: its ``low`` and
     ``high`` are the smallest k whose share may (upper bound) and surely does (lower bound) reach
-    it. ``mean`` is the mean of the worst observer's count.
+    it. ``mean`` is the mean over windows of the worst observer's count.
     """
 
     timeout_ns: float
@@ -42,17 +43,22 @@ class SlowMembers:
     windows: int
     shares: tuple[Interval, ...]
     s: Interval
-    mean: float
+    mean: Interval
     confidence: float
 
 
 @dataclass(frozen=True)
 class Replicas:
-    """n(T) = f + s(T) + 1, between f + 1 (synchrony) and 2 f + 1 (no assumption of time)."""
+    """n(T) = f + s(T) + 1, between f + 1 (synchrony) and 2 f + 1 (no assumption of time).
+
+    ``s`` is that of groups of ``size``, by which ``n.high`` came out smallest.
+    """
 
     timeout_ns: float
     faults: int
     n: Interval
+    s: Interval
+    size: int
     synchronous: int
     asynchronous: int
 
@@ -161,11 +167,14 @@ def slow_members(
             subsets[who.size] = _subsets(who.size, size, rng)
         square = table[place][np.ix_(who, who)]
         counted[:, row] = _at_most(square, limits, subsets[who.size], size)
-    sums, totals = _by_block(counted, places[large])
-    return [
-        _slow(float(limit), size, sums[row], totals, confidence, level)
-        for row, limit in enumerate(limits)
-    ]
+    found = []
+    for limit, of_groups in zip(limits, counted, strict=True):
+        shares, s = smallest_count(
+            of_groups, windows=places[large], confidence=confidence, level=level
+        )  # fmt: skip
+        mean = _mean(of_groups, places[large], level)
+        found.append(SlowMembers(float(limit), size, s.n, shares, s, mean, confidence))
+    return found
 
 
 def replicas_needed(slow: Sequence[SlowMembers], faults: int) -> list[Replicas]:
@@ -174,25 +183,27 @@ def replicas_needed(slow: Sequence[SlowMembers], faults: int) -> list[Replicas]:
     Parameters
     ----------
     slow : sequence of SlowMembers
-        As `slow_members` gives them; s is that of the wanted share of windows.
+        As `slow_members` gives them, of one group size or of several; s is that of the wanted share
+        of windows.
     faults : int
         f, the crashes to survive; 1 or more.
 
     Returns
     -------
     list of Replicas
-        ``n.high`` is what is sure: use it to decide.
+        By ascending timeout. ``n.high`` is what is sure: use it to decide.
 
     Raises
     ------
     ParameterError
-        If `faults` is below 1.
+        If `faults` is below 1, or `slow` is empty.
 
     Notes
     -----
-    s depends on the group: ask for groups of the size that comes out, with `crossing`, or of 2 f +
-    1 to be safe (s grows with the group). Assumes that slowness and crashes come independently,
-    that tomorrow is like the run, and crash faults alone.
+    s grows with the group. That of groups of m proves n = f + s + 1 when n <= m: fewer members have
+    no more slow ones among them. Where n > m it proves nothing, and the cap remains. Of several
+    sizes the smallest n counts. Assumes that slowness and crashes come independently, that tomorrow
+    is like the run, and crash faults alone.
 
     References
     ----------
@@ -200,33 +211,40 @@ def replicas_needed(slow: Sequence[SlowMembers], faults: int) -> list[Replicas]:
 
     Examples
     --------
-    >>> [calm] = slow_members(np.full((400, 5, 5), 1e6), [1e7], 5)
-    >>> [found] = replicas_needed([calm], 2)
+    >>> calm = slow_members(np.full((400, 5, 5), 1e6), [1e7], 5)
+    >>> [found] = replicas_needed(calm, 2)
     >>> found.n.estimate, found.n.high, found.asynchronous, found.saves
     (3.0, 3.0, 5, 2)
 
     Nobody was ever slower than 10 ms: three replicas survive two crashes, where five are usual.
     """
-    if faults < 1:
+    if faults < 1 or not slow:
         raise ParameterError("faults", f"is {faults}", "1 or more", "f = 1 survives one crash")
     least, most = faults + 1, 2 * faults + 1
-
-    def needed(s: float | None) -> float:
-        return float(min(most, faults + 1 + (s if s is not None else most)))
-
-    return [
-        Replicas(
-            it.timeout_ns,
-            faults,
-            Interval(
-                needed(it.s.estimate), needed(it.s.low), needed(it.s.high), it.s.level,
-                it.s.n, it.s.n_effective, "f + s + 1, at most 2 f + 1; " + it.s.method,
-            ),
-            least,
-            most,
+    found = []
+    for timeout in sorted({it.timeout_ns for it in slow}):
+        held = [it for it in slow if it.timeout_ns == timeout]
+        # of sizes that say the same, the largest group says most
+        held.sort(
+            key=lambda it: (_needed(it, "high", faults), _needed(it, "estimate", faults), -it.size)
         )
-        for it in slow
-    ]  # fmt: skip
+        best = held[0]
+        low, estimate, high = (
+            float(min(_needed(it, bound, faults) for it in held))
+            for bound in ("low", "estimate", "high")
+        )
+        n = Interval(
+            estimate, low, high, best.s.level, best.s.n, best.s.n_effective,
+            "f + s + 1, at most 2 f + 1; " + best.s.method,
+        )  # fmt: skip
+        found.append(Replicas(timeout, faults, n, best.s, best.size, least, most))
+    return found
+
+
+def _needed(slow: SlowMembers, bound: str, faults: int) -> float:
+    n = faults + 1 + float(getattr(slow.s, bound))
+    most = 2 * faults + 1
+    return n if n <= min(slow.size, most) else float(most)
 
 
 def crossing(replicas: Sequence[Replicas], n: int) -> tuple[float | None, float | None]:
@@ -292,51 +310,89 @@ def _at_most(
     return np.asarray(shares)
 
 
+def smallest_count(
+    counted: ArrayLike,
+    *,
+    windows: ArrayLike | None = None,
+    confidence: float = 0.99,
+    level: float = 0.95,
+) -> tuple[tuple[Interval, ...], Interval]:
+    """Find the smallest k that a count does not exceed in the wanted share of windows.
+
+    Parameters
+    ----------
+    counted : array_like, shape (groups, K), float64
+        For each group in its window, in order of time: the chance (0 or 1, where nothing is drawn)
+        that its count is at most k = 0 ... K - 1. The last is 1 by definition.
+    windows : array_like, shape (groups,), int, optional
+        The window of each group, ascending; by default each is one of its own.
+    confidence, level : float
+        As for `slow_members`.
+
+    Returns
+    -------
+    tuple of (tuple of Interval, Interval)
+        The share of windows with at most k, for every k; and the smallest k.
+
+    Notes
+    -----
+    ``low`` and ``high`` of k are the smallest whose share may and whose share surely reaches
+    `confidence`. A window's groups are averaged: they are no windows of their own.
+
+    Examples
+    --------
+    >>> shares, k = smallest_count([[1, 1]] * 300 + [[0, 1]] * 100, confidence=0.9)
+    >>> round(shares[0].estimate, 2), k.estimate
+    (0.75, 1.0)
+    """
+    table = np.asarray(counted, dtype=np.float64)
+    places = np.arange(len(table)) if windows is None else np.asarray(windows, dtype=np.int64)
+    sums, totals = _by_block(table, places)
+    shares = [
+        # rounding must not make more hits than windows
+        share_interval(np.minimum(column, totals), totals, level)
+        for column in sums.T
+    ]
+    # nobody can see more than all others late: that is known, not measured
+    last = shares[-1]
+    shares[-1] = Interval(1.0, 1.0, 1.0, level, last.n, last.n_effective, "by definition")
+
+    def smallest(bound: str) -> float:
+        enough = confidence - 1e-12
+        return float(next(k for k, it in enumerate(shares) if getattr(it, bound) >= enough))
+
+    estimate, low, high = (smallest(bound) for bound in ("estimate", "high", "low"))
+    at = shares[int(estimate)]
+    method = f"smallest count in {confidence:g} of the windows; " + at.method
+    found = Interval(
+        estimate, min(low, estimate), high, level, int(totals.sum()), at.n_effective, method
+    )
+    return tuple(shares), found
+
+
+def _mean(counted: NDArray[np.float64], windows: NDArray[np.int64], level: float) -> Interval:
+    """Mean of the count over windows: the sum of the chances that it is more than k."""
+    sums, totals = _by_block(counted, windows)
+    blocks = (totals[:, None] - sums).sum(axis=1)[totals > 0] / totals[totals > 0]
+    found = mean_interval(blocks, level)
+    whole = float((totals[:, None] - sums).sum() / totals.sum())
+    # blocks may differ by a window
+    low = None if found.low is None else max(0.0, min(whole, found.low))
+    high = None if found.high is None else max(whole, found.high)
+    return Interval(
+        whole, low, high, level, int(totals.sum()), found.n_effective, found.method
+    )  # fmt: skip
+
+
 def _by_block(
     counted: NDArray[np.float64], windows: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sum windows (the mean of their groups) into blocks: (timeouts, blocks, size), (blocks,)."""
+    """Sum windows (the mean of their groups) into blocks: (blocks, K) and (blocks,)."""
     _, place = np.unique(windows, return_inverse=True)
     groups = np.bincount(place)
     count = groups.size
     blocks = min(BLOCKS_MAX, count)
-    block = place * blocks // count
-    shape = (counted.shape[0], max(2, blocks), counted.shape[2])
-    sums = np.zeros(shape)
-    for row in range(counted.shape[1]):
-        sums[:, block[row]] += counted[:, row] / groups[place[row]]
-    totals = np.bincount(np.arange(count) * blocks // count, minlength=shape[1]).astype(float)
+    sums = np.zeros((max(2, blocks), counted.shape[1]))
+    np.add.at(sums, place * blocks // count, counted / groups[place][:, None])
+    totals = np.bincount(np.arange(count) * blocks // count, minlength=len(sums)).astype(float)
     return sums, totals
-
-
-def _slow(
-    limit: float,
-    size: int,
-    sums: NDArray[np.float64],
-    totals: NDArray[np.float64],
-    confidence: float,
-    level: float,
-) -> SlowMembers:
-    shares = tuple(
-        # rounding must not make more hits than windows
-        share_interval(np.minimum(sums[:, k], totals), totals, level)
-        for k in range(size)
-    )
-    # nobody can see more than all others late: that is known, not measured
-    known = shares[-1]
-    whole = Interval(1.0, 1.0, 1.0, level, known.n, known.n_effective, "by definition")
-    shares = (*shares[:-1], whole)
-    number = int(totals.sum())
-
-    def smallest(bound: str) -> float:
-        tolerance = 1e-12
-        return float(
-            next(k for k, it in enumerate(shares) if getattr(it, bound) >= confidence - tolerance)
-        )
-
-    estimate, low, high = (smallest(bound) for bound in ("estimate", "high", "low"))
-    at = shares[int(estimate)]
-    method = f"smallest s in {confidence:g} of the windows; " + at.method
-    s = Interval(estimate, min(low, estimate), high, level, number, at.n_effective, method)
-    mean = float(sum(1 - (it.estimate or 0.0) for it in shares))
-    return SlowMembers(limit, size, number, shares, s, mean, confidence)

@@ -228,8 +228,8 @@ def _left_out(late: NDArray[np.bool_]) -> int:
         return 0
     if len(late) > EXACT_MEMBERS:
         return _greedy(late)
-    edges = tuple(int(sum(1 << int(j) for j in np.flatnonzero(row))) for row in late)
-    return _cover(edges)
+    # a member's late pairs as the bits of a number
+    return _cover(tuple((late @ (1 << np.arange(len(late)))).tolist()))
 
 
 @lru_cache(maxsize=4096)
