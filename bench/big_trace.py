@@ -47,7 +47,7 @@ WITH drawn AS (
                + (0.25 + 0.3 * uniform(place, 4)) * normal(number, 5))
                * CASE WHEN uniform(number, 7) < 0.0025 THEN 3 + 20 * uniform(number, 8) ELSE 1 END
                AS alone_ns,
-           uniform(number, 9) < 0.0002 AS failed
+           uniform(place, 14) < 0.1 AND uniform(number, 9) < 0.001 AS failed
     FROM drawn
 ), stalled AS (
     SELECT *, intended_ns // {ns} AS second,

@@ -9,6 +9,7 @@
     ├── IngestError        another tool's output cannot be imported
     ├── ExportError        a run cannot be written in another tool's form
     ├── ComparisonError    runs cannot be compared
+    ├── EngineError        the engine is unknown, or what it needs is not installed
     └── ParameterError     an argument is out of its range
 """
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 __all__ = [
     "ComparisonError",
+    "EngineError",
     "ExportError",
     "IngestError",
     "ParameterError",
@@ -73,6 +75,10 @@ class ExportError(UnrulyError):
 
 class ComparisonError(UnrulyError):
     """Runs cannot be compared."""
+
+
+class EngineError(UnrulyError):
+    """The engine is unknown, or what it needs is not installed."""
 
 
 class ParameterError(UnrulyError, ValueError):

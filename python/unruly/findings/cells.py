@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from unruly.findings.ahead import ahead
 from unruly.findings.model import BlindSpot, CellSummary
+from unruly.findings.quantiles import oversized, quantiles_of
 from unruly.findings.words import duration
 from unruly.stats import (
     BlockInterval,
@@ -41,10 +44,8 @@ PERCENTILES = {
     "p99_999": 0.99999,
 }
 LEVEL = 0.95
-BATCH_ROWS = 20_000_000
-"""Exact quantiles hold 16 bytes a row; what is larger is done cell by cell."""
-BATCH_KEYS = 32
-BATCH_CELLS = 20
+COUNTS_MOST = 150
+"""Different numbers of rows in one query: each has its own ranks for the i.i.d. interval."""
 COARSE = 4
 """Four 0.5 % buckets make one of 2 % in the distribution."""
 
@@ -59,6 +60,8 @@ class Cells:
     tail_explained: int
     log_means: pd.DataFrame
     """cell, op, log_mean of the service latency."""
+    histograms: dict[str, tuple[NDArray[Any], NDArray[Any]]]
+    """Of each cell, over its ops: 0.5 % buckets of the response latency, and their counts."""
 
     @property
     def tail_explained_share(self) -> float | None:
@@ -66,8 +69,31 @@ class Cells:
         return self.tail_explained / self.tail_rows if self.tail_rows else None
 
 
-def summarise(context: Context) -> Cells:
-    """Summarise every (cell, op) and every cell over all its ops, in both latencies."""
+@dataclass(frozen=True)
+class _Blocks:
+    """What the block histograms gave, by (cell, op, latency) and by (cell, op)."""
+
+    intervals: dict[Any, tuple[BlockInterval, Interval]]
+    histograms: dict[Any, tuple[NDArray[Any], NDArray[Any]]]
+    distribution: dict[Any, pd.DataFrame]
+    """By (latency, cell, whether it is over all ops, op)."""
+
+    def drawn(self) -> pd.DataFrame:
+        """Return all of the distribution, cells in their order."""
+        ordered = [self.distribution[key] for key in sorted(self.distribution)]
+        return pd.concat(ordered, ignore_index=True)
+
+
+def no_distribution() -> pd.DataFrame:
+    """Return the distribution of nothing."""
+    return pd.DataFrame(columns=["cell", "op", "latency", "low_ns", "high_ns", "count"])
+
+
+def summarise(context: Context, *, pictures: bool = True) -> Cells:
+    """Summarise every (cell, op) and every cell over all its ops, in both latencies.
+
+    Without `pictures` the distribution is left empty.
+    """
     several = _cells_with_several_ops(context)
     context.progress("means")
     figures = _figures(context, several)
@@ -76,7 +102,7 @@ def summarise(context: Context) -> Cells:
     context.progress("tails")
     tails = _tails(context, figures, found)
     context.progress("intervals")
-    blocks, distribution = _blocks(context, found)
+    blocks = _blocks(context, found, pictures=pictures)
     durations = _durations(context)
     rows = {(row["cell"], row["op"]): row for row in figures.to_dict("records")}
     summaries = [
@@ -86,7 +112,7 @@ def summarise(context: Context) -> Cells:
             row,
             found[key][latency],
             tails[key],
-            blocks.get((*key, latency)),
+            blocks.intervals.get((*key, latency)),
             durations[key],
         )
         for key, row in rows.items()
@@ -97,10 +123,15 @@ def summarise(context: Context) -> Cells:
     means = figures[figures["op"] != "*"]
     return Cells(
         summaries,
-        distribution,
+        blocks.drawn() if pictures else no_distribution(),
         sum(int(counts["tail"]) for counts in plain),
         sum(int(counts["tail_explained"]) for counts in plain),
-        means[["cell", "op"]].assign(log_mean=means["service_log_mean"].fillna(0.0)),
+        means[["cell", "op"]].assign(log_mean=means["log_mean"].fillna(0.0)),
+        {
+            cell: held
+            for (cell, op), held in blocks.histograms.items()
+            if op == "*" or cell not in several
+        },
     )
 
 
@@ -153,67 +184,64 @@ def _pooled(cell: str, parts: pd.DataFrame) -> dict[str, Any]:
             f"{latency}_sd": np.sqrt(squares / (total - 1)) if total > 1 else np.nan,
             f"{latency}_min": known[f"{latency}_min"].min(),
             f"{latency}_max": known[f"{latency}_max"].max(),
-            f"{latency}_log_mean": np.nan,
         }
-    return found
-
-
-def _batches(figures: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Keys in batches whose quantiles fit memory."""
-    held: list[int] = []
-    rows = 0
-    for place, count in enumerate(figures["n"]):
-        if held and (rows + count > BATCH_ROWS or len(held) >= BATCH_KEYS):
-            yield figures.iloc[held]
-            held, rows = [], 0
-        held.append(place)
-        rows += int(count)
-    if held:
-        yield figures.iloc[held]
+    return found | {"log_mean": np.nan}
 
 
 def _quantiles(context: Context, figures: pd.DataFrame) -> dict[Any, Any]:
     """Exact quantiles and the order statistics of the i.i.d. interval, for each key and latency."""
     found: dict[Any, Any] = {}
-    whole = figures["op"] == "*"
-    for part, starred in ((figures[~whole], False), (figures[whole], True)):
-        for batch in _batches(part):
-            found |= _batch_quantiles(context, batch, starred=starred)
+    for part in context.parts():
+        own = figures[figures["cell"].isin(set(part.extents["cell"]))]
+        whole = own["op"] == "*"
+        for keys, starred in ((own[~whole], False), (own[whole], True)):
+            for batch in _batches(keys):
+                found |= _batch_quantiles(part, batch, starred=starred)
     return found
 
 
-def _batch_quantiles(context: Context, batch: pd.DataFrame, *, starred: bool) -> dict[Any, Any]:
-    ranks = {
-        (r["cell"], r["op"]): (int(r["n"]), *quantile_ranks_iid(int(r["n"]), 0.99, LEVEL))
-        for r in batch.to_dict("records")
-    }
-    wanted = list(PERCENTILES.values())
-    for n, low, high in ranks.values():
+def _batches(figures: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """Keys whose numbers of rows are few different ones; an oversized key by itself."""
+    large = figures["n"].map(oversized).astype(bool)
+    for place in np.flatnonzero(large):
+        yield figures.iloc[[place]]
+    rest = figures[~large]
+    number = rest["n"].rank(method="dense") - 1
+    for _, batch in rest.groupby(number // COUNTS_MOST):
+        yield batch
+
+
+def _batch_quantiles(part: Context, batch: pd.DataFrame, *, starred: bool) -> dict[Any, Any]:
+    sizes = {int(n): quantile_ranks_iid(int(n), 0.99, LEVEL) for n in batch["n"].unique()}
+    wanted, place = list(PERCENTILES.values()), {}
+    for n, (low, high) in sizes.items():
+        place[n] = len(wanted)
         wanted += [_fraction(n, low), _fraction(n, high)]
-    rows = context.rows.filter(context.rows.cell.isin(sorted(set(batch["cell"]))))
+    keys = set(zip(batch["cell"], batch["op"], strict=True))
+    rows = part.rows
+    if set(batch["cell"]) != set(part.extents["cell"]):
+        rows = rows.filter(rows.cell.isin(sorted(set(batch["cell"]))))
     if starred:
         rows = request_tables.all_ops(rows)
-    else:
+    elif set(batch["op"]) != set(part.extents["op"]):
         rows = rows.filter(rows["op"].isin(sorted(set(batch["op"]))))
-    frame = fetch(request_tables.quantiles(rows, ["cell", "op"], wanted))
+    frame = quantiles_of(rows, ["cell", "op"], wanted, int(batch["n"].sum()))
     found: dict[Any, Any] = {}
-    order = list(ranks)
     for row in frame.to_dict("records"):
-        key = (row["cell"], row["op"])
-        if key not in ranks:
+        key, n = (row["cell"], row["op"]), int(row["n"])
+        if key not in keys:
             continue
-        _, low, high = ranks[key]
-        at = len(PERCENTILES) + 2 * order.index(key)
+        low, high = sizes[n]
         found[key] = {}
         for latency in request_tables.LATENCIES:
-            values = [float(value) for value in row[latency]]
+            values = row[latency]
             found[key][latency] = {
-                **dict(zip(PERCENTILES, values, strict=False)),
+                **{name: float(values[at]) for at, name in enumerate(PERCENTILES)},
                 "low_rank": low,
                 "high_rank": high,
                 # an order statistic is a whole number of ns; interpolation left a trace of rounding
-                "low": _whole(values[at]) if low else None,
-                "high": _whole(values[at + 1]) if high else None,
+                "low": _whole(float(values[place[n]])) if low else None,
+                "high": _whole(float(values[place[n] + 1])) if high else None,
             }
     return found
 
@@ -251,12 +279,9 @@ def _tails(context: Context, figures: pd.DataFrame, found: dict[Any, Any]) -> di
     return tails
 
 
-def _blocks(
-    context: Context, found: dict[Any, Any]
-) -> tuple[dict[Any, tuple[BlockInterval, Interval]], pd.DataFrame]:
+def _blocks(context: Context, found: dict[Any, Any], *, pictures: bool) -> _Blocks:
     """The p99 and the mean by blocks, for each key and latency; the distribution in 2 % buckets."""
-    intervals: dict[Any, tuple[BlockInterval, Interval]] = {}
-    distribution = []
+    blocks = _Blocks({}, {}, {})
     for latency in request_tables.LATENCIES:
         for key, buckets, counts in histograms_of(context, latency):
             estimate = found[key][latency]["p99"]
@@ -267,9 +292,15 @@ def _blocks(
                 estimate=estimate if np.isfinite(estimate) else None,
                 level=LEVEL,
             )
-            intervals[(*key, latency)] = found_p99, mean_by_blocks(buckets, counts, None)
-            distribution.append(coarse_distribution(key, latency, buckets, counts.sum(axis=1)))
-    return intervals, pd.concat(distribution, ignore_index=True)
+            mean = mean_by_blocks(buckets, counts, None)
+            blocks.intervals[(*key, latency)] = found_p99, mean
+            whole = counts.sum(axis=1)
+            if latency == "response":
+                blocks.histograms[key] = buckets, whole
+            if pictures:
+                frame = coarse_distribution(key, latency, buckets, whole)
+                blocks.distribution[latency, key[0], key[1] == "*", key[1]] = frame
+    return blocks
 
 
 def mean_by_blocks(buckets: NDArray[Any], counts: NDArray[Any], mean: float | None) -> Interval:
@@ -292,32 +323,53 @@ def histograms_of(
 
     A cell of several ops also comes as ``(cell, "*")``, in blocks of the cell's own time.
     """
-    places = context.places(BLOCKS)
-    columns = ["first_ns", "before_ns", "block_ns"]
-    wanted = ["cell", "repeat", "op", *columns, *[f"cell_{name}" for name in columns]]
-    cells = list(dict.fromkeys(places["cell"]))
-    for start in range(0, len(cells), BATCH_CELLS):
-        part = cells[start : start + BATCH_CELLS]
-        table = inline(places[places["cell"].isin(part)][wanted])
-        rows = context.rows.filter(context.rows.cell.isin(part))
-        yield from _histograms(fetch(request_tables.block_histogram(rows, table, latency, BLOCKS)))
+    other = context.fork()
+
+    def counted(part: Context) -> tuple[pd.DataFrame, pd.DataFrame]:
+        places = part.places(BLOCKS)
+        columns = ["cell", "repeat", "op", "number", "first_ns", "before_ns", "block_ns"]
+        if _cells_with_several_ops(part):
+            columns += ["cell_first_ns", "cell_before_ns", "cell_block_ns"]
+        table = inline(places[columns])
+        rows = request_tables.block_histogram(part.rows, table, latency, BLOCKS)
+        return places, fetch(rows)
+
+    for places, frame in ahead(partial(counted, part) for part in other.parts()):
+        yield from _histograms(places, frame)
 
 
-def _histograms(frame: pd.DataFrame) -> Iterator[tuple[Any, NDArray[Any], NDArray[Any]]]:
+def _histograms(
+    places: pd.DataFrame, frame: pd.DataFrame
+) -> Iterator[tuple[Any, NDArray[Any], NDArray[Any]]]:
     """Each key's buckets and its (bucket, block) counts; cells of several ops also as ``"*"``."""
-    for cell, rows in frame.groupby("cell"):
-        ops = list(rows.groupby("op"))
-        for op, part in ops:
-            yield (cell, op), *_matrix(part, "block")
-        if len(ops) > 1:
-            yield (cell, "*"), *_matrix(rows, "cell_block")
+    frame = frame.iloc[np.argsort(frame["number"].to_numpy(), kind="stable")]
+    columns = {name: frame[name].to_numpy() for name in frame.columns}
+    edges = np.searchsorted(columns["number"], np.arange(places["number"].max() + 2))
+    for cell, ops in (
+        places.drop_duplicates("number").sort_values("number").groupby("cell", sort=False)
+    ):
+        for op, number in zip(ops["op"], ops["number"], strict=True):
+            yield (cell, op), *_matrix(columns, slice(edges[number], edges[number + 1]), "block")
+        if len(ops) > 1:  # those of one cell lie together
+            whole = slice(edges[ops["number"].min()], edges[ops["number"].max() + 1])
+            yield (cell, "*"), *_matrix(columns, whole, "cell_block")
 
 
-def _matrix(frame: pd.DataFrame, block: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    buckets, place = np.unique(frame["bucket"].to_numpy(), return_inverse=True)
-    counts = np.zeros((buckets.size, BLOCKS))
-    np.add.at(counts, (place, frame[block].to_numpy()), frame["count"].to_numpy())
-    return buckets, counts
+def _matrix(
+    columns: dict[str, NDArray[Any]], held: slice, block: str
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Buckets that hold anything, and their counts by block."""
+    bucket, place = columns["bucket"][held].astype(np.int64), columns[block][held]
+    count = columns["count"][held]
+    failed = bucket == FAILED_BUCKET
+    good = bucket[~failed]
+    least = int(good.min()) if good.size else 0
+    size = int(good.max()) - least + 1 if good.size else 0
+    row = np.where(failed, size, bucket - least)  # the failed stand behind all others
+    flat = np.bincount(row * BLOCKS + place, weights=count, minlength=(size + 1) * BLOCKS)
+    counts = flat.reshape(size + 1, BLOCKS)
+    rows = np.flatnonzero(counts.any(axis=1))
+    return np.where(rows == size, FAILED_BUCKET, rows + least), counts[rows]
 
 
 def coarse_distribution(

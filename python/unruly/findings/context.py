@@ -10,15 +10,31 @@ from unruly.tables import fetch, inline
 from unruly.tables import requests as request_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import ibis
     import pandas as pd
 
     from unruly.run import Run
 
+PART_ROWS = 8_000_000
+"""What is held for each row (quantiles, the order of a cell) is held for so many rows at once."""
 SENDERS = ("mesh", "drive")
 RECEIVERS = ("mesh", "echo", "service", "foreign")
+
+
+@dataclass(frozen=True)
+class _Within:
+    """Some cells, and the time in which they ran."""
+
+    cells: tuple[str, ...]
+    first_ns: int
+    last_ns: int
+
+    def of(self, rows: ibis.Table) -> ibis.Table:
+        # by their times whole row groups are left out before a name is compared
+        inside = rows.intended_ns.between(self.first_ns, self.last_ns)
+        return rows.filter(inside & rows.cell.isin(self.cells))
 
 
 @dataclass(frozen=True)
@@ -30,6 +46,8 @@ class Context:
     """Measured rows, lazily."""
     extents: pd.DataFrame
     progress: Callable[[str], None]
+    within: _Within | None = None
+    """The cells that a part is about; None for all."""
 
     @classmethod
     def of(cls, run: Run, progress: Callable[[str], None]) -> Context:
@@ -40,7 +58,27 @@ class Context:
     def fork(self) -> Context:
         """Return the same with a connection of its own, for another thread."""
         run = replace(self.run, engine=self.run.engine.fork())
-        return replace(self, run=run, rows=request_tables.measured(run.requests))
+        rows = request_tables.measured(run.requests)
+        return replace(self, run=run, rows=self.within.of(rows) if self.within else rows)
+
+    def parts(self) -> Iterator[Context]:
+        """Yield whole cells, in the order in which they ran, of about so many rows together.
+
+        A cell that is larger is a part of its own.
+        """
+        cells = self.extents.groupby("cell").agg(
+            n=("n", "sum"), first_ns=("first_ns", "min"), last_ns=("last_ns", "max")
+        )
+        cells = cells.sort_values(["first_ns", "n"], kind="stable")
+        upto = cells["n"].cumsum() - cells["n"]
+        for _, part in cells.groupby(upto // PART_ROWS, sort=True):
+            yield self if len(part) == len(cells) else self._part(part)
+
+    def _part(self, cells: pd.DataFrame) -> Context:
+        names = tuple(str(name) for name in cells.index)
+        within = _Within(names, int(cells["first_ns"].min()), int(cells["last_ns"].max()))
+        extents = self.extents[self.extents["cell"].isin(names)]
+        return replace(self, rows=within.of(self.rows), extents=extents, within=within)
 
     @property
     def empty(self) -> bool:
@@ -84,6 +122,7 @@ class Context:
     def places(self, blocks: int) -> pd.DataFrame:
         """Where each (cell, repeat, op) lies in its own measured time, and in its cell's."""
         frame = self.extents[["cell", "repeat", "op", "first_ns", "last_ns"]].copy()
+        frame["number"] = frame.groupby(["cell", "op"], sort=True).ngroup()
         frame = _lay_out(frame, ["cell", "op"], "first_ns", "last_ns", "", blocks)
         by_repeat = frame.groupby(["cell", "repeat"])
         frame["cell_first_ns"] = by_repeat["first_ns"].transform("min")

@@ -8,9 +8,11 @@ import pandas as pd
 
 from unruly.errors import TraceError
 from unruly.findings.model import Conservation, SelfDistrust
+from unruly.findings.quantiles import oversized
 from unruly.tables import fetch
 from unruly.tables import requests as request_tables
 from unruly.tables import resources as resource_tables
+from unruly.tables.selection import exact_quantiles
 
 if TYPE_CHECKING:
     from unruly.findings.context import Context
@@ -87,7 +89,7 @@ def self_distrust(context: Context) -> SelfDistrust:
     lag: dict[str, float] = {}
     stamped = server_stamped = None
     if not context.empty:
-        row = fetch(request_tables.self_distrust(context.rows)).to_dict("records")[0]
+        row = _sending(context)
         # a source without a schedule has no lag: its zeros would read as perfect punctuality
         scheduled = context.run.status != "imported" or bool(row["lag_max"])
         lag = _quantiles(row["lag"], row["lag_max"]) if scheduled else {}
@@ -109,6 +111,15 @@ def self_distrust(context: Context) -> SelfDistrust:
         psi_memory_share=_number(host["psi_memory"]),
         processes=processes,
     )
+
+
+def _sending(context: Context) -> dict[str, Any]:
+    """Send lag and stamps; the lag of more rows than the engine should hold, bin by bin."""
+    if not oversized(context.size):
+        return dict(fetch(request_tables.self_distrust(context.rows)).to_dict("records")[0])
+    found = exact_quantiles(context.rows, [], "send_lag", request_tables.LAG_PROBABILITIES)
+    row = fetch(request_tables.stamps(context.rows)).to_dict("records")[0]
+    return {**row, "lag": found["quantiles"].iloc[0]}
 
 
 def _must(where: Any, name: str, value: int, wanted: str, found: int) -> None:

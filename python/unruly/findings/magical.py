@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pandas as pd
 from scipy import stats as scipy_stats
 
-from unruly.findings.cells import histograms_of
+from unruly.findings.quantiles import quantiles_of
 from unruly.stats import (
     Effect,
     Interval,
@@ -31,7 +32,7 @@ from unruly.tables import fetch, inline
 from unruly.tables import matrix as matrix_tables
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from numpy.typing import NDArray
 
     from unruly.findings.context import Context
     from unruly.findings.model import CellSummary
@@ -121,8 +122,18 @@ class Magical:
     notes: tuple[str, ...]
 
 
-def magical(context: Context, summaries: list[CellSummary]) -> Magical | None:
-    """Compute the view; None for a run of one cell."""
+def magical(
+    context: Context,
+    summaries: list[CellSummary],
+    histograms: dict[str, tuple[NDArray[Any], NDArray[Any]]],
+    *,
+    pictures: bool = True,
+) -> Magical | None:
+    """Compute the view; None for a run of one cell.
+
+    `histograms` are those of `unruly.findings.cells.Cells`; the curves are left out without
+    `pictures`.
+    """
     rows = {
         row.cell: row for row in summaries if row.op == "*" and row.latency == LATENCY and row.n
     }
@@ -136,8 +147,8 @@ def magical(context: Context, summaries: list[CellSummary]) -> Magical | None:
         return None
     context.progress("matrix")
     factors = _levels({name: known[name] for name in measured})
-    shapes = _shapes(context)
-    repeats = fetch(matrix_tables.repeats(context.rows, LATENCY))
+    shapes = _shapes(histograms)
+    repeats = _repeats(context, rows)
     streaks = _streaks(context, rows)
     cells = [
         _cell(rows[name], known[name], shapes.get(name), streaks.get(name)) for name in measured
@@ -159,7 +170,7 @@ def magical(context: Context, summaries: list[CellSummary]) -> Magical | None:
         _lines(cells),
         _count_against_size(cells, sizes),
         _resources(context, cells, sizes),
-        _curves(context, {name: known[name] for name in measured}, factors),
+        _curves(context, {name: known[name] for name in measured}, factors) if pictures else {},
         tuple(note for note in notes if not note.startswith("0 ")),
     )
 
@@ -181,19 +192,15 @@ class _Shape:
     thinned: np.ndarray
 
 
-def _shapes(context: Context) -> dict[str, _Shape]:
+def _shapes(histograms: dict[str, tuple[NDArray[Any], NDArray[Any]]]) -> dict[str, _Shape]:
     found = {}
-    for (cell, op), buckets, counts in histograms_of(context, LATENCY):
-        whole = counts.sum(axis=1)
-        if op != "*" and context.extents[context.extents["cell"] == cell]["op"].nunique() > 1:
-            continue
+    for cell, (buckets, whole) in histograms.items():
         good = buckets < FAILED_BUCKET
-        _, high = bucket_edges(buckets[good])
+        low, high = bucket_edges(buckets[good])
         held = whole[good]
         share = smallest_haircut(high, held) if good.all() and held.sum() else None
         # inside a bucket values are spread evenly, so that the buckets are no modes of their own
         places = (np.arange(THINNED) + 0.5) / THINNED * held.sum()
-        low, _ = bucket_edges(buckets[good])
         upto = np.cumsum(held)
         edges = np.concatenate([low[:1], high])
         thinned = np.interp(places, np.concatenate([[0.0], upto]), edges) if held.sum() else high
@@ -201,17 +208,58 @@ def _shapes(context: Context) -> dict[str, _Shape]:
     return found
 
 
+def _repeats(context: Context, rows: dict[str, CellSummary]) -> pd.DataFrame:
+    """Count, mean, p99 and maximum of each (cell, repeat); a cell that ran once is its summary."""
+    times = context.extents.groupby("cell")["repeat"].agg(["nunique", "min"])
+    once = {
+        str(cell): int(row["min"])
+        for cell, row in times.iterrows()
+        if row["nunique"] == 1 and cell in rows and rows[cell].p99 is not None
+    }
+    frames = [
+        pd.DataFrame(
+            [
+                (cell, number, row.n, row.failed, row.mean_ok, row.p99, row.max_ok)
+                for cell, number in once.items()
+                for row in (rows[cell],)
+            ],
+            columns=_REPEAT,
+        )
+    ]
+    for part in context.parts():
+        rest = sorted(set(part.extents["cell"]) - once.keys())
+        if rest:
+            held = part.rows.filter(part.rows.cell.isin(rest))
+            keys = ["cell", "repeat"]
+            frame = quantiles_of(held, keys, [0.99], part.size, latencies=(LATENCY,))
+            frame["p99"] = frame[LATENCY].map(lambda found: float(found[0]))
+            names = {f"{LATENCY}_mean": "mean", f"{LATENCY}_max": "largest"}
+            frames.append(frame.rename(columns=names)[_REPEAT])
+    found = pd.concat([frame for frame in frames if len(frame)], ignore_index=True)
+    return found.sort_values(["cell", "repeat"], ignore_index=True)
+
+
+_REPEAT = ["cell", "repeat", "n", "failed", "mean", "p99", "largest"]
+
+
 def _streaks(context: Context, rows: dict[str, CellSummary]) -> dict[str, dict[int, Any]]:
-    limits = [
-        {"cell": name, "limit": row.mean + 3 * row.sd}
+    limits = {
+        name: row.mean + 3 * row.sd
         for name, row in rows.items()
         if row.mean is not None and row.sd is not None
-    ]
+    }
     found: dict[str, dict[int, Any]] = defaultdict(dict)
-    if limits:
-        table = matrix_tables.outliers_of_repeats(context.rows, inline(limits), LATENCY)
-        for row in fetch(table).to_dict("records"):
-            found[str(row["cell"])][int(row["repeat"])] = row
+    for part in context.parts():
+        own = sorted(set(part.extents["cell"]) & limits.keys())
+        if not own:
+            continue
+        # numbers are sorted in half the time that names are
+        table = inline(
+            [{"cell": it, "limit": limits[it], "place": at} for at, it in enumerate(own)]
+        )
+        frame = fetch(matrix_tables.outliers_of_repeats(part.rows, table, LATENCY))
+        for row in frame.to_dict("records"):
+            found[own[int(row["place"])]][int(row["repeat"])] = row
     return found
 
 
@@ -269,14 +317,23 @@ def _with_haircuts(context: Context, cells: list[MatrixCell]) -> list[MatrixCell
     ]
     if not limits:
         return cells
-    rows = matrix_tables.cut(context.rows, inline(limits), LATENCY)
-    found = {str(row["cell"]): row for row in fetch(rows).to_dict("records")}
+    table = inline(limits)
+    found: dict[str, dict[str, Any]] = {}
+    for part in context.parts():
+        frame = quantiles_of(
+            matrix_tables.cut(part.rows, table, LATENCY),
+            ["cell"],
+            [0.99],
+            part.size,
+            latencies=(LATENCY,),
+        )
+        found |= {str(row["cell"]): row for row in frame.to_dict("records")}
     return [
         replace(
             cell,
-            mean_after=float(found[cell.cell]["mean_after"]),
-            p99_after=float(found[cell.cell]["p99_after"][0]),
-            largest_after=float(found[cell.cell]["largest_after"]),
+            mean_after=float(found[cell.cell][f"{LATENCY}_mean"]),
+            p99_after=float(found[cell.cell][LATENCY][0]),
+            largest_after=float(found[cell.cell][f"{LATENCY}_max"]),
         )
         if cell.cell in found
         else cell
@@ -321,7 +378,7 @@ def _measure(measure: str, row: dict[str, Any], streak: Any) -> float | None:
     if int(row["failed"]):
         return None
     if measure == "p99":
-        return float(row["p99"][0])
+        return float(row["p99"])
     return float(row["mean" if measure == "mean" else "largest"])
 
 
@@ -422,10 +479,10 @@ def _curves(
             for name, held in known.items()
             if factor in held
         ]
-        table = matrix_tables.quantiles_of_levels(context.rows, inline(cells), CURVE, LATENCY)
-        by_level = {
-            str(row["of_level"]): row["quantiles"] for row in fetch(table).to_dict("records")
-        }
+        rows = context.rows.join(inline(cells), "cell")
+        keys = ["of_level"]
+        frame = quantiles_of(rows, keys, CURVE, context.size, latencies=(LATENCY,))
+        by_level = {str(row["of_level"]): row[LATENCY] for row in frame.to_dict("records")}
         found[factor] = {
             level: [float(value) for value in by_level[level]]
             for level in levels

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import ibis
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ibis.expr.types import FloatingValue, IntegerValue, Table, Value
 
@@ -42,18 +42,27 @@ def measured(requests: Table) -> Table:
 
 def extents(rows: Table) -> Table:
     """First and last intended send, and last stamp, of each (cell, repeat, op)."""
+    keys = ("cell", "repeat", "op")
+    # counting pairs first is half the work of counting distinct values in every row
+    pairs = rows.group_by(*keys, "client", "server").agg(
+        n=rows.count(),
+        first_ns=rows.intended_ns.min(),
+        last_ns=rows.intended_ns.max(),
+        end_ns=ibis.greatest(rows.intended_ns, rows.received_ns.fill_null(0)).max(),
+        attempt=rows.attempt.max(),
+    )
     return (
-        rows.group_by("cell", "repeat", "op")
+        pairs.group_by(*keys)
         .agg(
-            n=rows.count(),
-            first_ns=rows.intended_ns.min(),
-            last_ns=rows.intended_ns.max(),
-            end_ns=ibis.greatest(rows.intended_ns, rows.received_ns.fill_null(0)).max(),
-            senders=rows.client.nunique(),
-            receivers=rows.server.nunique(),
-            retried=(rows.attempt > 0).any(),
+            n=pairs["n"].sum(),
+            first_ns=pairs.first_ns.min(),
+            last_ns=pairs.last_ns.max(),
+            end_ns=pairs.end_ns.max(),
+            senders=pairs.client.nunique(),
+            receivers=pairs.server.nunique(),
+            retried=(pairs.attempt > 0).any(),
         )
-        .order_by("cell", "repeat", "op")
+        .order_by(*keys)
     )
 
 
@@ -72,33 +81,58 @@ def all_ops(rows: Table) -> Table:
 
 
 def moments(rows: Table, *keys: str) -> Table:
-    """Count, failures, and mean, sd (ddof 1), min, max of the ok rows, of both latencies."""
+    """Count, failures; mean, sd (ddof 1), min, max of the ok rows of both latencies; log mean."""
     figures: dict[str, Value] = {"n": rows.count(), "failed": (~rows.ok).sum()}
     for name in LATENCIES:
-        column = rows[name]
-        good = column != INFINITY
+        # aggregates pass over nulls, at half the cost of a condition on each of them
+        known = rows[name].nullif(INFINITY)
         figures |= {
-            f"{name}_known": good.sum(),
-            f"{name}_mean": column.mean(where=good),
-            f"{name}_sd": column.std(where=good, how="sample"),
-            f"{name}_min": column.min(where=good),
-            f"{name}_max": column.max(where=good),
-            f"{name}_log_mean": column.clip(lower=1.0).ln().mean(where=good),
+            f"{name}_known": known.count(),
+            f"{name}_mean": known.mean(),
+            f"{name}_sd": known.std(how="sample"),
+            f"{name}_min": known.min(),
+            f"{name}_max": known.max(),
         }
+    figures["log_mean"] = rows.service.nullif(INFINITY).clip(lower=1.0).ln().mean()
     return rows.group_by(*keys).agg(**figures).order_by(*keys)
 
 
-def quantiles(rows: Table, keys: Sequence[str], probabilities: Sequence[float]) -> Table:
-    """Exact quantiles (type 7, failed rows as +inf) of both latencies, as lists.
+def quantiles(
+    rows: Table,
+    keys: Sequence[str],
+    probabilities: Sequence[float],
+    latencies: Sequence[str] = LATENCIES,
+) -> Table:
+    """Exact quantiles (type 7, failed rows as +inf) of the latencies, as lists.
 
-    NaN or inf where the rank falls among the failed.
+    NaN or inf where the rank falls among the failed. The engine holds every value: more rows than
+    memory has room for go through `unruly.tables.selection`.
     """
-    wanted = list(probabilities)
+    lists = {name: rows[name].quantile(list(probabilities)) for name in latencies}
+    return rows.group_by(*keys).agg(**_extremes(rows, latencies), **lists).order_by(*keys)
+
+
+def extremes(rows: Table, keys: Sequence[str], latencies: Sequence[str] = LATENCIES) -> Table:
+    """The same without the quantiles: ``n``, ``failed``, and the mean and max of the ok rows."""
+    return rows.group_by(*keys).agg(**_extremes(rows, latencies)).order_by(*keys)
+
+
+def _extremes(rows: Table, latencies: Sequence[str]) -> dict[str, Value]:
     figures: dict[str, Value] = {"n": rows.count(), "failed": (~rows.ok).sum()}
-    for name in LATENCIES:
-        figures[name] = rows[name].quantile(wanted)
-        figures[f"{name}_max"] = rows[name].max(where=rows[name] != INFINITY)
-    return rows.group_by(*keys).agg(**figures).order_by(*keys)
+    for name in latencies:
+        known = rows[name].nullif(INFINITY)
+        figures |= {f"{name}_mean": known.mean(), f"{name}_max": known.max()}
+    return figures
+
+
+def pair_counts(rows: Table) -> Table:
+    """``n``, ``failed`` and ``flat`` (no service time at all) of each (op, client, server)."""
+    keys = ("op", "client", "server")
+    return (
+        rows.group_by(*keys)
+        .agg(n=rows.count(), failed=(~rows.ok).sum(), flat=(rows.service <= 0).sum())
+        .order_by(*keys)
+    )
 
 
 def tail_counts(rows: Table, limits: Table) -> Table:
@@ -140,13 +174,14 @@ def block_histogram(rows: Table, places: Table, latency: str, blocks: int) -> Ta
     Parameters
     ----------
     places : Table
-        For each (cell, repeat, op): ``first_ns``, ``before_ns`` (measured time of earlier repeats)
-        and ``block_ns``, and the same as ``cell_*`` for all ops together.
+        For each (cell, repeat, op): ``number``, that of (cell, op), ``first_ns``, ``before_ns``
+        (measured time of earlier repeats) and ``block_ns``, and the same as ``cell_*`` for all ops
+        together, where they are wanted.
 
     Returns
     -------
     Table
-        cell, op, block, cell_block, bucket, count.
+        number, block, cell_block (of places that have it), bucket, count; in any order.
     """
     joined = rows.join(places, ["cell", "repeat", "op"])
 
@@ -154,34 +189,18 @@ def block_histogram(rows: Table, places: Table, latency: str, blocks: int) -> Ta
         place = ((joined.intended_ns - first + before) / length).floor().cast("int32")
         return place.clip(lower=0, upper=blocks - 1)
 
-    return (
-        joined.select(
-            "cell",
-            "op",
-            block=block(joined.first_ns, joined.before_ns, joined.block_ns),
-            cell_block=block(joined.cell_first_ns, joined.cell_before_ns, joined.cell_block_ns),
-            bucket=bucket(joined[latency]),
+    names = {"block": block(joined.first_ns, joined.before_ns, joined.block_ns)}
+    if "cell_first_ns" in places.columns:
+        names["cell_block"] = block(
+            joined.cell_first_ns, joined.cell_before_ns, joined.cell_block_ns
         )
-        .group_by("cell", "op", "block", "cell_block", "bucket")
-        .agg(count=lambda t: t.count())
-        .order_by("cell", "op", "block", "cell_block", "bucket")
-    )
+    placed = joined.select("number", bucket=bucket(joined[latency]), **names)
+    return placed.group_by("number", *names, "bucket").agg(count=placed.count())
 
 
-def timeline(rows: Table, first_ns: int, bin_ns: int) -> Table:
-    """Response in bins of time, for each op: n, failed, p50, p99, max (of ok rows)."""
-    binned = rows.mutate(bin=((rows.intended_ns - first_ns) // bin_ns).cast("int32"))
-    good = binned.response != INFINITY
-    return (
-        binned.group_by("op", "bin")
-        .agg(
-            n=binned.count(),
-            failed=(~binned.ok).sum(),
-            quantiles=binned.response.quantile([0.5, 0.99]),
-            max=binned.response.max(where=good),
-        )
-        .order_by("op", "bin")
-    )
+def in_bins(rows: Table, first_ns: int, bin_ns: int) -> Table:
+    """Add ``bin``: which stretch of time, counted from `first_ns`."""
+    return rows.mutate(bin=((rows.intended_ns - first_ns) // bin_ns).cast("int32"))
 
 
 def slowest(rows: Table, limit: int) -> Table:
@@ -220,40 +239,42 @@ _OUTLIER_COLUMNS: Final = (
 )
 
 
-def pair_windows(
-    rows: Table, starts: Table, window_ns: int, probabilities: Sequence[float]
-) -> Table:
-    """Response quantiles of each (cell, repeat, window, op, client, server).
+def in_windows(starts: Table, window_ns: int) -> Callable[[Table], Table]:
+    """Return what adds ``window`` to rows.
 
     Parameters
     ----------
     starts : Table
         ``origin_ns`` of each (cell, repeat): windows count from there.
     """
-    joined = rows.join(starts, ["cell", "repeat"])
-    windowed = joined.mutate(
-        window=((joined.intended_ns - joined.origin_ns) // window_ns).cast("int32")
-    )
-    keys = ("cell", "repeat", "window", "op", "client", "server")
-    return (
-        windowed.group_by(*keys)
-        .agg(
-            n=windowed.count(),
-            failed=(~windowed.ok).sum(),
-            quantiles=windowed.response.quantile(list(probabilities)),
-        )
-        .order_by(*keys)
-    )
+
+    def windowed(rows: Table) -> Table:
+        joined = rows.join(starts, ["cell", "repeat"])
+        since = joined.intended_ns - joined.origin_ns
+        return joined.mutate(window=(since // window_ns).cast("int32"))
+
+    return windowed
+
+
+LAG_PROBABILITIES: Final = (0.5, 0.9, 0.99, 0.999)
 
 
 def self_distrust(rows: Table) -> Table:
     """Send lag, and how many ok rows carry kernel stamps: one row."""
-    lag = rows.send_lag.cast("float64")
-    return rows.agg(
-        n=rows.count(),
-        ok=rows.ok.sum(),
-        lag=lag.quantile([0.5, 0.9, 0.99, 0.999]),
-        lag_max=lag.max(),
-        stamped=(rows.ok & rows.kernel_received_ns.notnull()).sum(),
-        server_stamped=(rows.ok & rows.server_kernel_received_ns.notnull()).sum(),
-    )
+    lag = rows.send_lag.cast("float64").quantile(list(LAG_PROBABILITIES))
+    return rows.agg(lag=lag, **_stamps(rows))
+
+
+def stamps(rows: Table) -> Table:
+    """The same without the quantiles of the lag."""
+    return rows.agg(**_stamps(rows))
+
+
+def _stamps(rows: Table) -> dict[str, Value]:
+    return {
+        "n": rows.count(),
+        "ok": rows.ok.sum(),
+        "lag_max": rows.send_lag.cast("float64").max(),
+        "stamped": (rows.ok & rows.kernel_received_ns.notnull()).sum(),
+        "server_stamped": (rows.ok & rows.server_kernel_received_ns.notnull()).sum(),
+    }
