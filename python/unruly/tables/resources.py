@@ -81,8 +81,8 @@ def samples(resources: Table, receivers: Table, scope: str) -> Table:
     Returns
     -------
     Table
-        cell, repeat, server, started_ns, ended_ns, from_ns, until_ns and the metrics. A stamp t is
-        nearest to the sample where from_ns <= t < until_ns: boundaries lie midway between the
+        sample (its number), cell, repeat, server, started_ns, ended_ns, from_ns, until_ns and the
+        metrics. A stamp t is nearest to the sample where from_ns <= t < until_ns: boundaries lie midway between the
         middles of neighbours, and reach at most one sample's length beyond the sample itself.
     """
     if scope == "host":
@@ -99,25 +99,27 @@ def samples(resources: Table, receivers: Table, scope: str) -> Table:
             ],
         )
     joined = joined.select("cell", "repeat", "server", "started_ns", "ended_ns", *METRICS)
-    middle = (joined.started_ns + joined.ended_ns) // 2
     length = joined.ended_ns - joined.started_ns
-    joined = joined.mutate(middle_ns=middle, length_ns=length)
+    number = ibis.row_number().over(order_by=["cell", "repeat", "server", "started_ns"])
+    # halves of differences: a sum of two wall clocks is not exact in every engine's division
+    middle = joined.started_ns + length // 2
+    joined = joined.mutate(sample=number, middle_ns=middle, length_ns=length)
     order = ibis.window(group_by=["cell", "repeat", "server"], order_by="middle_ns")
     before, after = joined.middle_ns.lag().over(order), joined.middle_ns.lead().over(order)
     reach_before = joined.started_ns - joined.length_ns
     reach_after = joined.ended_ns + joined.length_ns
+    midway_before = before + (joined.middle_ns - before) // 2
+    midway_after = joined.middle_ns + (after - joined.middle_ns) // 2
     return joined.mutate(
-        from_ns=ibis.greatest((before + joined.middle_ns) // 2, reach_before).fill_null(
-            reach_before
-        ),
-        until_ns=ibis.least((joined.middle_ns + after) // 2, reach_after).fill_null(reach_after),
+        from_ns=ibis.greatest(midway_before, reach_before).fill_null(reach_before),
+        until_ns=ibis.least(midway_after, reach_after).fill_null(reach_after),
     )
 
 
 def spans(sampled: Table) -> Table:
     """What pairing needs of the samples: whose they are, and when."""
     return sampled.select(
-        "cell", "repeat", "server", "started_ns", "ended_ns", "from_ns", "until_ns"
+        "sample", "cell", "repeat", "server", "started_ns", "ended_ns", "from_ns", "until_ns"
     )
 
 
@@ -153,19 +155,29 @@ def paired(rows: Table, sampled: Table, levels: Table, bin_ns: int) -> Table:
     joined = replies.join(near, ["cell", "repeat", "server", "bin"])
     joined = joined.filter(
         (joined.stamp_ns >= joined.from_ns) & (joined.stamp_ns < joined.until_ns)
-    ).join(levels, ["cell", "op"])
+    )
     distance = ibis.greatest(
         joined.started_ns - joined.stamp_ns, joined.stamp_ns - joined.ended_ns, 0
     )
+    # levels are taken away from sums, not from rows: a join less for each reply
+    sums = joined.group_by("sample", "op").agg(
+        n=joined.count(),
+        log=joined.service.clip(lower=1.0).ln().sum(),
+        raw=joined.service.sum(),
+        distance_ns=distance.max(),
+    )
+    keys = ("cell", "repeat", "server", "started_ns")
+    named = sums.join(sampled.select("sample", *keys), "sample").join(levels, ["cell", "op"])
+    n = named["n"].sum()
     return (
-        joined.group_by("cell", "repeat", "server", "started_ns")
+        named.group_by(*keys)
         .agg(
-            n=joined.count(),
-            latency=(joined.service.clip(lower=1.0).ln() - joined.log_mean).mean(),
-            raw=joined.service.mean(),
-            distance_ns=distance.max(),
+            n=n,
+            latency=(named["log"] - named["n"] * named.log_mean).sum() / n,
+            raw=named.raw.sum() / n,
+            distance_ns=named.distance_ns.max(),
         )
-        .order_by("cell", "repeat", "server", "started_ns")
+        .order_by(*keys)
     )
 
 
