@@ -97,10 +97,8 @@ class Context:
         kinds = SENDERS if sends else RECEIVERS
         found = dict.fromkeys(
             str(process["name"])
-            for process in self._by_number.get(number, ())
-            if process.get("kind") in kinds
-            and cell in (None, process.get("cell"))
-            and repeat in (None, process.get("repeat"))
+            for process in self._by_number.get((number, cell), ())
+            if process.get("kind") in kinds and repeat in (None, process.get("repeat"))
         )
         return "|".join(found) or f"{'client' if sends else 'server'}-{number}"
 
@@ -135,12 +133,13 @@ class Context:
         )
 
     @cached_property
-    def _by_number(self) -> dict[int, list[dict[str, Any]]]:
-        """Processes by their number: there may be hundreds, and as many names for each of them."""
-        found: dict[int, list[dict[str, Any]]] = {}
+    def _by_number(self) -> dict[tuple[int, str | None], list[dict[str, Any]]]:
+        """Processes by their number, in each cell and (None) in all: there may be thousands."""
+        found: dict[tuple[int, str | None], list[dict[str, Any]]] = {}
         for process in self._processes():
             if process.get("id") is not None:
-                found.setdefault(int(process["id"]), []).append(process)
+                for cell in dict.fromkeys((process.get("cell"), None)):
+                    found.setdefault((int(process["id"]), cell), []).append(process)
         return found
 
     def _processes(self) -> list[dict[str, Any]]:

@@ -59,7 +59,9 @@ def correlations(
         spans = resource_tables.spans(samples)
         # a sampler that looks at everything in one go needs one pairing, not two
         if pairs is None or before is None or not _same(before, spans):
-            pairs = resource_tables.paired(context.rows, spans, levels, bin_ns)
+            # kept, so that the engine knows how few they are beside the replies
+            near = engine.materialise("near_samples", resource_tables.in_bins(spans, bin_ns))
+            pairs = resource_tables.paired(context.rows, spans, near, levels, bin_ns)
             pairs = engine.materialise(f"pairs_{scope}", pairs)
         before = spans
         frame = fetch(resource_tables.with_metrics(pairs, samples))

@@ -123,7 +123,14 @@ def spans(sampled: Table) -> Table:
     )
 
 
-def paired(rows: Table, sampled: Table, levels: Table, bin_ns: int) -> Table:
+def in_bins(sampled: Table, bin_ns: int) -> Table:
+    """Cut the spans into bins of this length, so that joining with them is one of equals."""
+    near = sampled.filter(sampled.until_ns > sampled.from_ns)
+    numbers = ibis.range(near.from_ns // bin_ns, near.until_ns // bin_ns + 1)
+    return near.mutate(bin=numbers.unnest().cast("int64"))
+
+
+def paired(rows: Table, sampled: Table, near: Table, levels: Table, bin_ns: int) -> Table:
     """Each (receiver, sample) with the replies nearest to it.
 
     Parameters
@@ -135,8 +142,8 @@ def paired(rows: Table, sampled: Table, levels: Table, bin_ns: int) -> Table:
     levels : Table
         ``log_mean`` of the service latency of each (cell, op): it is taken away, so that workloads
         of different cost can be pooled.
-    bin_ns : int
-        Samples are cut into bins of this length, so that the join is one of equals.
+    near, bin_ns : Table, int
+        The same in bins of this length, as `in_bins` gives it.
 
     Returns
     -------
@@ -148,10 +155,6 @@ def paired(rows: Table, sampled: Table, levels: Table, bin_ns: int) -> Table:
     stamp = good.server_received_ns.fill_null(good.received_ns)
     replies = good.select("cell", "repeat", "op", "server", "service", stamp_ns=stamp)
     replies = replies.mutate(bin=(replies.stamp_ns // bin_ns).cast("int64"))
-    near = sampled.filter(sampled.until_ns > sampled.from_ns)
-    near = near.mutate(
-        bin=ibis.range(near.from_ns // bin_ns, near.until_ns // bin_ns + 1).unnest().cast("int64")
-    )
     joined = replies.join(near, ["cell", "repeat", "server", "bin"])
     joined = joined.filter(
         (joined.stamp_ns >= joined.from_ns) & (joined.stamp_ns < joined.until_ns)
