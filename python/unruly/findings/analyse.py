@@ -14,6 +14,7 @@ from unruly.findings import cells as cell_part
 from unruly.findings import distrust, histograms, magical, receivers, rules, synchrony
 from unruly.findings.context import Context
 from unruly.findings.model import Analysis, Correlations, Options, SelfDistrust, SlowNodes
+from unruly.findings.part import Part
 from unruly.findings.quantiles import ROWS_MOST, oversized, quantiles_of
 from unruly.progress import Progress
 from unruly.tables import fetch
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from unruly.run import Run
 
 FLOOR_NS = 50_000
+PARTS_AT_ONCE = 2
+"""While Python works on the numbers of one part, the engine reads the next."""
 TIMELINE_BINS = 600
 TIMELINE = (0.5, 0.99)
 OUTLIERS_OK = 1_500
@@ -100,14 +103,13 @@ def analyse(
     imported = histograms.summarise(run, TIMELINE_BINS)
     if context.empty:
         return _empty(context, options, conservation, imported)
-    with ThreadPoolExecutor(max_workers=1) as beside:
-        # DuckDB leaves a core idle between its passes: two halves that do not need one another
-        held = beside.submit(_nodes, context.fork(), options, pictures=pictures)
-        summarised = cell_part.summarise(context, pictures=pictures)
-        correlations = receivers.correlations(context, summarised.log_means, summarised.summaries)
-        nodes = held.result()
+    several = context.extents["cell"].nunique() > 1 or imported is not None
+    summarised, measured, nodes = _passes(context, options, matrix=several, pictures=pictures)
     summaries = summarised.summaries + (imported.summaries if imported else [])
-    matrix = magical.magical(context, summaries, summarised.histograms, pictures=pictures)
+    correlations = receivers.correlations(
+        context, nodes.pairing, summarised.log_means, summarised.summaries
+    )
+    matrix = magical.magical(context, summaries, measured, pictures=pictures) if measured else None
     evidence = rules.Evidence(
         run,
         summaries,
@@ -153,10 +155,38 @@ def analyse(
     return analysis
 
 
+def _passes(
+    context: Context, options: Options, *, matrix: bool, pictures: bool
+) -> tuple[cell_part.Cells, magical.Measured | None, _Nodes]:
+    """All that is read from the trace.
+
+    The engine leaves a core idle between its passes: two parts are looked at at a time, and beside
+    them what is about the run as a whole.
+    """
+
+    def look(part: Context) -> tuple[cell_part.Cells, magical.Measured | None]:
+        context.progress(f"cells from {part.extents['cell'].iloc[0]}")
+        with Part.kept(part.fork()) as held:
+            cells = cell_part.summarise(held, pictures=pictures)
+            return cells, magical.measure(held, cells) if matrix else None
+
+    with ThreadPoolExecutor(PARTS_AT_ONCE) as threads, ThreadPoolExecutor(1) as beside:
+        whole = beside.submit(_nodes, context.fork(), options, pictures=pictures)
+        parts = list(threads.map(look, context.parts()))
+        nodes = whole.result()
+    measured = [found for _, found in parts if found is not None]
+    return (
+        cell_part.Cells.joined([cells for cells, _ in parts]),
+        magical.Measured.joined(measured) if measured else None,
+        nodes,
+    )
+
+
 @dataclass(frozen=True)
 class _Nodes:
     """The half of the analysis that needs no summary of a cell."""
 
+    pairing: receivers.Pairing
     groups: synchrony.Groups
     by: dict[str, pd.DataFrame]
     slow: SlowNodes
@@ -166,17 +196,18 @@ class _Nodes:
 
 
 def _nodes(context: Context, options: Options, *, pictures: bool) -> _Nodes:
+    pairing = receivers.pair(context)
     groups = synchrony.groups(context, pictures=pictures)
     slow = synchrony.slow_nodes(context, options)
     doubt = distrust.self_distrust(context)
     if not pictures:
         by = {"pairs": synchrony.pairs_alone(context)}
         none = pd.DataFrame(columns=TIMELINE_COLUMNS), pd.DataFrame(columns=OUTLIER_COLUMNS)
-        return _Nodes(groups, by, slow, *none, doubt)
+        return _Nodes(pairing, groups, by, slow, *none, doubt)
     by = synchrony.breakdowns(context)
     context.progress("timeline")
     timeline = _timeline(context, int(context.extents["first_ns"].min()))
-    return _Nodes(groups, by, slow, timeline, _outliers(context), doubt)
+    return _Nodes(pairing, groups, by, slow, timeline, _outliers(context), doubt)
 
 
 def _no_breakdowns() -> dict[str, pd.DataFrame]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from unruly.findings.ahead import ahead
 from unruly.findings.model import BlindSpot, CellSummary
+from unruly.findings.part import Part
 from unruly.findings.quantiles import oversized, quantiles_of
 from unruly.findings.words import duration
 from unruly.stats import (
@@ -55,7 +54,8 @@ class Cells:
     """All summaries and what was computed with them."""
 
     summaries: list[CellSummary]
-    distribution: pd.DataFrame
+    distributions: dict[Any, pd.DataFrame]
+    """By (latency, cell, whether it is over all ops, op)."""
     tail_rows: int
     tail_explained: int
     log_means: pd.DataFrame
@@ -63,10 +63,31 @@ class Cells:
     histograms: dict[str, tuple[NDArray[Any], NDArray[Any]]]
     """Of each cell, over its ops: 0.5 % buckets of the response latency, and their counts."""
 
+    @classmethod
+    def joined(cls, parts: list[Cells]) -> Cells:
+        """All parts of a run, cells in their order."""
+        summaries = [row for part in parts for row in part.summaries]
+        return cls(
+            sorted(summaries, key=_order),
+            {key: frame for part in parts for key, frame in part.distributions.items()},
+            sum(part.tail_rows for part in parts),
+            sum(part.tail_explained for part in parts),
+            pd.concat([part.log_means for part in parts]).sort_values(["cell", "op"]),
+            {cell: held for part in parts for cell, held in part.histograms.items()},
+        )
+
     @property
     def tail_explained_share(self) -> float | None:
         """Of the rows beyond the p99, the share that the send lag explains."""
         return self.tail_explained / self.tail_rows if self.tail_rows else None
+
+    @property
+    def distribution(self) -> pd.DataFrame:
+        """The distribution in 2 % buckets."""
+        if not self.distributions:
+            return no_distribution()
+        ordered = [self.distributions[key] for key in sorted(self.distributions)]
+        return pd.concat(ordered, ignore_index=True)
 
 
 @dataclass(frozen=True)
@@ -76,12 +97,6 @@ class _Blocks:
     intervals: dict[Any, tuple[BlockInterval, Interval]]
     histograms: dict[Any, tuple[NDArray[Any], NDArray[Any]]]
     distribution: dict[Any, pd.DataFrame]
-    """By (latency, cell, whether it is over all ops, op)."""
-
-    def drawn(self) -> pd.DataFrame:
-        """Return all of the distribution, cells in their order."""
-        ordered = [self.distribution[key] for key in sorted(self.distribution)]
-        return pd.concat(ordered, ignore_index=True)
 
 
 def no_distribution() -> pd.DataFrame:
@@ -89,21 +104,16 @@ def no_distribution() -> pd.DataFrame:
     return pd.DataFrame(columns=["cell", "op", "latency", "low_ns", "high_ns", "count"])
 
 
-def summarise(context: Context, *, pictures: bool = True) -> Cells:
+def summarise(part: Part, *, pictures: bool = True) -> Cells:
     """Summarise every (cell, op) and every cell over all its ops, in both latencies.
 
     Without `pictures` the distribution is left empty.
     """
-    several = _cells_with_several_ops(context)
-    context.progress("means")
-    figures = _figures(context, several)
-    context.progress("quantiles")
-    found = _quantiles(context, figures)
-    context.progress("tails")
-    tails = _tails(context, figures, found)
-    context.progress("intervals")
-    blocks = _blocks(context, found, pictures=pictures)
-    durations = _durations(context)
+    figures = _figures(part)
+    found = _quantiles(part, figures)
+    tails = _tails(part, figures, found)
+    blocks = _blocks(part, found, pictures=pictures)
+    durations = _durations(part)
     rows = {(row["cell"], row["op"]): row for row in figures.to_dict("records")}
     summaries = [
         _summary(
@@ -118,19 +128,18 @@ def summarise(context: Context, *, pictures: bool = True) -> Cells:
         for key, row in rows.items()
         for latency in request_tables.LATENCIES
     ]
-    summaries = _with_single_ops(summaries, several)
     plain = [counts for (_, op), counts in tails.items() if op != "*"]
     means = figures[figures["op"] != "*"]
     return Cells(
-        summaries,
-        blocks.drawn() if pictures else no_distribution(),
+        _with_single_ops(summaries, part.several),
+        blocks.distribution,
         sum(int(counts["tail"]) for counts in plain),
         sum(int(counts["tail_explained"]) for counts in plain),
         means[["cell", "op"]].assign(log_mean=means["log_mean"].fillna(0.0)),
         {
             cell: held
             for (cell, op), held in blocks.histograms.items()
-            if op == "*" or cell not in several
+            if op == "*" or cell not in part.several
         },
     )
 
@@ -150,22 +159,19 @@ def blind_spots(summaries: list[CellSummary], timeless: frozenset[str]) -> list[
     return spots
 
 
-def _cells_with_several_ops(context: Context) -> list[str]:
-    ops = context.extents.groupby("cell")["op"].nunique()
-    return [str(cell) for cell in ops[ops > 1].index]
-
-
-def _figures(context: Context, several: list[str]) -> pd.DataFrame:
+def _figures(part: Part) -> pd.DataFrame:
     """Moments by (cell, op), and pooled over all ops of a cell where there are several."""
-    frame = fetch(request_tables.moments(context.rows, "cell", "op"))
-    pooled = [_pooled(cell, frame[frame["cell"] == cell]) for cell in several]
+    frame = part.names.merge(fetch(request_tables.moments(part.rows, "number")), on="number")
+    pooled = [_pooled(frame[frame["cell"] == cell]) for cell in part.several]
     return pd.concat([frame, pd.DataFrame(pooled)], ignore_index=True) if pooled else frame
 
 
-def _pooled(cell: str, parts: pd.DataFrame) -> dict[str, Any]:
+def _pooled(parts: pd.DataFrame) -> dict[str, Any]:
     """Moments of the union from the moments of its parts (Chan, Golub and LeVeque 1979)."""
     found: dict[str, Any] = {
-        "cell": cell,
+        "number": -1,
+        "whole": int(parts["whole"].iloc[0]),
+        "cell": parts["cell"].iloc[0],
         "op": "*",
         "n": int(parts["n"].sum()),
         "failed": int(parts["failed"].sum()),
@@ -185,18 +191,16 @@ def _pooled(cell: str, parts: pd.DataFrame) -> dict[str, Any]:
             f"{latency}_min": known[f"{latency}_min"].min(),
             f"{latency}_max": known[f"{latency}_max"].max(),
         }
-    return found | {"log_mean": np.nan}
+    return found
 
 
-def _quantiles(context: Context, figures: pd.DataFrame) -> dict[Any, Any]:
+def _quantiles(part: Part, figures: pd.DataFrame) -> dict[Any, Any]:
     """Exact quantiles and the order statistics of the i.i.d. interval, for each key and latency."""
     found: dict[Any, Any] = {}
-    for part in context.parts():
-        own = figures[figures["cell"].isin(set(part.extents["cell"]))]
-        whole = own["op"] == "*"
-        for keys, starred in ((own[~whole], False), (own[whole], True)):
-            for batch in _batches(keys):
-                found |= _batch_quantiles(part, batch, starred=starred)
+    whole = figures["op"] == "*"
+    for keys, number in ((figures[~whole], "number"), (figures[whole], "whole")):
+        for batch in _batches(keys):
+            found |= _batch_quantiles(part, batch, number, everything=len(batch) == len(part.names))
     return found
 
 
@@ -211,26 +215,23 @@ def _batches(figures: pd.DataFrame) -> Iterator[pd.DataFrame]:
         yield batch
 
 
-def _batch_quantiles(part: Context, batch: pd.DataFrame, *, starred: bool) -> dict[Any, Any]:
+def _batch_quantiles(
+    part: Part, batch: pd.DataFrame, number: str, *, everything: bool
+) -> dict[Any, Any]:
+    """The same of some rows of the figures, which `number` tells apart."""
     sizes = {int(n): quantile_ranks_iid(int(n), 0.99, LEVEL) for n in batch["n"].unique()}
     wanted, place = list(PERCENTILES.values()), {}
     for n, (low, high) in sizes.items():
         place[n] = len(wanted)
         wanted += [_fraction(n, low), _fraction(n, high)]
-    keys = set(zip(batch["cell"], batch["op"], strict=True))
+    keys = {int(row[number]): (row["cell"], row["op"]) for row in batch.to_dict("records")}
     rows = part.rows
-    if set(batch["cell"]) != set(part.extents["cell"]):
-        rows = rows.filter(rows.cell.isin(sorted(set(batch["cell"]))))
-    if starred:
-        rows = request_tables.all_ops(rows)
-    elif set(batch["op"]) != set(part.extents["op"]):
-        rows = rows.filter(rows["op"].isin(sorted(set(batch["op"]))))
-    frame = quantiles_of(rows, ["cell", "op"], wanted, int(batch["n"].sum()))
+    if not everything:
+        rows = rows.filter(rows[number].isin(sorted(keys)))
+    frame = quantiles_of(rows, [number], wanted, int(batch["n"].sum()))
     found: dict[Any, Any] = {}
     for row in frame.to_dict("records"):
-        key, n = (row["cell"], row["op"]), int(row["n"])
-        if key not in keys:
-            continue
+        key, n = keys[int(row[number])], int(row["n"])
         low, high = sizes[n]
         found[key] = {}
         for latency in request_tables.LATENCIES:
@@ -254,36 +255,39 @@ def _whole(value: float) -> float | None:
     return float(round(value)) if np.isfinite(value) else None
 
 
-def _tails(context: Context, figures: pd.DataFrame, found: dict[Any, Any]) -> dict[Any, Any]:
+def _tails(part: Part, figures: pd.DataFrame, found: dict[Any, Any]) -> dict[Any, Any]:
     """Counts beyond limits: each row against those of its op, and of its cell over all ops."""
-    limits = figures[["cell", "op"]].copy()
+    limits = figures[["cell", "op", "number", "whole"]].copy()
     for latency in request_tables.LATENCIES:
         mean, sd = figures[f"{latency}_mean"], figures[f"{latency}_sd"]
         limits[f"{latency}_ten"] = (10 * mean).fillna(np.inf)
         limits[f"{latency}_three"] = (mean + 3 * sd).fillna(np.inf)
     p99 = [found[key]["response"]["p99"] for key in zip(limits["cell"], limits["op"], strict=True)]
     limits["response_p99"] = np.where(np.isfinite(p99), p99, np.inf)
-    whole = limits[limits["op"] == "*"].drop(columns="op")
-    plain = limits[limits["op"] != "*"]
-    names = {name: f"whole_{name}" for name in whole.columns if name != "cell"}
-    joined = plain.merge(whole.rename(columns=names), on="cell", how="left").fillna(np.inf)
-    frame = fetch(request_tables.tail_counts(context.rows, inline(joined)))
-    tails = {(row["cell"], row["op"]): row for row in frame.to_dict("records")}
-    for cell in whole["cell"]:
-        part = frame[frame["cell"] == cell]
+    starred = limits["op"] == "*"
+    joined = limits[~starred].drop(columns=["cell", "op"])
+    if starred.any():
+        whole = limits[starred].drop(columns=["cell", "op", "number", "response_p99"])
+        names = {name: f"whole_{name}" for name in whole.columns if name != "whole"}
+        joined = joined.merge(whole.rename(columns=names), on="whole", how="left").fillna(np.inf)
+    table = inline(joined.drop(columns="whole"))
+    frame = part.names.merge(fetch(request_tables.tail_counts(part.rows, table)), on="number")
+    tails: dict[Any, Any] = {(row["cell"], row["op"]): row for row in frame.to_dict("records")}
+    for cell in limits.loc[starred, "cell"]:
+        own = frame[frame["cell"] == cell]
         tails[cell, "*"] = {
-            name.removeprefix("whole_"): int(part[name].sum())
-            for name in part.columns
+            name.removeprefix("whole_"): int(own[name].sum())
+            for name in own.columns
             if name.startswith("whole_")
         }
     return tails
 
 
-def _blocks(context: Context, found: dict[Any, Any], *, pictures: bool) -> _Blocks:
+def _blocks(part: Part, found: dict[Any, Any], *, pictures: bool) -> _Blocks:
     """The p99 and the mean by blocks, for each key and latency; the distribution in 2 % buckets."""
     blocks = _Blocks({}, {}, {})
     for latency in request_tables.LATENCIES:
-        for key, buckets, counts in histograms_of(context, latency):
+        for key, buckets, counts in _histograms(part, latency):
             estimate = found[key][latency]["p99"]
             found_p99 = block_interval(
                 buckets,
@@ -323,31 +327,18 @@ def histograms_of(
 
     A cell of several ops also comes as ``(cell, "*")``, in blocks of the cell's own time.
     """
-    other = context.fork()
-
-    def counted(part: Context) -> tuple[pd.DataFrame, pd.DataFrame]:
-        places = part.places(BLOCKS)
-        columns = ["cell", "repeat", "op", "number", "first_ns", "before_ns", "block_ns"]
-        if _cells_with_several_ops(part):
-            columns += ["cell_first_ns", "cell_before_ns", "cell_block_ns"]
-        table = inline(places[columns])
-        rows = request_tables.block_histogram(part.rows, table, latency, BLOCKS)
-        return places, fetch(rows)
-
-    for places, frame in ahead(partial(counted, part) for part in other.parts()):
-        yield from _histograms(places, frame)
+    for part in context.parts():
+        yield from _histograms(Part.of(part), latency)
 
 
-def _histograms(
-    places: pd.DataFrame, frame: pd.DataFrame
-) -> Iterator[tuple[Any, NDArray[Any], NDArray[Any]]]:
+def _histograms(part: Part, latency: str) -> Iterator[tuple[Any, NDArray[Any], NDArray[Any]]]:
     """Each key's buckets and its (bucket, block) counts; cells of several ops also as ``"*"``."""
+    blocks = ("block", "cell_block") if part.several else ("block",)
+    frame = fetch(request_tables.block_histogram(part.rows, latency, *blocks))
     frame = frame.iloc[np.argsort(frame["number"].to_numpy(), kind="stable")]
     columns = {name: frame[name].to_numpy() for name in frame.columns}
-    edges = np.searchsorted(columns["number"], np.arange(places["number"].max() + 2))
-    for cell, ops in (
-        places.drop_duplicates("number").sort_values("number").groupby("cell", sort=False)
-    ):
+    edges = np.searchsorted(columns["number"], np.arange(len(part.names) + 1))
+    for cell, ops in part.names.groupby("cell", sort=False):
         for op, number in zip(ops["op"], ops["number"], strict=True):
             yield (cell, op), *_matrix(columns, slice(edges[number], edges[number + 1]), "block")
         if len(ops) > 1:  # those of one cell lie together
@@ -393,10 +384,9 @@ def coarse_distribution(
     )
 
 
-def _durations(context: Context) -> dict[Any, float]:
-    places = context.places(BLOCKS)
+def _durations(part: Part) -> dict[Any, float]:
     found: dict[Any, float] = {}
-    for row in places.to_dict("records"):
+    for row in part.places.to_dict("records"):
         found[(row["cell"], row["op"])] = float(row["total_ns"])
         found[(row["cell"], "*")] = float(row["cell_total_ns"])
     return found
@@ -594,7 +584,8 @@ def _number(value: Any) -> float | None:
 def _with_single_ops(summaries: list[CellSummary], several: list[str]) -> list[CellSummary]:
     """A cell of one op has the same numbers over all ops."""
     copies = [replace(row, op="*") for row in summaries if row.cell not in several]
-    return sorted(
-        summaries + copies,
-        key=lambda row: (row.cell, row.op == "*", row.op, row.latency),
-    )
+    return sorted(summaries + copies, key=_order)
+
+
+def _order(row: CellSummary) -> tuple[str, bool, str, str]:
+    return row.cell, row.op == "*", row.op, row.latency

@@ -32,10 +32,13 @@ from unruly.tables import fetch, inline
 from unruly.tables import matrix as matrix_tables
 
 if TYPE_CHECKING:
+    import ibis
     from numpy.typing import NDArray
 
+    from unruly.findings.cells import Cells
     from unruly.findings.context import Context
     from unruly.findings.model import CellSummary
+    from unruly.findings.part import Part
 
 LATENCY: Final = "response"
 SHARE: Final = 0.01
@@ -122,38 +125,64 @@ class Magical:
     notes: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What the view needs of the rows of some cells."""
+
+    repeats: pd.DataFrame
+    """cell, repeat, n, failed, mean, p99, largest."""
+    streaks: dict[str, dict[int, Any]]
+    """By cell and repeat."""
+    cuts: dict[str, dict[str, Any]]
+    """By cell: what is left without the slowest 1 %."""
+    histograms: dict[str, tuple[NDArray[Any], NDArray[Any]]]
+
+    @classmethod
+    def joined(cls, parts: list[Measured]) -> Measured:
+        """All parts of a run, cells in their order."""
+        repeats = pd.concat([part.repeats for part in parts if len(part.repeats)])
+        return cls(
+            repeats.sort_values(["cell", "repeat"], ignore_index=True),
+            {cell: held for part in parts for cell, held in part.streaks.items()},
+            {cell: held for part in parts for cell, held in part.cuts.items()},
+            {cell: held for part in parts for cell, held in part.histograms.items()},
+        )
+
+
+def measure(part: Part, cells: Cells) -> Measured:
+    """Look at the rows of some cells, whose summaries are known."""
+    rows = _overall(cells.summaries)
+    return Measured(_repeats(part, rows), _streaks(part, rows), _cuts(part, rows), cells.histograms)
+
+
+def _overall(summaries: list[CellSummary]) -> dict[str, CellSummary]:
+    return {
+        row.cell: row for row in summaries if row.op == "*" and row.latency == LATENCY and row.n
+    }
+
+
 def magical(
     context: Context,
     summaries: list[CellSummary],
-    histograms: dict[str, tuple[NDArray[Any], NDArray[Any]]],
+    measured: Measured,
     *,
     pictures: bool = True,
 ) -> Magical | None:
-    """Compute the view; None for a run of one cell.
-
-    `histograms` are those of `unruly.findings.cells.Cells`; the curves are left out without
-    `pictures`.
-    """
-    rows = {
-        row.cell: row for row in summaries if row.op == "*" and row.latency == LATENCY and row.n
-    }
+    """Compute the view; None for a run of one cell. The curves are left out without `pictures`."""
+    rows = _overall(summaries)
     known = {
         str(it["name"]): {str(k): str(v) for k, v in (it.get("factors") or {}).items()}
         for it in context.run.manifest.get("cells") or []
         if isinstance(it, dict)
     }
-    measured = [name for name in known if name in rows][:CELLS_MAX]
-    if len(measured) < 2 or context.empty:
+    names = [name for name in known if name in rows][:CELLS_MAX]
+    if len(names) < 2 or context.empty:
         return None
     context.progress("matrix")
-    factors = _levels({name: known[name] for name in measured})
-    shapes = _shapes(histograms)
-    repeats = _repeats(context, rows)
-    streaks = _streaks(context, rows)
-    cells = [
-        _cell(rows[name], known[name], shapes.get(name), streaks.get(name)) for name in measured
-    ]
-    cells = _adjusted(_with_haircuts(context, cells))
+    factors = _levels({name: known[name] for name in names})
+    shapes, streaks = _shapes(measured.histograms), measured.streaks
+    cells = [_cell(rows[name], known[name], shapes.get(name), streaks.get(name)) for name in names]
+    cells = _adjusted(_with_haircuts(cells, measured.cuts))
     notes = [f"{sum(cell.mean is None for cell in cells)} cells have failed requests, and no mean"]
     sizes = _sizes(streaks, rows)
     cells = [
@@ -162,15 +191,16 @@ def magical(
         else cell
         for cell in cells
     ]
+    repeats = measured.repeats
     return Magical(
         tuple(cells),
         tuple(dict.fromkeys(cell.system for cell in cells)),
         factors,
-        tuple(_explained(measure, repeats, streaks, known, factors) for measure in MEASURES),
+        tuple(_explained(it, repeats, streaks, known, factors) for it in MEASURES),
         _lines(cells),
         _count_against_size(cells, sizes),
         _resources(context, cells, sizes),
-        _curves(context, {name: known[name] for name in measured}, factors) if pictures else {},
+        _curves(context, {name: known[name] for name in names}, factors) if pictures else {},
         tuple(note for note in notes if not note.startswith("0 ")),
     )
 
@@ -208,59 +238,68 @@ def _shapes(histograms: dict[str, tuple[NDArray[Any], NDArray[Any]]]) -> dict[st
     return found
 
 
-def _repeats(context: Context, rows: dict[str, CellSummary]) -> pd.DataFrame:
+def _repeats(part: Part, rows: dict[str, CellSummary]) -> pd.DataFrame:
     """Count, mean, p99 and maximum of each (cell, repeat); a cell that ran once is its summary."""
-    times = context.extents.groupby("cell")["repeat"].agg(["nunique", "min"])
-    once = {
-        str(cell): int(row["min"])
-        for cell, row in times.iterrows()
-        if row["nunique"] == 1 and cell in rows and rows[cell].p99 is not None
-    }
-    frames = [
-        pd.DataFrame(
-            [
-                (cell, number, row.n, row.failed, row.mean_ok, row.p99, row.max_ok)
-                for cell, number in once.items()
-                for row in (rows[cell],)
-            ],
-            columns=_REPEAT,
-        )
+    places = part.places.drop_duplicates("place").sort_values("place")
+    times = places.groupby("cell")["repeat"].nunique()
+    once = {str(it) for it in times[times == 1].index if it in rows and rows[it].p99 is not None}
+    first = dict(zip(places["cell"], places["repeat"], strict=True))
+    found = [
+        (cell, int(first[cell]), row.n, row.failed, row.mean_ok, row.p99, row.max_ok)
+        for cell in sorted(once)
+        for row in (rows[cell],)
     ]
-    for part in context.parts():
-        rest = sorted(set(part.extents["cell"]) - once.keys())
-        if rest:
-            held = part.rows.filter(part.rows.cell.isin(rest))
-            keys = ["cell", "repeat"]
-            frame = quantiles_of(held, keys, [0.99], part.size, latencies=(LATENCY,))
-            frame["p99"] = frame[LATENCY].map(lambda found: float(found[0]))
-            names = {f"{LATENCY}_mean": "mean", f"{LATENCY}_max": "largest"}
-            frames.append(frame.rename(columns=names)[_REPEAT])
-    found = pd.concat([frame for frame in frames if len(frame)], ignore_index=True)
-    return found.sort_values(["cell", "repeat"], ignore_index=True)
+    rest = places[~places["cell"].isin(once)].set_index("place")
+    if len(rest):
+        held = part.rows
+        if once:
+            held = held.filter(held.place.isin(rest.index.tolist()))
+        size = part.context.size
+        frame = quantiles_of(held, ["place"], [0.99], size, latencies=(LATENCY,))
+        frame = frame.join(rest[["cell", "repeat"]], on="place")
+        found += [
+            (
+                row["cell"], int(row["repeat"]), row["n"], row["failed"], row[f"{LATENCY}_mean"],
+                float(row[LATENCY][0]), row[f"{LATENCY}_max"],
+            )
+            for row in frame.to_dict("records")
+        ]  # fmt: skip
+    columns = ["cell", "repeat", "n", "failed", "mean", "p99", "largest"]
+    return pd.DataFrame(found, columns=columns)
 
 
-_REPEAT = ["cell", "repeat", "n", "failed", "mean", "p99", "largest"]
-
-
-def _streaks(context: Context, rows: dict[str, CellSummary]) -> dict[str, dict[int, Any]]:
-    limits = {
-        name: row.mean + 3 * row.sd
-        for name, row in rows.items()
-        if row.mean is not None and row.sd is not None
-    }
-    found: dict[str, dict[int, Any]] = defaultdict(dict)
-    for part in context.parts():
-        own = sorted(set(part.extents["cell"]) & limits.keys())
-        if not own:
-            continue
-        # numbers are sorted in half the time that names are
-        table = inline(
-            [{"cell": it, "limit": limits[it], "place": at} for at, it in enumerate(own)]
-        )
-        frame = fetch(matrix_tables.outliers_of_repeats(part.rows, table, LATENCY))
-        for row in frame.to_dict("records"):
-            found[own[int(row["place"])]][int(row["repeat"])] = row
+def _streaks(part: Part, rows: dict[str, CellSummary]) -> dict[str, dict[int, Any]]:
+    limits = [
+        {"whole": number, "limit": row.mean + 3 * row.sd}
+        for number, cell in part.cells.items()
+        for row in (rows.get(cell),)
+        if row is not None and row.mean is not None and row.sd is not None
+    ]
+    found: dict[str, dict[int, Any]] = {}
+    if limits:
+        table = matrix_tables.outliers_of_repeats(part.rows, _numbers(limits), LATENCY)
+        for row in fetch(table).to_dict("records"):
+            found.setdefault(part.cells[int(row["whole"])], {})[int(row["repeat"])] = row
     return found
+
+
+def _cuts(part: Part, rows: dict[str, CellSummary]) -> dict[str, dict[str, Any]]:
+    """What is left of mean, p99 and maximum when the slowest 1 % are taken away."""
+    limits = [
+        {"whole": number, "limit": row.p99}
+        for number, cell in part.cells.items()
+        for row in (rows.get(cell),)
+        if row is not None and row.p99 is not None and row.failed == 0
+    ]
+    if not limits:
+        return {}
+    kept = matrix_tables.cut(part.rows, _numbers(limits), LATENCY)
+    frame = quantiles_of(kept, ["whole"], [0.99], part.context.size, latencies=(LATENCY,))
+    return {part.cells[int(row["whole"])]: row for row in frame.to_dict("records")}
+
+
+def _numbers(limits: list[dict[str, Any]]) -> ibis.Table:
+    return inline(pd.DataFrame(limits).astype({"whole": "int32"}))
 
 
 def _cell(
@@ -308,34 +347,15 @@ def _cell(
     )
 
 
-def _with_haircuts(context: Context, cells: list[MatrixCell]) -> list[MatrixCell]:
-    """What is left of mean, p99 and maximum when the slowest 1 % are taken away."""
-    limits = [
-        {"cell": cell.cell, "limit": cell.p99}
-        for cell in cells
-        if cell.p99 is not None and cell.failed == 0
-    ]
-    if not limits:
-        return cells
-    table = inline(limits)
-    found: dict[str, dict[str, Any]] = {}
-    for part in context.parts():
-        frame = quantiles_of(
-            matrix_tables.cut(part.rows, table, LATENCY),
-            ["cell"],
-            [0.99],
-            part.size,
-            latencies=(LATENCY,),
-        )
-        found |= {str(row["cell"]): row for row in frame.to_dict("records")}
+def _with_haircuts(cells: list[MatrixCell], cuts: dict[str, dict[str, Any]]) -> list[MatrixCell]:
     return [
         replace(
             cell,
-            mean_after=float(found[cell.cell][f"{LATENCY}_mean"]),
-            p99_after=float(found[cell.cell][LATENCY][0]),
-            largest_after=float(found[cell.cell][f"{LATENCY}_max"]),
+            mean_after=float(cuts[cell.cell][f"{LATENCY}_mean"]),
+            p99_after=float(cuts[cell.cell][LATENCY][0]),
+            largest_after=float(cuts[cell.cell][f"{LATENCY}_max"]),
         )
-        if cell.cell in found
+        if cell.cell in cuts
         else cell
         for cell in cells
     ]

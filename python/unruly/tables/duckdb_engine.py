@@ -76,6 +76,10 @@ class DuckDBEngine(Engine):
         self.connection.raw_sql(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
         return self.table(name)
 
+    def forget(self, name: str) -> None:
+        """Drop the temporary table."""
+        self.connection.raw_sql(f"DROP TABLE IF EXISTS {name}")
+
     def write_csv(self, expression: ibis.Table, path: Path) -> None:
         """Write the rows of ``expression`` to a CSV file; none pass Python."""
         sql = self.connection.compile(expression)

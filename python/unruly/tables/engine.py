@@ -50,6 +50,10 @@ class Engine(ABC):
         """Run ``expression`` once and keep its rows under ``name``; several passes share it."""
 
     @abstractmethod
+    def forget(self, name: str) -> None:
+        """Give back what the kept table ``name`` takes, if there is one."""
+
+    @abstractmethod
     def write_csv(self, expression: ibis.Table, path: Path) -> None:
         """Run ``expression`` and write its rows to a CSV file with a header."""
 

@@ -23,49 +23,50 @@ USED: Final = (
 
 
 def outliers_of_repeats(rows: Table, limits: Table, latency: str) -> Table:
-    """Rows above their cell's ``limit``, by (place, repeat), and the streaks that they come in.
+    """Rows above their cell's ``limit``, by (whole, repeat), and the streaks that they come in.
 
     A streak is a run of neighbours in the order of the schedule that are all above.
 
     Parameters
     ----------
+    rows : Table
+        As `unruly.tables.requests.numbered` gives them.
     limits : Table
-        ``cell``, ``limit``, and ``place``, the number of the cell.
+        ``whole``, the number of a cell, and ``limit``.
     """
-    joined = rows.join(limits, "cell")
-    above = (joined[latency] > joined["limit"]).cast("int8")
+    joined = rows.join(limits, "whole")
     placed = joined.select(
-        "place",
+        "whole",
         "repeat",
+        "place",
         "intended_ns",
         "client",
         "connection",
         "request",
-        above=above,
+        above=(joined[latency] > joined["limit"]).cast("int8"),
         # a row that failed has no size
-        size=ibis.ifelse(joined[latency] == INFINITY, None, joined[latency]),
+        size=joined[latency].nullif(INFINITY),
     )
     order = ibis.window(
-        group_by=["place", "repeat"],
-        order_by=["intended_ns", "client", "connection", "request"],
+        group_by="place", order_by=["intended_ns", "client", "connection", "request"]
     )
     before = placed.above.lag().over(order).fill_null(0)
     marked = placed.mutate(starts=ibis.ifelse((placed.above == 1) & (before == 0), 1, 0))
     return (
-        marked.group_by("place", "repeat")
+        marked.group_by("whole", "repeat")
         .agg(
             n=marked.count(),
             outliers=marked.above.sum(),
             streaks=marked.starts.sum(),
-            size=marked["size"].mean(where=marked.above == 1),
+            size=ibis.ifelse(marked.above == 1, marked["size"], None).mean(),
         )
-        .order_by("place", "repeat")
+        .order_by("whole", "repeat")
     )
 
 
 def cut(rows: Table, limits: Table, latency: str) -> Table:
-    """The rows at or below their cell's ``limit``."""
-    joined = rows.join(limits, "cell")
+    """The rows at or below the ``limit`` of their ``whole``, a cell's number."""
+    joined = rows.join(limits, "whole")
     return joined.filter(joined[latency] <= joined["limit"])
 
 

@@ -75,11 +75,6 @@ def statuses(requests: Table) -> Table:
     )
 
 
-def all_ops(rows: Table) -> Table:
-    """The same rows under the op ``"*"``."""
-    return rows.mutate(op=ibis.literal("*"))
-
-
 def moments(rows: Table, *keys: str) -> Table:
     """Count, failures; mean, sd (ddof 1), min, max of the ok rows of both latencies; log mean."""
     figures: dict[str, Value] = {"n": rows.count(), "failed": (~rows.ok).sum()}
@@ -135,29 +130,53 @@ def pair_counts(rows: Table) -> Table:
     )
 
 
+def numbered(rows: Table, places: Table, blocks: int) -> Table:
+    """The rows with numbers for names, and with their blocks of measured time.
+
+    Parameters
+    ----------
+    places : Table
+        For each (cell, repeat, op): ``number``, ``whole`` and ``place``, ``first_ns``,
+        ``before_ns`` (measured time of earlier repeats) and ``block_ns``, and the same as
+        ``cell_*`` for all ops of the cell together.
+    """
+    joined = rows.join(places, ["cell", "repeat", "op"])
+
+    def block(first: Value, before: Value, length: Value) -> Value:
+        place = ((joined.intended_ns - first + before) / length).floor().cast("int32")
+        return ibis.greatest(0, ibis.least(blocks - 1, place)).cast("int8")
+
+    return joined.select(
+        "number", "whole", "place", "repeat", "client", "connection", "request", "intended_ns",
+        "ok", "response", "service", "send_lag",
+        block=block(joined.first_ns, joined.before_ns, joined.block_ns),
+        cell_block=block(joined.cell_first_ns, joined.cell_before_ns, joined.cell_block_ns),
+    )  # fmt: skip
+
+
 def tail_counts(rows: Table, limits: Table) -> Table:
     """Count rows beyond limits known by now: 10 x the mean, mean + 3 sd, the p99.
 
     Parameters
     ----------
     rows : Table
-        As `measured` gives them.
+        As `numbered` gives them.
     limits : Table
-        cell, op and for each latency ``<latency>_ten``, ``<latency>_three``; ``response_p99``; and
-        the same under ``whole_``: the limits of the cell over all its ops.
+        number and for each latency ``<latency>_ten``, ``<latency>_three``; ``response_p99``; and
+        the same under ``whole_``: the limits of the cell over all its ops, where it has several.
     """
-    joined = rows.join(limits, ["cell", "op"])
+    joined = rows.join(limits, "number")
     beyond = joined.response > joined.response_p99
     explained = beyond & joined.ok & (joined.send_lag > 0.5 * joined.response)
     figures: dict[str, Value] = {"tail": beyond.sum(), "tail_explained": explained.sum()}
     for name in LATENCIES:
         # a failed row is infinite: beyond no limit that was set, since then there is no mean
         known = joined[name] != INFINITY
-        for whole in ("", "whole_"):
-            for limit in ("ten", "three"):
-                above = joined[name] > joined[f"{whole}{name}_{limit}"]
-                figures[f"{whole}{name}_over_{limit}"] = (above & known).sum()
-    return joined.group_by("cell", "op").agg(**figures).order_by("cell", "op")
+        for limit in (f"{name}_ten", f"{name}_three", f"whole_{name}_ten", f"whole_{name}_three"):
+            if limit in limits.columns:
+                above = joined[name] > joined[limit]
+                figures[limit.replace(f"{name}_", f"{name}_over_")] = (above & known).sum()
+    return joined.group_by("number").agg(**figures).order_by("number")
 
 
 def bucket(latency: FloatingValue) -> IntegerValue:
@@ -168,34 +187,23 @@ def bucket(latency: FloatingValue) -> IntegerValue:
     return ibis.ifelse(failed, FAILED_BUCKET, index)
 
 
-def block_histogram(rows: Table, places: Table, latency: str, blocks: int) -> Table:
+def block_histogram(rows: Table, latency: str, *blocks: str) -> Table:
     """Histogram of a latency in equal blocks of measured time.
 
     Parameters
     ----------
-    places : Table
-        For each (cell, repeat, op): ``number``, that of (cell, op), ``first_ns``, ``before_ns``
-        (measured time of earlier repeats) and ``block_ns``, and the same as ``cell_*`` for all ops
-        together, where they are wanted.
+    rows : Table
+        As `numbered` gives them.
+    blocks : str
+        ``block``, also ``cell_block`` where a cell's own blocks are wanted.
 
     Returns
     -------
     Table
-        number, block, cell_block (of places that have it), bucket, count; in any order.
+        number, the blocks, bucket, count; in any order.
     """
-    joined = rows.join(places, ["cell", "repeat", "op"])
-
-    def block(first: Value, before: Value, length: Value) -> Value:
-        place = ((joined.intended_ns - first + before) / length).floor().cast("int32")
-        return place.clip(lower=0, upper=blocks - 1)
-
-    names = {"block": block(joined.first_ns, joined.before_ns, joined.block_ns)}
-    if "cell_first_ns" in places.columns:
-        names["cell_block"] = block(
-            joined.cell_first_ns, joined.cell_before_ns, joined.cell_block_ns
-        )
-    placed = joined.select("number", bucket=bucket(joined[latency]), **names)
-    return placed.group_by("number", *names, "bucket").agg(count=placed.count())
+    placed = rows.select("number", *blocks, bucket=bucket(rows[latency]))
+    return placed.group_by("number", *blocks, "bucket").agg(count=placed.count())
 
 
 def in_bins(rows: Table, first_ns: int, bin_ns: int) -> Table:

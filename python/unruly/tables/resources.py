@@ -82,8 +82,9 @@ def samples(resources: Table, receivers: Table, scope: str) -> Table:
     -------
     Table
         sample (its number), cell, repeat, server, started_ns, ended_ns, from_ns, until_ns and the
-        metrics. A stamp t is nearest to the sample where from_ns <= t < until_ns: boundaries lie midway between the
-        middles of neighbours, and reach at most one sample's length beyond the sample itself.
+        metrics. A stamp t is nearest to the sample where from_ns <= t < until_ns: boundaries lie
+        midway between the middles of neighbours, and reach at most one sample's length beyond the
+        sample itself.
     """
     if scope == "host":
         rows = resources.filter(resources.watched.isnull())
@@ -130,26 +131,21 @@ def in_bins(sampled: Table, bin_ns: int) -> Table:
     return near.mutate(bin=numbers.unnest().cast("int64"))
 
 
-def paired(rows: Table, sampled: Table, near: Table, levels: Table, bin_ns: int) -> Table:
-    """Each (receiver, sample) with the replies nearest to it.
+def paired(rows: Table, near: Table, bin_ns: int) -> Table:
+    """Sums over the replies nearest to each sample, for each op.
 
     Parameters
     ----------
     rows : Table
         As `unruly.tables.requests.measured` gives them.
-    sampled : Table
-        As `spans` gives it.
-    levels : Table
-        ``log_mean`` of the service latency of each (cell, op): it is taken away, so that workloads
-        of different cost can be pooled.
     near, bin_ns : Table, int
-        The same in bins of this length, as `in_bins` gives it.
+        Spans in bins of this length, as `in_bins` gives them.
 
     Returns
     -------
     Table
-        cell, repeat, server, started_ns, n, latency (mean of the log, less the level), raw (mean,
-        ns), distance_ns (largest distance from a stamp to its sample).
+        sample, op, n, log (sum of the log of service, ns), raw (sum, ns), distance_ns (largest
+        distance from a stamp to its sample).
     """
     good = rows.filter(rows.service != float("inf"))
     stamp = good.server_received_ns.fill_null(good.received_ns)
@@ -162,29 +158,40 @@ def paired(rows: Table, sampled: Table, near: Table, levels: Table, bin_ns: int)
     distance = ibis.greatest(
         joined.started_ns - joined.stamp_ns, joined.stamp_ns - joined.ended_ns, 0
     )
-    # levels are taken away from sums, not from rows: a join less for each reply
-    sums = joined.group_by("sample", "op").agg(
+    return joined.group_by("sample", "op").agg(
         n=joined.count(),
         log=joined.service.clip(lower=1.0).ln().sum(),
         raw=joined.service.sum(),
         distance_ns=distance.max(),
     )
+
+
+def with_metrics(sums: Table, levels: Table, sampled: Table) -> Table:
+    """Each (receiver, sample) with the replies nearest to it, and all its metrics.
+
+    Parameters
+    ----------
+    sums : Table
+        As `paired` gives them.
+    levels : Table
+        ``log_mean`` of the service latency of each (cell, op): it is taken away, so that workloads
+        of different cost can be pooled.
+    sampled : Table
+        As `samples` gives them.
+
+    Returns
+    -------
+    Table
+        cell, repeat, server, started_ns, n, latency (mean of the log, less the level), raw (mean,
+        ns), distance_ns, length_ns, and the metrics.
+    """
     keys = ("cell", "repeat", "server", "started_ns")
     named = sums.join(sampled.select("sample", *keys), "sample").join(levels, ["cell", "op"])
     n = named["n"].sum()
-    return (
-        named.group_by(*keys)
-        .agg(
-            n=n,
-            latency=(named["log"] - named["n"] * named.log_mean).sum() / n,
-            raw=named.raw.sum() / n,
-            distance_ns=named.distance_ns.max(),
-        )
-        .order_by(*keys)
+    pairs = named.group_by(*keys).agg(
+        n=n,
+        latency=(named["log"] - named["n"] * named.log_mean).sum() / n,
+        raw=named.raw.sum() / n,
+        distance_ns=named.distance_ns.max(),
     )
-
-
-def with_metrics(pairs: Table, sampled: Table) -> Table:
-    """The paired units with all metrics of their sample."""
-    keys = ["cell", "repeat", "server", "started_ns"]
     return pairs.join(sampled.select(*keys, "length_ns", *METRICS), keys).order_by(*keys)
