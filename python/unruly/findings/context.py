@@ -45,7 +45,10 @@ class Context:
     run: Run
     rows: ibis.Table
     """Measured rows, lazily."""
+    pairs: pd.DataFrame
+    """What there is of each (cell, repeat, op, client, server)."""
     extents: pd.DataFrame
+    """The same of each (cell, repeat, op), with ``senders`` and ``receivers``."""
     progress: Callable[[str], None]
     within: _Within | None = None
     """The cells that a part is about; None for all."""
@@ -54,7 +57,17 @@ class Context:
     def of(cls, run: Run, progress: Callable[[str], None]) -> Context:
         """Look at the run once: which cells, repeats and ops there are, and when."""
         rows = request_tables.measured(run.requests)
-        return cls(run, rows, fetch(request_tables.extents(rows)), progress)
+        pairs = fetch(request_tables.pairs(rows))
+        extents = pairs.groupby(["cell", "repeat", "op"], as_index=False, sort=True).agg(
+            n=("n", "sum"),
+            first_ns=("first_ns", "min"),
+            last_ns=("last_ns", "max"),
+            end_ns=("end_ns", "max"),
+            senders=("client", "nunique"),
+            receivers=("server", "nunique"),
+            attempts=("attempts", "max"),
+        )
+        return cls(run, rows, pairs, extents, progress)
 
     def fork(self) -> Context:
         """Return the same with a connection of its own, for another thread."""

@@ -89,12 +89,14 @@ def self_distrust(context: Context) -> SelfDistrust:
     lag: dict[str, float] = {}
     stamped = server_stamped = None
     if not context.empty:
-        row = _sending(context)
+        known = context.pairs[["stamped", "server_stamped"]].sum()
+        answered = context.size - int(context.pairs["failed"].sum())
+        largest = context.pairs["lag_max_ns"].max()
         # a source without a schedule has no lag: its zeros would read as perfect punctuality
-        scheduled = context.run.status != "imported" or bool(row["lag_max"])
-        lag = _quantiles(row["lag"], row["lag_max"]) if scheduled else {}
-        if row["ok"]:
-            stamped, server_stamped = row["stamped"] / row["ok"], row["server_stamped"] / row["ok"]
+        scheduled = context.run.status != "imported" or bool(largest)
+        lag = _quantiles(_send_lag(context), largest) if scheduled else {}
+        if answered:
+            stamped, server_stamped = (float(it) / answered for it in known)
     return SelfDistrust(
         send_lag_ns=lag,
         tail_rows=0,
@@ -113,13 +115,12 @@ def self_distrust(context: Context) -> SelfDistrust:
     )
 
 
-def _sending(context: Context) -> dict[str, Any]:
-    """Send lag and stamps; the lag of more rows than the engine should hold, bin by bin."""
+def _send_lag(context: Context) -> Any:
+    """Quantiles of the send lag; of more rows than the engine should hold, bin by bin."""
     if not oversized(context.size):
-        return dict(fetch(request_tables.self_distrust(context.rows)).to_dict("records")[0])
+        return fetch(request_tables.send_lag(context.rows))["lag"].iloc[0]
     found = exact_quantiles(context.rows, [], "send_lag", request_tables.LAG_PROBABILITIES)
-    row = fetch(request_tables.stamps(context.rows)).to_dict("records")[0]
-    return {**row, "lag": found["quantiles"].iloc[0]}
+    return found["quantiles"].iloc[0]
 
 
 def _must(where: Any, name: str, value: int, wanted: str, found: int) -> None:

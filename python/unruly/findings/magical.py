@@ -278,8 +278,9 @@ def _streaks(part: Part, rows: dict[str, CellSummary]) -> dict[str, dict[int, An
     found: dict[str, dict[int, Any]] = {}
     if limits:
         table = matrix_tables.outliers_of_repeats(part.rows, _numbers(limits), LATENCY)
-        for row in fetch(table).to_dict("records"):
-            found.setdefault(part.cells[int(row["whole"])], {})[int(row["repeat"])] = row
+        names = part.places.drop_duplicates("place").set_index("place")[["cell", "repeat"]]
+        for row in fetch(table).join(names, on="place").to_dict("records"):
+            found.setdefault(str(row["cell"]), {})[int(row["repeat"])] = row
     return found
 
 

@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     from unruly.findings.context import Context
 
 KEPT = "part_rows"
-PLACE = [
-    "cell", "repeat", "op", "number", "whole", "place", "first_ns", "before_ns", "block_ns",
-    "cell_first_ns", "cell_before_ns", "cell_block_ns",
-]  # fmt: skip
+PLACE = ["cell", "repeat", "op", "number", "first_ns", "before_ns", "block_ns"]
+SEVERAL = ["whole", "place", "cell_first_ns", "cell_before_ns", "cell_block_ns"]
+"""The same for cells of several ops or repeats."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,9 @@ class Part:
     def of(cls, context: Context) -> Part:
         """Number the rows."""
         places = context.places(BLOCKS)
-        rows = request_tables.numbered(context.rows, inline(places[PLACE]), BLOCKS)
+        plain = places["cell"].is_unique
+        table = inline(places[PLACE if plain else PLACE + SEVERAL])
+        rows = request_tables.numbered(context.rows, table, BLOCKS)
         return cls(context, rows, places)
 
     @classmethod
@@ -57,7 +58,8 @@ class Part:
         """The same, with the rows kept until the end of the block."""
         part, engine = cls.of(context), context.run.engine
         try:
-            yield replace(part, rows=engine.materialise(KEPT, part.rows))
+            rows = engine.materialise(KEPT, part.rows)
+            yield replace(part, rows=request_tables.with_all_numbers(rows))
         finally:
             engine.forget(KEPT)
 

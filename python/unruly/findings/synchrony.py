@@ -68,7 +68,7 @@ def groups(context: Context, *, pictures: bool = True) -> Groups:
     if not asked:  # one receiver: a request cannot have two copies
         return nothing_known
     context.progress("groups")
-    retried = bool(extents["retried"].any())
+    retried = bool((extents["attempts"] > 0).any())
     build = group_tables.replies if retried else group_tables.replies_without_retries
     parts = [_group_part(part, build, asked, pictures=pictures) for part in context.parts()]
     frame = pd.concat([part.quantiles for part in parts])
@@ -155,7 +155,7 @@ def pairs_alone(context: Context) -> pd.DataFrame:
     context.progress("senders and receivers")
     extents = context.extents
     if not ((extents["senders"] > 1) & (extents["receivers"] > 1)).any():
-        frame = fetch(request_tables.pair_counts(context.rows))
+        frame = context.pairs.groupby(_PAIR, as_index=False)[["n", "failed", "flat"]].sum()
         if not frame["flat"].any() and not _crossed(frame):
             return _named(context, _counted_pairs(frame))
     frame = quantiles_of(context.rows, _PAIR, BREAKDOWN, context.size)

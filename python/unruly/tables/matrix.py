@@ -23,7 +23,7 @@ USED: Final = (
 
 
 def outliers_of_repeats(rows: Table, limits: Table, latency: str) -> Table:
-    """Rows above their cell's ``limit``, by (whole, repeat), and the streaks that they come in.
+    """Rows above their cell's ``limit``, by place, and the streaks that they come in.
 
     A streak is a run of neighbours in the order of the schedule that are all above.
 
@@ -36,8 +36,6 @@ def outliers_of_repeats(rows: Table, limits: Table, latency: str) -> Table:
     """
     joined = rows.join(limits, "whole")
     placed = joined.select(
-        "whole",
-        "repeat",
         "place",
         "intended_ns",
         "client",
@@ -53,14 +51,14 @@ def outliers_of_repeats(rows: Table, limits: Table, latency: str) -> Table:
     before = placed.above.lag().over(order).fill_null(0)
     marked = placed.mutate(starts=ibis.ifelse((placed.above == 1) & (before == 0), 1, 0))
     return (
-        marked.group_by("whole", "repeat")
+        marked.group_by("place")
         .agg(
             n=marked.count(),
             outliers=marked.above.sum(),
             streaks=marked.starts.sum(),
             size=ibis.ifelse(marked.above == 1, marked["size"], None).mean(),
         )
-        .order_by("whole", "repeat")
+        .order_by("place")
     )
 
 

@@ -40,27 +40,26 @@ def measured(requests: Table) -> Table:
     )
 
 
-def extents(rows: Table) -> Table:
-    """First and last intended send, and last stamp, of each (cell, repeat, op)."""
-    keys = ("cell", "repeat", "op")
-    # counting pairs first is half the work of counting distinct values in every row
-    pairs = rows.group_by(*keys, "client", "server").agg(
-        n=rows.count(),
-        first_ns=rows.intended_ns.min(),
-        last_ns=rows.intended_ns.max(),
-        end_ns=ibis.greatest(rows.intended_ns, rows.received_ns.fill_null(0)).max(),
-        attempt=rows.attempt.max(),
-    )
+def pairs(rows: Table) -> Table:
+    """What there is of each (cell, repeat, op, client, server): how much, when, how stamped.
+
+    ``flat`` counts rows that took no time at all, ``ok``, ``stamped`` and ``server_stamped`` those
+    that are ok, and that carry kernel stamps; ``end_ns`` is the last stamp.
+    """
+    keys = ("cell", "repeat", "op", "client", "server")
     return (
-        pairs.group_by(*keys)
+        rows.group_by(*keys)
         .agg(
-            n=pairs["n"].sum(),
-            first_ns=pairs.first_ns.min(),
-            last_ns=pairs.last_ns.max(),
-            end_ns=pairs.end_ns.max(),
-            senders=pairs.client.nunique(),
-            receivers=pairs.server.nunique(),
-            retried=(pairs.attempt > 0).any(),
+            n=rows.count(),
+            failed=(~rows.ok).sum(),
+            flat=(rows.service <= 0).sum(),
+            first_ns=rows.intended_ns.min(),
+            last_ns=rows.intended_ns.max(),
+            end_ns=ibis.greatest(rows.intended_ns, rows.received_ns.fill_null(0)).max(),
+            attempts=rows.attempt.max(),
+            lag_max_ns=rows.send_lag.max(),
+            stamped=(rows.ok & rows.kernel_received_ns.notnull()).sum(),
+            server_stamped=(rows.ok & rows.server_kernel_received_ns.notnull()).sum(),
         )
         .order_by(*keys)
     )
@@ -120,25 +119,15 @@ def _extremes(rows: Table, latencies: Sequence[str]) -> dict[str, Value]:
     return figures
 
 
-def pair_counts(rows: Table) -> Table:
-    """``n``, ``failed`` and ``flat`` (no service time at all) of each (op, client, server)."""
-    keys = ("op", "client", "server")
-    return (
-        rows.group_by(*keys)
-        .agg(n=rows.count(), failed=(~rows.ok).sum(), flat=(rows.service <= 0).sum())
-        .order_by(*keys)
-    )
-
-
 def numbered(rows: Table, places: Table, blocks: int) -> Table:
     """The rows with numbers for names, and with their blocks of measured time.
 
     Parameters
     ----------
     places : Table
-        For each (cell, repeat, op): ``number``, ``whole`` and ``place``, ``first_ns``,
-        ``before_ns`` (measured time of earlier repeats) and ``block_ns``, and the same as
-        ``cell_*`` for all ops of the cell together.
+        For each (cell, repeat, op): ``number``, ``first_ns``, ``before_ns`` (measured time of
+        earlier repeats) and ``block_ns``. Where a cell has several ops or repeats also ``whole``,
+        ``place``, and ``cell_first_ns`` and so on, of all ops of the cell together.
     """
     joined = rows.join(places, ["cell", "repeat", "op"])
 
@@ -146,12 +135,25 @@ def numbered(rows: Table, places: Table, blocks: int) -> Table:
         place = ((joined.intended_ns - first + before) / length).floor().cast("int32")
         return ibis.greatest(0, ibis.least(blocks - 1, place)).cast("int8")
 
+    more = {}
+    if "whole" in places.columns:
+        more = {
+            "whole": joined.whole,
+            "place": joined.place,
+            "cell_block": block(joined.cell_first_ns, joined.cell_before_ns, joined.cell_block_ns),
+        }
     return joined.select(
-        "number", "whole", "place", "repeat", "client", "connection", "request", "intended_ns",
-        "ok", "response", "service", "send_lag",
+        "number", "client", "connection", "request", "intended_ns", "ok", "response", "service",
         block=block(joined.first_ns, joined.before_ns, joined.block_ns),
-        cell_block=block(joined.cell_first_ns, joined.cell_before_ns, joined.cell_block_ns),
+        **more,
     )  # fmt: skip
+
+
+def with_all_numbers(rows: Table) -> Table:
+    """Add ``whole``, ``place`` and ``cell_block``: of single ops and repeats they are the same."""
+    if "whole" in rows.columns:
+        return rows
+    return rows.mutate(whole=rows.number, place=rows.number, cell_block=rows.block)
 
 
 def tail_counts(rows: Table, limits: Table) -> Table:
@@ -167,7 +169,9 @@ def tail_counts(rows: Table, limits: Table) -> Table:
     """
     joined = rows.join(limits, "number")
     beyond = joined.response > joined.response_p99
-    explained = beyond & joined.ok & (joined.send_lag > 0.5 * joined.response)
+    # of a row that is ok, the send lag is what its two latencies differ by
+    lag = joined.response - joined.service
+    explained = beyond & joined.ok & (lag > 0.5 * joined.response)
     figures: dict[str, Value] = {"tail": beyond.sum(), "tail_explained": explained.sum()}
     for name in LATENCIES:
         # a failed row is infinite: beyond no limit that was set, since then there is no mean
@@ -267,22 +271,6 @@ def in_windows(starts: Table, window_ns: int) -> Callable[[Table], Table]:
 LAG_PROBABILITIES: Final = (0.5, 0.9, 0.99, 0.999)
 
 
-def self_distrust(rows: Table) -> Table:
-    """Send lag, and how many ok rows carry kernel stamps: one row."""
-    lag = rows.send_lag.cast("float64").quantile(list(LAG_PROBABILITIES))
-    return rows.agg(lag=lag, **_stamps(rows))
-
-
-def stamps(rows: Table) -> Table:
-    """The same without the quantiles of the lag."""
-    return rows.agg(**_stamps(rows))
-
-
-def _stamps(rows: Table) -> dict[str, Value]:
-    return {
-        "n": rows.count(),
-        "ok": rows.ok.sum(),
-        "lag_max": rows.send_lag.cast("float64").max(),
-        "stamped": (rows.ok & rows.kernel_received_ns.notnull()).sum(),
-        "server_stamped": (rows.ok & rows.server_kernel_received_ns.notnull()).sum(),
-    }
+def send_lag(rows: Table) -> Table:
+    """Quantiles of the send lag, as a list: one row."""
+    return rows.agg(lag=rows.send_lag.cast("float64").quantile(list(LAG_PROBABILITIES)))

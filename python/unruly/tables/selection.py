@@ -80,7 +80,7 @@ def exact_quantiles(
         return names.assign(n=n, quantiles=[[float("nan")] * len(probabilities)] * len(names))
     ranks = _Ranks.wanted(n, np.asarray(probabilities, dtype=np.float64))
     chosen = ranks.descend(code, bins)
-    held = _kept(held, [*by, "place"], chosen, 0)
+    held = _kept(held if by else _between(held, chosen), [*by, "place"], chosen, 0)
     level = 0
     while int(chosen["count"].sum()) > rows_most:
         held, chosen = _cut(held, ranks, level)
@@ -122,6 +122,13 @@ def _kept(held: Table, keys: list[str], chosen: pd.DataFrame, level: int) -> Tab
     )
     names = [f"bin_{level}", f"low_{level}", f"span_{level}"]
     return held.join(inline(table), keys).select("value", *names)
+
+
+def _between(held: Table, chosen: pd.DataFrame) -> Table:
+    """The rows of a few bins, told by their bounds: no logarithm is taken again."""
+    bounds = zip(chosen["low"], chosen["high"], strict=True)
+    inside = [held["value"].between(float(low), float(high)) for low, high in bounds]
+    return held.filter(ibis.or_(*inside)) if inside else held
 
 
 def _cut(held: Table, ranks: _Ranks, level: int) -> tuple[Table, pd.DataFrame]:
