@@ -15,6 +15,7 @@ from bench import (
     page,
     recording,
     result,
+    scale,
     stall,
 )
 
@@ -25,6 +26,7 @@ BENCHES = {
     "stall": stall.run,
     "cost": cost.run,
     "analysis": analysis.run,
+    "scale": scale.run,
     "false-promises": false_promises.run,
     "compare": compare.run,
 }

@@ -13,6 +13,8 @@ import unruly
 from synthetic import write_run
 from unruly import stats
 from unruly.errors import ParameterError
+from unruly.findings.context import Context
+from unruly.findings.receivers import pair
 from unruly.tables import fetch
 
 
@@ -272,10 +274,10 @@ def test_a_reply_is_paired_with_the_sample_nearest_to_its_arrival(clean_run):
     edges = (middle.to_numpy()[1:] + middle.to_numpy()[:-1]) // 2
     nearest = np.searchsorted(edges, rows["server_received_ns"].to_numpy(dtype=np.int64), "right")
     wanted = pd.Series(nearest).value_counts().sort_index()
-    run = unruly.open_run(clean_run)
-    unruly.analyse(run)
-    pairs = run.engine.table("pairs_host")
-    found = fetch(pairs.filter(pairs.server == 2).order_by("started_ns"))
+    context = Context.of(unruly.open_run(clean_run), lambda _: None)
+    samples, sums = pair(context).scopes["host"]
+    paired = sums.join(samples.filter(samples.server == 2), "sample").group_by("started_ns")
+    found = fetch(paired.agg(n=lambda t: t["n"].sum()).order_by("started_ns"))
     assert found["n"].tolist() == wanted.tolist()
 
 

@@ -316,7 +316,7 @@ def _gate(options: argparse.Namespace) -> int:
     from unruly.gate import exit_code, gate_json, gate_text, junit  # noqa: PLC0415
 
     limits = read_limits(options.limits)
-    analysis = analyse(open_run(options.directory))
+    analysis = analyse(open_run(options.directory), pictures=False)
     outcomes = judge(analysis, limits)
     if options.junit:
         _write(options.junit, junit(analysis, outcomes, strict=options.strict))
@@ -351,7 +351,7 @@ def _verdict(options: argparse.Namespace) -> int:
     from unruly import analyse, open_run, summary, verdict  # noqa: PLC0415 - --help stays quick
     from unruly.summary import write_summary  # noqa: PLC0415
 
-    analysis = analyse(open_run(options.directory))
+    analysis = analyse(open_run(options.directory), pictures=False)
     write_summary(analysis)
     if options.json:
         print(json.dumps(summary(analysis), indent=1, allow_nan=False))

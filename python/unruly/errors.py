@@ -10,6 +10,7 @@
     ├── ExportError        a run cannot be written in another tool's form
     ├── PaperError         a claim of a paper cannot be judged
     ├── ComparisonError    runs cannot be compared
+    ├── EngineError        the engine is unknown, or what it needs is not installed
     └── ParameterError     an argument is out of its range
 """
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 __all__ = [
     "ComparisonError",
+    "EngineError",
     "ExportError",
     "IngestError",
     "PaperError",
@@ -79,6 +81,10 @@ class PaperError(UnrulyError):
 
 class ComparisonError(UnrulyError):
     """Runs cannot be compared."""
+
+
+class EngineError(UnrulyError):
+    """The engine is unknown, or what it needs is not installed."""
 
 
 class ParameterError(UnrulyError, ValueError):

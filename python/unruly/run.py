@@ -19,10 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unruly.errors import RecoveryError, RunError, TraceError
-from unruly.tables import SCHEMA_VERSION, TABLES, Engine, required_columns
+from unruly.tables import SCHEMA_VERSION, TABLES, open_engine, required_columns
 
 if TYPE_CHECKING:
     import ibis
+
+    from unruly.tables import Engine
 
 BINARY_ENVIRONMENT = "UNRULY_BINARY"
 RECOVERY_SECONDS_MAX = 600
@@ -114,13 +116,20 @@ class Run:
         return self.table("histograms")
 
 
-def open_run(path: str | os.PathLike[str]) -> Run:
+def open_run(
+    path: str | os.PathLike[str], *, engine: str = "duckdb", memory: str | None = None
+) -> Run:
     """Open the run directory at ``path``.
 
     Parameters
     ----------
     path : path-like
         The directory that holds ``manifest.json``.
+    engine : str
+        What computes: ``"duckdb"`` inside this process, or Spark, at ``"spark://host:port"`` or
+        inside it with so many threads, ``"local[2]"``. All of them give the same numbers.
+    memory : str, optional
+        What the engine may hold before it spills to disk, like ``"3GB"``.
 
     Returns
     -------
@@ -135,6 +144,8 @@ def open_run(path: str | os.PathLike[str]) -> Run:
         A file is foreign or of a newer schema, or no segment can be read.
     RecoveryError
         The run was cut off and the ``unruly`` binary is missing or failed.
+    EngineError
+        The engine is unknown, or what it needs is not installed.
     """
     root = Path(path)
     if not root.is_dir():
@@ -143,10 +154,10 @@ def open_run(path: str | os.PathLike[str]) -> Run:
     recovered = _recover_if_cut_off(root)
     manifest = _read_manifest(root)
     missing = [str(sentence) for sentence in manifest.get("missing") or []]
-    engine, segments, unreadable = Engine(), {}, 0
+    tables, segments, unreadable = open_engine(engine, memory), {}, 0
     for table in TABLES:
         files, problems = _segments(root, table, str(manifest.get("run") or ""))
-        engine.view(table, files)
+        tables.view(table, files)
         segments[table] = len(files)
         unreadable += len(problems)
         missing.extend(problems)
@@ -160,7 +171,7 @@ def open_run(path: str | os.PathLike[str]) -> Run:
             )
     if recovered and manifest.get("status") == "running":
         manifest["status"] = "cut off"
-    return Run(root, manifest, missing, engine, segments, unreadable)
+    return Run(root, manifest, missing, tables, segments, unreadable)
 
 
 def _read_manifest(root: Path) -> dict[str, Any]:

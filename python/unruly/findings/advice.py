@@ -21,8 +21,8 @@ from unruly.findings.advice_model import (
     PeakAdvice,
     ProfitAdvice,
 )
-from unruly.progress import Progress
 from unruly.findings.context import Context
+from unruly.progress import Progress
 from unruly.stats import (
     DEFAULT_SLA,
     SlaTable,

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from unruly.errors import ParameterError
@@ -13,6 +14,8 @@ from unruly.findings import cells as cell_part
 from unruly.findings import distrust, histograms, magical, receivers, rules, synchrony
 from unruly.findings.context import Context
 from unruly.findings.model import Analysis, Correlations, Options, SelfDistrust, SlowNodes
+from unruly.findings.part import Part
+from unruly.findings.quantiles import ROWS_MOST, oversized, quantiles_of
 from unruly.progress import Progress
 from unruly.tables import fetch
 from unruly.tables import requests as request_tables
@@ -21,7 +24,10 @@ if TYPE_CHECKING:
     from unruly.run import Run
 
 FLOOR_NS = 50_000
+PARTS_AT_ONCE = 2
+"""While Python works on the numbers of one part, the engine reads the next."""
 TIMELINE_BINS = 600
+TIMELINE = (0.5, 0.99)
 OUTLIERS_OK = 1_500
 OUTLIERS_FAILED = 500
 TIMELINE_COLUMNS = ["op", "bin", "started_ns", "ended_ns", "n", "failed", "p50", "p99", "max"]
@@ -38,6 +44,7 @@ def analyse(
     factor: float = 2.0,
     percentile: float = 0.9,
     floor_ns: int | None = None,
+    pictures: bool = True,
 ) -> Analysis:
     """Compute everything that is said about one run.
 
@@ -54,6 +61,9 @@ def analyse(
     floor_ns : int, optional
         It must also exceed the fastest by more than this: by default the largest noise floor of the
         manifest's hosts, else 50 us.
+    pictures : bool
+        Without them, what only a report shows stays empty: the breakdowns, the timeline, outliers,
+        distributions, and the curves of a matrix. Every number of the summary is the same.
 
     Returns
     -------
@@ -68,9 +78,9 @@ def analyse(
 
     Notes
     -----
-    Raw rows stay in DuckDB; only aggregates, histograms and bounded samples come to Python. Rows
-    of the
-    warm-up are left out of everything but conservation. Progress goes to stderr after two seconds.
+    Raw rows stay in the engine; only aggregates, histograms and bounded samples come to Python.
+    Rows of the warm-up are left out of everything but conservation. Progress goes to stderr after
+    two seconds.
 
     Examples
     --------
@@ -93,14 +103,13 @@ def analyse(
     imported = histograms.summarise(run, TIMELINE_BINS)
     if context.empty:
         return _empty(context, options, conservation, imported)
-    with ThreadPoolExecutor(max_workers=1) as beside:
-        # DuckDB leaves a core idle between its passes: two halves that do not need one another
-        held = beside.submit(_nodes, context.fork(), options)
-        summarised = cell_part.summarise(context)
-        correlations = receivers.correlations(context, summarised.log_means, summarised.summaries)
-        nodes = held.result()
+    several = context.extents["cell"].nunique() > 1 or imported is not None
+    summarised, measured, nodes = _passes(context, options, matrix=several, pictures=pictures)
     summaries = summarised.summaries + (imported.summaries if imported else [])
-    matrix = magical.magical(context, summaries)
+    correlations = receivers.correlations(
+        context, nodes.pairing, summarised.log_means, summarised.summaries
+    )
+    matrix = magical.magical(context, summaries, measured, pictures=pictures) if measured else None
     evidence = rules.Evidence(
         run,
         summaries,
@@ -124,7 +133,9 @@ def analyse(
         ended_ns=ended,
         cells=summaries,
         groups=nodes.groups.summaries,
-        by=synchrony.complete(nodes.by, nodes.groups, summarised.summaries),
+        by=synchrony.complete(nodes.by, nodes.groups, summarised.summaries)
+        if pictures
+        else _no_breakdowns(),
         timeline=_joined(nodes.timeline, imported.timeline if imported else None),
         outliers=nodes.outliers,
         distribution=_joined(summarised.distribution, imported.distribution if imported else None),
@@ -144,10 +155,38 @@ def analyse(
     return analysis
 
 
+def _passes(
+    context: Context, options: Options, *, matrix: bool, pictures: bool
+) -> tuple[cell_part.Cells, magical.Measured | None, _Nodes]:
+    """All that is read from the trace.
+
+    The engine leaves a core idle between its passes: two parts are looked at at a time, and beside
+    them what is about the run as a whole.
+    """
+
+    def look(part: Context) -> tuple[cell_part.Cells, magical.Measured | None]:
+        context.progress(f"cells from {part.extents['cell'].iloc[0]}")
+        with Part.kept(part.fork()) as held:
+            cells = cell_part.summarise(held, pictures=pictures)
+            return cells, magical.measure(held, cells) if matrix else None
+
+    with ThreadPoolExecutor(PARTS_AT_ONCE) as threads, ThreadPoolExecutor(1) as beside:
+        whole = beside.submit(_nodes, context.fork(), options, pictures=pictures)
+        parts = list(threads.map(look, context.parts()))
+        nodes = whole.result()
+    measured = [found for _, found in parts if found is not None]
+    return (
+        cell_part.Cells.joined([cells for cells, _ in parts]),
+        magical.Measured.joined(measured) if measured else None,
+        nodes,
+    )
+
+
 @dataclass(frozen=True)
 class _Nodes:
     """The half of the analysis that needs no summary of a cell."""
 
+    pairing: receivers.Pairing
     groups: synchrony.Groups
     by: dict[str, pd.DataFrame]
     slow: SlowNodes
@@ -156,13 +195,35 @@ class _Nodes:
     distrust: SelfDistrust
 
 
-def _nodes(context: Context, options: Options) -> _Nodes:
-    groups = synchrony.groups(context)
-    by = synchrony.breakdowns(context)
+def _nodes(context: Context, options: Options, *, pictures: bool) -> _Nodes:
+    pairing = receivers.pair(context)
+    groups = synchrony.groups(context, pictures=pictures)
     slow = synchrony.slow_nodes(context, options)
+    doubt = distrust.self_distrust(context)
+    if not pictures:
+        by = {"pairs": synchrony.pairs_alone(context)}
+        none = pd.DataFrame(columns=TIMELINE_COLUMNS), pd.DataFrame(columns=OUTLIER_COLUMNS)
+        return _Nodes(pairing, groups, by, slow, *none, doubt)
+    by = synchrony.breakdowns(context)
     context.progress("timeline")
     timeline = _timeline(context, int(context.extents["first_ns"].min()))
-    return _Nodes(groups, by, slow, timeline, _outliers(context), distrust.self_distrust(context))
+    return _Nodes(pairing, groups, by, slow, timeline, _outliers(context), doubt)
+
+
+def _no_breakdowns() -> dict[str, pd.DataFrame]:
+    """Every breakdown, empty."""
+    breakdown = ["latency", "op", "n", "failed", "p50", "p90", "p99", "max"]
+    extra = {
+        "by_op": [],
+        "by_size": ["size"],
+        "by_sender": ["sender"],
+        "by_receiver": ["receiver"],
+        "pairs": ["sender", "receiver"],
+    }
+    return {
+        name: pd.DataFrame(columns=[*breakdown[:2], *more, *breakdown[2:]])
+        for name, more in extra.items()
+    }
 
 
 def _check(window: int | None, factor: float, percentile: float, floor_ns: int | None) -> None:
@@ -195,13 +256,26 @@ def _measured_ns(context: Context) -> float:
 def _timeline(context: Context, first_ns: int) -> pd.DataFrame:
     span = int(context.extents["last_ns"].max()) - first_ns + 1
     bin_ns = max(1, -(-span // TIMELINE_BINS))
-    frame = fetch(request_tables.timeline(context.rows, first_ns, bin_ns))
+    rows = request_tables.in_bins(context.rows, first_ns, bin_ns)
+    keys = ["op", "bin"]
+    if not oversized(context.size):
+        frame = quantiles_of(rows, keys, TIMELINE, context.size, latencies=("response",))
+    else:
+        sizes = fetch(request_tables.extremes(rows, ["bin"], ())).set_index("bin")["n"]
+        piece = (sizes.cumsum() - sizes) // ROWS_MOST
+        frame = pd.concat(
+            quantiles_of(
+                rows.filter(rows.bin.between(int(part.index.min()), int(part.index.max()))),
+                keys, TIMELINE, int(part.sum()), latencies=("response",),
+            )
+            for _, part in sizes.groupby(piece)
+        ).sort_values(keys, ignore_index=True)  # fmt: skip
     frame["started_ns"] = first_ns + frame["bin"].astype("int64") * bin_ns
     frame["ended_ns"] = frame["started_ns"] + bin_ns
     for place, name in enumerate(("p50", "p99")):
-        values = frame["quantiles"].map(lambda found, at=place: float(found[at]))
-        frame[name] = values.where(values != request_tables.INFINITY)
-    frame["max"] = frame["max"].astype(float)
+        values = frame["response"].map(lambda found, at=place: float(found[at]))
+        frame[name] = values.where(np.isfinite(values))
+    frame["max"] = frame["response_max"].astype(float)
     return frame[TIMELINE_COLUMNS]
 
 
@@ -246,14 +320,6 @@ def _empty(
         distrust.self_distrust(context),
         cell_part.blind_spots(summaries, context.run.timeless),
     )
-    breakdown = ["latency", "op", "n", "failed", "p50", "p90", "p99", "max"]
-    extra = {
-        "by_op": [],
-        "by_size": ["size"],
-        "by_sender": ["sender"],
-        "by_receiver": ["receiver"],
-        "pairs": ["sender", "receiver"],
-    }
     return Analysis(
         run=context.run,
         options=options,
@@ -261,15 +327,10 @@ def _empty(
         ended_ns=imported.last_ns if imported else None,
         cells=summaries,
         groups=[],
-        by={
-            name: pd.DataFrame(columns=[*breakdown[:2], *more, *breakdown[2:]])
-            for name, more in extra.items()
-        },
+        by=_no_breakdowns(),
         timeline=imported.timeline if imported else pd.DataFrame(columns=TIMELINE_COLUMNS),
         outliers=pd.DataFrame(columns=OUTLIER_COLUMNS),
-        distribution=imported.distribution
-        if imported
-        else pd.DataFrame(columns=["cell", "op", "latency", "low_ns", "high_ns", "count"]),
+        distribution=imported.distribution if imported else cell_part.no_distribution(),
         group_distribution=pd.DataFrame(
             columns=["cell", "op", "size", "k", "low_ns", "high_ns", "count"]
         ),

@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 
 from unruly.findings.model import BlindSpot, CellSummary
+from unruly.findings.part import Part
+from unruly.findings.quantiles import oversized, quantiles_of
 from unruly.findings.words import duration
 from unruly.stats import (
     BlockInterval,
@@ -41,10 +43,8 @@ PERCENTILES = {
     "p99_999": 0.99999,
 }
 LEVEL = 0.95
-BATCH_ROWS = 20_000_000
-"""Exact quantiles hold 16 bytes a row; what is larger is done cell by cell."""
-BATCH_KEYS = 32
-BATCH_CELLS = 20
+COUNTS_MOST = 150
+"""Different numbers of rows in one query: each has its own ranks for the i.i.d. interval."""
 COARSE = 4
 """Four 0.5 % buckets make one of 2 % in the distribution."""
 
@@ -54,30 +54,66 @@ class Cells:
     """All summaries and what was computed with them."""
 
     summaries: list[CellSummary]
-    distribution: pd.DataFrame
+    distributions: dict[Any, pd.DataFrame]
+    """By (latency, cell, whether it is over all ops, op)."""
     tail_rows: int
     tail_explained: int
     log_means: pd.DataFrame
     """cell, op, log_mean of the service latency."""
+    histograms: dict[str, tuple[NDArray[Any], NDArray[Any]]]
+    """Of each cell, over its ops: 0.5 % buckets of the response latency, and their counts."""
+
+    @classmethod
+    def joined(cls, parts: list[Cells]) -> Cells:
+        """All parts of a run, cells in their order."""
+        summaries = [row for part in parts for row in part.summaries]
+        return cls(
+            sorted(summaries, key=_order),
+            {key: frame for part in parts for key, frame in part.distributions.items()},
+            sum(part.tail_rows for part in parts),
+            sum(part.tail_explained for part in parts),
+            pd.concat([part.log_means for part in parts]).sort_values(["cell", "op"]),
+            {cell: held for part in parts for cell, held in part.histograms.items()},
+        )
 
     @property
     def tail_explained_share(self) -> float | None:
         """Of the rows beyond the p99, the share that the send lag explains."""
         return self.tail_explained / self.tail_rows if self.tail_rows else None
 
+    @property
+    def distribution(self) -> pd.DataFrame:
+        """The distribution in 2 % buckets."""
+        if not self.distributions:
+            return no_distribution()
+        ordered = [self.distributions[key] for key in sorted(self.distributions)]
+        return pd.concat(ordered, ignore_index=True)
 
-def summarise(context: Context) -> Cells:
-    """Summarise every (cell, op) and every cell over all its ops, in both latencies."""
-    several = _cells_with_several_ops(context)
-    context.progress("means")
-    figures = _figures(context, several)
-    context.progress("quantiles")
-    found = _quantiles(context, figures)
-    context.progress("tails")
-    tails = _tails(context, figures, found)
-    context.progress("intervals")
-    blocks, distribution = _blocks(context, found)
-    durations = _durations(context)
+
+@dataclass(frozen=True)
+class _Blocks:
+    """What the block histograms gave, by (cell, op, latency) and by (cell, op)."""
+
+    intervals: dict[Any, tuple[BlockInterval, Interval]]
+    histograms: dict[Any, tuple[NDArray[Any], NDArray[Any]]]
+    distribution: dict[Any, pd.DataFrame]
+
+
+def no_distribution() -> pd.DataFrame:
+    """Return the distribution of nothing."""
+    return pd.DataFrame(columns=["cell", "op", "latency", "low_ns", "high_ns", "count"])
+
+
+def summarise(part: Part, *, pictures: bool = True) -> Cells:
+    """Summarise every (cell, op) and every cell over all its ops, in both latencies.
+
+    Without `pictures` the distribution is left empty.
+    """
+    figures = _figures(part)
+    found = _quantiles(part, figures)
+    tails = _tails(part, figures, found)
+    blocks = _blocks(part, found, pictures=pictures)
+    durations = _durations(part)
     rows = {(row["cell"], row["op"]): row for row in figures.to_dict("records")}
     summaries = [
         _summary(
@@ -86,21 +122,25 @@ def summarise(context: Context) -> Cells:
             row,
             found[key][latency],
             tails[key],
-            blocks.get((*key, latency)),
+            blocks.intervals.get((*key, latency)),
             durations[key],
         )
         for key, row in rows.items()
         for latency in request_tables.LATENCIES
     ]
-    summaries = _with_single_ops(summaries, several)
     plain = [counts for (_, op), counts in tails.items() if op != "*"]
     means = figures[figures["op"] != "*"]
     return Cells(
-        summaries,
-        distribution,
+        _with_single_ops(summaries, part.several),
+        blocks.distribution,
         sum(int(counts["tail"]) for counts in plain),
         sum(int(counts["tail_explained"]) for counts in plain),
-        means[["cell", "op"]].assign(log_mean=means["service_log_mean"].fillna(0.0)),
+        means[["cell", "op"]].assign(log_mean=means["log_mean"].fillna(0.0)),
+        {
+            cell: held
+            for (cell, op), held in blocks.histograms.items()
+            if op == "*" or cell not in part.several
+        },
     )
 
 
@@ -119,22 +159,19 @@ def blind_spots(summaries: list[CellSummary], timeless: frozenset[str]) -> list[
     return spots
 
 
-def _cells_with_several_ops(context: Context) -> list[str]:
-    ops = context.extents.groupby("cell")["op"].nunique()
-    return [str(cell) for cell in ops[ops > 1].index]
-
-
-def _figures(context: Context, several: list[str]) -> pd.DataFrame:
+def _figures(part: Part) -> pd.DataFrame:
     """Moments by (cell, op), and pooled over all ops of a cell where there are several."""
-    frame = fetch(request_tables.moments(context.rows, "cell", "op"))
-    pooled = [_pooled(cell, frame[frame["cell"] == cell]) for cell in several]
+    frame = part.names.merge(fetch(request_tables.moments(part.rows, "number")), on="number")
+    pooled = [_pooled(frame[frame["cell"] == cell]) for cell in part.several]
     return pd.concat([frame, pd.DataFrame(pooled)], ignore_index=True) if pooled else frame
 
 
-def _pooled(cell: str, parts: pd.DataFrame) -> dict[str, Any]:
+def _pooled(parts: pd.DataFrame) -> dict[str, Any]:
     """Moments of the union from the moments of its parts (Chan, Golub and LeVeque 1979)."""
     found: dict[str, Any] = {
-        "cell": cell,
+        "number": -1,
+        "whole": int(parts["whole"].iloc[0]),
+        "cell": parts["cell"].iloc[0],
         "op": "*",
         "n": int(parts["n"].sum()),
         "failed": int(parts["failed"].sum()),
@@ -153,67 +190,59 @@ def _pooled(cell: str, parts: pd.DataFrame) -> dict[str, Any]:
             f"{latency}_sd": np.sqrt(squares / (total - 1)) if total > 1 else np.nan,
             f"{latency}_min": known[f"{latency}_min"].min(),
             f"{latency}_max": known[f"{latency}_max"].max(),
-            f"{latency}_log_mean": np.nan,
         }
     return found
 
 
-def _batches(figures: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Keys in batches whose quantiles fit memory."""
-    held: list[int] = []
-    rows = 0
-    for place, count in enumerate(figures["n"]):
-        if held and (rows + count > BATCH_ROWS or len(held) >= BATCH_KEYS):
-            yield figures.iloc[held]
-            held, rows = [], 0
-        held.append(place)
-        rows += int(count)
-    if held:
-        yield figures.iloc[held]
-
-
-def _quantiles(context: Context, figures: pd.DataFrame) -> dict[Any, Any]:
+def _quantiles(part: Part, figures: pd.DataFrame) -> dict[Any, Any]:
     """Exact quantiles and the order statistics of the i.i.d. interval, for each key and latency."""
     found: dict[Any, Any] = {}
     whole = figures["op"] == "*"
-    for part, starred in ((figures[~whole], False), (figures[whole], True)):
-        for batch in _batches(part):
-            found |= _batch_quantiles(context, batch, starred=starred)
+    for keys, number in ((figures[~whole], "number"), (figures[whole], "whole")):
+        for batch in _batches(keys):
+            found |= _batch_quantiles(part, batch, number, everything=len(batch) == len(part.names))
     return found
 
 
-def _batch_quantiles(context: Context, batch: pd.DataFrame, *, starred: bool) -> dict[Any, Any]:
-    ranks = {
-        (r["cell"], r["op"]): (int(r["n"]), *quantile_ranks_iid(int(r["n"]), 0.99, LEVEL))
-        for r in batch.to_dict("records")
-    }
-    wanted = list(PERCENTILES.values())
-    for n, low, high in ranks.values():
+def _batches(figures: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """Keys whose numbers of rows are few different ones; an oversized key by itself."""
+    large = figures["n"].map(oversized).astype(bool)
+    for place in np.flatnonzero(large):
+        yield figures.iloc[[place]]
+    rest = figures[~large]
+    number = rest["n"].rank(method="dense") - 1
+    for _, batch in rest.groupby(number // COUNTS_MOST):
+        yield batch
+
+
+def _batch_quantiles(
+    part: Part, batch: pd.DataFrame, number: str, *, everything: bool
+) -> dict[Any, Any]:
+    """The same of some rows of the figures, which `number` tells apart."""
+    sizes = {int(n): quantile_ranks_iid(int(n), 0.99, LEVEL) for n in batch["n"].unique()}
+    wanted, place = list(PERCENTILES.values()), {}
+    for n, (low, high) in sizes.items():
+        place[n] = len(wanted)
         wanted += [_fraction(n, low), _fraction(n, high)]
-    rows = context.rows.filter(context.rows.cell.isin(sorted(set(batch["cell"]))))
-    if starred:
-        rows = request_tables.all_ops(rows)
-    else:
-        rows = rows.filter(rows["op"].isin(sorted(set(batch["op"]))))
-    frame = fetch(request_tables.quantiles(rows, ["cell", "op"], wanted))
+    keys = {int(row[number]): (row["cell"], row["op"]) for row in batch.to_dict("records")}
+    rows = part.rows
+    if not everything:
+        rows = rows.filter(rows[number].isin(sorted(keys)))
+    frame = quantiles_of(rows, [number], wanted, int(batch["n"].sum()))
     found: dict[Any, Any] = {}
-    order = list(ranks)
     for row in frame.to_dict("records"):
-        key = (row["cell"], row["op"])
-        if key not in ranks:
-            continue
-        _, low, high = ranks[key]
-        at = len(PERCENTILES) + 2 * order.index(key)
+        key, n = keys[int(row[number])], int(row["n"])
+        low, high = sizes[n]
         found[key] = {}
         for latency in request_tables.LATENCIES:
-            values = [float(value) for value in row[latency]]
+            values = row[latency]
             found[key][latency] = {
-                **dict(zip(PERCENTILES, values, strict=False)),
+                **{name: float(values[at]) for at, name in enumerate(PERCENTILES)},
                 "low_rank": low,
                 "high_rank": high,
                 # an order statistic is a whole number of ns; interpolation left a trace of rounding
-                "low": _whole(values[at]) if low else None,
-                "high": _whole(values[at + 1]) if high else None,
+                "low": _whole(float(values[place[n]])) if low else None,
+                "high": _whole(float(values[place[n] + 1])) if high else None,
             }
     return found
 
@@ -226,39 +255,39 @@ def _whole(value: float) -> float | None:
     return float(round(value)) if np.isfinite(value) else None
 
 
-def _tails(context: Context, figures: pd.DataFrame, found: dict[Any, Any]) -> dict[Any, Any]:
+def _tails(part: Part, figures: pd.DataFrame, found: dict[Any, Any]) -> dict[Any, Any]:
     """Counts beyond limits: each row against those of its op, and of its cell over all ops."""
-    limits = figures[["cell", "op"]].copy()
+    limits = figures[["cell", "op", "number", "whole"]].copy()
     for latency in request_tables.LATENCIES:
         mean, sd = figures[f"{latency}_mean"], figures[f"{latency}_sd"]
         limits[f"{latency}_ten"] = (10 * mean).fillna(np.inf)
         limits[f"{latency}_three"] = (mean + 3 * sd).fillna(np.inf)
     p99 = [found[key]["response"]["p99"] for key in zip(limits["cell"], limits["op"], strict=True)]
     limits["response_p99"] = np.where(np.isfinite(p99), p99, np.inf)
-    whole = limits[limits["op"] == "*"].drop(columns="op")
-    plain = limits[limits["op"] != "*"]
-    names = {name: f"whole_{name}" for name in whole.columns if name != "cell"}
-    joined = plain.merge(whole.rename(columns=names), on="cell", how="left").fillna(np.inf)
-    frame = fetch(request_tables.tail_counts(context.rows, inline(joined)))
-    tails = {(row["cell"], row["op"]): row for row in frame.to_dict("records")}
-    for cell in whole["cell"]:
-        part = frame[frame["cell"] == cell]
+    starred = limits["op"] == "*"
+    joined = limits[~starred].drop(columns=["cell", "op"])
+    if starred.any():
+        whole = limits[starred].drop(columns=["cell", "op", "number", "response_p99"])
+        names = {name: f"whole_{name}" for name in whole.columns if name != "whole"}
+        joined = joined.merge(whole.rename(columns=names), on="whole", how="left").fillna(np.inf)
+    table = inline(joined.drop(columns="whole"))
+    frame = part.names.merge(fetch(request_tables.tail_counts(part.rows, table)), on="number")
+    tails: dict[Any, Any] = {(row["cell"], row["op"]): row for row in frame.to_dict("records")}
+    for cell in limits.loc[starred, "cell"]:
+        own = frame[frame["cell"] == cell]
         tails[cell, "*"] = {
-            name.removeprefix("whole_"): int(part[name].sum())
-            for name in part.columns
+            name.removeprefix("whole_"): int(own[name].sum())
+            for name in own.columns
             if name.startswith("whole_")
         }
     return tails
 
 
-def _blocks(
-    context: Context, found: dict[Any, Any]
-) -> tuple[dict[Any, tuple[BlockInterval, Interval]], pd.DataFrame]:
+def _blocks(part: Part, found: dict[Any, Any], *, pictures: bool) -> _Blocks:
     """The p99 and the mean by blocks, for each key and latency; the distribution in 2 % buckets."""
-    intervals: dict[Any, tuple[BlockInterval, Interval]] = {}
-    distribution = []
+    blocks = _Blocks({}, {}, {})
     for latency in request_tables.LATENCIES:
-        for key, buckets, counts in histograms_of(context, latency):
+        for key, buckets, counts in _histograms(part, latency):
             estimate = found[key][latency]["p99"]
             found_p99 = block_interval(
                 buckets,
@@ -267,9 +296,15 @@ def _blocks(
                 estimate=estimate if np.isfinite(estimate) else None,
                 level=LEVEL,
             )
-            intervals[(*key, latency)] = found_p99, mean_by_blocks(buckets, counts, None)
-            distribution.append(coarse_distribution(key, latency, buckets, counts.sum(axis=1)))
-    return intervals, pd.concat(distribution, ignore_index=True)
+            mean = mean_by_blocks(buckets, counts, None)
+            blocks.intervals[(*key, latency)] = found_p99, mean
+            whole = counts.sum(axis=1)
+            if latency == "response":
+                blocks.histograms[key] = buckets, whole
+            if pictures:
+                frame = coarse_distribution(key, latency, buckets, whole)
+                blocks.distribution[latency, key[0], key[1] == "*", key[1]] = frame
+    return blocks
 
 
 def mean_by_blocks(buckets: NDArray[Any], counts: NDArray[Any], mean: float | None) -> Interval:
@@ -292,32 +327,40 @@ def histograms_of(
 
     A cell of several ops also comes as ``(cell, "*")``, in blocks of the cell's own time.
     """
-    places = context.places(BLOCKS)
-    columns = ["first_ns", "before_ns", "block_ns"]
-    wanted = ["cell", "repeat", "op", *columns, *[f"cell_{name}" for name in columns]]
-    cells = list(dict.fromkeys(places["cell"]))
-    for start in range(0, len(cells), BATCH_CELLS):
-        part = cells[start : start + BATCH_CELLS]
-        table = inline(places[places["cell"].isin(part)][wanted])
-        rows = context.rows.filter(context.rows.cell.isin(part))
-        yield from _histograms(fetch(request_tables.block_histogram(rows, table, latency, BLOCKS)))
+    for part in context.parts():
+        yield from _histograms(Part.of(part), latency)
 
 
-def _histograms(frame: pd.DataFrame) -> Iterator[tuple[Any, NDArray[Any], NDArray[Any]]]:
+def _histograms(part: Part, latency: str) -> Iterator[tuple[Any, NDArray[Any], NDArray[Any]]]:
     """Each key's buckets and its (bucket, block) counts; cells of several ops also as ``"*"``."""
-    for cell, rows in frame.groupby("cell"):
-        ops = list(rows.groupby("op"))
-        for op, part in ops:
-            yield (cell, op), *_matrix(part, "block")
-        if len(ops) > 1:
-            yield (cell, "*"), *_matrix(rows, "cell_block")
+    blocks = ("block", "cell_block") if part.several else ("block",)
+    frame = fetch(request_tables.block_histogram(part.rows, latency, *blocks))
+    frame = frame.iloc[np.argsort(frame["number"].to_numpy(), kind="stable")]
+    columns = {name: frame[name].to_numpy() for name in frame.columns}
+    edges = np.searchsorted(columns["number"], np.arange(len(part.names) + 1))
+    for cell, ops in part.names.groupby("cell", sort=False):
+        for op, number in zip(ops["op"], ops["number"], strict=True):
+            yield (cell, op), *_matrix(columns, slice(edges[number], edges[number + 1]), "block")
+        if len(ops) > 1:  # those of one cell lie together
+            whole = slice(edges[ops["number"].min()], edges[ops["number"].max() + 1])
+            yield (cell, "*"), *_matrix(columns, whole, "cell_block")
 
 
-def _matrix(frame: pd.DataFrame, block: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    buckets, place = np.unique(frame["bucket"].to_numpy(), return_inverse=True)
-    counts = np.zeros((buckets.size, BLOCKS))
-    np.add.at(counts, (place, frame[block].to_numpy()), frame["count"].to_numpy())
-    return buckets, counts
+def _matrix(
+    columns: dict[str, NDArray[Any]], held: slice, block: str
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Buckets that hold anything, and their counts by block."""
+    bucket, place = columns["bucket"][held].astype(np.int64), columns[block][held]
+    count = columns["count"][held]
+    failed = bucket == FAILED_BUCKET
+    good = bucket[~failed]
+    least = int(good.min()) if good.size else 0
+    size = int(good.max()) - least + 1 if good.size else 0
+    row = np.where(failed, size, bucket - least)  # the failed stand behind all others
+    flat = np.bincount(row * BLOCKS + place, weights=count, minlength=(size + 1) * BLOCKS)
+    counts = flat.reshape(size + 1, BLOCKS)
+    rows = np.flatnonzero(counts.any(axis=1))
+    return np.where(rows == size, FAILED_BUCKET, rows + least), counts[rows]
 
 
 def coarse_distribution(
@@ -341,10 +384,9 @@ def coarse_distribution(
     )
 
 
-def _durations(context: Context) -> dict[Any, float]:
-    places = context.places(BLOCKS)
+def _durations(part: Part) -> dict[Any, float]:
     found: dict[Any, float] = {}
-    for row in places.to_dict("records"):
+    for row in part.places.to_dict("records"):
         found[(row["cell"], row["op"])] = float(row["total_ns"])
         found[(row["cell"], "*")] = float(row["cell_total_ns"])
     return found
@@ -542,7 +584,8 @@ def _number(value: Any) -> float | None:
 def _with_single_ops(summaries: list[CellSummary], several: list[str]) -> list[CellSummary]:
     """A cell of one op has the same numbers over all ops."""
     copies = [replace(row, op="*") for row in summaries if row.cell not in several]
-    return sorted(
-        summaries + copies,
-        key=lambda row: (row.cell, row.op == "*", row.op, row.latency),
-    )
+    return sorted(summaries + copies, key=_order)
+
+
+def _order(row: CellSummary) -> tuple[str, bool, str, str]:
+    return row.cell, row.op == "*", row.op, row.latency

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pandas as pd
 
 from unruly.errors import ComparisonError
 from unruly.findings.cells import histograms_of
 from unruly.findings.context import Context
 from unruly.findings.histograms import kept_bins
+from unruly.findings.quantiles import quantiles_of
 from unruly.findings.words import latency as shown_latency
 from unruly.findings.words import percent
 from unruly.stats import (
@@ -26,7 +28,6 @@ from unruly.stats import (
 )
 from unruly.stats.comparison import GROUP_LEAST
 from unruly.stats.histogram import FAILED_BUCKET, bucket_edges
-from unruly.tables import fetch
 from unruly.tables import requests as request_tables
 
 if TYPE_CHECKING:
@@ -246,8 +247,12 @@ def _samples(run: Run, latency: str, *, by_repeat: bool = False) -> dict[Any, Sa
         blocks = {} if by_repeat else {k: (b, c) for k, b, c in histograms_of(context, latency)}
         keys = ["cell", "op", "repeat"] if by_repeat else ["cell", "op"]
         starts = context.extents.groupby(keys)["first_ns"].min().to_dict()
-        table = request_tables.quantiles(context.rows, keys, list(GRID.values()))
-        for row in fetch(table).to_dict("records"):
+        grid = list(GRID.values())
+        frames = [
+            quantiles_of(part.rows, keys, grid, part.size, latencies=(latency,))
+            for part in context.parts()
+        ]
+        for row in pd.concat(frames).sort_values(keys).to_dict("records"):
             key = tuple(row[name] for name in keys)
             buckets, counts = blocks.get(key, (np.zeros(0, np.int64), np.zeros((0, 0))))
             values = dict(zip(GRID, map(float, row[latency]), strict=True))

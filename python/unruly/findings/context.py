@@ -10,15 +10,32 @@ from unruly.tables import fetch, inline
 from unruly.tables import requests as request_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import ibis
     import pandas as pd
 
     from unruly.run import Run
 
+PART_ROWS = 8_000_000
+"""What is held for each row (quantiles, the order of a cell) is held for so many rows at once."""
+_REPEAT = ["cell", "repeat"]
 SENDERS = ("mesh", "drive")
 RECEIVERS = ("mesh", "echo", "service", "foreign")
+
+
+@dataclass(frozen=True)
+class _Within:
+    """Some cells, and the time in which they ran."""
+
+    cells: tuple[str, ...]
+    first_ns: int
+    last_ns: int
+
+    def of(self, rows: ibis.Table) -> ibis.Table:
+        # by their times whole row groups are left out before a name is compared
+        inside = rows.intended_ns.between(self.first_ns, self.last_ns)
+        return rows.filter(inside & rows.cell.isin(self.cells))
 
 
 @dataclass(frozen=True)
@@ -28,19 +45,54 @@ class Context:
     run: Run
     rows: ibis.Table
     """Measured rows, lazily."""
+    pairs: pd.DataFrame
+    """What there is of each (cell, repeat, op, client, server)."""
     extents: pd.DataFrame
+    """The same of each (cell, repeat, op), with ``senders`` and ``receivers``."""
     progress: Callable[[str], None]
+    within: _Within | None = None
+    """The cells that a part is about; None for all."""
 
     @classmethod
     def of(cls, run: Run, progress: Callable[[str], None]) -> Context:
         """Look at the run once: which cells, repeats and ops there are, and when."""
         rows = request_tables.measured(run.requests)
-        return cls(run, rows, fetch(request_tables.extents(rows)), progress)
+        pairs = fetch(request_tables.pairs(rows))
+        extents = pairs.groupby(["cell", "repeat", "op"], as_index=False, sort=True).agg(
+            n=("n", "sum"),
+            first_ns=("first_ns", "min"),
+            last_ns=("last_ns", "max"),
+            end_ns=("end_ns", "max"),
+            senders=("client", "nunique"),
+            receivers=("server", "nunique"),
+            attempts=("attempts", "max"),
+        )
+        return cls(run, rows, pairs, extents, progress)
 
     def fork(self) -> Context:
         """Return the same with a connection of its own, for another thread."""
         run = replace(self.run, engine=self.run.engine.fork())
-        return replace(self, run=run, rows=request_tables.measured(run.requests))
+        rows = request_tables.measured(run.requests)
+        return replace(self, run=run, rows=self.within.of(rows) if self.within else rows)
+
+    def parts(self) -> Iterator[Context]:
+        """Yield whole cells, in the order in which they ran, of about so many rows together.
+
+        A cell that is larger is a part of its own.
+        """
+        cells = self.extents.groupby("cell").agg(
+            n=("n", "sum"), first_ns=("first_ns", "min"), last_ns=("last_ns", "max")
+        )
+        cells = cells.sort_values(["first_ns", "n"], kind="stable")
+        upto = cells["n"].cumsum() - cells["n"]
+        for _, part in cells.groupby(upto // PART_ROWS, sort=True):
+            yield self if len(part) == len(cells) else self._part(part)
+
+    def _part(self, cells: pd.DataFrame) -> Context:
+        names = tuple(str(name) for name in cells.index)
+        within = _Within(names, int(cells["first_ns"].min()), int(cells["last_ns"].max()))
+        extents = self.extents[self.extents["cell"].isin(names)]
+        return replace(self, rows=within.of(self.rows), extents=extents, within=within)
 
     @property
     def empty(self) -> bool:
@@ -59,10 +111,8 @@ class Context:
         kinds = SENDERS if sends else RECEIVERS
         found = dict.fromkeys(
             str(process["name"])
-            for process in self._by_number.get(number, ())
-            if process.get("kind") in kinds
-            and cell in (None, process.get("cell"))
-            and repeat in (None, process.get("repeat"))
+            for process in self._by_number.get((number, cell), ())
+            if process.get("kind") in kinds and repeat in (None, process.get("repeat"))
         )
         return "|".join(found) or f"{'client' if sends else 'server'}-{number}"
 
@@ -82,8 +132,14 @@ class Context:
         return inline(known) if known else None
 
     def places(self, blocks: int) -> pd.DataFrame:
-        """Where each (cell, repeat, op) lies in its own measured time, and in its cell's."""
+        """Where each (cell, repeat, op) lies in its own measured time, and in its cell's.
+
+        Also ``number``, that of the (cell, op), ``whole``, of the cell, ``place``, of the (cell,
+        repeat): numbers are sorted and joined in half the time that names are.
+        """
         frame = self.extents[["cell", "repeat", "op", "first_ns", "last_ns"]].copy()
+        for name, keys in (("number", ["cell", "op"]), ("whole", ["cell"]), ("place", _REPEAT)):
+            frame[name] = frame.groupby(keys, sort=True).ngroup().astype("int32")
         frame = _lay_out(frame, ["cell", "op"], "first_ns", "last_ns", "", blocks)
         by_repeat = frame.groupby(["cell", "repeat"])
         frame["cell_first_ns"] = by_repeat["first_ns"].transform("min")
@@ -96,12 +152,13 @@ class Context:
         )
 
     @cached_property
-    def _by_number(self) -> dict[int, list[dict[str, Any]]]:
-        """Processes by their number: there may be hundreds, and as many names for each of them."""
-        found: dict[int, list[dict[str, Any]]] = {}
+    def _by_number(self) -> dict[tuple[int, str | None], list[dict[str, Any]]]:
+        """Processes by their number, in each cell and (None) in all: there may be thousands."""
+        found: dict[tuple[int, str | None], list[dict[str, Any]]] = {}
         for process in self._processes():
             if process.get("id") is not None:
-                found.setdefault(int(process["id"]), []).append(process)
+                for cell in dict.fromkeys((process.get("cell"), None)):
+                    found.setdefault((int(process["id"]), cell), []).append(process)
         return found
 
     def _processes(self) -> list[dict[str, Any]]:

@@ -8,9 +8,11 @@ import pandas as pd
 
 from unruly.errors import TraceError
 from unruly.findings.model import Conservation, SelfDistrust
+from unruly.findings.quantiles import oversized
 from unruly.tables import fetch
 from unruly.tables import requests as request_tables
 from unruly.tables import resources as resource_tables
+from unruly.tables.selection import exact_quantiles
 
 if TYPE_CHECKING:
     from unruly.findings.context import Context
@@ -87,12 +89,14 @@ def self_distrust(context: Context) -> SelfDistrust:
     lag: dict[str, float] = {}
     stamped = server_stamped = None
     if not context.empty:
-        row = fetch(request_tables.self_distrust(context.rows)).to_dict("records")[0]
+        known = context.pairs[["stamped", "server_stamped"]].sum()
+        answered = context.size - int(context.pairs["failed"].sum())
+        largest = context.pairs["lag_max_ns"].max()
         # a source without a schedule has no lag: its zeros would read as perfect punctuality
-        scheduled = context.run.status != "imported" or bool(row["lag_max"])
-        lag = _quantiles(row["lag"], row["lag_max"]) if scheduled else {}
-        if row["ok"]:
-            stamped, server_stamped = row["stamped"] / row["ok"], row["server_stamped"] / row["ok"]
+        scheduled = context.run.status != "imported" or bool(largest)
+        lag = _quantiles(_send_lag(context), largest) if scheduled else {}
+        if answered:
+            stamped, server_stamped = (float(it) / answered for it in known)
     return SelfDistrust(
         send_lag_ns=lag,
         tail_rows=0,
@@ -109,6 +113,14 @@ def self_distrust(context: Context) -> SelfDistrust:
         psi_memory_share=_number(host["psi_memory"]),
         processes=processes,
     )
+
+
+def _send_lag(context: Context) -> Any:
+    """Quantiles of the send lag; of more rows than the engine should hold, bin by bin."""
+    if not oversized(context.size):
+        return fetch(request_tables.send_lag(context.rows))["lag"].iloc[0]
+    found = exact_quantiles(context.rows, [], "send_lag", request_tables.LAG_PROBABILITIES)
+    return found["quantiles"].iloc[0]
 
 
 def _must(where: Any, name: str, value: int, wanted: str, found: int) -> None:

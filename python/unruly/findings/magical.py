@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pandas as pd
 from scipy import stats as scipy_stats
 
-from unruly.findings.cells import histograms_of
+from unruly.findings.quantiles import quantiles_of
 from unruly.stats import (
     Effect,
     Interval,
@@ -31,10 +32,13 @@ from unruly.tables import fetch, inline
 from unruly.tables import matrix as matrix_tables
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import ibis
+    from numpy.typing import NDArray
 
+    from unruly.findings.cells import Cells
     from unruly.findings.context import Context
     from unruly.findings.model import CellSummary
+    from unruly.findings.part import Part
 
 LATENCY: Final = "response"
 SHARE: Final = 0.01
@@ -121,28 +125,64 @@ class Magical:
     notes: tuple[str, ...]
 
 
-def magical(context: Context, summaries: list[CellSummary]) -> Magical | None:
-    """Compute the view; None for a run of one cell."""
-    rows = {
+@dataclass(frozen=True)
+class Measured:
+    """What the view needs of the rows of some cells."""
+
+    repeats: pd.DataFrame
+    """cell, repeat, n, failed, mean, p99, largest."""
+    streaks: dict[str, dict[int, Any]]
+    """By cell and repeat."""
+    cuts: dict[str, dict[str, Any]]
+    """By cell: what is left without the slowest 1 %."""
+    histograms: dict[str, tuple[NDArray[Any], NDArray[Any]]]
+
+    @classmethod
+    def joined(cls, parts: list[Measured]) -> Measured:
+        """All parts of a run, cells in their order."""
+        repeats = pd.concat([part.repeats for part in parts if len(part.repeats)])
+        return cls(
+            repeats.sort_values(["cell", "repeat"], ignore_index=True),
+            {cell: held for part in parts for cell, held in part.streaks.items()},
+            {cell: held for part in parts for cell, held in part.cuts.items()},
+            {cell: held for part in parts for cell, held in part.histograms.items()},
+        )
+
+
+def measure(part: Part, cells: Cells) -> Measured:
+    """Look at the rows of some cells, whose summaries are known."""
+    rows = _overall(cells.summaries)
+    return Measured(_repeats(part, rows), _streaks(part, rows), _cuts(part, rows), cells.histograms)
+
+
+def _overall(summaries: list[CellSummary]) -> dict[str, CellSummary]:
+    return {
         row.cell: row for row in summaries if row.op == "*" and row.latency == LATENCY and row.n
     }
+
+
+def magical(
+    context: Context,
+    summaries: list[CellSummary],
+    measured: Measured,
+    *,
+    pictures: bool = True,
+) -> Magical | None:
+    """Compute the view; None for a run of one cell. The curves are left out without `pictures`."""
+    rows = _overall(summaries)
     known = {
         str(it["name"]): {str(k): str(v) for k, v in (it.get("factors") or {}).items()}
         for it in context.run.manifest.get("cells") or []
         if isinstance(it, dict)
     }
-    measured = [name for name in known if name in rows][:CELLS_MAX]
-    if len(measured) < 2 or context.empty:
+    names = [name for name in known if name in rows][:CELLS_MAX]
+    if len(names) < 2 or context.empty:
         return None
     context.progress("matrix")
-    factors = _levels({name: known[name] for name in measured})
-    shapes = _shapes(context)
-    repeats = fetch(matrix_tables.repeats(context.rows, LATENCY))
-    streaks = _streaks(context, rows)
-    cells = [
-        _cell(rows[name], known[name], shapes.get(name), streaks.get(name)) for name in measured
-    ]
-    cells = _adjusted(_with_haircuts(context, cells))
+    factors = _levels({name: known[name] for name in names})
+    shapes, streaks = _shapes(measured.histograms), measured.streaks
+    cells = [_cell(rows[name], known[name], shapes.get(name), streaks.get(name)) for name in names]
+    cells = _adjusted(_with_haircuts(cells, measured.cuts))
     notes = [f"{sum(cell.mean is None for cell in cells)} cells have failed requests, and no mean"]
     sizes = _sizes(streaks, rows)
     cells = [
@@ -151,15 +191,16 @@ def magical(context: Context, summaries: list[CellSummary]) -> Magical | None:
         else cell
         for cell in cells
     ]
+    repeats = measured.repeats
     return Magical(
         tuple(cells),
         tuple(dict.fromkeys(cell.system for cell in cells)),
         factors,
-        tuple(_explained(measure, repeats, streaks, known, factors) for measure in MEASURES),
+        tuple(_explained(it, repeats, streaks, known, factors) for it in MEASURES),
         _lines(cells),
         _count_against_size(cells, sizes),
         _resources(context, cells, sizes),
-        _curves(context, {name: known[name] for name in measured}, factors),
+        _curves(context, {name: known[name] for name in names}, factors) if pictures else {},
         tuple(note for note in notes if not note.startswith("0 ")),
     )
 
@@ -181,19 +222,15 @@ class _Shape:
     thinned: np.ndarray
 
 
-def _shapes(context: Context) -> dict[str, _Shape]:
+def _shapes(histograms: dict[str, tuple[NDArray[Any], NDArray[Any]]]) -> dict[str, _Shape]:
     found = {}
-    for (cell, op), buckets, counts in histograms_of(context, LATENCY):
-        whole = counts.sum(axis=1)
-        if op != "*" and context.extents[context.extents["cell"] == cell]["op"].nunique() > 1:
-            continue
+    for cell, (buckets, whole) in histograms.items():
         good = buckets < FAILED_BUCKET
-        _, high = bucket_edges(buckets[good])
+        low, high = bucket_edges(buckets[good])
         held = whole[good]
         share = smallest_haircut(high, held) if good.all() and held.sum() else None
         # inside a bucket values are spread evenly, so that the buckets are no modes of their own
         places = (np.arange(THINNED) + 0.5) / THINNED * held.sum()
-        low, _ = bucket_edges(buckets[good])
         upto = np.cumsum(held)
         edges = np.concatenate([low[:1], high])
         thinned = np.interp(places, np.concatenate([[0.0], upto]), edges) if held.sum() else high
@@ -201,18 +238,69 @@ def _shapes(context: Context) -> dict[str, _Shape]:
     return found
 
 
-def _streaks(context: Context, rows: dict[str, CellSummary]) -> dict[str, dict[int, Any]]:
-    limits = [
-        {"cell": name, "limit": row.mean + 3 * row.sd}
-        for name, row in rows.items()
-        if row.mean is not None and row.sd is not None
+def _repeats(part: Part, rows: dict[str, CellSummary]) -> pd.DataFrame:
+    """Count, mean, p99 and maximum of each (cell, repeat); a cell that ran once is its summary."""
+    places = part.places.drop_duplicates("place").sort_values("place")
+    times = places.groupby("cell")["repeat"].nunique()
+    once = {str(it) for it in times[times == 1].index if it in rows and rows[it].p99 is not None}
+    first = dict(zip(places["cell"], places["repeat"], strict=True))
+    found = [
+        (cell, int(first[cell]), row.n, row.failed, row.mean_ok, row.p99, row.max_ok)
+        for cell in sorted(once)
+        for row in (rows[cell],)
     ]
-    found: dict[str, dict[int, Any]] = defaultdict(dict)
+    rest = places[~places["cell"].isin(once)].set_index("place")
+    if len(rest):
+        held = part.rows
+        if once:
+            held = held.filter(held.place.isin(rest.index.tolist()))
+        size = part.context.size
+        frame = quantiles_of(held, ["place"], [0.99], size, latencies=(LATENCY,))
+        frame = frame.join(rest[["cell", "repeat"]], on="place")
+        found += [
+            (
+                row["cell"], int(row["repeat"]), row["n"], row["failed"], row[f"{LATENCY}_mean"],
+                float(row[LATENCY][0]), row[f"{LATENCY}_max"],
+            )
+            for row in frame.to_dict("records")
+        ]  # fmt: skip
+    columns = ["cell", "repeat", "n", "failed", "mean", "p99", "largest"]
+    return pd.DataFrame(found, columns=columns)
+
+
+def _streaks(part: Part, rows: dict[str, CellSummary]) -> dict[str, dict[int, Any]]:
+    limits = [
+        {"whole": number, "limit": row.mean + 3 * row.sd}
+        for number, cell in part.cells.items()
+        for row in (rows.get(cell),)
+        if row is not None and row.mean is not None and row.sd is not None
+    ]
+    found: dict[str, dict[int, Any]] = {}
     if limits:
-        table = matrix_tables.outliers_of_repeats(context.rows, inline(limits), LATENCY)
-        for row in fetch(table).to_dict("records"):
-            found[str(row["cell"])][int(row["repeat"])] = row
+        table = matrix_tables.outliers_of_repeats(part.rows, _numbers(limits), LATENCY)
+        names = part.places.drop_duplicates("place").set_index("place")[["cell", "repeat"]]
+        for row in fetch(table).join(names, on="place").to_dict("records"):
+            found.setdefault(str(row["cell"]), {})[int(row["repeat"])] = row
     return found
+
+
+def _cuts(part: Part, rows: dict[str, CellSummary]) -> dict[str, dict[str, Any]]:
+    """What is left of mean, p99 and maximum when the slowest 1 % are taken away."""
+    limits = [
+        {"whole": number, "limit": row.p99}
+        for number, cell in part.cells.items()
+        for row in (rows.get(cell),)
+        if row is not None and row.p99 is not None and row.failed == 0
+    ]
+    if not limits:
+        return {}
+    kept = matrix_tables.cut(part.rows, _numbers(limits), LATENCY)
+    frame = quantiles_of(kept, ["whole"], [0.99], part.context.size, latencies=(LATENCY,))
+    return {part.cells[int(row["whole"])]: row for row in frame.to_dict("records")}
+
+
+def _numbers(limits: list[dict[str, Any]]) -> ibis.Table:
+    return inline(pd.DataFrame(limits).astype({"whole": "int32"}))
 
 
 def _cell(
@@ -260,25 +348,15 @@ def _cell(
     )
 
 
-def _with_haircuts(context: Context, cells: list[MatrixCell]) -> list[MatrixCell]:
-    """What is left of mean, p99 and maximum when the slowest 1 % are taken away."""
-    limits = [
-        {"cell": cell.cell, "limit": cell.p99}
-        for cell in cells
-        if cell.p99 is not None and cell.failed == 0
-    ]
-    if not limits:
-        return cells
-    rows = matrix_tables.cut(context.rows, inline(limits), LATENCY)
-    found = {str(row["cell"]): row for row in fetch(rows).to_dict("records")}
+def _with_haircuts(cells: list[MatrixCell], cuts: dict[str, dict[str, Any]]) -> list[MatrixCell]:
     return [
         replace(
             cell,
-            mean_after=float(found[cell.cell]["mean_after"]),
-            p99_after=float(found[cell.cell]["p99_after"][0]),
-            largest_after=float(found[cell.cell]["largest_after"]),
+            mean_after=float(cuts[cell.cell][f"{LATENCY}_mean"]),
+            p99_after=float(cuts[cell.cell][LATENCY][0]),
+            largest_after=float(cuts[cell.cell][f"{LATENCY}_max"]),
         )
-        if cell.cell in found
+        if cell.cell in cuts
         else cell
         for cell in cells
     ]
@@ -321,7 +399,7 @@ def _measure(measure: str, row: dict[str, Any], streak: Any) -> float | None:
     if int(row["failed"]):
         return None
     if measure == "p99":
-        return float(row["p99"][0])
+        return float(row["p99"])
     return float(row["mean" if measure == "mean" else "largest"])
 
 
@@ -422,10 +500,10 @@ def _curves(
             for name, held in known.items()
             if factor in held
         ]
-        table = matrix_tables.quantiles_of_levels(context.rows, inline(cells), CURVE, LATENCY)
-        by_level = {
-            str(row["of_level"]): row["quantiles"] for row in fetch(table).to_dict("records")
-        }
+        rows = context.rows.join(inline(cells), "cell")
+        keys = ["of_level"]
+        frame = quantiles_of(rows, keys, CURVE, context.size, latencies=(LATENCY,))
+        by_level = {str(row["of_level"]): row[LATENCY] for row in frame.to_dict("records")}
         found[factor] = {
             level: [float(value) for value in by_level[level]]
             for level in levels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,37 +33,61 @@ UNIT = (
 )
 
 
-def correlations(
-    context: Context, log_means: pd.DataFrame, cells: list[CellSummary]
-) -> Correlations:
-    """Correlate every metric of the receivers, and of their hosts, with service latency."""
+@dataclass(frozen=True)
+class Pairing:
+    """Replies paired with samples: for each scope the samples, and the sums of their replies.
+
+    Without any, ``note`` says why.
+    """
+
+    scopes: dict[str, tuple[ibis.Table, ibis.Table]]
+    note: str = ""
+
+
+def pair(context: Context) -> Pairing:
+    """Pair every reply with the samples of its receiver, and of its host, that are nearest."""
     receivers = context.receivers()
     resources = context.run.resources
-    none = Correlations(None, None, UNIT, (), {})
     if receivers is None:
-        return _noted(none, "the manifest names no receiver")
+        return Pairing({}, "the manifest names no receiver")
     sampled = fetch(resource_tables.samplers(resources))
     if int(sampled["n"].iloc[0]) == 0:
-        return _noted(none, "no resource samples were taken")
-    context.progress("correlations")
+        return Pairing({}, "no resource samples were taken")
+    context.progress("pairing")
     bin_ns = max(1, int(sampled["period_ns"].iloc[0] or 1))
+    engine, before, sums = context.run.engine, None, None
+    scopes: dict[str, tuple[ibis.Table, ibis.Table]] = {}
+    for scope in ("host", "process"):
+        samples = resource_tables.samples(resources, receivers, scope)
+        samples = engine.materialise(f"samples_{scope}", samples)
+        spans = resource_tables.spans(samples)
+        # a sampler that looks at everything in one go needs one pairing, not two
+        if sums is None or before is None or not _same(before, spans):
+            # kept, so that the engine knows how few they are beside the replies
+            near = engine.materialise("near_samples", resource_tables.in_bins(spans, bin_ns))
+            sums = resource_tables.paired(context.rows, near, bin_ns)
+            sums = engine.materialise(f"pairs_{scope}", sums)
+        before = spans
+        scopes[scope] = samples, sums
+    return Pairing(scopes)
+
+
+def correlations(
+    context: Context, pairing: Pairing, log_means: pd.DataFrame, cells: list[CellSummary]
+) -> Correlations:
+    """Correlate every metric of the receivers, and of their hosts, with service latency."""
+    none = Correlations(None, None, UNIT, (), {})
+    if pairing.note:
+        return _noted(none, pairing.note)
+    context.progress("correlations")
     levels = inline(log_means)
     frames: dict[str, pd.DataFrame] = {}
     shares, distances = [0.0], []
     answered = sum(
         row.n - row.failed for row in cells if row.op != "*" and row.latency == "service"
     )
-    engine, before, pairs = context.run.engine, None, None
-    for scope in ("host", "process"):
-        samples = resource_tables.samples(resources, receivers, scope)
-        samples = engine.materialise(f"samples_{scope}", samples)
-        spans = resource_tables.spans(samples)
-        # a sampler that looks at everything in one go needs one pairing, not two
-        if pairs is None or before is None or not _same(before, spans):
-            pairs = resource_tables.paired(context.rows, spans, levels, bin_ns)
-            pairs = engine.materialise(f"pairs_{scope}", pairs)
-        before = spans
-        frame = fetch(resource_tables.with_metrics(pairs, samples))
+    for scope, (samples, sums) in pairing.scopes.items():
+        frame = fetch(resource_tables.with_metrics(sums, levels, samples))
         if len(frame):
             frames[scope] = _prepared(context, frame)
             shares.append(float(frame["n"].sum()) / answered if answered else 0.0)

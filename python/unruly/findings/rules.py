@@ -7,6 +7,7 @@ raises it and one that does not.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from unruly.findings.model import SECTIONS, SEVERITIES, Finding
@@ -61,15 +62,18 @@ class Evidence:
     blind_spot: list[BlindSpot]
     magical: Magical | None = None
 
-    @property
+    @cached_property
     def responses(self) -> list[CellSummary]:
         """Response time of each (cell, op), without the sum over ops."""
         return [row for row in self.cells if row.latency == "response" and row.op != "*"]
 
     def label(self, row: CellSummary) -> str:
         """Name a (cell, op): the op alone where there is one cell."""
-        cells = {other.cell for other in self.cells}
-        return f"{row.op} ({row.cell})" if len(cells) > 1 else row.op
+        return f"{row.op} ({row.cell})" if self._several_cells else row.op
+
+    @cached_property
+    def _several_cells(self) -> bool:
+        return len({row.cell for row in self.cells}) > 1
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -532,8 +536,10 @@ def _slow_seen_alike(evidence: Evidence) -> Iterator[Finding]:
 
 def _disk_dominates(evidence: Evidence) -> Iterator[Finding]:
     """Group-RPC workloads: what each adds to the median of null."""
-    for cell in dict.fromkeys(row.cell for row in evidence.responses):
-        medians = {row.op: row.p50 for row in evidence.responses if row.cell == cell}
+    by_cell: dict[str, dict[str, float | None]] = {}
+    for row in evidence.responses:
+        by_cell.setdefault(row.cell, {})[row.op] = row.p50
+    for cell, medians in by_cell.items():
         base, disk = medians.get("null"), medians.get("disk")
         if base is None or disk is None or disk < DISK_FACTOR * base:
             continue

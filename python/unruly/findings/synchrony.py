@@ -10,13 +10,17 @@ import numpy as np
 import pandas as pd
 
 from unruly.findings.model import GroupSummary, NamedNode, SlowNodes
+from unruly.findings.quantiles import oversized, quantiles_of
 from unruly.stats import bucket_edges, slow_set, two_way
 from unruly.stats.histogram import FAILED_BUCKET
 from unruly.tables import fetch, inline
 from unruly.tables import groups as group_tables
 from unruly.tables import requests as request_tables
+from unruly.tables.selection import exact_quantiles
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import ibis
     from numpy.typing import NDArray
 
@@ -55,7 +59,7 @@ class Groups:
     """None when all ops have a single size."""
 
 
-def groups(context: Context) -> Groups:
+def groups(context: Context, *, pictures: bool = True) -> Groups:
     """Summarise the k-th of n replies; nothing when every request has one copy."""
     empty = pd.DataFrame(columns=["cell", "op", "size", "k", "low_ns", "high_ns", "count"])
     extents = context.extents
@@ -64,26 +68,65 @@ def groups(context: Context) -> Groups:
     if not asked:  # one receiver: a request cannot have two copies
         return nothing_known
     context.progress("groups")
-    rows = context.rows.filter(context.rows["op"].isin(asked))
-    retried = bool(extents["retried"].any())
+    retried = bool((extents["attempts"] > 0).any())
     build = group_tables.replies if retried else group_tables.replies_without_retries
-    replies = context.run.engine.materialise("group_replies", build(rows))
-    sizes = fetch(replies.agg(size=replies["size"].max(), n=replies.count()))
-    if int(sizes["n"].iloc[0]) == 0:
+    parts = [_group_part(part, build, asked, pictures=pictures) for part in context.parts()]
+    frame = pd.concat([part.quantiles for part in parts])
+    frame = frame.sort_values(["cell", "op", "size"], ignore_index=True)
+    if frame.empty:
         return nothing_known
-    largest = min(int(sizes["size"].iloc[0]), SIZE_MAX)
-    frame = fetch(group_tables.kth_quantiles(replies, largest, GROUP_PROBABILITIES))
+    largest = min(int(frame["size"].max()), SIZE_MAX)
     summaries = [
         _group(row, k)
         for row in frame.to_dict("records")
         for k in range(1, min(largest, int(row["size"])) + 1)
     ]
-    histogram = fetch(group_tables.kth_histogram(replies))
     summaries.sort(key=lambda g: (g.cell, g.op, g.size, g.k))
     known = frame[["op", "size"]].drop_duplicates().astype({"size": "int64"})
+    if not pictures:
+        return Groups(summaries, empty, known, None)
+    histogram = pd.concat([part.histogram for part in parts], ignore_index=True)
     single = not known["op"].duplicated().any()
-    by_size = None if single else _by_size(context, replies)
+    by_size = None
+    if not single:
+        rows = context.rows.filter(context.rows["op"].isin(asked))
+        whole = parts[0].replies if len(parts) == 1 else build(rows)
+        by_size = _by_size(context, whole)
     return Groups(summaries, _distribution(histogram), known, by_size)
+
+
+@dataclass(frozen=True)
+class _GroupPart:
+    """The group requests of some cells."""
+
+    replies: ibis.Table
+    quantiles: pd.DataFrame
+    histogram: pd.DataFrame
+
+
+def _group_part(
+    part: Context, build: Callable[[ibis.Table], ibis.Table], asked: list[str], *, pictures: bool
+) -> _GroupPart:
+    rows = part.rows.filter(part.rows["op"].isin(asked))
+    replies = part.run.engine.materialise("group_replies", build(rows))
+    largest = fetch(replies.agg(size=replies["size"].max().fill_null(0)))
+    size = min(int(largest["size"].iloc[0]), SIZE_MAX)
+    frame = _kth(replies, size, part.size)
+    histogram = fetch(group_tables.kth_histogram(replies)) if pictures else pd.DataFrame()
+    return _GroupPart(replies, frame, histogram)
+
+
+def _kth(replies: ibis.Table, largest: int, rows: int) -> pd.DataFrame:
+    """Quantiles of every k-th reply, one row for each (cell, op, size)."""
+    if not oversized(rows):
+        return fetch(group_tables.kth_quantiles(replies, largest, GROUP_PROBABILITIES))
+    frame = fetch(group_tables.kth_figures(replies, largest))
+    keys = ["cell", "op", "size"]
+    for k in range(1, largest + 1):
+        kth = group_tables.kth(replies, k)
+        found = exact_quantiles(kth, keys, "reply", GROUP_PROBABILITIES).drop(columns="n")
+        frame = frame.merge(found.rename(columns={"quantiles": f"quantiles_{k}"}), "left", keys)
+    return frame
 
 
 def breakdowns(context: Context) -> dict[str, pd.DataFrame]:
@@ -92,15 +135,49 @@ def breakdowns(context: Context) -> dict[str, pd.DataFrame]:
     keys = {
         "by_sender": ["op", "client"],
         "by_receiver": ["op", "server"],
-        "pairs": ["op", "client", "server"],
+        "pairs": _PAIR,
     }
     if context.extents["cell"].nunique() > 1:
         keys["by_op"] = ["op"]
     found = {}
     for name, columns in keys.items():
-        frame = fetch(request_tables.quantiles(context.rows, columns, BREAKDOWN))
+        frame = quantiles_of(context.rows, columns, BREAKDOWN, context.size)
         found[name] = _named(context, _long(frame, columns))
     return found
+
+
+def pairs_alone(context: Context) -> pd.DataFrame:
+    """Return of the breakdowns the pairs, as far as `decomposition` looks at them.
+
+    Where nobody has two peers nothing is split, and it is enough to know of which pairs there is a
+    p90.
+    """
+    context.progress("senders and receivers")
+    extents = context.extents
+    if not ((extents["senders"] > 1) & (extents["receivers"] > 1)).any():
+        frame = context.pairs.groupby(_PAIR, as_index=False)[["n", "failed", "flat"]].sum()
+        if not frame["flat"].any() and not _crossed(frame):
+            return _named(context, _counted_pairs(frame))
+    frame = quantiles_of(context.rows, _PAIR, BREAKDOWN, context.size)
+    return _named(context, _long(frame, _PAIR))
+
+
+_PAIR = ["op", "client", "server"]
+
+
+def _crossed(pairs: pd.DataFrame) -> bool:
+    """Whether any op has two senders and two receivers, perhaps in different cells."""
+    several = pairs.groupby("op").agg(clients=("client", "nunique"), servers=("server", "nunique"))
+    return bool(((several["clients"] > 1) & (several["servers"] > 1)).any())
+
+
+def _counted_pairs(frame: pd.DataFrame) -> pd.DataFrame:
+    """Pairs with a p90 of 1 where there is one, and nothing else."""
+    p = BREAKDOWN[1]
+    above = np.ceil((frame["n"] - 1) * p) < frame["n"] - frame["failed"]
+    known = above & (frame["n"] >= round(1 / (1 - p)))
+    absent = dict.fromkeys(("p50", "p99", "max"), np.nan)
+    return frame.assign(latency="service", p90=np.where(known, 1.0, np.nan), **absent)
 
 
 def complete(
@@ -139,8 +216,12 @@ def slow_nodes(context: Context, options: Options) -> SlowNodes:
         return nothing()
     starts = extents.groupby(["cell", "repeat"], as_index=False)["first_ns"].min()
     table = inline(starts.rename(columns={"first_ns": "origin_ns"}))
-    rows = context.rows.filter(context.rows["op"].isin(sorted(set(meshed["op"]))))
-    pairs = fetch(request_tables.pair_windows(rows, table, options.window_ns, probabilities))
+    ops = sorted(set(meshed["op"]))
+    parts = [
+        _pair_windows(part, ops, request_tables.in_windows(table, options.window_ns), probabilities)
+        for part in context.parts()
+    ]
+    pairs = pd.concat(parts).sort_values(_PAIR_WINDOW, ignore_index=True)
     pairs = _with_percentiles(context, pairs, probabilities)
     enough = pairs["n"] >= ROWS_LEAST
     left_out, kept = int((~enough).sum()), pairs[enough].reset_index(drop=True)
@@ -176,6 +257,23 @@ def slow_nodes(context: Context, options: Options) -> SlowNodes:
         left_out,
         ROWS_LEAST,
         mean,
+    )
+
+
+_PAIR_WINDOW = ["cell", "repeat", "window", "op", "client", "server"]
+
+
+def _pair_windows(
+    part: Context,
+    ops: list[str],
+    windowed: Callable[[ibis.Table], ibis.Table],
+    probabilities: list[float],
+) -> pd.DataFrame:
+    """Each pair in each window: n, failed, and quantiles of the response."""
+    rows = windowed(part.rows.filter(part.rows["op"].isin(ops)))
+    frame = quantiles_of(rows, _PAIR_WINDOW, probabilities, part.size, latencies=("response",))
+    return frame.rename(columns={"response": "quantiles"}).drop(
+        columns=["response_max", "response_mean"]
     )
 
 
@@ -292,7 +390,7 @@ def _by_size(context: Context, replies: ibis.Table) -> pd.DataFrame:
     if len(fixed):
         known = fixed[["cell", "op"]].assign(size=fixed["most"].astype("int64"))
         joined = context.rows.join(inline(known), ["cell", "op"])
-        frame = fetch(request_tables.quantiles(joined, ["op", "size"], BREAKDOWN))
+        frame = quantiles_of(joined, ["op", "size"], BREAKDOWN, context.size)
         parts.append(_long(frame, ["op", "size"]))
     mixed = sizes[sizes["least"] != sizes["most"]]
     if len(mixed):
@@ -303,7 +401,7 @@ def _by_size(context: Context, replies: ibis.Table) -> pd.DataFrame:
         single = single.mutate(
             ok=single.response != request_tables.INFINITY, service=single.response
         )
-        frame = fetch(request_tables.quantiles(single, ["op", "size"], BREAKDOWN))
+        frame = quantiles_of(single, ["op", "size"], BREAKDOWN, context.size)
         part = _long(frame, ["op", "size"])
         parts.append(part[part["latency"] == "response"])
     return pd.concat(parts, ignore_index=True)[_BY_SIZE]

@@ -219,7 +219,8 @@ class _Edges:
         n = int(table.sum())
         # e_j = Y_j - n_j S / n;  V, K and r of section 1
         excess = above - block_counts[None, :] * (total / n)[:, None]
-        variance = (excess**2).sum(axis=1)
+        squares = excess * excess
+        variance = squares.sum(axis=1)
         lag = (excess[:, 1:] * excess[:, :-1]).sum(axis=1) / np.where(variance > 0, variance, 1)
         tail = 1 - p
         first = int(np.abs(total - n * tail).argmin())
@@ -228,7 +229,7 @@ class _Edges:
             index,
             total,
             variance,
-            (excess**4).sum(axis=1),
+            (squares * squares).sum(axis=1),
             lag,
             n,
             table.shape[1],

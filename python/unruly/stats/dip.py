@@ -128,11 +128,12 @@ def _hull(ordered: NDArray[np.float64], low: int, high: int, *, convex: bool) ->
     """Corners of the greatest convex minorant, or least concave majorant, of points (x_i, i)."""
     sign = 1.0 if convex else -1.0
     held: list[int] = []
+    values = ordered.tolist()  # plain floats: numpy's scalars take five times as long
     for place in range(low, high + 1):
         while len(held) > 1:
             first, second = held[-2], held[-1]
-            turn = (ordered[second] - ordered[first]) * (place - first) - (
-                ordered[place] - ordered[first]
+            turn = (values[second] - values[first]) * (place - first) - (
+                values[place] - values[first]
             ) * (second - first)
             if sign * turn > 0:
                 break

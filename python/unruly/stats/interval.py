@@ -13,7 +13,7 @@ from unruly.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-EXHAUSTIVE = 100_000
+EXHAUSTIVE = 2_000
 """Up to this many values every rank is looked at."""
 
 

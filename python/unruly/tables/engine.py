@@ -1,18 +1,18 @@
-"""The one DuckDB connection of a run: views over segments, and results as frames.
+"""What runs the expressions: an interface, which implementation a name means, results as frames.
 
-Ibis writes the SQL and DuckDB runs it. Two things go around Ibis: a view over Parquet files (Ibis
-has no portable form of it) and a materialised table (``create_table`` of Ibis 12 fails on
-DuckDB 2.0).
+An expression is written once, in what all engines have. What they have no common form of stands
+behind the interface: a view over Parquet files, rows that are kept, rows that are written.
 """
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any
+import re
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Final
 
 import ibis
 
-from unruly.tables.columns import TABLES
+from unruly.errors import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,68 +20,96 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-THREADS_ENVIRONMENT = "UNRULY_THREADS"
+DUCKDB: Final = "duckdb"
+_SPARK: Final = re.compile(r"spark://[^\s/:]+:\d+|local(\[(\d+|\*)\])?")
+_MEMORY: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]i?B)", re.IGNORECASE)
+_UNITS: Final = {letter: power for power, letter in enumerate("KMGT", start=1)}
 
 
-class Engine:
-    """A DuckDB connection in memory, with a view for each trace table."""
+class Engine(ABC):
+    """Holds the tables of one run as views, and runs expressions over them."""
 
-    def __init__(self) -> None:
-        threads = os.environ.get(THREADS_ENVIRONMENT)
-        settings: dict[str, Any] = {"threads": int(threads)} if threads else {}
-        self.connection = ibis.duckdb.connect(**settings)
-        self.connection.raw_sql("SET preserve_insertion_order = false")
-        self.connection.raw_sql("SET enable_progress_bar = false")
-
+    @abstractmethod
     def fork(self) -> Engine:
-        """Return a second connection: the same views, temporary tables of its own."""
-        other = object.__new__(Engine)
-        other.connection = ibis.duckdb.from_connection(self.connection.con.cursor())
-        return other
+        """Return an engine for another thread: the same views, kept tables of its own."""
 
+    @abstractmethod
     def view(self, table: str, files: Mapping[Path, set[str]]) -> None:
         """Make the view ``table`` over its segments; each file comes with the columns it has.
 
         A column that a file lacks is null, a column that the schema lacks is ignored, and with
         no file at all the view has the schema's columns and no row.
         """
-        columns = TABLES[table]
-        if not files:
-            empty = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind, _ in columns)
-            self.connection.raw_sql(f"CREATE VIEW {table} AS SELECT {empty} WHERE FALSE")
-            return
-        present = set().union(*files.values())
-        chosen = ", ".join(
-            f"CAST({name if name in present else 'NULL'} AS {kind}) AS {name}"
-            for name, kind, _ in columns
-        )
-        paths = ", ".join("'" + str(path).replace("'", "''") + "'" for path in sorted(files))
-        self.connection.raw_sql(
-            f"CREATE VIEW {table} AS SELECT {chosen} "
-            f"FROM read_parquet([{paths}], union_by_name = true)"
-        )
 
+    @abstractmethod
     def table(self, name: str) -> ibis.Table:
-        """Return the view or materialised table ``name``, lazily."""
-        return self.connection.table(name)
+        """Return the view or kept table ``name``, lazily."""
 
-    def write_csv(self, expression: ibis.Table, path: Path) -> None:
-        """Run ``expression`` and write its rows to a CSV file with a header; none pass Python."""
-        sql = self.connection.compile(expression)
-        place = str(path).replace("'", "''")
-        self.connection.raw_sql(f"COPY ({sql}) TO '{place}' (FORMAT csv, HEADER)")
-
+    @abstractmethod
     def materialise(self, name: str, expression: ibis.Table) -> ibis.Table:
         """Run ``expression`` once and keep its rows under ``name``; several passes share it."""
-        # what execute() does for frames that are inlined
-        self.connection._run_pre_execute_hooks(expression)
-        sql = self.connection.compile(expression)
-        self.connection.raw_sql(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
-        return self.table(name)
+
+    @abstractmethod
+    def forget(self, name: str) -> None:
+        """Give back what the kept table ``name`` takes, if there is one."""
+
+    @abstractmethod
+    def write_csv(self, expression: ibis.Table, path: Path) -> None:
+        """Run ``expression`` and write its rows to a CSV file with a header."""
+
+
+def open_engine(name: str = DUCKDB, memory: str | None = None) -> Engine:
+    """Return a new engine.
+
+    Parameters
+    ----------
+    name : str
+        ``"duckdb"``, ``"spark://host:port"``, ``"local"``, ``"local[2]"`` or ``"local[*]"``.
+    memory : str, optional
+        What the engine may hold before it spills to disk, like ``"3GB"``; its own default else.
+
+    Raises
+    ------
+    EngineError
+        For any other name or size, or when what the engine needs is not installed.
+    """
+    size = None if memory is None else parse_memory(memory)
+    if name == DUCKDB:
+        from unruly.tables.duckdb_engine import DuckDBEngine  # noqa: PLC0415 - load what is used
+
+        return DuckDBEngine(size)
+    if _SPARK.fullmatch(name):
+        from unruly.tables.spark_engine import SparkEngine  # noqa: PLC0415 - pyspark is optional
+
+        return SparkEngine(name, size)
+    raise EngineError(
+        "--engine", f"is {name!r}", "duckdb, spark://HOST:PORT or local[N]", "--engine local[2]"
+    )
+
+
+def parse_memory(text: str) -> int:
+    """Return the bytes of a size with its unit.
+
+    Raises
+    ------
+    EngineError
+        When it is none, or has no unit.
+
+    Examples
+    --------
+    >>> parse_memory("3GB"), parse_memory("512 MiB")
+    (3000000000, 536870912)
+    """
+    found = _MEMORY.fullmatch(text.strip())
+    if found is None or not float(found[1]):
+        raise EngineError("--memory", f"is {text!r}", "a size with its unit", "--memory 3GB")
+    unit = found[2].upper()
+    base = 1024 if "I" in unit else 1000
+    return int(float(found[1]) * base ** _UNITS[unit[0]])
 
 
 def fetch(expression: ibis.Table) -> pd.DataFrame:
-    """Execute an aggregate and return its rows; the only way from DuckDB into Python."""
+    """Execute an aggregate and return its rows; the only way from an engine into Python."""
     return expression.to_pandas()
 
 

@@ -53,20 +53,43 @@ def replies_without_retries(rows: Table) -> Table:
 def kth_quantiles(group_replies: Table, largest: int, probabilities: Sequence[float]) -> Table:
     """Quantiles of the k-th reply for every k up to `largest`, by (cell, op, size).
 
-    Columns ``failed_<k>``, ``quantiles_<k>``, ``mean_<k>``, ``max_<k>``; null where k > size.
+    Columns ``failed_<k>``, ``quantiles_<k>``, ``mean_<k>``, ``max_<k>``; null where k > size. The
+    engine holds every reply.
     """
-    figures: dict[str, Value] = {"n": group_replies.count()}
-    for k in range(1, largest + 1):
-        kth = group_replies.replies[k - 1]
-        good = kth != INFINITY
-        figures |= {
-            f"failed_{k}": (~good).sum(),
-            f"quantiles_{k}": kth.quantile(list(probabilities)),
-            f"mean_{k}": kth.mean(where=good),
-            f"max_{k}": kth.max(where=good),
-        }
+    lists = {
+        f"quantiles_{k}": group_replies.replies[k - 1].quantile(list(probabilities))
+        for k in range(1, largest + 1)
+    }
+    return _by_size(group_replies, {**_figures(group_replies, largest), **lists})
+
+
+def kth_figures(group_replies: Table, largest: int) -> Table:
+    """The same without the quantiles."""
+    return _by_size(group_replies, _figures(group_replies, largest))
+
+
+def kth(group_replies: Table, k: int) -> Table:
+    """The k-th reply of each request that has so many: cell, op, size, reply."""
+    rows = group_replies.filter(group_replies["size"] >= k)
+    return rows.select("cell", "op", "size", reply=rows.replies[k - 1])
+
+
+def _by_size(group_replies: Table, figures: dict[str, Value]) -> Table:
     keys = ("cell", "op", "size")
     return group_replies.group_by(*keys).agg(**figures).order_by(*keys)
+
+
+def _figures(group_replies: Table, largest: int) -> dict[str, Value]:
+    figures: dict[str, Value] = {"n": group_replies.count()}
+    for k in range(1, largest + 1):
+        reply = group_replies.replies[k - 1]
+        known = reply.nullif(INFINITY)
+        figures |= {
+            f"failed_{k}": (reply == INFINITY).sum(),
+            f"mean_{k}": known.mean(),
+            f"max_{k}": known.max(),
+        }
+    return figures
 
 
 def kth_histogram(group_replies: Table) -> Table:

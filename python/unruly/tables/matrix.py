@@ -9,8 +9,6 @@ import ibis
 from unruly.tables.requests import INFINITY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ibis.expr.types import Table
 
 USED: Final = (
@@ -24,89 +22,50 @@ USED: Final = (
 """What the study held against outliers, of a process."""
 
 
-def repeats(rows: Table, latency: str) -> Table:
-    """Count, mean, p99 and maximum of the answered rows of each (cell, repeat)."""
-    column = rows[latency]
-    good = column != INFINITY
-    return (
-        rows.group_by("cell", "repeat")
-        .agg(
-            n=rows.count(),
-            failed=(~rows.ok).sum(),
-            mean=column.mean(where=good),
-            p99=column.quantile([0.99]),
-            largest=column.max(where=good),
-        )
-        .order_by("cell", "repeat")
-    )
-
-
 def outliers_of_repeats(rows: Table, limits: Table, latency: str) -> Table:
-    """Rows above their cell's ``limit``, by (cell, repeat), and the streaks that they come in.
+    """Rows above their cell's ``limit``, by place, and the streaks that they come in.
 
     A streak is a run of neighbours in the order of the schedule that are all above.
+
+    Parameters
+    ----------
+    rows : Table
+        As `unruly.tables.requests.numbered` gives them.
+    limits : Table
+        ``whole``, the number of a cell, and ``limit``.
     """
-    joined = rows.join(limits, "cell")
-    above = (joined[latency] > joined["limit"]).cast("int8")
+    joined = rows.join(limits, "whole")
     placed = joined.select(
-        "cell",
-        "repeat",
+        "place",
         "intended_ns",
         "client",
         "connection",
         "request",
-        above=above,
+        above=(joined[latency] > joined["limit"]).cast("int8"),
         # a row that failed has no size
-        size=ibis.ifelse(joined[latency] == INFINITY, None, joined[latency]),
+        size=joined[latency].nullif(INFINITY),
     )
     order = ibis.window(
-        group_by=["cell", "repeat"],
-        order_by=["intended_ns", "client", "connection", "request"],
+        group_by="place", order_by=["intended_ns", "client", "connection", "request"]
     )
     before = placed.above.lag().over(order).fill_null(0)
     marked = placed.mutate(starts=ibis.ifelse((placed.above == 1) & (before == 0), 1, 0))
     return (
-        marked.group_by("cell", "repeat")
+        marked.group_by("place")
         .agg(
             n=marked.count(),
             outliers=marked.above.sum(),
             streaks=marked.starts.sum(),
-            size=marked["size"].mean(where=marked.above == 1),
+            size=ibis.ifelse(marked.above == 1, marked["size"], None).mean(),
         )
-        .order_by("cell", "repeat")
+        .order_by("place")
     )
 
 
 def cut(rows: Table, limits: Table, latency: str) -> Table:
-    """Mean, p99 and maximum of the rows at or below their cell's ``limit``, by cell."""
-    joined = rows.join(limits, "cell")
-    kept = joined.filter(joined[latency] <= joined["limit"])
-    column = kept[latency]
-    return (
-        kept.group_by("cell")
-        .agg(
-            mean_after=column.mean(), p99_after=column.quantile([0.99]), largest_after=column.max()
-        )
-        .order_by("cell")
-    )
-
-
-def quantiles_of_levels(
-    rows: Table, levels: Table, probabilities: Sequence[float], latency: str
-) -> Table:
-    """Exact quantiles of all rows of each level of a factor, failed rows as +inf, as one list.
-
-    Parameters
-    ----------
-    levels : Table
-        ``cell`` and ``of_level``.
-    """
-    joined = rows.join(levels, "cell")
-    return (
-        joined.group_by("of_level")
-        .agg(n=joined.count(), quantiles=joined[latency].quantile(list(probabilities)))
-        .order_by("of_level")
-    )
+    """The rows at or below the ``limit`` of their ``whole``, a cell's number."""
+    joined = rows.join(limits, "whole")
+    return joined.filter(joined[latency] <= joined["limit"])
 
 
 def used(resources: Table) -> Table:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import ibis
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ibis.expr.types import FloatingValue, IntegerValue, Table, Value
 
@@ -40,20 +40,28 @@ def measured(requests: Table) -> Table:
     )
 
 
-def extents(rows: Table) -> Table:
-    """First and last intended send, and last stamp, of each (cell, repeat, op)."""
+def pairs(rows: Table) -> Table:
+    """What there is of each (cell, repeat, op, client, server): how much, when, how stamped.
+
+    ``flat`` counts rows that took no time at all, ``ok``, ``stamped`` and ``server_stamped`` those
+    that are ok, and that carry kernel stamps; ``end_ns`` is the last stamp.
+    """
+    keys = ("cell", "repeat", "op", "client", "server")
     return (
-        rows.group_by("cell", "repeat", "op")
+        rows.group_by(*keys)
         .agg(
             n=rows.count(),
+            failed=(~rows.ok).sum(),
+            flat=(rows.service <= 0).sum(),
             first_ns=rows.intended_ns.min(),
             last_ns=rows.intended_ns.max(),
             end_ns=ibis.greatest(rows.intended_ns, rows.received_ns.fill_null(0)).max(),
-            senders=rows.client.nunique(),
-            receivers=rows.server.nunique(),
-            retried=(rows.attempt > 0).any(),
+            attempts=rows.attempt.max(),
+            lag_max_ns=rows.send_lag.max(),
+            stamped=(rows.ok & rows.kernel_received_ns.notnull()).sum(),
+            server_stamped=(rows.ok & rows.server_kernel_received_ns.notnull()).sum(),
         )
-        .order_by("cell", "repeat", "op")
+        .order_by(*keys)
     )
 
 
@@ -66,39 +74,86 @@ def statuses(requests: Table) -> Table:
     )
 
 
-def all_ops(rows: Table) -> Table:
-    """The same rows under the op ``"*"``."""
-    return rows.mutate(op=ibis.literal("*"))
-
-
 def moments(rows: Table, *keys: str) -> Table:
-    """Count, failures, and mean, sd (ddof 1), min, max of the ok rows, of both latencies."""
+    """Count, failures; mean, sd (ddof 1), min, max of the ok rows of both latencies; log mean."""
     figures: dict[str, Value] = {"n": rows.count(), "failed": (~rows.ok).sum()}
     for name in LATENCIES:
-        column = rows[name]
-        good = column != INFINITY
+        # aggregates pass over nulls, at half the cost of a condition on each of them
+        known = rows[name].nullif(INFINITY)
         figures |= {
-            f"{name}_known": good.sum(),
-            f"{name}_mean": column.mean(where=good),
-            f"{name}_sd": column.std(where=good, how="sample"),
-            f"{name}_min": column.min(where=good),
-            f"{name}_max": column.max(where=good),
-            f"{name}_log_mean": column.clip(lower=1.0).ln().mean(where=good),
+            f"{name}_known": known.count(),
+            f"{name}_mean": known.mean(),
+            f"{name}_sd": known.std(how="sample"),
+            f"{name}_min": known.min(),
+            f"{name}_max": known.max(),
         }
+    figures["log_mean"] = rows.service.nullif(INFINITY).clip(lower=1.0).ln().mean()
     return rows.group_by(*keys).agg(**figures).order_by(*keys)
 
 
-def quantiles(rows: Table, keys: Sequence[str], probabilities: Sequence[float]) -> Table:
-    """Exact quantiles (type 7, failed rows as +inf) of both latencies, as lists.
+def quantiles(
+    rows: Table,
+    keys: Sequence[str],
+    probabilities: Sequence[float],
+    latencies: Sequence[str] = LATENCIES,
+) -> Table:
+    """Exact quantiles (type 7, failed rows as +inf) of the latencies, as lists.
 
-    NaN or inf where the rank falls among the failed.
+    NaN or inf where the rank falls among the failed. The engine holds every value: more rows than
+    memory has room for go through `unruly.tables.selection`.
     """
-    wanted = list(probabilities)
+    lists = {name: rows[name].quantile(list(probabilities)) for name in latencies}
+    return rows.group_by(*keys).agg(**_extremes(rows, latencies), **lists).order_by(*keys)
+
+
+def extremes(rows: Table, keys: Sequence[str], latencies: Sequence[str] = LATENCIES) -> Table:
+    """The same without the quantiles: ``n``, ``failed``, and the mean and max of the ok rows."""
+    return rows.group_by(*keys).agg(**_extremes(rows, latencies)).order_by(*keys)
+
+
+def _extremes(rows: Table, latencies: Sequence[str]) -> dict[str, Value]:
     figures: dict[str, Value] = {"n": rows.count(), "failed": (~rows.ok).sum()}
-    for name in LATENCIES:
-        figures[name] = rows[name].quantile(wanted)
-        figures[f"{name}_max"] = rows[name].max(where=rows[name] != INFINITY)
-    return rows.group_by(*keys).agg(**figures).order_by(*keys)
+    for name in latencies:
+        known = rows[name].nullif(INFINITY)
+        figures |= {f"{name}_mean": known.mean(), f"{name}_max": known.max()}
+    return figures
+
+
+def numbered(rows: Table, places: Table, blocks: int) -> Table:
+    """The rows with numbers for names, and with their blocks of measured time.
+
+    Parameters
+    ----------
+    places : Table
+        For each (cell, repeat, op): ``number``, ``first_ns``, ``before_ns`` (measured time of
+        earlier repeats) and ``block_ns``. Where a cell has several ops or repeats also ``whole``,
+        ``place``, and ``cell_first_ns`` and so on, of all ops of the cell together.
+    """
+    joined = rows.join(places, ["cell", "repeat", "op"])
+
+    def block(first: Value, before: Value, length: Value) -> Value:
+        place = ((joined.intended_ns - first + before) / length).floor().cast("int32")
+        return ibis.greatest(0, ibis.least(blocks - 1, place)).cast("int8")
+
+    more = {}
+    if "whole" in places.columns:
+        more = {
+            "whole": joined.whole,
+            "place": joined.place,
+            "cell_block": block(joined.cell_first_ns, joined.cell_before_ns, joined.cell_block_ns),
+        }
+    return joined.select(
+        "number", "client", "connection", "request", "intended_ns", "ok", "response", "service",
+        block=block(joined.first_ns, joined.before_ns, joined.block_ns),
+        **more,
+    )  # fmt: skip
+
+
+def with_all_numbers(rows: Table) -> Table:
+    """Add ``whole``, ``place`` and ``cell_block``: of single ops and repeats they are the same."""
+    if "whole" in rows.columns:
+        return rows
+    return rows.mutate(whole=rows.number, place=rows.number, cell_block=rows.block)
 
 
 def tail_counts(rows: Table, limits: Table) -> Table:
@@ -107,23 +162,25 @@ def tail_counts(rows: Table, limits: Table) -> Table:
     Parameters
     ----------
     rows : Table
-        As `measured` gives them.
+        As `numbered` gives them.
     limits : Table
-        cell, op and for each latency ``<latency>_ten``, ``<latency>_three``; ``response_p99``; and
-        the same under ``whole_``: the limits of the cell over all its ops.
+        number and for each latency ``<latency>_ten``, ``<latency>_three``; ``response_p99``; and
+        the same under ``whole_``: the limits of the cell over all its ops, where it has several.
     """
-    joined = rows.join(limits, ["cell", "op"])
+    joined = rows.join(limits, "number")
     beyond = joined.response > joined.response_p99
-    explained = beyond & joined.ok & (joined.send_lag > 0.5 * joined.response)
+    # of a row that is ok, the send lag is what its two latencies differ by
+    lag = joined.response - joined.service
+    explained = beyond & joined.ok & (lag > 0.5 * joined.response)
     figures: dict[str, Value] = {"tail": beyond.sum(), "tail_explained": explained.sum()}
     for name in LATENCIES:
         # a failed row is infinite: beyond no limit that was set, since then there is no mean
         known = joined[name] != INFINITY
-        for whole in ("", "whole_"):
-            for limit in ("ten", "three"):
-                above = joined[name] > joined[f"{whole}{name}_{limit}"]
-                figures[f"{whole}{name}_over_{limit}"] = (above & known).sum()
-    return joined.group_by("cell", "op").agg(**figures).order_by("cell", "op")
+        for limit in (f"{name}_ten", f"{name}_three", f"whole_{name}_ten", f"whole_{name}_three"):
+            if limit in limits.columns:
+                above = joined[name] > joined[limit]
+                figures[limit.replace(f"{name}_", f"{name}_over_")] = (above & known).sum()
+    return joined.group_by("number").agg(**figures).order_by("number")
 
 
 def bucket(latency: FloatingValue) -> IntegerValue:
@@ -134,54 +191,28 @@ def bucket(latency: FloatingValue) -> IntegerValue:
     return ibis.ifelse(failed, FAILED_BUCKET, index)
 
 
-def block_histogram(rows: Table, places: Table, latency: str, blocks: int) -> Table:
+def block_histogram(rows: Table, latency: str, *blocks: str) -> Table:
     """Histogram of a latency in equal blocks of measured time.
 
     Parameters
     ----------
-    places : Table
-        For each (cell, repeat, op): ``first_ns``, ``before_ns`` (measured time of earlier repeats)
-        and ``block_ns``, and the same as ``cell_*`` for all ops together.
+    rows : Table
+        As `numbered` gives them.
+    blocks : str
+        ``block``, also ``cell_block`` where a cell's own blocks are wanted.
 
     Returns
     -------
     Table
-        cell, op, block, cell_block, bucket, count.
+        number, the blocks, bucket, count; in any order.
     """
-    joined = rows.join(places, ["cell", "repeat", "op"])
-
-    def block(first: Value, before: Value, length: Value) -> Value:
-        place = ((joined.intended_ns - first + before) / length).floor().cast("int32")
-        return place.clip(lower=0, upper=blocks - 1)
-
-    return (
-        joined.select(
-            "cell",
-            "op",
-            block=block(joined.first_ns, joined.before_ns, joined.block_ns),
-            cell_block=block(joined.cell_first_ns, joined.cell_before_ns, joined.cell_block_ns),
-            bucket=bucket(joined[latency]),
-        )
-        .group_by("cell", "op", "block", "cell_block", "bucket")
-        .agg(count=lambda t: t.count())
-        .order_by("cell", "op", "block", "cell_block", "bucket")
-    )
+    placed = rows.select("number", *blocks, bucket=bucket(rows[latency]))
+    return placed.group_by("number", *blocks, "bucket").agg(count=placed.count())
 
 
-def timeline(rows: Table, first_ns: int, bin_ns: int) -> Table:
-    """Response in bins of time, for each op: n, failed, p50, p99, max (of ok rows)."""
-    binned = rows.mutate(bin=((rows.intended_ns - first_ns) // bin_ns).cast("int32"))
-    good = binned.response != INFINITY
-    return (
-        binned.group_by("op", "bin")
-        .agg(
-            n=binned.count(),
-            failed=(~binned.ok).sum(),
-            quantiles=binned.response.quantile([0.5, 0.99]),
-            max=binned.response.max(where=good),
-        )
-        .order_by("op", "bin")
-    )
+def in_bins(rows: Table, first_ns: int, bin_ns: int) -> Table:
+    """Add ``bin``: which stretch of time, counted from `first_ns`."""
+    return rows.mutate(bin=((rows.intended_ns - first_ns) // bin_ns).cast("int32"))
 
 
 def slowest(rows: Table, limit: int) -> Table:
@@ -220,40 +251,26 @@ _OUTLIER_COLUMNS: Final = (
 )
 
 
-def pair_windows(
-    rows: Table, starts: Table, window_ns: int, probabilities: Sequence[float]
-) -> Table:
-    """Response quantiles of each (cell, repeat, window, op, client, server).
+def in_windows(starts: Table, window_ns: int) -> Callable[[Table], Table]:
+    """Return what adds ``window`` to rows.
 
     Parameters
     ----------
     starts : Table
         ``origin_ns`` of each (cell, repeat): windows count from there.
     """
-    joined = rows.join(starts, ["cell", "repeat"])
-    windowed = joined.mutate(
-        window=((joined.intended_ns - joined.origin_ns) // window_ns).cast("int32")
-    )
-    keys = ("cell", "repeat", "window", "op", "client", "server")
-    return (
-        windowed.group_by(*keys)
-        .agg(
-            n=windowed.count(),
-            failed=(~windowed.ok).sum(),
-            quantiles=windowed.response.quantile(list(probabilities)),
-        )
-        .order_by(*keys)
-    )
+
+    def windowed(rows: Table) -> Table:
+        joined = rows.join(starts, ["cell", "repeat"])
+        since = joined.intended_ns - joined.origin_ns
+        return joined.mutate(window=(since // window_ns).cast("int32"))
+
+    return windowed
 
 
-def self_distrust(rows: Table) -> Table:
-    """Send lag, and how many ok rows carry kernel stamps: one row."""
-    lag = rows.send_lag.cast("float64")
-    return rows.agg(
-        n=rows.count(),
-        ok=rows.ok.sum(),
-        lag=lag.quantile([0.5, 0.9, 0.99, 0.999]),
-        lag_max=lag.max(),
-        stamped=(rows.ok & rows.kernel_received_ns.notnull()).sum(),
-        server_stamped=(rows.ok & rows.server_kernel_received_ns.notnull()).sum(),
-    )
+LAG_PROBABILITIES: Final = (0.5, 0.9, 0.99, 0.999)
+
+
+def send_lag(rows: Table) -> Table:
+    """Quantiles of the send lag, as a list: one row."""
+    return rows.agg(lag=rows.send_lag.cast("float64").quantile(list(LAG_PROBABILITIES)))

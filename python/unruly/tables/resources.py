@@ -81,9 +81,10 @@ def samples(resources: Table, receivers: Table, scope: str) -> Table:
     Returns
     -------
     Table
-        cell, repeat, server, started_ns, ended_ns, from_ns, until_ns and the metrics. A stamp t is
-        nearest to the sample where from_ns <= t < until_ns: boundaries lie midway between the
-        middles of neighbours, and reach at most one sample's length beyond the sample itself.
+        sample (its number), cell, repeat, server, started_ns, ended_ns, from_ns, until_ns and the
+        metrics. A stamp t is nearest to the sample where from_ns <= t < until_ns: boundaries lie
+        midway between the middles of neighbours, and reach at most one sample's length beyond the
+        sample itself.
     """
     if scope == "host":
         rows = resources.filter(resources.watched.isnull())
@@ -99,77 +100,98 @@ def samples(resources: Table, receivers: Table, scope: str) -> Table:
             ],
         )
     joined = joined.select("cell", "repeat", "server", "started_ns", "ended_ns", *METRICS)
-    middle = (joined.started_ns + joined.ended_ns) // 2
     length = joined.ended_ns - joined.started_ns
-    joined = joined.mutate(middle_ns=middle, length_ns=length)
+    number = ibis.row_number().over(order_by=["cell", "repeat", "server", "started_ns"])
+    # halves of differences: a sum of two wall clocks is not exact in every engine's division
+    middle = joined.started_ns + length // 2
+    joined = joined.mutate(sample=number, middle_ns=middle, length_ns=length)
     order = ibis.window(group_by=["cell", "repeat", "server"], order_by="middle_ns")
     before, after = joined.middle_ns.lag().over(order), joined.middle_ns.lead().over(order)
     reach_before = joined.started_ns - joined.length_ns
     reach_after = joined.ended_ns + joined.length_ns
+    midway_before = before + (joined.middle_ns - before) // 2
+    midway_after = joined.middle_ns + (after - joined.middle_ns) // 2
     return joined.mutate(
-        from_ns=ibis.greatest((before + joined.middle_ns) // 2, reach_before).fill_null(
-            reach_before
-        ),
-        until_ns=ibis.least((joined.middle_ns + after) // 2, reach_after).fill_null(reach_after),
+        from_ns=ibis.greatest(midway_before, reach_before).fill_null(reach_before),
+        until_ns=ibis.least(midway_after, reach_after).fill_null(reach_after),
     )
 
 
 def spans(sampled: Table) -> Table:
     """What pairing needs of the samples: whose they are, and when."""
     return sampled.select(
-        "cell", "repeat", "server", "started_ns", "ended_ns", "from_ns", "until_ns"
+        "sample", "cell", "repeat", "server", "started_ns", "ended_ns", "from_ns", "until_ns"
     )
 
 
-def paired(rows: Table, sampled: Table, levels: Table, bin_ns: int) -> Table:
-    """Each (receiver, sample) with the replies nearest to it.
+def in_bins(sampled: Table, bin_ns: int) -> Table:
+    """Cut the spans into bins of this length, so that joining with them is one of equals."""
+    near = sampled.filter(sampled.until_ns > sampled.from_ns)
+    numbers = ibis.range(near.from_ns // bin_ns, near.until_ns // bin_ns + 1)
+    return near.mutate(bin=numbers.unnest().cast("int64"))
+
+
+def paired(rows: Table, near: Table, bin_ns: int) -> Table:
+    """Sums over the replies nearest to each sample, for each op.
 
     Parameters
     ----------
     rows : Table
         As `unruly.tables.requests.measured` gives them.
-    sampled : Table
-        As `spans` gives it.
-    levels : Table
-        ``log_mean`` of the service latency of each (cell, op): it is taken away, so that workloads
-        of different cost can be pooled.
-    bin_ns : int
-        Samples are cut into bins of this length, so that the join is one of equals.
+    near, bin_ns : Table, int
+        Spans in bins of this length, as `in_bins` gives them.
 
     Returns
     -------
     Table
-        cell, repeat, server, started_ns, n, latency (mean of the log, less the level), raw (mean,
-        ns), distance_ns (largest distance from a stamp to its sample).
+        sample, op, n, log (sum of the log of service, ns), raw (sum, ns), distance_ns (largest
+        distance from a stamp to its sample).
     """
     good = rows.filter(rows.service != float("inf"))
     stamp = good.server_received_ns.fill_null(good.received_ns)
     replies = good.select("cell", "repeat", "op", "server", "service", stamp_ns=stamp)
     replies = replies.mutate(bin=(replies.stamp_ns // bin_ns).cast("int64"))
-    near = sampled.filter(sampled.until_ns > sampled.from_ns)
-    near = near.mutate(
-        bin=ibis.range(near.from_ns // bin_ns, near.until_ns // bin_ns + 1).unnest().cast("int64")
-    )
     joined = replies.join(near, ["cell", "repeat", "server", "bin"])
     joined = joined.filter(
         (joined.stamp_ns >= joined.from_ns) & (joined.stamp_ns < joined.until_ns)
-    ).join(levels, ["cell", "op"])
+    )
     distance = ibis.greatest(
         joined.started_ns - joined.stamp_ns, joined.stamp_ns - joined.ended_ns, 0
     )
-    return (
-        joined.group_by("cell", "repeat", "server", "started_ns")
-        .agg(
-            n=joined.count(),
-            latency=(joined.service.clip(lower=1.0).ln() - joined.log_mean).mean(),
-            raw=joined.service.mean(),
-            distance_ns=distance.max(),
-        )
-        .order_by("cell", "repeat", "server", "started_ns")
+    return joined.group_by("sample", "op").agg(
+        n=joined.count(),
+        log=joined.service.clip(lower=1.0).ln().sum(),
+        raw=joined.service.sum(),
+        distance_ns=distance.max(),
     )
 
 
-def with_metrics(pairs: Table, sampled: Table) -> Table:
-    """The paired units with all metrics of their sample."""
-    keys = ["cell", "repeat", "server", "started_ns"]
+def with_metrics(sums: Table, levels: Table, sampled: Table) -> Table:
+    """Each (receiver, sample) with the replies nearest to it, and all its metrics.
+
+    Parameters
+    ----------
+    sums : Table
+        As `paired` gives them.
+    levels : Table
+        ``log_mean`` of the service latency of each (cell, op): it is taken away, so that workloads
+        of different cost can be pooled.
+    sampled : Table
+        As `samples` gives them.
+
+    Returns
+    -------
+    Table
+        cell, repeat, server, started_ns, n, latency (mean of the log, less the level), raw (mean,
+        ns), distance_ns, length_ns, and the metrics.
+    """
+    keys = ("cell", "repeat", "server", "started_ns")
+    named = sums.join(sampled.select("sample", *keys), "sample").join(levels, ["cell", "op"])
+    n = named["n"].sum()
+    pairs = named.group_by(*keys).agg(
+        n=n,
+        latency=(named["log"] - named["n"] * named.log_mean).sum() / n,
+        raw=named.raw.sum() / n,
+        distance_ns=named.distance_ns.max(),
+    )
     return pairs.join(sampled.select(*keys, "length_ns", *METRICS), keys).order_by(*keys)

@@ -1,0 +1,158 @@
+"""A hundred million rows in two thousand cells: the verdict, beside plain SQL for its quantiles.
+
+The plain query reads the same files, and gives the same six quantiles of both latencies of every
+cell; everything else that a verdict says (intervals, tails, streaks, drift, causes) it leaves out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.big_trace import Size, write
+from bench.pairs import ratio
+from bench.program import UNRULY
+from bench.result import Result
+from unruly.tables.duckdb_engine import MEMORY_MOST
+
+SIZE = Size(rows=100_000_000, cells=2_000)
+PAIRS = 6
+BAR_S = 60.0
+BAR_GB = 4.0
+QUANTILES = {
+    "p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999, "p99_99": 0.9999, "p99_999": 0.99999,
+}  # fmt: skip
+
+PLAIN = """
+import json, sys
+import duckdb
+files, memory, quantiles = sys.argv[1:]
+with duckdb.connect() as connection:
+    connection.execute("SET preserve_insertion_order = false")
+    if memory:
+        connection.execute(f"SET memory_limit = '{memory}'")
+    rows = connection.execute(f'''
+        SELECT cell, count(*), quantile_cont(response, {quantiles}),
+               quantile_cont(service, {quantiles})
+        FROM (SELECT cell,
+                CASE WHEN status = 'ok' THEN (received_ns - intended_ns)::DOUBLE
+                     ELSE 'inf'::DOUBLE END AS response,
+                CASE WHEN status = 'ok' THEN (received_ns - sent_ns)::DOUBLE
+                     ELSE 'inf'::DOUBLE END AS service
+              FROM read_parquet('{files}') WHERE phase <> 'warmup')
+        GROUP BY cell''').fetchall()
+    print(json.dumps({cell: [n, first, second] for cell, n, first, second in rows}))
+"""
+
+
+def run() -> list[Result]:
+    """Write the trace once, then time pairs of a verdict and the plain query."""
+    with tempfile.TemporaryDirectory(prefix="unruly-bench-") as folder:
+        place = write(Path(folder, "run"), SIZE)
+        ours, theirs = [], []
+        for number in range(PAIRS):
+            sides = [(ours, _verdict), (theirs, _plain)]
+            for found, measure in sides if number % 2 == 0 else sides[::-1]:
+                found.append(measure(place))
+        same = _same(json.loads(theirs[0]["said"]), place)
+        bounded = _plain(place, f"{MEMORY_MOST}B")
+    return _results(ours, theirs, same, bounded)
+
+
+def _results(
+    ours: list[dict[str, Any]],
+    theirs: list[dict[str, Any]],
+    same: tuple[int, int],
+    bounded: dict[str, Any],
+) -> list[Result]:
+    seconds, plain = ([it["s"] for it in side] for side in (ours, theirs))
+    peak, plain_peak = (max(it["gigabytes"] for it in side) for side in (ours, theirs))
+    middle, plain_middle = _median(seconds), _median(plain)
+    raw = {
+        "verdict": [{"s": it["s"], "gigabytes": it["gigabytes"]} for it in ours],
+        "plain": [{"s": it["s"], "gigabytes": it["gigabytes"]} for it in theirs],
+        "plain_bounded": {"exit": bounded["exit"], "gigabytes": bounded["gigabytes"]},
+    }
+    what = f"{SIZE.rows:,} rows in {SIZE.cells:,} cells, two cores"
+    answer = "answers too" if bounded["exit"] == 0 else "gives up for want of memory"
+    return [
+        Result(
+            name="scale-seconds",
+            what=f"verdict of {what}, median of {PAIRS}",
+            bar=f"<= {BAR_S:g} s",
+            measured=f"{middle:.1f} s (most {max(seconds):.1f}); plain DuckDB SQL for the quantiles"
+            f" alone {plain_middle:.1f} s, ratio {ratio(seconds, plain)}",
+            met=middle <= BAR_S,
+            raw=raw,
+            why="of a verdict the quantiles are a tenth: intervals that survive stalls, tails,"
+            " streaks, drift and causes look at the same rows again",
+        ),
+        Result(
+            name="scale-memory",
+            what=f"memory of that verdict, most of {PAIRS}",
+            bar=f"<= {BAR_GB:g} GB",
+            measured=f"{peak:.2f} GB; plain DuckDB SQL {plain_peak:.2f} GB, and held to the"
+            f" {MEMORY_MOST / 1e9:g} GB that the verdict's engine has it {answer}",
+            met=peak <= BAR_GB,
+            raw=raw,
+        ),
+        Result(
+            name="scale-exact",
+            what="quantiles of that verdict against plain SQL",
+            bar="all equal",
+            measured=f"{same[0]:,} of {same[1]:,} equal",
+            met=same[0] == same[1],
+            raw={"equal": same[0], "compared": same[1]},
+        ),
+    ]
+
+
+def _verdict(place: Path) -> dict[str, Any]:
+    return _timed([str(UNRULY), "verdict", str(place)])
+
+
+def _plain(place: Path, memory: str = "") -> dict[str, Any]:
+    wanted = str(list(QUANTILES.values()))
+    return _timed([sys.executable, "-c", PLAIN, f"{place}/requests/*.parquet", memory, wanted])
+
+
+def _timed(words: list[str]) -> dict[str, Any]:
+    """Run a program: seconds, the most memory that it or a child of it held, what it said."""
+    with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as complained:
+        started = time.monotonic()
+        running = subprocess.Popen(words, stdout=said, stderr=complained)
+        _, status, usage = os.wait4(running.pid, 0)
+        seconds = time.monotonic() - started
+        running.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        return {
+            "s": seconds,
+            "gigabytes": usage.ru_maxrss * 1024 / 1e9,
+            "exit": running.returncode,
+            "said": said.read().decode(),
+        }
+
+
+def _same(plain: dict[str, Any], place: Path) -> tuple[int, int]:
+    """How many of the quantiles that the verdict gives are plain SQL's, and how many it gives.
+
+    It leaves out those among the failed, and those of too few rows.
+    """
+    given = [
+        (value, plain[row["cell"]][1 if row["latency"] == "response" else 2][at])
+        for row in json.loads((place / "summary.json").read_text())["cells"]
+        for at, name in enumerate(QUANTILES)
+        if (value := row[name]) is not None
+    ]
+    return sum(math.isclose(ours, theirs, rel_tol=1e-12) for ours, theirs in given), len(given)
+
+
+def _median(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]

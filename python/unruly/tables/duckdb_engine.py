@@ -1,0 +1,96 @@
+"""The engine by default: DuckDB inside the process, with bounded memory.
+
+Ibis writes the SQL. Two things go around it: a view over Parquet files (Ibis has no portable form
+of it) and a kept table (``create_table`` of Ibis 12 fails on DuckDB 2.0).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import ibis
+
+from unruly.tables.columns import TABLES
+from unruly.tables.engine import Engine
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+THREADS_ENVIRONMENT: Final = "UNRULY_THREADS"
+MEMORY_MOST: Final = 2_500_000_000
+"""Of a larger machine no more is taken, so that with Python's own a verdict stays below 4 GB."""
+MEMORY_SHARE: Final = 0.6
+_CONTROL_GROUP: Final = Path("/sys/fs/cgroup/memory.max")
+
+
+class DuckDBEngine(Engine):
+    """A DuckDB connection in memory, with a view for each trace table."""
+
+    def __init__(self, memory: int | None = None) -> None:
+        threads = os.environ.get(THREADS_ENVIRONMENT)
+        settings: dict[str, Any] = {"threads": int(threads)} if threads else {}
+        settings["memory_limit"] = f"{memory or default_memory()}B"
+        # its default is the working directory, which may be one that is measured
+        settings["temp_directory"] = str(Path(tempfile.gettempdir(), f"unruly-{os.getpid()}"))
+        settings["preserve_insertion_order"] = False
+        self.connection = ibis.duckdb.connect(**settings)
+        self.connection.raw_sql("SET enable_progress_bar = false")
+
+    def fork(self) -> DuckDBEngine:
+        """Return a second connection: the same views, temporary tables of its own."""
+        other = object.__new__(DuckDBEngine)
+        other.connection = ibis.duckdb.from_connection(self.connection.con.cursor())
+        return other
+
+    def view(self, table: str, files: Mapping[Path, set[str]]) -> None:
+        """Make the view ``table`` over its segments, as the interface says."""
+        columns = TABLES[table]
+        if not files:
+            empty = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind, _ in columns)
+            self.connection.raw_sql(f"CREATE VIEW {table} AS SELECT {empty} WHERE FALSE")
+            return
+        present = set().union(*files.values())
+        chosen = ", ".join(
+            f"CAST({name if name in present else 'NULL'} AS {kind}) AS {name}"
+            for name, kind, _ in columns
+        )
+        paths = ", ".join("'" + str(path).replace("'", "''") + "'" for path in sorted(files))
+        self.connection.raw_sql(
+            f"CREATE VIEW {table} AS SELECT {chosen} "
+            f"FROM read_parquet([{paths}], union_by_name = true)"
+        )
+
+    def table(self, name: str) -> ibis.Table:
+        """Return the view or temporary table ``name``, lazily."""
+        return self.connection.table(name)
+
+    def materialise(self, name: str, expression: ibis.Table) -> ibis.Table:
+        """Keep the rows of ``expression`` in a temporary table."""
+        # what execute() does for frames that are inlined
+        self.connection._run_pre_execute_hooks(expression)
+        sql = self.connection.compile(expression)
+        self.connection.raw_sql(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
+        return self.table(name)
+
+    def forget(self, name: str) -> None:
+        """Drop the temporary table."""
+        self.connection.raw_sql(f"DROP TABLE IF EXISTS {name}")
+
+    def write_csv(self, expression: ibis.Table, path: Path) -> None:
+        """Write the rows of ``expression`` to a CSV file; none pass Python."""
+        sql = self.connection.compile(expression)
+        place = str(path).replace("'", "''")
+        self.connection.raw_sql(f"COPY ({sql}) TO '{place}' (FORMAT csv, HEADER)")
+
+
+def default_memory() -> int:
+    """Three fifths of what the machine or its control group has, and 2.5 GB at most."""
+    least = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    # no control group of version 2, or it says "max"
+    with suppress(OSError, ValueError):
+        least = min(least, int(_CONTROL_GROUP.read_text(encoding="ascii")))
+    return min(MEMORY_MOST, int(MEMORY_SHARE * least))
