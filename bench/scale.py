@@ -35,6 +35,7 @@ import json, sys
 import duckdb
 files, memory, quantiles = sys.argv[1:]
 with duckdb.connect() as connection:
+    connection.execute("SET enable_progress_bar = false")
     connection.execute("SET preserve_insertion_order = false")
     if memory:
         connection.execute(f"SET memory_limit = '{memory}'")
@@ -61,6 +62,8 @@ def run() -> list[Result]:
             sides = [(ours, _verdict), (theirs, _plain)]
             for found, measure in sides if number % 2 == 0 else sides[::-1]:
                 found.append(measure(place))
+                if found[-1]["exit"]:
+                    raise RuntimeError(f"scale: {measure.__name__} failed; wanted exit code 0")
         same = _same(json.loads(theirs[0]["said"]), place)
         bounded = _plain(place, f"{MEMORY_MOST}B")
     return _results(ours, theirs, same, bounded)

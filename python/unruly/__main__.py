@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from unruly.findings.comparison import Side
+    from unruly.run import Run
 
 ERROR_EXIT = 2
 ADVICE_ROWS_MAX = 2_000_000
@@ -47,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     told.add_argument("directory", metavar="DIR", help="the directory of a run")
     told.add_argument("--json", action="store_true", help="print summary.json instead")
     told.add_argument("--width", type=int, help="columns (default: the terminal's, else 100)")
+    _add_engine(told)
     told.set_defaults(run=_verdict)
     pictured = verbs.add_parser("report", help="the same with pictures: one HTML file")
     pictured.add_argument("directories", metavar="DIR", nargs="+", help="directories of runs")
@@ -54,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     pictured.add_argument(
         "--advice", action="store_true", help="with the pictures of `advise` however many rows"
     )
+    _add_engine(pictured)
     pictured.set_defaults(run=_report)
     held = verbs.add_parser("gate", help="hold a run to limits; for CI")
     held.add_argument("directory", metavar="DIR", help="the directory of a run")
@@ -62,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     held.add_argument("--junit", metavar="FILE", type=Path, help="write JUnit XML as well")
     held.add_argument("--json", action="store_true", help="print JSON instead")
     held.add_argument("--width", type=int, help="columns (default: the terminal's, else 100)")
+    _add_engine(held)
     held.set_defaults(run=_gate)
     _add_import(verbs)
     _add_export(verbs)
@@ -71,19 +75,36 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_engine(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--engine",
+        metavar="NAME",
+        default="duckdb",
+        help="what computes: duckdb (default), spark://HOST:PORT or local[N]",
+    )
+    verb.add_argument("--memory", metavar="SIZE", help="what it may hold, such as 3GB")
+
+
+def _open(directory: str | os.PathLike[str], options: argparse.Namespace) -> Run:
+    from unruly import open_run  # noqa: PLC0415
+
+    return open_run(directory, engine=options.engine, memory=options.memory)
+
+
 def _add_papers(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     told = verbs.add_parser("papers", help="findings of the five papers, judged by runs")
     told.add_argument("directories", metavar="RUN", nargs="*", help="runs to judge them by")
     told.add_argument("-o", "--output", metavar="FILE", type=Path, help="default: print it")
+    _add_engine(told)
     told.set_defaults(run=_papers)
 
 
 def _papers(options: argparse.Namespace) -> int:
-    from unruly import analyse, open_run, papers  # noqa: PLC0415
+    from unruly import analyse, papers  # noqa: PLC0415
 
     verdicts = papers.kept()
     if options.directories:
-        runs = [analyse(open_run(directory)) for directory in options.directories]
+        runs = [analyse(_open(directory, options)) for directory in options.directories]
         verdicts = papers.remember(runs)
     text = papers.page(verdicts)
     if options.output:
@@ -111,11 +132,11 @@ def _add_compare(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     told.add_argument("--json", action="store_true", help="print JSON instead")
     told.add_argument("-o", "--output", metavar="FILE", type=Path, help="the picture, as HTML")
     told.add_argument("--width", type=int, help="columns (default: the terminal's, else 100)")
+    _add_engine(told)
     told.set_defaults(run=_compare)
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from unruly import open_run  # noqa: PLC0415
     from unruly.compare import compare_json, compare_text, exit_code  # noqa: PLC0415
     from unruly.findings import comparison  # noqa: PLC0415
 
@@ -124,11 +145,11 @@ def _compare(options: argparse.Namespace) -> int:
             raise UnrulyError("--factor", "and several runs", "one run", "leave the others out")
         _, path = comparison.alias_of(options.sides[0])
         found = comparison.compare_levels(
-            open_run(path), options.factor, latency=options.latency, op=options.op
+            _open(path, options), options.factor, latency=options.latency, op=options.op
         )
     else:
         found = comparison.compare(
-            _sides(options.sides),
+            _sides(options.sides, options),
             latency=options.latency,
             op=options.op,
             allowance=comparison.ALLOWANCE if options.allowance is None else options.allowance,
@@ -152,9 +173,8 @@ def _compare(options: argparse.Namespace) -> int:
     return exit_code(found)
 
 
-def _sides(texts: list[str]) -> list[Side]:
+def _sides(texts: list[str], options: argparse.Namespace) -> list[Side]:
     """A run, or every run in a directory, for each name; a name that comes twice joins its runs."""
-    from unruly import open_run  # noqa: PLC0415
     from unruly.findings.comparison import Side, alias_of  # noqa: PLC0415
 
     paths: dict[str, list[Path]] = {}
@@ -163,7 +183,7 @@ def _sides(texts: list[str]) -> list[Side]:
         inside = sorted(it.parent for it in Path(path).glob("*/manifest.json"))
         whole = (Path(path) / "manifest.json").is_file() or not inside
         paths.setdefault(name, []).extend([Path(path)] if whole else inside)
-    return [Side(name, tuple(open_run(it) for it in found)) for name, found in paths.items()]
+    return [Side(name, tuple(_open(it, options) for it in found)) for name, found in paths.items()]
 
 
 def _add_export(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -173,14 +193,15 @@ def _add_export(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     given.add_argument("--format", metavar="NAME", help="default: by the file's name")
     given.add_argument("--op", help="one operation only (hlog, hgrm)")
     given.add_argument("--latency", default="response", help="response or service (hlog, hgrm)")
+    _add_engine(given)
     given.set_defaults(run=_export)
 
 
 def _export(options: argparse.Namespace) -> int:
-    from unruly import analyse, export, open_run, summary  # noqa: PLC0415
+    from unruly import analyse, export, summary  # noqa: PLC0415
 
     form = export.format_of(options.output, options.format)
-    run = open_run(options.directory)
+    run = _open(options.directory, options)
     if form == "csv":
         _write(options.output, "")
         export.write_rows(run, options.output)
@@ -275,18 +296,19 @@ def _add_advise(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--timeout", metavar="T", nargs="+", default=[], help="such as 40ms; asked about first"
     )
     advised.add_argument("--width", type=int, help="columns (default: the terminal's, else 100)")
+    _add_engine(advised)
     advised.set_defaults(run=_advise)
 
 
 def _advise(options: argparse.Namespace) -> int:
-    from unruly import advise, analyse, open_run  # noqa: PLC0415
+    from unruly import advise, analyse  # noqa: PLC0415
     from unruly.advise import advice_json, advise_text  # noqa: PLC0415
     from unruly.findings.sla import duration_ns, read_sla  # noqa: PLC0415
     from unruly.stats import DEFAULT_SLA  # noqa: PLC0415
 
     sla = read_sla(options.sla) if options.sla else DEFAULT_SLA
     timeouts = [duration_ns("--timeout", "T", text) for text in options.timeout]
-    run = open_run(options.directory)
+    run = _open(options.directory, options)
     analysis = analyse(run)
     advice = advise(
         run,
@@ -310,13 +332,13 @@ def _advise(options: argparse.Namespace) -> int:
 
 
 def _gate(options: argparse.Namespace) -> int:
-    from unruly import analyse, open_run  # noqa: PLC0415
+    from unruly import analyse  # noqa: PLC0415
     from unruly.findings.judging import judge  # noqa: PLC0415
     from unruly.findings.limits import read_limits  # noqa: PLC0415
     from unruly.gate import exit_code, gate_json, gate_text, junit  # noqa: PLC0415
 
     limits = read_limits(options.limits)
-    analysis = analyse(open_run(options.directory), pictures=False)
+    analysis = analyse(_open(options.directory, options), pictures=False)
     outcomes = judge(analysis, limits)
     if options.junit:
         _write(options.junit, junit(analysis, outcomes, strict=options.strict))
@@ -348,10 +370,10 @@ def _terminal(asked: int | None) -> tuple[int, bool]:
 
 
 def _verdict(options: argparse.Namespace) -> int:
-    from unruly import analyse, open_run, summary, verdict  # noqa: PLC0415 - --help stays quick
+    from unruly import analyse, summary, verdict  # noqa: PLC0415 - --help stays quick
     from unruly.summary import write_summary  # noqa: PLC0415
 
-    analysis = analyse(open_run(options.directory), pictures=False)
+    analysis = analyse(_open(options.directory, options), pictures=False)
     write_summary(analysis)
     if options.json:
         print(json.dumps(summary(analysis), indent=1, allow_nan=False))
@@ -362,11 +384,11 @@ def _verdict(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from unruly import advise, analyse, open_run  # noqa: PLC0415
+    from unruly import advise, analyse  # noqa: PLC0415
     from unruly.report import write_report  # noqa: PLC0415
     from unruly.summary import write_summary  # noqa: PLC0415
 
-    analyses = [analyse(open_run(directory)) for directory in options.directories]
+    analyses = [analyse(_open(directory, options)) for directory in options.directories]
     for analysis in analyses:
         write_summary(analysis)
     output = options.output or Path(options.directories[0]) / "report.html"

@@ -150,13 +150,18 @@ def asked(rows: Table) -> Table:
         answered_ns=rows.received_ns.max(where=ok & rows.answered),
         due_ns=rows.intended_ns.min(),
     )
+    copies = copies.mutate(
+        copy=ibis.struct({"server": copies.server, "received": copies.received_ns.fill_null(-1)})
+    )
+    # not every engine can collect in an order, but all sort a list of pairs by their first
     whole = copies.group_by(*REQUEST).agg(
-        servers=copies.server.collect(order_by="server"),
-        received=copies.received_ns.fill_null(-1).collect(order_by="server"),
+        copies=copies["copy"].collect(),
         answered_ns=copies.answered_ns.max(),
         intended_ns=copies.due_ns.min(),
         size=copies.count(),
     )
+    whole = whole.mutate(copies=whole.copies.sort())
+    whole = whole.mutate(servers=whole.copies.map(lambda copy: copy["server"]))
     intended = whole.intended_ns
 
     def since(received: IntegerValue) -> FloatingValue:
@@ -167,7 +172,7 @@ def asked(rows: Table) -> Table:
         "intended_ns",
         "servers",
         "size",
-        replies=whole.received.map(since),
+        replies=whole.copies.map(lambda copy: since(copy["received"])),
         label=whole.servers.map(lambda server: server.cast("string")).join(","),
         response=(whole.answered_ns - intended).cast("float64").fill_null(INFINITY),
     )
@@ -203,9 +208,11 @@ def seen_in_windows(
         window=((groups.intended_ns - groups.origin_ns) // window_ns).cast("int32"),
         place=ibis.range(0, groups["size"].cast("int64")).unnest(),
     )
-    pairs = pairs.mutate(
-        server=pairs.servers[pairs.place], response=pairs.replies[pairs.place]
-    ).drop("servers", "replies")
+    # Spark counts in a list by int32 only
+    place = pairs.place.cast("int32")
+    pairs = pairs.mutate(server=pairs.servers[place], response=pairs.replies[place]).drop(
+        "servers", "replies"
+    )
     if dead is not None:
         pairs = without_killed(pairs.mutate(ok=pairs.response != INFINITY), dead)
     keys = ("cell", "op", "repeat", "window", "label", "client", "server")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 import ibis
@@ -79,6 +80,10 @@ def open_engine(name: str = DUCKDB, memory: str | None = None) -> Engine:
 
         return DuckDBEngine(size)
     if _SPARK.fullmatch(name):
+        if find_spec("pyspark") is None:
+            raise EngineError(
+                name, "PySpark is not installed", "PySpark 4", "pip install 'unruly[spark]'"
+            )
         from unruly.tables.spark_engine import SparkEngine  # noqa: PLC0415 - pyspark is optional
 
         return SparkEngine(name, size)

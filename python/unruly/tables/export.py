@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import ibis
 
-from unruly.tables.requests import INFINITY
+from unruly.tables.requests import INFINITY, bin_start
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
@@ -28,9 +28,10 @@ def hdr_buckets(rows: Table, latency: str) -> Table:
     # where log2 of just below a power of two rounds up, the place comes out the same
     doublings = (value.log2().floor() - 10).clip(lower=0).cast("int32")
     place = (doublings * HALF) + (value / _power(doublings)).floor().cast("int32")
+    second = (bin_start(known.intended_ns, SECOND_NS) / SECOND_NS).round().cast("int64")
     keys = ("cell", "op", "second", "place")
     return (
-        known.mutate(second=(known.intended_ns // SECOND_NS).cast("int64"), place=place)
+        known.mutate(second=second, place=place)
         .group_by(*keys)
         .agg(count=lambda t: t.count(), most=lambda t: t[latency].max())
         .order_by(*keys)

@@ -57,7 +57,7 @@ def kth_quantiles(group_replies: Table, largest: int, probabilities: Sequence[fl
     engine holds every reply.
     """
     lists = {
-        f"quantiles_{k}": group_replies.replies[k - 1].quantile(list(probabilities))
+        f"quantiles_{k}": _reply(group_replies, k).quantile(list(probabilities))
         for k in range(1, largest + 1)
     }
     return _by_size(group_replies, {**_figures(group_replies, largest), **lists})
@@ -74,6 +74,11 @@ def kth(group_replies: Table, k: int) -> Table:
     return rows.select("cell", "op", "size", reply=rows.replies[k - 1])
 
 
+def _reply(group_replies: Table, k: int) -> FloatingValue:
+    """The k-th reply, or null: beyond the end of a list Spark has an error instead."""
+    return ibis.ifelse(group_replies["size"] >= k, group_replies.replies[k - 1], None)
+
+
 def _by_size(group_replies: Table, figures: dict[str, Value]) -> Table:
     keys = ("cell", "op", "size")
     return group_replies.group_by(*keys).agg(**figures).order_by(*keys)
@@ -82,7 +87,7 @@ def _by_size(group_replies: Table, figures: dict[str, Value]) -> Table:
 def _figures(group_replies: Table, largest: int) -> dict[str, Value]:
     figures: dict[str, Value] = {"n": group_replies.count()}
     for k in range(1, largest + 1):
-        reply = group_replies.replies[k - 1]
+        reply = _reply(group_replies, k)
         known = reply.nullif(INFINITY)
         figures |= {
             f"failed_{k}": (reply == INFINITY).sum(),
@@ -98,8 +103,10 @@ def kth_histogram(group_replies: Table) -> Table:
     numbered = group_replies.select(
         "cell", "op", "size", "replies", k=ibis.range(1, group_replies["size"] + 1).unnest()
     )
+    # Spark counts in a list by int32 only
+    place = (numbered.k - 1).cast("int32")
     return (
-        numbered.mutate(bucket=bucket(numbered.replies[numbered.k - 1]))
+        numbered.mutate(bucket=bucket(numbered.replies[place]))
         .group_by(*keys)
         .agg(count=lambda t: t.count())
         .order_by(*keys)

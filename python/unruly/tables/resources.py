@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import ibis
 
 from unruly.tables.columns import TABLES
+from unruly.tables.requests import bin_start
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
@@ -127,8 +128,8 @@ def spans(sampled: Table) -> Table:
 def in_bins(sampled: Table, bin_ns: int) -> Table:
     """Cut the spans into bins of this length, so that joining with them is one of equals."""
     near = sampled.filter(sampled.until_ns > sampled.from_ns)
-    numbers = ibis.range(near.from_ns // bin_ns, near.until_ns // bin_ns + 1)
-    return near.mutate(bin=numbers.unnest().cast("int64"))
+    first, last = bin_start(near.from_ns, bin_ns), bin_start(near.until_ns, bin_ns)
+    return near.mutate(bin=ibis.range(first, last + 1, bin_ns).unnest().cast("int64"))
 
 
 def paired(rows: Table, near: Table, bin_ns: int) -> Table:
@@ -150,7 +151,7 @@ def paired(rows: Table, near: Table, bin_ns: int) -> Table:
     good = rows.filter(rows.service != float("inf"))
     stamp = good.server_received_ns.fill_null(good.received_ns)
     replies = good.select("cell", "repeat", "op", "server", "service", stamp_ns=stamp)
-    replies = replies.mutate(bin=(replies.stamp_ns // bin_ns).cast("int64"))
+    replies = replies.mutate(bin=bin_start(replies.stamp_ns, bin_ns))
     joined = replies.join(near, ["cell", "repeat", "server", "bin"])
     joined = joined.filter(
         (joined.stamp_ns >= joined.from_ns) & (joined.stamp_ns < joined.until_ns)

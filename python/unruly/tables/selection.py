@@ -72,15 +72,15 @@ def exact_quantiles(
     by = list(keys)
     held = rows.select(*by, value=rows[column].cast("float64"))
     held = held.filter(held["value"].notnull())
-    held = held.mutate(place=fine_bin(held["value"]))
-    bins = _counted(held, [*by, "place"])
+    held = held.mutate(fine_bin=fine_bin(held["value"]))
+    bins = _counted(held, [*by, "fine_bin"])
     names, code = _groups(bins, by)
     n = np.bincount(code, weights=bins["count"], minlength=len(names)).astype(np.int64)
     if not len(bins):
         return names.assign(n=n, quantiles=[[float("nan")] * len(probabilities)] * len(names))
     ranks = _Ranks.wanted(n, np.asarray(probabilities, dtype=np.float64))
     chosen = ranks.descend(code, bins)
-    held = _kept(held if by else _between(held, chosen), [*by, "place"], chosen, 0)
+    held = _kept(held if by else _between(held, chosen), [*by, "fine_bin"], chosen, 0)
     level = 0
     while int(chosen["count"].sum()) > rows_most:
         held, chosen = _cut(held, ranks, level)

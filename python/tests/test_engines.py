@@ -1,0 +1,180 @@
+"""DuckDB and Spark say the same of a run, to the last number."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+import unruly
+from synthetic import write_run
+from unruly.__main__ import main
+from unruly.errors import EngineError
+from unruly.tables.requests import measured
+from unruly.tables.selection import exact_quantiles
+
+SPARK = "local[2]"
+ENGINES = ("duckdb", SPARK)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Failures, late replies, a slow node, two cells, two repeats: all that an analysis looks at.
+
+    The name of its directory is a pattern to Spark, unless it is told that it is none.
+    """
+    return write_run(
+        tmp_path_factory.mktemp("engines") / "run [1] {a,b}",
+        agents=3,
+        cells=("low", "high"),
+        ops=("null", "disk"),
+        repeats=2,
+        duration_s=20.0,
+        warmup_s=1.0,
+        rate_hz=10.0,
+        slow_agent=1,
+        failed_share=0.01,
+        late_share=0.5,
+    )
+
+
+@pytest.fixture(scope="module")
+def analyses(run):
+    return [unruly.analyse(unruly.open_run(run, engine=it)) for it in ENGINES]
+
+
+def _leaves(value, place=""):
+    if isinstance(value, dict):
+        for key, held in value.items():
+            yield from _leaves(held, f"{place}.{key}")
+    elif isinstance(value, list):
+        yield f"{place}.length", len(value)
+        for number, held in enumerate(value):
+            yield from _leaves(held, f"{place}[{number}]")
+    else:
+        yield place, value
+
+
+def _different(one, other):
+    """Where two documents differ by more than the order of a sum explains."""
+    one, other = dict(_leaves(one)), dict(_leaves(other))
+    differences = [(place, one.get(place), other.get(place)) for place in one.keys() ^ other.keys()]
+    for place in one.keys() & other.keys():
+        a, b = one[place], other[place]
+        if isinstance(a, float) and isinstance(b, float):
+            same = math.isclose(a, b, rel_tol=1e-9)
+        else:
+            same = a == b and type(a) is type(b)
+        if not same:
+            differences.append((place, a, b))
+    return sorted(differences, key=str)
+
+
+def _frames(analysis):
+    """All that a picture is drawn from."""
+    slow = analysis.slow_nodes
+    return {
+        **{f"by {name}": frame for name, frame in analysis.by.items()},
+        **{f"scatter {name}": frame for name, frame in analysis.correlations.scatter.items()},
+        "timeline": analysis.timeline,
+        "outliers": analysis.outliers,
+        "distribution": analysis.distribution,
+        "groups": analysis.group_distribution,
+        "decomposition": analysis.decomposition,
+        "slow pairs": slow.pairs,
+        "slow sets": slow.sets,
+    }
+
+
+def test_every_picture_is_drawn_from_the_same_rows_on_both_engines(analyses):
+    duckdb, spark = (_frames(analysis) for analysis in analyses)
+    assert duckdb.keys() == spark.keys()
+    assert sum(map(len, duckdb.values())) > 1_000
+    for name, frame in duckdb.items():
+        pd.testing.assert_frame_equal(
+            frame, spark[name], check_dtype=False, rtol=1e-9, atol=0, obj=name
+        )
+
+
+def test_advice_is_the_same_on_both_engines(run):
+    advices = [unruly.advise(unruly.open_run(run, engine=it)) for it in ENGINES]
+    duckdb, spark = (json.loads(json.dumps(unruly.advice_json(it))) for it in advices)
+    assert len(list(_leaves(duckdb))) > 500
+    assert _different(duckdb, spark) == []
+
+
+def test_rows_and_histograms_are_exported_alike(run, tmp_path):
+    for form in ("csv", "hlog"):
+        told = []
+        for engine in ENGINES:
+            place = tmp_path / f"{engine}.{form}"
+            assert main(["export", str(run), "-o", str(place), "--engine", engine]) == 0
+            told.append([line for line in place.read_text().splitlines() if line[:1] != "#"])
+        assert len(told[0]) > 10
+        assert told[0] == told[1]
+
+
+def test_exact_quantiles_by_bins_are_the_same_on_spark(run):
+    found = []
+    for engine in ENGINES:
+        rows = measured(unruly.open_run(run, engine=engine).requests)
+        found.append(exact_quantiles(rows, ["cell", "op"], "response", [0.5, 0.99], rows_most=50))
+    pd.testing.assert_frame_equal(*found, check_dtype=False)
+
+
+def test_the_verdict_is_the_same_text(run, capsys):
+    texts = []
+    for engine in ENGINES:
+        assert main(["verdict", str(run), "--engine", engine]) == 0
+        texts.append(capsys.readouterr().out)
+    assert "promise" in texts[0]
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize(
+    ("engine", "said"),
+    [
+        ("oracle", "--engine: is 'oracle'; duckdb, spark://HOST:PORT or local[N]"),
+        ("spark://nowhere", "--engine: is 'spark://nowhere'"),
+        ("spark://127.0.0.1:1", "spark://127.0.0.1:1: "),
+    ],
+)
+def test_an_engine_that_is_none_or_out_of_reach_is_named(run, engine, said, capsys):
+    assert main(["verdict", str(run), "--engine", engine]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("size", ["much", "3", "0GB", "-1GB"])
+def test_a_memory_that_is_no_size_is_refused(run, size, capsys):
+    assert main(["verdict", str(run), f"--memory={size}"]) == 2
+    assert f"--memory: is '{size}'; a size with its unit" in capsys.readouterr().err
+
+
+def test_without_pyspark_the_engine_says_what_to_install(run, monkeypatch):
+    monkeypatch.setattr("unruly.tables.engine.find_spec", lambda _: None)
+    with pytest.raises(EngineError, match=r"PySpark is not installed; .*pip install"):
+        unruly.open_run(run, engine=SPARK)
+
+
+def test_without_java_the_engine_says_what_to_install(run, tmp_path):
+    """In a process of its own: one process has one Spark."""
+    script = f"import unruly; unruly.open_run({str(run)!r}, engine={SPARK!r})"
+    environment = {"PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
+    )
+    assert "no Java on PATH; Java 17 or newer" in done.stderr
+
+
+def test_every_number_of_the_summary_is_the_same_on_both_engines(analyses):
+    duckdb, spark = (unruly.summary(analysis) for analysis in analyses)
+    assert len(list(_leaves(duckdb))) > 1_000
+    assert any(row["failed"] for row in duckdb["cells"])
+    assert duckdb["groups"]
+    assert duckdb["correlations"]["metrics"]
+    assert _different(duckdb, spark) == []
