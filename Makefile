@@ -48,8 +48,9 @@ test: lint test-rust test-python rules e2e mutations ## Everything that must pas
 test-rust: ## Rust tests
 	cargo test --workspace --locked --quiet
 
-test-python: setup build ## Python tests, with the report in a real Chromium
-	scripts/chromium.sh
+test-python: setup build ## Python tests, with the report in a real Chromium, and with Spark
+	scripts/debian.sh chromium chromium fonts-dejavu-core
+	scripts/debian.sh java default-jre-headless
 	$(PY) -m pytest -q python
 
 rules: setup ## Layers, sizes, links, licences: what holds for the whole repository

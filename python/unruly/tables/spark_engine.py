@@ -186,9 +186,10 @@ class _Connection(Backend):  # type: ignore[misc]  # Ibis has no types
         """Return the rows of ``expression`` as Spark has them, not run yet."""
         self._run_pre_execute_hooks(expression)
         try:
-            return self.raw_sql(self.compile(expression, **options))
+            found: DataFrame = self.raw_sql(self.compile(expression, **options))
         except (PySparkException, Py4JError) as error:
             raise _failed(self.address, error) from error
+        return found
 
     def execute(self, expression: Any, /, **options: Any) -> Any:
         """Run an expression and return it as pandas has it."""
@@ -258,7 +259,7 @@ def _started(address: str, memory: int | None) -> SparkSession:
 
 
 def _launched(configuration: SparkConf, said: IO[bytes]) -> JavaGateway:
-    return launch_gateway(configuration, {"stderr": said})
+    return launch_gateway(configuration, {"stderr": said})  # type: ignore[no-untyped-call]
 
 
 def _reach(address: str) -> None:
