@@ -74,6 +74,12 @@ class Shape:
     """Latencies of a cell times this."""
     cell_tails: dict[str, tuple[float, float]] = field(default_factory=dict)
     """A share of a cell's rows is so many times slower."""
+    shift_factor: float = 1.0
+    """Latencies times this from the middle of the run on."""
+    clusters_hz: float = 0.0
+    """Above 0: requests are due within 50 ms after so many random instants a second."""
+    stopped: tuple[tuple[int, float, float], ...] = ()
+    """Agents that are stopped: (agent, at, for), seconds; each is an event."""
     name: str = "synthetic"
     manifest: dict[str, Any] = field(default_factory=dict)
     """Overrides of manifest keys."""
@@ -108,7 +114,12 @@ def write_run(root: Path, shape: Shape | None = None, **changes: Any) -> Path:
         "started_ns": [STARTED_NS],
         "ended_ns": [None],
     }
-    writer.write("events", _table("events", events, 1))
+    for agent, at_s, _ in shape.stopped:
+        told = {"process": f"agent-{agent}", "kind": "fault stop", "detail": None,
+                "started_ns": STARTED_NS + int(at_s * NS), "ended_ns": None}  # fmt: skip
+        for name, values in events.items():
+            values.append(told.get(name, values[0]))
+    writer.write("events", _table("events", events, 1 + len(shape.stopped)))
     _write_manifest(root, shape, run, tallies, begin_ns)
     return root
 
@@ -204,6 +215,7 @@ def _cell_rows(
     lag_count = int(rng.poisson(shape.generator_stalls_hz * total_s))
     lag_at = np.sort(rng.uniform(0, total_s * NS, lag_count))
     lag_end = lag_at + shape.generator_stall_ns
+    centres = rng.uniform(0, total_s - 0.05, int(rng.poisson(shape.clusters_hz * total_s)))
     requests = int(total_s * shape.rate_hz)
     copies = shape.agents if shape.kind == "mesh" else 1
     chunk = max(1, 400_000 // copies)
@@ -214,6 +226,9 @@ def _cell_rows(
                 size = min(chunk, requests - first)
                 index = np.arange(first, first + size)
                 due = ((index + rng.uniform(0, 1, size)) / shape.rate_hz * NS).astype(np.int64)
+                if shape.clusters_hz:
+                    due = rng.choice(centres, size) + rng.uniform(0, 0.05, size)
+                    due = np.sort(due * NS).astype(np.int64)
                 yield _rows(
                     shape,
                     rng,
@@ -241,6 +256,8 @@ def _latencies(shape, rng, wait, *, intended, sent, who) -> np.ndarray:
     if op in ("network", "all"):
         latency += rng.lognormal(np.log(2e5), 0.3, rows)
     latency *= np.exp(shape.drift * intended / ((shape.warmup_s + shape.duration_s) * NS))
+    middle = (shape.warmup_s + shape.duration_s) / 2 * NS
+    latency *= np.where(intended > middle, shape.shift_factor, 1.0)
     if shape.slow_agent is not None:
         busy = wait[(sent // NS).astype(int).clip(0, len(wait) - 1), receiver]
         extra = latency * (shape.slow_factor - 1) * busy / 0.6
@@ -271,6 +288,9 @@ def _rows(shape, rng, wait, *, stalls, lags, due, who, begin_ns, request) -> pa.
         share, factor = shape.cell_tails[cell]
         latency = latency * np.where(rng.uniform(size=rows) < share, factor, 1.0)
     arrived = _wait_out(sent + latency * 0.4, *stalls)
+    for agent, at_s, for_s in shape.stopped:
+        waits = (server == agent) & (arrived >= at_s * NS)
+        arrived = np.where(waits, np.maximum(arrived, (at_s + for_s) * NS), arrived)
     received = (_wait_out(arrived + latency * 0.6, *stalls)).astype(np.int64)
     sent, arrived = sent.astype(np.int64), arrived.astype(np.int64)
     failed = rng.uniform(size=rows) < shape.failed_share

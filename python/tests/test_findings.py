@@ -58,6 +58,10 @@ RAISED = {
     },
     "slow-node": {**SMALL, "slow_agent": 1},
     "slow-seen-alike": {**SMALL, "slow_agent": 1},
+    "p99-moved": {**SMALL, "rate_hz": 50, "shift_factor": 1.5},
+    "outage": {**SMALL, "stopped": ((1, 10.0, 2.0),)},
+    "throughput-unsteady": {**SMALL, "clusters_hz": 1.0},
+    "arrivals-bursty": {**SMALL, "clusters_hz": 1.0},
     "correlate": {**SMALL, "slow_agent": 1},
     "disk-dominates": {**SMALL, "ops": ("null", "crypto", "disk")},
     "first-reply": {**SMALL, "slow_agent": 1},
@@ -107,7 +111,8 @@ def test_every_page_has_a_code():
 
 
 def test_every_code_in_the_rules_is_listed():
-    source = (REPOSITORY / "python/unruly/findings/rules.py").read_text(encoding="utf-8")
+    places = sorted((REPOSITORY / "python/unruly/findings").glob("rules*.py"))
+    source = "".join(place.read_text(encoding="utf-8") for place in places)
     raised = re.findall(r'Finding\(\s*"([a-z0-9-]+)"', source)
     assert sorted(raised) == sorted(CODES)
     assert len(RULES) == len(CODES)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from unruly.findings import Analysis
+    from unruly.findings.steadiness import Steadiness
 
 SCHEMA = 1
 FILE = "summary.json"
@@ -71,6 +72,7 @@ def summary(analysis: Analysis) -> dict[str, Any]:
         "decomposition": analysis.decomposition.to_dict("records"),
         "self_distrust": _self_distrust(analysis),
         "magical": _magical(analysis),
+        "over_time": _over_time(analysis),
         "findings": [_flat(finding) for finding in analysis.findings],
         "conservation": asdict(analysis.conservation),
         "missing": analysis.run.missing,
@@ -120,6 +122,49 @@ def _magical(analysis: Analysis) -> dict[str, Any] | None:
         "resources": [_flat(row) for row in view.resources],
         "notes": view.notes,
     }
+
+
+def _over_time(analysis: Analysis) -> dict[str, Any] | None:
+    view = analysis.over_time
+    if view is None:
+        return None
+    return {
+        "note": view.note,
+        "rows": [
+            {
+                "cell": row.cell,
+                "op": row.op,
+                "throughput_hz": _flat(row.throughput) if row.throughput else None,
+                "dispersion": _flat(row.dispersion) if row.dispersion else None,
+                "changes": _changes(row),
+                "absent": row.absent,
+            }
+            for row in view.rows
+        ],
+        "outages": [
+            {
+                "cell": it.cell,
+                "repeat": it.repeat,
+                "process": it.process,
+                "fault_ns": list(it.fault_ns),
+                "recoveries": {
+                    **_flat(it.recoveries),
+                    "faults": [_flat(one) for one in it.recoveries.faults],
+                }
+                if it.recoveries
+                else None,
+                "absent": it.absent,
+            }
+            for it in view.outages
+        ],
+    }
+
+
+def _changes(row: Steadiness) -> list[dict[str, Any]] | None:
+    if row.changes is None or row.changes.abstained:
+        return None
+    pairs = zip(row.changes.points, row.changed_ns, strict=True)
+    return [{"at_ns": at, **_flat(point)} for point, at in pairs]
 
 
 def _flat(value: Any) -> dict[str, Any]:

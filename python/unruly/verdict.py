@@ -7,17 +7,19 @@ import textwrap
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from unruly.findings.words import count, duration, latency
+from unruly.findings.words import count, duration, latency, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from unruly.findings import Analysis, CellSummary, Finding
+    from unruly.stats import Interval
 
 LINES_MAX: Final = 40
 TABLE_ROWS: Final = 6
 PROMISES_MAX: Final = 4
 GROUP_ROWS: Final = 4
+OVER_TIME_ROWS: Final = 2
 ABSTAINED: Final = {
     "A1": "have too few tail episodes",
     "A2": "wander in their level",
@@ -49,7 +51,7 @@ def verdict(analysis: Analysis, *, width: int = 100, colour: bool = False) -> st
     lines = [*_header(analysis), *_trust(analysis)]
     if analysis.cells:
         lines += ["", *_promises(analysis), "", *_table(analysis, width), *_groups(analysis)]
-        lines += ["", *_where(analysis), *_why(analysis)]
+        lines += ["", *_where(analysis), *_over_time(analysis), *_why(analysis)]
     lines += ["", *_findings(analysis), *_next(analysis)]
     fitted: list[str] = []
     for line in lines:
@@ -221,6 +223,44 @@ def _where(analysis: Analysis) -> Iterator[str]:
         yield f"slow nodes: none that all observers agree on in half of {slow.windows} windows"
     for node in slow.named[:3]:
         yield f"slow node: {node.words}"
+
+
+def _over_time(analysis: Analysis) -> Iterator[str]:
+    """Throughput, arrivals and changes of the shown ops that have the worst p99."""
+    over_time = analysis.over_time
+    if over_time is None or not over_time.rows:
+        return
+    found = {(row.cell, row.op): row for row in over_time.rows}
+    shown = sorted(_shown(analysis), key=lambda row: -(row.p99 or 0.0))
+    rows = [row for row in shown if (row.cell, row.op) in found][:OVER_TIME_ROWS]
+    for summary in rows:
+        row, words = found[summary.cell, summary.op], []
+        if row.throughput is not None:
+            varies = row.throughput.variation
+            words.append(
+                f"{row.throughput.mean.estimate:.4g} replies/s, seconds vary by "
+                f"{percent(varies.estimate)}{_between(varies, percent)}"
+            )
+        if row.dispersion is not None and row.dispersion.index.estimate is not None:
+            index = row.dispersion.index
+            words.append(
+                f"arrivals have I = {index.estimate:.2g}{_between(index, '{:.2g}'.format)}"
+            )
+        if row.changes is not None and not row.changes.abstained:
+            points = len(row.changes.points)
+            words.append(
+                f"the p99 moved {'once' if points == 1 else f'{points} times'}"
+                if points
+                else "the p99 kept its level"
+            )
+        if words:
+            yield f"over time: {_label(analysis, summary)}: " + "; ".join(words)
+
+
+def _between(interval: Interval, write: Callable[[float], str]) -> str:
+    if interval.low is None or interval.high is None or interval.low == interval.high:
+        return ""
+    return f" [{write(interval.low)}, {write(interval.high)}]"
 
 
 def _why(analysis: Analysis) -> Iterator[str]:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from unruly.errors import ParameterError
 from unruly.findings import cells as cell_part
-from unruly.findings import distrust, histograms, magical, receivers, rules, synchrony
+from unruly.findings import distrust, histograms, magical, receivers, rules, steadiness, synchrony
 from unruly.findings.context import Context
 from unruly.findings.model import Analysis, Correlations, Options, SelfDistrust, SlowNodes
 from unruly.findings.part import Part
@@ -124,6 +124,7 @@ def analyse(
         ),
         cell_part.blind_spots(summaries, run.timeless),
         matrix,
+        nodes.over_time,
     )
     started, ended = int(context.extents["first_ns"].min()), int(context.extents["end_ns"].max())
     analysis = Analysis(
@@ -150,6 +151,7 @@ def analyse(
         processes=_processes(run),
         measured_ns=_measured_ns(context),
         magical=matrix,
+        over_time=nodes.over_time,
     )
     context.progress("")
     return analysis
@@ -193,6 +195,7 @@ class _Nodes:
     timeline: pd.DataFrame
     outliers: pd.DataFrame
     distrust: SelfDistrust
+    over_time: steadiness.OverTime
 
 
 def _nodes(context: Context, options: Options, *, pictures: bool) -> _Nodes:
@@ -200,14 +203,15 @@ def _nodes(context: Context, options: Options, *, pictures: bool) -> _Nodes:
     groups = synchrony.groups(context, pictures=pictures)
     slow = synchrony.slow_nodes(context, options)
     doubt = distrust.self_distrust(context)
+    over_time = steadiness.over_time(context)
     if not pictures:
         by = {"pairs": synchrony.pairs_alone(context)}
         none = pd.DataFrame(columns=TIMELINE_COLUMNS), pd.DataFrame(columns=OUTLIER_COLUMNS)
-        return _Nodes(pairing, groups, by, slow, *none, doubt)
+        return _Nodes(pairing, groups, by, slow, *none, doubt, over_time)
     by = synchrony.breakdowns(context)
     context.progress("timeline")
     timeline = _timeline(context, int(context.extents["first_ns"].min()))
-    return _Nodes(pairing, groups, by, slow, timeline, _outliers(context), doubt)
+    return _Nodes(pairing, groups, by, slow, timeline, _outliers(context), doubt, over_time)
 
 
 def _no_breakdowns() -> dict[str, pd.DataFrame]:

@@ -116,6 +116,14 @@ class Context:
         )
         return "|".join(found) or f"{'client' if sends else 'server'}-{number}"
 
+    def node(self, process: str, cell: str, repeat: int) -> tuple[str, int] | None:
+        """Return as what rows know a process, ("server", its number) or ("client", ...)."""
+        for it in self._processes():
+            known = (it.get("name"), it.get("cell"), it.get("repeat")) == (process, cell, repeat)
+            if known and it.get("id") is not None:
+                return "server" if it.get("kind") in RECEIVERS else "client", int(it["id"])
+        return None
+
     def receivers(self) -> ibis.Table | None:
         """Table of cell, repeat, server, process, host: the receivers that the manifest knows."""
         known = [

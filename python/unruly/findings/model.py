@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from unruly.findings.magical import Magical
+    from unruly.findings.steadiness import OverTime
     from unruly.run import Run
     from unruly.stats import Interval
 
@@ -312,6 +313,8 @@ class Analysis:
     """The measured time, summed over cells and repeats."""
     magical: Magical | None = None
     """What the slowest 1 % does over a matrix; None for a run of one cell."""
+    over_time: OverTime | None = None
+    """Throughput, arrivals, changes of the p99, outages; None when nothing was measured."""
 
     @property
     def trustworthy(self) -> bool:

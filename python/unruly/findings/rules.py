@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from unruly.findings import rules_time
 from unruly.findings.model import SECTIONS, SEVERITIES, Finding
 from unruly.findings.words import count, duration, latency, named, percent
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         SelfDistrust,
         SlowNodes,
     )
+    from unruly.findings.steadiness import OverTime
     from unruly.run import Run
 
 SEND_LAG_LIMIT_NS: Final = 10e6
@@ -61,6 +63,7 @@ class Evidence:
     self_distrust: SelfDistrust
     blind_spot: list[BlindSpot]
     magical: Magical | None = None
+    over_time: OverTime | None = None
 
     @cached_property
     def responses(self) -> list[CellSummary]:
@@ -659,6 +662,10 @@ RULES: Final[tuple[Callable[[Evidence], Iterator[Finding]], ...]] = (
     _factor_effect,
     _slow_node,
     _slow_seen_alike,
+    rules_time.p99_moved,
+    rules_time.outage,
+    rules_time.throughput_unsteady,
+    rules_time.arrivals_bursty,
     _correlate,
     _disk_dominates,
     _next_step,
@@ -685,6 +692,10 @@ CODES: Final = (
     "factor-effect",
     "slow-node",
     "slow-seen-alike",
+    "p99-moved",
+    "outage",
+    "throughput-unsteady",
+    "arrivals-bursty",
     "correlate",
     "disk-dominates",
     "first-reply",

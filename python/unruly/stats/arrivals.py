@@ -175,7 +175,8 @@ def index_of_dispersion(
     weighed by its number of windows); then t = 20 / s or, where that leaves more than 2,000
     windows, longer. What such a window does not see (5 % of I - 1 at 20 / s) is put back. The
     interval is that of a variance: chi squared with M - 1 degrees of freedom. Where the curve is
-    flat (Poisson, or regular) any window does. Assumes one time scale of bursts; I(t) that grows
+    flat (Poisson, or regular) any window does; where it falls (batches at regular instants) the
+    longest that leave 51 windows. Assumes one time scale of bursts; I(t) that grows
     beyond the fitted curve in longer windows is named in ``doubt``, and so are fewer than 51
     windows. Do not use it on the arrivals of a closed loop under saturation: they are the replies'
     bursts, not the users'.
@@ -210,6 +211,8 @@ def index_of_dispersion(
     s = _switching(table)  # per bin
     asked = None if window_ns is None else int(np.ceil(window_ns / bin_ns - 1e-9))
     bins = asked if asked is not None else _window(s, table.size)
+    if asked is None and _falls(table, bins):
+        s, bins = None, table.size // WINDOWS_MIN
     if not 1 <= bins <= table.size // 2:
         raise ParameterError(
             "window_ns", f"is {window_ns}", "two windows in the run at least", "measure for longer"
@@ -264,6 +267,15 @@ def _switching(counts: NDArray[np.float64]) -> float | None:
 def _window(s: float | None, size: int) -> int:
     relaxed = 1 if s is None else int(np.ceil(RELAXATIONS / s))
     return min(max(1, relaxed, size // WINDOWS_ENOUGH), size // 2)
+
+
+def _falls(counts: NDArray[np.float64], bins: int) -> bool:
+    """Whether windows of so many bins see batches that longer ones know to be regular."""
+    longest = counts.size // WINDOWS_MIN
+    if longest <= bins:
+        return False
+    (short, _), (long, windows) = _index(counts, bins), _index(counts, longest)
+    return long < short * (1 - GROWTH_MAX * float(np.sqrt(2 / (windows - 1))))
 
 
 def _doubt(

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 SCALES = ((86_400e9, "days"), (3_600e9, "hours"), (60e9, "minutes"))
 MOST_BINS = 150
+MOST_MARKS = 40
+"""So many events or changes; beyond, the longest."""
 
 
 def timeline(view: View) -> Figure | None:
@@ -31,8 +33,9 @@ def timeline(view: View) -> Figure | None:
     slow = _slowest(view, start, scale)
     latencies = pd.concat([bins["p50"], bins["p99"], slow["response"]])
     low, high = chart.span_of(latencies)
+    marks = _marks(view, start, scale)
     spec = chart.finish(
-        _layers(view, bins, slow, (low, high), f"time since the start ({unit})"), 320
+        _layers(view, bins, slow, (low, high), f"time since the start ({unit})", marks), 320
     )
     title, peak = _title(bins, slow, unit)
     failed = int(bins["failed"].sum())
@@ -41,6 +44,9 @@ def timeline(view: View) -> Figure | None:
         "dots: the slowest single replies. Look for stretches in which dots stand close together: "
         "stalls come in bursts."
     )
+    if len(marks):
+        kinds = ", ".join(dict.fromkeys(marks["what"]))
+        caption += f" Upright lines: {kinds}."
     if failed:
         caption += " Crosses on the upper edge: replies that failed or never came."
     alt_text = f"Response time over {unit}: medians, 99th percentiles and slowest replies. {peak}"
@@ -75,8 +81,35 @@ def _slowest(view: View, start: float, scale: float) -> pd.DataFrame:
     return slow.assign(time=(slow["intended_ns"] - start) / scale, pair=pair)
 
 
+def _marks(view: View, start: float, scale: float) -> pd.DataFrame:
+    """Events beside the requests and changes of the p99: what, which, and when."""
+    found = view.analysis.over_time
+    columns = ["what", "which", "time"]
+    if found is None:
+        return pd.DataFrame(columns=columns)
+    happened = [
+        (it["kind"], it["detail"] or it["process"], it["started_ns"])
+        for it in found.events.head(MOST_MARKS).to_dict("records")
+    ]
+    moved = [
+        ("p99 moved", row.op, at)
+        for row in found.rows
+        if row.op in view.drawn_ops
+        for at in row.changed_ns
+    ]
+    marks = pd.DataFrame([*happened, *moved[:MOST_MARKS]], columns=columns)
+    # what came before the first request was due, a warm-up's, is not in the picture
+    marks = marks[marks["time"] >= start]
+    return marks.assign(time=(marks["time"] - start) / scale)
+
+
 def _layers(
-    view: View, bins: pd.DataFrame, slow: pd.DataFrame, ends: tuple[float, float], x_title: str
+    view: View,
+    bins: pd.DataFrame,
+    slow: pd.DataFrame,
+    ends: tuple[float, float],
+    x_title: str,
+    marks: pd.DataFrame,
 ) -> Any:
     axis = chart.latency_axis("response time", *ends)
     x = alt.X("time:Q", title=x_title, scale=alt.Scale(nice=False), axis=alt.Axis(tickCount=8))
@@ -93,6 +126,12 @@ def _layers(
         alt.Tooltip("time:Q", title=x_title),
     ]
     layers: list[alt.Chart] = []
+    if len(marks):
+        layers.append(
+            alt.Chart(chart.records(marks, ["time", "what", "which"]))
+            .mark_rule(strokeDash=[3, 3], opacity=0.8, style="zero")
+            .encode(x=x, tooltip=["what:N", "which:N", alt.Tooltip("time:Q", title=x_title)])
+        )
     if len(slow):
         layers.append(
             alt.Chart(chart.records(slow, ["time", "response", "op", "pair"]))

@@ -1,0 +1,162 @@
+"""Over time: planted changes, outages and bursts are found where they were planted."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import unruly
+from synthetic import NS, STARTED_NS, write_run
+from unruly import stats
+from unruly.__main__ import main
+from unruly.findings import steadiness
+
+DRIVE = {"kind": "drive", "agents": 1, "ops": ("read",), "rate_hz": 300, "duration_s": 40}
+
+
+def _only(analysis):
+    (row,) = analysis.over_time.rows
+    return row
+
+
+def _requests(run):
+    return pq.read_table(run / "requests").to_pandas()
+
+
+def test_throughput_is_that_of_good_replies_by_the_second_they_came(tmp_path):
+    """Oracle: pandas over the raw rows."""
+    run = write_run(tmp_path / "run", **DRIVE, failed_share=0.01)
+    rows = _requests(run)
+    first, last = rows["intended_ns"].min(), rows["intended_ns"].max()
+    good = rows[(rows["status"] == "ok") & (rows["received_ns"] <= last)]
+    seconds = int((last - first + 1) // NS)
+    counts = np.bincount(((good["received_ns"].astype("int64") - first) // NS), minlength=seconds)
+    wanted = stats.stability(counts[:seconds])
+    found = _only(unruly.analyse(unruly.open_run(run))).throughput
+    assert found == wanted
+    assert found.mean.low < 297 < found.mean.high
+
+
+def test_dispersion_is_one_for_a_schedule_of_chance_and_large_for_bursts(tmp_path):
+    plain = _only(unruly.analyse(unruly.open_run(write_run(tmp_path / "plain", **DRIVE))))
+    # one in each 1 / 300 s: more regular than chance
+    assert plain.dispersion.index.high < 1
+    bursts = write_run(tmp_path / "bursts", **DRIVE, clusters_hz=2.0)
+    found = _only(unruly.analyse(unruly.open_run(bursts))).dispersion
+    # a Poisson number of clusters of some 150 requests each
+    assert found.index.low < 151 < found.index.high
+
+
+def test_copies_of_one_request_are_one_arrival(tmp_path):
+    run = write_run(tmp_path / "run", agents=4, ops=("null",), rate_hz=40, duration_s=30)
+    found = _only(unruly.analyse(unruly.open_run(run))).dispersion
+    assert found.index.high < 1
+
+
+def test_a_change_of_the_p99_is_dated(tmp_path):
+    run = write_run(tmp_path / "run", **DRIVE, shift_factor=1.5, stalls_hz=0)
+    row = _only(unruly.analyse(unruly.open_run(run)))
+    (point,), (at,) = row.changes.points, row.changed_ns
+    assert point.ratio.low < 1.5 < point.ratio.high
+    block_ns = 40 * NS / 60
+    low, high = (STARTED_NS + (edge - 1) * block_ns for edge in (point.place.low, point.place.high))
+    assert low <= STARTED_NS + 20 * NS <= high + 2 * block_ns
+    assert abs(at - (STARTED_NS + 20 * NS)) < 2 * NS
+
+
+def test_a_change_in_the_second_repeat_is_dated_there(tmp_path):
+    run = write_run(tmp_path / "run", **DRIVE, repeats=2, stalls_hz=0)
+    (path,) = (run / "requests").glob("*.parquet")
+    table = pq.read_table(path)
+    received, intended = (
+        table[name].to_numpy().astype(np.int64) for name in ("received_ns", "intended_ns")
+    )
+    # measured time goes on from the first repeat to the second: the change comes 30 s into that
+    planted = intended[table["repeat"].to_numpy() == 1].min() + 30 * NS
+    slower = np.where(intended > planted, received + (received - intended), received)
+    place = table.schema.get_field_index("received_ns")
+    table = table.set_column(place, table.schema.field(place), pa.array(slower))
+    pq.write_table(table, path)
+    row = _only(unruly.analyse(unruly.open_run(run)))
+    (at,) = row.changed_ns
+    assert abs(at - planted) < 3 * NS
+
+
+def test_a_run_without_a_change_keeps_its_level(tmp_path):
+    for seed in range(5):
+        run = write_run(tmp_path / str(seed), **DRIVE, seed=seed, stalls_hz=0)
+        assert _only(unruly.analyse(unruly.open_run(run))).changes.points == ()
+
+
+def test_the_recovery_of_a_stopped_process_is_as_long_as_its_stop(tmp_path):
+    run = write_run(
+        tmp_path / "run", agents=3, ops=("null",), rate_hz=50, duration_s=30, stalls_hz=0,
+        stopped=((1, 8.0, 2.0), (1, 20.0, 0.5)),
+    )  # fmt: skip
+    (outage,) = unruly.analyse(unruly.open_run(run)).over_time.outages
+    assert outage.process == "agent-1"
+    assert outage.fault_ns == (STARTED_NS + 8 * NS, STARTED_NS + 20 * NS)
+    totals = [one.total_ns for one in outage.recoveries.faults]
+    assert totals == pytest.approx([2e9, 0.5e9], abs=5e6)
+    assert outage.recoveries.fault_free_max_ns < 5e6
+
+
+def test_a_fault_of_a_process_that_nobody_knows_is_told_as_such(tmp_path):
+    run = write_run(
+        tmp_path / "run", agents=2, ops=("null",), duration_s=10, stopped=((7, 3.0, 1.0),)
+    )
+    (outage,) = unruly.analyse(unruly.open_run(run)).over_time.outages
+    assert outage.recoveries is None
+    assert outage.absent == {"recoveries": "the manifest does not know this process"}
+
+
+def test_a_short_run_says_what_it_lacks(tmp_path):
+    run = write_run(tmp_path / "run", **{**DRIVE, "duration_s": 4, "rate_hz": 20})
+    row = _only(unruly.analyse(unruly.open_run(run)))
+    assert row.throughput is None
+    assert row.absent["throughput"] == "3 whole seconds; 6 are needed"
+    assert row.absent["changes"] == "80 requests; 2,000 are needed"
+
+
+def test_requests_of_a_closed_loop_are_no_arrivals(tmp_path):
+    run = write_run(tmp_path / "run", **DRIVE)
+    (run / "plan.toml").write_text('[drive]\narrivals = "closed"\n')
+    row = _only(unruly.analyse(unruly.open_run(run)))
+    assert row.dispersion is None
+    assert "closed loop" in row.absent["dispersion"]
+
+
+def test_a_run_whose_times_are_made_up_has_no_steadiness(tmp_path):
+    run = write_run(tmp_path / "run", **DRIVE, manifest={"timeless": ["base"]})
+    over_time = unruly.analyse(unruly.open_run(run)).over_time
+    assert over_time.rows == ()
+    assert over_time.note == "its source kept no times"
+
+
+def test_a_large_matrix_is_not_looked_at_over_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(steadiness, "KEYS_MOST", 1)
+    run = write_run(tmp_path / "run", agents=2, ops=("null", "disk"), duration_s=10)
+    over_time = unruly.analyse(unruly.open_run(run)).over_time
+    assert over_time.rows == ()
+    assert "2 cells and operations, where at most 1 are looked at" in over_time.note
+
+
+def test_the_summary_and_the_verdict_tell_it(tmp_path, capsys, schema):
+    run = write_run(tmp_path / "run", **DRIVE, shift_factor=1.5, stopped=((0, 8.0, 2.0),))
+    assert main(["verdict", str(run), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    schema.validate(document)
+    (row,) = document["over_time"]["rows"]
+    assert row["throughput_hz"]["mean"]["estimate"] > 290
+    assert row["throughput_hz"]["quantiles"]["0.5"] > 290
+    assert row["changes"][0]["at_ns"] > STARTED_NS
+    assert document["over_time"]["outages"][0]["process"] == "agent-0"
+    assert main(["verdict", str(run)]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "over time: read: " in text
+    assert "replies/s, seconds vary by" in text
+    assert "the p99 moved once" in text

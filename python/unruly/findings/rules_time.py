@@ -1,0 +1,188 @@
+"""Rules about time: the p99 moved, something was gone, a throughput or arrivals are unsteady."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from unruly.findings.model import Finding
+from unruly.findings.words import duration, latency, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from unruly.findings.rules import Evidence
+    from unruly.findings.steadiness import OverTime, Steadiness
+    from unruly.stats import Interval
+
+VARIATION_LEAST: Final = 0.25
+"""The lower end of the variation of a second's throughput."""
+DISPERSION_LEAST: Final = 4.0
+"""The lower end of the index of dispersion; Poisson arrivals have 1."""
+POINTS_SHOWN: Final = 3
+
+
+def p99_moved(evidence: Evidence) -> Iterator[Finding]:
+    """The p99 of a (cell, op) changed at some instant, and stayed changed."""
+    for place, row in enumerate(_rows(evidence)):
+        if row.changes is None or not row.changes.points:
+            continue
+        begun = evidence.run.manifest.get("started_ns") or 0
+        told = [
+            f"{duration(at - begun)} after the start to {_times(point.ratio)} of what it was"
+            for point, at in zip(row.changes.points, row.changed_ns, strict=True)
+        ]
+        more = f" (and {len(told) - POINTS_SHOWN} more)" if len(told) > POINTS_SHOWN else ""
+        label = _label(evidence, row)
+        yield Finding(
+            "p99-moved",
+            "where",
+            "warns",
+            100 + place,
+            f"the p99 of {label} moved {_often(len(told))}, first {told[0]}",
+            f"The p99 of {label} moved {', then '.join(told[:POINTS_SHOWN])}{more}. One number "
+            "for the whole run mixes what was before with what came after.",
+            {
+                "cell": row.cell,
+                "op": row.op,
+                "changed_ns": list(row.changed_ns),
+                "ratios": [point.ratio.estimate for point in row.changes.points],
+                "p_values": [point.p_value for point in row.changes.points],
+            },
+            "Look in the timeline at what happened at that moment; measure each side on its own.",
+        )
+
+
+def outage(evidence: Evidence) -> Iterator[Finding]:
+    """What followed the faults of a process."""
+    over_time = evidence.over_time
+    for place, it in enumerate(over_time.outages if over_time else ()):
+        found = it.recoveries
+        if found is None:
+            continue
+        back = sorted(one.total_ns for one in found.faults if one.total_ns is not None)
+        failed = sum(one.failed for one in found.faults)
+        if not back:
+            title = f"{it.process} never answered again after its fault"
+        elif len(found.faults) == 1:
+            title = f"{it.process} answered again {latency(back[0])} after its fault"
+        else:
+            title = (
+                f"{it.process} answered again {latency(back[0])} to {latency(back[-1])} after its "
+                f"{len(found.faults)} faults" + (f", {found.never} never" if found.never else "")
+            )
+        longer = (
+            f" {found.longer} of {found.fault_free} requests in fault-free time took longer than "
+            "the median recovery."
+            if found.longer
+            else ""
+        )
+        yield Finding(
+            "outage",
+            "where",
+            "informs",
+            200 + place,
+            title,
+            f"So long passed from the fault to the first good reply to a request that was due "
+            f"after it; {failed} that were due meanwhile failed.{longer}",
+            {
+                "cell": it.cell,
+                "repeat": it.repeat,
+                "process": it.process,
+                "fault_ns": list(it.fault_ns),
+                "recovery_ns": [one.total_ns for one in found.faults],
+                "failed": failed,
+                "fault_free_max_ns": found.fault_free_max_ns,
+                "longer": found.longer,
+            },
+            "Hold the recovery against the slowest fault-free request: what a timeout cannot tell "
+            "apart is suspected for nothing.",
+        )
+
+
+def throughput_unsteady(evidence: Evidence) -> Iterator[Finding]:
+    """A second's throughput differs much from the next one's."""
+    for place, row in enumerate(_rows(evidence)):
+        found = row.throughput
+        if found is None or (found.variation.low or 0.0) <= VARIATION_LEAST:
+            continue
+        label = _label(evidence, row)
+        stalled = (
+            f" In {percent(found.stalled_share)} of them nothing came."
+            if found.stalled_share
+            else ""
+        )
+        yield Finding(
+            "throughput-unsteady",
+            "where",
+            "informs",
+            300 + place,
+            f"the throughput of {label} varies by {percent(found.variation.estimate)} from second "
+            "to second",
+            f"Of {found.seconds} seconds the mean is {found.mean.estimate:.4g} replies and the "
+            f"standard deviation {percent(found.variation.estimate)} of it "
+            f"({_shares(found.variation)}).{stalled}",
+            {
+                "cell": row.cell,
+                "op": row.op,
+                "variation": found.variation.estimate,
+                "stalled_share": found.stalled_share,
+            },
+            "See in the timeline whether it is the senders' schedule, or replies that come in "
+            "bunches after a stall.",
+        )
+
+
+def arrivals_bursty(evidence: Evidence) -> Iterator[Finding]:
+    """Arrivals come in bursts, which queues feel."""
+    for place, row in enumerate(_rows(evidence)):
+        found = row.dispersion
+        if found is None or (found.index.low or 0.0) <= DISPERSION_LEAST:
+            continue
+        label = _label(evidence, row)
+        doubt = f" But {found.doubt}." if found.doubt else ""
+        yield Finding(
+            "arrivals-bursty",
+            "where",
+            "informs",
+            400 + place,
+            f"the arrivals of {label} are bursty: index of dispersion {found.index.estimate:.3g}",
+            f"The index of dispersion is {found.index.estimate:.3g} [{found.index.low:.3g}, "
+            f"{found.index.high:.3g}], in windows of {duration(found.window_ns)}; independent "
+            f"arrivals have 1.{doubt}",
+            {
+                "cell": row.cell,
+                "op": row.op,
+                "index": found.index.estimate,
+                "window_ns": found.window_ns,
+                "switching_hz": found.switching_hz,
+            },
+            "A mean rate says little here: plan for the rate inside a burst.",
+        )
+
+
+def _rows(evidence: Evidence) -> tuple[Steadiness, ...]:
+    over_time: OverTime | None = evidence.over_time
+    return over_time.rows if over_time else ()
+
+
+def _label(evidence: Evidence, row: Steadiness) -> str:
+    several = len({other.cell for other in _rows(evidence)}) > 1
+    return f"{row.op} ({row.cell})" if several else row.op
+
+
+def _often(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
+def _times(ratio: Interval) -> str:
+    if ratio.estimate is None:
+        return "failures"
+    if ratio.low is None or ratio.high is None:
+        return f"{ratio.estimate:.2g} x"
+    return f"{ratio.estimate:.2g} x [{ratio.low:.2g}, {ratio.high:.2g}]"
+
+
+def _shares(interval: Interval) -> str:
+    low = percent(interval.low) if interval.low is not None else "?"
+    high = percent(interval.high) if interval.high is not None else "?"
+    return f"{low} to {high}"

@@ -1,0 +1,253 @@
+"""Over time: how steady the throughput is, how bursty arrivals are, when the p99 moved, outages."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from unruly.findings.quantiles import quantiles_of
+from unruly.findings.words import count
+from unruly.stats import change_points, index_of_dispersion, recovery, stability
+from unruly.tables import fetch, inline
+from unruly.tables import steadiness as steadiness_tables
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from unruly.findings.context import Context
+    from unruly.stats import ChangePoints, Dispersion, Recoveries, Throughput
+
+KEYS_MOST: Final = 100
+"""So many (cell, op) are looked at over time: of a larger matrix nobody reads a row for each."""
+BLOCKS_MOST: Final = 60
+BLOCK_REQUESTS: Final = 200
+"""Fewer, and the p99 of a block is its maximum."""
+BLOCKS_LEAST: Final = 10
+SECONDS_LEAST: Final = 6
+BINS_MOST: Final = 6_000
+BIN_NS_LEAST: Final = 1_000_000
+BINS_LEAST: Final = 20
+ALPHA: Final = 0.05
+"""Shared among all that are looked at: so rarely does a run without a change show one."""
+OUTAGE_ROWS_MOST: Final = 2_000_000
+EVENTS_MOST: Final = 400
+
+
+@dataclass(frozen=True)
+class Steadiness:
+    """One (cell, op) over time; what is None has its reason in ``absent``.
+
+    ``changed_ns`` are the instants at which the changes of the p99 begin.
+    """
+
+    cell: str
+    op: str
+    throughput: Throughput | None
+    dispersion: Dispersion | None
+    changes: ChangePoints | None
+    changed_ns: tuple[int, ...]
+    absent: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Outage:
+    """What followed the faults of one process, to those that it served (or that it asked)."""
+
+    cell: str
+    repeat: int
+    process: str
+    fault_ns: tuple[int, ...]
+    recoveries: Recoveries | None
+    absent: dict[str, str]
+
+
+@dataclass(frozen=True)
+class OverTime:
+    """All of them; ``note`` says why there are no rows."""
+
+    rows: tuple[Steadiness, ...]
+    outages: tuple[Outage, ...]
+    events: pd.DataFrame
+    """kind, detail, process, started_ns, ended_ns: at most 400, the longest."""
+    note: str = ""
+
+
+def over_time(context: Context) -> OverTime:
+    """Look at every (cell, op) over its time, and at what followed each fault."""
+    context.progress("over time")
+    events = fetch(steadiness_tables.longest_events(context.run.events, EVENTS_MOST))
+    outages = tuple(_outages(context))
+    places = context.places(1)
+    timeless = context.run.timeless
+    places = places[~places["cell"].isin(timeless)]
+    subjects = places[["cell", "op"]].drop_duplicates()
+    if subjects.empty:
+        return OverTime((), outages, events, "its source kept no times")
+    if len(subjects) > KEYS_MOST:
+        return OverTime(
+            (), outages, events,
+            f"{count(len(subjects))} cells and operations, where at most {KEYS_MOST} are looked "
+            "at over time: measure those of interest alone",
+        )  # fmt: skip
+    return OverTime(tuple(_rows(context, _measures(context, places))), outages, events)
+
+
+def _measures(context: Context, places: pd.DataFrame) -> pd.DataFrame:
+    """How each (cell, op) is cut: blocks, and bins of arrivals."""
+    n = context.extents.groupby(["cell", "op"], as_index=False)["n"].sum()
+    places = places.merge(n, on=["cell", "op"])
+    blocks = (places["n"] // BLOCK_REQUESTS).clip(lower=1, upper=BLOCKS_MOST)
+    return places.assign(
+        blocks=blocks,
+        block_ns=places["total_ns"] / blocks,
+        bin_ns=(places["total_ns"] // BINS_MOST).clip(lower=BIN_NS_LEAST),
+    )
+
+
+def _rows(context: Context, places: pd.DataFrame) -> list[Steadiness]:
+    columns = [
+        "cell", "repeat", "op", "first_ns", "last_ns", "before_ns", "blocks", "block_ns", "bin_ns",
+    ]  # fmt: skip
+    table = inline(places[columns])
+    copies = bool((context.extents["receivers"] > 1).any())
+    blocks = steadiness_tables.in_blocks(context.rows, table)
+    keys = ["cell", "op", "block"]
+    levels = quantiles_of(blocks, keys, [0.99], context.size, ["response"])
+    levels["p99"] = [float(found[0]) for found in levels["response"]]
+    answered = _by_key(fetch(steadiness_tables.answered_each_second(context.rows, table)))
+    due = _by_key(fetch(steadiness_tables.due_in_bins(context.rows, table, copies=copies)))
+    by_block = _by_key(levels)
+    closed = _closed_loop(context)
+    found = []
+    alpha = ALPHA / len(places[["cell", "op"]].drop_duplicates())
+    for key, own in places.groupby(["cell", "op"], sort=True):
+        absent: dict[str, str] = {}
+        one = own.iloc[0]
+        changes, changed_ns = _changes(by_block.get(key), own, alpha, absent)
+        found.append(
+            Steadiness(
+                str(one["cell"]),
+                str(one["op"]),
+                _throughput(answered.get(key), int(one["total_ns"]), absent),
+                _dispersion(due.get(key), one, closed, absent),
+                changes,
+                changed_ns,
+                absent,
+            )
+        )
+    return found
+
+
+def _by_key(frame: pd.DataFrame) -> dict[Any, pd.DataFrame]:
+    return {key: part for key, part in frame.groupby(["cell", "op"], sort=False)}  # noqa: C416
+
+
+def _filled(frame: pd.DataFrame | None, size: int) -> NDArray[np.int64]:
+    """Counts by place, 0 where nothing came; places beyond the last whole one are left out."""
+    counts = np.zeros(size, dtype=np.int64)
+    if frame is not None:
+        inside = frame[(frame["place"] >= 0) & (frame["place"] < size)]
+        counts[inside["place"].to_numpy()] = inside["count"].to_numpy()
+    return counts
+
+
+def _throughput(
+    answered: pd.DataFrame | None, total_ns: int, absent: dict[str, str]
+) -> Throughput | None:
+    seconds = total_ns // steadiness_tables.SECOND_NS
+    if seconds < SECONDS_LEAST:
+        absent["throughput"] = f"{seconds} whole seconds; {SECONDS_LEAST} are needed"
+        return None
+    return stability(_filled(answered, seconds))
+
+
+def _dispersion(
+    due: pd.DataFrame | None, place: pd.Series[Any], closed: bool, absent: dict[str, str]
+) -> Dispersion | None:
+    if closed:
+        absent["dispersion"] = (
+            "in a closed loop requests follow replies: they are nobody's arrivals"
+        )
+        return None
+    bins = int(place["total_ns"] // place["bin_ns"])
+    if bins < BINS_LEAST:
+        absent["dispersion"] = f"{bins} bins of 1 ms; {BINS_LEAST} are needed"
+        return None
+    return index_of_dispersion(_filled(due, bins), float(place["bin_ns"]))
+
+
+def _changes(
+    levels: pd.DataFrame | None, places: pd.DataFrame, alpha: float, absent: dict[str, str]
+) -> tuple[ChangePoints | None, tuple[int, ...]]:
+    """Change points of the p99 by block, and when each begins."""
+    blocks = int(places["blocks"].iloc[0])
+    if levels is None or blocks < BLOCKS_LEAST:
+        absent["changes"] = (
+            f"{count(places['n'].iloc[0])} requests; {count(BLOCKS_LEAST * BLOCK_REQUESTS)} are "
+            "needed"
+        )
+        return None, ()
+    series = np.full(blocks, np.nan)
+    series[levels["block"].to_numpy()] = levels["p99"].to_numpy()
+    found = change_points(series, alpha=alpha)
+    if found.abstained:
+        absent["changes"] = found.abstained
+    places = places.sort_values("before_ns")
+    changed = []
+    for point in found.points:
+        since = point.block * float(places["block_ns"].iloc[0])
+        own = places[places["before_ns"] <= since].iloc[-1]
+        changed.append(int(own["first_ns"]) + int(since - own["before_ns"]))
+    return found, tuple(changed)
+
+
+def _closed_loop(context: Context) -> bool:
+    """Whether the plan that is kept with the run says so."""
+    try:
+        with (context.run.path / "plan.toml").open("rb") as file:
+            plan = tomllib.load(file)
+    except (OSError, tomllib.TOMLDecodeError):
+        return False
+    drive = plan.get("drive")
+    return isinstance(drive, dict) and drive.get("arrivals") == "closed"
+
+
+def _outages(context: Context) -> list[Outage]:
+    found = []
+    frame = fetch(steadiness_tables.faults(context.run.events))
+    for (cell, repeat, process), part in frame.groupby(["cell", "repeat", "process"], sort=True):
+        # faults of one process closer than its recovery are told apart by `recovery`
+        stamps = tuple(int(stamp) for stamp in part["started_ns"])
+        absent: dict[str, str] = {}
+        recoveries = _recoveries(context, str(cell), int(repeat), str(process), stamps, absent)
+        found.append(Outage(str(cell), int(repeat), str(process), stamps, recoveries, absent))
+    return found
+
+
+def _recoveries(
+    context: Context,
+    cell: str,
+    repeat: int,
+    process: str,
+    stamps: tuple[int, ...],
+    absent: dict[str, str],
+) -> Recoveries | None:
+    node = context.node(process, cell, repeat)
+    if node is None:
+        absent["recoveries"] = "the manifest does not know this process"
+        return None
+    side, number = node
+    pairs = context.pairs
+    own = (pairs["cell"] == cell) & (pairs["repeat"] == repeat) & (pairs[side] == number)
+    size = int(pairs.loc[own, "n"].sum())
+    if not 0 < size <= OUTAGE_ROWS_MOST:
+        absent["recoveries"] = (
+            f"it has {count(size)} requests; 1 to {count(OUTAGE_ROWS_MOST)} are looked at"
+        )
+        return None
+    rows = fetch(steadiness_tables.of_node(context.rows, cell, repeat, side, number))
+    return recovery(rows["intended_ns"].to_numpy(), rows["response"].to_numpy(), stamps)

@@ -1,0 +1,94 @@
+"""Expressions over time: levels by block, what was answered each second, what arrived in each bin.
+
+Time is that of each (cell, op): measured time alone, repeats end to end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import ibis
+
+if TYPE_CHECKING:
+    from ibis.expr.types import IntegerValue, Table
+
+KEYS: Final = ("cell", "repeat", "op")
+SECOND_NS: Final = 1_000_000_000
+FAULTS: Final = ("fault kill", "fault stop")
+ORDINARY: Final = ("started", "process started", "process ended")
+
+
+def in_blocks(rows: Table, places: Table) -> Table:
+    """Add ``block``, of so many blocks of equal length as each (cell, op) has.
+
+    Parameters
+    ----------
+    rows : Table
+        As `unruly.tables.requests.measured` gives them.
+    places : Table
+        cell, repeat, op, first_ns, before_ns (measured time of earlier repeats), blocks, block_ns.
+    """
+    joined = rows.join(places, list(KEYS))
+    block = _place(joined, joined.intended_ns, joined.block_ns)
+    return joined.select(
+        "cell", "op", "ok", "response", block=ibis.least(joined.blocks - 1, block).cast("int32")
+    )
+
+
+def answered_each_second(rows: Table, places: Table) -> Table:
+    """Good replies of each (cell, op) by the second in which they came: cell, op, place, count.
+
+    Those that came after the last request of their repeat was due are left out.
+    """
+    joined = rows.filter(rows.ok).join(places, list(KEYS))
+    inside = joined.filter(joined.received_ns.between(joined.first_ns, joined.last_ns))
+    return _counted(inside.mutate(place=_place(inside, inside.received_ns, SECOND_NS)))
+
+
+def due_in_bins(rows: Table, places: Table, *, copies: bool) -> Table:
+    """Requests of each (cell, op) by the bin in which they were due: cell, op, place, count.
+
+    Parameters
+    ----------
+    places : Table
+        Also with ``bin_ns``.
+    copies : bool
+        A request may have several copies, and counts once.
+    """
+    firsts = rows.filter(rows.attempt == 0)
+    if copies:
+        firsts = firsts.group_by(*KEYS, "client", "request").agg(
+            intended_ns=lambda t: t.intended_ns.min()
+        )
+    joined = firsts.join(places, list(KEYS))
+    return _counted(joined.mutate(place=_place(joined, joined.intended_ns, joined.bin_ns)))
+
+
+def of_node(rows: Table, cell: str, repeat: int, side: str, number: int) -> Table:
+    """What one client sent, or one server was asked: intended_ns, response."""
+    of = (rows.cell == cell) & (rows.repeat == repeat) & (rows[side] == number)
+    return rows.filter(of).select("intended_ns", "response")
+
+
+def faults(events: Table) -> Table:
+    """Faults that take a process away, in order: cell, repeat, kind, process, started_ns."""
+    found = events.filter(events.kind.isin(FAULTS))
+    return found.select("cell", "repeat", "kind", "process", "started_ns").order_by("started_ns")
+
+
+def longest_events(events: Table, most: int) -> Table:
+    """What happened beside the requests, the longest first: kind, detail, started_ns, ended_ns."""
+    happened = events.filter(~events.kind.isin(ORDINARY))
+    length = happened.ended_ns.fill_null(happened.started_ns) - happened.started_ns
+    columns = ("kind", "detail", "process", "started_ns", "ended_ns")
+    ordered = happened.mutate(length=length).order_by(ibis.desc("length"), "started_ns", "kind")
+    return ordered.limit(most).select(*columns)
+
+
+def _place(rows: Table, stamp_ns: IntegerValue, length_ns: IntegerValue | int) -> IntegerValue:
+    return ((stamp_ns - rows.first_ns + rows.before_ns) / length_ns).floor().cast("int32")
+
+
+def _counted(rows: Table) -> Table:
+    keys = ("cell", "op", "place")
+    return rows.group_by(*keys).agg(count=rows.count()).order_by(*keys)
