@@ -12,6 +12,7 @@ import pytest
 import unruly
 from synthetic import write_run
 from unruly import stats
+from unruly.__main__ import main
 from unruly.errors import ParameterError
 from unruly.findings.context import Context
 from unruly.findings.receivers import pair
@@ -312,3 +313,17 @@ def test_a_run_of_single_copies_has_no_groups_and_no_slow_nodes(analysed):
 def test_options_out_of_range_are_refused(clean_run, options):
     with pytest.raises(ParameterError, match=next(iter(options))):
         unruly.analyse(unruly.open_run(clean_run), **options)
+
+
+def test_an_imported_matrix_of_round_trips_names_who_is_slow_to_everybody(shared_data, tmp_path):
+    """Known answer: 24 of 490 nodes, by the third rule."""
+    source = shared_data / "rtt_matrix" / "planetlab_1.tsv"
+    run = tmp_path / "run"
+    assert main(["import", str(source), "--unit", "ms", "-o", str(run)]) == 0
+    found = unruly.analyse(unruly.open_run(run))
+    (matrix,) = found.bare
+    assert matrix.nodes == 490
+    assert len(matrix.slow) == 24
+    finding = next(it for it in found.findings if it.code == "slow-columns")
+    assert finding.title.startswith("24 of 490 nodes are slow to whoever asks: ")
+    assert "measured" not in unruly.verdict(found).splitlines()[0]

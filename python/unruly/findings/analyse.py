@@ -12,6 +12,7 @@ import pandas as pd
 from unruly.errors import ParameterError
 from unruly.findings import cells as cell_part
 from unruly.findings import distrust, histograms, magical, receivers, rules, steadiness, synchrony
+from unruly.findings.bare import BareMatrix, bare_matrices
 from unruly.findings.context import Context
 from unruly.findings.model import Analysis, Correlations, Options, SelfDistrust, SlowNodes
 from unruly.findings.part import Part
@@ -125,6 +126,7 @@ def analyse(
         cell_part.blind_spots(summaries, run.timeless),
         matrix,
         nodes.over_time,
+        nodes.bare,
     )
     started, ended = int(context.extents["first_ns"].min()), int(context.extents["end_ns"].max())
     analysis = Analysis(
@@ -152,6 +154,7 @@ def analyse(
         measured_ns=_measured_ns(context),
         magical=matrix,
         over_time=nodes.over_time,
+        bare=nodes.bare,
     )
     context.progress("")
     return analysis
@@ -196,6 +199,7 @@ class _Nodes:
     outliers: pd.DataFrame
     distrust: SelfDistrust
     over_time: steadiness.OverTime
+    bare: tuple[BareMatrix, ...]
 
 
 def _nodes(context: Context, options: Options, *, pictures: bool) -> _Nodes:
@@ -204,14 +208,15 @@ def _nodes(context: Context, options: Options, *, pictures: bool) -> _Nodes:
     slow = synchrony.slow_nodes(context, options)
     doubt = distrust.self_distrust(context)
     over_time = steadiness.over_time(context)
+    bare = bare_matrices(context, options)
     if not pictures:
         by = {"pairs": synchrony.pairs_alone(context)}
         none = pd.DataFrame(columns=TIMELINE_COLUMNS), pd.DataFrame(columns=OUTLIER_COLUMNS)
-        return _Nodes(pairing, groups, by, slow, *none, doubt, over_time)
+        return _Nodes(pairing, groups, by, slow, *none, doubt, over_time, bare)
     by = synchrony.breakdowns(context)
     context.progress("timeline")
     timeline = _timeline(context, int(context.extents["first_ns"].min()))
-    return _Nodes(pairing, groups, by, slow, timeline, _outliers(context), doubt, over_time)
+    return _Nodes(pairing, groups, by, slow, timeline, _outliers(context), doubt, over_time, bare)
 
 
 def _no_breakdowns() -> dict[str, pd.DataFrame]:

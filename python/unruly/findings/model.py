@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
+    from unruly.findings.bare import BareMatrix
     from unruly.findings.magical import Magical
     from unruly.findings.steadiness import OverTime
     from unruly.run import Run
@@ -315,6 +316,8 @@ class Analysis:
     """What the slowest 1 % does over a matrix; None for a run of one cell."""
     over_time: OverTime | None = None
     """Throughput, arrivals, changes of the p99, outages; None when nothing was measured."""
+    bare: tuple[BareMatrix, ...] = ()
+    """Of each matrix of single values, who is slow to everybody."""
 
     @property
     def trustworthy(self) -> bool:

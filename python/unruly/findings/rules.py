@@ -17,6 +17,7 @@ from unruly.findings.words import count, duration, latency, named, percent
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from unruly.findings.bare import BareMatrix
     from unruly.findings.magical import Magical
     from unruly.findings.model import (
         BlindSpot,
@@ -64,6 +65,7 @@ class Evidence:
     blind_spot: list[BlindSpot]
     magical: Magical | None = None
     over_time: OverTime | None = None
+    bare: tuple[BareMatrix, ...] = ()
 
     @cached_property
     def responses(self) -> list[CellSummary]:
@@ -537,6 +539,30 @@ def _slow_seen_alike(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+def _slow_columns(evidence: Evidence) -> Iterator[Finding]:
+    for place, it in enumerate(evidence.bare):
+        if not it.slow:
+            continue
+        rule = f"the p{100 * it.percentile:g} of their column is at least {it.factor:g} times"
+        yield Finding(
+            "slow-columns",
+            "where",
+            "informs",
+            50 + place,
+            f"{len(it.slow)} of {it.nodes} nodes are slow to whoever asks: {named(list(it.slow))}",
+            f"Rule for a bare matrix of one value a pair, without groups or windows: {rule} the "
+            f"smallest column's, {latency(it.smallest_ns)}; a node to itself is left out.",
+            {
+                "cell": it.cell,
+                "op": it.op,
+                "slow": list(it.slow),
+                "levels_ns": [level if level < float("inf") else None for level in it.levels_ns],
+                "smallest_ns": it.smallest_ns,
+            },
+            "Ask these nodes last, or leave them out of groups that wait for all.",
+        )
+
+
 def _disk_dominates(evidence: Evidence) -> Iterator[Finding]:
     """Group-RPC workloads: what each adds to the median of null."""
     by_cell: dict[str, dict[str, float | None]] = {}
@@ -662,6 +688,7 @@ RULES: Final[tuple[Callable[[Evidence], Iterator[Finding]], ...]] = (
     _factor_effect,
     _slow_node,
     _slow_seen_alike,
+    _slow_columns,
     rules_time.p99_moved,
     rules_time.outage,
     rules_time.throughput_unsteady,
@@ -692,6 +719,7 @@ CODES: Final = (
     "factor-effect",
     "slow-node",
     "slow-seen-alike",
+    "slow-columns",
     "p99-moved",
     "outage",
     "throughput-unsteady",

@@ -64,7 +64,7 @@ from unruly.stats.stability import (
     short_windows,
     stability,
 )
-from unruly.stats.synchrony import jaccard, kth_of_n, slow_columns, slow_set
+from unruly.stats.synchrony import jaccard, kth_of_n, slow_columns, slow_levels, slow_set
 from unruly.stats.variance import Effect, analysis_of_variance
 from unruly.stats.xft import Nines, partitioned_share, xft
 
@@ -137,6 +137,7 @@ __all__ = [
     "share_interval",
     "short_windows",
     "slow_columns",
+    "slow_levels",
     "slow_members",
     "slow_set",
     "smallest_count",

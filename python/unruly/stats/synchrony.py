@@ -110,8 +110,29 @@ def slow_columns(
     if table.ndim != 2 or table.shape[0] != table.shape[1]:
         raise ParameterError("matrix", f"has shape {table.shape}", "a square", "row = from")
     np.fill_diagonal(table, np.nan)
-    columns = np.nanquantile(table, percentile, axis=0)
-    return np.asarray(columns >= factor * np.nanmin(columns))
+    return slow_levels(np.nanquantile(table, percentile, axis=0), factor)
+
+
+def slow_levels(levels: ArrayLike, factor: float = 2.0) -> NDArray[np.bool_]:
+    """Return which levels are at least `factor` times the smallest: the rule of `slow_columns`.
+
+    Parameters
+    ----------
+    levels : array_like, shape (nodes,), float64
+        A percentile of each node's column; NaN is never slow, +inf always.
+    factor : float
+
+    Returns
+    -------
+    ndarray of bool, shape (nodes,)
+
+    Examples
+    --------
+    >>> slow_levels([1.0, 2.0, 1.5]).tolist()
+    [False, True, False]
+    """
+    values = np.asarray(levels, dtype=np.float64)
+    return np.asarray(values >= factor * np.nanmin(values))
 
 
 def jaccard(one: AbstractSet[str], other: AbstractSet[str]) -> float | None:
