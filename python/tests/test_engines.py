@@ -88,6 +88,7 @@ def _frames(analysis):
         "decomposition": analysis.decomposition,
         "slow pairs": slow.pairs,
         "slow sets": slow.sets,
+        "windows": analysis.windows,
     }
 
 

@@ -105,6 +105,30 @@ def test_the_recovery_of_a_stopped_process_is_as_long_as_its_stop(tmp_path):
     assert outage.recoveries.fault_free_max_ns < 5e6
 
 
+def test_short_windows_are_those_of_the_raw_rows(tmp_path):
+    run = write_run(tmp_path / "run", **DRIVE)
+    rows = _requests(run)
+    found = unruly.analyse(unruly.open_run(run)).windows
+    first, last = int(rows["intended_ns"].min()), int(rows["intended_ns"].max())
+    width = int(found["started_ns"].diff().iloc[1])
+    assert width % 100_000_000 == 0
+    wanted = stats.short_windows(
+        rows["intended_ns"], (rows["received_ns"].astype("int64") - first).astype(float),
+        start_ns=first, end_ns=last + 1, width_ns=width,
+    )  # fmt: skip
+    assert found["due"].tolist() == wanted.due.tolist()
+    assert found["response_ns"].to_numpy() == pytest.approx(wanted.response_ns, rel=1e-9)
+    assert found["completed_hz"].tolist() == wanted.completed_hz.tolist()
+    assert found["in_flight"].to_numpy() == pytest.approx(wanted.in_flight, rel=1e-6, abs=1e-6)
+
+
+def test_a_request_that_never_came_back_leaves_after_the_longest_answered(tmp_path):
+    run = write_run(tmp_path / "run", **DRIVE, failed_share=0.3)
+    found = unruly.analyse(unruly.open_run(run)).windows
+    assert found["failed"].sum() > 1_000
+    assert found["in_flight"].iloc[-1] < 300 * 0.1
+
+
 def test_a_fault_of_a_process_that_nobody_knows_is_told_as_such(tmp_path):
     run = write_run(
         tmp_path / "run", agents=2, ops=("null",), duration_s=10, stopped=((7, 3.0, 1.0),)

@@ -154,6 +154,7 @@ def analyse(
         measured_ns=_measured_ns(context),
         magical=matrix,
         over_time=nodes.over_time,
+        windows=nodes.windows,
         bare=nodes.bare,
     )
     context.progress("")
@@ -199,6 +200,7 @@ class _Nodes:
     outliers: pd.DataFrame
     distrust: SelfDistrust
     over_time: steadiness.OverTime
+    windows: pd.DataFrame
     bare: tuple[BareMatrix, ...]
 
 
@@ -212,11 +214,15 @@ def _nodes(context: Context, options: Options, *, pictures: bool) -> _Nodes:
     if not pictures:
         by = {"pairs": synchrony.pairs_alone(context)}
         none = pd.DataFrame(columns=TIMELINE_COLUMNS), pd.DataFrame(columns=OUTLIER_COLUMNS)
-        return _Nodes(pairing, groups, by, slow, *none, doubt, over_time, bare)
+        windows = pd.DataFrame(columns=steadiness.WINDOW_COLUMNS)
+        return _Nodes(pairing, groups, by, slow, *none, doubt, over_time, windows, bare)
     by = synchrony.breakdowns(context)
+    windows = steadiness.short_windows(context)
     context.progress("timeline")
     timeline = _timeline(context, int(context.extents["first_ns"].min()))
-    return _Nodes(pairing, groups, by, slow, timeline, _outliers(context), doubt, over_time, bare)
+    return _Nodes(
+        pairing, groups, by, slow, timeline, _outliers(context), doubt, over_time, windows, bare
+    )
 
 
 def _no_breakdowns() -> dict[str, pd.DataFrame]:

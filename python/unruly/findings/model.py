@@ -316,6 +316,9 @@ class Analysis:
     """What the slowest 1 % does over a matrix; None for a run of one cell."""
     over_time: OverTime | None = None
     """Throughput, arrivals, changes of the p99, outages; None when nothing was measured."""
+    windows: pd.DataFrame | None = None
+    """Short windows (100 ms, at most 300): op, started_ns, due, failed, response_ns (mean of the
+    answered), completed_hz, in_flight; None when nothing was measured."""
     bare: tuple[BareMatrix, ...] = ()
     """Of each matrix of single values, who is slow to everybody."""
 

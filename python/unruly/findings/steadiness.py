@@ -7,15 +7,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pandas as pd
 
 from unruly.findings.quantiles import quantiles_of
 from unruly.findings.words import count
-from unruly.stats import change_points, index_of_dispersion, recovery, stability
+from unruly.stats import (
+    change_points,
+    index_of_dispersion,
+    recovery,
+    stability,
+    windows_of_sums,
+)
 from unruly.tables import fetch, inline
 from unruly.tables import steadiness as steadiness_tables
 
 if TYPE_CHECKING:
-    import pandas as pd
     from numpy.typing import NDArray
 
     from unruly.findings.context import Context
@@ -35,6 +41,12 @@ ALPHA: Final = 0.05
 """Shared among all that are looked at: so rarely does a run without a change show one."""
 OUTAGE_ROWS_MOST: Final = 2_000_000
 EVENTS_MOST: Final = 400
+WINDOW_NS: Final = 100_000_000
+WINDOWS_MOST: Final = 300
+WINDOWS_LEAST: Final = 10
+WINDOW_COLUMNS: Final = [
+    "op", "started_ns", "due", "failed", "response_ns", "completed_hz", "in_flight",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -94,6 +106,49 @@ def over_time(context: Context) -> OverTime:
             "at over time: measure those of interest alone",
         )  # fmt: skip
     return OverTime(tuple(_rows(context, _measures(context, places))), outages, events)
+
+
+def short_windows(context: Context) -> pd.DataFrame:
+    """Short windows of the whole run for each op: mean response, good replies, in flight.
+
+    100 ms each, or as many times that as leaves 300 windows. ``response_ns`` is the mean of the
+    answered. A request that never came back is in flight for as long as the longest answered one.
+    """
+    nothing = pd.DataFrame(columns=WINDOW_COLUMNS)
+    timeless = context.run.timeless
+    if context.empty or timeless & set(context.extents["cell"]):
+        return nothing
+    first = int(context.extents["first_ns"].min())
+    span = int(context.extents["last_ns"].max()) + 1 - first
+    width = WINDOW_NS * max(1, -(-span // (WINDOW_NS * WINDOWS_MOST)))
+    count_ = span // width
+    if count_ < WINDOWS_LEAST:
+        return nothing
+    context.progress("short windows")
+    due = fetch(steadiness_tables.due_in_windows(context.rows, first, width))
+    patience = context.pairs["longest_ns"].max()
+    left = fetch(
+        steadiness_tables.left_in_windows(
+            context.rows, first, width, 0 if np.isnan(patience) else int(patience)
+        )
+    )
+    places = pd.MultiIndex.from_product(
+        [sorted(set(due["op"])), range(count_)], names=["op", "window"]
+    )
+    sums = [frame.set_index(["op", "window"]) for frame in (due, left)]
+    both = pd.concat([frame.reindex(places, fill_value=0) for frame in sums], axis=1)
+    parts = []
+    for op, held in both.groupby(level="op", sort=True):
+        found = windows_of_sums(
+            start_ns=first, width_ns=width, **{name: held[name].to_numpy() for name in held}
+        )
+        columns = {
+            "started_ns": found.started_ns, "due": found.due, "failed": found.failed,
+            "response_ns": found.response_ok_ns, "completed_hz": found.completed_hz,
+            "in_flight": found.in_flight,
+        }  # fmt: skip
+        parts.append(pd.DataFrame({"op": op, **columns}))
+    return pd.concat(parts, ignore_index=True)
 
 
 def _measures(context: Context, places: pd.DataFrame) -> pd.DataFrame:

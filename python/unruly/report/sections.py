@@ -29,6 +29,7 @@ from unruly.report.figures.advice_replicas import advice_replicas
 from unruly.report.figures.advice_xft import advice_xft
 from unruly.report.figures.timeline import timeline
 from unruly.report.figures.trust import send_lag
+from unruly.report.figures.windows import short_windows
 from unruly.report.verdict import side_by_side
 from unruly.report.view import View
 
@@ -177,6 +178,7 @@ def _where(view: View) -> Part:
         advice=advice(view, "where"),
         figures=_kept(
             timeline(view),
+            short_windows(view),
             nodes.matrix(view),
             nodes.members(view),
             slow.slow_by_window(view),

@@ -58,14 +58,13 @@ from unruly.stats.share import share_interval
 from unruly.stats.stability import (
     Recoveries,
     Recovery,
-    ShortWindows,
     Throughput,
     recovery,
-    short_windows,
     stability,
 )
 from unruly.stats.synchrony import jaccard, kth_of_n, slow_columns, slow_levels, slow_set
 from unruly.stats.variance import Effect, analysis_of_variance
+from unruly.stats.windows import ShortWindows, short_windows, windows_of_sums
 from unruly.stats.xft import Nines, partitioned_share, xft
 
 __all__ = [
@@ -148,5 +147,6 @@ __all__ = [
     "suspected_from",
     "suspicions",
     "two_way",
+    "windows_of_sums",
     "xft",
 ]

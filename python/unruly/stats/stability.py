@@ -1,4 +1,4 @@
-"""How steady a flow is: throughput each second, 100 ms windows, and recovery after a fault."""
+"""How steady a flow is: throughput each second, and recovery after a fault."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 BLOCKS_MAX = 30
 BLOCKS_MIN = 6
 QUANTILES = (0.0, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
-WINDOW_NS = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -183,118 +182,6 @@ def _ratio(one: NDArray[np.float64], other: NDArray[np.float64], level: float) -
         ratio, ratio * float(np.exp(-reach)), ratio * float(np.exp(reach)), level, size,
         freedom + 1, method,
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class ShortWindows:
-    """What each short window (100 ms) saw; arrays of shape (windows,).
-
-    ``response_ns`` is the mean over the requests *due* in the window: ``inf`` when one of them
-    failed, NaN when none was due; ``response_ok_ns`` leaves the failed out, ``failed`` counts them.
-    ``completed_hz`` counts those that ended well in the window. ``in_flight`` is the mean over time
-    of the requests that were due and not yet answered; a failed one stays until `until_ns`.
-    """
-
-    started_ns: NDArray[np.int64]
-    due: NDArray[np.int64]
-    failed: NDArray[np.int64]
-    response_ns: NDArray[np.float64]
-    response_ok_ns: NDArray[np.float64]
-    completed_hz: NDArray[np.float64]
-    in_flight: NDArray[np.float64]
-
-
-def short_windows(
-    intended_ns: ArrayLike,
-    received_ns: ArrayLike,
-    *,
-    start_ns: int,
-    end_ns: int,
-    width_ns: int = WINDOW_NS,
-) -> ShortWindows:
-    """Cut a run into short windows: mean response, throughput, requests in flight.
-
-    Parameters
-    ----------
-    intended_ns : array_like, shape (n,), int64
-        When each request was due.
-    received_ns : array_like, shape (n,), float64
-        When it was answered, *as a difference to `start_ns`*: a wall clock does not fit a float;
-        ``inf`` where it failed or was open at the end.
-    start_ns, end_ns : int
-        Of the run; a last window that is not whole is left out.
-    width_ns : int
-
-    Returns
-    -------
-    ShortWindows
-
-    Raises
-    ------
-    ParameterError
-        If the run is shorter than a window, or shapes differ.
-
-    Notes
-    -----
-    By Little's law the mean in flight is the throughput times the mean response over a time in
-    which as many enter as leave; in one window it need not be. Requests that end before they were
-    due do not exist.
-
-    References
-    ----------
-    .. [1] J. D. C. Little, "A proof for the queuing formula L = lambda W", 1961.
-
-    Examples
-    --------
-    >>> windows = short_windows([0, 50, 120], [30.0, 170.0, float("inf")], start_ns=0, end_ns=300,
-    ...                         width_ns=100)
-    >>> windows.in_flight.round(2).tolist()
-    [0.8, 1.5, 1.0]
-    >>> windows.response_ns.tolist(), windows.failed.tolist()
-    ([75.0, inf, nan], [0, 1, 0])
-
-    In the second 100 ns one request was being answered for 70 and another hung for 80: 1.5 in
-    flight. That one never came back, so that the window's mean response is without bound.
-    """
-    due = np.asarray(intended_ns, dtype=np.int64) - start_ns
-    left = np.asarray(received_ns, dtype=np.float64)
-    count = int((end_ns - start_ns) // width_ns) if width_ns > 0 else 0
-    if count < 1 or due.shape != left.shape or due.ndim != 1:
-        raise ParameterError(
-            "width_ns", f"is {width_ns} for a run of {end_ns - start_ns} ns",
-            "one window at least, and an end for each request", "use a shorter window",
-        )  # fmt: skip
-    inside = (due >= 0) & (due < count * width_ns)
-    place = due[inside] // width_ns
-    took, ok = left[inside] - due[inside], np.isfinite(left[inside])
-    number = np.bincount(place, minlength=count)
-    failed = np.bincount(place[~ok], minlength=count)
-    sums = np.bincount(place[ok], took[ok], minlength=count)
-    with np.errstate(invalid="ignore"):
-        mean_ok = sums / (number - failed)
-    ended = left[np.isfinite(left) & (left >= 0) & (left < count * width_ns)]
-    completed = np.bincount((ended // width_ns).astype(np.int64), minlength=count)
-    edges = np.arange(count + 1, dtype=np.float64) * width_ns
-    # time spent by all up to each edge: an area between two step functions
-    area = _area(due.astype(np.float64), edges) - _area(left, edges)
-    return ShortWindows(
-        start_ns + np.arange(count) * width_ns,
-        number,
-        failed,
-        np.where(failed > 0, np.inf, mean_ok),
-        mean_ok,
-        completed / (width_ns / 1e9),
-        np.diff(area) / width_ns,
-    )
-
-
-def _area(times: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Integral up to each edge of the number of times that have passed."""
-    ordered = np.sort(times[np.isfinite(times)])
-    sums = np.concatenate([[0.0], np.cumsum(ordered)])
-    passed = np.searchsorted(ordered, edges, side="right")
-    area: NDArray[np.float64] = passed * edges - sums[passed]
-    return area
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,8 @@ def pairs(rows: Table) -> Table:
     """What there is of each (cell, repeat, op, client, server): how much, when, how stamped.
 
     ``flat`` counts rows that took no time at all, ``ok``, ``stamped`` and ``server_stamped`` those
-    that are ok, and that carry kernel stamps; ``end_ns`` is the last stamp.
+    that are ok, and that carry kernel stamps; ``end_ns`` is the last stamp, ``longest_ns`` the
+    longest response that came well.
     """
     keys = ("cell", "repeat", "op", "client", "server")
     return (
@@ -58,6 +59,7 @@ def pairs(rows: Table) -> Table:
             end_ns=ibis.greatest(rows.intended_ns, rows.received_ns.fill_null(0)).max(),
             attempts=rows.attempt.max(),
             lag_max_ns=rows.send_lag.max(),
+            longest_ns=rows.response.nullif(INFINITY).max(),
             stamped=(rows.ok & rows.kernel_received_ns.notnull()).sum(),
             server_stamped=(rows.ok & rows.server_kernel_received_ns.notnull()).sum(),
         )

@@ -92,3 +92,32 @@ def _place(rows: Table, stamp_ns: IntegerValue, length_ns: IntegerValue | int) -
 def _counted(rows: Table) -> Table:
     keys = ("cell", "op", "place")
     return rows.group_by(*keys).agg(count=rows.count()).order_by(*keys)
+
+
+def due_in_windows(rows: Table, first_ns: int, width_ns: int) -> Table:
+    """Rows of each (op, window) by when they were due: the sums of `unruly.stats.windows_of_sums`.
+
+    op, window, due, failed, took_ns, due_offset_ns.
+    """
+    since = rows.intended_ns - first_ns
+    placed = rows.mutate(window=(since // width_ns).cast("int32"), offset=since % width_ns)
+    return placed.group_by("op", "window").agg(
+        due=placed.count(),
+        failed=(~placed.ok).sum(),
+        took_ns=placed.response.nullif(float("inf")).sum().fill_null(0.0),
+        due_offset_ns=placed.offset.sum(),
+    )
+
+
+def left_in_windows(rows: Table, first_ns: int, width_ns: int, patience_ns: int) -> Table:
+    """Rows of each (op, window) by when they were no longer in flight.
+
+    op, window, completed (good replies), left, left_offset_ns. One that failed leaves with its late
+    reply or, without any, `patience_ns` after it was due.
+    """
+    left_ns = rows.received_ns.fill_null(rows.intended_ns + patience_ns)
+    since = left_ns - first_ns
+    placed = rows.mutate(window=(since // width_ns).cast("int32"), offset=since % width_ns)
+    return placed.group_by("op", "window").agg(
+        completed=placed.ok.sum(), left=placed.count(), left_offset_ns=placed.offset.sum()
+    )

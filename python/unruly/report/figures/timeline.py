@@ -28,7 +28,7 @@ def timeline(view: View) -> Figure | None:
         return None
     bins = merged_bins(bins, MOST_BINS)
     start = float(bins["started_ns"].min())
-    scale, unit = _unit(float(bins["ended_ns"].max()) - start)
+    scale, unit = time_unit(float(bins["ended_ns"].max()) - start)
     bins = bins.assign(time=((bins["started_ns"] + bins["ended_ns"]) / 2 - start) / scale)
     slow = _slowest(view, start, scale)
     latencies = pd.concat([bins["p50"], bins["p99"], slow["response"]])
@@ -61,7 +61,8 @@ def timeline(view: View) -> Figure | None:
     )
 
 
-def _unit(span_ns: float) -> tuple[float, str]:
+def time_unit(span_ns: float) -> tuple[float, str]:
+    """Return the unit in which so long a time is easiest to read, and its name."""
     for scale, unit in SCALES:
         if span_ns >= 2 * scale:
             return scale, unit
