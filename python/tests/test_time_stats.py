@@ -306,6 +306,15 @@ def test_regular_arrivals_are_below_one_and_nothing_is_nothing():
     assert nothing.doubt == "nothing arrived"
 
 
+def test_batches_at_regular_instants_are_no_bursts():
+    """Seven at once each 25 bins: bursts to short windows, and regular to long ones."""
+    counts = np.zeros(6_000)
+    counts[::25] = 7
+    found = stats.index_of_dispersion(counts, 1e7)
+    assert found.index.high < 1
+    assert found.switching_hz is None
+
+
 def test_bursts_of_bursts_have_no_single_index_and_real_arrivals_are_bursty(shared_data):
     """Reference: arrivals/AzureLLMInferenceTrace_conv.csv, 19,366 arrivals of an hour."""
     rows = csv.DictReader(
