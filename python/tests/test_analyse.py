@@ -327,3 +327,17 @@ def test_an_imported_matrix_of_round_trips_names_who_is_slow_to_everybody(shared
     finding = next(it for it in found.findings if it.code == "slow-columns")
     assert finding.title.startswith("24 of 490 nodes are slow to whoever asks: ")
     assert "measured" not in unruly.verdict(found).splitlines()[0]
+
+
+def test_what_a_node_takes_for_requests_of_itself_makes_it_slow_to_nobody(tmp_path):
+    run = write_run(tmp_path / "run", agents=5, ops=("null",), rate_hz=0.1, duration_s=10)
+    (path,) = (run / "requests").glob("*.parquet")
+    table = pq.read_table(path)
+    assert table.num_rows == 25
+    own = pc.and_(pc.equal(table["client"], 2), pc.equal(table["server"], 2))
+    slower = pc.if_else(own, pc.add(table["received_ns"], 50_000_000), table["received_ns"])
+    place = table.schema.get_field_index("received_ns")
+    pq.write_table(table.set_column(place, table.schema.field(place), slower), path)
+    (matrix,) = unruly.analyse(unruly.open_run(run), factor=20.0).bare
+    assert matrix.nodes == 5
+    assert matrix.slow == ()
