@@ -365,11 +365,29 @@ def test_too_few_windows_are_no_advice(tmp_path):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"faults": 0}, {"confidence": 1.0}, {"timeouts_ns": [0.0]}, {"window": 0}, {"level": 0.0}],
+    [
+        {"faults": 0},
+        {"confidence": 1.0},
+        {"timeouts_ns": [0.0]},
+        {"window": 0},
+        {"level": 0.0},
+        {"crashed": -0.1},
+        {"crashed": 0.6, "byzantine": 0.6},
+    ],
 )
 def test_options_out_of_range_are_errors(clean_run, wrong):
     with pytest.raises(ParameterError):
         advised(clean_run, **wrong)
+
+
+def test_the_nines_of_xft_are_those_of_the_machines_that_a_person_has(clean_run):
+    """Oracle: the function, with the shares that were asked for."""
+    advice = advised(clean_run, crashed=0.01, byzantine=0.001)
+    point = advice.xft.rows[0].points[-1]
+    wanted = stats.xft(1, point.partitioned.estimate, crashed=0.01, byzantine=0.001)
+    assert point.nines == wanted
+    assert "0.1 % are Byzantine and 1 % crashed" in advice.xft.assumption
+    assert "Nothing is known of what happens less often" in advice.xft.assumption
 
 
 # --- grid, loads, hedges, agreements

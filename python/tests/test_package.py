@@ -21,7 +21,7 @@ ALLOWED = {
     "run": {"errors", "tables"},
     "findings": {"errors", "progress", "stats", "tables", "run"},
     "summary": {"errors", "stats", "findings"},
-    "verdict": {"errors", "findings"},
+    "verdict": {"errors", "findings", "stats"},
     "compare": {"findings"},
     "gate": {"errors", "findings"},
     "advise": {"errors", "findings"},
@@ -42,6 +42,7 @@ ALLOWED = {
         "ingest",
         "progress",
         "report",
+        "run",
         "summary",
     },
 }
@@ -98,7 +99,7 @@ def test_pitfalls_of_the_libraries_are_not_used(path):
     if _room(path) in ("tables", "findings"):
         assert not calls & {"approx_quantile", "approx_median", "asof_join", "create_table"}
     if _room(path) == "tables":
-        assert not calls & {"first", "last", "to_pandas", "execute"} or path.stem == "engine"
+        assert not calls & {"first", "last", "to_pandas", "execute"} or path.stem.endswith("engine")
 
 
 def test_every_public_name_is_there_and_documented():

@@ -293,6 +293,14 @@ def _add_advise(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         help="share of windows in which slow peers may be no more (default 0.99)",
     )  # fmt: skip
     advised.add_argument(
+        "--crashed", metavar="SHARE", type=float, default=9e-4,
+        help="of replicas that have crashed, for XFT (default 0.0009)",
+    )  # fmt: skip
+    advised.add_argument(
+        "--byzantine", metavar="SHARE", type=float, default=1e-4,
+        help="of replicas that are faulty otherwise, for XFT (default 0.0001)",
+    )  # fmt: skip
+    advised.add_argument(
         "--timeout", metavar="T", nargs="+", default=[], help="such as 40ms; asked about first"
     )
     advised.add_argument("--width", type=int, help="columns (default: the terminal's, else 100)")
@@ -317,6 +325,8 @@ def _advise(options: argparse.Namespace) -> int:
         faults=options.faults,
         confidence=options.confidence,
         timeouts_ns=timeouts,
+        crashed=options.crashed,
+        byzantine=options.byzantine,
         trustworthy=analysis.trustworthy,
     )
     if options.output:

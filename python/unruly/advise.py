@@ -7,12 +7,13 @@ import textwrap
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from unruly.findings.advice_words import share, steps, timeout
+from unruly.findings.advice_words import by_reason, share, steps, timeout
+from unruly.findings.words import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from unruly.findings.advice_model import Absent, Advice, Part
+    from unruly.findings.advice_model import Advice, Part
 
 SCHEMA: Final = 1
 LINES_MAX: Final = 40
@@ -70,8 +71,8 @@ def _lines(
             yield from _wrap(sentence, width, 2)
         if len(sentences) > shown:
             yield f"  (and {len(sentences) - shown} more: --json, or -o advice.html)"
-        for reason, who in _reasons(part.absent).items():
-            yield from _wrap(f"nothing for {', '.join(who)}: {reason}", width, 2)
+        for reason, who in by_reason(part.absent).items():
+            yield from _wrap(f"nothing for {named(who)}: {reason}", width, 2)
 
 
 def _settings(advice: Advice) -> str:
@@ -97,15 +98,6 @@ def parts_of(advice: Advice) -> tuple[Part[Any], ...]:
 def _most_telling(part: Part[Any]) -> list[Any]:
     """What needs the longest time first: the op that decides."""
     return sorted(part.rows, key=lambda row: -(getattr(row, "chosen_ns", None) or 0.0))
-
-
-def _reasons(absent: Sequence[Absent]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for it in absent:
-        who = "anything" if it.cell == it.op == "*" else it.op if it.op != "*" else it.cell
-        if who not in found.setdefault(it.reason, []):
-            found[it.reason].append(who)
-    return found
 
 
 def advice_json(advice: Advice) -> dict[str, Any]:

@@ -175,7 +175,7 @@ def _table(analysis: Analysis, width: int) -> Iterator[str]:
     for row in rows:
         if apart:
             yield _short(analysis, row)
-        for name in ("response",) if _unscheduled(analysis) else ("response", "service"):
+        for name in ("response", "service") if analysis.scheduled else ("response",):
             shown = next(
                 r for r in analysis.cells if (r.cell, r.op, r.latency) == (row.cell, row.op, name)
             )
@@ -195,12 +195,6 @@ def _table(analysis: Analysis, width: int) -> Iterator[str]:
     total = len([r for r in analysis.cells if r.latency == "response" and r.op != "*"])
     if total > len(rows):
         yield f"(the {len(rows)} worst of {total} by p99; all are in summary.json)"
-
-
-def _unscheduled(analysis: Analysis) -> bool:
-    """An imported run without intended times: its two latencies are the same."""
-    lag = analysis.self_distrust.send_lag_ns.get("max")
-    return analysis.run.status == "imported" and not lag
 
 
 def _groups(analysis: Analysis) -> Iterator[str]:

@@ -11,7 +11,7 @@ import numpy as np
 from unruly.errors import ParameterError
 from unruly.findings import advice_groups as groups
 from unruly.findings import advice_words as words
-from unruly.findings.advice_ground import Ground, Key, Wanted, places
+from unruly.findings.advice_ground import BYZANTINE, CRASHED, Ground, Key, Wanted, places
 from unruly.findings.advice_model import (
     EVERY,
     Absent,
@@ -75,6 +75,8 @@ def advise(
     timeouts_ns: Sequence[float] = (),
     window: int | None = None,
     level: float = 0.95,
+    crashed: float = CRASHED,
+    byzantine: float = BYZANTINE,
     trustworthy: bool | None = None,
 ) -> Advice:
     """Say what a run advises, as functions of the timeout T or the delay d.
@@ -98,6 +100,9 @@ def advise(
         Length (ns) of the windows. By default as short as leaves each pair about four replies.
     level : float
         Of the intervals.
+    crashed, byzantine : float
+        Probabilities that a replica has crashed, and that it is faulty in any other way, for XFT:
+        an example, since no latency tells them.
     trustworthy : bool, optional
         What `unruly.analyse` found; carried along.
 
@@ -126,7 +131,8 @@ def advise(
 
     With a timeout of 40 ms nobody was wrongly suspected, and a crash is known within 0.14 s.
     """
-    wanted = Wanted(faults, confidence, level, tuple(map(float, timeouts_ns)), window)
+    timeouts = tuple(map(float, timeouts_ns))
+    wanted = Wanted(faults, confidence, level, timeouts, window, crashed, byzantine)
     _check(wanted)
     context = Context.of(run, Progress())
     if context.empty:
@@ -164,6 +170,11 @@ def _check(wanted: Wanted) -> None:
     for name, value in (("confidence", wanted.confidence), ("level", wanted.level)):
         if not 0 < value < 1:
             raise ParameterError(name, f"is {value}", "inside (0, 1)", "0.99 is 99 %")
+    for name, value in (("crashed", wanted.crashed), ("byzantine", wanted.byzantine)):
+        if not (0 <= value <= 1 and wanted.crashed + wanted.byzantine <= 1):
+            raise ParameterError(
+                name, f"is {value}", "in [0, 1], both together at most 1", "0.0009 is 0.09 %"
+            )
     for value in wanted.timeouts_ns:
         if not (value > 0 and np.isfinite(value)):
             raise ParameterError("timeout", f"is {value} ns", "above 0", "--timeout 40ms")

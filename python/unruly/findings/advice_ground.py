@@ -37,6 +37,9 @@ LADDER_S: Final = (
     7200, 14400, 43200, 86400,
 )  # fmt: skip
 MANTISSAS: Final = ((1.0, 1.5, 2.0, 3.0, 5.0, 7.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,))
+CRASHED: Final = 9e-4
+BYZANTINE: Final = 1e-4
+"""Three nines of correct and four of benign machines: the example of the paper on XFT."""
 NOT_GROUPS: Final = "its requests go to no group of peers: clients and servers are different ones"
 
 
@@ -50,6 +53,8 @@ class Wanted:
     timeouts_ns: tuple[float, ...]
     """Asked for; empty for those of the data."""
     window_ns: int | None
+    crashed: float = CRASHED
+    byzantine: float = BYZANTINE
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from unruly.findings.advice_model import (
     XftAdvice,
     XftPoint,
 )
+from unruly.findings.words import percent
 from unruly.stats import (
     Detection,
     Interval,
@@ -57,7 +58,7 @@ def detection(ground: Ground, squares: dict[Key, Squares]) -> Part[DetectionAdvi
         if not ground.timeouts_ns:
             absent.append(Absent(*key, "nothing was answered: there is no timeout to try"))
         elif int(record["n"]) < PINGS_LEAST or not isfinite(period_ns) or period_ns <= 0:
-            reason = f"{int(record['n'])} pings; {PINGS_LEAST} of one pair after another are needed"
+            reason = f"fewer than {PINGS_LEAST} pings of one pair after another"
             absent.append(Absent(*key, reason))
         else:
             missed = _missed(ground, squares.get(key))
@@ -214,14 +215,15 @@ def cross_faults(ground: Ground, squares: dict[Key, Squares]) -> Part[XftAdvice]
             absent.append(Absent(*key, reason or NOT_GROUPS))
         else:
             rows.append(_cross_faults(ground, key, square))
-    t = ground.wanted.faults
+    wanted, t = ground.wanted, ground.wanted.faults
     return Part(
         "xft",
         "Would cross fault tolerance pay?",
         f"A member is partitioned when it is outside the largest set of members that all hear each "
         f"other within T in a window of {words.length(ground.window_ns)}. Replicas fail "
-        f"independently: 0.01 % are Byzantine and 0.09 % crashed - an example, which no latency "
-        f"can tell. XFT and CFT have {2 * t + 1} replicas, BFT has {3 * t + 1}.",
+        f"independently: {percent(wanted.byzantine)} are Byzantine and {percent(wanted.crashed)} "
+        f"crashed, which no latency can tell. XFT and CFT have {2 * t + 1} replicas, BFT has "
+        f"{3 * t + 1}. {ground.blind_spot}",
         tuple(rows),
         tuple(absent),
     )
@@ -233,10 +235,10 @@ def _cross_faults(ground: Ground, key: Key, square: Squares) -> XftAdvice:
         square.seen_ns, ground.timeouts_ns, windows=square.windows, level=ground.wanted.level
     )
     points = tuple(
-        XftPoint(timeout, share, _nines(faults, share.estimate), _nines(faults, share.high))
+        XftPoint(timeout, share, _nines(ground, share.estimate), _nines(ground, share.high))
         for timeout, share in zip(ground.timeouts_ns, shares, strict=True)
     )
-    best = xft(faults, 0.0).xft_consistency - NINES_SPARED
+    best = _nines(ground, 0.0).xft_consistency - NINES_SPARED
     good = [point.timeout_ns for point in points if point.nines.xft_consistency >= best]
     likely = good[0] if good else points[-1].timeout_ns
     chosen = _asked(ground) or likely
@@ -247,5 +249,6 @@ def _cross_faults(ground: Ground, key: Key, square: Squares) -> XftAdvice:
     )  # fmt: skip
 
 
-def _nines(faults: int, partitioned: float | None) -> Nines:
-    return xft(faults, 1.0 if partitioned is None else partitioned)
+def _nines(ground: Ground, partitioned: float | None) -> Nines:
+    wanted, share = ground.wanted, 1.0 if partitioned is None else partitioned
+    return xft(wanted.faults, share, crashed=wanted.crashed, byzantine=wanted.byzantine)

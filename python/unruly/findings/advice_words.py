@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import TYPE_CHECKING
 
+from unruly.findings.advice_model import EVERY
 from unruly.findings.words import duration, latency, percent
 from unruly.stats.replies import WHAT_IF
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from unruly.findings.advice_ground import Wanted
-    from unruly.findings.advice_model import DetectionPoint, ReplicasPoint, XftPoint
+    from unruly.findings.advice_model import Absent, DetectionPoint, ReplicasPoint, XftPoint
     from unruly.stats import Interval, Profit, ProfitPeak, SlaTable, Way, Ways
 
 UNSEEN_EVENTS = 3.7
@@ -242,3 +243,13 @@ def steps(table: SlaTable) -> str:
         for bound, pays in zip(table.at_most_ns, table.pays, strict=False)
     ]
     return ", ".join([*parts, f"beyond {amount(table.pays[-1])}"])
+
+
+def by_reason(absent: Sequence[Absent]) -> dict[str, list[str]]:
+    """For each reason why there is no advice, whom it is about, each once."""
+    found: dict[str, list[str]] = {}
+    for it in absent:
+        who = "anything" if it.cell == it.op == EVERY else it.op if it.op != EVERY else it.cell
+        if who not in found.setdefault(it.reason, []):
+            found[it.reason].append(who)
+    return found

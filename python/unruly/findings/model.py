@@ -328,6 +328,11 @@ class Analysis:
         return all(finding.severity != "spoils" for finding in self.findings)
 
     @property
+    def scheduled(self) -> bool:
+        """The run knows when requests were due; an import without it has one latency, not two."""
+        return self.run.status != "imported" or bool(self.self_distrust.send_lag_ns.get("max"))
+
+    @property
     def doubts(self) -> list[str]:
         """Titles of what spoils the run."""
         return [finding.title for finding in self.findings if finding.severity == "spoils"]

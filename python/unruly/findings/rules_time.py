@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 
 VARIATION_LEAST: Final = 0.25
 """The lower end of the variation of a second's throughput."""
+REPLIES_LEAST_HZ: Final = 20.0
+"""With fewer replies a second chance alone makes seconds differ."""
 DISPERSION_LEAST: Final = 4.0
 """The lower end of the index of dispersion; Poisson arrivals have 1."""
+WINDOWS_LEAST: Final = 51
+"""With fewer the standard error is above a fifth: `unruly.stats.Dispersion.doubt`."""
 POINTS_SHOWN: Final = 3
 
 
@@ -105,6 +109,8 @@ def throughput_unsteady(evidence: Evidence) -> Iterator[Finding]:
         found = row.throughput
         if found is None or (found.variation.low or 0.0) <= VARIATION_LEAST:
             continue
+        if (found.mean.estimate or 0.0) < REPLIES_LEAST_HZ:
+            continue
         label = _label(evidence, row)
         stalled = (
             f" In {percent(found.stalled_share)} of them nothing came."
@@ -137,6 +143,8 @@ def arrivals_bursty(evidence: Evidence) -> Iterator[Finding]:
     for place, row in enumerate(_rows(evidence)):
         found = row.dispersion
         if found is None or (found.index.low or 0.0) <= DISPERSION_LEAST:
+            continue
+        if found.windows < WINDOWS_LEAST:
             continue
         label = _label(evidence, row)
         doubt = f" But {found.doubt}." if found.doubt else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from unruly.findings.advice_words import by_reason
 from unruly.report import format
 from unruly.report.document import Advice, Remark, Table, table, text
 from unruly.stats import Interval
@@ -35,20 +36,14 @@ def absent_advice(view: View) -> Table | None:
         return None
     said = view.advice
     rows = [
-        [text(part.title or part.name), text(_who(it.cell, it.op)), text(it.reason)]
+        [text(part.title or part.name), text(format.listing(who)), text(reason)]
         for part in (said.detection, said.replicas, said.xft, said.profit, said.hedge)
-        for it in part.absent
+        for reason, who in by_reason(part.absent).items()
     ]
     rows += [
         [text("Timeouts"), text(f"T = {asked}"), text(why)] for asked, why in said.left_out.items()
     ]
     return table(("question", "of", "why there is no answer"), rows, "What cannot be advised")
-
-
-def _who(cell: str, op: str) -> str:
-    if cell == op == "*":
-        return "anything"
-    return op if op != "*" else cell
 
 
 def _remark(finding: Finding, names: set[str]) -> Remark:

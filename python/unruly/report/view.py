@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from unruly.report.chart import MOST_COLOURS
@@ -124,6 +124,18 @@ def views_of(
         labels.append(label)
     points = max(200, POINTS // max(1, len(analyses)))
     return [
-        View(a, label, ops, i, points, said)
+        View(_told_once(a), label, ops, i, points, said)
         for i, (a, label, said) in enumerate(zip(analyses, labels, advised, strict=True))
     ]
+
+
+def _told_once(analysis: Analysis) -> Analysis:
+    """Without a schedule response and service time are the same: only one of them is shown."""
+    if analysis.scheduled:
+        return analysis
+    frame = analysis.distribution
+    return replace(
+        analysis,
+        cells=[cell for cell in analysis.cells if cell.latency == "response"],
+        distribution=frame[frame["latency"] == "response"],
+    )

@@ -255,7 +255,7 @@ def _workloads_title(view: View) -> str:
         if r.op == s.op and r.p99 and s.p99
     ]
     if not pairs:
-        return "Response and service time of each workload"
+        return "From the median to the tail of each workload"
     ratio, worst = max(pairs, key=lambda pair: pair[0])
     if ratio < 1.1:
         return "Response and service time agree at the p99: requests left on schedule"

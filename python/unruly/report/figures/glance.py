@@ -41,13 +41,13 @@ def glance(view: View) -> Figure | None:
     marks = _marks(view)
     ends = chart.span_of(pd.concat([curves["latency_ns"], marks["at"].astype(float)]))
     words = "; ".join(f"{r['name']} {format.duration(r['at'])}" for r in marks.to_dict("records"))
-    alt_text = f"Share of all replies above each latency, response and service time. {words}."
+    alt_text = f"Share of all replies above each latency. {words}."
     caption = (
         "All replies in one curve: its height at a latency is the share that takes longer. The "
         " further it runs to the right, the more unruly."
     )
     panel = Panel(_curves(curves, marks, ends), alt_text, height=HEIGHT)
-    keys = (Key("response time", 0), Key("service time", 1))
+    keys = (Key("response time", 0), Key("service time", 1))[: curves["latency"].nunique()]
     return Figure(view.key("glance"), _title(marks), caption, (panel,), legend=keys)
 
 
