@@ -10,6 +10,7 @@ import pytest
 import unruly
 from synthetic import write_run
 from test_findings import MATRIX, ODD
+from unruly.__main__ import main
 from unruly.summary import summary
 
 
@@ -26,6 +27,22 @@ def planted(tmp_path_factory):
         },
     )
     return unruly.analyse(unruly.open_run(root))
+
+
+def test_an_interaction_is_told_on_request_only(planted, tmp_path, capsys):
+    """Planted: large is slower under high load only, which neither factor alone explains."""
+    root = write_run(
+        tmp_path / "run", **{**MATRIX, "repeats": 4, "cell_scale": {ODD: 4.0}}, tag="interaction"
+    )
+    found = unruly.analyse(unruly.open_run(root), interactions=True)
+    effects = {it.factor: it for it in found.magical.explained[0].effects}
+    (name,) = set(effects) - {"drive.payload", "drive.clients", "residual"}
+    assert set(name.split(":")) == {"drive.payload", "drive.clients"}
+    assert effects[name].p_value < 1e-6
+    assert not any(":" in it.factor for it in planted.magical.explained[0].effects)
+    assert main(["verdict", str(root), "--interactions", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["magical"]["explained"][0]["effects"]
+    assert name in [it["factor"] for it in told]
 
 
 def rows_of(analysis, cell):

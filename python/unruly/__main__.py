@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from unruly.run import Run
 
 ERROR_EXIT = 2
+INTERACTIONS = "of a matrix: analysis of variance with those of every two factors"
 ADVICE_ROWS_MAX = 2_000_000
 """Of larger runs a report holds advice only when asked: it would take as long as all the rest."""
 
@@ -48,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     told.add_argument("directory", metavar="DIR", help="the directory of a run")
     told.add_argument("--json", action="store_true", help="print summary.json instead")
     told.add_argument("--width", type=int, help="columns (default: the terminal's, else 100)")
+    told.add_argument("--interactions", action="store_true", help=INTERACTIONS)
     _add_engine(told)
     told.set_defaults(run=_verdict)
     pictured = verbs.add_parser("report", help="the same with pictures: one HTML file")
@@ -56,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     pictured.add_argument(
         "--advice", action="store_true", help="with the pictures of `advise` however many rows"
     )
+    pictured.add_argument("--interactions", action="store_true", help=INTERACTIONS)
     _add_engine(pictured)
     pictured.set_defaults(run=_report)
     held = verbs.add_parser("gate", help="hold a run to limits; for CI")
@@ -383,7 +386,9 @@ def _verdict(options: argparse.Namespace) -> int:
     from unruly import analyse, summary, verdict  # noqa: PLC0415 - --help stays quick
     from unruly.summary import write_summary  # noqa: PLC0415
 
-    analysis = analyse(_open(options.directory, options), pictures=False)
+    analysis = analyse(
+        _open(options.directory, options), pictures=False, interactions=options.interactions
+    )
     write_summary(analysis)
     if options.json:
         print(json.dumps(summary(analysis), indent=1, allow_nan=False))
@@ -398,7 +403,10 @@ def _report(options: argparse.Namespace) -> int:
     from unruly.report import write_report  # noqa: PLC0415
     from unruly.summary import write_summary  # noqa: PLC0415
 
-    analyses = [analyse(_open(directory, options)) for directory in options.directories]
+    analyses = [
+        analyse(_open(directory, options), interactions=options.interactions)
+        for directory in options.directories
+    ]
     for analysis in analyses:
         write_summary(analysis)
     output = options.output or Path(options.directories[0]) / "report.html"

@@ -46,6 +46,7 @@ def analyse(
     percentile: float = 0.9,
     floor_ns: int | None = None,
     pictures: bool = True,
+    interactions: bool = False,
 ) -> Analysis:
     """Compute everything that is said about one run.
 
@@ -65,6 +66,8 @@ def analyse(
     pictures : bool
         Without them, what only a report shows stays empty: the breakdowns, the timeline, outliers,
         distributions, and the curves of a matrix. Every number of the summary is the same.
+    interactions : bool
+        Of a matrix the analyses of variance have the interactions of every two factors as well.
 
     Returns
     -------
@@ -110,7 +113,11 @@ def analyse(
     correlations = receivers.correlations(
         context, nodes.pairing, summarised.log_means, summarised.summaries
     )
-    matrix = magical.magical(context, summaries, measured, pictures=pictures) if measured else None
+    matrix = (
+        magical.magical(context, summaries, measured, pictures=pictures, interactions=interactions)
+        if measured
+        else None
+    )
     evidence = rules.Evidence(
         run,
         summaries,

@@ -167,8 +167,12 @@ def magical(
     measured: Measured,
     *,
     pictures: bool = True,
+    interactions: bool = False,
 ) -> Magical | None:
-    """Compute the view; None for a run of one cell. The curves are left out without `pictures`."""
+    """Compute the view; None for a run of one cell. The curves are left out without `pictures`.
+
+    With `interactions` the analyses of variance have those of every two factors as well.
+    """
     rows = _overall(summaries)
     known = {
         str(it["name"]): {str(k): str(v) for k, v in (it.get("factors") or {}).items()}
@@ -196,7 +200,10 @@ def magical(
         tuple(cells),
         tuple(dict.fromkeys(cell.system for cell in cells)),
         factors,
-        tuple(_explained(it, repeats, streaks, known, factors) for it in MEASURES),
+        tuple(
+            _explained(it, repeats, streaks, known, factors, interactions=interactions)
+            for it in MEASURES
+        ),
         _lines(cells),
         _count_against_size(cells, sizes),
         _resources(context, cells, sizes),
@@ -378,6 +385,8 @@ def _explained(
     streaks: dict[str, dict[int, Any]],
     known: dict[str, dict[str, str]],
     factors: dict[str, tuple[str, ...]],
+    *,
+    interactions: bool,
 ) -> Explained:
     """Analysis of variance of one measure over cells and repeats."""
     values, levels = [], []
@@ -390,7 +399,8 @@ def _explained(
     used = {name: [held.get(name, "") for held in levels] for name in factors}
     if len(values) < 2 or not used:
         return Explained(measure, (), len(values), "fewer than two observations, or no factor")
-    return Explained(measure, analysis_of_variance(values, used), len(values))
+    effects = analysis_of_variance(values, used, interactions=interactions)
+    return Explained(measure, effects, len(values))
 
 
 def _measure(measure: str, row: dict[str, Any], streak: Any) -> float | None:
