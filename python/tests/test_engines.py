@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import math
 import os
+import select
+import socket
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pandas as pd
+import pyspark
 import pytest
 
 import unruly
@@ -179,3 +184,68 @@ def test_every_number_of_the_summary_is_the_same_on_both_engines(analyses):
     assert duckdb["groups"]
     assert duckdb["correlations"]["metrics"]
     assert _different(duckdb, spark) == []
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """A master and a worker of Spark on loopback, each a process of its own."""
+    home = Path(pyspark.__file__).parent
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    address = f"spark://127.0.0.1:{port}"
+    environment = os.environ | {
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
+    }
+    deploy = "org.apache.spark.deploy"
+    here = ("--host", "127.0.0.1", "--webui-port", "0")
+    roles = (
+        (f"{deploy}.master.Master", *here, "--port", str(port)),
+        (f"{deploy}.worker.Worker", *here, "--cores", "2", "--memory", "1g",
+         "--work-dir", str(tmp_path / "work"), address),
+    )  # fmt: skip
+    started = []
+    try:
+        for words in roles:
+            log = (tmp_path / f"{words[0].rsplit('.', 1)[1]}.log").open("wb")
+            command = [str(home / "bin" / "spark-class"), *words]
+            started.append(
+                subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
+            )
+            log.close()
+        _await_listener(port, started[0])
+        yield address
+    finally:
+        for process in started:
+            process.terminate()
+        for process in started:
+            process.wait(timeout=60)
+
+
+def _await_listener(port, process):
+    """Try until the master listens; a connection is refused at once, so that tries are bounded."""
+    ended = time.monotonic() + 120
+    while time.monotonic() < ended:
+        assert process.poll() is None, "the master ended"
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            select.select([], [], [], 0.1)
+        else:
+            return
+    pytest.fail("the master does not listen")
+
+
+def test_a_cluster_gives_the_same_verdict(run, cluster):
+    """In processes of their own: this one has its Spark already."""
+    texts = []
+    for engine in ("duckdb", cluster):
+        done = subprocess.run(
+            [sys.executable, "-m", "unruly", "verdict", str(run), "--engine", engine],
+            env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
+            capture_output=True, text=True, timeout=600, check=True,
+        )  # fmt: skip
+        texts.append(done.stdout)
+    assert "promise" in texts[0]
+    assert texts[0] == texts[1]

@@ -29,8 +29,11 @@ from unruly.errors import EngineError
 from unruly.tables.columns import TABLES
 from unruly.tables.engine import Engine
 
+# rows travel through Arrow, so that what PySpark says of pandas, each time anew, is about nothing
+warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+
 with warnings.catch_warnings():
-    # Ibis decorates functions on import, and PySpark warns each time that pandas is new
+    # Ibis decorates functions on import
     warnings.simplefilter("ignore", FutureWarning)
     from ibis.backends.pyspark import Backend
     from ibis.backends.pyspark.converter import PySparkPandasData
