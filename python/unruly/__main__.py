@@ -400,9 +400,10 @@ def _verdict(options: argparse.Namespace) -> int:
 
 def _report(options: argparse.Namespace) -> int:
     from unruly import advise, analyse  # noqa: PLC0415
-    from unruly.report import write_report  # noqa: PLC0415
+    from unruly.report import prepare, write_report  # noqa: PLC0415
     from unruly.summary import write_summary  # noqa: PLC0415
 
+    prepare()
     analyses = [
         analyse(_open(directory, options), interactions=options.interactions)
         for directory in options.directories

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from unruly.report.figures.shift import comparison_sections
-from unruly.report.page import write_advice, write_report, write_sections
+from unruly.report.page import prepare, write_advice, write_report, write_sections
 
-__all__ = ["comparison_sections", "write_advice", "write_report", "write_sections"]
+__all__ = ["comparison_sections", "prepare", "write_advice", "write_report", "write_sections"]

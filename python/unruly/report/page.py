@@ -12,7 +12,7 @@ import base64
 import hashlib
 import json
 import re
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -75,7 +75,7 @@ def write_report(
 def write_sections(headline: str, found: Sequence[Section], output: str | os.PathLike[str]) -> Path:
     """Write a page of other sections: a comparison. Replaces an older file at once."""
     with debug_mode(False):
-        return _write(_fill(headline, found, [], _bundle()), output)
+        return _write(_fill(headline, found, [], prepare().result()), output)
 
 
 def write_advice(analysis: Analysis, advice: Advice, output: str | os.PathLike[str]) -> Path:
@@ -115,10 +115,10 @@ def render(
 ) -> str:
     """Return the page as text; of the advice alone when that is wanted."""
     views = views_of(analyses, advice)
-    # The engine is bundled by native code meanwhile; checking each datum against Vega-Lite's
-    # schema would take as long as all the rest, and the tests look at what is drawn.
-    with ThreadPoolExecutor(1) as aside, debug_mode(False):
-        bundling = aside.submit(_bundle)
+    bundling = prepare()
+    # checking each datum against Vega-Lite's schema would take as long as all the rest, and the
+    # tests look at what is drawn
+    with debug_mode(False):
         found = advice_alone(views) if alone else sections(views)
         verdicts = [verdict(view, alone=len(views) == 1) for view in views]
         return _fill(_headline(views), found, verdicts, bundling.result())
@@ -201,6 +201,14 @@ def _number_of(reasons: Sequence[str], reason: str) -> int:
 
 
 @cache
+def prepare() -> Future[str]:
+    """Begin to bundle what draws the pictures, once in a process; native code does it on a thread.
+
+    Whoever analyses a run before its page is written calls this first: engines leave time for it.
+    """
+    return ThreadPoolExecutor(1).submit(_bundle)
+
+
 def _bundle() -> str:
     bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     # An end tag inside a string of the bundle would end the element that holds it.
