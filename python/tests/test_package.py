@@ -29,7 +29,8 @@ ALLOWED = {
     "papers": {"errors", "findings", "stats"},
     "report": {"errors", "stats", "findings", "summary"},
     "__init__": {"errors", "advise", "stats", "findings", "run", "summary", "verdict"},
-    "__main__": {
+    "__main__": {"errors", "verbs"},
+    "verbs": {
         "advise",
         "compare",
         "export",

@@ -1,0 +1,75 @@
+"""What several verbs share: the options of an engine, the terminal, files that are written."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from unruly.errors import UnrulyError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from unruly.run import Run
+
+Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+WIDTH = "columns (default: the terminal's, else 100)"
+INTERACTIONS = "of a matrix: analysis of variance with those of every two factors"
+
+
+def add_engine(verb: argparse.ArgumentParser) -> None:
+    """Declare what computes, and how much memory it has."""
+    verb.add_argument(
+        "--engine",
+        metavar="NAME",
+        default="duckdb",
+        help="what computes: duckdb (default), spark://HOST:PORT or local[N]",
+    )
+    verb.add_argument("--memory", metavar="SIZE", help="what it may hold, such as 3GB")
+
+
+def open_for(directory: str | os.PathLike[str], options: argparse.Namespace) -> Run:
+    """Open a run with the engine that was asked for."""
+    from unruly import open_run  # noqa: PLC0415 - --help stays quick
+
+    return open_run(directory, engine=options.engine, memory=options.memory)
+
+
+def terminal(asked: int | None) -> tuple[int, bool]:
+    """Columns, and whether to colour."""
+    is_terminal = sys.stdout.isatty()
+    width = asked or (shutil.get_terminal_size((100, 40)).columns if is_terminal else 100)
+    return width, is_terminal and "NO_COLOR" not in os.environ
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """Print a document as JSON that every reader takes: no NaN, no infinity."""
+    print(json.dumps(document, indent=1, allow_nan=False))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file, or say why not."""
+
+    def write() -> Path:
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    written(path, write)
+
+
+def written(output: Path, write: Callable[[], Path]) -> Path:
+    """Return what ``write`` returns, with an error of the file system in our words."""
+    try:
+        return write()
+    except OSError as error:
+        raise UnrulyError(
+            output,
+            f"cannot be written: {error.strerror}",
+            "a file in a directory that exists",
+            "choose another with -o",
+        ) from error
