@@ -363,6 +363,19 @@ def _matrix(
     return np.where(rows == size, FAILED_BUCKET, rows + least), counts[rows]
 
 
+def ratios_to_mean(
+    p99: float | None, largest: float | None, mean: float | None, absent: dict[str, str]
+) -> dict[str, float | None]:
+    """``p99_over_mean`` and ``max_over_mean``; why one is missing goes to `absent`."""
+    ratios: dict[str, float | None] = {}
+    for name, top in (("p99_over_mean", p99), ("max_over_mean", largest)):
+        ratios[name] = top / mean if top is not None and mean else None
+        if ratios[name] is None:
+            part = name.removesuffix("_over_mean")
+            absent[name] = absent.get(part) or absent.get("mean") or "the mean is 0"
+    return ratios
+
+
 def coarse_distribution(
     key: tuple[str, str], latency: str, buckets: NDArray[Any], counts: NDArray[Any]
 ) -> pd.DataFrame:
@@ -410,12 +423,7 @@ def _summary(
     percentiles = _percentiles(found, n, failed, absent)
     counts = _counts(tail, latency, figures["mean"], figures["sd"], absent)
     p99, mean, largest = percentiles["p99"], figures["mean"], figures["max"]
-    ratios: dict[str, float | None] = {}
-    for name, top in (("p99_over_mean", p99), ("max_over_mean", largest)):
-        ratios[name] = top / mean if top is not None and mean else None
-        if ratios[name] is None:
-            part = name.removesuffix("_over_mean")
-            absent[name] = absent.get(part) or absent.get("mean") or "the mean is 0"
+    ratios = ratios_to_mean(p99, largest, mean, absent)
     intervals = _intervals(found, block, p99, n, absent)
     intervals["p99_over_mean_interval"] = ratio_interval(
         intervals["p99_interval"], blocks[1] if blocks else None, mean, absent

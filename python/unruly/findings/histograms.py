@@ -19,6 +19,7 @@ from unruly.findings.cells import (
     coarse_distribution,
     mean_by_blocks,
     ratio_interval,
+    ratios_to_mean,
 )
 from unruly.findings.model import CellSummary
 from unruly.stats import (
@@ -168,12 +169,7 @@ def _summary(
     figures = {name: _value(name, found.get(name), n, absent) for name in PERCENTILES}
     moments = _moments(kept, known, failed, absent)
     mean, largest, p99 = moments["mean"], moments["max"], figures["p99"]
-    ratios: dict[str, float | None] = {}
-    for name, top in (("p99_over_mean", p99), ("max_over_mean", largest)):
-        ratios[name] = top / mean if top is not None and mean else None
-        if ratios[name] is None:
-            part = name.removesuffix("_over_mean")
-            absent[name] = absent.get(part) or absent.get("mean") or "the mean is 0"
+    ratios = ratios_to_mean(p99, largest, mean, absent)
     block = _block(kept, found.get("p99"), blocks, absent)
     absent["p99_interval_iid"] = NO_VALUES
     whole = mean_by_blocks(*blocks, mean) if kept.intervals >= BLOCKS else None

@@ -53,21 +53,6 @@ class Limit:
     cell: str | None = None
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a limit in one (cell, op); ``low`` and ``high`` bound the statistic."""
-
-    limit: Limit
-    cell: str
-    op: str
-    outcome: str
-    estimate: float | None
-    low: float | None
-    high: float | None
-    needed_ns: float | None
-    sentence: str
-
-
 def read_limits(path: Path) -> list[Limit]:
     """Read a TOML file of ``[[limit]]`` tables.
 
