@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import altair as alt
 
@@ -34,21 +34,18 @@ def short_windows(view: View) -> Figure | None:
     scale, unit = time_unit(float(frame["started_ns"].max()) - start)
     frame = frame.assign(time=(frame["started_ns"] - start) / scale)
     title = f"time since the start ({unit})"
-    axis = chart.latency_axis("mean response", *chart.span_of(frame["response_ns"].dropna()))
+    # workloads that take turns would alternate in each window: what flows is their sum
+    flow = frame.groupby("time", as_index=False)[["completed_hz", "in_flight"]].sum()
     panels = (
+        Panel(_response(view, frame, title), _told(frame), height=HEIGHT_LATENCY),
         Panel(
-            _lines(view, frame, "response_ns", title, axis, HEIGHT_LATENCY),
-            _told(frame),
-            height=HEIGHT_LATENCY,
-        ),
-        Panel(
-            _lines(view, frame, "completed_hz", title, {"title": "replies a second"}),
-            "Good replies a second in each window.",
+            _flow(flow, "completed_hz", title, "replies a second"),
+            "Good replies a second in each window, all workloads together.",
             height=HEIGHT,
         ),
         Panel(
-            _lines(view, frame, "in_flight", title, {"title": "in flight"}),
-            "Requests in flight in each window, on average.",
+            _flow(flow, "in_flight", title, "requests in flight"),
+            "Requests in flight in each window on average, all workloads together.",
             height=HEIGHT,
         ),
     )
@@ -56,33 +53,36 @@ def short_windows(view: View) -> Figure | None:
     return Figure(
         view.key("windows"),
         _title(frame, length),
-        f"Windows of {length}: the mean response of those that were due in it, the good replies "
-        "that came in it, and the requests in flight. A queue that fills shows as all three: "
-        "replies stop, more are in flight, and whoever waits waits long. A request that never "
-        "came back counts as in flight for as long as the slowest answered one took.",
+        f"Windows of {length}: the mean response of those that were due in it; of all workloads "
+        "together the good replies that came in it, and the requests in flight. A queue that fills "
+        "shows as all three: replies stop, more are in flight, and whoever waits waits long. A "
+        "request that never came back is in flight for as long as the slowest answered one took.",
         panels,
         legend=(*chart.legend(view.ops),) if len(view.ops) > 1 else (),
     )
 
 
-def _lines(
-    view: View,
-    frame: pd.DataFrame,
-    field: str,
-    title: str,
-    axis: dict[str, Any],
-    height: int = HEIGHT,
-) -> Spec:
+def _response(view: View, frame: pd.DataFrame, title: str) -> Spec:
+    axis = chart.latency_axis("mean response", *chart.span_of(frame["response_ns"].dropna()))
     return chart.finish(
-        alt.Chart(chart.records(frame, ["time", "op", field]))
+        alt.Chart(chart.records(frame, ["time", "op", "response_ns"]))
         .mark_line(strokeWidth=1.2, opacity=0.85)
-        .encode(
-            x=alt.X("time:Q", title=title, scale=alt.Scale(nice=False)),
-            y=alt.Y(f"{field}:Q", **axis),
-            color=chart.colour(view.ops),
-        ),
-        height,
+        .encode(x=_time(title), y=alt.Y("response_ns:Q", **axis), color=chart.colour(view.ops)),
+        HEIGHT_LATENCY,
     )
+
+
+def _flow(flow: pd.DataFrame, field: str, title: str, name: str) -> Spec:
+    return chart.finish(
+        alt.Chart(chart.records(flow, ["time", field]))
+        .mark_line(style="plain", strokeWidth=1.2)
+        .encode(x=_time(title), y=alt.Y(f"{field}:Q", title=name)),
+        HEIGHT,
+    )
+
+
+def _time(title: str) -> alt.X:
+    return alt.X("time:Q", title=title, scale=alt.Scale(nice=False))
 
 
 def _title(frame: pd.DataFrame, length: str) -> str:
