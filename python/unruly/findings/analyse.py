@@ -110,20 +110,12 @@ def analyse(
     several = context.extents["cell"].nunique() > 1 or imported is not None
     summarised, measured, nodes = _passes(context, options, matrix=several, pictures=pictures)
     summaries = summarised.summaries + (imported.summaries if imported else [])
-    correlations = receivers.correlations(
-        context, nodes.pairing, summarised.log_means, summarised.summaries
-    )
-    matrix = (
-        magical.magical(context, summaries, measured, pictures=pictures, interactions=interactions)
-        if measured
-        else None
-    )
     evidence = rules.Evidence(
         run,
         summaries,
         nodes.groups.summaries,
         nodes.slow,
-        correlations,
+        receivers.correlations(context, nodes.pairing, summarised.log_means, summarised.summaries),
         conservation,
         replace(
             nodes.distrust,
@@ -131,17 +123,35 @@ def analyse(
             tail_explained_share=summarised.tail_explained_share,
         ),
         cell_part.blind_spots(summaries, run.timeless),
-        matrix,
+        magical.magical(context, summaries, measured, pictures=pictures, interactions=interactions)
+        if measured
+        else None,
         nodes.over_time,
         nodes.bare,
     )
-    started, ended = int(context.extents["first_ns"].min()), int(context.extents["end_ns"].max())
-    analysis = Analysis(
-        run=run,
+    analysis = _whole(context, options, evidence, summarised, nodes, imported, pictures=pictures)
+    context.progress("")
+    return analysis
+
+
+def _whole(
+    context: Context,
+    options: Options,
+    evidence: rules.Evidence,
+    summarised: cell_part.Cells,
+    nodes: _Nodes,
+    imported: histograms.Histograms | None,
+    *,
+    pictures: bool,
+) -> Analysis:
+    """Put together what was found."""
+    extents = context.extents
+    return Analysis(
+        run=context.run,
         options=options,
-        started_ns=started,
-        ended_ns=ended,
-        cells=summaries,
+        started_ns=int(extents["first_ns"].min()),
+        ended_ns=int(extents["end_ns"].max()),
+        cells=evidence.cells,
         groups=nodes.groups.summaries,
         by=synchrony.complete(nodes.by, nodes.groups, summarised.summaries)
         if pictures
@@ -151,21 +161,19 @@ def analyse(
         distribution=_joined(summarised.distribution, imported.distribution if imported else None),
         group_distribution=nodes.groups.distribution,
         slow_nodes=nodes.slow,
-        correlations=correlations,
+        correlations=evidence.correlations,
         decomposition=synchrony.decomposition(nodes.by["pairs"]),
-        conservation=conservation,
+        conservation=evidence.conservation,
         self_distrust=evidence.self_distrust,
         blind_spot=evidence.blind_spot,
         findings=rules.find(evidence),
-        processes=_processes(run),
+        processes=_processes(context.run),
         measured_ns=_measured_ns(context),
-        magical=matrix,
+        magical=evidence.magical,
         over_time=nodes.over_time,
         windows=nodes.windows,
         bare=nodes.bare,
     )
-    context.progress("")
-    return analysis
 
 
 def _passes(
