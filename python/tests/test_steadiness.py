@@ -145,7 +145,17 @@ def test_a_short_run_says_what_it_lacks(tmp_path):
     row = _only(unruly.analyse(unruly.open_run(run)))
     assert row.throughput is None
     assert row.absent["throughput"] == "3 whole seconds; 6 are needed"
+    assert row.absent["dispersion"].endswith(" requests; 200 are needed")
     assert row.absent["changes"] == "80 requests; 2,000 are needed"
+
+
+def test_less_than_a_reply_a_second_has_no_steadiness_of_seconds(tmp_path):
+    run = write_run(tmp_path / "run", **{**DRIVE, "rate_hz": 0.5})
+    row = _only(unruly.analyse(unruly.open_run(run)))
+    assert row.throughput is None
+    assert "fewer than one good reply a second" in row.absent["throughput"]
+    failed = write_run(tmp_path / "failed", **DRIVE, failed_share=1.0)
+    assert _only(unruly.analyse(unruly.open_run(failed))).throughput is None
 
 
 def test_requests_of_a_closed_loop_are_no_arrivals(tmp_path):

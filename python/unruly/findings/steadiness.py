@@ -37,6 +37,8 @@ SECONDS_LEAST: Final = 6
 BINS_MOST: Final = 6_000
 BIN_NS_LEAST: Final = 1_000_000
 BINS_LEAST: Final = 20
+ARRIVALS_LEAST: Final = 200
+"""Of few arrivals the index is 1, whatever they are: each is alone in its window."""
 ALPHA: Final = 0.05
 """Shared among all that are looked at: so rarely does a run without a change show one."""
 OUTAGE_ROWS_MOST: Final = 2_000_000
@@ -217,7 +219,11 @@ def _throughput(
     if seconds < SECONDS_LEAST:
         absent["throughput"] = f"{seconds} whole seconds; {SECONDS_LEAST} are needed"
         return None
-    return stability(_filled(answered, seconds))
+    counts = _filled(answered, seconds)
+    if counts.sum() < seconds:
+        absent["throughput"] = "fewer than one good reply a second: single seconds say nothing"
+        return None
+    return stability(counts)
 
 
 def _dispersion(
@@ -232,7 +238,11 @@ def _dispersion(
     if bins < BINS_LEAST:
         absent["dispersion"] = f"{bins} bins of 1 ms; {BINS_LEAST} are needed"
         return None
-    return index_of_dispersion(_filled(due, bins), float(place["bin_ns"]))
+    counts = _filled(due, bins)
+    if counts.sum() < ARRIVALS_LEAST:
+        absent["dispersion"] = f"{count(counts.sum())} requests; {ARRIVALS_LEAST} are needed"
+        return None
+    return index_of_dispersion(counts, float(place["bin_ns"]))
 
 
 def _changes(
