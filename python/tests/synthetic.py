@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from unruly.ingest.columns import ARROW
 from unruly.tables.columns import TABLES
 
 if TYPE_CHECKING:
@@ -23,16 +24,6 @@ if TYPE_CHECKING:
 NS = 1_000_000_000
 STARTED_NS = 1_790_000_000 * NS
 SEGMENT_ROWS = 1_000_000
-ARROW = {
-    "VARCHAR": pa.string(),
-    "DOUBLE": pa.float64(),
-    "BOOLEAN": pa.bool_(),
-    "BIGINT": pa.int64(),
-    "USMALLINT": pa.uint16(),
-    "UBIGINT": pa.uint64(),
-    "UTINYINT": pa.uint8(),
-    "UINTEGER": pa.uint32(),
-}
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import unruly
+from alike import differences
 from synthetic import write_run
 from unruly.findings import context, quantiles
 from unruly.tables import selection
@@ -126,20 +127,10 @@ def whole_summary(matrix_run):
     return unruly.summary(unruly.analyse(unruly.open_run(matrix_run)))
 
 
-def _same(one, other):
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, float):
-        return one == pytest.approx(other, rel=1e-9)
-    return one == other
-
-
 def test_parts_of_a_run_give_the_same_summary_as_the_whole(matrix_run, whole_summary, monkeypatch):
     monkeypatch.setattr(context, "PART_ROWS", 1_000)
     found = unruly.summary(unruly.analyse(unruly.open_run(matrix_run)))
-    assert _same(found, whole_summary)
+    assert differences(found, whole_summary) == []
 
 
 def test_quantiles_by_bins_give_the_same_summary_as_the_engines_own(
@@ -147,11 +138,11 @@ def test_quantiles_by_bins_give_the_same_summary_as_the_engines_own(
 ):
     monkeypatch.setattr(quantiles, "ROWS_MOST", 100)
     found = unruly.summary(unruly.analyse(unruly.open_run(matrix_run)))
-    assert _same(found, whole_summary)
+    assert differences(found, whole_summary) == []
 
 
 def test_without_pictures_every_number_of_the_summary_is_the_same(matrix_run, whole_summary):
     analysis = unruly.analyse(unruly.open_run(matrix_run), pictures=False)
-    assert _same(unruly.summary(analysis), whole_summary)
+    assert differences(unruly.summary(analysis), whole_summary) == []
     assert analysis.timeline.empty
     assert analysis.outliers.empty

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 import unruly
-from report.conftest import PHONE
 from report.made import made
-from report.test_page import OVERFLOW, SIZE_MAX, drawn, sections_of
+from report.test_page import drawn, sections_of, whole_on_a_phone
 from synthetic import write_run
 from unruly.report import write_advice, write_report
 
@@ -31,12 +30,7 @@ def advised(root, **options):
 def test_advice_of_any_run_is_drawn_whole_on_a_phone(tmp_path, look, name):
     analysis, advice = advised(write_run(tmp_path / "run", **SHAPES[name]))
     path = write_advice(analysis, advice, tmp_path / "advice.html")
-    seen = look(path, PHONE)
-    drawn(seen)
-    assert seen.dialogs == []
-    assert seen.ask(OVERFLOW) <= 0
-    assert path.stat().st_size <= SIZE_MAX
-    assert "NaN" not in seen.page.inner_text("main")
+    whole_on_a_phone(look, path)
 
 
 def test_a_page_of_advice_has_its_five_figures_and_no_other_question(tmp_path, look):

@@ -44,6 +44,16 @@ def sections_of(seen):
     return seen.ask("[...document.querySelectorAll('section.question')].map((s) => s.id)")
 
 
+def whole_on_a_phone(look, path):
+    """Every figure is drawn, nothing runs over the edge, no script of a run's has its way."""
+    seen = look(path, PHONE)
+    drawn(seen)
+    assert seen.dialogs == []
+    assert seen.ask(OVERFLOW) <= 0
+    assert path.stat().st_size <= SIZE_MAX
+    assert "NaN" not in seen.page.inner_text("main")
+
+
 def drawn(seen):
     assert seen.errors == []
     assert seen.ask(EMPTY_CHARTS) == []

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 import unruly
-from report.conftest import PHONE
-from report.test_page import OVERFLOW, SIZE_MAX, drawn, sections_of
+from report.test_page import drawn, sections_of, whole_on_a_phone
 from synthetic import write_run
 from unruly.report import write_report
 
@@ -34,12 +33,7 @@ SHAPES = {
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_real_analysis_is_drawn_whole_on_a_phone(tmp_path, look, name):
     path = report_of(tmp_path, SHAPES[name])
-    seen = look(path, PHONE)
-    drawn(seen)
-    assert seen.dialogs == []
-    assert seen.ask(OVERFLOW) <= 0
-    assert path.stat().st_size <= SIZE_MAX
-    assert "NaN" not in seen.page.inner_text("main")
+    whole_on_a_phone(look, path)
 
 
 def test_a_planted_slow_agent_is_named_on_the_page(tmp_path, look):
