@@ -321,7 +321,7 @@ def test_an_imported_matrix_of_round_trips_names_who_is_slow_to_everybody(shared
     run = tmp_path / "run"
     assert main(["import", str(source), "--unit", "ms", "-o", str(run)]) == 0
     found = unruly.analyse(unruly.open_run(run))
-    (matrix,) = found.bare
+    (matrix,) = found.bare_matrices
     assert matrix.nodes == 490
     assert len(matrix.slow) == 24
     finding = next(it for it in found.findings if it.code == "slow-columns")
@@ -338,6 +338,6 @@ def test_what_a_node_takes_for_requests_of_itself_makes_it_slow_to_nobody(tmp_pa
     slower = pc.if_else(own, pc.add(table["received_ns"], 50_000_000), table["received_ns"])
     place = table.schema.get_field_index("received_ns")
     pq.write_table(table.set_column(place, table.schema.field(place), slower), path)
-    (matrix,) = unruly.analyse(unruly.open_run(run), factor=20.0).bare
+    (matrix,) = unruly.analyse(unruly.open_run(run), factor=20.0).bare_matrices
     assert matrix.nodes == 5
     assert matrix.slow == ()

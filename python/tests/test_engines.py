@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import select
 import socket
@@ -17,6 +16,7 @@ import pyspark
 import pytest
 
 import unruly
+from alike import differences, leaves
 from synthetic import write_run
 from unruly.__main__ import main
 from unruly.errors import EngineError
@@ -45,39 +45,13 @@ def run(tmp_path_factory):
         slow_agent=1,
         failed_share=0.01,
         late_share=0.5,
+        stopped=((1, 5.0, 1.0), (2, 5.5, 0.5)),
     )
 
 
 @pytest.fixture(scope="module")
 def analyses(run):
     return [unruly.analyse(unruly.open_run(run, engine=it)) for it in ENGINES]
-
-
-def _leaves(value, place=""):
-    if isinstance(value, dict):
-        for key, held in value.items():
-            yield from _leaves(held, f"{place}.{key}")
-    elif isinstance(value, list):
-        yield f"{place}.length", len(value)
-        for number, held in enumerate(value):
-            yield from _leaves(held, f"{place}[{number}]")
-    else:
-        yield place, value
-
-
-def _different(one, other):
-    """Where two documents differ by more than the order of a sum explains."""
-    one, other = dict(_leaves(one)), dict(_leaves(other))
-    differences = [(place, one.get(place), other.get(place)) for place in one.keys() ^ other.keys()]
-    for place in one.keys() & other.keys():
-        a, b = one[place], other[place]
-        if isinstance(a, float) and isinstance(b, float):
-            same = math.isclose(a, b, rel_tol=1e-9)
-        else:
-            same = a == b and type(a) is type(b)
-        if not same:
-            differences.append((place, a, b))
-    return sorted(differences, key=str)
 
 
 def _frames(analysis):
@@ -110,8 +84,8 @@ def test_every_picture_is_drawn_from_the_same_rows_on_both_engines(analyses):
 def test_advice_is_the_same_on_both_engines(run):
     advices = [unruly.advise(unruly.open_run(run, engine=it)) for it in ENGINES]
     duckdb, spark = (json.loads(json.dumps(unruly.advice_json(it))) for it in advices)
-    assert len(list(_leaves(duckdb))) > 500
-    assert _different(duckdb, spark) == []
+    assert len(list(leaves(duckdb))) > 500
+    assert differences(duckdb, spark) == []
 
 
 def test_rows_and_histograms_are_exported_alike(run, tmp_path):
@@ -179,11 +153,13 @@ def test_without_java_the_engine_says_what_to_install(run, tmp_path):
 
 def test_every_number_of_the_summary_is_the_same_on_both_engines(analyses):
     duckdb, spark = (unruly.summary(analysis) for analysis in analyses)
-    assert len(list(_leaves(duckdb))) > 1_000
+    assert len(list(leaves(duckdb))) > 1_000
     assert any(row["failed"] for row in duckdb["cells"])
     assert duckdb["groups"]
     assert duckdb["correlations"]["metrics"]
-    assert _different(duckdb, spark) == []
+    assert len(duckdb["over_time"]["outages"]) == 2
+    assert all(it["recoveries"] for it in duckdb["over_time"]["outages"])
+    assert differences(duckdb, spark) == []
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ import unruly
 from synthetic import write_run
 from test_findings import MATRIX, ODD
 from unruly.__main__ import main
+from unruly.findings import magical
+from unruly.report import write_report
 from unruly.summary import summary
 
 
@@ -43,6 +45,16 @@ def test_an_interaction_is_told_on_request_only(planted, tmp_path, capsys):
     assert main(["verdict", str(root), "--interactions", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["magical"]["explained"][0]["effects"]
     assert name in [it["factor"] for it in told]
+
+
+def test_cells_beyond_the_most_that_a_view_holds_are_told(planted, tmp_path, monkeypatch):
+    monkeypatch.setattr(magical, "CELLS_MAX", 3)
+    cut = unruly.analyse(planted.run)
+    assert len(cut.magical.cells) == 3
+    assert cut.magical.notes == ("1 cells beyond the first 3 are left out",)
+    page = write_report([cut], tmp_path / "report.html").read_text()
+    assert "1 cells beyond the first 3 are left out." in page
+    assert planted.magical.notes == ()
 
 
 def rows_of(analysis, cell):

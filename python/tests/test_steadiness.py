@@ -107,6 +107,27 @@ def test_the_recovery_of_a_stopped_process_is_as_long_as_its_stop(tmp_path):
     assert outage.recoveries.fault_free_max_ns < 5e6
 
 
+@pytest.mark.parametrize("failed_share", [0.0, 0.02, 0.6])
+def test_recoveries_are_those_of_the_raw_rows(tmp_path, failed_share):
+    """Oracle: `stats.recovery` over the rows of the server, faults with and without a recovery."""
+    run = write_run(
+        tmp_path / "run", agents=3, ops=("null",), rate_hz=40, duration_s=30, stalls_hz=0.5,
+        failed_share=failed_share, late_share=0.5, tail_factor=30.0,
+        stopped=((1, 8.0, 2.0), (1, 9.0, 0.5), (1, 20.0, 0.05), (1, 20.01, 0.3)),
+    )  # fmt: skip
+    table = pq.read_table(run / "requests")
+    # a column with nulls would become doubles, which hold no wall clock in ns
+    received = table["received_ns"].fill_null(0).to_numpy()
+    rows = table.drop_columns(["received_ns"]).to_pandas()
+    took = (received - rows["intended_ns"]).astype(float).where(rows["status"] == "ok", np.inf)
+    rows, took = rows[rows["server"] == 1], took[rows["server"] == 1]
+    (outage,) = unruly.analyse(unruly.open_run(run)).over_time.outages
+    wanted = stats.recovery(rows["intended_ns"], took, outage.fault_ns)
+    assert outage.recoveries == wanted
+    assert wanted.never > 0
+    assert wanted.fault_free > 1_000
+
+
 def test_short_windows_are_those_of_the_raw_rows(tmp_path):
     run = write_run(tmp_path / "run", **DRIVE)
     rows = _requests(run)

@@ -203,18 +203,18 @@ def _profit(ground: Ground, sla: SlaTable) -> Part[ProfitAdvice]:
     context.progress("profit")
     where = places(context, whole_cell=True)
     frame = fetch(advice_tables.paid(ground.requests, where, sla.at_most_ns, BLOCKS))
-    lengths = _lengths_ns(context)
+    lengths = context.lengths_ns
     rows, absent = [], []
     for cell, part in frame.groupby("cell"):
         counts = np.zeros((len(sla.pays), BLOCKS))
         counts[part["step"], part["block"]] = part["n"]
         requests = int(counts.sum())
-        if lengths[str(cell)] <= 1 or requests < REQUESTS_LEAST:
+        if lengths[cell] <= 0 or requests < REQUESTS_LEAST:
             reason = f"{requests} requests; {REQUESTS_LEAST} over some time are needed"
             absent.append(Absent(str(cell), EVERY, reason))
             continue
         found = profit_of_counts(
-            counts, sla, duration_ns=lengths[str(cell)], level=ground.wanted.level
+            counts, sla, duration_ns=float(lengths[cell]), level=ground.wanted.level
         )
         rows.append(
             ProfitAdvice(
@@ -231,12 +231,6 @@ def _profit(ground: Ground, sla: SlaTable) -> Part[ProfitAdvice]:
         tuple(rows),
         tuple(absent),
     )
-
-
-def _lengths_ns(context: Context) -> dict[str, float]:
-    spans = context.extents.groupby(["cell", "repeat"]).agg({"first_ns": "min", "last_ns": "max"})
-    lengths = (spans["last_ns"] - spans["first_ns"] + 1).groupby("cell").sum()
-    return {str(cell): float(value) for cell, value in lengths.items()}
 
 
 def _peaks(run: Run, rows: Sequence[ProfitAdvice]) -> tuple[PeakAdvice, ...]:

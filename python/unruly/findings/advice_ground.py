@@ -115,9 +115,8 @@ class Ground:
     @property
     def blind_spot(self) -> str:
         """What no part can know: what comes so seldom that it may not have come."""
-        extents = self.context.extents.groupby(["cell", "repeat"])
-        length = (extents["last_ns"].max() - extents["first_ns"].min()).groupby("cell").sum().max()
-        _, every_ns = blind_spot(float(length), self.wanted.confidence)
+        longest = float(self.context.lengths_ns.max())
+        _, every_ns = blind_spot(longest, self.wanted.confidence)
         return f"Nothing is known of what happens less often than every {duration(every_ns)}."
 
     @property
@@ -157,11 +156,6 @@ def places(context: Context, *, whole_cell: bool = False) -> ibis.Table:
 
 def killed(context: Context) -> ibis.Table | None:
     """Whom an injected fault killed, and when; None when it killed nobody."""
-    numbers = {
-        (str(p.get("cell")), int(p.get("repeat") or 0), str(p.get("name"))): int(p["id"])
-        for p in context.run.manifest.get("processes") or []
-        if isinstance(p, dict) and p.get("id") is not None
-    }
     events = context.run.events
     deaths = fetch(
         events.filter(events.kind == "fault kill")
@@ -170,11 +164,10 @@ def killed(context: Context) -> ibis.Table | None:
         .order_by("cell", "repeat", "process")
     )
     rows = [
-        {"cell": row["cell"], "repeat": int(row["repeat"]), "node": numbers[key],
-         "from_ns": int(row["from_ns"])}
+        {"cell": row["cell"], "repeat": row["repeat"], "node": node[1], "from_ns": row["from_ns"]}
         for row in deaths.to_dict("records")
-        if (key := (str(row["cell"]), int(row["repeat"]), str(row["process"]))) in numbers
-    ]  # fmt: skip
+        if (node := context.node(str(row["process"]), str(row["cell"]), int(row["repeat"])))
+    ]
     return inline(rows) if rows else None
 
 

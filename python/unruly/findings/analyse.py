@@ -12,7 +12,7 @@ import pandas as pd
 from unruly.errors import ParameterError
 from unruly.findings import cells as cell_part
 from unruly.findings import distrust, histograms, magical, receivers, rules, steadiness, synchrony
-from unruly.findings.bare import BareMatrix, bare_matrices
+from unruly.findings.bare_matrix import BareMatrix, bare_matrices
 from unruly.findings.context import Context
 from unruly.findings.model import Analysis, Correlations, Options, SelfDistrust, SlowNodes
 from unruly.findings.part import Part
@@ -127,7 +127,7 @@ def analyse(
         if measured
         else None,
         nodes.over_time,
-        nodes.bare,
+        nodes.bare_matrices,
     )
     analysis = _whole(context, options, evidence, summarised, nodes, imported, pictures=pictures)
     context.progress("")
@@ -168,11 +168,11 @@ def _whole(
         blind_spot=evidence.blind_spot,
         findings=rules.find(evidence),
         processes=_processes(context.run),
-        measured_ns=_measured_ns(context),
+        measured_ns=float(context.lengths_ns.sum()),
         magical=evidence.magical,
         over_time=nodes.over_time,
         windows=nodes.windows,
-        bare=nodes.bare,
+        bare_matrices=nodes.bare_matrices,
     )
 
 
@@ -216,7 +216,7 @@ class _Nodes:
     distrust: SelfDistrust
     over_time: steadiness.OverTime
     windows: pd.DataFrame
-    bare: tuple[BareMatrix, ...]
+    bare_matrices: tuple[BareMatrix, ...]
 
 
 def _nodes(context: Context, options: Options, *, pictures: bool) -> _Nodes:
@@ -225,18 +225,18 @@ def _nodes(context: Context, options: Options, *, pictures: bool) -> _Nodes:
     slow = synchrony.slow_nodes(context, options)
     doubt = distrust.self_distrust(context)
     over_time = steadiness.over_time(context)
-    bare = bare_matrices(context, options)
+    matrices = bare_matrices(context, options)
     if not pictures:
         by = {"pairs": synchrony.pairs_alone(context)}
         none = pd.DataFrame(columns=TIMELINE_COLUMNS), pd.DataFrame(columns=OUTLIER_COLUMNS)
         windows = pd.DataFrame(columns=steadiness.WINDOW_COLUMNS)
-        return _Nodes(pairing, groups, by, slow, *none, doubt, over_time, windows, bare)
+        return _Nodes(pairing, groups, by, slow, *none, doubt, over_time, windows, matrices)
     by = synchrony.breakdowns(context)
     windows = steadiness.short_windows(context)
     context.progress("timeline")
     timeline = _timeline(context, int(context.extents["first_ns"].min()))
     return _Nodes(
-        pairing, groups, by, slow, timeline, _outliers(context), doubt, over_time, windows, bare
+        pairing, groups, by, slow, timeline, _outliers(context), doubt, over_time, windows, matrices
     )
 
 
@@ -276,11 +276,6 @@ def _floor_ns(run: Run) -> int:
 def _processes(run: Run) -> int:
     processes = run.manifest.get("processes") or []
     return len({str(p.get("name")) for p in processes if isinstance(p, dict)})
-
-
-def _measured_ns(context: Context) -> float:
-    grouped = context.extents.groupby(["cell", "repeat"])
-    return float((grouped["last_ns"].max() - grouped["first_ns"].min()).sum())
 
 
 def _timeline(context: Context, first_ns: int) -> pd.DataFrame:

@@ -104,6 +104,13 @@ class Context:
         """Measured rows."""
         return 0 if self.empty else int(self.extents["n"].sum())
 
+    @property
+    def lengths_ns(self) -> pd.Series[float]:
+        """Measured time of each cell: from the first request due to the last, over its repeats."""
+        spans = self.extents.groupby(["cell", "repeat"]).agg({"first_ns": "min", "last_ns": "max"})
+        lengths: pd.Series[float] = (spans["last_ns"] - spans["first_ns"]).groupby("cell").sum()
+        return lengths.astype(float)
+
     def name(
         self, number: int, *, sends: bool, cell: str | None = None, repeat: int | None = None
     ) -> str:

@@ -179,7 +179,8 @@ def magical(
         for it in context.run.manifest.get("cells") or []
         if isinstance(it, dict)
     }
-    names = [name for name in known if name in rows][:CELLS_MAX]
+    measured_names = [name for name in known if name in rows]
+    names = measured_names[:CELLS_MAX]
     if len(names) < 2 or context.empty:
         return None
     context.progress("matrix")
@@ -187,7 +188,10 @@ def magical(
     shapes, streaks = _shapes(measured.histograms), measured.streaks
     cells = [_cell(rows[name], known[name], shapes.get(name), streaks.get(name)) for name in names]
     cells = _adjusted(_with_haircuts(cells, measured.cuts))
-    notes = [f"{sum(cell.mean is None for cell in cells)} cells have failed requests, and no mean"]
+    notes = [
+        f"{sum(cell.mean is None for cell in cells)} cells have failed requests, and no mean",
+        f"{len(measured_names) - len(names)} cells beyond the first {CELLS_MAX:,} are left out",
+    ]
     sizes = _sizes(streaks, rows)
     cells = [
         replace(cell, outlier_share=sizes[cell.cell][0], outlier_size=sizes[cell.cell][1])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-    from unruly.findings.bare import BareMatrix
+    from unruly.findings.bare_matrix import BareMatrix
     from unruly.findings.magical import Magical
     from unruly.findings.steadiness import OverTime
     from unruly.run import Run
@@ -319,7 +319,7 @@ class Analysis:
     windows: pd.DataFrame | None = None
     """Short windows (100 ms, at most 300): op, started_ns, due, failed, response_ns (mean of the
     answered), completed_hz, in_flight; None when nothing was measured."""
-    bare: tuple[BareMatrix, ...] = ()
+    bare_matrices: tuple[BareMatrix, ...] = ()
     """Of each matrix of single values, who is slow to everybody."""
 
     @property

@@ -17,7 +17,7 @@ from unruly.findings.words import count, duration, latency, named, percent
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from unruly.findings.bare import BareMatrix
+    from unruly.findings.bare_matrix import BareMatrix
     from unruly.findings.magical import Magical
     from unruly.findings.model import (
         BlindSpot,
@@ -65,7 +65,7 @@ class Evidence:
     blind_spot: list[BlindSpot]
     magical: Magical | None = None
     over_time: OverTime | None = None
-    bare: tuple[BareMatrix, ...] = ()
+    bare_matrices: tuple[BareMatrix, ...] = ()
 
     @cached_property
     def responses(self) -> list[CellSummary]:
@@ -540,7 +540,7 @@ def _slow_seen_alike(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _slow_columns(evidence: Evidence) -> Iterator[Finding]:
-    for place, it in enumerate(evidence.bare):
+    for place, it in enumerate(evidence.bare_matrices):
         if not it.slow:
             continue
         rule = f"the p{100 * it.percentile:g} of their column is at least {it.factor:g} times"

@@ -12,9 +12,10 @@ import pandas as pd
 from unruly.findings.quantiles import quantiles_of
 from unruly.findings.words import count
 from unruly.stats import (
+    Recovery,
     change_points,
     index_of_dispersion,
-    recovery,
+    recoveries_of,
     stability,
     windows_of_sums,
 )
@@ -22,6 +23,9 @@ from unruly.tables import fetch, inline
 from unruly.tables import steadiness as steadiness_tables
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import ibis
     from numpy.typing import NDArray
 
     from unruly.findings.context import Context
@@ -41,7 +45,9 @@ ARRIVALS_LEAST: Final = 200
 """Of few arrivals the index is 1, whatever they are: each is alone in its window."""
 ALPHA: Final = 0.05
 """Shared among all that are looked at: so rarely does a run without a change show one."""
-OUTAGE_ROWS_MOST: Final = 2_000_000
+FAULTS_MOST: Final = 64
+"""Of one process: each is a condition on every row."""
+EVER_NS: Final = 2**62
 EVENTS_MOST: Final = 400
 WINDOW_NS: Final = 100_000_000
 WINDOWS_MOST: Final = 300
@@ -285,7 +291,6 @@ def _outages(context: Context) -> list[Outage]:
     found = []
     frame = fetch(steadiness_tables.faults(context.run.events))
     for (cell, repeat, process), part in frame.groupby(["cell", "repeat", "process"], sort=True):
-        # faults of one process closer than its recovery are told apart by `recovery`
         stamps = tuple(int(stamp) for stamp in part["started_ns"])
         absent: dict[str, str] = {}
         recoveries = _recoveries(context, str(cell), int(repeat), str(process), stamps, absent)
@@ -305,14 +310,59 @@ def _recoveries(
     if node is None:
         absent["recoveries"] = "the manifest does not know this process"
         return None
+    if len(stamps) > FAULTS_MOST:
+        absent["recoveries"] = f"{len(stamps)} faults of one process; {FAULTS_MOST} at most"
+        return None
     side, number = node
     pairs = context.pairs
     own = (pairs["cell"] == cell) & (pairs["repeat"] == repeat) & (pairs[side] == number)
-    size = int(pairs.loc[own, "n"].sum())
-    if not 0 < size <= OUTAGE_ROWS_MOST:
-        absent["recoveries"] = (
-            f"it has {count(size)} requests; 1 to {count(OUTAGE_ROWS_MOST)} are looked at"
-        )
+    if not own.any():
+        absent["recoveries"] = "it was asked nothing"
         return None
-    rows = fetch(steadiness_tables.of_node(context.rows, cell, repeat, side, number))
-    return recovery(rows["intended_ns"].to_numpy(), rows["response"].to_numpy(), stamps)
+    longest = pairs.loc[own, "longest_ns"].max()
+    patience = 0.0 if np.isnan(longest) else float(longest)
+    rows = steadiness_tables.of_node(context.rows, cell, repeat, side, number)
+    return _recovered(rows, stamps, patience)
+
+
+def _recovered(rows: ibis.Table, stamps: tuple[int, ...], patience_ns: float) -> Recoveries:
+    """What `unruly.stats.recovery` says of these rows, with the rows left where they are."""
+    untils = [*stamps[1:], EVER_NS]
+    windows = inline(_windows(stamps, untils))
+    frame = fetch(steadiness_tables.first_good(rows, windows)).set_index("fault")["total"]
+    # a fault that the next one follows first was never recovered from
+    totals = [
+        float(frame[place]) if place in frame and frame[place] <= until - stamp else None
+        for place, (stamp, until) in enumerate(zip(stamps, untils, strict=True))
+    ]
+    lasts = [
+        until if total is None else stamp + int(np.ceil(total))
+        for stamp, until, total in zip(stamps, untils, totals, strict=True)
+    ]
+    lost = fetch(steadiness_tables.failed_within(rows, inline(_windows(stamps, lasts))))
+    failed = dict(zip(lost["fault"], lost["failed"], strict=True))
+    found = [
+        Recovery(None, None, total, total, int(failed.get(place, 0)))
+        for place, total in enumerate(totals)
+    ]
+
+    def free(limit_ns: float) -> dict[str, Any]:
+        spans = list(zip(stamps, lasts, strict=True))
+        table = steadiness_tables.fault_free(rows, spans, patience_ns, limit_ns)
+        return dict(fetch(table).to_dict("records")[0])
+
+    whole = free(0.0)
+    return recoveries_of(
+        found,
+        fault_free=int(whole["n"]),
+        fault_free_failed=int(whole["failed"]),
+        fault_free_max_ns=float(whole["largest"]) if whole["n"] and not whole["failed"] else None,
+        longer_than=lambda limit: int(free(limit)["longer"]),
+    )
+
+
+def _windows(stamps: Sequence[int], untils: Sequence[int]) -> list[dict[str, Any]]:
+    return [
+        {"fault": place, "from_ns": first, "to_ns": last}
+        for place, (first, last) in enumerate(zip(stamps, untils, strict=True))
+    ]

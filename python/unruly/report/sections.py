@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from unruly.report import over_time, tables, trust
+from unruly.report import steadiness, tables, trust
 from unruly.report.advice import absent_advice, advice, sentence
 from unruly.report.document import Figure, Part, Section, Table
 from unruly.report.figures import cells as cells_figure
@@ -185,9 +185,9 @@ def _where(view: View) -> Part:
             slow.slow_counts(view),
             slow.sensitivity(view),
         ),
-        tables=_filled(over_time.outages(view)),
+        tables=_filled(steadiness.outages(view)),
         closed_tables=_filled(
-            over_time.steadiness(view),
+            steadiness.steadiness(view),
             tables.slowest(view),
             *(
                 tables.frame_table(by[key], names, caption)

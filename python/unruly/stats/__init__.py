@@ -59,6 +59,7 @@ from unruly.stats.stability import (
     Recoveries,
     Recovery,
     Throughput,
+    recoveries_of,
     recovery,
     stability,
 )
@@ -129,6 +130,7 @@ __all__ = [
     "quantile",
     "quantile_interval_iid",
     "quantile_ranks_iid",
+    "recoveries_of",
     "recovery",
     "replicas_needed",
     "replies_of",

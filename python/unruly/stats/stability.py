@@ -13,6 +13,8 @@ from unruly.stats.interval import Interval, quantile_interval_iid
 from unruly.stats.means import mean_interval, standard_error
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import ArrayLike, NDArray
 
 BLOCKS_MAX = 30
@@ -306,21 +308,66 @@ def recovery(
         begun = due < last if last is not None else np.ones(due.size, dtype=bool)
         # compared as differences: a wall clock in ns does not fit a double
         touched |= begun & (waited > fault - due)
-    totals = [it.total_ns for it in found if it.total_ns is not None]
     free = took[~touched]
     failed = int(np.isinf(free).sum())
+    return recoveries_of(
+        found,
+        fault_free=int(free.size),
+        fault_free_failed=failed,
+        fault_free_max_ns=float(free.max()) if free.size and failed == 0 else None,
+        longer_than=lambda limit: int((free > limit).sum()),
+        level=level,
+    )
+
+
+def recoveries_of(
+    faults: Sequence[Recovery],
+    *,
+    fault_free: int,
+    fault_free_failed: int,
+    fault_free_max_ns: float | None,
+    longer_than: Callable[[float], int],
+    level: float = 0.95,
+) -> Recoveries:
+    """Return what `recovery` does, from what an engine has found of each fault and beside them.
+
+    Parameters
+    ----------
+    faults : sequence of Recovery
+        In the order in which they came.
+    fault_free, fault_free_failed, fault_free_max_ns
+        Requests that no fault touched, those of them that failed, and the longest; None when one
+        failed.
+    longer_than : callable
+        How many of them took longer than so many ns, failed ones included.
+    level : float
+
+    Returns
+    -------
+    Recoveries
+
+    Examples
+    --------
+    >>> one = Recovery(None, None, 59.0, 59.0, 5)
+    >>> found = recoveries_of([one], fault_free=90, fault_free_failed=0, fault_free_max_ns=70.0,
+    ...                       longer_than=lambda limit: int(70.0 > limit))
+    >>> found.median_ns.estimate, found.longer, found.never
+    (59.0, 1, 0)
+
+    The outage lasted 59 ns, and one request without a fault took longer than that.
+    """
+    totals = [it.total_ns for it in faults if it.total_ns is not None]
     median = quantile_interval_iid(totals, 0.5, level)
-    limit = median.estimate
-    longer = int((free > limit).sum()) if limit is not None else None
+    longer = longer_than(median.estimate) if median.estimate is not None else None
     return Recoveries(
-        tuple(found),
+        tuple(faults),
         median,
-        len(found) - len(totals),
-        int(free.size),
-        failed,
-        float(free.max()) if free.size and failed == 0 else None,
+        len(faults) - len(totals),
+        fault_free,
+        fault_free_failed,
+        fault_free_max_ns,
         longer,
-        longer / free.size if longer is not None and free.size else None,
+        longer / fault_free if longer is not None and fault_free else None,
     )
 
 

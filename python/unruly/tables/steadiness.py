@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 import ibis
 
+from unruly.tables.requests import INFINITY
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ibis.expr.types import IntegerValue, Table
 
 KEYS: Final = ("cell", "repeat", "op")
@@ -70,6 +74,60 @@ def of_node(rows: Table, cell: str, repeat: int, side: str, number: int) -> Tabl
     return rows.filter(of).select("intended_ns", "response")
 
 
+def first_good(rows: Table, windows: Table) -> Table:
+    """How long after each fault the first good reply came, of requests due in its window.
+
+    Parameters
+    ----------
+    rows : Table
+        intended_ns, response (ns, +inf).
+    windows : Table
+        fault (its number), from_ns (when it came), to_ns (when the next one does).
+
+    Returns
+    -------
+    Table
+        fault, total (ns); no row where none came.
+    """
+    due = _within(rows.filter(rows.response != INFINITY), windows)
+    total = (due.intended_ns - due.from_ns).cast("float64") + due.response
+    return due.group_by("fault").agg(total=total.min()).order_by("fault")
+
+
+def failed_within(rows: Table, windows: Table) -> Table:
+    """Requests that were due in each window and failed: fault, failed."""
+    due = _within(rows.filter(rows.response == INFINITY), windows)
+    return due.group_by("fault").agg(failed=due.count()).order_by("fault")
+
+
+def fault_free(
+    rows: Table, windows: Sequence[tuple[int, int]], patience_ns: float, limit_ns: float
+) -> Table:
+    """Count the rows that were neither due nor under way in any window: one row.
+
+    n, failed, largest (of the good), longer (than `limit_ns`, failed ones included). A failed one
+    was waited for `patience_ns`.
+    """
+    waited = ibis.ifelse(rows.response == INFINITY, patience_ns, rows.response)
+    # as differences: a wall clock in ns does not fit a double
+    touched = [
+        (rows.intended_ns < last) & (waited > (first - rows.intended_ns).cast("float64"))
+        for first, last in windows
+    ]
+    free = rows.filter(~ibis.or_(*touched))
+    return free.agg(
+        n=free.count(),
+        failed=(free.response == INFINITY).sum(),
+        largest=free.response.nullif(INFINITY).max(),
+        longer=(free.response > limit_ns).sum(),
+    )
+
+
+def _within(rows: Table, windows: Table) -> Table:
+    inside = [rows.intended_ns >= windows.from_ns, rows.intended_ns < windows.to_ns]
+    return rows.join(windows, inside)
+
+
 def faults(events: Table) -> Table:
     """Faults that take a process away, in order: cell, repeat, kind, process, started_ns."""
     found = events.filter(events.kind.isin(FAULTS))
@@ -104,7 +162,7 @@ def due_in_windows(rows: Table, first_ns: int, width_ns: int) -> Table:
     return placed.group_by("op", "window").agg(
         due=placed.count(),
         failed=(~placed.ok).sum(),
-        took_ns=placed.response.nullif(float("inf")).sum().fill_null(0.0),
+        took_ns=placed.response.nullif(INFINITY).sum().fill_null(0.0),
         due_offset_ns=placed.offset.sum(),
     )
 

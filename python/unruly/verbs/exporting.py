@@ -37,7 +37,8 @@ def run(options: argparse.Namespace) -> int:
         export.write_rows(run, options.output)
     elif form == "json":
         write_text(
-            options.output, json.dumps(summary(analyse(run)), indent=1, allow_nan=False) + "\n"
+            options.output,
+            json.dumps(summary(analyse(run, pictures=False)), indent=1, allow_nan=False) + "\n",
         )
     else:
         lines = export.hlog_lines if form == "hlog" else export.hgrm_lines

@@ -28,7 +28,10 @@ def run(options: argparse.Namespace) -> int:
 
     verdicts = papers.kept()
     if options.directories:
-        runs = [analyse(open_for(directory, options)) for directory in options.directories]
+        runs = [
+            analyse(open_for(directory, options), pictures=False)
+            for directory in options.directories
+        ]
         verdicts = papers.remember(runs)
     text = papers.page(verdicts)
     if options.output:

@@ -307,8 +307,9 @@ def outliers(view: View) -> Figure | None:
 
 def matrix_table(view: View) -> Table | None:
     """Every cell in numbers, the worst first."""
+    magical = view.analysis.magical
     cells = [c for c in _cells(view) if c.mean]
-    if not cells:
+    if magical is None or not cells:
         return None
     cells.sort(key=lambda c: -((c.largest or 0.0) / (c.mean or 1.0)))
     rows = [
@@ -329,8 +330,10 @@ def matrix_table(view: View) -> Table | None:
     tenfold = f"over 10 {format.TIMES} mean"
     columns = ("cell", "n", "mean", "p99", "maximum", tenfold, "smallest haircut",
                "mean streak", "dip, q")  # fmt: skip
-    note = f"The {TABLE_CELLS} most unruly of {len(cells)}." if len(cells) > TABLE_CELLS else ""
-    return table(columns, rows, "The cells of the matrix", note)
+    notes = [f"{it}." for it in magical.notes]
+    if len(cells) > TABLE_CELLS:
+        notes.insert(0, f"The {TABLE_CELLS} most unruly of {len(cells)}.")
+    return table(columns, rows, "The cells of the matrix", " ".join(notes))
 
 
 def resource_table(view: View) -> Table | None:
