@@ -1,0 +1,119 @@
+//! Mistakes made on purpose.
+//!
+//! A test that never fails proves nothing. With the feature `planted-bugs` the simulation chooses
+//! one of these at run time and must find it; without the feature [`planted`] is `false` and the
+//! compiler removes it.
+
+macro_rules! bugs {
+    ($($(#[$doc:meta])* $name:ident = $word:literal,)*) => {
+        /// A mistake that an implementation of this protocol could make.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Bug { $($(#[$doc])* $name,)* }
+
+        impl Bug {
+            /// Every one of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// Its name on the command line.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$name => $word,)* }
+            }
+        }
+    };
+}
+
+bugs! {
+    /// A server answers a read whatever its version is.
+    ReadWithoutDep = "read-without-dep",
+    /// A server executes a read-modify-write whatever its version is.
+    UpdateWithoutDep = "update-without-dep",
+    /// A takeover believes a majority instead of all.
+    MajorityTakeover = "majority-takeover",
+    /// A server acknowledges a write that it has no state to execute on.
+    AckBeforeApply = "ack-before-apply",
+    /// A tombstone is removed before everybody has it.
+    TombstoneTooEarly = "tombstone-too-early",
+    /// A server that forgot everything goes on under its old name.
+    NoIncarnationCheck = "no-incarnation-check",
+    /// A repeated read-modify-write is executed again.
+    RetryExecutesAgain = "retry-executes-again",
+    /// A state push is executed as if it were the operation.
+    RepairByExecution = "repair-by-execution",
+    /// A value expires by the server's clock.
+    ServerClockExpiry = "server-clock-expiry",
+    /// A write is called stable when a majority has it.
+    StableTooEarly = "stable-too-early",
+    /// A server takes operations of any configuration.
+    AnyConfiguration = "any-configuration",
+    /// A server that has not synced answers reads.
+    JoiningAnswers = "joining-answers",
+    /// A server forgets that an owner was replaced.
+    NoFence = "no-fence",
+    /// A server answers without a lease.
+    NoLease = "no-lease",
+    /// A reply that was under way longer than its lease counts.
+    LateReplyCounts = "late-reply-counts",
+    /// An older state push replaces a newer value.
+    PushGoesBack = "push-goes-back",
+    /// A delayed write to a key that was deleted brings it back.
+    FloorIgnored = "floor-ignored",
+    /// Eviction forgets the version, so that the key looks as if it never was.
+    EvictionForgets = "eviction-forgets",
+    /// One reply is taken for a quorum.
+    QuorumOfOne = "quorum-of-one",
+    /// The controller answers before its epoch is on disk.
+    EpochNotSynced = "epoch-not-synced",
+    /// A damaged message is believed.
+    DamageBelieved = "damage-believed",
+    /// A repeated operation gets a new number.
+    RetryRenumbers = "retry-renumbers",
+    /// While the replica set changes only the old one gets writes.
+    OldSetOnly = "old-set-only",
+    /// A joining server says that it has synced before it has.
+    SyncedTooEarly = "synced-too-early",
+    /// A refusal is taken for the answer when it comes first.
+    ErrorWins = "error-wins",
+    /// Lost data is answered as "not found".
+    LossHidden = "loss-hidden",
+    /// A takeover does not write back what it found.
+    NoWriteBack = "no-write-back",
+    /// A session counts as closed while some of its writes are on one server only.
+    ClosedTooEarly = "closed-too-early",
+    /// The controller forgets that a server took unshared writes with it.
+    LossForgotten = "loss-forgotten",
+    /// A new owner is told to go on before every server knows of it.
+    OpenBeforeFence = "open-before-fence",
+}
+
+#[cfg(feature = "planted-bugs")]
+mod chosen {
+    use super::Bug;
+    use std::cell::Cell;
+
+    thread_local! {
+        static CHOSEN: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    /// Chooses the mistake that this thread makes from now on.
+    pub fn plant(bug: Option<Bug>) {
+        CHOSEN.with(|chosen| chosen.set(bug));
+    }
+
+    /// Whether this thread makes the mistake.
+    #[must_use]
+    pub fn planted(bug: Bug) -> bool {
+        CHOSEN.with(Cell::get) == Some(bug)
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+pub use chosen::{plant, planted};
+
+/// Whether this mistake is made: never, in a build without the feature.
+#[cfg(not(feature = "planted-bugs"))]
+#[inline]
+#[must_use]
+pub const fn planted(_bug: Bug) -> bool {
+    false
+}

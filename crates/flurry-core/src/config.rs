@@ -1,0 +1,264 @@
+//! Who holds what: members, placement, levels.
+
+use crate::id::{ConfigNumber, DurationNs, Endpoint, Incarnation, Key, ServerId, ShardId};
+
+/// The most members of a cluster, so that nothing derived from a configuration is unbounded.
+pub const MEMBERS_MAX: usize = 64;
+
+/// The most replicas of a key.
+pub const REPLICAS_MAX: usize = 8;
+
+/// Which replies an operation waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// The first correct one.
+    First,
+    /// Correct ones of a majority.
+    Quorum,
+    /// Correct ones of all.
+    All,
+    /// One replica is asked; the others when it has not answered after this long.
+    Hedge(DurationNs),
+    /// First, hedge or one alone, as the router's measurements say.
+    Auto,
+}
+
+impl Level {
+    /// How many of `replicas` replies are needed.
+    #[must_use]
+    pub fn needed(self, replicas: usize) -> usize {
+        match self {
+            Self::First | Self::Hedge(_) | Self::Auto => 1.min(replicas),
+            Self::Quorum => majority(replicas).min(replicas),
+            Self::All => replicas,
+        }
+    }
+}
+
+/// More than half.
+#[must_use]
+pub fn majority(of: usize) -> usize {
+    of / 2 + 1
+}
+
+/// A data server in a configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Member {
+    /// Its place.
+    pub server: ServerId,
+    /// The life that holds the data.
+    pub incarnation: Incarnation,
+    /// `host:port` of each shard; empty where messages are not sent over a network.
+    pub addresses: Vec<String>,
+    /// It was lost: its lease ran out, or a new life proved the old one dead.
+    pub gone: bool,
+}
+
+/// A configuration. While the members change, `next` has those after the change: operations then
+/// satisfy their level in both sets, and only the old one may answer for what was never copied.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Config {
+    /// Its number.
+    pub number: ConfigNumber,
+    /// Copies of each key.
+    pub replicas: u8,
+    /// Threads of each server.
+    pub shards: u8,
+    /// The members, by server.
+    pub members: Vec<Member>,
+    /// The members after the change that is going on.
+    pub next: Option<Vec<Member>>,
+    /// The configuration in which a server was last lost together with what it held.
+    pub last_loss: ConfigNumber,
+    /// The same of when all that held some key may have been lost together.
+    pub last_wipe: ConfigNumber,
+}
+
+/// A server in the set of one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Replica {
+    /// The server.
+    pub server: ServerId,
+    /// It counts for the old set.
+    pub old: bool,
+    /// It counts for the new set.
+    pub new: bool,
+}
+
+/// The servers of one key: small, so on the stack.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReplicaSet {
+    replicas: [Option<Replica>; 2 * REPLICAS_MAX],
+    len: usize,
+}
+
+impl ReplicaSet {
+    /// The servers, in the order of preference for this key.
+    pub fn iter(&self) -> impl Iterator<Item = Replica> + '_ {
+        self.replicas[..self.len].iter().flatten().copied()
+    }
+
+    /// How many servers.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Nobody holds the key.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The server's part in it.
+    #[must_use]
+    pub fn find(&self, server: ServerId) -> Option<Replica> {
+        self.iter().find(|replica| replica.server == server)
+    }
+
+    fn push(&mut self, replica: Replica) {
+        self.replicas[self.len] = Some(replica);
+        self.len += 1;
+    }
+}
+
+impl Config {
+    /// The shard that holds a key.
+    #[must_use]
+    pub fn shard_of(&self, key: &Key) -> ShardId {
+        // The high bits, since tables use the low ones.
+        let shard = (key.hash() >> 32) % u64::from(self.shards.max(1));
+        ShardId(u8::try_from(shard).unwrap_or(0))
+    }
+
+    /// The servers of a key, by rendezvous hashing: a server that comes or goes moves only the keys
+    /// that it gains or loses (Thaler and Ravishankar, 1998).
+    #[must_use]
+    pub fn replicas_of(&self, key: &Key) -> ReplicaSet {
+        self.replicas_of_hash(key.hash())
+    }
+
+    /// The same, of a key's hash.
+    #[must_use]
+    pub fn replicas_of_hash(&self, hash: u64) -> ReplicaSet {
+        let mut set = ReplicaSet::default();
+        let stable = self.next.is_none();
+        for member in self.chosen(&self.members, hash) {
+            if !member.gone {
+                set.push(Replica {
+                    server: member.server,
+                    old: true,
+                    new: stable,
+                });
+            }
+        }
+        let Some(next) = &self.next else { return set };
+        for member in self.chosen(next, hash) {
+            let kept = self.members.iter().any(|old| {
+                old.server == member.server && old.incarnation == member.incarnation && !old.gone
+            });
+            let known = set.replicas[..set.len]
+                .iter_mut()
+                .flatten()
+                .find(|replica| replica.server == member.server && kept);
+            match known {
+                Some(replica) => replica.new = true,
+                None => set.push(Replica {
+                    server: member.server,
+                    old: false,
+                    new: true,
+                }),
+            }
+        }
+        set
+    }
+
+    fn chosen<'a>(&self, members: &'a [Member], hash: u64) -> impl Iterator<Item = &'a Member> {
+        let replicas = usize::from(self.replicas).min(REPLICAS_MAX);
+        let mut ranked = [(0u64, 0usize); MEMBERS_MAX];
+        let count = members.len().min(MEMBERS_MAX);
+        for (index, member) in members[..count].iter().enumerate() {
+            ranked[index] = (weight(hash, member.server), index);
+        }
+        ranked[..count].sort_unstable_by(|a, b| b.cmp(a));
+        (0..count.min(replicas)).map(move |rank| &members[ranked[rank].1])
+    }
+
+    /// The life of a server that this configuration counts: that of the new set where both have one.
+    #[must_use]
+    pub fn incarnation_of(&self, server: ServerId) -> Option<Incarnation> {
+        self.everybody()
+            .filter(|member| member.server == server && !member.gone)
+            .map(|member| member.incarnation)
+            .last()
+    }
+
+    /// Whether this life of the server takes part.
+    #[must_use]
+    pub fn has(&self, server: ServerId, incarnation: Incarnation) -> bool {
+        self.everybody().any(|member| {
+            member.server == server && member.incarnation == incarnation && !member.gone
+        })
+    }
+
+    /// Members of the old and of the new set; those in both come twice.
+    pub fn everybody(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().chain(self.next.iter().flatten())
+    }
+
+    /// Lives that take part, each once.
+    #[must_use]
+    pub fn lives(&self) -> Vec<(ServerId, Incarnation)> {
+        let mut lives: Vec<_> = self
+            .everybody()
+            .filter(|member| !member.gone)
+            .map(|member| (member.server, member.incarnation))
+            .collect();
+        lives.sort_unstable();
+        lives.dedup();
+        lives
+    }
+
+    /// How many servers must agree that one of them may go on without the controller.
+    #[must_use]
+    pub fn lease_majority(&self) -> usize {
+        majority(self.lives().len())
+    }
+
+    /// Where a shard of a server listens.
+    #[must_use]
+    pub fn address_of(&self, to: Endpoint) -> Option<&str> {
+        self.everybody()
+            .filter(|member| member.server == to.server && !member.gone)
+            .last()?
+            .addresses
+            .get(usize::from(to.shard.0))
+            .map(String::as_str)
+    }
+
+    /// Whether two sets place every key alike, so that nobody has to copy anything.
+    #[must_use]
+    pub fn holds_fully(&self, server: ServerId, incarnation: Incarnation, hash: u64) -> bool {
+        self.chosen(&self.members, hash).any(|member| {
+            member.server == server && member.incarnation == incarnation && !member.gone
+        })
+    }
+
+    /// Whether this life shall hold the key after the change.
+    #[must_use]
+    pub fn will_hold(&self, server: ServerId, incarnation: Incarnation, hash: u64) -> bool {
+        let members = self.next.as_deref().unwrap_or(&self.members);
+        self.chosen(members, hash)
+            .any(|member| member.server == server && member.incarnation == incarnation)
+    }
+}
+
+/// The weight of a server for a key: a mix of both in which every bit counts (`MurmurHash3`'s finaliser).
+fn weight(hash: u64, server: ServerId) -> u64 {
+    let mut mixed = hash ^ (u64::from(server.0) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^= mixed >> 33;
+    mixed = mixed.wrapping_mul(0xff51_afd7_ed55_8ccd);
+    mixed ^= mixed >> 33;
+    mixed = mixed.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    mixed ^ (mixed >> 33)
+}

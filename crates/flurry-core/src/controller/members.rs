@@ -1,0 +1,371 @@
+//! Changing the members without losing an acknowledged write.
+//!
+//! A change is two configurations: one in which the old and the new members both take writes and the
+//! new ones copy what they will hold, and one in which only the new ones remain. The second comes when
+//! every member goes by the first and has copied its part.
+//!
+//! A server that has fallen silent is counted out at once, but may go on answering whoever has not
+//! heard of it, for as long as it has a lease: it is *retiring*. No opening is answered meanwhile. It
+//! is over when all members have gone by a configuration without it for longer than a lease, for then
+//! nobody can have granted it one since. Never are so many counted out together that they could grant
+//! each other leases, unless a new life of theirs proves that they have ended.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use super::{AGAIN, Controller, Retiring, Seen};
+use crate::bugs::{Bug, planted};
+use crate::config::{Config, Member};
+use crate::id::{ConfigNumber, DurationNs, Endpoint, MonoNs, ServerId, ShardId};
+use crate::message::{Control, Life};
+
+/// Clocks may run this much slower than ours: an eighth, which is far more than any does.
+const DRIFT_SHARE: u64 = 8;
+
+impl Controller {
+    pub(super) fn ping(
+        &mut self,
+        now: MonoNs,
+        sender: u64,
+        life: Life,
+        number: ConfigNumber,
+        sent: MonoNs,
+    ) {
+        let Some(config) = self.config.clone() else {
+            return;
+        };
+        let member = config.has(life.endpoint.server, life.incarnation);
+        if !member || number < config.number {
+            self.reply(sender, Control::Config(Arc::clone(&config)));
+        }
+        if !member {
+            return;
+        }
+        let seen = self.seen.entry(life).or_insert(Seen {
+            number,
+            heard: now,
+            synced: ConfigNumber(0),
+        });
+        seen.heard = now;
+        seen.number = seen.number.max(number);
+        if number == config.number {
+            self.reply(sender, Control::Pong(None, number, sent));
+        }
+    }
+
+    pub(super) fn join(&mut self, now: MonoNs, sender: u64, member: Member) {
+        if let Some(config) = self.config.clone()
+            && config.has(member.server, member.incarnation)
+        {
+            self.reply(sender, Control::Config(config));
+            return;
+        }
+        // An earlier life has ended when a new one has its place: both could not have its address.
+        for (life, retiring) in &mut self.retiring {
+            if life.endpoint.server == member.server && life.incarnation != member.incarnation {
+                retiring.ended.get_or_insert(now);
+            }
+        }
+        let shards = usize::from(self.params.shards);
+        let addressed = member.addresses.is_empty() || member.addresses.len() == shards;
+        if addressed && (self.has_room() || self.joining.contains_key(&member.server)) {
+            self.joining.insert(member.server, (member, now));
+        }
+    }
+
+    /// Takes the next step of whatever is going on.
+    pub(super) fn progress(&mut self, now: MonoNs) {
+        let patience = DurationNs(4 * self.params.lease.0);
+        self.joining
+            .retain(|_, (_, heard)| now.since(*heard) <= patience);
+        if self.config.is_none() {
+            self.first_config(now);
+            return;
+        }
+        self.wait_out(now);
+        self.propose(now);
+        self.commit(now);
+        self.finish_openings();
+    }
+
+    /// The first configuration, when enough servers have come.
+    fn first_config(&mut self, now: MonoNs) {
+        if self.joining.len() < usize::from(self.params.servers_min) {
+            return;
+        }
+        let members = std::mem::take(&mut self.joining)
+            .into_values()
+            .map(|(member, _)| member)
+            .collect();
+        let config = Config {
+            number: ConfigNumber(1),
+            replicas: self.params.replicas,
+            shards: self.params.shards,
+            members,
+            next: None,
+            last_loss: ConfigNumber(0),
+            last_wipe: ConfigNumber(0),
+        };
+        self.decide(now, config);
+    }
+
+    /// Makes a configuration the current one: on disk, then to everybody.
+    fn decide(&mut self, now: MonoNs, config: Config) {
+        if let Some(before) = self.config.take() {
+            let kept = config.lives();
+            for life in self.lives_of(&before) {
+                let (server, incarnation) = (life.endpoint.server, life.incarnation);
+                if kept.contains(&(server, incarnation)) {
+                    continue;
+                }
+                let new_life = self.joining.contains_key(&server)
+                    || kept.iter().any(|(other, _)| *other == server);
+                let ended = new_life.then_some(now);
+                self.retiring.entry(life).or_insert(Retiring { ended });
+            }
+        }
+        self.majority_min = self.majority_min.min(config.lease_majority());
+        self.config = Some(Arc::new(config));
+        self.decided = now;
+        self.agreed = None;
+        self.persist();
+        self.tell_config();
+    }
+
+    fn lives_of(&self, config: &Config) -> Vec<Life> {
+        let lives = config.lives();
+        (0..config.shards)
+            .flat_map(|shard| {
+                lives.iter().map(move |(server, incarnation)| Life {
+                    endpoint: Endpoint {
+                        server: *server,
+                        shard: ShardId(shard),
+                    },
+                    incarnation: *incarnation,
+                })
+            })
+            .collect()
+    }
+
+    /// Sends the configuration to whoever does not go by it.
+    pub(super) fn tell_config(&mut self) {
+        let Some(config) = self.config.clone() else {
+            return;
+        };
+        for life in self.behind(&config) {
+            self.tell(life, Control::Config(Arc::clone(&config)));
+        }
+    }
+
+    /// Lives that take part but do not go by the current configuration yet.
+    fn behind(&self, config: &Config) -> BTreeSet<Life> {
+        let acknowledged = |life: &Life| {
+            self.seen
+                .get(life)
+                .is_some_and(|seen| seen.number >= config.number)
+        };
+        self.lives()
+            .into_iter()
+            .filter(|life| !acknowledged(life))
+            .collect()
+    }
+
+    /// Lets go of retiring servers that cannot have a lease any more.
+    fn wait_out(&mut self, now: MonoNs) {
+        let Some(config) = self.config.clone() else {
+            return;
+        };
+        let agreed = self.behind(&config).is_empty();
+        self.agreed = agreed.then(|| self.agreed.unwrap_or(now));
+        if agreed {
+            self.majority_min = config.lease_majority();
+        }
+        let lease = self.params.lease.0;
+        let patience = DurationNs(lease + lease / DRIFT_SHARE);
+        let over = |since: Option<MonoNs>| since.is_some_and(|at| now.since(at) > patience);
+        let all_over = over(self.agreed);
+        let before = self.retiring.len();
+        self.retiring
+            .retain(|_, retiring| !all_over && !over(retiring.ended));
+        if self.retiring.len() != before {
+            self.persist();
+        }
+        let lives = self.lives();
+        self.seen.retain(|life, _| lives.contains(life));
+    }
+
+    /// When a member was last heard of: its quietest shard.
+    fn heard(&self, config: &Config, member: &Member) -> MonoNs {
+        (0..config.shards)
+            .map(|shard| Life {
+                endpoint: Endpoint {
+                    server: member.server,
+                    shard: ShardId(shard),
+                },
+                incarnation: member.incarnation,
+            })
+            .map(|life| self.seen.get(&life).map_or(self.decided, |seen| seen.heard))
+            .min()
+            .unwrap_or(self.decided)
+    }
+
+    /// Counts out who has fallen silent, and takes in who asks to join.
+    fn propose(&mut self, now: MonoNs) {
+        let Some(config) = self.config.clone() else {
+            return;
+        };
+        let lives: Vec<Member> = {
+            let mut lives: Vec<Member> = config.everybody().filter(|it| !it.gone).cloned().collect();
+            lives.sort_by_key(|member| member.server);
+            lives.dedup();
+            lives
+        };
+        let restarted = |member: &Member| self.joining.contains_key(&member.server);
+        let silent =
+            |member: &Member| now.since(self.heard(&config, member)) > self.params.lease;
+        let mut lost: Vec<Member> = lives
+            .iter()
+            .filter(|member| restarted(member) || silent(member))
+            .cloned()
+            .collect();
+        let mut doubtful: BTreeSet<ServerId> = self
+            .retiring
+            .iter()
+            .filter(|(_, retiring)| retiring.ended.is_none())
+            .map(|(life, _)| life.endpoint.server)
+            .collect();
+        lost.retain(|member| {
+            if restarted(member) {
+                return true;
+            }
+            doubtful.insert(member.server);
+            let few = doubtful.len() < self.majority_min;
+            if !few {
+                doubtful.remove(&member.server);
+            }
+            few
+        });
+        let joins = config.next.is_none() && !self.joining.is_empty();
+        if lost.is_empty() && !joins {
+            return;
+        }
+        let mut next: Vec<Member> = config.next.clone().unwrap_or_else(|| config.members.clone());
+        next.retain(|member| !member.gone && !lost.contains(member));
+        if joins || next.is_empty() {
+            for (server, (member, _)) in &self.joining {
+                if next.iter().all(|known| known.server != *server) {
+                    next.push(member.clone());
+                }
+            }
+        }
+        if next.is_empty() || (lost.is_empty() && next == config.members) {
+            return;
+        }
+        next.sort_by_key(|member| member.server);
+        let number = ConfigNumber(config.number.0 + 1);
+        let mut after = Config {
+            number,
+            next: Some(next),
+            ..(*config).clone()
+        };
+        let mut full_one_lost = false;
+        for member in &mut after.members {
+            if lost.contains(member) {
+                member.gone = true;
+                full_one_lost = true;
+            }
+        }
+        if full_one_lost && !planted(Bug::LossForgotten) {
+            after.last_loss = number;
+            let gone = after.members.iter().filter(|member| member.gone).count();
+            let wipe = gone >= after.members.len().min(usize::from(after.replicas));
+            if wipe {
+                after.last_wipe = number;
+            }
+            self.note_loss(wipe);
+        }
+        self.decide(now, after);
+        let config = self.config.clone();
+        self.joining.retain(|server, (member, _)| {
+            !config.iter().any(|it| it.has(*server, member.incarnation))
+        });
+    }
+
+    /// Ends a change whose every member goes by it and has copied what it should.
+    fn commit(&mut self, now: MonoNs) {
+        let Some(config) = self.config.clone() else {
+            return;
+        };
+        let Some(next) = &config.next else { return };
+        if !self.behind(&config).is_empty() || next.is_empty() {
+            return;
+        }
+        let synced = |life: &Life| {
+            self.seen
+                .get(life)
+                .is_some_and(|seen| seen.synced == config.number)
+        };
+        let is_next = |life: &Life| {
+            next.iter().any(|member| {
+                member.server == life.endpoint.server && member.incarnation == life.incarnation
+            })
+        };
+        if !self.lives().iter().filter(|life| is_next(life)).all(synced) {
+            return;
+        }
+        let committed = Config {
+            number: ConfigNumber(config.number.0 + 1),
+            members: next.clone(),
+            next: None,
+            ..(*config).clone()
+        };
+        self.decide(now, committed);
+    }
+
+    /// What `flurry status` shows, as JSON.
+    pub(super) fn status(&self, now: MonoNs) -> String {
+        let mut text = String::from("{\"members\":[");
+        let config = self.config.as_deref();
+        for (index, member) in config.iter().flat_map(|it| it.everybody()).enumerate() {
+            let heard = self
+                .seen
+                .iter()
+                .filter(|(life, _)| {
+                    life.endpoint.server == member.server && life.incarnation == member.incarnation
+                })
+                .map(|(_, seen)| now.since(seen.heard).0)
+                .max();
+            let state = if member.gone {
+                "gone"
+            } else if config.is_some_and(|it| !it.members.contains(member)) {
+                "joining"
+            } else if heard.is_none_or(|ago| ago > self.params.lease.0) {
+                "silent"
+            } else {
+                "up"
+            };
+            let comma = if index == 0 { "" } else { "," };
+            let address = member.addresses.first().map_or("", String::as_str);
+            let heard_ms = heard.map_or_else(|| "null".to_owned(), |ns| (ns / 1_000_000).to_string());
+            // Writing to a string cannot fail.
+            let _ = write!(
+                text,
+                "{comma}{{\"server\":{},\"incarnation\":\"{:032x}\",\"address\":\"{address}\",\"state\":\"{state}\",\"heard_ms_ago\":{heard_ms}}}",
+                member.server.0, member.incarnation.0,
+            );
+        }
+        let number = config.map_or(0, |config| config.number.0);
+        let changing = config.is_some_and(|config| config.next.is_some());
+        let _ = write!(
+            text,
+            "],\"config\":{number},\"changing\":{changing},\"replicas\":{},\"waiting_servers\":{},\"wanted_servers\":{},\"sessions\":{},\"again_ms\":{}}}",
+            self.params.replicas,
+            self.joining.len(),
+            self.params.servers_min,
+            self.sessions.len(),
+            AGAIN.0 / 1_000_000,
+        );
+        text
+    }
+}

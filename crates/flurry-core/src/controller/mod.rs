@@ -1,0 +1,261 @@
+//! The controller: who takes part, and who owns what.
+//!
+//! It is the only one that gives out epochs and configurations, and it does so one at a time, each on
+//! disk before anybody hears of it. It is not on the path of operations: while it is away they go on,
+//! and only openings and changes of the members wait.
+//!
+//! Outputs must be carried out in order: a [`Output::Persist`] is on disk before what follows it is sent.
+
+mod members;
+mod sessions;
+mod snapshot;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use crate::config::{Config, MEMBERS_MAX, Member, REPLICAS_MAX};
+use crate::id::{ConfigNumber, DurationNs, Endpoint, MonoNs, ServerId, SessionId, ShardId};
+use crate::message::{Control, Life, Message};
+use sessions::Session;
+
+pub use snapshot::SnapshotError;
+
+/// How often what was not acknowledged is sent again.
+const AGAIN: DurationNs = DurationNs::millis(50);
+
+/// Where a message of the controller goes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Destination {
+    /// Whoever sent what this answers: the driver's number for it.
+    Sender(u64),
+    /// A shard of a server, at this address where messages go over a network.
+    Server(Endpoint, Option<String>),
+}
+
+/// What a controller wants done, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// These bytes replace what is on disk, synced.
+    Persist(Vec<u8>),
+    /// Send this.
+    Send(Destination, Message),
+}
+
+/// What a controller is told at its start.
+#[derive(Debug, Clone, Copy)]
+pub struct ControllerParams {
+    /// Copies of each key.
+    pub replicas: u8,
+    /// Threads of each server.
+    pub shards: u8,
+    /// Servers that must have joined before the first configuration.
+    pub servers_min: u8,
+    /// How long a server's lease runs; the same for all servers.
+    pub lease: DurationNs,
+}
+
+/// Why a controller cannot start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ParamsError {
+    /// No replicas, or too many.
+    #[error("replicas: it is {0}; wanted 1 to 8; hint: three is usual")]
+    Replicas(u8),
+    /// Fewer servers than replicas.
+    #[error("servers: there are {servers}; wanted at least as many as the {replicas} replicas; hint: start more servers, or lower replicas")]
+    FewServers {
+        /// Servers.
+        servers: u8,
+        /// Replicas.
+        replicas: u8,
+    },
+    /// No shard.
+    #[error("shards: it is 0; wanted 1 or more; hint: one for each core that a server may use")]
+    Shards,
+}
+
+/// How the controller sees one shard of one life of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Seen {
+    /// The configuration that it goes by.
+    number: ConfigNumber,
+    /// When it was last heard of.
+    heard: MonoNs,
+    /// It has copied what it should, in this configuration.
+    synced: ConfigNumber,
+}
+
+/// A life that is not in the configuration any more, but may not know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Retiring {
+    /// Since when a new life proves that it has ended.
+    ended: Option<MonoNs>,
+}
+
+/// The controller.
+#[derive(Debug, Clone)]
+pub struct Controller {
+    params: ControllerParams,
+    config: Option<Arc<Config>>,
+    sessions: BTreeMap<SessionId, Session>,
+    names: BTreeMap<String, SessionId>,
+    seen: BTreeMap<Life, Seen>,
+    retiring: BTreeMap<Life, Retiring>,
+    /// Members that ask to join, and when they last did.
+    joining: BTreeMap<ServerId, (Member, MonoNs)>,
+    /// When the configuration was made, or this life of the controller began.
+    decided: MonoNs,
+    /// The fewest servers that could grant each other leases in any configuration that a member may
+    /// still go by.
+    majority_min: usize,
+    /// Since when every member goes by it.
+    agreed: Option<MonoNs>,
+    again: MonoNs,
+    outbox: VecDeque<Output>,
+}
+
+impl Controller {
+    /// A controller of a new cluster.
+    ///
+    /// # Errors
+    ///
+    /// [`ParamsError`] when the numbers do not fit together.
+    pub fn new(now: MonoNs, params: ControllerParams) -> Result<Self, ParamsError> {
+        if params.replicas == 0 || usize::from(params.replicas) > REPLICAS_MAX {
+            return Err(ParamsError::Replicas(params.replicas));
+        }
+        if params.shards == 0 {
+            return Err(ParamsError::Shards);
+        }
+        if params.servers_min < params.replicas {
+            return Err(ParamsError::FewServers {
+                servers: params.servers_min,
+                replicas: params.replicas,
+            });
+        }
+        Ok(Self {
+            params,
+            config: None,
+            sessions: BTreeMap::new(),
+            names: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            retiring: BTreeMap::new(),
+            joining: BTreeMap::new(),
+            decided: now,
+            majority_min: usize::MAX,
+            agreed: None,
+            again: now,
+            outbox: VecDeque::new(),
+        })
+    }
+
+    /// The configuration, once enough servers have joined.
+    #[must_use]
+    pub fn config(&self) -> Option<&Arc<Config>> {
+        self.config.as_ref()
+    }
+
+    /// A message; `sender` is the driver's number for whoever a reply goes to.
+    pub fn handle_message(&mut self, now: MonoNs, sender: u64, message: Message) {
+        let Message::Control(control) = message else {
+            return;
+        };
+        match control {
+            Control::Open { name, nonce } => self.open(now, sender, &name, nonce),
+            Control::Close(session, epoch) => self.close(sender, session, epoch),
+            Control::FenceHeld(life, session, epoch) => self.fence_held(life, session, epoch),
+            Control::Join(member) => self.join(now, sender, member),
+            Control::ConfigQuery => {
+                if let Some(config) = self.config.clone() {
+                    self.reply(sender, Control::Config(config));
+                }
+            }
+            Control::Ping(life, number, sent) => self.ping(now, sender, life, number, sent),
+            Control::Synced(life, number) => {
+                if let Some(seen) = self.seen.get_mut(&life) {
+                    seen.synced = seen.synced.max(number);
+                }
+            }
+            Control::StatusQuery => {
+                let status = Control::Status(self.status(now));
+                self.reply(sender, status);
+            }
+            _ => {}
+        }
+        self.progress(now);
+    }
+
+    /// Time has come to [`Self::poll_timeout`].
+    pub fn handle_timeout(&mut self, now: MonoNs) {
+        self.progress(now);
+        if now >= self.again {
+            self.again = now.after(AGAIN);
+            self.tell_config();
+            self.fence_again();
+        }
+    }
+
+    /// When to call [`Self::handle_timeout`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> MonoNs {
+        self.again
+    }
+
+    /// The next thing to do.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outbox.pop_front()
+    }
+
+    fn reply(&mut self, sender: u64, control: Control) {
+        let output = Output::Send(Destination::Sender(sender), Message::Control(control));
+        self.outbox.push_back(output);
+    }
+
+    fn tell(&mut self, life: Life, control: Control) {
+        let address = self.address_of(life);
+        let to = Destination::Server(life.endpoint, address);
+        self.outbox
+            .push_back(Output::Send(to, Message::Control(control)));
+    }
+
+    fn address_of(&self, life: Life) -> Option<String> {
+        let mut listed = self.config.iter().flat_map(|config| config.everybody());
+        let member = listed.find(|member| {
+            member.server == life.endpoint.server && member.incarnation == life.incarnation
+        })?;
+        let shard = usize::from(life.endpoint.shard.0);
+        member.addresses.get(shard).cloned()
+    }
+
+    fn persist(&mut self) {
+        let bytes = self.snapshot();
+        self.outbox.push_back(Output::Persist(bytes));
+    }
+
+    /// Every shard of every life that takes part.
+    fn lives(&self) -> Vec<Life> {
+        let Some(config) = &self.config else {
+            return Vec::new();
+        };
+        let shards = config.shards;
+        config
+            .lives()
+            .into_iter()
+            .flat_map(|(server, incarnation)| {
+                (0..shards).map(move |shard| Life {
+                    endpoint: Endpoint {
+                        server,
+                        shard: ShardId(shard),
+                    },
+                    incarnation,
+                })
+            })
+            .collect()
+    }
+
+    /// Whether a configuration could take another member.
+    fn has_room(&self) -> bool {
+        self.config
+            .as_ref()
+            .is_none_or(|config| config.everybody().count() < MEMBERS_MAX)
+    }
+}

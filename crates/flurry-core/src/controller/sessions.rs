@@ -1,0 +1,225 @@
+//! Who owns a session.
+//!
+//! An opening gives out the next epoch, and is answered once every member refuses the earlier one: a
+//! single replica that still served the earlier owner would be enough to acknowledge a write that the
+//! new owner never sees. After an owner that closed, nobody has to be waited for.
+
+use std::collections::BTreeSet;
+
+use super::Controller;
+use crate::bugs::{Bug, planted};
+use crate::id::{Epoch, MonoNs, SessionId};
+use crate::message::{Control, Life, Opened};
+
+/// Sessions that a controller keeps at most.
+const SESSIONS_MAX: usize = crate::server::SESSIONS_MAX;
+
+/// The longest name of a session.
+const NAME_BYTES_MAX: usize = 128;
+
+/// What the controller knows of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Session {
+    pub(super) name: String,
+    pub(super) epoch: Epoch,
+    pub(super) nonce: u64,
+    /// Its owner has let go of it with everything on every replica.
+    pub(super) closed: bool,
+    /// Epochs from this one on were closed.
+    pub(super) clean_since: Option<Epoch>,
+    /// Epochs up to this one may have lost their last writes.
+    pub(super) unknown_through: Epoch,
+    /// A server was lost while this epoch was open.
+    pub(super) lossy: bool,
+    /// Who refuses everything before this epoch.
+    pub(super) fenced: BTreeSet<Life>,
+    /// Who waits for the opening.
+    pub(super) opening: Option<u64>,
+    /// Nobody has to be waited for.
+    pub(super) free: bool,
+}
+
+impl Controller {
+    pub(super) fn open(&mut self, now: MonoNs, sender: u64, name: &str, nonce: u64) {
+        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+            let reason = format!(
+                "session: its name has {} bytes; wanted 1 to {NAME_BYTES_MAX}",
+                name.len()
+            );
+            self.reply(sender, Control::OpenRefused { nonce, reason });
+            return;
+        }
+        if self.config.is_none() {
+            // Asked again until there is a cluster: the servers may be on their way.
+            return;
+        }
+        if let Some(id) = self.names.get(name).copied() {
+            self.open_again(now, sender, id, nonce);
+            return;
+        }
+        if self.sessions.len() >= SESSIONS_MAX {
+            let reason = format!(
+                "session: there are {SESSIONS_MAX} already; wanted fewer; hint: share a session between keys"
+            );
+            self.reply(sender, Control::OpenRefused { nonce, reason });
+            return;
+        }
+        let number = u32::try_from(self.sessions.len() + 1).unwrap_or(u32::MAX);
+        let id = SessionId(number);
+        self.names.insert(name.to_owned(), id);
+        self.sessions.insert(
+            id,
+            Session {
+                name: name.to_owned(),
+                epoch: Epoch(1),
+                nonce,
+                closed: false,
+                clean_since: Some(Epoch(1)),
+                unknown_through: Epoch(0),
+                lossy: false,
+                fenced: BTreeSet::new(),
+                opening: Some(sender),
+                free: true,
+            },
+        );
+        self.opened(id);
+    }
+
+    fn open_again(&mut self, _now: MonoNs, sender: u64, id: SessionId, nonce: u64) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        if session.nonce == nonce {
+            // A repetition: the answer may have been lost, or is not known yet.
+            if !session.closed {
+                session.opening = Some(sender);
+            }
+            return;
+        }
+        if !session.closed {
+            session.clean_since = None;
+            if session.lossy {
+                session.unknown_through = session.epoch;
+            }
+        }
+        session.free = session.closed;
+        session.epoch = Epoch(session.epoch.0 + 1);
+        session.nonce = nonce;
+        session.closed = false;
+        session.lossy = false;
+        session.fenced.clear();
+        session.opening = Some(sender);
+        self.opened(id);
+    }
+
+    /// A new epoch is given out: on disk, then to the servers.
+    fn opened(&mut self, id: SessionId) {
+        if !planted(Bug::EpochNotSynced) {
+            self.persist();
+        }
+        let Some(epoch) = self.sessions.get(&id).map(|session| session.epoch) else {
+            return;
+        };
+        for life in self.lives() {
+            self.tell(life, Control::Fence(id, epoch));
+        }
+    }
+
+    pub(super) fn fence_held(&mut self, life: Life, id: SessionId, epoch: Epoch) {
+        if let Some(session) = self.sessions.get_mut(&id)
+            && session.epoch == epoch
+        {
+            session.fenced.insert(life);
+        }
+    }
+
+    /// Sends the epochs to members that have not acknowledged them.
+    pub(super) fn fence_again(&mut self) {
+        let lives = self.lives();
+        let mut tell = Vec::new();
+        for (id, session) in &mut self.sessions {
+            session.fenced.retain(|life| lives.contains(life));
+            if session.fenced.len() == lives.len() {
+                continue;
+            }
+            for life in &lives {
+                if !session.fenced.contains(life) {
+                    tell.push((*life, *id, session.epoch));
+                }
+            }
+            // Bounded: the rest follows in the next round.
+            if tell.len() > 4096 {
+                break;
+            }
+        }
+        for (life, id, epoch) in tell {
+            self.tell(life, Control::Fence(id, epoch));
+        }
+    }
+
+    /// Answers the openings for which every member has refused the earlier owner.
+    pub(super) fn finish_openings(&mut self) {
+        let Some(config) = self.config.clone() else {
+            return;
+        };
+        let lives = self.lives();
+        // Whoever was counted out may still serve the earlier owner.
+        let settled = self.agreed.is_some() && self.retiring.is_empty();
+        let mut answers = Vec::new();
+        for (id, session) in &mut self.sessions {
+            let all = lives.iter().all(|life| session.fenced.contains(life));
+            let ready = session.free || (all && settled) || planted(Bug::OpenBeforeFence);
+            if let (true, Some(sender)) = (ready, session.opening) {
+                session.opening = None;
+                let opened = Opened {
+                    nonce: session.nonce,
+                    session: *id,
+                    epoch: session.epoch,
+                    // As it is now: a server may have been lost while the opening waited.
+                    clean_since: session.clean_since,
+                    unknown_through: session.unknown_through,
+                    config: std::sync::Arc::clone(&config),
+                };
+                answers.push((sender, opened));
+            }
+        }
+        for (sender, opened) in answers {
+            self.reply(sender, Control::Opened(opened));
+        }
+    }
+
+    pub(super) fn close(&mut self, sender: u64, id: SessionId, epoch: Epoch) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        if session.epoch != epoch {
+            return;
+        }
+        if !session.closed {
+            session.closed = true;
+            session.lossy = false;
+            session.opening = None;
+            session.clean_since.get_or_insert(epoch);
+            self.persist();
+        }
+        self.reply(sender, Control::Closed(id, epoch));
+    }
+
+    /// A server was lost with what it held: sessions whose last writes it may have had alone.
+    pub(super) fn note_loss(&mut self, wipe: bool) {
+        for session in self.sessions.values_mut() {
+            if wipe {
+                // Whatever was on every replica may be on none now.
+                session.clean_since = None;
+                session.unknown_through = session.unknown_through.max(session.epoch);
+            }
+            if !session.closed {
+                session.lossy = true;
+            }
+            // Earlier owners that never closed left keys that may have been on the lost server only.
+            let clean = session.clean_since;
+            let earlier = clean.unwrap_or(session.epoch).0.saturating_sub(1);
+            session.unknown_through = session.unknown_through.max(Epoch(earlier));
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The controller's memory as bytes: what must outlive it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use prost::Message as _;
+
+use super::sessions::Session;
+use super::{Controller, ControllerParams, ParamsError, Retiring};
+use crate::id::{Endpoint, Epoch, Incarnation, MonoNs, ServerId, SessionId, ShardId};
+use crate::message::{Control, Life, Message};
+use crate::wire::{WireError, body};
+
+/// Why a stored state cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SnapshotError {
+    /// The bytes are none.
+    #[error("controller state: it cannot be read ({0}); wanted what a controller wrote; hint: restore the file from a copy; never start without it, since epochs would be given out twice")]
+    Damaged(String),
+    /// The numbers do not fit together.
+    #[error(transparent)]
+    Params(#[from] ParamsError),
+}
+
+impl From<WireError> for SnapshotError {
+    fn from(error: WireError) -> Self {
+        Self::Damaged(error.to_string())
+    }
+}
+
+impl Controller {
+    pub(super) fn snapshot(&self) -> Vec<u8> {
+        let sessions = self.sessions.iter().map(|(id, session)| body::StoredSession {
+            session: id.0,
+            name: session.name.clone(),
+            epoch: session.epoch.0,
+            nonce: session.nonce,
+            closed: session.closed,
+            clean_since: session.clean_since.map_or(0, |epoch| epoch.0),
+            unknown_through: session.unknown_through.0,
+            lossy: session.lossy,
+            free: session.free,
+        });
+        let mut config = BytesMut::new();
+        if let Some(known) = &self.config {
+            let message = Message::Control(Control::Config(Arc::clone(known)));
+            crate::wire::encode(&message, &mut config);
+        }
+        let stored = body::StoredController {
+            config: config.freeze(),
+            sessions: sessions.collect(),
+            retiring: self.retiring.keys().map(stored_life).collect(),
+            majority_min: u32::try_from(self.majority_min).unwrap_or(u32::MAX),
+        }
+        .encode_to_vec();
+        let sum = crc32c::crc32c(&stored);
+        [&sum.to_le_bytes()[..], &stored].concat()
+    }
+
+    /// A controller that goes on from what another life of it wrote.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError`] when the bytes are damaged or the numbers do not fit.
+    pub fn restore(
+        now: MonoNs,
+        params: ControllerParams,
+        bytes: &[u8],
+    ) -> Result<Self, SnapshotError> {
+        let damaged = |what: &str| SnapshotError::Damaged(what.to_owned());
+        let (sum, stored) = bytes
+            .split_first_chunk::<4>()
+            .ok_or_else(|| damaged("it is too short"))?;
+        if u32::from_le_bytes(*sum) != crc32c::crc32c(stored) {
+            return Err(damaged("its checksum does not match"));
+        }
+        let stored = body::StoredController::decode(stored)
+            .map_err(|error| SnapshotError::Damaged(error.to_string()))?;
+        let mut controller = Self::new(now, params)?;
+        controller.config = read_config(&stored.config)?;
+        for it in stored.sessions {
+            let id = SessionId(it.session);
+            let epoch = |number: u32| (number != 0).then_some(Epoch(number));
+            controller.names.insert(it.name.clone(), id);
+            let session = Session {
+                name: it.name,
+                epoch: Epoch(it.epoch),
+                nonce: it.nonce,
+                closed: it.closed,
+                clean_since: epoch(it.clean_since),
+                unknown_through: Epoch(it.unknown_through),
+                lossy: it.lossy,
+                fenced: BTreeSet::new(),
+                opening: None,
+                free: it.free,
+            };
+            controller.sessions.insert(id, session);
+        }
+        controller.majority_min = usize::try_from(stored.majority_min).unwrap_or(usize::MAX);
+        for it in stored.retiring {
+            let number = |value: u32| SnapshotError::Damaged(format!("it names server {value}"));
+            let endpoint = Endpoint {
+                server: ServerId(u16::try_from(it.server).map_err(|_| number(it.server))?),
+                shard: ShardId(u8::try_from(it.shard).map_err(|_| number(it.shard))?),
+            };
+            let incarnation = u128::from(it.incarnation_high) << 64 | u128::from(it.incarnation_low);
+            let life = Life {
+                endpoint,
+                incarnation: Incarnation(incarnation),
+            };
+            // How long it has been waited for is forgotten: the wait starts again.
+            controller.retiring.insert(life, Retiring { ended: None });
+        }
+        Ok(controller)
+    }
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "a 128-bit number is cut into its two halves"
+)]
+fn stored_life(life: &Life) -> body::StoredLife {
+    body::StoredLife {
+        server: u32::from(life.endpoint.server.0),
+        shard: u32::from(life.endpoint.shard.0),
+        incarnation_high: (life.incarnation.0 >> 64) as u64,
+        incarnation_low: life.incarnation.0 as u64,
+    }
+}
+
+fn read_config(bytes: &Bytes) -> Result<Option<Arc<crate::config::Config>>, SnapshotError> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    match crate::wire::decode(bytes)? {
+        Message::Control(Control::Config(config)) => Ok(Some(config)),
+        _ => Err(SnapshotError::Damaged("it holds no configuration".to_owned())),
+    }
+}

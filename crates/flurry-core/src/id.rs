@@ -1,0 +1,193 @@
+//! The names of things: a type for each number that could be taken for another.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+/// Nanoseconds of the monotonic clock of the machine that reads it. Never compared across machines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MonoNs(pub u64);
+
+impl MonoNs {
+    /// The instant `span` later.
+    #[must_use]
+    pub fn after(self, span: DurationNs) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+
+    /// How long ago `earlier` was; zero when it is still to come.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> DurationNs {
+        DurationNs(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// A length of time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DurationNs(pub u64);
+
+impl DurationNs {
+    /// A number of microseconds.
+    #[must_use]
+    pub const fn micros(count: u64) -> Self {
+        Self(count * 1_000)
+    }
+
+    /// A number of milliseconds.
+    #[must_use]
+    pub const fn millis(count: u64) -> Self {
+        Self(count * 1_000_000)
+    }
+}
+
+/// Nanoseconds of the wall clock, as the owner of an operation read it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WallNs(pub i64);
+
+/// A life of a session's owner. The controller gives out each once; 0 is "nobody yet".
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u32);
+
+/// The number of an operation in its epoch; the first is 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sequence(pub u64);
+
+/// Which write made a value what it is: the owner's epoch and the write's number.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version {
+    /// The owner's epoch.
+    pub epoch: Epoch,
+    /// The write's number in it.
+    pub sequence: Sequence,
+}
+
+impl Version {
+    /// The version of a key that was never written.
+    pub const NONE: Self = Self {
+        epoch: Epoch(0),
+        sequence: Sequence(0),
+    };
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}.{}", self.epoch.0, self.sequence.0)
+    }
+}
+
+/// A session: a space of keys that has one owner at a time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u32);
+
+/// The identity of an operation. With it a write may be sent any number of times.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OperationId {
+    /// Whose.
+    pub session: SessionId,
+    /// In which life of its owner.
+    pub epoch: Epoch,
+    /// Its number there.
+    pub sequence: Sequence,
+}
+
+impl OperationId {
+    /// The version that this operation gives a key when it is a write.
+    #[must_use]
+    pub fn version(self) -> Version {
+        Version {
+            epoch: self.epoch,
+            sequence: self.sequence,
+        }
+    }
+}
+
+/// A data server's place in the cluster; it outlives the process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServerId(pub u16);
+
+/// One life of a data server's memory. A server that forgot is another one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Incarnation(pub u128);
+
+/// A part of the key space that one thread of each server holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ShardId(pub u8);
+
+/// What a message to a server is addressed to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Endpoint {
+    /// The server.
+    pub server: ServerId,
+    /// Its thread.
+    pub shard: ShardId,
+}
+
+/// The number of a configuration; a higher one replaces a lower one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConfigNumber(pub u32);
+
+/// A key inside its session.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    hash: u64,
+    session: SessionId,
+    bytes: Bytes,
+}
+
+impl Key {
+    /// The longest key.
+    pub const BYTES_MAX: usize = 512;
+
+    /// A key of 1 to [`Key::BYTES_MAX`] bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyLength`] when it is empty or longer.
+    pub fn new(session: SessionId, bytes: Bytes) -> Result<Self, KeyLength> {
+        if bytes.is_empty() || bytes.len() > Self::BYTES_MAX {
+            return Err(KeyLength(bytes.len()));
+        }
+        let hash = xxhash_rust::xxh3::xxh3_64_with_seed(&bytes, u64::from(session.0));
+        Ok(Self {
+            hash,
+            session,
+            bytes,
+        })
+    }
+
+    /// What decides where the key lives. Part of the protocol: xxh3 of the bytes, seeded with the session.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// The session that it belongs to.
+    #[must_use]
+    pub fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+}
+
+impl std::hash::Hash for Key {
+    /// The hash that it has already; equality still compares everything.
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}/{}", self.session.0, self.bytes.escape_ascii())
+    }
+}
+
+/// A key was empty or too long; the number of its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("key: it has {0} bytes; wanted 1 to 512; hint: hash longer names")]
+pub struct KeyLength(pub usize);

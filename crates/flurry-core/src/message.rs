@@ -1,0 +1,305 @@
+//! What the parts say to each other. The bytes of it are in [`crate::wire`].
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::config::{Config, Level, Member};
+use crate::id::{
+    ConfigNumber, DurationNs, Endpoint, Epoch, Incarnation, Key, MonoNs, OperationId, Sequence,
+    ServerId, SessionId, Version, WallNs,
+};
+use crate::machine::Access;
+
+/// The state of a key as one replica has it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct State {
+    /// Who wrote it.
+    pub version: Version,
+    /// A snapshot; `None` after a delete.
+    pub snapshot: Option<Bytes>,
+    /// What the write answered.
+    pub answer: Bytes,
+    /// Digest of the snapshot.
+    pub digest: u64,
+    /// The value was evicted; only its version is known.
+    pub evicted: bool,
+}
+
+impl State {
+    /// That of a key that was never written.
+    pub const ABSENT: Self = Self {
+        version: Version::NONE,
+        snapshot: None,
+        answer: Bytes::new(),
+        digest: crate::machine::ABSENT,
+        evicted: false,
+    };
+}
+
+/// What a request asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Ask {
+    /// Execute the operation.
+    Apply {
+        /// In the machine's format.
+        operation: Bytes,
+        /// How it depends on the state.
+        access: Access,
+    },
+    /// Tell the state, if the version is at least `dep`.
+    Fetch,
+    /// Install this state, unless there is a newer one.
+    Push(State),
+    /// Tell the state, whatever it is; from a portal to a router: find it, and make it mine.
+    Touch,
+}
+
+/// An operation on its way to a router or a server. Shared by its copies.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Request {
+    /// Its identity.
+    pub id: OperationId,
+    /// The version of the key's previous write; [`Version::NONE`] when there is none.
+    pub dep: Version,
+    /// The key.
+    pub key: Key,
+    /// What to do.
+    pub ask: Ask,
+    /// Which replies it waits for.
+    pub level: Level,
+    /// The owner's time.
+    pub at: WallNs,
+    /// Every write of this epoch up to here is on all replicas.
+    pub stable: Sequence,
+    /// For a takeover: keys last written in this epoch or later are the same everywhere.
+    pub clean_since: Option<Epoch>,
+    /// For the router: when to answer that the outcome is unknown.
+    pub patience: DurationNs,
+}
+
+/// One copy of a request, addressed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Copy {
+    /// The request.
+    pub request: Arc<Request>,
+    /// The configuration that its sender believes in; 0 from a portal to a router.
+    pub config: ConfigNumber,
+    /// 0, or the retry's number.
+    pub attempt: u8,
+}
+
+/// What a server says to a copy.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// Executed at the right version, now or before.
+    Done(Bytes),
+    /// The replica has this version or a later one of the owner's: nothing more to do.
+    Held,
+    /// The replica misses writes; it has the reply's version.
+    Behind,
+    /// The replica has gone on: it cannot say any more what this answered.
+    Stale,
+    /// A newer owner has this epoch.
+    Fenced(Epoch),
+    /// The server has this configuration.
+    WrongConfig(ConfigNumber),
+    /// The server does not know the session or its epoch yet.
+    Unregistered,
+    /// The server has not copied this key yet.
+    Joining,
+    /// The server's memory is full.
+    Busy,
+    /// The value was evicted.
+    Evicted,
+    /// The server may not answer without hearing from the others.
+    NoLease,
+    /// The machine cannot read the operation.
+    Malformed,
+    /// What a fetch or a touch asked for.
+    State(State),
+}
+
+/// A server's reply to one copy.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Reply {
+    /// Of which operation.
+    pub id: OperationId,
+    /// The key's hash, as in the request.
+    pub key_hash: u64,
+    /// Who says so.
+    pub from: Endpoint,
+    /// In which configuration.
+    pub config: ConfigNumber,
+    /// To which attempt.
+    pub attempt: u8,
+    /// What the copy said is stable: tells a reply to an earlier sending from one to the latest.
+    pub stable: Sequence,
+    /// The version that the replica has.
+    pub have: Version,
+    /// How much longer its lease ran when it executed.
+    pub lease_left: DurationNs,
+    /// Digest of the state after the operation, of the answer of a read; 0 is not said.
+    pub digest: u64,
+    /// How busy the server's thread is, in 255ths.
+    pub busy: u8,
+    /// What it says.
+    pub verdict: Verdict,
+    /// The server's own times, where it stamps: kernel received, received, sent; 0 is missing.
+    pub stamps: [i64; 3],
+}
+
+/// What a router says to a portal.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Answer {
+    /// Of which operation.
+    pub id: OperationId,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// After it the key has no state: a deletion.
+    pub absent: bool,
+    /// Every replica has it: nobody need keep it any longer.
+    pub stable: bool,
+}
+
+/// What came of an operation.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// The machine's answer, at the level asked for.
+    Done(Bytes),
+    /// A takeover made the key the owner's.
+    Taken {
+        /// What the key's next operation depends on.
+        version: Version,
+        /// The version that an earlier owner had left.
+        found: Version,
+        /// The configuration in which a server was last lost with what it held.
+        last_loss: ConfigNumber,
+        /// That in which all that held some key may have been lost together.
+        last_wipe: ConfigNumber,
+    },
+    /// No replica has the version that the operation depends on, and the router holds no copy of it.
+    NobodyHas {
+        /// The version that was asked for.
+        need: Version,
+        /// What the request said is stable.
+        stable: Sequence,
+        /// The newest that there is.
+        have: Version,
+    },
+    /// No answer in time. A write may have happened, or still happen: it may only be repeated as it is.
+    Unknown,
+    /// A newer owner has this epoch.
+    Fenced(Epoch),
+    /// A bound was reached; nothing was done.
+    Busy,
+    /// The value was evicted from every replica that was asked.
+    Evicted,
+    /// The machine cannot read the operation; nothing was done.
+    Malformed,
+}
+
+/// Everything that travels.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Message {
+    /// Portal to router, router to server.
+    Request(Copy),
+    /// Server to router.
+    Reply(Reply),
+    /// Router to portal.
+    Answer(Answer),
+    /// Everything else.
+    Control(Control),
+}
+
+/// Messages that are no operation on a key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Control {
+    /// Portal to controller: make me the owner of the session of this name.
+    Open {
+        /// The session's name.
+        name: String,
+        /// Chosen by the portal, so that a repetition gets the same epoch.
+        nonce: u64,
+    },
+    /// You are.
+    Opened(Opened),
+    /// You are not.
+    OpenRefused {
+        /// Of which request.
+        nonce: u64,
+        /// Why.
+        reason: String,
+    },
+    /// Portal to controller: all my writes are stable, and I send no more.
+    Close(SessionId, Epoch),
+    /// So noted.
+    Closed(SessionId, Epoch),
+    /// Controller to server: this session's owner has this epoch.
+    Fence(SessionId, Epoch),
+    /// So noted.
+    FenceHeld(Life, SessionId, Epoch),
+    /// Server to controller: this is a new life; its addresses.
+    Join(Member),
+    /// What is the configuration?
+    ConfigQuery,
+    /// It is this.
+    Config(Arc<Config>),
+    /// I go by this configuration; may I go on? With the sender's clock.
+    Ping(Life, ConfigNumber, MonoNs),
+    /// You may; `None` is the controller.
+    Pong(Option<ServerId>, ConfigNumber, MonoNs),
+    /// What should I hold? From after the cursor.
+    Pull(Life, ConfigNumber, Option<u64>),
+    /// A part of it.
+    Batch(Batch),
+    /// I hold what I should.
+    Synced(Life, ConfigNumber),
+    /// How are you?
+    StatusQuery,
+    /// A JSON object.
+    Status(String),
+}
+
+/// One shard of one life of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Life {
+    /// Which shard of which server.
+    pub endpoint: Endpoint,
+    /// Which life.
+    pub incarnation: Incarnation,
+}
+
+/// What an owner learns when it becomes one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Opened {
+    /// Of which request.
+    pub nonce: u64,
+    /// The session.
+    pub session: SessionId,
+    /// Its epoch from now on.
+    pub epoch: Epoch,
+    /// Keys last written in this epoch or later are the same on all replicas.
+    pub clean_since: Option<Epoch>,
+    /// Keys last written in this epoch or before may have lost their last writes.
+    pub unknown_through: Epoch,
+    /// The configuration.
+    pub config: Arc<Config>,
+}
+
+/// A part of what a joining server copies.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Batch {
+    /// Who sends it.
+    pub from: Endpoint,
+    /// In which configuration.
+    pub config: ConfigNumber,
+    /// The cursor of the pull that it answers.
+    pub cursor: Option<u64>,
+    /// Where to go on; `None` when this is the last.
+    pub next: Option<u64>,
+    /// The keys.
+    pub entries: Vec<(Key, State)>,
+    /// The sessions, with the first part: session, epoch, stable.
+    pub sessions: Vec<(SessionId, Epoch, Sequence)>,
+}

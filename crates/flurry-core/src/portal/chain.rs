@@ -1,0 +1,258 @@
+//! The order of operations on one key.
+//!
+//! Each operation names the write before it, which is known as soon as that write has a number, so
+//! that writes need not wait for each other. What must wait: nothing may overtake an unanswered
+//! read-modify-write, because a replica keeps the answer of its last write only; and no write may
+//! overtake an unanswered read, because a replica that has gone on cannot answer it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::{Destination, Life, Operation, Pending, Portal};
+use crate::config::Level;
+use crate::id::{Epoch, Key, MonoNs, Sequence, Version};
+use crate::machine::Access;
+use crate::message::{Ask, Copy, Message, Request};
+
+/// What the portal knows of a key's version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Known {
+    /// Nothing: it must be taken over first.
+    Unknown,
+    /// A takeover is under way.
+    Taking,
+    /// The last write's version.
+    At(Version),
+}
+
+/// A key's operations.
+#[derive(Debug, Clone)]
+pub(super) struct Chain {
+    pub(super) known: Known,
+    /// The write that left the key without a state.
+    pub(super) deleted_at: Option<Version>,
+    /// The latest blind writes that were refused, and that operations under way may name.
+    pub(super) refused: VecDeque<Version>,
+    pub(super) reads: u32,
+    pub(super) updates: u32,
+    /// Writes that are not on every replica yet.
+    pub(super) unstable: u32,
+    /// The next answer carries that earlier owners' last writes may be lost.
+    pub(super) tail_unknown: bool,
+    pub(super) waiting: VecDeque<Pending>,
+}
+
+impl Chain {
+    pub(super) fn new(known: Known) -> Self {
+        Self {
+            known,
+            deleted_at: None,
+            refused: VecDeque::new(),
+            reads: 0,
+            updates: 0,
+            unstable: 0,
+            tail_unknown: false,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.reads == 0
+            && self.updates == 0
+            && self.waiting.is_empty()
+            && matches!(self.known, Known::At(_))
+    }
+}
+
+impl Portal {
+    /// The chain of a key, made when it is new.
+    pub(super) fn chain(&mut self, key: &Key) -> &mut Chain {
+        if self.keys.len() >= self.params.keys_max && !self.keys.contains_key(key) {
+            self.forget_one();
+        }
+        // In a session that never had an owner every key is new.
+        let fresh = self.epoch == Epoch(1) && !self.forgot;
+        let known = if fresh {
+            Known::At(Version::NONE)
+        } else {
+            Known::Unknown
+        };
+        self.keys
+            .entry(key.clone())
+            .or_insert_with(|| Chain::new(known))
+    }
+
+    fn forget_one(&mut self) {
+        let stable = self.stable();
+        let epoch = self.epoch;
+        // A few at the front, so that a full map of busy keys does not cost a walk for each operation.
+        let idle = self.keys.iter().take(64).position(|(_, chain)| {
+            let settled = match chain.known {
+                Known::At(version) => version.epoch != epoch || version.sequence <= stable,
+                _ => false,
+            };
+            settled && chain.is_idle()
+        });
+        if let Some(index) = idle {
+            self.keys.swap_remove_index(index);
+            self.forgot = true;
+        }
+    }
+
+    /// Sends what may go of a key's operations.
+    pub(super) fn pump(&mut self, now: MonoNs, key: &Key) {
+        loop {
+            self.forget_deletion(key);
+            let Some(chain) = self.keys.get_mut(key) else {
+                return;
+            };
+            let Some(front) = chain.waiting.front() else {
+                return;
+            };
+            let access = front.submission.access;
+            let may = match access {
+                Access::Read => chain.updates == 0,
+                Access::Blind | Access::Update => chain.updates == 0 && chain.reads == 0,
+            };
+            let dep = match chain.known {
+                Known::At(version) => version,
+                Known::Unknown if access == Access::Blind => Version::NONE,
+                // What a takeover found would replace them, wherever they are not yet.
+                Known::Unknown if chain.unstable > 0 => return,
+                Known::Unknown => {
+                    let sequence = Sequence(front.sequence.0 - 1);
+                    // Only what nobody has written since is the same everywhere.
+                    let untouched = chain.refused.is_empty() && !self.forgot;
+                    self.take_over(now, key, sequence, untouched);
+                    return;
+                }
+                Known::Taking => return,
+            };
+            if !may {
+                return;
+            }
+            let Some(pending) = chain.waiting.pop_front() else {
+                return;
+            };
+            self.waiting.remove(&pending.sequence);
+            self.send(now, key, pending, dep);
+        }
+    }
+
+    /// A deletion that every replica has leaves nothing behind, here as there.
+    fn forget_deletion(&mut self, key: &Key) {
+        let stable = self.stable();
+        let epoch = self.epoch;
+        let Some(chain) = self.keys.get_mut(key) else {
+            return;
+        };
+        if let (Known::At(version), Some(deleted)) = (chain.known, chain.deleted_at)
+            && version == deleted
+            && version.epoch == epoch
+            && version.sequence <= stable
+        {
+            // `deleted_at` stays: a read that is under way may still name it.
+            chain.known = Known::At(Version::NONE);
+        }
+    }
+
+    fn send(&mut self, now: MonoNs, key: &Key, pending: Pending, dep: Version) {
+        let id = self.id(pending.sequence);
+        let access = pending.submission.access;
+        let stable = self.stable();
+        let Some(chain) = self.keys.get_mut(key) else {
+            return;
+        };
+        // Until an answer has carried it to the caller.
+        let tail_unknown = chain.tail_unknown;
+        match access {
+            Access::Read => chain.reads += 1,
+            Access::Update => chain.updates += 1,
+            Access::Blind => {}
+        }
+        if access == Access::Read {
+            self.unstable.remove(&pending.sequence);
+        } else {
+            chain.known = Known::At(id.version());
+            chain.unstable += 1;
+        }
+        let request = Request {
+            id,
+            dep,
+            key: key.clone(),
+            ask: Ask::Apply {
+                operation: pending.submission.operation,
+                access,
+            },
+            level: pending.submission.level,
+            at: pending.submission.at,
+            stable,
+            clean_since: None,
+            patience: pending.submission.patience,
+        };
+        let operation = Operation {
+            request: Arc::new(request),
+            access,
+            takeover: false,
+            answered: false,
+            told: false,
+            driven: now,
+            deadline: pending.deadline,
+            tail_unknown,
+        };
+        self.drive(now, pending.sequence, operation);
+    }
+
+    pub(super) fn take_over(
+        &mut self,
+        now: MonoNs,
+        key: &Key,
+        sequence: Sequence,
+        untouched: bool,
+    ) {
+        let id = self.id(sequence);
+        let stable = self.stable();
+        if let Some(chain) = self.keys.get_mut(key) {
+            chain.known = Known::Taking;
+        }
+        self.unstable.insert(sequence);
+        let request = Request {
+            id,
+            dep: Version::NONE,
+            key: key.clone(),
+            ask: Ask::Touch,
+            level: Level::First,
+            at: self.at,
+            stable,
+            clean_since: self.clean_since.filter(|_| untouched),
+            // As long as it takes: its operation has its own patience.
+            patience: crate::id::DurationNs(u64::MAX / 4),
+        };
+        let operation = Operation {
+            request: Arc::new(request),
+            access: Access::Update,
+            takeover: true,
+            answered: false,
+            told: true,
+            driven: now,
+            deadline: MonoNs(u64::MAX),
+            tail_unknown: false,
+        };
+        self.drive(now, sequence, operation);
+    }
+
+    /// Hands an operation to the router, the first time or again.
+    pub(super) fn drive(&mut self, now: MonoNs, sequence: Sequence, mut operation: Operation) {
+        operation.driven = now;
+        let copy = Copy {
+            request: Arc::clone(&operation.request),
+            config: crate::id::ConfigNumber(0),
+            attempt: 0,
+        };
+        self.operations.insert(sequence, operation);
+        if !matches!(self.life, Life::Fenced(_)) {
+            self.outbox
+                .push_back((Destination::Router, Message::Request(copy)));
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! The portal: the owner of a session.
+//!
+//! It gives each operation its identity and tells what it depends on, keeps each write until every
+//! replica has it, and says honestly what came of it: done, or lost, or not known. What it sends may
+//! be sent again by anyone at any time without harm.
+//!
+//! Sequence numbers are even for the caller's operations; the odd number below is for the takeover of
+//! the key that the operation may need first. So a caller that brings its own numbers leaves room.
+//!
+//! Inputs are `handle_*` and `submit`, outputs `poll_*`, as everywhere in this crate.
+
+mod chain;
+mod outcome;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use indexmap::IndexMap;
+
+use crate::bugs::{Bug, planted};
+use crate::config::{Config, Level};
+use crate::id::{
+    ConfigNumber, DurationNs, Epoch, Key, KeyLength, MonoNs, OperationId, Sequence, SessionId,
+    Version, WallNs,
+};
+use crate::machine::Access;
+use crate::message::{Control, Message, Opened, Request};
+use chain::Chain;
+
+/// How often an unanswered message to the controller is repeated.
+const CONTROLLER_AGAIN: DurationNs = DurationNs::millis(50);
+
+/// Where a message of a portal goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Destination {
+    /// Its router.
+    Router,
+    /// The controller.
+    Controller,
+}
+
+/// What a portal is told at its start.
+#[derive(Debug, Clone)]
+pub struct PortalParams {
+    /// The session's name.
+    pub name: String,
+    /// Random: tells this opening from another.
+    pub nonce: u64,
+    /// Operations that it holds at most, answered ones that are not yet stable included.
+    pub operations_max: usize,
+    /// Keys whose versions it remembers at most; a forgotten one is taken over again at its next use.
+    pub keys_max: usize,
+    /// When the router may forget (a process of its own): how often it is told again.
+    pub drive_again: Option<DurationNs>,
+}
+
+/// What the caller wants done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Submission {
+    /// The key's bytes.
+    pub key: Bytes,
+    /// In the machine's format.
+    pub operation: Bytes,
+    /// How it depends on the state.
+    pub access: Access,
+    /// Which replies it waits for.
+    pub level: Level,
+    /// The owner's time.
+    pub at: WallNs,
+    /// When the caller wants to hear that the outcome is unknown.
+    pub patience: DurationNs,
+    /// The caller's own number, or the next.
+    pub sequence: Option<u64>,
+}
+
+/// Why a submission was not taken. Nothing was done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SubmitError {
+    /// The session is not open (yet, or any more).
+    #[error("session: it is not open; wanted an open one; hint: wait for the opening")]
+    NotOpen,
+    /// Somebody else owns it now.
+    #[error("session: epoch {} owns it now; wanted to be the only owner; hint: open it again to take it back", .0.0)]
+    Fenced(Epoch),
+    /// The key is empty or too long.
+    #[error(transparent)]
+    Key(#[from] KeyLength),
+    /// The caller's number is not above the last one.
+    #[error("sequence: {given} was given after {last}; wanted a higher one; hint: numbers must never go back")]
+    SequenceGoesBack {
+        /// The caller's.
+        given: u64,
+        /// The last.
+        last: u64,
+    },
+    /// Too much is under way.
+    #[error("portal: {0} operations are under way; wanted fewer; hint: wait for answers before sending more")]
+    Busy(usize),
+}
+
+/// What came of an operation, for the caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done, at the level asked for.
+    Done {
+        /// The machine's answer.
+        answer: Bytes,
+        /// The key was just taken over, and its earlier owner's last writes may have been lost.
+        tail_unknown: bool,
+    },
+    /// Not answered in time. A write may have happened or happen yet.
+    Unknown,
+    /// A write that was acknowledged is on no replica any more; there is only an older value.
+    DataLoss {
+        /// The version that is lost.
+        need: Version,
+        /// The newest that there is.
+        have: Version,
+    },
+    /// Somebody else owns the session now.
+    Fenced(Epoch),
+    /// The servers or the router are full; it was not acknowledged.
+    Busy,
+    /// The value was evicted.
+    Evicted,
+    /// The machine cannot read the operation.
+    Malformed,
+}
+
+/// What the portal tells its caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The session is open under this epoch.
+    Opened(Arc<Config>, Epoch),
+    /// The controller refused to open it.
+    Refused(String),
+    /// What came of an operation, by the caller's number.
+    Answered(u64, Outcome),
+    /// Every replica has this write.
+    Stable(u64),
+    /// The session is closed: all is on every replica, and the next owner starts without asking.
+    Closed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Life {
+    Opening,
+    Open,
+    Closing,
+    Closed,
+    Fenced(Epoch),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Pending {
+    sequence: Sequence,
+    submission: Submission,
+    deadline: MonoNs,
+}
+
+#[derive(Debug, Clone)]
+struct Operation {
+    request: Arc<Request>,
+    access: Access,
+    takeover: bool,
+    answered: bool,
+    /// The caller has heard of it.
+    told: bool,
+    driven: MonoNs,
+    deadline: MonoNs,
+    tail_unknown: bool,
+}
+
+/// The owner of a session.
+#[derive(Debug, Clone)]
+pub struct Portal {
+    params: PortalParams,
+    life: Life,
+    session: SessionId,
+    epoch: Epoch,
+    clean_since: Option<Epoch>,
+    unknown_through: Epoch,
+    opened_in: ConfigNumber,
+    last: Sequence,
+    at: WallNs,
+    /// A key was forgotten: one that is not known is not new.
+    forgot: bool,
+    keys: IndexMap<Key, Chain, std::hash::BuildHasherDefault<crate::table::KeyHasher>>,
+    operations: BTreeMap<Sequence, Operation>,
+    /// Operations that wait for others on their key.
+    waiting: BTreeMap<Sequence, Key>,
+    /// Numbers that may still change a replica.
+    unstable: BTreeSet<Sequence>,
+    deadlines: BTreeSet<(MonoNs, Sequence)>,
+    controller_again: MonoNs,
+    drive_again: MonoNs,
+    outbox: VecDeque<(Destination, Message)>,
+    events: VecDeque<Event>,
+}
+
+impl Portal {
+    /// A portal that asks the controller to make it the owner.
+    #[must_use]
+    pub fn new(now: MonoNs, params: PortalParams) -> Self {
+        let mut portal = Self {
+            params,
+            life: Life::Opening,
+            session: SessionId(0),
+            epoch: Epoch(0),
+            clean_since: None,
+            unknown_through: Epoch(0),
+            opened_in: ConfigNumber(0),
+            last: Sequence(0),
+            at: WallNs(0),
+            forgot: false,
+            keys: IndexMap::default(),
+            operations: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            unstable: BTreeSet::new(),
+            deadlines: BTreeSet::new(),
+            controller_again: now,
+            drive_again: now,
+            outbox: VecDeque::new(),
+            events: VecDeque::new(),
+        };
+        portal.ask_controller(now);
+        portal
+    }
+
+    /// The session's number, once it is open.
+    #[must_use]
+    pub fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// The owner's epoch, once it is open.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Whether operations may be submitted.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.life == Life::Open
+    }
+
+    /// Operations that it holds: unanswered, or not yet on every replica.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.unstable.len().max(self.operations.len())
+    }
+
+    /// Every write up to this number is on all replicas.
+    fn stable(&self) -> Sequence {
+        match self.unstable.first() {
+            // The number below an operation's is for the takeover that it may still need.
+            Some(first) => Sequence(first.0.saturating_sub(2)),
+            None => self.last,
+        }
+    }
+
+    /// Takes an operation; what comes of it is an [`Event::Answered`] with the number returned.
+    ///
+    /// # Errors
+    ///
+    /// [`SubmitError`]; nothing was done then.
+    pub fn submit(&mut self, now: MonoNs, mut submission: Submission) -> Result<u64, SubmitError> {
+        match self.life {
+            Life::Open => {}
+            Life::Fenced(epoch) => return Err(SubmitError::Fenced(epoch)),
+            _ => return Err(SubmitError::NotOpen),
+        }
+        let key = Key::new(self.session, submission.key.clone())?;
+        if self.held() >= self.params.operations_max {
+            return Err(SubmitError::Busy(self.held()));
+        }
+        let last = self.last.0 / 2;
+        let number = submission.sequence.unwrap_or(last + 1);
+        if number <= last || number > u64::MAX / 2 {
+            return Err(SubmitError::SequenceGoesBack {
+                given: number,
+                last,
+            });
+        }
+        self.last = Sequence(number * 2);
+        // The owner's time never goes back, whatever its clock does.
+        self.at = self.at.max(submission.at);
+        submission.at = self.at;
+        let deadline = now.after(submission.patience);
+        let pending = Pending {
+            sequence: self.last,
+            deadline,
+            submission,
+        };
+        self.unstable.insert(self.last);
+        self.deadlines.insert((deadline, self.last));
+        self.chain(&key).waiting.push_back(pending);
+        self.waiting.insert(self.last, key.clone());
+        self.pump(now, &key);
+        Ok(number)
+    }
+
+    /// Lets go of the session once every replica has every write; [`Event::Closed`] says so.
+    pub fn close(&mut self, now: MonoNs) {
+        if self.life == Life::Open {
+            self.life = Life::Closing;
+            self.try_close(now);
+        }
+    }
+
+    fn try_close(&mut self, now: MonoNs) {
+        let done = self.unstable.is_empty()
+            || (planted(Bug::ClosedTooEarly) && self.operations.values().all(|it| it.answered));
+        if self.life == Life::Closing && done {
+            self.ask_controller(now);
+        }
+    }
+
+    /// A message from the router or the controller.
+    pub fn handle_message(&mut self, now: MonoNs, message: Message) {
+        match message {
+            Message::Answer(answer) => self.handle_answer(now, answer),
+            Message::Control(Control::Opened(opened)) => self.opened(now, opened),
+            Message::Control(Control::OpenRefused { nonce, reason })
+                if nonce == self.params.nonce && self.life == Life::Opening =>
+            {
+                self.events.push_back(Event::Refused(reason));
+                self.controller_again = MonoNs(u64::MAX);
+            }
+            Message::Control(Control::Closed(session, epoch))
+                if self.life == Life::Closing && (session, epoch) == (self.session, self.epoch) =>
+            {
+                self.life = Life::Closed;
+                self.events.push_back(Event::Closed);
+            }
+            _ => {}
+        }
+    }
+
+    fn opened(&mut self, now: MonoNs, opened: Opened) {
+        if opened.nonce != self.params.nonce || self.life != Life::Opening {
+            return;
+        }
+        self.life = Life::Open;
+        self.session = opened.session;
+        self.epoch = opened.epoch;
+        self.clean_since = opened.clean_since;
+        self.unknown_through = opened.unknown_through;
+        self.opened_in = opened.config.number;
+        self.drive_again = now;
+        let told = Event::Opened(opened.config, opened.epoch);
+        self.events.push_back(told);
+    }
+
+    fn ask_controller(&mut self, now: MonoNs) {
+        self.controller_again = now.after(CONTROLLER_AGAIN);
+        let ask = match self.life {
+            Life::Opening => Control::Open {
+                name: self.params.name.clone(),
+                nonce: self.params.nonce,
+            },
+            Life::Closing => Control::Close(self.session, self.epoch),
+            _ => return,
+        };
+        self.outbox
+            .push_back((Destination::Controller, Message::Control(ask)));
+    }
+
+    /// Time has come to [`Self::poll_timeout`].
+    pub fn handle_timeout(&mut self, now: MonoNs) {
+        let asks = match self.life {
+            Life::Opening => true,
+            Life::Closing => self.unstable.is_empty() || planted(Bug::ClosedTooEarly),
+            _ => false,
+        };
+        if asks && now >= self.controller_again {
+            self.ask_controller(now);
+        }
+        while let Some((at, sequence)) = self.deadlines.first().copied() {
+            if at > now {
+                break;
+            }
+            self.deadlines.remove(&(at, sequence));
+            self.give_up(now, sequence);
+        }
+        if let Some(period) = self.params.drive_again
+            && now >= self.drive_again
+        {
+            self.drive_again = now.after(period);
+            self.drive_all_again(now, period);
+        }
+    }
+
+    /// When to call [`Self::handle_timeout`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<MonoNs> {
+        let mut next = self.deadlines.first().map(|(at, _)| *at);
+        let mut or = |at: MonoNs| next = Some(next.map_or(at, |known| known.min(at)));
+        match self.life {
+            Life::Opening if self.controller_again != MonoNs(u64::MAX) => or(self.controller_again),
+            Life::Closing if self.unstable.is_empty() => or(self.controller_again),
+            _ => {}
+        }
+        if self.params.drive_again.is_some() && !self.operations.is_empty() {
+            or(self.drive_again);
+        }
+        next
+    }
+
+    /// The next message to send.
+    pub fn poll_send(&mut self) -> Option<(Destination, Message)> {
+        self.outbox.pop_front()
+    }
+
+    /// What the caller should know.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn id(&self, sequence: Sequence) -> OperationId {
+        OperationId {
+            session: self.session,
+            epoch: self.epoch,
+            sequence,
+        }
+    }
+}

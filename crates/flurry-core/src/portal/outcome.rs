@@ -1,0 +1,438 @@
+//! What the router's answers mean for the caller and for the key.
+
+use std::sync::Arc;
+
+use super::chain::Known;
+use super::{Event, Life, Operation, Outcome, Portal};
+use crate::bugs::{Bug, planted};
+use crate::id::{ConfigNumber, DurationNs, Epoch, Key, MonoNs, OperationId, Sequence, Version};
+use crate::machine::Access;
+use crate::message::{Answer, Ask, Outcome as Routed, Request};
+
+/// Refused writes of a key that are remembered: more are hardly ever under way at once.
+const REFUSED_MAX: usize = 64;
+
+impl Portal {
+    pub(super) fn handle_answer(&mut self, now: MonoNs, answer: Answer) {
+        let Answer {
+            id,
+            outcome,
+            absent,
+            stable,
+        } = answer;
+        if (id.session, id.epoch) != (self.session, self.epoch) {
+            return;
+        }
+        if let Routed::Fenced(epoch) = outcome {
+            self.fenced(epoch);
+            return;
+        }
+        self.take(now, id, outcome, absent);
+        if stable {
+            self.handle_stable(now, id, absent);
+        }
+        self.try_close(now);
+    }
+
+    fn take(&mut self, now: MonoNs, id: OperationId, outcome: Routed, absent: bool) {
+        let Some(operation) = self.operations.get(&id.sequence) else {
+            return;
+        };
+        // Of an answered one only this is news: the replicas that had it are gone.
+        if operation.answered && !matches!(outcome, Routed::NobodyHas { .. }) {
+            return;
+        }
+        let key = operation.request.key.clone();
+        match outcome {
+            Routed::Done(bytes) => self.done(id.sequence, bytes, absent),
+            Routed::Taken {
+                version,
+                found,
+                last_loss,
+                last_wipe,
+            } => {
+                self.taken(id.sequence, version, absent, self.is_lossy(found, last_loss, last_wipe));
+            }
+            Routed::NobodyHas { need, stable, have } => {
+                // Of what was asked last: a late answer may be about an earlier sending.
+                let request = &operation.request;
+                if request.dep == need && request.stable == stable {
+                    self.nobody_has(now, id.sequence, have);
+                }
+            }
+            Routed::Unknown => self.give_up(now, id.sequence),
+            Routed::Busy => self.refused(id.sequence, Outcome::Busy),
+            Routed::Evicted => self.refused(id.sequence, Outcome::Evicted),
+            Routed::Malformed => self.refused(id.sequence, Outcome::Malformed),
+            Routed::Fenced(_) => {}
+        }
+        self.pump(now, &key);
+    }
+
+    fn done(&mut self, sequence: Sequence, answer: bytes::Bytes, absent: bool) {
+        let version = self.id(sequence).version();
+        let Some(operation) = self.operations.get_mut(&sequence) else {
+            return;
+        };
+        operation.answered = true;
+        let (access, tail_unknown) = (operation.access, operation.tail_unknown);
+        let told = operation.told;
+        if let Some(chain) = self.keys.get_mut(&operation.request.key) {
+            if !told {
+                chain.tail_unknown = false;
+            }
+            match access {
+                Access::Read => chain.reads -= 1,
+                Access::Update => chain.updates -= 1,
+                Access::Blind => {}
+            }
+            if access != Access::Read && absent {
+                // Also when later writes are under way: they name it.
+                chain.deleted_at = chain.deleted_at.max(Some(version));
+            }
+        }
+        let outcome = Outcome::Done {
+            answer,
+            tail_unknown,
+        };
+        self.tell(sequence, outcome);
+        if access == Access::Read {
+            self.drop_operation(sequence);
+        }
+    }
+
+    /// Whether the last writes to a key that was found at this version may have been lost.
+    fn is_lossy(&self, found: Version, last_loss: ConfigNumber, last_wipe: ConfigNumber) -> bool {
+        let clean = self
+            .clean_since
+            .is_some_and(|since| found.epoch >= since || since == Epoch(1));
+        let earlier = found.epoch <= self.unknown_through && self.unknown_through > Epoch(0)
+            || last_loss > self.opened_in;
+        let wiped = last_wipe > self.opened_in;
+        wiped || (!clean && found.epoch < self.epoch && earlier)
+    }
+
+    fn taken(&mut self, sequence: Sequence, version: Version, absent: bool, lossy: bool) {
+        let written_back = version == self.id(sequence).version();
+        let Some(operation) = self.operations.get_mut(&sequence) else {
+            return;
+        };
+        operation.answered = true;
+        if let Some(chain) = self.keys.get_mut(&operation.request.key)
+            && chain.known == Known::Taking
+        {
+            chain.known = Known::At(version);
+            chain.deleted_at = absent.then_some(version);
+            chain.tail_unknown = lossy;
+        }
+        if !written_back {
+            self.drop_operation(sequence);
+        }
+    }
+
+    fn nobody_has(&mut self, now: MonoNs, sequence: Sequence, have: Version) {
+        let Some(operation) = self.operations.get(&sequence) else {
+            return;
+        };
+        let (key, dep, access) = (
+            operation.request.key.clone(),
+            operation.request.dep,
+            operation.access,
+        );
+        let stable = self.stable();
+        // The replicas may have got it since they were asked: only what they say now proves a loss.
+        let unproven = dep.epoch == self.epoch && dep.sequence > operation.request.stable;
+        let buried = dep.epoch == self.epoch && dep.sequence <= stable && have == Version::NONE;
+        let Some(chain) = self.keys.get_mut(&key) else {
+            return;
+        };
+        // The write that it depends on was refused meanwhile: ask what there is, then try again.
+        let answered = self.operations.get(&sequence).is_some_and(|it| it.answered);
+        if chain.refused.contains(&dep) && !answered {
+            if access == Access::Read {
+                chain.reads -= 1;
+                self.requeue(sequence, &key);
+            } else {
+                // Refused with it: under the same number it could be executed on two different states.
+                self.refused(sequence, Outcome::Busy);
+            }
+            return;
+        }
+        let deleted = chain.deleted_at == Some(dep);
+        if unproven {
+            self.drive_with(now, sequence, dep);
+        } else if buried && deleted {
+            // Every replica has buried the deletion that it depends on: that is what it asks for.
+            if chain.known == Known::At(dep) {
+                chain.known = Known::At(Version::NONE);
+            }
+            self.drive_with(now, sequence, Version::NONE);
+        } else if answered {
+            // Acknowledged, and lost with all that had it: whoever depends on it will hear that.
+            self.drop_operation(sequence);
+        } else if planted(Bug::LossHidden) {
+            let nothing = crate::key_value::Answer::NotFound.encode();
+            self.done(sequence, nothing, false);
+        } else {
+            self.refused(sequence, Outcome::DataLoss { need: dep, have });
+        }
+    }
+
+    fn drive_with(&mut self, now: MonoNs, sequence: Sequence, dep: Version) {
+        let Some(operation) = self.operations.remove(&sequence) else {
+            return;
+        };
+        let request = Request {
+            dep,
+            stable: self.stable(),
+            ..(*operation.request).clone()
+        };
+        let operation = Operation {
+            request: Arc::new(request),
+            ..operation
+        };
+        self.drive(now, sequence, operation);
+    }
+
+    /// Puts a read back in front of its key's operations, where its takeover will find it.
+    fn requeue(&mut self, sequence: Sequence, key: &Key) {
+        let Some(operation) = self.operations.remove(&sequence) else {
+            return;
+        };
+        let Ask::Apply { operation: asked, access } = operation.request.ask.clone() else {
+            return;
+        };
+        let pending = super::Pending {
+            sequence,
+            deadline: operation.deadline,
+            submission: super::Submission {
+                key: key.bytes().clone(),
+                operation: asked,
+                access,
+                level: operation.request.level,
+                at: operation.request.at,
+                patience: operation.request.patience,
+                sequence: None,
+            },
+        };
+        self.unstable.insert(sequence);
+        self.waiting.insert(sequence, key.clone());
+        if let Some(chain) = self.keys.get_mut(key) {
+            chain.waiting.push_front(pending);
+        }
+    }
+
+    /// Nothing was done, as far as anybody can know.
+    fn refused(&mut self, sequence: Sequence, outcome: Outcome) {
+        let version = self.id(sequence).version();
+        let Some(operation) = self.operations.get(&sequence) else {
+            return;
+        };
+        let (access, dep, takeover) = (operation.access, operation.request.dep, operation.takeover);
+        let key = operation.request.key.clone();
+        if let Some(chain) = self.keys.get_mut(&key) {
+            match access {
+                Access::Read => chain.reads -= 1,
+                Access::Update if !takeover => chain.updates -= 1,
+                _ => {}
+            }
+            if takeover {
+                chain.known = Known::Unknown;
+                // Whoever waits for it hears the same.
+                let waiting = chain.waiting.pop_front();
+                if let Some(pending) = waiting {
+                    self.unstable.remove(&pending.sequence);
+                    self.waiting.remove(&pending.sequence);
+                    self.deadlines.remove(&(pending.deadline, pending.sequence));
+                    let told = Event::Answered(pending.sequence.0 / 2, outcome.clone());
+                    self.events.push_back(told);
+                }
+            }
+            if access == Access::Blind {
+                if chain.refused.len() == REFUSED_MAX {
+                    chain.refused.pop_front();
+                }
+                chain.refused.push_back(version);
+            }
+            if !takeover && access != Access::Read && chain.known == Known::At(version) {
+                // A late copy of what was refused for want of room may yet be executed.
+                let doubtful = chain.refused.contains(&dep) || access == Access::Blind;
+                chain.known = if outcome == Outcome::Busy || doubtful {
+                    Known::Unknown
+                } else {
+                    Known::At(dep)
+                };
+            }
+        }
+        self.tell(sequence, outcome);
+        self.drop_operation(sequence);
+    }
+
+    fn handle_stable(&mut self, now: MonoNs, id: OperationId, absent: bool) {
+        let Some(operation) = self.operations.get(&id.sequence) else {
+            return;
+        };
+        let (key, takeover) = (operation.request.key.clone(), operation.takeover);
+        let version = id.version();
+        if let Some(chain) = self.keys.get_mut(&key)
+            && absent
+        {
+            chain.deleted_at = chain.deleted_at.max(Some(version));
+        }
+        if !operation.answered {
+            // All have it, and none can tell any more what it answered.
+            if let Some(chain) = self.keys.get_mut(&key)
+                && operation.access == Access::Update
+                && !takeover
+            {
+                chain.updates -= 1;
+            }
+            self.tell(id.sequence, Outcome::Unknown);
+        }
+        self.drop_operation(id.sequence);
+        if !takeover {
+            self.events.push_back(Event::Stable(id.sequence.0 / 2));
+        }
+        self.pump(now, &key);
+    }
+
+    pub(super) fn give_up(&mut self, now: MonoNs, sequence: Sequence) {
+        if let Some(operation) = self.operations.get(&sequence) {
+            let key = operation.request.key.clone();
+            let read = operation.access == Access::Read;
+            self.tell(sequence, Outcome::Unknown);
+            if read {
+                if let Some(chain) = self.keys.get_mut(&key) {
+                    chain.reads -= 1;
+                }
+                self.drop_operation(sequence);
+                self.pump(now, &key);
+            }
+            return;
+        }
+        // It still waits for others on its key: nothing was sent, and nothing will be.
+        let Some(key) = self.waiting.remove(&sequence) else {
+            return;
+        };
+        if let Some(chain) = self.keys.get_mut(&key) {
+            chain.waiting.retain(|pending| pending.sequence != sequence);
+        }
+        self.unstable.remove(&sequence);
+        self.events
+            .push_back(Event::Answered(sequence.0 / 2, Outcome::Unknown));
+    }
+
+    /// The router may have forgotten: it hears again of what is not answered and of what is not stable.
+    pub(super) fn drive_all_again(&mut self, now: MonoNs, period: DurationNs) {
+        let due: Vec<Sequence> = self
+            .operations
+            .iter()
+            .filter(|(_, operation)| now.since(operation.driven) >= period)
+            .map(|(sequence, _)| *sequence)
+            .take(1024)
+            .collect();
+        for sequence in due {
+            let Some(operation) = self.operations.get(&sequence) else {
+                continue;
+            };
+            if operation.takeover && operation.answered {
+                self.take_over_again(now, sequence);
+                continue;
+            }
+            let renumber = planted(Bug::RetryRenumbers)
+                && operation.access == Access::Update
+                && !operation.takeover
+                && !operation.answered;
+            let mut operation = operation.clone();
+            if renumber {
+                let again = Sequence(self.last.0 + 2);
+                self.last = again;
+                let mut request = (*operation.request).clone();
+                request.id.sequence = again;
+                let copy = crate::message::Copy {
+                    request: Arc::new(request),
+                    config: ConfigNumber(0),
+                    attempt: 0,
+                };
+                let message = crate::message::Message::Request(copy);
+                self.outbox
+                    .push_back((super::Destination::Router, message));
+            }
+            operation.driven = now;
+            self.drive(now, sequence, operation);
+        }
+    }
+
+    /// A takeover's write-back must not be repeated: what a second look finds may be newer, and would
+    /// carry the first one's number. Later writes make it moot; without any, the key is taken anew.
+    fn take_over_again(&mut self, now: MonoNs, sequence: Sequence) {
+        let version = self.id(sequence).version();
+        let Some(operation) = self.operations.get(&sequence) else {
+            return;
+        };
+        let key = operation.request.key.clone();
+        let Some(chain) = self.keys.get_mut(&key) else {
+            self.drop_operation(sequence);
+            return;
+        };
+        if chain.known == Known::At(version) {
+            if chain.reads > 0 || !chain.waiting.is_empty() {
+                return;
+            }
+            self.last = Sequence(self.last.0 + 2);
+            let again = Sequence(self.last.0 - 1);
+            self.drop_operation(sequence);
+            self.take_over(now, &key, again, false);
+        } else {
+            self.drop_operation(sequence);
+        }
+    }
+
+    fn fenced(&mut self, epoch: Epoch) {
+        if matches!(self.life, Life::Fenced(_) | Life::Closed) {
+            return;
+        }
+        self.life = Life::Fenced(epoch);
+        let mut open: Vec<Sequence> = self
+            .operations
+            .iter()
+            .filter(|(_, operation)| !operation.told)
+            .map(|(sequence, _)| *sequence)
+            .collect();
+        for chain in self.keys.values() {
+            open.extend(chain.waiting.iter().map(|pending| pending.sequence));
+        }
+        open.sort_unstable();
+        for sequence in open {
+            self.events
+                .push_back(Event::Answered(sequence.0 / 2, Outcome::Fenced(epoch)));
+        }
+        self.operations.clear();
+        self.keys.clear();
+        self.waiting.clear();
+        self.unstable.clear();
+        self.deadlines.clear();
+    }
+
+    fn tell(&mut self, sequence: Sequence, outcome: Outcome) {
+        if let Some(operation) = self.operations.get_mut(&sequence)
+            && !operation.told
+        {
+            operation.told = true;
+            self.deadlines.remove(&(operation.deadline, sequence));
+            self.events
+                .push_back(Event::Answered(sequence.0 / 2, outcome));
+        }
+    }
+
+    fn drop_operation(&mut self, sequence: Sequence) {
+        if let Some(operation) = self.operations.remove(&sequence) {
+            self.deadlines.remove(&(operation.deadline, sequence));
+            let write = operation.access != Access::Read && !operation.takeover;
+            if let (true, Some(chain)) = (write, self.keys.get_mut(&operation.request.key)) {
+                chain.unstable -= 1;
+            }
+        }
+        self.unstable.remove(&sequence);
+    }
+}

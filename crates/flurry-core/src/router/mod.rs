@@ -1,0 +1,516 @@
+//! The router: a copy of each operation to every replica, and the first correct reply back.
+//!
+//! It keeps each write until every replica has it, repairs replicas that missed something, and holds
+//! nothing that it could not lose: an operation carries its own identity, so the portal can drive it
+//! again through another router at any time.
+//!
+//! Inputs are `handle_*`, outputs `poll_*`. After each input: `poll_send` and `poll_arrival` until
+//! they are empty, then `poll_timeout` for when to call `handle_timeout`.
+
+mod auto;
+mod operation;
+mod rate;
+mod repair;
+mod reply;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use crate::config::{Config, Level};
+use crate::id::{ConfigNumber, DurationNs, Endpoint, MonoNs, OperationId, ServerId};
+use crate::log::{Arrival, CopyEnd};
+use crate::message::{Answer, Ask, Control, Copy, Message, Outcome, Request};
+use auto::Auto;
+use operation::{InFlight, Progress};
+use rate::{RETRY_MAX, Rate};
+use repair::{Repair, RepairKey};
+
+/// Where a message of a router goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Destination {
+    /// A portal: the driver's number for it.
+    Portal(u64),
+    /// The controller.
+    Controller,
+    /// A data server.
+    Server(Endpoint),
+}
+
+/// What a router is told at its start.
+#[derive(Debug, Clone)]
+pub struct RouterParams {
+    /// Operations that it holds at most, answered ones that are not yet stable included.
+    pub in_flight_max: usize,
+    /// Keep an account of every copy, late and lost ones included.
+    pub log: bool,
+    /// How long a copy without a reply is waited for before it is logged as lost.
+    pub linger: DurationNs,
+    /// For a process of its own: a portal that has not driven an unanswered operation for so long is
+    /// gone, and nobody waits for it.
+    pub abandoned_after: Option<DurationNs>,
+}
+
+impl Default for RouterParams {
+    fn default() -> Self {
+        Self {
+            in_flight_max: 65_536,
+            log: false,
+            linger: DurationNs::millis(10_000),
+            abandoned_after: None,
+        }
+    }
+}
+
+/// Counts since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RouterCounts {
+    /// Operations taken from portals.
+    pub operations: u64,
+    /// Copies sent, repetitions included.
+    pub copies: u64,
+    /// Repetitions.
+    pub repeated: u64,
+    /// Repairs of a replica that was behind.
+    pub repairs: u64,
+    /// Repairs put off because too much of the traffic was repairs.
+    pub repairs_put_off: u64,
+    /// Replies that came after their server's lease may have ended.
+    pub late: u64,
+    /// Pairs of replicas that answered one operation differently: must stay 0.
+    pub divergent: u64,
+    /// Operations refused because the router was full.
+    pub busy: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Operation(OperationId),
+    Repair(RepairKey),
+    Config,
+}
+
+/// A router.
+#[derive(Debug, Clone)]
+pub struct Router {
+    params: RouterParams,
+    config: Option<Arc<Config>>,
+    /// A newer configuration than ours exists; ask again then.
+    config_wanted: Option<MonoNs>,
+    operations: BTreeMap<OperationId, InFlight>,
+    repairs: BTreeMap<RepairKey, Repair>,
+    repair_tokens: u32,
+    timers: BTreeSet<(MonoNs, Timer)>,
+    rates: BTreeMap<ServerId, Rate>,
+    auto: Auto,
+    outbox: VecDeque<(Destination, Message)>,
+    arrivals: VecDeque<Arrival>,
+    counts: RouterCounts,
+}
+
+impl Router {
+    /// A router that knows nothing yet.
+    #[must_use]
+    pub fn new(params: RouterParams) -> Self {
+        Self {
+            params,
+            config: None,
+            config_wanted: None,
+            operations: BTreeMap::new(),
+            repairs: BTreeMap::new(),
+            repair_tokens: 0,
+            timers: BTreeSet::new(),
+            rates: BTreeMap::new(),
+            auto: Auto::default(),
+            outbox: VecDeque::new(),
+            arrivals: VecDeque::new(),
+            counts: RouterCounts::default(),
+        }
+    }
+
+    /// The configuration that it goes by.
+    #[must_use]
+    pub fn config(&self) -> Option<&Arc<Config>> {
+        self.config.as_ref()
+    }
+
+    /// Counts since the start.
+    #[must_use]
+    pub fn counts(&self) -> RouterCounts {
+        self.counts
+    }
+
+    /// Whether it keeps an account of every copy.
+    #[must_use]
+    pub fn is_logging(&self) -> bool {
+        self.params.log
+    }
+
+    /// Operations that it holds.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// An operation from a portal.
+    pub fn handle_request(&mut self, now: MonoNs, portal: u64, request: Arc<Request>) {
+        let id = request.id;
+        let over = |known: &InFlight| known.lingers_until.is_some() && !known.answered;
+        if self.operations.get(&id).is_some_and(over) {
+            // Given up before, and only kept for the log.
+            self.drop_operation(id);
+        }
+        if let Some(known) = self.operations.get_mut(&id) {
+            // Driven again: what it depends on may have become known since.
+            known.portal = portal;
+            known.driven = now;
+            let same = known.request == request;
+            if !same && !known.answered && known.phase == operation::Phase::Apply {
+                known.request = request;
+                known.empty_rounds = 0;
+            } else if let (true, Some(answer)) = (known.answered, known.answer.clone()) {
+                self.answer(portal, id, Outcome::Done(answer));
+            }
+            return;
+        }
+        if self.operations.len() >= self.params.in_flight_max {
+            self.counts.busy += 1;
+            self.answer(portal, id, Outcome::Busy);
+            return;
+        }
+        self.counts.operations += 1;
+        self.repair_tokens = (self.repair_tokens + 1).min(repair::TOKENS_MAX);
+        let level = match request.level {
+            Level::Auto => self.auto.choose(now, &self.rates),
+            level => level,
+        };
+        let mut operation = InFlight::new(now, portal, request, level);
+        if let Some(config) = &self.config {
+            let _ = operation.place(now, config);
+        } else {
+            self.want_config(now);
+        }
+        self.hedge(now, &mut operation);
+        self.operations.insert(id, operation);
+        self.drive(now, id);
+    }
+
+    /// Puts off all copies but that for the fastest replica, when the level says so.
+    fn hedge(&self, now: MonoNs, operation: &mut InFlight) {
+        let Level::Hedge(delay) = operation.level else {
+            return;
+        };
+        let fastest = operation
+            .targets
+            .iter()
+            .filter(|target| target.replica.old)
+            .min_by_key(|target| {
+                let rate = self.rates.get(&target.replica.server);
+                // In eighths of a power of two: equals share the load by the key's own order.
+                rate.map_or(0, |rate| u64::from(rate.round_trip().0.max(1).ilog2()))
+            })
+            .map(|target| target.replica.server);
+        for target in &mut operation.targets {
+            if Some(target.replica.server) != fastest {
+                target.next = now.after(delay);
+            }
+        }
+    }
+
+    /// A message from a server or the controller.
+    pub fn handle_message(&mut self, now: MonoNs, message: Message, kernel_received: i64) {
+        match message {
+            Message::Reply(reply) => self.handle_reply(now, reply, kernel_received),
+            Message::Control(Control::Config(config)) => self.adopt(now, &config),
+            _ => {}
+        }
+    }
+
+    /// Goes by a newer configuration: what is under way is sent anew to whom it concerns.
+    pub fn adopt(&mut self, now: MonoNs, config: &Arc<Config>) {
+        if self.config.as_ref().is_some_and(|known| known.number >= config.number) {
+            return;
+        }
+        self.config = Some(Arc::clone(config));
+        self.config_wanted = None;
+        self.repairs.clear();
+        let ids: Vec<OperationId> = self.operations.keys().copied().collect();
+        for id in ids {
+            let dropped = self.operations.get_mut(&id).map(|it| it.place(now, config));
+            for target in dropped.into_iter().flatten() {
+                for sent in target.open.into_iter().flatten() {
+                    let server = target.replica.server;
+                    self.log(id, server, sent, None, CopyEnd::Lost, false, 0, [0; 3]);
+                }
+            }
+            self.settle(now, id, None);
+            self.finish(now, id);
+        }
+    }
+
+    /// Time has come to [`Self::poll_timeout`].
+    pub fn handle_timeout(&mut self, now: MonoNs) {
+        // Bounded: each timer that is due is taken once, and set anew only for later.
+        while let Some((at, timer)) = self.timers.first().copied() {
+            if at > now {
+                break;
+            }
+            self.timers.remove(&(at, timer));
+            match timer {
+                Timer::Operation(id) => {
+                    if let Some(operation) = self.operations.get_mut(&id) {
+                        operation.timer = MonoNs(u64::MAX);
+                        self.drive(now, id);
+                    }
+                }
+                Timer::Repair(key) => self.repair_again(now, key),
+                Timer::Config => {
+                    if self.config_wanted.is_some() {
+                        self.config_wanted = None;
+                        self.want_config(now);
+                    }
+                }
+            }
+        }
+    }
+
+    /// When to call [`Self::handle_timeout`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<MonoNs> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// The next message to send.
+    pub fn poll_send(&mut self) -> Option<(Destination, Message)> {
+        self.outbox.pop_front()
+    }
+
+    /// The next row of the arrival log.
+    pub fn poll_arrival(&mut self) -> Option<Arrival> {
+        self.arrivals.pop_front()
+    }
+
+    /// Ends everything for the log: what is open now is lost.
+    pub fn close(&mut self) {
+        let ids: Vec<OperationId> = self.operations.keys().copied().collect();
+        for id in ids {
+            self.drop_operation(id);
+        }
+    }
+
+    fn answer(&mut self, portal: u64, id: OperationId, outcome: Outcome) {
+        let absent = self.operations.get(&id).is_some_and(|it| it.absent);
+        let answer = Message::Answer(Answer {
+            id,
+            outcome,
+            absent,
+            stable: false,
+        });
+        self.outbox.push_back((Destination::Portal(portal), answer));
+    }
+
+    /// Asks for the configuration, from whoever may know.
+    fn want_config(&mut self, now: MonoNs) {
+        if self.config_wanted.is_some() {
+            return;
+        }
+        let again = now.after(RETRY_MAX);
+        self.config_wanted = Some(again);
+        self.timers.insert((again, Timer::Config));
+        let query = || Message::Control(Control::ConfigQuery);
+        self.outbox.push_back((Destination::Controller, query()));
+        let Some(config) = &self.config else { return };
+        for (server, _) in config.lives() {
+            let to = Endpoint {
+                server,
+                shard: crate::id::ShardId(0),
+            };
+            self.outbox.push_back((Destination::Server(to), query()));
+        }
+    }
+
+    fn number(&self) -> ConfigNumber {
+        self.config
+            .as_ref()
+            .map_or(ConfigNumber(0), |config| config.number)
+    }
+
+    /// Sends what is due of an operation, gives up what has taken too long, and sets its timer.
+    fn drive(&mut self, now: MonoNs, id: OperationId) {
+        let Some(operation) = self.operations.get_mut(&id) else {
+            return;
+        };
+        if operation.lingers_until.is_some_and(|until| now >= until) {
+            self.drop_operation(id);
+            return;
+        }
+        if !operation.answered && now >= operation.deadline {
+            // The portal still has it. A read is over; a write goes on until it is stable.
+            let (portal, write) = (operation.portal, operation.is_write());
+            operation.deadline = MonoNs(u64::MAX);
+            self.answer(portal, id, Outcome::Unknown);
+            if !write {
+                self.retire(now, id);
+                return;
+            }
+        }
+        let Some(operation) = self.operations.get(&id) else {
+            return;
+        };
+        let abandoned = self
+            .params
+            .abandoned_after
+            .is_some_and(|after| now.since(operation.driven) > after);
+        if abandoned && !operation.answered && operation.lingers_until.is_none() {
+            self.retire(now, id);
+            return;
+        }
+        self.send_due(now, id);
+        self.set_timer(id);
+    }
+
+    fn set_timer(&mut self, id: OperationId) {
+        let Some(operation) = self.operations.get_mut(&id) else {
+            return;
+        };
+        let mut next = operation.lingers_until.unwrap_or(MonoNs(u64::MAX));
+        if !operation.answered {
+            next = next.min(operation.deadline);
+        }
+        if operation.lingers_until.is_none() {
+            for target in &operation.targets {
+                if operation::wants(&operation.phase, target) {
+                    next = next.min(target.next);
+                }
+            }
+        }
+        if next != operation.timer {
+            let timer = Timer::Operation(id);
+            self.timers.remove(&(operation.timer, timer));
+            operation.timer = next;
+            if next != MonoNs(u64::MAX) {
+                self.timers.insert((next, timer));
+            }
+        }
+    }
+
+    fn send_due(&mut self, now: MonoNs, id: OperationId) {
+        let Some(config) = self.config.clone() else {
+            return;
+        };
+        let Some(operation) = self.operations.get_mut(&id) else {
+            return;
+        };
+        if operation.lingers_until.is_some() {
+            return;
+        }
+        let shard = config.shard_of(&operation.request.key);
+        let mut forgotten = Vec::new();
+        for target in &mut operation.targets {
+            if !operation::wants(&operation.phase, target) || target.next > now {
+                continue;
+            }
+            let server = target.replica.server;
+            let rate = self.rates.entry(server).or_insert_with(|| Rate::new(now));
+            let first = target.progress == Progress::Waiting;
+            if !first && !rate.may_repeat(now) {
+                target.next = now.after(RETRY_MAX);
+                continue;
+            }
+            let again_after = rate.again_after(target.backoff);
+            target.backoff = target.backoff.saturating_add(1);
+            forgotten.extend(target.sent(now, again_after).map(|sent| (server, sent)));
+            self.counts.copies += 1;
+            self.counts.repeated += u64::from(!first);
+            let request = match &operation.phase {
+                operation::Phase::WritingBack { state, .. } => Arc::clone(state),
+                _ => Arc::clone(&operation.request),
+            };
+            let copy = Copy {
+                request,
+                config: config.number,
+                attempt: target.attempt.min(31),
+            };
+            let to = Endpoint { server, shard };
+            self.outbox
+                .push_back((Destination::Server(to), Message::Request(copy)));
+        }
+        if self.params.log {
+            for (server, sent) in forgotten {
+                self.log(id, server, sent, None, CopyEnd::Lost, false, 0, [0; 3]);
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the columns of a row")]
+    fn log(
+        &mut self,
+        id: OperationId,
+        server: ServerId,
+        sent: operation::Sent,
+        received: Option<MonoNs>,
+        end: CopyEnd,
+        answered: bool,
+        kernel_received: i64,
+        stamps: [i64; 3],
+    ) {
+        let Some(operation) = self.operations.get(&id) else {
+            return;
+        };
+        if !self.params.log || !matches!(operation.request.ask, Ask::Apply { .. }) {
+            return;
+        }
+        self.arrivals.push_back(Arrival {
+            id,
+            key_hash: operation.request.key.hash(),
+            server,
+            attempt: sent.attempt,
+            level: operation.level,
+            write: operation.is_write(),
+            started: operation.started,
+            sent: sent.at,
+            received,
+            end,
+            answered,
+            stamps,
+            kernel_received,
+        });
+    }
+
+    /// An operation that needs nothing more: it goes, or stays for the log until every copy ended.
+    fn retire(&mut self, now: MonoNs, id: OperationId) {
+        let linger = self.params.linger;
+        let Some(operation) = self.operations.get_mut(&id) else {
+            return;
+        };
+        let open = operation
+            .targets
+            .iter()
+            .any(|target| target.open.iter().any(Option::is_some));
+        if self.params.log && open {
+            operation.lingers_until.get_or_insert(now.after(linger));
+            self.set_timer(id);
+        } else {
+            self.drop_operation(id);
+        }
+    }
+
+    fn drop_operation(&mut self, id: OperationId) {
+        let Some(operation) = self.operations.get(&id) else {
+            return;
+        };
+        let timer = (operation.timer, Timer::Operation(id));
+        self.timers.remove(&timer);
+        let open: Vec<_> = operation
+            .targets
+            .iter()
+            .flat_map(|target| {
+                let server = target.replica.server;
+                target.open.iter().flatten().map(move |sent| (server, *sent))
+            })
+            .collect();
+        for (server, sent) in open {
+            self.log(id, server, sent, None, CopyEnd::Lost, false, 0, [0; 3]);
+        }
+        self.operations.remove(&id);
+    }
+}

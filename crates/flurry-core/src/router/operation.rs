@@ -1,0 +1,303 @@
+//! One operation on its way: its copies, and when it has its answer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::bugs::{Bug, planted};
+use crate::config::{Config, Level, Replica, majority};
+use crate::id::{ConfigNumber, DurationNs, MonoNs, ServerId, Version};
+use crate::machine::Access;
+use crate::message::{Ask, Outcome, Request, State};
+
+/// Attempts of one copy that are remembered for the log; an older one without a reply counts as lost.
+const SENDS: usize = 4;
+
+/// How far a copy is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Not sent yet: a hedge that waits.
+    Waiting,
+    /// Under way, or refused for now: it is sent again.
+    Sent,
+    /// The replica misses writes; it has this.
+    Behind(Version),
+    /// The replica has gone on: it cannot answer a read.
+    Stale,
+    /// The replica has no room.
+    Busy,
+    /// The replica evicted the value.
+    Evicted,
+    /// The replica answered a read, or has the write.
+    Held,
+}
+
+/// One attempt of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sent {
+    pub(super) attempt: u8,
+    pub(super) at: MonoNs,
+}
+
+/// An operation's copy for one server.
+#[derive(Debug, Clone)]
+pub(super) struct Target {
+    pub(super) replica: Replica,
+    pub(super) progress: Progress,
+    pub(super) attempt: u8,
+    pub(super) first_sent: MonoNs,
+    pub(super) last_sent: MonoNs,
+    pub(super) next: MonoNs,
+    pub(super) backoff: u8,
+    /// Attempts without a reply, oldest first.
+    pub(super) open: [Option<Sent>; SENDS],
+    /// What a takeover heard from it.
+    pub(super) state: Option<State>,
+}
+
+impl Target {
+    fn new(replica: Replica, next: MonoNs) -> Self {
+        Self {
+            replica,
+            progress: Progress::Waiting,
+            attempt: 0,
+            first_sent: MonoNs(0),
+            last_sent: MonoNs(0),
+            next,
+            backoff: 0,
+            open: [None; SENDS],
+            state: None,
+        }
+    }
+
+    /// Notes a sending. Returns the attempt that it pushes out of memory.
+    pub(super) fn sent(&mut self, now: MonoNs, again_after: DurationNs) -> Option<Sent> {
+        if self.progress == Progress::Waiting {
+            self.first_sent = now;
+            self.progress = Progress::Sent;
+        } else {
+            self.attempt = self.attempt.saturating_add(1);
+        }
+        self.last_sent = now;
+        self.next = now.after(again_after);
+        let forgotten = self.open[SENDS - 1];
+        self.open.rotate_right(1);
+        self.open[0] = Some(Sent {
+            attempt: self.attempt,
+            at: now,
+        });
+        forgotten
+    }
+
+    /// When the attempt that a reply answers was sent; an unknown one counts from the first.
+    pub(super) fn take_sent(&mut self, attempt: u8) -> Option<Sent> {
+        let slot = self
+            .open
+            .iter_mut()
+            .find(|slot| slot.is_some_and(|sent| sent.attempt.min(31) == attempt))?;
+        slot.take()
+    }
+}
+
+/// What an operation is doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Executing at the replicas.
+    Apply,
+    /// A takeover asks what there is.
+    Asking,
+    /// A takeover makes what it found the owner's.
+    WritingBack {
+        state: Arc<Request>,
+        taken: Outcome,
+    },
+}
+
+/// Whether a copy still has to be sent, or sent again.
+pub(super) fn wants(phase: &Phase, target: &Target) -> bool {
+    let heard = target.state.is_some() && *phase == Phase::Asking;
+    target.progress != Progress::Held && !heard
+}
+
+/// An operation on its way.
+#[derive(Debug, Clone)]
+pub(super) struct InFlight {
+    pub(super) request: Arc<Request>,
+    /// Its level, `Auto` resolved.
+    pub(super) level: Level,
+    pub(super) portal: u64,
+    pub(super) started: MonoNs,
+    pub(super) deadline: MonoNs,
+    /// When its portal last drove it.
+    pub(super) driven: MonoNs,
+    pub(super) config: ConfigNumber,
+    pub(super) targets: Vec<Target>,
+    pub(super) phase: Phase,
+    pub(super) answer: Option<Bytes>,
+    pub(super) digest: Option<u64>,
+    /// It left the key without a state.
+    pub(super) absent: bool,
+    pub(super) answered: bool,
+    /// Kept only until the log has heard of every copy.
+    pub(super) lingers_until: Option<MonoNs>,
+    /// Rounds in which nobody could answer.
+    pub(super) empty_rounds: u8,
+    /// When the timer is set to.
+    pub(super) timer: MonoNs,
+}
+
+impl InFlight {
+    pub(super) fn new(now: MonoNs, portal: u64, request: Arc<Request>, level: Level) -> Self {
+        let phase = match request.ask {
+            Ask::Touch => Phase::Asking,
+            _ => Phase::Apply,
+        };
+        Self {
+            deadline: now.after(request.patience),
+            request,
+            level,
+            portal,
+            started: now,
+            driven: now,
+            config: ConfigNumber(0),
+            targets: Vec::new(),
+            phase,
+            answer: None,
+            digest: None,
+            absent: false,
+            answered: false,
+            lingers_until: None,
+            empty_rounds: 0,
+            timer: MonoNs(u64::MAX),
+        }
+    }
+
+    pub(super) fn is_write(&self) -> bool {
+        match &self.request.ask {
+            Ask::Apply { access, .. } => *access != Access::Read,
+            _ => true,
+        }
+    }
+
+    pub(super) fn target(&mut self, server: ServerId) -> Option<&mut Target> {
+        self.targets
+            .iter_mut()
+            .find(|target| target.replica.server == server)
+    }
+
+    /// Places the copies as this configuration says; returns those that it has no place for. What a
+    /// replica has, it keeps having.
+    pub(super) fn place(&mut self, now: MonoNs, config: &Config) -> Vec<Target> {
+        self.config = config.number;
+        let mut before = std::mem::take(&mut self.targets);
+        let write = self.is_write() && self.phase != Phase::Asking;
+        for replica in config.replicas_of(&self.request.key).iter() {
+            let old = before
+                .iter()
+                .position(|target| target.replica.server == replica.server);
+            let mut target = match old {
+                Some(index) => before.swap_remove(index),
+                None => Target::new(replica, now),
+            };
+            target.replica = replica;
+            target.state = None;
+            if !(write && target.progress == Progress::Held) && !self.answered {
+                target.next = now;
+                if target.progress != Progress::Waiting {
+                    target.progress = Progress::Sent;
+                }
+            } else if write && target.progress != Progress::Held {
+                target.next = now;
+            }
+            self.targets.push(target);
+        }
+        before
+    }
+
+    /// Whether enough replicas have it. While the members change a write must satisfy the old set
+    /// and the new one; a read asks the old one, since only that has everything.
+    pub(super) fn level_is_met(&self) -> bool {
+        let met = |of: fn(&Replica) -> bool, level: Level| {
+            let all = self.targets.iter().filter(|it| of(&it.replica)).count();
+            let held = self
+                .targets
+                .iter()
+                .filter(|it| of(&it.replica) && it.progress == Progress::Held)
+                .count();
+            let needed = match level {
+                Level::Quorum if planted(Bug::QuorumOfOne) => 1,
+                level => level.needed(all),
+            };
+            held >= needed
+        };
+        let any = self
+            .targets
+            .iter()
+            .any(|target| target.progress == Progress::Held);
+        if !any {
+            return false;
+        }
+        let old = met(|replica| replica.old, self.level);
+        let new = met(|replica| replica.new, self.level);
+        old && (new || !self.is_write() || planted(Bug::OldSetOnly))
+    }
+
+    /// Every replica has it.
+    pub(super) fn is_everywhere(&self) -> bool {
+        let held = self
+            .targets
+            .iter()
+            .filter(|target| target.progress == Progress::Held)
+            .count();
+        let wanted = if planted(Bug::StableTooEarly) {
+            majority(self.targets.len())
+        } else {
+            self.targets.len()
+        };
+        wanted > 0 && held >= wanted
+    }
+
+    /// Every replica that could answer has said that it cannot.
+    pub(super) fn nobody_can(&self) -> bool {
+        let mut old = self.targets.iter().filter(|target| target.replica.old);
+        let any = old.clone().next().is_some();
+        any && old.all(|target| {
+            matches!(
+                target.progress,
+                Progress::Behind(_) | Progress::Stale | Progress::Evicted
+            )
+        })
+    }
+
+    /// What a takeover has found, when it may believe it: all replicas spoke, or one did and every
+    /// earlier owner had left the key the same everywhere.
+    pub(super) fn found(&self) -> Option<State> {
+        let old: Vec<&Target> = self
+            .targets
+            .iter()
+            .filter(|target| target.replica.old)
+            .collect();
+        let heard: Vec<&State> = old.iter().filter_map(|it| it.state.as_ref()).collect();
+        let clean = self.request.clean_since.and_then(|since| {
+            let first = since.0 == 1;
+            heard.iter().find(|state| {
+                !state.evicted && (state.version.epoch >= since || first)
+            })
+        });
+        if let Some(state) = clean {
+            return Some((*state).clone());
+        }
+        let wanted = if planted(Bug::MajorityTakeover) {
+            majority(old.len())
+        } else {
+            old.len()
+        };
+        if old.is_empty() || heard.len() < wanted {
+            return None;
+        }
+        heard
+            .into_iter()
+            .max_by_key(|state| (state.version, !state.evicted))
+            .cloned()
+    }
+}

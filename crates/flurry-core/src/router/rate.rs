@@ -1,0 +1,73 @@
+//! What the router learns of each server: how fast it answers, and whether it does.
+
+use crate::id::{DurationNs, MonoNs};
+
+/// A copy is never repeated sooner: below it, a scheduler's delay would look like a loss.
+pub(super) const RETRY_MIN: DurationNs = DurationNs::millis(2);
+
+/// Nor later.
+pub(super) const RETRY_MAX: DurationNs = DurationNs::millis(50);
+
+/// Repetitions that a silent server gets in each period, whatever it owes.
+const SILENT_ALLOWANCE: u32 = 64;
+
+/// A server's round trips.
+#[derive(Debug, Clone)]
+pub(super) struct Rate {
+    /// Smoothed round trip and its deviation, as in RFC 6298.
+    smoothed_ns: u64,
+    deviation_ns: u64,
+    tokens: u32,
+    refilled: MonoNs,
+    pub(super) busy: u8,
+}
+
+impl Rate {
+    pub(super) fn new(now: MonoNs) -> Self {
+        Self {
+            smoothed_ns: 0,
+            deviation_ns: 0,
+            tokens: SILENT_ALLOWANCE,
+            refilled: now,
+            busy: 0,
+        }
+    }
+
+    pub(super) fn observe(&mut self, took: DurationNs) {
+        if self.smoothed_ns == 0 {
+            self.smoothed_ns = took.0.max(1);
+            self.deviation_ns = took.0 / 2;
+        } else {
+            let off = self.smoothed_ns.abs_diff(took.0);
+            self.deviation_ns = (3 * self.deviation_ns + off) / 4;
+            self.smoothed_ns = (7 * self.smoothed_ns + took.0) / 8;
+        }
+    }
+
+    pub(super) fn round_trip(&self) -> DurationNs {
+        DurationNs(self.smoothed_ns)
+    }
+
+    /// When a copy that was repeated `backoff` times is repeated again.
+    pub(super) fn again_after(&self, backoff: u8) -> DurationNs {
+        let base = (2 * self.smoothed_ns + 4 * self.deviation_ns).max(RETRY_MIN.0);
+        DurationNs((base << backoff.min(10)).min(RETRY_MAX.0))
+    }
+
+    /// Every reply allows another repetition: a server that answers gets all that it owes.
+    pub(super) fn heard(&mut self, busy: u8) {
+        self.tokens = (self.tokens + 2).min(4 * SILENT_ALLOWANCE);
+        self.busy = busy;
+    }
+
+    /// Whether a copy may be repeated now.
+    pub(super) fn may_repeat(&mut self, now: MonoNs) -> bool {
+        if now.since(self.refilled) >= RETRY_MAX {
+            self.refilled = now;
+            self.tokens = self.tokens.max(SILENT_ALLOWANCE);
+        }
+        let may = self.tokens > 0;
+        self.tokens = self.tokens.saturating_sub(1);
+        may
+    }
+}

@@ -1,0 +1,168 @@
+//! Repair: a replica that missed a write gets the state from one that has it.
+//!
+//! The state is pushed, never the operation executed again. One repair of a key at a time, and no
+//! more than a tenth of the traffic: a server that comes back is not buried under repairs.
+
+use std::sync::Arc;
+
+use super::operation::Progress;
+use super::{Destination, Router, Timer};
+use crate::id::{Endpoint, MonoNs, OperationId, ServerId, Version};
+use crate::message::{Ask, Copy, Message, Reply, Request, State};
+
+/// Every operation earns one, a repair costs ten.
+const COST: u32 = 10;
+
+/// Twenty repairs at once at most.
+pub(super) const TOKENS_MAX: u32 = 20 * COST;
+
+/// Attempts before a repair is given up; the next operation on the key starts another.
+const TRIES: u8 = 4;
+
+/// The attempt that a repair's copies carry: they are not the operation's own.
+pub(super) const ATTEMPT: u8 = 31;
+
+/// A key under repair, by its hash.
+pub(super) type RepairKey = (crate::id::SessionId, u64);
+
+/// A repair.
+#[derive(Debug, Clone)]
+pub(super) struct Repair {
+    request: Arc<Request>,
+    need: Version,
+    source: ServerId,
+    behind: Vec<ServerId>,
+    state: Option<State>,
+    tries: u8,
+    sent: MonoNs,
+    timer: MonoNs,
+}
+
+impl Router {
+    /// Starts a repair when one replica has what another misses.
+    pub(super) fn repair(&mut self, now: MonoNs, id: OperationId) {
+        let Some(operation) = self.operations.get(&id) else {
+            return;
+        };
+        let behind: Vec<ServerId> = operation
+            .targets
+            .iter()
+            .filter(|target| matches!(target.progress, Progress::Behind(_)))
+            .map(|target| target.replica.server)
+            .collect();
+        let Some(source) = self.holder_of(id).filter(|_| !behind.is_empty()) else {
+            return;
+        };
+        let key = (id.session, operation.request.key.hash());
+        if self.repairs.contains_key(&key) {
+            return;
+        }
+        if self.repair_tokens < COST {
+            self.counts.repairs_put_off += 1;
+            return;
+        }
+        self.repair_tokens -= COST;
+        self.counts.repairs += 1;
+        let need = if operation.is_write() {
+            id.version()
+        } else {
+            operation.request.dep
+        };
+        let request = Arc::new(Request {
+            dep: need,
+            ask: Ask::Fetch,
+            ..(*operation.request).clone()
+        });
+        let repair = Repair {
+            request,
+            need,
+            source,
+            behind,
+            state: None,
+            tries: 0,
+            sent: now,
+            timer: now,
+        };
+        self.repairs.insert(key, repair);
+        self.repair_again(now, key);
+    }
+
+    /// Sends a repair's next step, the first time or once more.
+    pub(super) fn repair_again(&mut self, now: MonoNs, key: RepairKey) {
+        let Some(config) = self.config.clone() else {
+            return;
+        };
+        let Some(repair) = self.repairs.get_mut(&key) else {
+            return;
+        };
+        self.timers.remove(&(repair.timer, Timer::Repair(key)));
+        repair.tries += 1;
+        if repair.tries > TRIES || repair.behind.is_empty() {
+            self.repairs.remove(&key);
+            return;
+        }
+        let shard = config.shard_of(&repair.request.key);
+        let (request, to) = match &repair.state {
+            None => (Arc::clone(&repair.request), vec![repair.source]),
+            Some(state) => {
+                let push = Request {
+                    ask: Ask::Push(state.clone()),
+                    ..(*repair.request).clone()
+                };
+                (Arc::new(push), repair.behind.clone())
+            }
+        };
+        for server in to {
+            let copy = Copy {
+                request: Arc::clone(&request),
+                config: config.number,
+                attempt: ATTEMPT,
+            };
+            let to = Endpoint { server, shard };
+            self.outbox
+                .push_back((Destination::Server(to), Message::Request(copy)));
+        }
+        repair.sent = now;
+        repair.timer = now.after(super::rate::RETRY_MIN);
+        self.timers.insert((repair.timer, Timer::Repair(key)));
+    }
+
+    /// When the step that a reply answers was sent.
+    pub(super) fn repair_sent(&self, reply: &Reply) -> Option<MonoNs> {
+        let key = (reply.id.session, reply.key_hash);
+        self.repairs.get(&key).map(|repair| repair.sent)
+    }
+
+    /// A fetch brought the state.
+    pub(super) fn repair_found(&mut self, now: MonoNs, reply: &Reply, state: State) {
+        let key = (reply.id.session, reply.key_hash);
+        if let Some(repair) = self.repairs.get_mut(&key)
+            && repair.state.is_none()
+            && state.version >= repair.need
+        {
+            repair.state = Some(state);
+            repair.tries = 0;
+            self.repair_again(now, key);
+        }
+    }
+
+    /// A push was taken; also for operations that are gone from here.
+    pub(super) fn repaired(&mut self, now: MonoNs, reply: &Reply) {
+        if let crate::message::Verdict::State(state) = &reply.verdict {
+            self.repair_found(now, reply, state.clone());
+            return;
+        }
+        let key = (reply.id.session, reply.key_hash);
+        let Some(repair) = self.repairs.get_mut(&key) else {
+            return;
+        };
+        if reply.have >= repair.need {
+            repair.behind.retain(|server| *server != reply.from.server);
+        }
+        if repair.behind.is_empty() {
+            let timer = (repair.timer, Timer::Repair(key));
+            self.timers.remove(&timer);
+            self.repairs.remove(&key);
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! What a reply means for its operation.
+
+use std::sync::Arc;
+
+use super::operation::{InFlight, Phase, Progress};
+use super::{Destination, Router, repair};
+use crate::bugs::{Bug, planted};
+use crate::id::{ConfigNumber, DurationNs, MonoNs, OperationId, ServerId, Version};
+use crate::log::CopyEnd;
+use crate::machine::ABSENT;
+use crate::message::{Answer, Ask, Control, Message, Outcome, Reply, Request, State, Verdict};
+
+/// Rounds in which every replica must say that it cannot before that is believed: the write that
+/// they miss may be under way.
+const EMPTY_ROUNDS: u8 = 3;
+
+impl Router {
+    pub(super) fn handle_reply(&mut self, now: MonoNs, reply: Reply, kernel_received: i64) {
+        let server = reply.from.server;
+        if let Some(rate) = self.rates.get_mut(&server) {
+            rate.heard(reply.busy);
+        }
+        if let Verdict::WrongConfig(number) = reply.verdict {
+            self.wrong_config(now, &reply, number);
+        }
+        let id = reply.id;
+        let current = reply.config == self.number() || planted(Bug::AnyConfiguration);
+        let Some(operation) = self.operations.get_mut(&id) else {
+            if current {
+                self.repaired(now, &reply);
+            }
+            return;
+        };
+        let Some(target) = operation.target(server) else {
+            return;
+        };
+        let sent = target.take_sent(reply.attempt);
+        let (first_sent, again) = (target.first_sent, target.attempt > 0);
+        if let Some(sent) = sent
+            && !again
+            && let Some(rate) = self.rates.get_mut(&server)
+        {
+            rate.observe(now.since(sent.at));
+        }
+        // The server may have been counted out while the reply was under way: then others have gone
+        // on without what it did. Within what was left of its lease that cannot be.
+        let asked = match sent {
+            Some(sent) => Some(sent.at),
+            None if reply.attempt == repair::ATTEMPT => self.repair_sent(&reply),
+            None => Some(first_sent),
+        };
+        let under_way = asked.map_or(DurationNs(u64::MAX), |asked| now.since(asked));
+        let late = under_way > reply.lease_left
+            && matches!(reply.verdict, Verdict::Done(_) | Verdict::Held | Verdict::State(_))
+            && !planted(Bug::LateReplyCounts);
+        self.counts.late += u64::from(late);
+        let before = self.operations.get(&id).is_some_and(|it| it.answered);
+        let end = end_of(&reply.verdict);
+        let counts = current && !late;
+        let wrong = counts && self.is_divergent(&reply);
+        if counts && !wrong {
+            self.take(now, &reply);
+        }
+        if let Some(sent) = sent {
+            let after = self.operations.get(&id).is_none_or(|it| it.answered);
+            let end = if wrong { CopyEnd::Wrong } else { end };
+            let answered = after && !before && end == CopyEnd::Ok;
+            let stamps = reply.stamps;
+            self.log(id, server, sent, Some(now), end, answered, kernel_received, stamps);
+        }
+        self.finish(now, id);
+    }
+
+    fn wrong_config(&mut self, now: MonoNs, reply: &Reply, number: ConfigNumber) {
+        if number > self.number() {
+            self.want_config(now);
+        } else if let (true, Some(config)) = (number < self.number(), &self.config) {
+            // The server has missed the change; whoever tells it, it is the same.
+            let told = Message::Control(Control::Config(Arc::clone(config)));
+            self.outbox
+                .push_back((Destination::Server(reply.from), told));
+        }
+    }
+
+    /// Two replicas that executed the same operation at the same version must agree.
+    fn is_divergent(&mut self, reply: &Reply) -> bool {
+        let Verdict::Done(answer) = &reply.verdict else {
+            return false;
+        };
+        let Some(operation) = self.operations.get_mut(&reply.id) else {
+            return false;
+        };
+        let blind = matches!(
+            operation.request.ask,
+            Ask::Apply {
+                access: crate::machine::Access::Blind,
+                ..
+            }
+        );
+        // An overtaken blind write has no state of its own to compare.
+        let digest = (!blind && reply.digest != 0).then_some(reply.digest);
+        let differs = match (operation.digest, digest) {
+            (Some(known), Some(found)) => known != found,
+            _ => false,
+        } || operation.answer.as_ref().is_some_and(|known| known != answer);
+        if differs {
+            self.counts.divergent += 1;
+            return true;
+        }
+        if operation.digest.is_none() {
+            operation.digest = digest;
+        }
+        operation.absent |= operation.is_write() && reply.digest == ABSENT;
+        false
+    }
+
+    /// Notes what a countable reply says.
+    fn take(&mut self, now: MonoNs, reply: &Reply) {
+        let id = reply.id;
+        let server = reply.from.server;
+        let Some(operation) = self.operations.get_mut(&id) else {
+            return;
+        };
+        let write = operation.is_write();
+        let version = id.version();
+        let asked_stable = operation.request.stable;
+        let asking = operation.phase == Phase::Asking;
+        let Some(target) = operation.target(server) else {
+            return;
+        };
+        let held = target.progress == Progress::Held;
+        // A refusal counts for what was asked last: an earlier one knew of fewer writes.
+        let latest = reply.stable >= asked_stable;
+        match &reply.verdict {
+            Verdict::Done(answer) => {
+                target.progress = Progress::Held;
+                operation.answer.get_or_insert_with(|| answer.clone());
+            }
+            Verdict::Held if reply.have >= version || planted(Bug::AckBeforeApply) => {
+                target.progress = Progress::Held;
+            }
+            // A later write of the same owner, or of a later one, is there: this one is as well.
+            Verdict::Stale if write && !asking => target.progress = Progress::Held,
+            Verdict::Stale if !held && latest => target.progress = Progress::Stale,
+            Verdict::Behind if !held && latest => {
+                target.progress = Progress::Behind(reply.have);
+                target.next = target.next.max(now.after(super::rate::RETRY_MIN));
+            }
+            Verdict::Busy if !held => target.progress = Progress::Busy,
+            Verdict::Evicted if !held => target.progress = Progress::Evicted,
+            Verdict::State(state) if asking => target.state = Some(state.clone()),
+            _ => {}
+        }
+        if planted(Bug::ErrorWins)
+            && matches!(reply.verdict, Verdict::Behind)
+            && !operation.answered
+            && !write
+        {
+            operation.answered = true;
+            let portal = operation.portal;
+            let nothing = crate::key_value::Answer::NotFound.encode();
+            self.answer(portal, id, Outcome::Done(nothing));
+        }
+        if let Verdict::State(state) = &reply.verdict {
+            self.repair_found(now, reply, state.clone());
+        }
+        if matches!(reply.verdict, Verdict::Held) {
+            self.repaired(now, reply);
+        }
+        self.settle(now, id, Some(&reply.verdict));
+    }
+
+    /// Ends an operation that a refusal decides, or answers one that has its answer.
+    pub(super) fn settle(&mut self, now: MonoNs, id: OperationId, verdict: Option<&Verdict>) {
+        let Some(operation) = self.operations.get_mut(&id) else {
+            return;
+        };
+        let portal = operation.portal;
+        if !operation.answered {
+            let all = |progress: Progress| {
+                !operation.targets.is_empty()
+                    && operation.targets.iter().all(|it| it.progress == progress)
+            };
+            let refusal = match verdict {
+                Some(Verdict::Fenced(epoch)) => Some(Outcome::Fenced(*epoch)),
+                Some(Verdict::Malformed) => Some(Outcome::Malformed),
+                Some(Verdict::Busy) if all(Progress::Busy) => Some(Outcome::Busy),
+                _ => None,
+            };
+            if let Some(outcome) = refusal {
+                self.answer(portal, id, outcome);
+                self.retire(now, id);
+                return;
+            }
+        } else if let Some(Verdict::Fenced(epoch)) = verdict {
+            // Acknowledged, but not everywhere, and now somebody else's: the portal must know.
+            self.answer(portal, id, Outcome::Fenced(*epoch));
+            self.retire(now, id);
+            return;
+        }
+        if operation.phase == Phase::Asking {
+            if let Some(state) = operation.found() {
+                self.take_over(now, id, state);
+            }
+            return;
+        }
+        if !operation.answered && operation.level_is_met() {
+            self.give_answer(now, id);
+        }
+    }
+
+    fn give_answer(&mut self, now: MonoNs, id: OperationId) {
+        let Some(operation) = self.operations.get_mut(&id) else {
+            return;
+        };
+        let Some(outcome) = outcome_of(operation) else {
+            return;
+        };
+        operation.answered = true;
+        let portal = operation.portal;
+        let took = now.since(operation.started);
+        // The other copies of a hedged write go now: it must still reach everybody.
+        for target in &mut operation.targets {
+            if target.progress == Progress::Waiting {
+                target.next = now;
+            }
+        }
+        self.auto.observe(took);
+        self.answer(portal, id, outcome);
+    }
+
+    /// What a takeover amounts to, with what the owner must know of losses.
+    fn taken(&self, version: Version, found: Version) -> Outcome {
+        let config = self.config.as_deref();
+        Outcome::Taken {
+            version,
+            found,
+            last_loss: config.map_or(ConfigNumber(0), |it| it.last_loss),
+            last_wipe: config.map_or(ConfigNumber(0), |it| it.last_wipe),
+        }
+    }
+
+    /// Makes what a takeover found the owner's: the same state under its own version, everywhere.
+    fn take_over(&mut self, now: MonoNs, id: OperationId, found: State) {
+        let taken = self.taken(id.version(), found.version);
+        let Some(operation) = self.operations.get_mut(&id) else {
+            return;
+        };
+        let portal = operation.portal;
+        operation.absent = found.snapshot.is_none();
+        let clean = operation.request.clean_since.is_some_and(|since| {
+            found.version.epoch >= since || (since.0 == 1 && found.version == Version::NONE)
+        });
+        if found.evicted {
+            self.answer(portal, id, Outcome::Evicted);
+            self.retire(now, id);
+            return;
+        }
+        if clean || found.version == Version::NONE || planted(Bug::NoWriteBack) {
+            let version = found.version;
+            let taken = self.taken(version, version);
+            self.answer(portal, id, taken);
+            self.retire(now, id);
+            return;
+        }
+        let state = State {
+            version: id.version(),
+            ..found
+        };
+        let push = Request {
+            ask: Ask::Push(state),
+            ..(*operation.request).clone()
+        };
+        operation.phase = Phase::WritingBack {
+            state: Arc::new(push),
+            taken,
+        };
+        for target in &mut operation.targets {
+            target.state = None;
+            target.progress = Progress::Sent;
+            target.next = now;
+            target.backoff = 0;
+        }
+        self.drive(now, id);
+    }
+
+    /// What follows from a reply once it is noted: stability, repair, loss, retirement.
+    pub(super) fn finish(&mut self, now: MonoNs, id: OperationId) {
+        let Some(operation) = self.operations.get(&id) else {
+            return;
+        };
+        if operation.lingers_until.is_some() {
+            self.retire(now, id);
+            return;
+        }
+        let asking = operation.phase == Phase::Asking;
+        if operation.is_write() && !asking {
+            // All have it: also when none can tell any more what it answered.
+            if operation.is_everywhere() {
+                // The answer once more: it may have been lost on its way.
+                let answer = Answer {
+                    id,
+                    outcome: outcome_of(operation).unwrap_or(Outcome::Unknown),
+                    absent: operation.absent,
+                    stable: true,
+                };
+                let portal = operation.portal;
+                self.outbox
+                    .push_back((Destination::Portal(portal), Message::Answer(answer)));
+                self.retire(now, id);
+                return;
+            }
+        } else if operation.answered && !asking {
+            self.repair(now, id);
+            self.retire(now, id);
+            return;
+        }
+        if !asking {
+            self.repair(now, id);
+            self.notice_loss(now, id);
+        }
+        self.drive(now, id);
+    }
+
+    /// When nobody can answer, and no copy of what they miss is here, the portal must know: it may have
+    /// one, and else it is lost.
+    fn notice_loss(&mut self, now: MonoNs, id: OperationId) {
+        let Some(operation) = self.operations.get(&id) else {
+            return;
+        };
+        if !operation.nobody_can() {
+            return;
+        }
+        let depends_on = OperationId {
+            epoch: operation.request.dep.epoch,
+            sequence: operation.request.dep.sequence,
+            ..id
+        };
+        if self.operations.contains_key(&depends_on) {
+            return;
+        }
+        let Some(operation) = self.operations.get_mut(&id) else {
+            return;
+        };
+        operation.empty_rounds += 1;
+        if operation.empty_rounds < EMPTY_ROUNDS {
+            for target in &mut operation.targets {
+                if target.progress != Progress::Evicted {
+                    target.progress = Progress::Sent;
+                }
+            }
+            return;
+        }
+        let portal = operation.portal;
+        let evicted = operation
+            .targets
+            .iter()
+            .any(|target| target.progress == Progress::Evicted);
+        let have = operation
+            .targets
+            .iter()
+            .map(|target| match target.progress {
+                Progress::Behind(have) => have,
+                _ => Version::NONE,
+            })
+            .max()
+            .unwrap_or(Version::NONE);
+        let outcome = if evicted {
+            Outcome::Evicted
+        } else {
+            let need = operation.request.dep;
+            let stable = operation.request.stable;
+            Outcome::NobodyHas { need, stable, have }
+        };
+        self.answer(portal, id, outcome);
+        self.retire(now, id);
+    }
+
+    /// The servers that hold what an operation wrote or read.
+    pub(super) fn holder_of(&self, id: OperationId) -> Option<ServerId> {
+        self.operations
+            .get(&id)?
+            .targets
+            .iter()
+            .find(|target| target.progress == Progress::Held)
+            .map(|target| target.replica.server)
+    }
+}
+
+/// What the portal is told of an operation that enough replicas have; `None` while nobody has told
+/// what it answered.
+fn outcome_of(operation: &InFlight) -> Option<Outcome> {
+    match (&operation.phase, &operation.answer) {
+        (Phase::WritingBack { taken, .. }, _) => Some(taken.clone()),
+        (_, Some(answer)) => Some(Outcome::Done(answer.clone())),
+        (_, None) if planted(Bug::AckBeforeApply) => {
+            Some(Outcome::Done(crate::key_value::Answer::Stored.encode()))
+        }
+        (_, None) => None,
+    }
+}
+
+fn end_of(verdict: &Verdict) -> CopyEnd {
+    match verdict {
+        Verdict::Done(_) | Verdict::Held | Verdict::State(_) => CopyEnd::Ok,
+        Verdict::Behind => CopyEnd::Behind,
+        Verdict::Stale | Verdict::Fenced(_) | Verdict::WrongConfig(_) => CopyEnd::Stale,
+        Verdict::Unregistered
+        | Verdict::Joining
+        | Verdict::Busy
+        | Verdict::Evicted
+        | Verdict::NoLease
+        | Verdict::Malformed => CopyEnd::Refused,
+    }
+}

@@ -1,0 +1,355 @@
+//! The check: may this replica answer this operation, and is its answer the right one?
+
+use super::Server;
+use crate::bugs::{Bug, planted};
+use crate::id::{Key, Version};
+use crate::id::MonoNs;
+use crate::machine::{Access, Malformed, StateMachine, digest};
+use crate::message::{Ask, Copy, Reply, Request, State, Verdict};
+use crate::table::{Record, state_of};
+
+/// What the check says, with the digest of what was answered.
+type Checked = (Verdict, u64);
+
+impl<M: StateMachine> Server<M> {
+    /// Checks and executes one copy.
+    pub(super) fn execute(&mut self, now: MonoNs, copy: &Copy) -> Reply {
+        let request = &*copy.request;
+        self.counts.requests += 1;
+        let lease_left = self.lease_left(now);
+        let (verdict, digest) = match self.refusal(copy, lease_left.0 > 0) {
+            Some(refusal) => (refusal, 0),
+            None => self.checked(request),
+        };
+        match &verdict {
+            Verdict::Done(_) => self.counts.done += 1,
+            Verdict::Behind => self.counts.behind += 1,
+            Verdict::Held | Verdict::State(_) => {}
+            _ => self.counts.refused += 1,
+        }
+        Reply {
+            id: request.id,
+            key_hash: request.key.hash(),
+            from: self.params.life.endpoint,
+            config: self.number(),
+            attempt: copy.attempt,
+            stable: request.stable,
+            have: self.version(&request.key),
+            lease_left,
+            digest,
+            busy: 0,
+            verdict,
+            stamps: [0; 3],
+        }
+    }
+
+    fn version(&mut self, key: &Key) -> Version {
+        self.table
+            .find(key)
+            .map_or(Version::NONE, |record| record.version)
+    }
+
+    /// Reasons to refuse that have nothing to do with the key's state.
+    fn refusal(&mut self, copy: &Copy, leased: bool) -> Option<Verdict> {
+        let request = &*copy.request;
+        let number = self.number();
+        // I11: only the current configuration executes; I13: only a life that it names.
+        let current = copy.config == number || planted(Bug::AnyConfiguration);
+        let holds = self
+            .config
+            .as_ref()
+            .is_some_and(|config| config.replicas_of(&request.key).find(self.me()).is_some());
+        if !current || !holds || !self.is_member() {
+            return Some(Verdict::WrongConfig(number));
+        }
+        if !leased {
+            return Some(Verdict::NoLease);
+        }
+        if !self.is_ready() {
+            return Some(Verdict::Joining);
+        }
+        let id = request.id;
+        let Some(session) = self.sessions.get_mut(&id.session) else {
+            return Some(Verdict::Unregistered);
+        };
+        if id.epoch < session.epoch && !planted(Bug::NoFence) {
+            return Some(Verdict::Fenced(session.epoch));
+        }
+        if id.epoch > session.epoch {
+            return Some(Verdict::Unregistered);
+        }
+        if id.epoch == session.epoch {
+            session.stable = session.stable.max(request.stable);
+        }
+        None
+    }
+
+    fn checked(&mut self, request: &Request) -> Checked {
+        self.bury(&request.key);
+        match &request.ask {
+            Ask::Apply { operation, access } => {
+                if self.machine.access(operation) != Ok(*access) {
+                    return (Verdict::Malformed, 0);
+                }
+                match access {
+                    Access::Read => self.read(request, operation),
+                    Access::Blind => self.blind(request, operation),
+                    Access::Update => self.update(request, operation),
+                }
+            }
+            Ask::Fetch => match self.table.find(&request.key) {
+                Some(record) if record.version >= request.dep && !record.evicted => {
+                    let state = state_of(&self.machine, record);
+                    (Verdict::State(state), 0)
+                }
+                Some(record) if record.evicted => (Verdict::Evicted, 0),
+                _ => (Verdict::Behind, 0),
+            },
+            Ask::Push(state) => self.push(request, state),
+            Ask::Touch => {
+                if !self.is_full(request.key.hash()) {
+                    return (Verdict::Joining, 0);
+                }
+                let record = self.table.find(&request.key).cloned();
+                let state = record.map_or(State::ABSENT, |it| state_of(&self.machine, &it));
+                (Verdict::State(state), 0)
+            }
+        }
+    }
+
+    /// Removes a tombstone that every replica has: the key is as if it had never been. Not while the
+    /// members change, since a joining server must hear of the deletion.
+    fn bury(&mut self, key: &Key) {
+        let changing = self.config.as_ref().is_some_and(|it| it.next.is_some());
+        let dead = self.is_dead(key) && !changing;
+        let early = planted(Bug::TombstoneTooEarly)
+            && self
+                .table
+                .find(key)
+                .is_some_and(|record| record.state.is_none() && !record.evicted);
+        if dead || early {
+            self.table.remove(&self.machine, key);
+        }
+    }
+
+    /// Whether all that there is of a key is a deletion that every replica has.
+    fn is_dead(&mut self, key: &Key) -> bool {
+        let Some(session) = self.sessions.get(&key.session()).copied() else {
+            return false;
+        };
+        self.table.find(key).is_some_and(|record| {
+            let version = record.version;
+            let everywhere =
+                version.epoch == session.epoch && version.sequence <= session.stable;
+            record.state.is_none() && !record.evicted && everywhere
+        })
+    }
+
+    /// The version that an operation with this `dep` finds: a deletion that every replica has is
+    /// nothing to those who have forgotten it, also where it could not be removed yet.
+    fn found_by(&mut self, request: &Request) -> Version {
+        if request.dep == Version::NONE && self.is_dead(&request.key) {
+            return Version::NONE;
+        }
+        self.version(&request.key)
+    }
+
+    /// A write to an absent key that every replica had once: it comes late, and after a deletion.
+    fn is_under_the_floor(&self, key: &Key, version: Version) -> bool {
+        !planted(Bug::FloorIgnored)
+            && self.sessions.get(&key.session()).is_some_and(|session| {
+                version.epoch == session.epoch && version.sequence <= session.stable
+            })
+    }
+
+    fn read(&mut self, request: &Request, operation: &[u8]) -> Checked {
+        let full = self.is_full(request.key.hash());
+        let at = self.time(request);
+        let have = self.found_by(request);
+        let record = self.table.find(&request.key);
+        if !full {
+            return (Verdict::Joining, 0);
+        }
+        if have != request.dep && !planted(Bug::ReadWithoutDep) {
+            let verdict = if have < request.dep {
+                Verdict::Behind
+            } else {
+                Verdict::Stale
+            };
+            return (verdict, 0);
+        }
+        if record.is_some_and(|record| record.evicted) {
+            return (Verdict::Evicted, 0);
+        }
+        let state = record.and_then(|record| record.state.as_ref());
+        // I4: an answer was executed at the version that it depends on.
+        assert!(have == request.dep || planted(Bug::ReadWithoutDep));
+        match self.machine.apply(state, operation, at) {
+            Ok(applied) => {
+                let digest = digest(Some(&applied.answer));
+                (Verdict::Done(applied.answer), digest)
+            }
+            Err(Malformed(_)) => (Verdict::Malformed, 0),
+        }
+    }
+
+    /// The operation's own time: a server's clock decides nothing.
+    fn time(&self, request: &Request) -> crate::id::WallNs {
+        if planted(Bug::ServerClockExpiry) {
+            // Clocks differ: this one's is a function of who it is.
+            let skew = i64::from(self.me().0) * 50_000_000;
+            return crate::id::WallNs(request.at.0 + skew);
+        }
+        request.at
+    }
+
+    fn blind(&mut self, request: &Request, operation: &[u8]) -> Checked {
+        let version = request.id.version();
+        let late = self.is_under_the_floor(&request.key, version);
+        let record = self.table.find(&request.key);
+        let have = record.map_or(Version::NONE, |record| record.version);
+        if record.is_none() && late {
+            return (Verdict::Stale, 0);
+        }
+        if version > have {
+            return self.apply(request, operation, None);
+        }
+        if version.epoch == have.epoch {
+            // Done before, or overtaken by the owner's own next write: to the owner both look alike.
+            let state = record.filter(|record| record.version == version);
+            let digest = state.map_or(0, |record| digest_of(&self.machine, record));
+            return (Verdict::Done(self.machine.blind_answer()), digest);
+        }
+        (Verdict::Stale, 0)
+    }
+
+    fn update(&mut self, request: &Request, operation: &[u8]) -> Checked {
+        let version = request.id.version();
+        let full = self.is_full(request.key.hash());
+        let found = self.found_by(request);
+        let Some(record) = self.table.find(&request.key).cloned() else {
+            return if self.is_under_the_floor(&request.key, version) {
+                (Verdict::Stale, 0)
+            } else if request.dep == Version::NONE && !full {
+                (Verdict::Joining, 0)
+            } else if request.dep == Version::NONE || planted(Bug::UpdateWithoutDep) {
+                self.apply(request, operation, None)
+            } else {
+                (Verdict::Behind, 0)
+            };
+        };
+        let have = record.version;
+        if have == version && !planted(Bug::RetryExecutesAgain) {
+            if record.evicted {
+                // Its answer went with its value.
+                return (Verdict::Stale, 0);
+            }
+            // I9: a repeated operation changes nothing; its answer was kept.
+            let digest = digest_of(&self.machine, &record);
+            return (Verdict::Done(record.answer), digest);
+        }
+        if have > version {
+            return (Verdict::Stale, 0);
+        }
+        if found == request.dep && record.evicted {
+            return (Verdict::Evicted, 0);
+        }
+        let again = planted(Bug::RetryExecutesAgain) && have == version;
+        if found == request.dep || again || planted(Bug::UpdateWithoutDep) {
+            return self.apply(request, operation, record.state.as_ref());
+        }
+        (Verdict::Behind, 0)
+    }
+
+    /// Executes a write and keeps what came of it, if there is room.
+    fn apply(&mut self, request: &Request, operation: &[u8], state: Option<&M::State>) -> Checked {
+        if planted(Bug::AckBeforeApply) && !self.is_full(request.key.hash()) {
+            return (Verdict::Held, 0);
+        }
+        let Ok(applied) = self.machine.apply(state, operation, self.time(request)) else {
+            return (Verdict::Malformed, 0);
+        };
+        let (key, answer) = (&request.key, applied.answer);
+        if !self.make_room(key, applied.state.as_ref(), &answer) {
+            return (Verdict::Busy, 0);
+        }
+        let snapshot = applied.state.as_ref().map(|it| self.machine.snapshot(it));
+        let version = request.id.version();
+        self.table
+            .store(&self.machine, key.clone(), version, applied.state, answer.clone());
+        (Verdict::Done(answer), digest(snapshot.as_deref()))
+    }
+
+    fn make_room(&mut self, key: &Key, state: Option<&M::State>, answer: &bytes::Bytes) -> bool {
+        let growth = self.table.growth(&self.machine, key, state, answer);
+        // A deletion may grow the table by a version, which frees more than it takes.
+        if growth == 0 || state.is_none() {
+            return true;
+        }
+        while self.table.bytes() + growth > self.params.memory_bytes_max {
+            if !self.params.evict || !self.table.evict_one(&self.machine, key) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn push(&mut self, request: &Request, state: &State) -> Checked {
+        if planted(Bug::RepairByExecution)
+            && let Some(held) = self.table.find(&request.key).cloned()
+            && held.version < state.version
+        {
+            // Takes the version but executes on what is here.
+            let answer = state.answer.clone();
+            let (key, version) = (request.key.clone(), state.version);
+            self.table.store(&self.machine, key, version, held.state, answer);
+            return (Verdict::Held, 0);
+        }
+        if self.table.find(&request.key).is_none()
+            && self.is_under_the_floor(&request.key, state.version)
+        {
+            return (Verdict::Held, 0);
+        }
+        match self.install(&request.key, state.clone()) {
+            Ok(true) => (Verdict::Held, 0),
+            Ok(false) => (Verdict::Busy, 0),
+            Err(Malformed(_)) => (Verdict::Malformed, 0),
+        }
+    }
+
+    /// Takes another replica's state if it is newer. Says whether this one has at least that now.
+    pub(super) fn install(&mut self, key: &Key, state: State) -> Result<bool, Malformed> {
+        let record = self.table.find(key);
+        let have = record.map_or(Version::NONE, |record| record.version);
+        let lost = record.is_some_and(|record| record.evicted) && have == state.version;
+        let newer = state.version > have || (lost && !state.evicted) || planted(Bug::PushGoesBack);
+        if !newer || state.version == Version::NONE {
+            return Ok(have >= state.version);
+        }
+        let restored = match &state.snapshot {
+            Some(snapshot) => Some(self.machine.restore(snapshot)?),
+            None => None,
+        };
+        if !self.make_room(key, restored.as_ref(), &state.answer) {
+            return Ok(false);
+        }
+        self.counts.pushed += 1;
+        let (version, answer) = (state.version, state.answer);
+        self.table
+            .store(&self.machine, key.clone(), version, restored, answer);
+        if state.evicted {
+            // Without the version an evicted key would look as if it never was.
+            self.table.mark_evicted(key);
+        }
+        Ok(true)
+    }
+}
+
+/// The digest of a record's state; 0 where it was evicted.
+fn digest_of<M: StateMachine>(machine: &M, record: &Record<M::State>) -> u64 {
+    if record.evicted {
+        return 0;
+    }
+    let snapshot = record.state.as_ref().map(|state| machine.snapshot(state));
+    digest(snapshot.as_deref())
+}

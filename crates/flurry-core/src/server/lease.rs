@@ -1,0 +1,162 @@
+//! May this server go on? A lease says until when.
+//!
+//! A server that was removed must stop answering before the others go on without it, also when it
+//! cannot hear that it was removed. So it answers only while it has a lease: from the controller, or
+//! from a majority of the servers (itself counted), so that a lost controller stops nobody. A grant is
+//! for whoever goes by the same configuration, and runs from when it was *asked* for, by the asker's
+//! own clock: no two clocks are compared. The controller, before it counts a silent server out, waits
+//! until all others go by the new configuration, and then longer than a lease.
+
+use std::collections::BTreeMap;
+
+use super::{Destination, Server};
+use crate::bugs::{Bug, planted};
+use crate::id::{ConfigNumber, DurationNs, Endpoint, MonoNs, ServerId};
+use crate::machine::StateMachine;
+use crate::message::{Control, Life, Message};
+
+/// Pings for each length of a lease: three may be lost in a row.
+const PINGS: u64 = 4;
+
+/// Grants and when to ask for the next.
+#[derive(Debug, Clone)]
+pub(super) struct Lease {
+    length: DurationNs,
+    controller: Option<MonoNs>,
+    servers: BTreeMap<ServerId, MonoNs>,
+    next_ping: MonoNs,
+}
+
+impl Lease {
+    pub(super) fn new(now: MonoNs, length: DurationNs) -> Self {
+        Self {
+            length,
+            controller: None,
+            servers: BTreeMap::new(),
+            next_ping: now,
+        }
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.controller = None;
+        self.servers.clear();
+    }
+
+    pub(super) fn next_ping(&self) -> MonoNs {
+        self.next_ping
+    }
+
+    pub(super) fn ping_is_due(&self, now: MonoNs) -> bool {
+        now >= self.next_ping
+    }
+
+    pub(super) fn granted(&mut self, from: Option<ServerId>, asked: MonoNs) {
+        let until = asked.after(self.length);
+        match from {
+            None => self.controller = self.controller.max(Some(until)),
+            Some(server) => {
+                let held = self.servers.entry(server).or_default();
+                *held = until.max(*held);
+            }
+        }
+    }
+
+    /// How much longer the lease runs; at most its length.
+    pub(super) fn left(&self, now: MonoNs, majority: usize, peers: &[ServerId]) -> DurationNs {
+        let mut grants: Vec<MonoNs> = peers
+            .iter()
+            .filter_map(|peer| self.servers.get(peer).copied())
+            .collect();
+        grants.sort_unstable_by(|a, b| b.cmp(a));
+        // Its own voice counts as one.
+        let by_servers = match majority {
+            0 | 1 => Some(now.after(self.length)),
+            more => grants.get(more - 2).copied(),
+        };
+        let until = by_servers.max(self.controller).unwrap_or_default();
+        until.since(now).min(self.length)
+    }
+}
+
+impl<M: StateMachine> Server<M> {
+    /// How much longer this server may answer; zero is not at all.
+    pub(super) fn lease_left(&self, now: MonoNs) -> DurationNs {
+        let Some(config) = &self.config else {
+            return DurationNs(0);
+        };
+        if planted(Bug::NoLease) {
+            return self.params.lease;
+        }
+        // The controller's grant alone is enough, and is nearly always there.
+        let by_controller = self.lease.controller.unwrap_or_default().since(now);
+        if by_controller.0 > self.params.lease.0 / 2 {
+            return by_controller.min(self.params.lease);
+        }
+        let peers: Vec<ServerId> = config
+            .lives()
+            .into_iter()
+            .map(|(server, _)| server)
+            .filter(|server| *server != self.me())
+            .collect();
+        self.lease.left(now, config.lease_majority(), &peers)
+    }
+
+    pub(super) fn ping(&mut self, now: MonoNs) {
+        self.lease.next_ping = now.after(DurationNs(self.params.lease.0 / PINGS));
+        let life = self.params.life;
+        if !self.is_member() {
+            let member = crate::config::Member {
+                server: self.me(),
+                incarnation: life.incarnation,
+                addresses: self.params.addresses.clone(),
+                gone: false,
+            };
+            // One shard speaks for the server; the others hear of it by the configuration.
+            if life.endpoint.shard.0 == 0 {
+                self.send(
+                    Destination::Controller,
+                    Message::Control(Control::Join(member)),
+                );
+            }
+            return;
+        }
+        let number = self.number();
+        let ping = Message::Control(Control::Ping(life, number, now));
+        self.send(Destination::Controller, ping.clone());
+        let Some(config) = self.config.clone() else {
+            return;
+        };
+        for (server, _) in config.lives() {
+            if server != self.me() {
+                let to = Endpoint {
+                    server,
+                    shard: life.endpoint.shard,
+                };
+                self.send(Destination::Server(to), ping.clone());
+            }
+        }
+        if self.join.as_ref().is_some_and(super::join::Join::is_done) || planted(Bug::SyncedTooEarly)
+        {
+            let synced = Message::Control(Control::Synced(life, number));
+            self.send(Destination::Controller, synced);
+        }
+    }
+
+    pub(super) fn handle_ping(
+        &mut self,
+        back: Destination,
+        from: Life,
+        number: ConfigNumber,
+        sent: MonoNs,
+    ) {
+        let Some(config) = &self.config else { return };
+        let me = self.me();
+        if number == config.number && config.has(from.endpoint.server, from.incarnation) {
+            self.send(back, Message::Control(Control::Pong(Some(me), number, sent)));
+        } else if number < config.number {
+            // It has missed a change, and perhaps cannot hear the controller.
+            let told = Message::Control(Control::Config(std::sync::Arc::clone(config)));
+            self.send(back, told);
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! A shard of a data server.
+//!
+//! It holds what it is told to hold, and answers an operation only when it can prove that its answer
+//! is the one the operation's owner must see: right configuration, right life of its memory, a lease,
+//! the owner's epoch, and the version that the operation depends on. Everything else is refused with
+//! a reason, so that a refusal is never taken for an answer.
+//!
+//! Inputs are `handle_*`, outputs `poll_*`. After each input: `poll_send` until it is empty, then
+//! `poll_timeout` for when to call `handle_timeout`.
+
+mod check;
+mod join;
+mod lease;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use crate::config::Config;
+use crate::id::{
+    ConfigNumber, DurationNs, Endpoint, Epoch, Incarnation, MonoNs, Sequence, ServerId, SessionId,
+};
+use crate::machine::StateMachine;
+use crate::message::{Control, Life, Message, State};
+use crate::table::{Table, state_of};
+use join::Join;
+use lease::Lease;
+
+/// Sessions that a server knows at most; a cluster that needs more needs more servers.
+pub const SESSIONS_MAX: usize = 65_536;
+
+/// Where a message of a server goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Destination {
+    /// Whoever sent what this answers: the driver's number for it.
+    Sender(u64),
+    /// The controller.
+    Controller,
+    /// Another server.
+    Server(Endpoint),
+}
+
+/// What a server is told at its start.
+#[derive(Debug, Clone)]
+pub struct ServerParams {
+    /// Which shard of which server, and the first life's number: random, 128 bits.
+    pub life: Life,
+    /// Where each shard of the server listens.
+    pub addresses: Vec<String>,
+    /// How long a lease runs.
+    pub lease: DurationNs,
+    /// Memory for records.
+    pub memory_bytes_max: usize,
+    /// At the limit: evict the least recently used, instead of refusing.
+    pub evict: bool,
+}
+
+/// What a server knows of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Session {
+    epoch: Epoch,
+    stable: Sequence,
+}
+
+/// Counts since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ServerCounts {
+    /// Requests of any kind.
+    pub requests: u64,
+    /// Answered with the machine's answer.
+    pub done: u64,
+    /// Refused because writes were missing.
+    pub behind: u64,
+    /// Refused otherwise.
+    pub refused: u64,
+    /// States installed by a push or a sync.
+    pub pushed: u64,
+}
+
+/// A shard of a data server.
+#[derive(Debug, Clone)]
+pub struct Server<M: StateMachine> {
+    params: ServerParams,
+    machine: M,
+    table: Table<M>,
+    sessions: BTreeMap<SessionId, Session>,
+    config: Option<Arc<Config>>,
+    lease: Lease,
+    join: Option<Join>,
+    outbox: VecDeque<(Destination, Message)>,
+    counts: ServerCounts,
+    lives: u64,
+}
+
+impl<M: StateMachine> Server<M> {
+    /// A server with an empty memory. It asks the controller to let it join.
+    #[must_use]
+    pub fn new(now: MonoNs, params: ServerParams, machine: M) -> Self {
+        let lease = Lease::new(now, params.lease);
+        Self {
+            params,
+            machine,
+            table: Table::new(),
+            sessions: BTreeMap::new(),
+            config: None,
+            lease,
+            join: None,
+            outbox: VecDeque::new(),
+            counts: ServerCounts::default(),
+            lives: 0,
+        }
+    }
+
+    /// Which life of which shard this is.
+    #[must_use]
+    pub fn life(&self) -> Life {
+        self.params.life
+    }
+
+    /// The configuration that it goes by, once it takes part.
+    #[must_use]
+    pub fn config(&self) -> Option<&Arc<Config>> {
+        self.config.as_ref()
+    }
+
+    /// Whether it takes part in its configuration.
+    #[must_use]
+    pub fn is_member(&self) -> bool {
+        let Life {
+            endpoint,
+            incarnation,
+        } = self.params.life;
+        self.config
+            .as_ref()
+            .is_some_and(|config| config.has(endpoint.server, incarnation))
+    }
+
+    /// Counts since the start.
+    #[must_use]
+    pub fn counts(&self) -> ServerCounts {
+        self.counts
+    }
+
+    /// Keys that it has a record of, deleted ones included.
+    #[must_use]
+    pub fn records(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Memory that its records take.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.table.bytes()
+    }
+
+    /// Values that it evicted.
+    #[must_use]
+    pub fn evictions(&self) -> u64 {
+        self.table.evictions()
+    }
+
+    /// Its records, for whoever compares replicas; in no particular order.
+    pub fn states(&self) -> impl Iterator<Item = (&crate::id::Key, State)> {
+        self.table
+            .iter()
+            .map(|(key, record)| (key, state_of(&self.machine, record)))
+    }
+
+    /// A message from `sender`, which is the driver's number for whoever a reply goes to.
+    pub fn handle_message(&mut self, now: MonoNs, sender: u64, message: Message) {
+        match message {
+            Message::Request(copy) => {
+                let reply = self.execute(now, &copy);
+                self.send(Destination::Sender(sender), Message::Reply(reply));
+            }
+            Message::Control(control) => self.handle_control(now, sender, control),
+            // Neither is ever for a server; strangers may send anything.
+            Message::Reply(_) | Message::Answer(_) => {}
+        }
+    }
+
+    fn handle_control(&mut self, now: MonoNs, sender: u64, control: Control) {
+        let back = Destination::Sender(sender);
+        match control {
+            Control::Config(config) => self.adopt(now, config),
+            Control::Fence(session, epoch) => {
+                if self.fence(session, epoch) {
+                    let held = Control::FenceHeld(self.params.life, session, epoch);
+                    self.send(back, Message::Control(held));
+                }
+            }
+            Control::Ping(from, number, sent) => self.handle_ping(back, from, number, sent),
+            Control::Pong(from, number, sent) => {
+                // A late pong grants no more than the lease from when it was asked for.
+                if self.number() == number {
+                    self.lease.granted(from, sent);
+                }
+            }
+            Control::Pull(from, number, cursor) => self.handle_pull(back, from, number, cursor),
+            Control::Batch(batch) => self.handle_batch(now, batch),
+            Control::ConfigQuery => {
+                if let Some(config) = &self.config {
+                    let told = Message::Control(Control::Config(Arc::clone(config)));
+                    self.send(back, told);
+                }
+            }
+            // For others.
+            _ => {}
+        }
+    }
+
+    /// Time has come to [`Self::poll_timeout`].
+    pub fn handle_timeout(&mut self, now: MonoNs) {
+        if self.lease.ping_is_due(now) {
+            self.ping(now);
+        }
+        self.pull_again(now);
+    }
+
+    /// When to call [`Self::handle_timeout`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> MonoNs {
+        let pull = self.join.as_ref().map(Join::next_pull);
+        self.lease.next_ping().min(pull.unwrap_or(MonoNs(u64::MAX)))
+    }
+
+    /// The next message to send.
+    pub fn poll_send(&mut self) -> Option<(Destination, Message)> {
+        self.outbox.pop_front()
+    }
+
+    fn send(&mut self, to: Destination, message: Message) {
+        self.outbox.push_back((to, message));
+    }
+
+    fn number(&self) -> ConfigNumber {
+        self.config
+            .as_ref()
+            .map_or(ConfigNumber(0), |config| config.number)
+    }
+
+    /// Notes a session's epoch. Says whether the server goes by it now.
+    fn fence(&mut self, session: SessionId, epoch: Epoch) -> bool {
+        if self.sessions.len() >= SESSIONS_MAX && !self.sessions.contains_key(&session) {
+            return false;
+        }
+        let known = self.sessions.entry(session).or_insert(Session {
+            epoch,
+            stable: Sequence(0),
+        });
+        if epoch > known.epoch {
+            *known = Session {
+                epoch,
+                stable: Sequence(0),
+            };
+        }
+        true
+    }
+
+    /// Goes by a newer configuration.
+    fn adopt(&mut self, now: MonoNs, config: Arc<Config>) {
+        if config.number <= self.number() {
+            return;
+        }
+        let Life {
+            endpoint,
+            incarnation,
+        } = self.params.life;
+        let was_member = self.is_member();
+        let is_member = config.has(endpoint.server, incarnation);
+        if was_member && !is_member {
+            // Whoever was removed may have missed deletions: what it holds is worth nothing.
+            self.forget();
+        }
+        // The first shard asks for the server; the others live the life that it was let in with.
+        let named = config.incarnation_of(endpoint.server);
+        let follows = endpoint.shard.0 > 0 && !is_member && named.is_some();
+        if let (true, Some(named)) = (follows, named) {
+            self.params.life.incarnation = named;
+        }
+        if is_member || follows {
+            let stable = config.next.is_none();
+            self.join = Join::needed(now, self.params.life, &config, self.join.take());
+            self.config = Some(Arc::clone(&config));
+            if stable {
+                let server = endpoint.server;
+                self.table.retain(&self.machine, |key| {
+                    config.replicas_of(key).find(server).is_some()
+                });
+            }
+            self.ping(now);
+        }
+        self.pull_again(now);
+    }
+
+    /// A new life with an empty memory.
+    fn forget(&mut self) {
+        self.lives += 1;
+        let seed = [
+            self.params.life.incarnation.0.to_le_bytes(),
+            u128::from(self.lives).to_le_bytes(),
+        ]
+        .concat();
+        self.params.life.incarnation = Incarnation(xxhash_rust::xxh3::xxh3_128(&seed));
+        self.table = Table::new();
+        self.sessions.clear();
+        self.config = None;
+        self.join = None;
+        self.lease.forget();
+    }
+
+    fn me(&self) -> ServerId {
+        self.params.life.endpoint.server
+    }
+}

@@ -1,0 +1,250 @@
+//! What a shard holds: for each key a version, a state, and what the write that made it answered.
+//!
+//! A deleted key keeps its version (a tombstone) until every replica has the deletion, and an evicted
+//! one for good: without it a delayed write would bring an old value back.
+
+use std::hash::{BuildHasherDefault, Hasher};
+
+use bytes::Bytes;
+use indexmap::IndexMap;
+use indexmap::map::Entry;
+
+use crate::bugs::{Bug, planted};
+use crate::id::{Key, Version};
+use crate::machine::{StateMachine, digest};
+use crate::message::State;
+
+/// What a record takes beside its key, state and answer.
+const RECORD_BYTES: usize = 96;
+
+/// Of how many records the least recently used is evicted.
+const SAMPLE: usize = 8;
+
+/// Passes a key's own hash through.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = xxhash_rust::xxh3::xxh3_64(bytes);
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value;
+    }
+}
+
+/// What a replica knows of a key.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Record<S> {
+    pub(crate) version: Version,
+    pub(crate) state: Option<S>,
+    pub(crate) answer: Bytes,
+    pub(crate) evicted: bool,
+    /// When it was last used, counted in operations; wraps after four thousand million.
+    used: u32,
+}
+
+/// The records of a shard.
+#[derive(Debug, Clone)]
+pub(crate) struct Table<M: StateMachine> {
+    records: IndexMap<Key, Record<M::State>, BuildHasherDefault<KeyHasher>>,
+    bytes: usize,
+    clock: u32,
+    /// Where the next sample for an eviction starts.
+    hand: usize,
+    evictions: u64,
+}
+
+impl<M: StateMachine> Table<M> {
+    pub(crate) fn new() -> Self {
+        Self {
+            records: IndexMap::default(),
+            bytes: 0,
+            clock: 0,
+            hand: 0,
+            evictions: 0,
+        }
+    }
+
+    pub(crate) fn find(&mut self, key: &Key) -> Option<&Record<M::State>> {
+        self.clock = self.clock.wrapping_add(1);
+        let clock = self.clock;
+        let record = self.records.get_mut(key)?;
+        record.used = clock;
+        Some(record)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn evictions(&self) -> u64 {
+        self.evictions
+    }
+
+    /// The record at a place; places only change when a record is removed.
+    pub(crate) fn at(&self, index: usize) -> Option<(&Key, &Record<M::State>)> {
+        self.records.get_index(index)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, &Record<M::State>)> {
+        self.records.iter()
+    }
+
+    fn size(machine: &M, key: &Key, record: &Record<M::State>) -> usize {
+        let state = record
+            .state
+            .as_ref()
+            .map_or(0, |state| machine.size_bytes(state));
+        RECORD_BYTES + key.bytes().len() + record.answer.len() + state
+    }
+
+    /// By how much storing this would grow the table.
+    pub(crate) fn growth(
+        &self,
+        machine: &M,
+        key: &Key,
+        state: Option<&M::State>,
+        answer: &Bytes,
+    ) -> usize {
+        let after = state.map_or(0, |state| machine.size_bytes(state)) + answer.len();
+        match self.records.get(key) {
+            None => RECORD_BYTES + key.bytes().len() + after,
+            Some(record) => {
+                let held = record
+                    .state
+                    .as_ref()
+                    .map_or(0, |state| machine.size_bytes(state));
+                after.saturating_sub(held + record.answer.len())
+            }
+        }
+    }
+
+    /// Makes this the key's state.
+    ///
+    /// # Panics
+    ///
+    /// When its version would go back.
+    pub(crate) fn store(
+        &mut self,
+        machine: &M,
+        key: Key,
+        version: Version,
+        state: Option<M::State>,
+        answer: Bytes,
+    ) {
+        let record = Record {
+            version,
+            state,
+            answer,
+            evicted: false,
+            used: self.clock,
+        };
+        self.bytes += Self::size(machine, &key, &record);
+        match self.records.entry(key) {
+            Entry::Occupied(mut held) => {
+                let old = held.get().version;
+                // I2: a replica never goes back within one life.
+                assert!(
+                    old <= version || planted(Bug::PushGoesBack),
+                    "{:?} would go back from {old} to {version}",
+                    held.key()
+                );
+                self.bytes -= Self::size(machine, held.key(), held.get());
+                held.insert(record);
+            }
+            Entry::Vacant(free) => {
+                free.insert(record);
+            }
+        }
+    }
+
+    pub(crate) fn mark_evicted(&mut self, key: &Key) {
+        if let Some(record) = self.records.get_mut(key) {
+            record.evicted = true;
+        }
+    }
+
+    pub(crate) fn remove(&mut self, machine: &M, key: &Key) {
+        if let Some((key, record)) = self.records.swap_remove_entry(key) {
+            self.bytes -= Self::size(machine, &key, &record);
+        }
+    }
+
+    /// Keeps only the keys that `wanted` says.
+    pub(crate) fn retain(&mut self, machine: &M, mut wanted: impl FnMut(&Key) -> bool) {
+        let mut freed = 0;
+        self.records.retain(|key, record| {
+            let keep = wanted(key);
+            if !keep {
+                freed += Self::size(machine, key, record);
+            }
+            keep
+        });
+        self.bytes -= freed;
+    }
+
+    /// Evicts the least recently used of a few values; their versions stay. Says whether it could.
+    pub(crate) fn evict_one(&mut self, machine: &M, spare: &Key) -> bool {
+        let count = self.records.len();
+        let mut victim: Option<(usize, u32)> = None;
+        let mut seen = 0;
+        // Bounded: once around at most, and usually just past a few tombstones.
+        for step in 0..count {
+            let index = (self.hand + step) % count;
+            let Some((key, record)) = self.records.get_index(index) else {
+                break;
+            };
+            if record.state.is_none() || key == spare {
+                continue;
+            }
+            let age = self.clock.wrapping_sub(record.used);
+            if victim.is_none_or(|(_, oldest)| age > oldest) {
+                victim = Some((index, age));
+            }
+            seen += 1;
+            if seen == SAMPLE {
+                self.hand = (index + 1) % count;
+                break;
+            }
+        }
+        let Some((index, _)) = victim else {
+            return false;
+        };
+        let Some((key, record)) = self.records.get_index_mut(index) else {
+            return false;
+        };
+        let before = Self::size(machine, key, record);
+        record.state = None;
+        record.answer = Bytes::new();
+        record.evicted = true;
+        self.bytes -= before - Self::size(machine, key, record);
+        self.evictions += 1;
+        if planted(Bug::EvictionForgets) {
+            let key = key.clone();
+            self.remove(machine, &key);
+        }
+        true
+    }
+}
+
+/// A record as it travels.
+pub(crate) fn state_of<M: StateMachine>(machine: &M, record: &Record<M::State>) -> State {
+    let snapshot = record.state.as_ref().map(|state| machine.snapshot(state));
+    State {
+        version: record.version,
+        digest: digest(snapshot.as_deref()),
+        snapshot,
+        answer: record.answer.clone(),
+        evicted: record.evicted,
+    }
+}

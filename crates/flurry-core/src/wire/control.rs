@@ -1,0 +1,329 @@
+//! Control messages as bytes.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use prost::Message as _;
+
+use super::body::{self, control::Kind as Body};
+use super::header::{Header, Kind, WireError};
+use super::operation::{put_state, state};
+use crate::config::{Config, MEMBERS_MAX, Member, REPLICAS_MAX};
+use crate::id::{
+    ConfigNumber, Endpoint, Epoch, Incarnation, Key, MonoNs, Sequence, ServerId, SessionId, ShardId,
+};
+use crate::message::{Batch, Control, Life, Opened};
+
+/// The server number that stands for the controller in a pong.
+const CONTROLLER: u32 = 65_535;
+
+fn small<T: TryFrom<u32>>(field: &'static str, value: u32) -> Result<T, WireError> {
+    T::try_from(value).map_err(|_| WireError::Field {
+        field,
+        value: u64::from(value),
+    })
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "a 128-bit number is cut into its two halves"
+)]
+fn halves(incarnation: Incarnation) -> (u64, u64) {
+    ((incarnation.0 >> 64) as u64, incarnation.0 as u64)
+}
+
+fn whole(high: u64, low: u64) -> Incarnation {
+    Incarnation(u128::from(high) << 64 | u128::from(low))
+}
+
+fn life(server: u32, shard: u32, high: u64, low: u64) -> Result<Life, WireError> {
+    Ok(Life {
+        endpoint: Endpoint {
+            server: ServerId(small("server", server)?),
+            shard: ShardId(small("shard", shard)?),
+        },
+        incarnation: whole(high, low),
+    })
+}
+
+fn put_member(member: &Member) -> body::Member {
+    let (incarnation_high, incarnation_low) = halves(member.incarnation);
+    body::Member {
+        server: u32::from(member.server.0),
+        incarnation_high,
+        incarnation_low,
+        addresses: member.addresses.clone(),
+        gone: member.gone,
+    }
+}
+
+fn member(read: body::Member) -> Result<Member, WireError> {
+    Ok(Member {
+        server: ServerId(small("server", read.server)?),
+        incarnation: whole(read.incarnation_high, read.incarnation_low),
+        addresses: read.addresses,
+        gone: read.gone,
+    })
+}
+
+fn put_config(config: &Config) -> body::Config {
+    body::Config {
+        number: config.number.0,
+        replicas: u32::from(config.replicas),
+        shards: u32::from(config.shards),
+        members: config.members.iter().map(put_member).collect(),
+        next: config.next.iter().flatten().map(put_member).collect(),
+        changing: config.next.is_some(),
+        last_loss: config.last_loss.0,
+        last_wipe: config.last_wipe.0,
+    }
+}
+
+fn config(read: body::Config) -> Result<Arc<Config>, WireError> {
+    let members = |list: Vec<body::Member>| {
+        if list.len() > MEMBERS_MAX {
+            return Err(WireError::Field {
+                field: "number of members",
+                value: list.len() as u64,
+            });
+        }
+        list.into_iter().map(member).collect::<Result<Vec<_>, _>>()
+    };
+    if read.replicas == 0 || read.replicas as usize > REPLICAS_MAX {
+        return Err(WireError::Field {
+            field: "replicas",
+            value: u64::from(read.replicas),
+        });
+    }
+    let next = members(read.next)?;
+    Ok(Arc::new(Config {
+        number: ConfigNumber(read.number),
+        replicas: small("replicas", read.replicas)?,
+        shards: small("shards", read.shards)?,
+        members: members(read.members)?,
+        next: read.changing.then_some(next),
+        last_loss: ConfigNumber(read.last_loss),
+        last_wipe: ConfigNumber(read.last_wipe),
+    }))
+}
+
+pub(super) fn put(control: &Control, out: &mut BytesMut) -> Header {
+    let body = body::Control {
+        kind: Some(kind(control)),
+    };
+    out.reserve(body.encoded_len());
+    body.encode_raw(out);
+    Header::bare(Kind::Control)
+}
+
+fn kind(control: &Control) -> Body {
+    match control {
+        Control::Open { name, nonce } => Body::Open(body::Open {
+            name: name.clone(),
+            nonce: *nonce,
+        }),
+        Control::Opened(opened) => Body::Opened(body::Opened {
+            nonce: opened.nonce,
+            session: opened.session.0,
+            epoch: opened.epoch.0,
+            clean_since: opened.clean_since.map_or(0, |epoch| epoch.0),
+            unknown_through: opened.unknown_through.0,
+            config: Some(put_config(&opened.config)),
+        }),
+        Control::OpenRefused { nonce, reason } => Body::OpenRefused(body::OpenRefused {
+            nonce: *nonce,
+            reason: reason.clone(),
+        }),
+        Control::Close(session, epoch) => Body::Close(body::Close {
+            session: session.0,
+            epoch: epoch.0,
+        }),
+        Control::Closed(session, epoch) => Body::Closed(body::Closed {
+            session: session.0,
+            epoch: epoch.0,
+        }),
+        Control::Fence(session, epoch) => Body::Fence(body::Fence {
+            session: session.0,
+            epoch: epoch.0,
+        }),
+        Control::Join(member) => {
+            let member = put_member(member);
+            Body::Join(body::Join {
+                server: member.server,
+                incarnation_high: member.incarnation_high,
+                incarnation_low: member.incarnation_low,
+                addresses: member.addresses,
+            })
+        }
+        Control::ConfigQuery => Body::ConfigQuery(body::ConfigQuery {}),
+        Control::Config(config) => Body::Config(put_config(config)),
+        Control::StatusQuery => Body::StatusQuery(body::StatusQuery {}),
+        Control::Status(json) => Body::Status(body::Status { json: json.clone() }),
+        Control::Batch(batch) => Body::Batch(put_batch(batch)),
+        Control::Pong(server, number, sent) => Body::Pong(body::Pong {
+            server: server.map_or(CONTROLLER, |server| u32::from(server.0)),
+            number: number.0,
+            sent_ns: sent.0,
+        }),
+        Control::FenceHeld(life, ..)
+        | Control::Ping(life, ..)
+        | Control::Pull(life, ..)
+        | Control::Synced(life, _) => from_life(control, *life),
+    }
+}
+
+/// Messages in which one life of a server speaks.
+fn from_life(control: &Control, life: Life) -> Body {
+    let (incarnation_high, incarnation_low) = halves(life.incarnation);
+    let (server, shard) = (
+        u32::from(life.endpoint.server.0),
+        u32::from(life.endpoint.shard.0),
+    );
+    match control {
+        Control::FenceHeld(_, session, epoch) => Body::FenceHeld(body::FenceHeld {
+            server,
+            shard,
+            incarnation_high,
+            incarnation_low,
+            session: session.0,
+            epoch: epoch.0,
+        }),
+        Control::Ping(_, number, sent) => Body::Ping(body::Ping {
+            server,
+            shard,
+            incarnation_high,
+            incarnation_low,
+            number: number.0,
+            sent_ns: sent.0,
+        }),
+        Control::Pull(_, number, cursor) => Body::Pull(body::Pull {
+            server,
+            shard,
+            incarnation_high,
+            incarnation_low,
+            number: number.0,
+            cursor: *cursor,
+        }),
+        Control::Synced(_, number) => Body::Synced(body::Synced {
+            server,
+            shard,
+            incarnation_high,
+            incarnation_low,
+            number: number.0,
+        }),
+        // Only the four above name a life.
+        _ => Body::ConfigQuery(body::ConfigQuery {}),
+    }
+}
+
+fn put_batch(batch: &Batch) -> body::Batch {
+    body::Batch {
+        server: u32::from(batch.from.server.0),
+        shard: u32::from(batch.from.shard.0),
+        number: batch.config.0,
+        cursor: batch.cursor,
+        next: batch.next,
+        entries: batch
+            .entries
+            .iter()
+            .map(|(key, state)| body::Entry {
+                session: key.session().0,
+                key: key.bytes().clone(),
+                state: Some(put_state(state)),
+            })
+            .collect(),
+        sessions: batch
+            .sessions
+            .iter()
+            .map(|(session, epoch, stable)| body::SessionState {
+                session: session.0,
+                epoch: epoch.0,
+                stable: stable.0,
+            })
+            .collect(),
+    }
+}
+
+fn batch(read: body::Batch) -> Result<Batch, WireError> {
+    let entries = read.entries.into_iter().map(|entry| {
+        let key = Key::new(SessionId(entry.session), entry.key)
+            .map_err(|_| WireError::Body("batch"))?;
+        let found = entry.state.ok_or(WireError::Body("batch"))?;
+        Ok((key, state(found)?))
+    });
+    Ok(Batch {
+        from: life(read.server, read.shard, 0, 0)?.endpoint,
+        config: ConfigNumber(read.number),
+        cursor: read.cursor,
+        next: read.next,
+        entries: entries.collect::<Result<_, WireError>>()?,
+        sessions: read
+            .sessions
+            .into_iter()
+            .map(|it| (SessionId(it.session), Epoch(it.epoch), Sequence(it.stable)))
+            .collect(),
+    })
+}
+
+pub(super) fn read(bytes: Bytes) -> Result<Control, WireError> {
+    let read = body::Control::decode(bytes).map_err(|_| WireError::Body("control message"))?;
+    Ok(match read.kind.ok_or(WireError::Body("control message"))? {
+        Body::Open(it) => Control::Open {
+            name: it.name,
+            nonce: it.nonce,
+        },
+        Body::Opened(it) => Control::Opened(Opened {
+            nonce: it.nonce,
+            session: SessionId(it.session),
+            epoch: Epoch(it.epoch),
+            clean_since: (it.clean_since != 0).then_some(Epoch(it.clean_since)),
+            unknown_through: Epoch(it.unknown_through),
+            config: config(it.config.ok_or(WireError::Body("configuration"))?)?,
+        }),
+        Body::OpenRefused(it) => Control::OpenRefused {
+            nonce: it.nonce,
+            reason: it.reason,
+        },
+        Body::Close(it) => Control::Close(SessionId(it.session), Epoch(it.epoch)),
+        Body::Closed(it) => Control::Closed(SessionId(it.session), Epoch(it.epoch)),
+        Body::Fence(it) => Control::Fence(SessionId(it.session), Epoch(it.epoch)),
+        Body::FenceHeld(it) => Control::FenceHeld(
+            life(it.server, it.shard, it.incarnation_high, it.incarnation_low)?,
+            SessionId(it.session),
+            Epoch(it.epoch),
+        ),
+        Body::Join(it) => Control::Join(Member {
+            server: ServerId(small("server", it.server)?),
+            incarnation: whole(it.incarnation_high, it.incarnation_low),
+            addresses: it.addresses,
+            gone: false,
+        }),
+        Body::ConfigQuery(_) => Control::ConfigQuery,
+        Body::Config(it) => Control::Config(config(it)?),
+        Body::Ping(it) => Control::Ping(
+            life(it.server, it.shard, it.incarnation_high, it.incarnation_low)?,
+            ConfigNumber(it.number),
+            MonoNs(it.sent_ns),
+        ),
+        Body::Pong(it) => Control::Pong(
+            match it.server {
+                CONTROLLER => None,
+                server => Some(ServerId(small("server", server)?)),
+            },
+            ConfigNumber(it.number),
+            MonoNs(it.sent_ns),
+        ),
+        Body::Pull(it) => Control::Pull(
+            life(it.server, it.shard, it.incarnation_high, it.incarnation_low)?,
+            ConfigNumber(it.number),
+            it.cursor,
+        ),
+        Body::Batch(it) => Control::Batch(batch(it)?),
+        Body::Synced(it) => Control::Synced(
+            life(it.server, it.shard, it.incarnation_high, it.incarnation_low)?,
+            ConfigNumber(it.number),
+        ),
+        Body::StatusQuery(_) => Control::StatusQuery,
+        Body::Status(it) => Control::Status(it.json),
+    })
+}

@@ -1,0 +1,16 @@
+//! Whole clusters on virtual time.
+//!
+//! The same state machines that run in real processes are put into a world in which every delay, loss,
+//! duplicate, pause, crash and partition follows from a seed. A run has two phases: in the first
+//! anything may go wrong, and no owner may be told anything false; in the second nothing goes wrong any
+//! more, and everything must come right. The same seed gives the same run, message for message.
+//!
+//! Mistakes can be planted ([`flurry_core::bugs`]), to prove that they are found. Never shipped.
+
+pub mod dice;
+pub mod oracle;
+pub mod run;
+pub mod scenario;
+pub mod trouble;
+pub mod workload;
+pub mod world;

@@ -1,0 +1,272 @@
+//! `flurry-sim`: runs seeds, replays one, finds planted bugs.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use clap::{Parser, Subcommand};
+use flurry_core::bugs::{Bug, plant};
+use flurry_sim::run::{Summary, Violation, run, run_traced};
+
+#[derive(Parser)]
+#[command(about = "Whole Flurry clusters on virtual time, with everything going wrong from a seed")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run seeds, and every tenth of them twice.
+    Seeds {
+        /// The first.
+        #[arg(long, default_value_t = 1)]
+        from: u64,
+        /// How many.
+        #[arg(short = 'n', long, default_value_t = 2_000)]
+        count: u64,
+        /// Operations of each.
+        #[arg(long, default_value_t = 5_000)]
+        operations: u64,
+        /// Threads.
+        #[arg(short, long, default_value_t = 2)]
+        threads: u64,
+    },
+    /// Run one seed and say what came of it.
+    Replay {
+        /// Which.
+        seed: u64,
+        /// Operations.
+        #[arg(long, default_value_t = 5_000)]
+        operations: u64,
+        /// A mistake to plant.
+        #[arg(long)]
+        bug: Option<String>,
+        /// Write every message to standard error, with its virtual microsecond.
+        #[arg(long)]
+        trace: bool,
+    },
+    /// Find each planted mistake: in how many seeds?
+    Bugs {
+        /// Seeds to try for each.
+        #[arg(long, default_value_t = 500)]
+        seeds: u64,
+        /// Operations of each seed.
+        #[arg(long, default_value_t = 2_000)]
+        operations: u64,
+        /// Only this one.
+        #[arg(long)]
+        bug: Option<String>,
+        /// Seeds that found it before, as written by this command: only those are run.
+        #[arg(long)]
+        recorded: Option<std::path::PathBuf>,
+    },
+}
+
+fn main() -> ExitCode {
+    match execute(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("flurry-sim: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[allow(clippy::print_stdout, reason = "this is what the command is for")]
+fn execute(command: Command) -> Result<()> {
+    match command {
+        Command::Seeds {
+            from,
+            count,
+            operations,
+            threads,
+        } => seeds(from, count, operations, threads),
+        Command::Replay {
+            seed,
+            operations,
+            bug,
+            trace,
+        } => {
+            plant(bug.as_deref().map(named).transpose()?);
+            let summary = quietly(|| run_traced(seed, operations, trace))
+                .map_err(|it| described(&it, operations))?;
+            println!("{summary:#?}");
+            Ok(())
+        }
+        Command::Bugs {
+            seeds,
+            operations,
+            bug,
+            recorded,
+        } => match recorded {
+            Some(path) => replay_recorded(&path, operations),
+            None => find_bugs(seeds, operations, bug.as_deref()),
+        },
+    }
+}
+
+fn named(name: &str) -> Result<Bug> {
+    match Bug::ALL.iter().find(|bug| bug.name() == name) {
+        Some(bug) => Ok(*bug),
+        None => bail!(
+            "bug: there is no {name}; wanted one of {}",
+            Bug::ALL.iter().map(|bug| bug.name()).collect::<Vec<_>>().join(", ")
+        ),
+    }
+}
+
+fn described(violation: &Violation, operations: u64) -> anyhow::Error {
+    anyhow::anyhow!(
+        "seed {} after {:.3} s: {}\nreplay it with: make sim SEED={} OPERATIONS={operations}",
+        violation.seed,
+        std::time::Duration::from_nanos(violation.at_ns).as_secs_f64(),
+        violation.what,
+        violation.seed,
+    )
+}
+
+/// An assertion of the core that fails is a finding like any other.
+fn quietly(
+    act: impl FnOnce() -> Result<Summary, Box<Violation>> + std::panic::UnwindSafe,
+) -> Result<Summary, Box<Violation>> {
+    std::panic::catch_unwind(act).unwrap_or_else(|panic| {
+        let what = panic
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))
+            .unwrap_or_default();
+        Err(Box::new(Violation {
+            seed: 0,
+            at_ns: 0,
+            what: format!("an assertion failed: {what}"),
+        }))
+    })
+}
+
+#[allow(clippy::print_stdout, reason = "this is what the command is for")]
+fn seeds(from: u64, count: u64, operations: u64, threads: u64) -> Result<()> {
+    let next = AtomicU64::new(from);
+    let stop = AtomicBool::new(false);
+    let started = Instant::now();
+    let totals: Vec<Result<(u64, u64, u64)>> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads.max(1))
+            .map(|_| {
+                scope.spawn(|| {
+                    let (mut answered, mut checked, mut delivered) = (0, 0, 0);
+                    loop {
+                        let seed = next.fetch_add(1, Ordering::Relaxed);
+                        if seed >= from + count || stop.load(Ordering::Relaxed) {
+                            return Ok((answered, checked, delivered));
+                        }
+                        let outcome = one(seed, operations);
+                        match outcome {
+                            Ok(summary) => {
+                                answered += summary.answered;
+                                checked += summary.checked;
+                                delivered += summary.delivered;
+                            }
+                            Err(error) => {
+                                stop.store(true, Ordering::Relaxed);
+                                return Err(error);
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap_or_else(|_| bail!("a thread panicked")))
+            .collect()
+    });
+    let mut sums = (0, 0, 0);
+    for total in totals {
+        let (answered, checked, delivered) = total?;
+        sums = (sums.0 + answered, sums.1 + checked, sums.2 + delivered);
+    }
+    println!(
+        "{count} seeds from {from}: {} operations answered, {} answers checked, {} messages, every tenth seed twice with the same trace; {:.0} s",
+        sums.0,
+        sums.1,
+        sums.2,
+        started.elapsed().as_secs_f64()
+    );
+    Ok(())
+}
+
+/// Runs a seed, and every tenth twice: its trace must be the same to the last message.
+fn one(seed: u64, operations: u64) -> Result<Summary> {
+    let again = |mut violation: Box<Violation>| {
+        violation.seed = seed;
+        described(&violation, operations)
+    };
+    let summary = quietly(|| run(seed, operations)).map_err(again)?;
+    if seed.is_multiple_of(10) {
+        let repeated = quietly(|| run(seed, operations)).map_err(again)?;
+        if repeated.hash != summary.hash {
+            bail!(
+                "seed {seed}: the same seed gave the traces {:016x} and {:016x}\nreplay it with: make sim SEED={seed}",
+                summary.hash,
+                repeated.hash
+            );
+        }
+    }
+    Ok(summary)
+}
+
+#[allow(clippy::print_stdout, reason = "this is what the command is for")]
+fn find_bugs(seeds: u64, operations: u64, only: Option<&str>) -> Result<()> {
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut missed = Vec::new();
+    for bug in Bug::ALL {
+        if only.is_some_and(|name| name != bug.name()) {
+            continue;
+        }
+        plant(Some(*bug));
+        let found = (1..=seeds).find_map(|seed| {
+            quietly(|| run(seed, operations))
+                .err()
+                .map(|violation| (seed, violation.what))
+        });
+        match found {
+            Some((seed, what)) => {
+                let line = what.lines().next().unwrap_or_default();
+                let short: String = line.chars().take(100).collect();
+                println!("{}\t{seed}\t{short}", bug.name());
+            }
+            None => missed.push(bug.name()),
+        }
+    }
+    plant(None);
+    if !missed.is_empty() {
+        bail!("not found within {seeds} seeds: {}", missed.join(", "));
+    }
+    Ok(())
+}
+
+/// Every recorded seed still finds its bug, and is clean without it.
+#[allow(clippy::print_stdout, reason = "this is what the command is for")]
+fn replay_recorded(path: &std::path::Path, operations: u64) -> Result<()> {
+    let text = std::fs::read_to_string(path)?;
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut count = 0;
+    for bug in Bug::ALL {
+        let Some(line) = text.lines().find(|line| line.split('\t').next() == Some(bug.name())) else {
+            bail!("{}: {} has no recorded seed; hint: flurry-sim bugs --bug {0}", bug.name(), path.display());
+        };
+        let seed: u64 = line.split('\t').nth(1).unwrap_or_default().parse()?;
+        plant(Some(*bug));
+        if quietly(|| run(seed, operations)).is_ok() {
+            bail!("{}: seed {seed} does not find it any more; hint: flurry-sim bugs --bug {0}", bug.name());
+        }
+        plant(None);
+        if let Err(violation) = quietly(|| run(seed, operations)) {
+            bail!("seed {seed} fails without a bug: {}", violation.what);
+        }
+        count += 1;
+    }
+    println!("{count} planted bugs, each found by its seed, which is clean without it");
+    Ok(())
+}

@@ -1,0 +1,292 @@
+//! What an owner may be told.
+//!
+//! A session has one owner at a time, so what it may see on a key follows from what it did there, in
+//! its order: the oracle executes the same operations on the same machine. Where the outcome of a
+//! write is not known there are several states that may be; each answer rules some of them out, and an
+//! answer that rules out all is a violation. When the owner changes, what it had been told stays, and
+//! what it had not been told may or may not have happened.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use flurry_core::id::{Epoch, WallNs};
+use flurry_core::key_value::{KeyValue, Value};
+use flurry_core::machine::{Access, StateMachine};
+use flurry_core::portal::Outcome;
+
+/// States that a key may be in at most, before the oracle gives up telling them apart.
+const STATES_MAX: usize = 128;
+
+/// Former states that are remembered, for owners who are told that a tail may be lost.
+const HISTORY_MAX: usize = 256;
+
+type State = Option<Value>;
+
+/// An operation as the owner submitted it.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// Its bytes.
+    pub operation: Bytes,
+    /// How it depends on the state.
+    pub access: Access,
+    /// The owner's time.
+    pub at: WallNs,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    number: u64,
+    asked: Asked,
+    outcome: Option<Outcome>,
+}
+
+#[derive(Debug, Clone)]
+struct KeyTruth {
+    possible: Vec<State>,
+    history: VecDeque<State>,
+    queue: VecDeque<Entry>,
+    /// An acknowledged write was reported lost: only a blind write ends it.
+    lost: bool,
+    /// Too many states: no more is checked until a blind write.
+    unclear: bool,
+    /// The value was evicted somewhere: "evicted" may be answered.
+    taken_over: bool,
+}
+
+impl Default for KeyTruth {
+    fn default() -> Self {
+        Self {
+            possible: vec![None],
+            history: VecDeque::new(),
+            queue: VecDeque::new(),
+            lost: false,
+            unclear: false,
+            taken_over: false,
+        }
+    }
+}
+
+/// What may be reported in this scenario.
+#[derive(Debug, Clone, Copy)]
+pub struct Allowed {
+    /// Every replica may have forgotten.
+    pub loss: bool,
+    /// A server may have been lost while an owner had unshared writes.
+    pub tail_unknown: bool,
+    /// An owner has more keys than it remembers, and takes its own over again.
+    pub forgets: bool,
+    /// Memory is short.
+    pub shortage: bool,
+}
+
+/// The truth of one session.
+#[derive(Debug, Clone, Default)]
+pub struct Truth {
+    epoch: Epoch,
+    keys: BTreeMap<Bytes, KeyTruth>,
+    /// Answers that were checked.
+    pub checked: u64,
+}
+
+impl Truth {
+    /// The present owner's epoch.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// A new owner: what the earlier one was not told may or may not have happened.
+    pub fn opened(&mut self, epoch: Epoch) {
+        self.epoch = epoch;
+        for truth in self.keys.values_mut() {
+            for entry in std::mem::take(&mut truth.queue) {
+                truth.maybe(&entry);
+            }
+            truth.taken_over = true;
+        }
+    }
+
+    /// The owner asks.
+    pub fn submitted(&mut self, epoch: Epoch, key: &Bytes, number: u64, asked: Asked) {
+        if epoch != self.epoch {
+            return;
+        }
+        let truth = self.keys.entry(key.clone()).or_insert_with(|| KeyTruth {
+            taken_over: epoch > Epoch(1),
+            ..KeyTruth::default()
+        });
+        truth.queue.push_back(Entry {
+            number,
+            asked,
+            outcome: None,
+        });
+    }
+
+    /// The owner is told.
+    ///
+    /// # Errors
+    ///
+    /// Why it must not be told that.
+    pub fn told(
+        &mut self,
+        epoch: Epoch,
+        key: &Bytes,
+        number: u64,
+        outcome: Outcome,
+        allowed: Allowed,
+    ) -> Result<(), String> {
+        if epoch != self.epoch {
+            return Ok(());
+        }
+        let Some(truth) = self.keys.get_mut(key) else {
+            return Err("an answer on a key that was never asked for".to_owned());
+        };
+        let Some(entry) = truth.queue.iter_mut().find(|entry| entry.number == number) else {
+            return Err(format!("operation {number} was answered twice"));
+        };
+        entry.outcome = Some(outcome);
+        // In the owner's order: an answer counts when all before it have theirs.
+        while let Some(entry) = truth.queue.pop_front_if(|entry| entry.outcome.is_some()) {
+            truth.resolve(&entry, allowed).map_err(|what| {
+                format!("key {}, operation {}: {what}", key.escape_ascii(), entry.number)
+            })?;
+            self.checked += 1;
+        }
+        Ok(())
+    }
+}
+
+impl KeyTruth {
+    /// An operation that may or may not have happened.
+    fn maybe(&mut self, entry: &Entry) {
+        if entry.asked.access == Access::Read {
+            return;
+        }
+        let more: Vec<State> = self
+            .possible
+            .iter()
+            .filter_map(|state| execute(state, &entry.asked).map(|(state, _)| state))
+            .collect();
+        for state in more {
+            self.remember(state.clone());
+            if !self.possible.contains(&state) {
+                self.possible.push(state);
+            }
+        }
+        if self.possible.len() > STATES_MAX {
+            self.unclear = true;
+            self.possible.truncate(1);
+        }
+    }
+
+    fn remember(&mut self, state: State) {
+        if self.history.back() != Some(&state) {
+            self.history.push_back(state);
+        }
+        if self.history.len() > HISTORY_MAX {
+            self.history.pop_front();
+        }
+    }
+
+    fn resolve(&mut self, entry: &Entry, allowed: Allowed) -> Result<(), String> {
+        let outcome = entry.outcome.clone().unwrap_or(Outcome::Unknown);
+        match outcome {
+            Outcome::Done {
+                answer,
+                tail_unknown,
+            } => self.done(entry, &answer, tail_unknown, allowed),
+            Outcome::Unknown => {
+                self.maybe(entry);
+                Ok(())
+            }
+            // Refused for want of room: a late copy may yet find room.
+            Outcome::Busy => {
+                self.maybe(entry);
+                if allowed.shortage {
+                    return Ok(());
+                }
+                Err("refused for want of room where there is room".to_owned())
+            }
+            Outcome::Evicted if allowed.shortage => Ok(()),
+            Outcome::Evicted => Err("evicted where there is room".to_owned()),
+            Outcome::DataLoss { need, have } => {
+                self.lost = true;
+                if allowed.loss {
+                    return Ok(());
+                }
+                Err(format!("data loss was reported ({need} of which {have} is left), but nothing can have been lost"))
+            }
+            Outcome::Fenced(_) => {
+                self.maybe(entry);
+                Ok(())
+            }
+            Outcome::Malformed => Err("a good operation was called malformed".to_owned()),
+        }
+    }
+
+    fn done(
+        &mut self,
+        entry: &Entry,
+        answer: &Bytes,
+        tail_unknown: bool,
+        allowed: Allowed,
+    ) -> Result<(), String> {
+        if tail_unknown {
+            if !allowed.tail_unknown {
+                return Err("a lost tail was reported, but no server was lost".to_owned());
+            }
+            // Operations that were under way together carry it all; only the first tells something.
+            if self.taken_over || allowed.forgets || allowed.shortage {
+                self.possible.extend(self.history.iter().cloned());
+                self.possible.push(None);
+                self.lost = false;
+            }
+        }
+        if entry.asked.access == Access::Blind {
+            self.lost = false;
+            self.unclear = false;
+        }
+        self.taken_over = false;
+        if self.lost && entry.asked.access != Access::Blind {
+            return Err("an older value was answered after a loss".to_owned());
+        }
+        if self.unclear {
+            return Ok(());
+        }
+        let mut after: Vec<State> = Vec::new();
+        for state in &self.possible {
+            if let Some((state, said)) = execute(state, &entry.asked)
+                && said == *answer
+                && !after.contains(&state)
+            {
+                after.push(state);
+            }
+        }
+        if after.is_empty() {
+            return Err(format!(
+                "{} answered {}, but the key can only be {:?}",
+                entry.asked.operation.escape_ascii(),
+                answer.escape_ascii(),
+                self.possible.iter().take(4).collect::<Vec<_>>()
+            ));
+        }
+        for state in after.iter().take(4) {
+            self.remember(state.clone());
+        }
+        self.possible = after;
+        Ok(())
+    }
+}
+
+fn execute(state: &State, asked: &Asked) -> Option<(State, Bytes)> {
+    let applied = KeyValue
+        .apply(state.as_ref(), &asked.operation, asked.at)
+        .ok()?;
+    // Expired is as good as absent, but only from its own time on: a read leaves it as it is.
+    let state = if asked.access == Access::Read {
+        state.clone()
+    } else {
+        applied.state
+    };
+    Some((state, applied.answer))
+}

@@ -1,0 +1,197 @@
+//! One seed: a phase in which anything may go wrong and nothing false may be said, and a phase in
+//! which nothing goes wrong any more and everything must come right.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use flurry_core::id::Key;
+use flurry_core::message::State;
+
+use crate::scenario::{MS, Scenario};
+use crate::trouble;
+use crate::workload::Workload;
+use crate::world::{Effect, World};
+
+/// Virtual time of the first phase at most.
+const SAFETY_MAX: u64 = 40_000 * MS;
+
+/// Virtual time in which everything must come right.
+const LIVENESS_MAX: u64 = 60_000 * MS;
+
+/// Steps of a phase at most: a loop that does not end is found too.
+const STEPS_MAX: u64 = 40_000_000;
+
+/// What a seed's run amounted to.
+#[derive(Debug, Clone, Default)]
+pub struct Summary {
+    /// Operations answered.
+    pub answered: u64,
+    /// Answers checked against the oracle.
+    pub checked: u64,
+    /// Messages delivered.
+    pub delivered: u64,
+    /// Virtual time.
+    pub virtual_ns: u64,
+    /// The trace as a number.
+    pub hash: u64,
+    /// How often each outcome was told.
+    pub outcomes: BTreeMap<&'static str, u64>,
+}
+
+/// What must never happen, and did.
+#[derive(Debug, Clone)]
+pub struct Violation {
+    /// In this seed.
+    pub seed: u64,
+    /// At this virtual time.
+    pub at_ns: u64,
+    /// What.
+    pub what: String,
+}
+
+/// Runs a seed.
+///
+/// # Errors
+///
+/// [`Violation`] when anything false was said, or something did not come right.
+pub fn run(seed: u64, operations: u64) -> Result<Summary, Box<Violation>> {
+    run_traced(seed, operations, false)
+}
+
+/// Runs a seed, and writes every message to standard error if asked to.
+///
+/// # Errors
+///
+/// [`Violation`] as [`run`].
+pub fn run_traced(seed: u64, operations: u64, trace: bool) -> Result<Summary, Box<Violation>> {
+    let scenario = Scenario::of(seed);
+    let mut world = World::new(seed, scenario);
+    world.trace = trace;
+    let mut workload = Workload::new(&mut world, operations);
+    trouble::begin(&mut world);
+    let mut steps = 0;
+    while !workload.is_done() && world.now < SAFETY_MAX && world.violation.is_none() {
+        if !step(&mut world, &mut workload) || steps > STEPS_MAX {
+            break;
+        }
+        steps += 1;
+    }
+    check(seed, &world)?;
+    // Troubles end; then, after a while without them, owners read everything again.
+    trouble::end(&mut world);
+    let calm = world.now + 2_000 * MS;
+    while world.now < calm && world.violation.is_none() && step(&mut world, &mut workload) {}
+    workload.finish(&mut world);
+    let tight = world.scenario.memory_bytes_max < 1 << 20;
+    let end = world.now + LIVENESS_MAX;
+    steps = 0;
+    while world.violation.is_none() && !workload.is_settled(&world) {
+        if world.now > end || steps > STEPS_MAX {
+            if !tight {
+                if world.trace {
+                    world.say(&format!("{:?}", world.nodes[world.controller()].machine));
+                }
+                let what = workload.unsettled(&world);
+                world.violate(format!("I15: not settled after the troubles:{what}"));
+            }
+            break;
+        }
+        if !step(&mut world, &mut workload) {
+            world.violate("I15: nothing is left to happen".to_owned());
+        }
+        steps += 1;
+    }
+    if !tight && world.violation.is_none() {
+        repairs_end(&mut world, &mut workload);
+        compare_replicas(&mut world);
+    }
+    world.close_logs();
+    check(seed, &world)?;
+    Ok(Summary {
+        answered: workload.answered,
+        checked: workload.checked(),
+        delivered: world.delivered,
+        virtual_ns: world.now,
+        hash: world.hash(),
+        outcomes: workload.outcomes,
+    })
+}
+
+fn check(seed: u64, world: &World) -> Result<(), Box<Violation>> {
+    match &world.violation {
+        None => Ok(()),
+        Some(what) => Err(Box::new(Violation {
+            seed,
+            at_ns: world.now,
+            what: what.clone(),
+        })),
+    }
+}
+
+fn step(world: &mut World, workload: &mut Workload) -> bool {
+    let Some(effects) = world.step() else {
+        return false;
+    };
+    for effect in effects {
+        match effect {
+            Effect::Told(..) => workload.effects(world, vec![effect]),
+            Effect::Call(call) if call >= trouble::NEXT => trouble::call(world, workload, call),
+            Effect::Call(call) => workload.tick(world, usize::try_from(call).unwrap_or(0)),
+        }
+    }
+    true
+}
+
+/// What is under way between servers comes to its end.
+fn repairs_end(world: &mut World, workload: &mut Workload) {
+    let end = world.now + 500 * MS;
+    while world.now < end && world.violation.is_none() && step(world, workload) {}
+}
+
+/// I15: all replicas of a key hold the same; I12: and nothing that was deleted.
+fn compare_replicas(world: &mut World) {
+    let mut held: BTreeMap<Key, Vec<(u16, State)>> = BTreeMap::new();
+    let mut config = None;
+    let mut numbers = BTreeSet::new();
+    let mut members = BTreeSet::new();
+    for server in world.servers() {
+        if !server.is_member() {
+            continue;
+        }
+        let Some(known) = server.config() else { continue };
+        numbers.insert(known.number);
+        config = Some(std::sync::Arc::clone(known));
+        members.insert(server.life().endpoint.server.0);
+        for (key, state) in server.states() {
+            let id = server.life().endpoint.server.0;
+            held.entry(key.clone()).or_default().push((id, state));
+        }
+    }
+    let Some(config) = config else {
+        world.violate("I15: no server takes part".to_owned());
+        return;
+    };
+    if numbers.len() != 1 || config.next.is_some() {
+        world.violate(format!("I15: the configuration did not settle: {numbers:?}"));
+        return;
+    }
+    if members.len() < usize::from(world.scenario.servers) {
+        world.violate(format!("I15: only servers {members:?} take part again"));
+        return;
+    }
+    for (key, states) in held {
+        let expected = config.replicas_of(&key).len();
+        let live: Vec<&(u16, State)> = states
+            .iter()
+            .filter(|(_, state)| state.snapshot.is_some())
+            .collect();
+        // A deletion may be buried here and not there; a value must be everywhere, and the same.
+        let same = states.windows(2).all(|pair| {
+            pair[0].1.snapshot == pair[1].1.snapshot && pair[0].1.version == pair[1].1.version
+        });
+        let all_or_none = live.is_empty() || (live.len() == expected && same);
+        if !all_or_none {
+            world.violate(format!("I15: the replicas of {key:?} differ: {states:?}"));
+            return;
+        }
+    }
+}

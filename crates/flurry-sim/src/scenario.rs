@@ -1,0 +1,88 @@
+//! What a seed stands for: a cluster, a network, a workload, and what goes wrong.
+
+use crate::dice::Dice;
+
+/// A millisecond of virtual time.
+pub const MS: u64 = 1_000_000;
+
+/// A cluster and its troubles. Chances are in millionths, times in nanoseconds.
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    /// Data servers.
+    pub servers: u8,
+    /// Copies of each key.
+    pub replicas: u8,
+    /// Threads of each server.
+    pub shards: u8,
+    /// Routers that are processes of their own; 0 is one inside each portal.
+    pub routers: u8,
+    /// Sessions.
+    pub sessions: u8,
+    /// Keys of each session.
+    pub keys: u64,
+    /// Operations that a session has under way.
+    pub depth: u64,
+    /// Of a message.
+    pub loss: u64,
+    /// Of a message.
+    pub duplicates: u64,
+    /// Of a message.
+    pub damage: u64,
+    /// Least time under way.
+    pub delay_min: u64,
+    /// Usual spread of it.
+    pub delay_spread: u64,
+    /// That a message takes a hundred times as long.
+    pub slow: u64,
+    /// Mean time between troubles of any kind.
+    pub trouble_every: u64,
+    /// Which troubles: pause, crash, partition, owner, controller, router.
+    pub troubles: [bool; 6],
+    /// Every replica may forget at once; then losses may be reported.
+    pub catastrophe: bool,
+    /// Memory of a server; small ones refuse or evict.
+    pub memory_bytes_max: usize,
+    /// At the memory limit: evict.
+    pub evict: bool,
+    /// Length of a lease.
+    pub lease: u64,
+    /// How much clocks may run apart, in millionths.
+    pub drift: u64,
+    /// A server is added or taken away on purpose now and then.
+    pub spare_servers: u8,
+}
+
+impl Scenario {
+    /// The scenario of a seed.
+    #[must_use]
+    pub fn of(seed: u64) -> Self {
+        let mut dice = Dice::new(seed ^ 0x5ce0_a410);
+        let servers = *dice.pick(&[3, 3, 3, 4, 5]);
+        let calm = dice.chance(150_000);
+        let lossy = *dice.pick(&[0, 1_000, 10_000, 50_000, 150_000, 300_000]);
+        let tight = dice.chance(80_000);
+        Self {
+            servers,
+            replicas: if dice.chance(120_000) { 2 } else { 3 },
+            shards: if dice.chance(100_000) { 2 } else { 1 },
+            routers: u8::try_from(dice.below(4)).unwrap_or(0),
+            sessions: u8::try_from(dice.between(1, 8)).unwrap_or(1),
+            keys: dice.between(1, 8),
+            depth: dice.between(1, 6),
+            loss: if calm { 0 } else { lossy },
+            duplicates: if calm { 0 } else { *dice.pick(&[0, 1_000, 30_000]) },
+            damage: if calm { 0 } else { *dice.pick(&[0, 0, 2_000]) },
+            delay_min: dice.between(10_000, 200_000),
+            delay_spread: *dice.pick(&[10_000, 300_000, 2 * MS]),
+            slow: if calm { 0 } else { *dice.pick(&[0, 1_000, 20_000]) },
+            trouble_every: *dice.pick(&[30 * MS, 100 * MS, 400 * MS]),
+            troubles: std::array::from_fn(|_| !calm && dice.chance(500_000)),
+            catastrophe: dice.chance(60_000),
+            memory_bytes_max: if tight { 2_000 } else { 1 << 24 },
+            evict: tight && dice.chance(500_000),
+            lease: 200 * MS,
+            drift: *dice.pick(&[0, 1_000, 20_000]),
+            spare_servers: u8::from(dice.chance(250_000)),
+        }
+    }
+}

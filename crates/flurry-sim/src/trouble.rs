@@ -1,0 +1,192 @@
+//! What goes wrong, and when.
+
+use flurry_core::config::majority;
+
+use crate::scenario::MS;
+use crate::workload::Workload;
+use crate::world::{Machine, NodeId, World};
+
+/// Calls of the troubles; sessions have the numbers below.
+pub const NEXT: u64 = 1 << 32;
+const RESTART_SERVER: u64 = 1 << 33;
+const RESTART_CONTROLLER: u64 = 1 << 34;
+const RESTART_ROUTER: u64 = 1 << 35;
+const START_SPARE: u64 = 1 << 36;
+
+/// Schedules the first.
+pub fn begin(world: &mut World) {
+    let every = world.scenario.trouble_every;
+    let first = world.dice.between(every / 2, 2 * every);
+    world.call_at(world.now + first, NEXT);
+    if world.scenario.spare_servers > 0 {
+        let at = world.dice.between(100 * MS, 3_000 * MS);
+        world.call_at(at, START_SPARE);
+    }
+}
+
+/// Carries out a scheduled call.
+pub fn call(world: &mut World, workload: &mut Workload, call: u64) {
+    if call & RESTART_SERVER != 0 {
+        let server = u16::try_from(call & 0xffff).unwrap_or(0);
+        if is_down(world, server) {
+            world.start_server(server);
+        }
+    } else if call & RESTART_CONTROLLER != 0 {
+        if matches!(world.nodes[world.controller()].machine, Machine::Down) {
+            world.start_controller();
+        }
+    } else if call & RESTART_ROUTER != 0 {
+        let place = usize::try_from(call & 0xffff).unwrap_or(0);
+        if matches!(world.nodes[place].machine, Machine::Down) {
+            world.start_router(place);
+        }
+    } else if call & START_SPARE != 0 {
+        let spare = u16::from(world.scenario.servers);
+        if !world.healed && is_down(world, spare) {
+            world.start_server(spare);
+        }
+    } else if call == NEXT && !world.healed {
+        trouble(world, workload);
+        let every = world.scenario.trouble_every;
+        let next = world.dice.between(every / 2, 2 * every);
+        world.call_at(world.now + next, NEXT);
+    }
+}
+
+fn is_down(world: &World, server: u16) -> bool {
+    world
+        .places_of(server)
+        .iter()
+        .all(|place| matches!(world.nodes[*place].machine, Machine::Down))
+}
+
+fn trouble(world: &mut World, workload: &mut Workload) {
+    let kind = usize::try_from(world.dice.below(6)).unwrap_or(0);
+    if !world.scenario.troubles[kind] {
+        return;
+    }
+    match kind {
+        0 => pause(world),
+        1 => crash_server(world),
+        2 => partition(world),
+        3 => workload.change_owner(world),
+        4 => {
+            let place = world.controller();
+            world.kill(place);
+            let down = world.dice.between(1, 800) * MS;
+            world.call_at(world.now + down, RESTART_CONTROLLER);
+        }
+        _ => crash_router(world),
+    }
+}
+
+/// A process stops for a while, and goes on as if nothing had been.
+fn pause(world: &mut World) {
+    let place = usize::try_from(world.dice.below(world.nodes.len() as u64)).unwrap_or(0);
+    let longest = *world.dice.pick(&[20, 200, 1_500]);
+    let until = world.now + world.dice.between(1, longest) * MS;
+    world.nodes[place].paused_until = until;
+}
+
+/// A server ends and comes back empty.
+fn crash_server(world: &mut World) {
+    let servers = u16::from(world.scenario.servers);
+    let server = u16::try_from(world.dice.below(u64::from(servers))).unwrap_or(0);
+    // Without a full memory: down, not yet a member again, or still copying.
+    let without = (0..servers).filter(|it| *it == server || !holds_everything(world, *it)).count();
+    let replicas = usize::from(world.scenario.replicas);
+    if without >= replicas || without >= majority(usize::from(servers)) {
+        if !world.scenario.catastrophe {
+            return;
+        }
+    }
+    if is_down(world, server) {
+        return;
+    }
+    for place in world.places_of(server) {
+        world.kill(place);
+    }
+    let down = world.dice.between(1, 1_000) * MS;
+    world.call_at(world.now + down, RESTART_SERVER | u64::from(server));
+}
+
+fn holds_everything(world: &World, server: u16) -> bool {
+    let places = world.places_of(server);
+    places.iter().all(|place| match &world.nodes[*place].machine {
+        Machine::Server(machine) => {
+            let life = machine.life();
+            machine.config().is_some_and(|config| {
+                let member = config.members.iter().any(|member| {
+                    member.server == life.endpoint.server
+                        && member.incarnation == life.incarnation
+                        && !member.gone
+                });
+                member && config.next.is_none()
+            })
+        }
+        _ => false,
+    })
+}
+
+fn partition(world: &mut World) {
+    let all = (1u64 << world.nodes.len()) - 1;
+    let lonely: NodeId = usize::try_from(world.dice.below(world.nodes.len() as u64)).unwrap_or(0);
+    let group = if world.dice.chance(700_000) {
+        1 << lonely
+    } else {
+        world.dice.number() & all
+    };
+    let longest = *world.dice.pick(&[30, 300, 1_500]);
+    let length = world.dice.between(1, longest) * MS;
+    let until = world.now + length;
+    world.cut(group, all & !group, until);
+    // One way only, now and then.
+    if world.dice.chance(700_000) {
+        world.cut(all & !group, group, until);
+    }
+}
+
+fn crash_router(world: &mut World) {
+    let routers: Vec<NodeId> = (0..world.nodes.len())
+        .filter(|place| matches!(world.nodes[*place].machine, Machine::Router(_)))
+        .collect();
+    if routers.is_empty() {
+        return;
+    }
+    let place = *world.dice.pick(&routers);
+    world.kill(place);
+    let down = world.dice.between(1, 300) * MS;
+    world.call_at(world.now + down, RESTART_ROUTER | place as u64);
+    // Portals find another way, or wait for this one.
+    let others: Vec<NodeId> = routers.into_iter().filter(|it| *it != place).collect();
+    for index in 0..world.nodes.len() {
+        if world.nodes[index].router == place && !others.is_empty() && world.dice.chance(500_000) {
+            world.nodes[index].router = *world.dice.pick(&others);
+        }
+    }
+}
+
+/// Everything that is down comes back.
+pub fn end(world: &mut World) {
+    world.heal();
+    if matches!(world.nodes[world.controller()].machine, Machine::Down) {
+        world.start_controller();
+    }
+    for server in 0..u16::from(world.scenario.servers) {
+        if is_down(world, server) {
+            world.start_server(server);
+        }
+    }
+    let places: Vec<NodeId> = (0..world.nodes.len()).collect();
+    for place in places {
+        let asked = world.nodes.iter().any(|node| node.router == place);
+        let mine = world.nodes[place].router == place;
+        if asked && !mine && matches!(world.nodes[place].machine, Machine::Down) && place != 0 {
+            let is_router = matches!(world.nodes[place].machine, Machine::Down)
+                && !world.is_endpoint(place);
+            if is_router {
+                world.start_router(place);
+            }
+        }
+    }
+}

@@ -1,0 +1,502 @@
+//! The sessions: what owners ask, what they are told, and how owners change.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use flurry_core::config::Level;
+use flurry_core::id::{DurationNs, Epoch, WallNs};
+use flurry_core::key_value::{Condition, Operation};
+use flurry_core::portal::{Event, Outcome, Submission, SubmitError};
+
+use crate::dice::Dice;
+use crate::oracle::{Allowed, Asked, Truth};
+use crate::scenario::MS;
+use crate::world::{Machine, NodeId, World};
+
+/// Keys that a portal remembers: fewer than some sessions have.
+pub const KEYS_REMEMBERED: u64 = 6;
+
+/// What one owner has under way.
+#[derive(Debug, Default)]
+struct Owner {
+    epoch: Epoch,
+    under_way: BTreeMap<u64, (Bytes, u64)>,
+    closing: bool,
+}
+
+/// A session and its owners: the present one, and perhaps a former one that does not know.
+#[derive(Debug)]
+pub struct Session {
+    name: String,
+    places: [NodeId; 2],
+    present: usize,
+    owners: [Owner; 2],
+    truth: Truth,
+    epochs: BTreeSet<Epoch>,
+    /// When the present owner's opening was answered.
+    opened_at: u64,
+    /// Operations still to be asked.
+    left: u64,
+    /// Reads of every key, at the end.
+    final_reads: Option<u64>,
+    opened: bool,
+    /// The last owner closed it.
+    let_go: bool,
+}
+
+/// All sessions.
+#[derive(Debug)]
+pub struct Workload {
+    sessions: Vec<Session>,
+    log: bool,
+    /// Operations answered.
+    pub answered: u64,
+    /// How often each outcome was told.
+    pub outcomes: BTreeMap<&'static str, u64>,
+}
+
+impl Workload {
+    /// The sessions of a scenario, their first owners started.
+    #[must_use]
+    pub fn new(world: &mut World, operations: u64) -> Self {
+        let routers: Vec<NodeId> = (0..world.scenario.routers)
+            .map(|_| {
+                let place = world.add_place();
+                world.start_router(place);
+                place
+            })
+            .collect();
+        let count = u64::from(world.scenario.sessions);
+        let mut sessions = Vec::new();
+        for index in 0..count {
+            let places = [world.add_place(), world.add_place()];
+            sessions.push(Session {
+                name: format!("session-{index}"),
+                places,
+                present: 0,
+                owners: [Owner::default(), Owner::default()],
+                truth: Truth::default(),
+                epochs: BTreeSet::new(),
+                opened_at: 0,
+                left: operations / count + u64::from(index < operations % count),
+                final_reads: None,
+                opened: false,
+                let_go: false,
+            });
+        }
+        let mut workload = Self {
+            sessions,
+            log: true,
+            answered: 0,
+            outcomes: BTreeMap::new(),
+        };
+        for index in 0..workload.sessions.len() {
+            workload.start_owner(world, index, &routers);
+        }
+        workload
+    }
+
+    fn routers(world: &World) -> Vec<NodeId> {
+        (0..world.nodes.len())
+            .filter(|place| matches!(world.nodes[*place].machine, Machine::Router(_)))
+            .collect()
+    }
+
+    fn start_owner(&mut self, world: &mut World, index: usize, routers: &[NodeId]) {
+        let session = &mut self.sessions[index];
+        let place = session.places[session.present];
+        session.owners[session.present] = Owner::default();
+        session.opened = false;
+        // A session keeps to routers, or to none: an owner's operations go one way at a time.
+        let router = if routers.is_empty() {
+            place
+        } else {
+            *world.dice.pick(routers)
+        };
+        let name = session.name.clone();
+        world.start_portal(place, &name, router, self.log);
+        self.tick_later(world, index);
+    }
+
+    fn tick_later(&self, world: &mut World, index: usize) {
+        world.call_at(world.now + MS, index as u64);
+    }
+
+    /// Asks as many operations as a session may have under way.
+    pub fn tick(&mut self, world: &mut World, index: usize) {
+        if index >= self.sessions.len() {
+            return;
+        }
+        for owner in 0..2 {
+            self.ask(world, index, owner);
+        }
+        let session = &self.sessions[index];
+        if session.left > 0 || session.final_reads.is_some() {
+            world.call_at(world.now + 5 * MS, index as u64);
+        }
+    }
+
+    fn ask(&mut self, world: &mut World, index: usize, owner: usize) {
+        loop {
+            let depth = world.scenario.depth;
+            let session = &mut self.sessions[index];
+            let keys = world.scenario.keys;
+            let busy = session.owners[owner].under_way.len() as u64 >= depth;
+            if busy || session.owners[owner].closing || session.owners[owner].epoch.0 == 0 {
+                return;
+            }
+            let (key, operation) = match &mut session.final_reads {
+                Some(next) if owner == session.present && *next < keys => {
+                    *next += 1;
+                    (*next - 1, Operation::Get)
+                }
+                Some(_) => return,
+                None if session.left == 0 => return,
+                None => {
+                    let key = world.dice.below(keys);
+                    (key, operation(&mut world.dice, world.now))
+                }
+            };
+            let key = Bytes::from(format!("k{key}"));
+            let at = WallNs(i64::try_from(world.now).unwrap_or(i64::MAX));
+            let asked = Asked {
+                operation: operation.encode(),
+                access: operation.access(),
+                at,
+            };
+            let submission = Submission {
+                key: key.clone(),
+                operation: asked.operation.clone(),
+                access: asked.access,
+                level: level(&mut world.dice),
+                at,
+                patience: DurationNs(world.dice.between(200, 2_000) * MS),
+                sequence: None,
+            };
+            let now = world.now;
+            let place = session.places[owner];
+            let submitted = world.with_portal(place, |portal, local| portal.submit(local, submission));
+            let session = &mut self.sessions[index];
+            let Some((result, effects)) = submitted else {
+                session.put_back(owner);
+                return;
+            };
+            match result {
+                Ok(number) => {
+                    let owned = &mut session.owners[owner];
+                    owned.under_way.insert(number, (key.clone(), now));
+                    let epoch = owned.epoch;
+                    session.truth.submitted(epoch, &key, number, asked);
+                    if session.final_reads.is_none() {
+                        session.left = session.left.saturating_sub(1);
+                    }
+                }
+                Err(SubmitError::NotOpen | SubmitError::Fenced(_) | SubmitError::Busy(_)) => {
+                    session.put_back(owner);
+                    self.effects(world, effects);
+                    return;
+                }
+                Err(error) => {
+                    world.violate(format!("a good operation was refused: {error}"));
+                    return;
+                }
+            }
+            self.effects(world, effects);
+        }
+    }
+
+    /// What portals told.
+    pub fn effects(&mut self, world: &mut World, effects: Vec<crate::world::Effect>) {
+        for effect in effects {
+            if let crate::world::Effect::Told(place, event) = effect {
+                self.told(world, place, event);
+            }
+        }
+    }
+
+    fn told(&mut self, world: &mut World, place: NodeId, event: Event) {
+        let found = self.sessions.iter().enumerate().find_map(|(index, session)| {
+            let owner = session.places.iter().position(|known| *known == place)?;
+            Some((index, owner))
+        });
+        let Some((index, owner)) = found else { return };
+        match event {
+            Event::Opened(_, epoch) => self.opened(world, index, owner, epoch),
+            Event::Answered(number, outcome) => self.answered(world, index, owner, number, outcome),
+            Event::Closed => {
+                let session = &mut self.sessions[index];
+                session.owners[owner] = Owner::default();
+                session.let_go = true;
+                world.kill(place);
+                if owner == session.present {
+                    let routers = Self::routers(world);
+                    self.start_owner(world, index, &routers);
+                }
+            }
+            Event::Refused(reason) => world.violate(format!("an opening was refused: {reason}")),
+            Event::Stable(_) => {}
+        }
+    }
+
+    fn opened(&mut self, world: &mut World, index: usize, owner: usize, epoch: Epoch) {
+        let session = &mut self.sessions[index];
+        session.owners[owner].epoch = epoch;
+        if !session.epochs.insert(epoch) {
+            world.violate(format!("epoch {} was given out again", epoch.0));
+        }
+        if epoch < session.truth_epoch() {
+            // Its answer was overtaken by a later owner's.
+            return;
+        }
+        session.truth.opened(epoch);
+        session.opened_at = world.now;
+        session.opened = true;
+        if let Some(reads) = &mut session.final_reads {
+            *reads = 0;
+        }
+        let let_go = std::mem::take(&mut session.let_go);
+        let id = world.with_portal(session.places[owner], |portal, _| portal.session());
+        // After an owner that let go nobody waits for the servers to know: none of its is under way
+        // but duplicates, which change nothing.
+        if let (Some((id, _)), false) = (id, let_go) {
+            world.fenced.insert(id.0, epoch.0);
+        }
+        self.ask(world, index, owner);
+    }
+
+    fn answered(
+        &mut self,
+        world: &mut World,
+        index: usize,
+        owner: usize,
+        number: u64,
+        outcome: Outcome,
+    ) {
+        let tight = world.scenario.memory_bytes_max < 1 << 20;
+        let allowed = Allowed {
+            // A server without room cannot copy what a lost one held.
+            loss: world.all_lost || (tight && world.server_lost),
+            tail_unknown: world.server_lost,
+            forgets: world.scenario.keys > KEYS_REMEMBERED,
+            shortage: tight,
+        };
+        *self.outcomes.entry(name(&outcome)).or_default() += 1;
+        let session = &mut self.sessions[index];
+        let epoch = session.owners[owner].epoch;
+        let Some((key, asked_at)) = session.owners[owner].under_way.remove(&number) else {
+            world.violate(format!("operation {number} was answered twice"));
+            return;
+        };
+        self.answered += 1;
+        let late = epoch < session.truth_epoch() && asked_at > session.opened_at;
+        if late && matches!(outcome, Outcome::Done { .. }) {
+            world.violate(format!(
+                "I10: epoch {} was answered for what it asked after epoch {} was open",
+                epoch.0,
+                session.truth_epoch().0
+            ));
+        }
+        let fenced = matches!(outcome, Outcome::Fenced(_));
+        let told = session.truth.told(epoch, &key, number, outcome, allowed);
+        if let Err(what) = told {
+            let place = session.places[owner];
+            let name = &session.name;
+            world.violate(format!("{name}, epoch {} at {place}: {what}", epoch.0));
+        }
+        if fenced {
+            session.owners[owner].closing = true;
+            if owner == session.present && session.owners[owner].under_way.is_empty() {
+                // A former owner's opening came late and won: take the session back.
+                let routers = Self::routers(world);
+                world.kill(self.sessions[index].places[owner]);
+                self.start_owner(world, index, &routers);
+            }
+            return;
+        }
+        self.ask(world, index, owner);
+    }
+
+    /// The owner of a session changes: it crashes, it is pushed aside, or it lets go.
+    pub fn change_owner(&mut self, world: &mut World) {
+        let index = usize::try_from(world.dice.below(self.sessions.len() as u64)).unwrap_or(0);
+        let routers = Self::routers(world);
+        let session = &mut self.sessions[index];
+        let place = session.places[session.present];
+        match world.dice.below(3) {
+            0 => {
+                world.kill(place);
+                self.start_owner(world, index, &routers);
+            }
+            1 => {
+                let other = 1 - session.present;
+                world.kill(session.places[other]);
+                session.present = other;
+                self.start_owner(world, index, &routers);
+            }
+            _ => {
+                let open = session.owners[session.present].epoch.0 != 0;
+                if open && !session.owners[session.present].closing {
+                    session.owners[session.present].closing = true;
+                    let closed = world.with_portal(place, |portal, now| portal.close(now));
+                    if let Some((_, effects)) = closed {
+                        self.effects(world, effects);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether every session has been asked everything and answered.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.sessions.iter().all(|session| {
+            session.left == 0 && session.owners[session.present].under_way.is_empty()
+        })
+    }
+
+    /// After the troubles: owners that are sure to be alone read every key.
+    pub fn finish(&mut self, world: &mut World) {
+        let routers = Self::routers(world);
+        for index in 0..self.sessions.len() {
+            let session = &mut self.sessions[index];
+            session.left = 0;
+            session.final_reads = Some(0);
+            let present = session.present;
+            world.kill(session.places[1 - present]);
+            session.owners[1 - present] = Owner::default();
+            let alive = !matches!(world.nodes[session.places[present]].machine, Machine::Down);
+            let open = match &world.nodes[session.places[present]].machine {
+                Machine::Portal(portal, _) => portal.is_open(),
+                _ => false,
+            };
+            let stuck = session.owners[present].closing || !alive || !open;
+            if stuck || world.dice.chance(300_000) {
+                world.kill(session.places[present]);
+                self.start_owner(world, index, &routers);
+            }
+            self.tick_later(world, index);
+        }
+    }
+
+    /// Whether every key was read again, and every write is on every replica.
+    #[must_use]
+    pub fn is_settled(&self, world: &World) -> bool {
+        let keys = world.scenario.keys;
+        self.sessions.iter().all(|session| {
+            let owner = &session.owners[session.present];
+            let held = match &world.nodes[session.places[session.present]].machine {
+                Machine::Portal(portal, _) => portal.held(),
+                _ => usize::MAX,
+            };
+            session.opened
+                && session.final_reads == Some(keys)
+                && owner.under_way.is_empty()
+                && held == 0
+        })
+    }
+
+    /// What is not settled yet, for a message.
+    #[must_use]
+    pub fn unsettled(&self, world: &World) -> String {
+        let keys = world.scenario.keys;
+        let mut text = String::new();
+        for session in &self.sessions {
+            let owner = &session.owners[session.present];
+            let held = match &world.nodes[session.places[session.present]].machine {
+                Machine::Portal(portal, _) => portal.held(),
+                _ => usize::MAX,
+            };
+            if held > 0 && world.trace {
+                world.say(&format!("{:?}", world.nodes[session.places[session.present]].machine));
+            }
+            let waits = !owner.under_way.is_empty();
+            if !session.opened || session.final_reads != Some(keys) || held > 0 || waits {
+                text += &format!(
+                    " {}: opened {}, epoch {}, reads {:?}, under way {:?}, held {held};",
+                    session.name, session.opened, owner.epoch.0, session.final_reads,
+                    owner.under_way.iter().take(3).collect::<Vec<_>>()
+                );
+            }
+        }
+        text
+    }
+
+    /// Answers that were checked against the oracle.
+    #[must_use]
+    pub fn checked(&self) -> u64 {
+        self.sessions.iter().map(|session| session.truth.checked).sum()
+    }
+}
+
+impl Session {
+    fn truth_epoch(&self) -> Epoch {
+        self.truth.epoch()
+    }
+
+    /// A final read that could not be asked is asked again.
+    fn put_back(&mut self, owner: usize) {
+        if owner == self.present
+            && let Some(reads) = &mut self.final_reads
+        {
+            *reads = reads.saturating_sub(1);
+        }
+    }
+}
+
+fn name(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Done {
+            tail_unknown: false,
+            ..
+        } => "done",
+        Outcome::Done { .. } => "done, tail unknown",
+        Outcome::Unknown => "unknown",
+        Outcome::DataLoss { .. } => "data loss",
+        Outcome::Fenced(_) => "fenced",
+        Outcome::Busy => "busy",
+        Outcome::Evicted => "evicted",
+        Outcome::Malformed => "malformed",
+    }
+}
+
+fn level(dice: &mut Dice) -> Level {
+    match dice.below(20) {
+        0..12 => Level::First,
+        12..15 => Level::Quorum,
+        15..17 => Level::All,
+        17..19 => Level::Hedge(DurationNs(dice.between(0, 3) * MS)),
+        _ => Level::Auto,
+    }
+}
+
+fn operation(dice: &mut Dice, now: u64) -> Operation {
+    let value = |dice: &mut Dice| Bytes::from(format!("{}", dice.below(1_000)));
+    match dice.below(100) {
+        0..38 => Operation::Get,
+        38..55 => Operation::set(value(dice)),
+        55..70 => Operation::Increment(i64::try_from(dice.below(9)).unwrap_or(1) + 1),
+        70..76 => Operation::Append(Bytes::from_static(b"7")),
+        76..82 => Operation::CompareAndSet {
+            expected: dice.chance(500_000).then(|| value(dice)),
+            value: value(dice),
+        },
+        82..86 => Operation::Delete { counted: true },
+        86..92 => Operation::Delete { counted: false },
+        92..94 => Operation::Set {
+            value: value(dice),
+            expires_at: None,
+            condition: if dice.chance(500_000) {
+                Condition::Absent
+            } else {
+                Condition::Present
+            },
+        },
+        _ => Operation::Set {
+            value: value(dice),
+            expires_at: Some(WallNs(
+                i64::try_from(now + dice.between(1, 200) * MS).unwrap_or(i64::MAX),
+            )),
+            condition: Condition::Always,
+        },
+    }
+}

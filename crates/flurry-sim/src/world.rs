@@ -1,0 +1,801 @@
+//! A cluster on virtual time: nodes, a network, and what is checked at every step.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+use bytes::BytesMut;
+use flurry_core::controller::{self, Controller, ControllerParams};
+use flurry_core::id::{ConfigNumber, DurationNs, Endpoint, Incarnation, MonoNs, OperationId, ServerId, ShardId};
+use flurry_core::key_value::KeyValue;
+use flurry_core::message::{Ask, Control, Life, Message, Verdict};
+use flurry_core::portal::{self, Event, Portal, PortalParams};
+use flurry_core::router::{self, Router, RouterParams};
+use flurry_core::server::{self, Server, ServerParams};
+use flurry_core::wire;
+
+use crate::dice::Dice;
+use crate::scenario::{MS, Scenario};
+
+/// A node's place in the world; a restarted process keeps it.
+pub type NodeId = usize;
+
+/// What runs at a place.
+#[derive(Debug)]
+pub enum Machine {
+    /// Nothing: it is down.
+    Down,
+    /// A shard of a data server.
+    Server(Box<Server<KeyValue>>),
+    /// A router of its own.
+    Router(Box<Router>),
+    /// A portal, with a router inside or without.
+    Portal(Box<Portal>, Option<Box<Router>>),
+    /// The controller.
+    Controller(Box<Controller>),
+}
+
+/// A place, its clock, and its troubles.
+#[derive(Debug)]
+pub struct Node {
+    /// What runs there.
+    pub machine: Machine,
+    /// It does nothing before this instant.
+    pub paused_until: u64,
+    timer_at: u64,
+    clock_offset: u64,
+    /// How much faster its clock runs, in millionths.
+    clock_drift: i64,
+    /// For a portal: which router it asks.
+    pub router: NodeId,
+}
+
+impl Node {
+    fn local(&self, now: u64) -> MonoNs {
+        let drift = i128::from(now) * i128::from(self.clock_drift) / 1_000_000;
+        let local = i128::from(now) + i128::from(self.clock_offset) + drift;
+        MonoNs(u64::try_from(local).unwrap_or(0))
+    }
+
+    fn global(&self, local: MonoNs) -> u64 {
+        let since = i128::from(local.0) - i128::from(self.clock_offset);
+        let now = since * 1_000_000 / (1_000_000 + i128::from(self.clock_drift));
+        u64::try_from(now + 1).unwrap_or(u64::MAX)
+    }
+}
+
+#[derive(Debug)]
+enum What {
+    Deliver(NodeId, Box<Message>),
+    Timer,
+    /// For the workload and the troubles: something of theirs is due.
+    Call(u64),
+}
+
+#[derive(Debug)]
+struct Happening {
+    at: u64,
+    order: u64,
+    to: NodeId,
+    what: What,
+}
+
+impl PartialEq for Happening {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.order) == (other.at, other.order)
+    }
+}
+impl Eq for Happening {}
+impl PartialOrd for Happening {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Happening {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+/// Nodes that cannot hear each other for a while.
+#[derive(Debug, Clone, Copy)]
+struct Cut {
+    from: u64,
+    to: u64,
+    until: u64,
+}
+
+/// What comes out of the world.
+#[derive(Debug)]
+pub enum Effect {
+    /// A portal told its caller.
+    Told(NodeId, Event),
+    /// Something that the caller had scheduled is due.
+    Call(u64),
+}
+
+/// The world.
+#[derive(Debug)]
+pub struct World {
+    /// What the seed stands for.
+    pub scenario: Scenario,
+    /// Virtual time.
+    pub now: u64,
+    /// Chance.
+    pub dice: Dice,
+    /// The places.
+    pub nodes: Vec<Node>,
+    endpoints: BTreeMap<Endpoint, NodeId>,
+    controller: NodeId,
+    disk: Vec<u8>,
+    queue: BinaryHeap<Reverse<Happening>>,
+    order: u64,
+    cuts: Vec<Cut>,
+    /// No more losses, damage or cuts.
+    pub healed: bool,
+    hash: u64,
+    /// Write every message to standard error.
+    pub trace: bool,
+    /// Messages delivered.
+    pub delivered: u64,
+    /// What must never happen, and did.
+    pub violation: Option<String>,
+    digests: BTreeMap<(u64, OperationId), u64>,
+    versions: BTreeMap<(Life, u64), (ConfigNumber, flurry_core::id::Version)>,
+    /// Epochs that a session's new owner was told; nothing older may be executed.
+    pub fenced: BTreeMap<u32, u32>,
+    open_copies: BTreeMap<NodeId, BTreeSet<(OperationId, u16, u8)>>,
+    /// A server was counted out or restarted empty.
+    pub server_lost: bool,
+    /// So many servers were without their memory at once that every replica of a key may have been.
+    pub all_lost: bool,
+}
+
+impl World {
+    /// The cluster of a scenario, everything started at time 0.
+    #[must_use]
+    pub fn new(seed: u64, scenario: Scenario) -> Self {
+        let mut world = Self {
+            now: 0,
+            dice: Dice::new(seed),
+            nodes: Vec::new(),
+            endpoints: BTreeMap::new(),
+            controller: 0,
+            disk: Vec::new(),
+            queue: BinaryHeap::new(),
+            order: 0,
+            cuts: Vec::new(),
+            healed: false,
+            hash: 0,
+            trace: false,
+            delivered: 0,
+            violation: None,
+            digests: BTreeMap::new(),
+            versions: BTreeMap::new(),
+            fenced: BTreeMap::new(),
+            open_copies: BTreeMap::new(),
+            server_lost: false,
+            all_lost: false,
+            scenario,
+        };
+        world.controller = world.add_place();
+        world.start_controller();
+        let servers = world.scenario.servers + world.scenario.spare_servers;
+        for server in 0..servers {
+            for shard in 0..world.scenario.shards {
+                let place = world.add_place();
+                let endpoint = Endpoint {
+                    server: ServerId(u16::from(server)),
+                    shard: ShardId(shard),
+                };
+                world.endpoints.insert(endpoint, place);
+            }
+            if server < world.scenario.servers {
+                world.start_server(u16::from(server));
+            }
+        }
+        world
+    }
+
+    /// A place where nothing runs yet.
+    pub fn add_place(&mut self) -> NodeId {
+        let drift = self.scenario.drift;
+        let spread = self.dice.below(2 * drift + 1);
+        self.nodes.push(Node {
+            machine: Machine::Down,
+            paused_until: 0,
+            timer_at: u64::MAX,
+            clock_offset: self.dice.below(1_000_000 * MS),
+            clock_drift: i64::try_from(spread).unwrap_or(0) - i64::try_from(drift).unwrap_or(0),
+            router: 0,
+        });
+        self.nodes.len() - 1
+    }
+
+    /// The places of a server's shards.
+    #[must_use]
+    pub fn places_of(&self, server: u16) -> Vec<NodeId> {
+        self.endpoints
+            .iter()
+            .filter(|(endpoint, _)| endpoint.server.0 == server)
+            .map(|(_, place)| *place)
+            .collect()
+    }
+
+    /// Whether a data server belongs there.
+    #[must_use]
+    pub fn is_endpoint(&self, place: NodeId) -> bool {
+        self.endpoints.values().any(|known| *known == place)
+    }
+
+    /// The controller's place.
+    #[must_use]
+    pub fn controller(&self) -> NodeId {
+        self.controller
+    }
+
+    fn controller_params(&self) -> ControllerParams {
+        ControllerParams {
+            replicas: self.scenario.replicas,
+            shards: self.scenario.shards,
+            servers_min: self.scenario.servers,
+            lease: DurationNs(self.scenario.lease),
+        }
+    }
+
+    /// Starts the controller from what is on its disk.
+    pub fn start_controller(&mut self) {
+        let params = self.controller_params();
+        let now = self.nodes[self.controller].local(self.now);
+        let controller = if self.disk.is_empty() {
+            Controller::new(now, params).map_err(|error| error.to_string())
+        } else {
+            Controller::restore(now, params, &self.disk).map_err(|error| error.to_string())
+        };
+        match controller {
+            Ok(controller) => self.start(self.controller, Machine::Controller(Box::new(controller))),
+            Err(error) => self.violate(format!("the controller cannot start: {error}")),
+        }
+    }
+
+    /// Starts a server with an empty memory.
+    pub fn start_server(&mut self, server: u16) {
+        let incarnation = Incarnation(
+            u128::from(self.dice.number()) << 64 | u128::from(self.dice.number()),
+        );
+        for shard in 0..self.scenario.shards {
+            let endpoint = Endpoint {
+                server: ServerId(server),
+                shard: ShardId(shard),
+            };
+            let place = self.endpoints[&endpoint];
+            let params = ServerParams {
+                life: Life {
+                    endpoint,
+                    incarnation,
+                },
+                addresses: Vec::new(),
+                lease: DurationNs(self.scenario.lease),
+                memory_bytes_max: self.scenario.memory_bytes_max,
+                evict: self.scenario.evict,
+            };
+            let now = self.nodes[place].local(self.now);
+            let machine = Server::new(now, params, KeyValue);
+            self.start(place, Machine::Server(Box::new(machine)));
+        }
+    }
+
+    /// Starts a router of its own.
+    pub fn start_router(&mut self, place: NodeId) {
+        let router = Router::new(RouterParams {
+            linger: DurationNs(500 * MS),
+            abandoned_after: Some(DurationNs(5_000 * MS)),
+            ..RouterParams::default()
+        });
+        self.start(place, Machine::Router(Box::new(router)));
+    }
+
+    /// Starts a portal; `router` is its own place for one inside.
+    pub fn start_portal(&mut self, place: NodeId, name: &str, router: NodeId, log: bool) {
+        let inside = router == place;
+        let params = PortalParams {
+            name: name.to_owned(),
+            nonce: self.dice.number(),
+            operations_max: 4_096,
+            keys_max: usize::try_from(crate::workload::KEYS_REMEMBERED).unwrap_or(6),
+            drive_again: (!inside).then_some(DurationNs(40 * MS)),
+        };
+        let portal = Portal::new(self.nodes[place].local(self.now), params);
+        let own = inside.then(|| {
+            Box::new(Router::new(RouterParams {
+                log,
+                linger: DurationNs(500 * MS),
+                ..RouterParams::default()
+            }))
+        });
+        self.nodes[place].router = router;
+        self.open_copies.remove(&place);
+        self.start(place, Machine::Portal(Box::new(portal), own));
+    }
+
+    fn start(&mut self, place: NodeId, machine: Machine) {
+        self.nodes[place].machine = machine;
+        self.nodes[place].paused_until = 0;
+        self.nodes[place].timer_at = u64::MAX;
+        self.after(place);
+    }
+
+    /// Ends what runs at a place; its memory is gone.
+    pub fn kill(&mut self, place: NodeId) {
+        self.nodes[place].machine = Machine::Down;
+        self.open_copies.remove(&place);
+    }
+
+    /// Schedules a call of the workload's or the troubles' own.
+    pub fn call_at(&mut self, at: u64, call: u64) {
+        self.push(at.max(self.now), self.controller, What::Call(call));
+    }
+
+    /// Cuts the places of one mask from those of another.
+    pub fn cut(&mut self, from: u64, to: u64, until: u64) {
+        self.cuts.retain(|cut| cut.until > self.now);
+        self.cuts.push(Cut { from, to, until });
+    }
+
+    /// No more troubles.
+    pub fn heal(&mut self) {
+        self.healed = true;
+        self.cuts.clear();
+        for node in &mut self.nodes {
+            node.paused_until = self.now;
+        }
+    }
+
+    /// Notes what must never happen; the first is kept.
+    pub fn violate(&mut self, what: String) {
+        self.violation.get_or_insert(what);
+    }
+
+    /// The trace so far, as a number: equal for equal histories.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    fn push(&mut self, at: u64, to: NodeId, what: What) {
+        self.order += 1;
+        self.queue.push(Reverse(Happening {
+            at,
+            order: self.order,
+            to,
+            what,
+        }));
+    }
+
+    fn note(&mut self, values: [u64; 4]) {
+        let mut bytes = [0u8; 40];
+        for (chunk, value) in bytes.chunks_exact_mut(8).zip([self.hash].iter().chain(&values)) {
+            chunk.copy_from_slice(&value.to_le_bytes());
+        }
+        self.hash = xxhash_rust::xxh3::xxh3_64(&bytes);
+    }
+
+    /// Lets the next thing happen. `None` when nothing is left.
+    pub fn step(&mut self) -> Option<Vec<Effect>> {
+        let Reverse(next) = self.queue.pop()?;
+        self.now = self.now.max(next.at);
+        let to = next.to;
+        if let What::Call(call) = next.what {
+            return Some(vec![Effect::Call(call)]);
+        }
+        if matches!(next.what, What::Timer) && next.at != self.nodes[to].timer_at {
+            // An earlier one was set since.
+            return Some(Vec::new());
+        }
+        let until = self.nodes[to].paused_until;
+        if until > self.now {
+            match next.what {
+                What::Timer => {
+                    self.nodes[to].timer_at = until;
+                    self.push(until, to, What::Timer);
+                }
+                what => {
+                    let at = until + next.order % 1_000;
+                    self.push(at, to, what);
+                }
+            }
+            return Some(Vec::new());
+        }
+        match next.what {
+            What::Deliver(from, message) => self.deliver(from, to, *message),
+            What::Timer => self.timer(to),
+            What::Call(_) => {}
+        }
+        Some(self.after(to))
+    }
+
+    fn timer(&mut self, to: NodeId) {
+        let now = self.now;
+        let node = &mut self.nodes[to];
+        node.timer_at = u64::MAX;
+        let local = node.local(now);
+        match &mut node.machine {
+            Machine::Down => {}
+            Machine::Server(server) => {
+                if server.poll_timeout() <= local {
+                    server.handle_timeout(local);
+                }
+            }
+            Machine::Router(router) => router.handle_timeout(local),
+            Machine::Portal(portal, router) => {
+                portal.handle_timeout(local);
+                if let Some(router) = router {
+                    router.handle_timeout(local);
+                }
+            }
+            Machine::Controller(controller) => controller.handle_timeout(local),
+        }
+    }
+
+    fn deliver(&mut self, from: NodeId, to: NodeId, message: Message) {
+        self.delivered += 1;
+        let sequence = match &message {
+            Message::Request(copy) => copy.request.id.sequence.0,
+            Message::Reply(reply) => reply.id.sequence.0 << 1 | 1,
+            Message::Answer(answer) => answer.id.sequence.0 << 2,
+            Message::Control(_) => 7,
+        };
+        if self.trace {
+            self.say(&format!("{from} to {to}: {message:?}"));
+        }
+        self.note([self.now, from as u64, to as u64, sequence]);
+        let message = if self.delivered.is_multiple_of(64) {
+            self.through_the_wire(message)
+        } else {
+            message
+        };
+        let now = self.now;
+        let node = &mut self.nodes[to];
+        let local = node.local(now);
+        let sender = from as u64;
+        match &mut node.machine {
+            Machine::Down => {}
+            Machine::Server(server) => server.handle_message(local, sender, message),
+            Machine::Router(router) => match message {
+                Message::Request(copy) => router.handle_request(local, sender, copy.request),
+                message => router.handle_message(local, message, 0),
+            },
+            Machine::Portal(portal, router) => match (message, router) {
+                (message @ (Message::Reply(_) | Message::Control(Control::Config(_))), Some(router)) => {
+                    router.handle_message(local, message, 0);
+                }
+                (message, _) => portal.handle_message(local, message),
+            },
+            Machine::Controller(controller) => controller.handle_message(local, sender, message),
+        }
+    }
+
+    #[allow(clippy::print_stderr, reason = "the trace of a replayed seed")]
+    pub(crate) fn say(&self, what: &str) {
+        eprintln!("{:>12} {what}", self.now / 1_000);
+    }
+
+    /// What crosses the wire is what was sent.
+    fn through_the_wire(&mut self, message: Message) -> Message {
+        let mut bytes = BytesMut::new();
+        wire::encode(&message, &mut bytes);
+        match wire::decode(&bytes.freeze()) {
+            Ok(read) if read == message => {}
+            Ok(read) => self.violate(format!("the wire changed {message:?} to {read:?}")),
+            Err(error) => self.violate(format!("the wire lost {message:?}: {error}")),
+        }
+        message
+    }
+
+    /// Carries out what a node wants after an input, and sets its timer.
+    fn after(&mut self, place: NodeId) -> Vec<Effect> {
+        let mut machine = std::mem::replace(&mut self.nodes[place].machine, Machine::Down);
+        let mut effects = Vec::new();
+        let next = match &mut machine {
+            Machine::Down => None,
+            Machine::Server(server) => Some(self.after_server(place, server)),
+            Machine::Router(router) => {
+                self.drain_router(place, router, None);
+                router.poll_timeout()
+            }
+            Machine::Portal(portal, router) => {
+                self.after_portal(place, portal, router.as_deref_mut(), &mut effects)
+            }
+            Machine::Controller(controller) => Some(self.after_controller(place, controller)),
+        };
+        self.nodes[place].machine = machine;
+        if let Some(next) = next {
+            let at = self.nodes[place].global(next).max(self.now);
+            if at < self.nodes[place].timer_at {
+                self.nodes[place].timer_at = at;
+                self.push(at, place, What::Timer);
+            }
+        }
+        effects
+    }
+
+    fn after_server(&mut self, place: NodeId, server: &mut Server<KeyValue>) -> MonoNs {
+        let life = server.life();
+        while let Some((to, message)) = server.poll_send() {
+            if let Message::Reply(reply) = &message {
+                self.check_reply(life, reply);
+            }
+            match to {
+                server::Destination::Sender(sender) => {
+                    self.transmit(place, usize::try_from(sender).unwrap_or(0), message);
+                }
+                server::Destination::Controller => self.transmit(place, self.controller, message),
+                server::Destination::Server(endpoint) => {
+                    if let Some(to) = self.endpoints.get(&endpoint).copied() {
+                        self.transmit(place, to, message);
+                    }
+                }
+            }
+        }
+        server.poll_timeout()
+    }
+
+    fn after_controller(&mut self, place: NodeId, controller: &mut Controller) -> MonoNs {
+        // Every replica of some key may be gone before anybody could copy it.
+        let replicas = usize::from(self.scenario.replicas);
+        self.server_lost |= controller
+            .config()
+            .is_some_and(|config| config.last_loss.0 > 0);
+        self.all_lost |= controller.config().is_some_and(|config| {
+            let gone = config.members.iter().filter(|member| member.gone).count();
+            gone >= replicas.min(config.members.len())
+        });
+        while let Some(output) = controller.poll_output() {
+            match output {
+                controller::Output::Persist(bytes) => self.disk = bytes,
+                controller::Output::Send(to, message) => {
+                    let to = match to {
+                        controller::Destination::Sender(sender) => usize::try_from(sender).ok(),
+                        controller::Destination::Server(endpoint, _) => {
+                            self.endpoints.get(&endpoint).copied()
+                        }
+                    };
+                    if let Some(to) = to {
+                        self.transmit(place, to, message);
+                    }
+                }
+            }
+        }
+        controller.poll_timeout()
+    }
+
+    fn after_portal(
+        &mut self,
+        place: NodeId,
+        portal: &mut Portal,
+        mut router: Option<&mut Router>,
+        effects: &mut Vec<Effect>,
+    ) -> Option<MonoNs> {
+        let local = self.nodes[place].local(self.now);
+        loop {
+            let mut idle = true;
+            while let Some((to, message)) = portal.poll_send() {
+                idle = false;
+                match (to, &mut router, message) {
+                    (portal::Destination::Router, Some(router), Message::Request(copy)) => {
+                        router.handle_request(local, place as u64, copy.request);
+                    }
+                    (portal::Destination::Router, _, message) => {
+                        let to = self.nodes[place].router;
+                        self.transmit(place, to, message);
+                    }
+                    (portal::Destination::Controller, _, message) => {
+                        self.transmit(place, self.controller, message);
+                    }
+                }
+            }
+            if let Some(router) = &mut router {
+                for message in self.drain_router(place, router, Some(place)) {
+                    idle = false;
+                    portal.handle_message(local, message);
+                }
+            }
+            while let Some(event) = portal.poll_event() {
+                if let (Event::Opened(config, _), Some(router)) = (&event, &mut router) {
+                    router.adopt(local, config);
+                    idle = false;
+                }
+                effects.push(Effect::Told(place, event));
+            }
+            if idle {
+                break;
+            }
+        }
+        let own = router.and_then(|router| router.poll_timeout());
+        [portal.poll_timeout(), own].into_iter().flatten().min()
+    }
+
+    /// Sends what a router wants sent; returns what is for the portal that it is inside of.
+    fn drain_router(
+        &mut self,
+        place: NodeId,
+        router: &mut Router,
+        inside: Option<NodeId>,
+    ) -> Vec<Message> {
+        let mut own = Vec::new();
+        while let Some(row) = router.poll_arrival() {
+            let known = self
+                .open_copies
+                .entry(place)
+                .or_default()
+                .remove(&(row.id, row.server.0, row.attempt));
+            if !known && row.attempt < 31 {
+                // I16: one row for each copy.
+                self.violate(format!("a second row, or one of a copy never sent: {row:?}"));
+            }
+        }
+        while let Some((to, message)) = router.poll_send() {
+            match to {
+                router::Destination::Portal(_) if inside.is_some() => own.push(message),
+                router::Destination::Portal(portal) => {
+                    self.transmit(place, usize::try_from(portal).unwrap_or(0), message);
+                }
+                router::Destination::Controller => self.transmit(place, self.controller, message),
+                router::Destination::Server(endpoint) => {
+                    if let Message::Request(copy) = &message
+                        && inside.is_some()
+                        && copy.attempt < 31
+                        && matches!(copy.request.ask, Ask::Apply { .. })
+                    {
+                        let copies = self.open_copies.entry(place).or_default();
+                        copies.insert((copy.request.id, endpoint.server.0, copy.attempt));
+                    }
+                    if let Some(to) = self.endpoints.get(&endpoint).copied() {
+                        self.transmit(place, to, message);
+                    }
+                }
+            }
+        }
+        if router.counts().divergent > 0 {
+            self.violate("I1: two replicas answered one operation differently".to_owned());
+        }
+        own
+    }
+
+    /// Ends the logs of all routers: every copy must have its row then.
+    pub fn close_logs(&mut self) {
+        for place in 0..self.nodes.len() {
+            let mut machine = std::mem::replace(&mut self.nodes[place].machine, Machine::Down);
+            if let Machine::Portal(_, Some(router)) = &mut machine {
+                router.close();
+                let _ = self.drain_router(place, router, Some(place));
+                let open = self.open_copies.get(&place).map_or(0, BTreeSet::len);
+                let logged = self.open_copies.get(&place).is_some_and(|open| {
+                    open.iter().any(|(_, _, attempt)| *attempt < 31)
+                });
+                if open > 0 && logged && router.is_logging() {
+                    self.violate(format!("I16: {open} copies have no row in the log"));
+                }
+            }
+            self.nodes[place].machine = machine;
+        }
+    }
+
+    /// What every reply of every server must satisfy.
+    fn check_reply(&mut self, life: Life, reply: &flurry_core::message::Reply) {
+        let write_digest = match &reply.verdict {
+            Verdict::Done(_) if reply.digest != 0 && reply.have == reply.id.version() => {
+                Some((reply.id, reply.digest))
+            }
+            Verdict::State(state) if !state.evicted && state.version.sequence.0 > 0 => Some((
+                OperationId {
+                    session: reply.id.session,
+                    epoch: state.version.epoch,
+                    sequence: state.version.sequence,
+                },
+                state.digest,
+            )),
+            _ => None,
+        };
+        if let Some((id, digest)) = write_digest {
+            let known = self.digests.entry((reply.key_hash, id)).or_insert(digest);
+            if *known != digest {
+                let known = *known;
+                self.violate(format!("I1, I3: {id:?} has two states, {known:x} and {reply:?}"));
+            }
+        }
+        if let Verdict::Done(_) = reply.verdict {
+            let fenced = self.fenced.get(&reply.id.session.0).copied().unwrap_or(0);
+            if reply.id.epoch.0 < fenced {
+                self.violate(format!(
+                    "I10: {life:?} executed {:?} after epoch {fenced} was open",
+                    reply.id
+                ));
+            }
+        }
+        let none = flurry_core::id::Version::NONE;
+        // A change of the members may take a key away, and give it back.
+        let place = self.versions.entry((life, reply.key_hash));
+        let (number, known) = *place.or_insert((reply.config, none));
+        if number == reply.config && reply.have < known && reply.have != none {
+            let what = format!("I2: {life:?} went from {known} to {}", reply.have);
+            self.violate(what);
+        }
+        self.versions
+            .insert((life, reply.key_hash), (reply.config, reply.have));
+    }
+
+    /// Puts a message on the network.
+    fn transmit(&mut self, from: NodeId, to: NodeId, message: Message) {
+        let (one, other) = (1u64 << (from % 64), 1u64 << (to % 64));
+        let now = self.now;
+        let cut = self
+            .cuts
+            .iter()
+            .any(|cut| cut.until > now && cut.from & one != 0 && cut.to & other != 0);
+        let lost = !self.healed && self.dice.chance(self.scenario.loss);
+        if cut || lost {
+            return;
+        }
+        if !self.healed && self.scenario.damage > 0 && self.dice.chance(self.scenario.damage) {
+            if let Some(damaged) = self.damage(&message) {
+                let delay = self.delay();
+                self.push(now + delay, to, What::Deliver(from, Box::new(damaged)));
+            }
+            return;
+        }
+        if !self.healed && self.dice.chance(self.scenario.duplicates) {
+            let delay = self.delay() * self.dice.between(1, 50);
+            self.push(now + delay, to, What::Deliver(from, Box::new(message.clone())));
+        }
+        let delay = self.delay();
+        self.push(now + delay, to, What::Deliver(from, Box::new(message)));
+    }
+
+    fn delay(&mut self) -> u64 {
+        let spread = self.scenario.delay_spread;
+        let plain = self.scenario.delay_min + self.dice.below(spread + 1);
+        if !self.healed && self.dice.chance(self.scenario.slow) {
+            plain * 100
+        } else {
+            plain
+        }
+    }
+
+    /// A message with flipped bits: it should be noticed and dropped.
+    fn damage(&mut self, message: &Message) -> Option<Message> {
+        let mut bytes = BytesMut::new();
+        wire::encode(message, &mut bytes);
+        let index = self.dice.between(8, bytes.len() as u64 - 1);
+        let bit = self.dice.below(8);
+        bytes[usize::try_from(index).unwrap_or(8)] ^= 1 << bit;
+        wire::decode(&bytes.freeze()).ok()
+    }
+
+    /// Runs a portal's own input, if it runs.
+    pub fn with_portal<T>(
+        &mut self,
+        place: NodeId,
+        act: impl FnOnce(&mut Portal, MonoNs) -> T,
+    ) -> Option<(T, Vec<Effect>)> {
+        let now = self.now;
+        let node = &mut self.nodes[place];
+        if node.paused_until > now {
+            return None;
+        }
+        let local = node.local(now);
+        let Machine::Portal(portal, _) = &mut node.machine else {
+            return None;
+        };
+        let result = act(portal, local);
+        let effects = self.after(place);
+        Some((result, effects))
+    }
+
+    /// The servers' records, by server.
+    pub fn servers(&self) -> impl Iterator<Item = &Server<KeyValue>> {
+        self.nodes.iter().filter_map(|node| match &node.machine {
+            Machine::Server(server) => Some(&**server),
+            _ => None,
+        })
+    }
+}
