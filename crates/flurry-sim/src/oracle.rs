@@ -162,6 +162,8 @@ impl KeyTruth {
         if entry.asked.access == Access::Read {
             return;
         }
+        // It may have healed the key.
+        self.lost &= entry.asked.access != Access::Blind;
         let more: Vec<State> = self
             .possible
             .iter()

@@ -98,7 +98,9 @@ impl Controller {
         }
         if !session.closed {
             session.clean_since = None;
-            if session.lossy {
+            // A takeover that nobody was told of gives an old value a new version: what was unknown
+            // before stays so.
+            if session.lossy || session.unknown_through > Epoch(0) {
                 session.unknown_through = session.epoch;
             }
         }

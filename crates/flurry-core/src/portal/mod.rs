@@ -167,6 +167,8 @@ struct Operation {
     answered: bool,
     /// The caller has heard of it.
     told: bool,
+    /// An answer has shown what it wrote: it can be refused no more.
+    seen: bool,
     driven: MonoNs,
     deadline: MonoNs,
     tail_unknown: bool,

@@ -51,7 +51,11 @@ impl Portal {
                 last_loss,
                 last_wipe,
             } => {
-                self.taken(id.sequence, version, absent, self.is_lossy(found, last_loss, last_wipe));
+                // Its own write-back, by an earlier sending: what was there before is not known any more.
+                let own = found == id.version();
+                let found = if own { Version::NONE } else { found };
+                let lossy = self.is_lossy(found, last_loss, last_wipe);
+                self.taken(id.sequence, version, absent, lossy);
             }
             Routed::NobodyHas { need, stable, have } => {
                 // Of what was asked last: a late answer may be about an earlier sending.
@@ -61,6 +65,10 @@ impl Portal {
                 }
             }
             Routed::Unknown => self.give_up(now, id.sequence),
+            Routed::Busy if operation.seen => {
+                let dep = operation.request.dep;
+                self.drive_with(now, id.sequence, dep);
+            }
             Routed::Busy => self.refused(id.sequence, Outcome::Busy),
             Routed::Evicted => self.refused(id.sequence, Outcome::Evicted),
             Routed::Malformed => self.refused(id.sequence, Outcome::Malformed),
@@ -77,7 +85,14 @@ impl Portal {
         operation.answered = true;
         let (access, tail_unknown) = (operation.access, operation.tail_unknown);
         let told = operation.told;
-        if let Some(chain) = self.keys.get_mut(&operation.request.key) {
+        let (dep, key) = (operation.request.dep, operation.request.key.clone());
+        if access != Access::Blind
+            && dep.epoch == self.epoch
+            && let Some(shown) = self.operations.get_mut(&dep.sequence)
+        {
+            shown.seen = true;
+        }
+        if let Some(chain) = self.keys.get_mut(&key) {
             if !told {
                 chain.tail_unknown = false;
             }
@@ -123,7 +138,7 @@ impl Portal {
         {
             chain.known = Known::At(version);
             chain.deleted_at = absent.then_some(version);
-            chain.tail_unknown = lossy;
+            chain.tail_unknown |= lossy;
         }
         if !written_back {
             self.drop_operation(sequence);

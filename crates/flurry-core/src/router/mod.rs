@@ -164,10 +164,11 @@ impl Router {
             known.portal = portal;
             known.driven = now;
             let same = known.request == request;
-            if !same && !known.answered && known.phase == operation::Phase::Apply {
+            if !same && known.phase == operation::Phase::Apply {
                 known.request = request;
                 known.empty_rounds = 0;
-            } else if let (true, Some(answer)) = (known.answered, known.answer.clone()) {
+            }
+            if let (true, Some(answer)) = (known.answered, known.answer.clone()) {
                 self.answer(portal, id, Outcome::Done(answer));
             }
             return;
@@ -238,8 +239,7 @@ impl Router {
             let dropped = self.operations.get_mut(&id).map(|it| it.place(now, config));
             for target in dropped.into_iter().flatten() {
                 for sent in target.open.into_iter().flatten() {
-                    let server = target.replica.server;
-                    self.log(id, server, sent, None, CopyEnd::Lost, false, 0, [0; 3]);
+                    self.log_lost(id, target.replica.server, sent);
                 }
             }
             self.settle(now, id, None);
@@ -434,32 +434,18 @@ impl Router {
             self.outbox
                 .push_back((Destination::Server(to), Message::Request(copy)));
         }
-        if self.params.log {
-            for (server, sent) in forgotten {
-                self.log(id, server, sent, None, CopyEnd::Lost, false, 0, [0; 3]);
-            }
+        for (server, sent) in forgotten {
+            self.log_lost(id, server, sent);
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the columns of a row")]
-    fn log(
-        &mut self,
-        id: OperationId,
-        server: ServerId,
-        sent: operation::Sent,
-        received: Option<MonoNs>,
-        end: CopyEnd,
-        answered: bool,
-        kernel_received: i64,
-        stamps: [i64; 3],
-    ) {
-        let Some(operation) = self.operations.get(&id) else {
-            return;
-        };
+    /// The row of a copy that ended without a reply; what came is filled in by who knows.
+    fn row(&self, id: OperationId, server: ServerId, sent: operation::Sent) -> Option<Arrival> {
+        let operation = self.operations.get(&id)?;
         if !self.params.log || !matches!(operation.request.ask, Ask::Apply { .. }) {
-            return;
+            return None;
         }
-        self.arrivals.push_back(Arrival {
+        Some(Arrival {
             id,
             key_hash: operation.request.key.hash(),
             server,
@@ -468,12 +454,17 @@ impl Router {
             write: operation.is_write(),
             started: operation.started,
             sent: sent.at,
-            received,
-            end,
-            answered,
-            stamps,
-            kernel_received,
-        });
+            received: None,
+            end: CopyEnd::Lost,
+            answered: false,
+            stamps: [0; 3],
+            kernel_received: 0,
+        })
+    }
+
+    fn log_lost(&mut self, id: OperationId, server: ServerId, sent: operation::Sent) {
+        let row = self.row(id, server, sent);
+        self.arrivals.extend(row);
     }
 
     /// An operation that needs nothing more: it goes, or stays for the log until every copy ended.
@@ -509,7 +500,7 @@ impl Router {
             })
             .collect();
         for (server, sent) in open {
-            self.log(id, server, sent, None, CopyEnd::Lost, false, 0, [0; 3]);
+            self.log_lost(id, server, sent);
         }
         self.operations.remove(&id);
     }

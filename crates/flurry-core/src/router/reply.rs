@@ -6,7 +6,7 @@ use super::operation::{InFlight, Phase, Progress};
 use super::{Destination, Router, repair};
 use crate::bugs::{Bug, planted};
 use crate::id::{ConfigNumber, DurationNs, MonoNs, OperationId, ServerId, Version};
-use crate::log::CopyEnd;
+use crate::log::{Arrival, CopyEnd};
 use crate::machine::ABSENT;
 use crate::message::{Answer, Ask, Control, Message, Outcome, Reply, Request, State, Verdict};
 
@@ -56,17 +56,23 @@ impl Router {
         self.counts.late += u64::from(late);
         let before = self.operations.get(&id).is_some_and(|it| it.answered);
         let end = end_of(&reply.verdict);
+        let row = sent.and_then(|sent| self.row(id, server, sent));
         let counts = current && !late;
         let wrong = counts && self.is_divergent(&reply);
         if counts && !wrong {
             self.take(now, &reply);
         }
-        if let Some(sent) = sent {
+        if let Some(row) = row {
             let after = self.operations.get(&id).is_none_or(|it| it.answered);
             let end = if wrong { CopyEnd::Wrong } else { end };
-            let answered = after && !before && end == CopyEnd::Ok;
-            let stamps = reply.stamps;
-            self.log(id, server, sent, Some(now), end, answered, kernel_received, stamps);
+            self.arrivals.push_back(Arrival {
+                received: Some(now),
+                end,
+                answered: after && !before && end == CopyEnd::Ok,
+                stamps: reply.stamps,
+                kernel_received,
+                ..row
+            });
         }
         self.finish(now, id);
     }
