@@ -191,7 +191,10 @@ class _Look:
             figures,
             histograms,
             _outliers(measured, figures, histograms),
-            {int(r["number"]): int(r["n"]) for r in fetch(log_tables.unanswered(times)).to_dict("records")},
+            {
+                int(r["number"]): int(r["n"])
+                for r in fetch(log_tables.unanswered(times)).to_dict("records")
+            },
             {(row["cell"], row["op"]): int(row["n"]) for row in alone},
             _slowest(times),
             _hops(context, copies, hop_limit_ns),
@@ -395,7 +398,9 @@ def _hop(
     if row is None:
         names = ("over", "min", "p50", "p99", "max")
         why = "no copy has both stamps of this hop"
-        return Hop(name, 0, copies, limit_ns, **dict.fromkeys(names), absent=dict.fromkeys(names, why))
+        return Hop(
+            name, 0, copies, limit_ns, **dict.fromkeys(names), absent=dict.fromkeys(names, why)
+        )
     absent: dict[str, str] = {}
     n = int(row["n"])
     least, *rest = (float(value) for value in row["response"])

@@ -340,7 +340,10 @@ def _histograms(part: Part, latency: str) -> Iterator[tuple[Any, NDArray[Any], N
     edges = np.searchsorted(columns["number"], np.arange(len(part.names) + 1))
     for cell, ops in part.names.groupby("cell", sort=False):
         for op, number in zip(ops["op"], ops["number"], strict=True):
-            yield (cell, op), *bucket_matrix(columns, slice(edges[number], edges[number + 1]), "block")
+            yield (
+                (cell, op),
+                *bucket_matrix(columns, slice(edges[number], edges[number + 1]), "block"),
+            )
         if len(ops) > 1:  # those of one cell lie together
             whole = slice(edges[ops["number"].min()], edges[ops["number"].max() + 1])
             yield (cell, "*"), *bucket_matrix(columns, whole, "cell_block")

@@ -187,7 +187,5 @@ def copies(rows: Table) -> Table:
     """Copies of each (cell, op, server, status): n, and ``repeated``, those of a later attempt."""
     keys = ("cell", "op", "server", "status")
     return (
-        rows.group_by(*keys)
-        .agg(n=rows.count(), repeated=(rows.attempt > 0).sum())
-        .order_by(*keys)
+        rows.group_by(*keys).agg(n=rows.count(), repeated=(rows.attempt > 0).sum()).order_by(*keys)
     )
