@@ -13,7 +13,6 @@ from unruly.errors import ParameterError
 from unruly.findings import cells as cell_part
 from unruly.findings import distrust, histograms, magical, receivers, rules, steadiness, synchrony
 from unruly.findings.arrival_log import arrival_log
-from unruly.findings.arrival_model import ArrivalLog
 from unruly.findings.bare_matrix import BareMatrix, bare_matrices
 from unruly.findings.context import Context
 from unruly.findings.model import Analysis, Correlations, Options, SelfDistrust, SlowNodes
@@ -24,6 +23,7 @@ from unruly.tables import fetch
 from unruly.tables import requests as request_tables
 
 if TYPE_CHECKING:
+    from unruly.findings.arrival_model import ArrivalLog
     from unruly.run import Run
 
 FLOOR_NS = 50_000

@@ -273,8 +273,8 @@ def _copies(log: ArrivalLog) -> Table:
     ]
     note = (
         "Every attempt of every operation, repetitions of the run included. Only “ok” counts as a "
-        "correct copy; “behind” did not know the newest write, “stale” answered an earlier "
-        "attempt. "
+        "correct copy. “behind”: the replica lacked an operation that this one follows; “stale”: "
+        "it was past this one already; “lost”: nothing ever came back. "
     )
     return _table(columns, body, "Copies by replica and status", note)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from unruly.report import steadiness, tables, trust
 from unruly.report import arrival_log as arrivals
+from unruly.report import steadiness, tables, trust
 from unruly.report.advice import absent_advice, advice, sentence
 from unruly.report.document import Figure, Part, Section, Table
 from unruly.report.figures import cells as cells_figure
