@@ -338,6 +338,20 @@ def test_the_page_tells_every_algorithm_its_n_and_its_interval(store):
     assert [key.label for key in figure.legend] == ["first", "quorum", "all"]
 
 
+def test_a_curve_stays_at_the_share_of_its_outliers_until_they_come(tmp_path):
+    """One in a hundred takes 900 ms: between 3 and 900 ms the curve of all is at 1 %."""
+    operations = [Operation("write", three(1, 2, 3 if n % 100 else 900)) for n in range(200)]
+    _, part = section(analyse(write_log(tmp_path / "run", operations)))
+    spec = part.figures[0].panels[0].spec
+    lines = spec["layer"][0]
+    points = [it for it in spec["datasets"][lines["data"]["name"]] if it["measure"] == "all"]
+    assert [(round(it["latency_ns"] / MS), it["share"]) for it in points][1:] == [
+        (3, 0.01),
+        (910, 0.0025),
+    ]  # fmt: skip
+    assert lines["mark"]["interpolate"] == "step-after"
+
+
 def test_the_query_in_the_documents_gives_first_quorum_and_all(store, monkeypatch):
     page = (REPOSITORY / "docs" / "flurry" / "arrival-log.md").read_text(encoding="utf-8")
     query = re.search(r"```sql\n(.*?)```", page, re.DOTALL).group(1)

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from unruly.report.view import View
 
 HEADING = "First, quorum and all on the same operations"
+COMPARED = (
+    "Every operation went to several replicas, and the arrival of every copy was noted, also after "
+    "the answer. What it would have taken to wait for the first correct copy, for a majority or "
+    "for all is read off the same copies: no second run was needed, and nothing is simulated."
+)
+LEFT_OUT_MOST = 6
 NS_PER_MS = 1e6
 SLOWEST_OPEN = 20
 """So many rows stand open on the page."""
@@ -38,7 +44,7 @@ def arrival_log(view: View) -> Part:
     found = [_waits(log), _outliers(log), *([slow] if few else []), _exposures(log), _hops(log)]
     closed = [_copies(log), *([] if few else [slow])]
     return Part(
-        lead=tuple(sentence for row in log.rows for sentence in _lead(log, row)),
+        lead=_lead(log),
         figures=(figure,) if figure else (),
         tables=tuple(it for it in found if it.rows),
         closed_tables=tuple(it for it in closed if it.rows),
@@ -50,24 +56,27 @@ def _label(log: ArrivalLog, row: Operations) -> str:
     return f"{op_name(row.op)} ({row.cell})" if several else op_name(row.op)
 
 
-def _lead(log: ArrivalLog, row: Operations) -> list[str]:
+def _lead(log: ArrivalLog) -> tuple[str, ...]:
+    """What is compared, and what is not: of the (cell, op) that leave out most."""
+    rows = [row for row in log.rows if row.other_sizes + row.without_level + row.unanswered]
+    rows.sort(key=lambda row: -(row.other_sizes + row.without_level + row.unanswered))
+    more = [sentence for row in rows[:LEFT_OUT_MOST] for sentence in _left_out(log, row)]
+    return (COMPARED, *more)
+
+
+def _left_out(log: ArrivalLog, row: Operations) -> list[str]:
     name = format.quoted(_label(log, row))
-    many = format.plural(row.n, "operation")
-    said = [
-        f"{name}: {many} asked {row.replicas} replicas each. What it would have taken to wait for "
-        f"the first correct copy, for {row.replicas // 2 + 1} of them or for all is read off the "
-        "same copies: nothing was sent twice, and nothing is simulated."
-    ]
     left = [
         (row.other_sizes, "asked another number of replicas"),
         (row.without_level, "waited for no level, as a hedge does"),
     ]
-    said += [
+    said = [
         f"{name}: {format.plural(count, 'operation')} more {words}, and {_is(count)} left out."
         for count, words in left
         if count
     ]
     if row.unanswered:
+        many = format.plural(row.n, "operation")
         said.append(f"{name}: {format.count(row.unanswered)} of {many} had no answer at all.")
     return said
 

@@ -32,7 +32,11 @@ def waits_figure(view: View, log: ArrivalLog) -> Figure | None:
     panels = []
     for (cell, op), own in curves.groupby(["cell", "op"], sort=False):
         name = f"{op} ({cell})" if several else str(op)
-        spec = curve_chart(own, "measure", WAITS, "response time", ends, least, 300)
+        # outliers are few and far apart: the share stays what it is until the next one
+        spec = curve_chart(
+            own, "measure", WAITS, "response time", ends, least, 300,
+            of="operations", step="step-after",
+        )  # fmt: skip
         panels.append(Panel(spec, f"{name}. {_said(own)}", format.capital(name), 300))
     rest = len(panels) - MOST_PANELS
     left = f" Shown: {MOST_PANELS} of {len(panels)}; all are in the tables." if rest > 0 else ""
