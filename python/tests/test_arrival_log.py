@@ -215,6 +215,8 @@ def test_a_run_whose_requests_have_one_copy_is_no_arrival_log(tmp_path):
     assert analyse(run).arrival_log is None
     alone = write_log(tmp_path / "alone", [write(Copy(0, 1, answered=True))] * 3)
     assert analyse(alone).arrival_log is None
+    in_turn = [write(Copy(n, 1, answered=True), level="first") for n in range(3)]
+    assert analyse(write_log(tmp_path / "in turn", in_turn)).arrival_log is None
 
 
 def test_at_level_all_a_copy_that_is_behind_tells_a_store(tmp_path):

@@ -98,7 +98,7 @@ def arrival_log(
             rows += [look.told(number) for number in measured.numbers]
             drawn += look.distributions() if pictures else []
     if not rows:
-        return ArrivalLog((), nothing, "no operation with a level asked two replicas or more")
+        return None
     rows.sort(key=lambda row: (row.cell, row.op))
     full = [frame for frame in drawn if len(frame)]
     return ArrivalLog(tuple(rows), pd.concat(full, ignore_index=True) if full else nothing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import altair as alt
 import pandas as pd
@@ -73,7 +73,7 @@ def curve_chart(
     height: int = 320,
     *,
     of: str = "replies",
-    step: str = "step-before",
+    step: Literal["step-before", "step-after"] = "step-before",
 ) -> Spec:
     """Return exceedance curves on two log axes; the vertical one is marked by percentiles.
 
