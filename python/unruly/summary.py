@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,6 +73,7 @@ def summary(analysis: Analysis) -> dict[str, Any]:
         "self_distrust": _self_distrust(analysis),
         "magical": _magical(analysis),
         "over_time": _over_time(analysis),
+        "arrival_log": _arrival_log(analysis),
         "findings": [_flat(finding) for finding in analysis.findings],
         "conservation": asdict(analysis.conservation),
         "missing": analysis.run.missing,
@@ -160,6 +161,13 @@ def _over_time(analysis: Analysis) -> dict[str, Any] | None:
     }
 
 
+def _arrival_log(analysis: Analysis) -> dict[str, Any] | None:
+    view = analysis.arrival_log
+    if view is None:
+        return None
+    return {"note": view.note, "rows": [_deep(row) for row in view.rows]}
+
+
 def _changes(row: Steadiness) -> list[dict[str, Any]] | None:
     if row.changes is None or row.changes.abstained:
         return None
@@ -174,6 +182,15 @@ def _flat(value: Any) -> dict[str, Any]:
         held = getattr(value, item.name)
         flat[item.name] = _interval(held) if isinstance(held, Interval) else held
     return flat
+
+
+def _deep(value: Any) -> Any:
+    """A dataclass of dataclasses as dicts and lists."""
+    if isinstance(value, tuple):
+        return [_deep(held) for held in value]
+    if is_dataclass(value) and not isinstance(value, Interval | type):
+        return {name: _deep(held) for name, held in _flat(value).items()}
+    return value
 
 
 def _interval(interval: Interval) -> dict[str, Any]:

@@ -20,6 +20,7 @@ TABLE_ROWS: Final = 6
 PROMISES_MAX: Final = 4
 GROUP_ROWS: Final = 4
 OVER_TIME_ROWS: Final = 2
+SAME_ROWS: Final = 2
 ABSTAINED: Final = {
     "A1": "have too few tail episodes",
     "A2": "wander in their level",
@@ -51,6 +52,7 @@ def verdict(analysis: Analysis, *, width: int = 100, colour: bool = False) -> st
     lines = [*_header(analysis), *_trust(analysis)]
     if analysis.cells:
         lines += ["", *_promises(analysis), "", *_table(analysis, width), *_groups(analysis)]
+        lines += _same_operations(analysis)
         lines += ["", *_where(analysis), *_over_time(analysis), *_why(analysis)]
     lines += ["", *_findings(analysis), *_next(analysis)]
     fitted: list[str] = []
@@ -213,6 +215,28 @@ def _groups(analysis: Analysis) -> Iterator[str]:
         label = f"{key[1]} ({key[0]})" if several else key[1]
         text = ", ".join(f"{level} {value}" for level, value in levels.items())
         yield f"groups: {label}, {key[2]} replies, p50 / p99: {text}"
+
+
+def _same_operations(analysis: Analysis) -> Iterator[str]:
+    """Of an arrival log, what waiting for more copies costs on the same operations."""
+    log = analysis.arrival_log
+    if log is None:
+        return
+    several = len({row.cell for row in log.rows}) > 1
+    for row in log.rows[:SAME_ROWS]:
+        label = f"{row.op} ({row.cell})" if several else row.op
+        means = [
+            f"{it.measure} {latency(it.mean_ok.estimate)}{_between(it.mean_ok, latency)}"
+            + (f" (of {count(it.n - it.censored)} that had it)" if it.censored else "")
+            for it in row.waits
+            if it.mean_ok is not None
+        ]
+        spared = f"{row.outliers.vanished} of {row.outliers.n} quorum outliers gone at the first"
+        yield (
+            f"same operations: {label}, {row.replicas} replicas, n = {count(row.n)}, mean: "
+            + ", ".join(means)
+            + (f"; {spared}" if row.outliers.n else "")
+        )
 
 
 def _where(analysis: Analysis) -> Iterator[str]:

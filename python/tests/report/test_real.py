@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import unruly
+from arrival_logs import Operation, three, write_log
 from report.test_page import drawn, sections_of, whole_on_a_phone
 from synthetic import write_run
 from unruly.report import write_report
@@ -51,3 +52,19 @@ def test_real_environments_stand_side_by_side(tmp_path, look):
         )
     )
     assert "overlaid" in drawn(seen)
+
+
+def test_an_arrival_log_is_drawn_whole_on_a_phone_under_its_own_heading(tmp_path, look):
+    operations = [
+        Operation(op, three(1 + n % 3, 2 + n % 5, 4 + n % 7 if n % 50 else None))
+        for n in range(300)
+        for op in ("read", "write")
+    ]
+    run = write_log(tmp_path / "run", operations)
+    path = write_report([unruly.analyse(unruly.open_run(run))], tmp_path / "report.html")
+    whole_on_a_phone(look, path)
+    seen = look(path)
+    assert "arrivals" in sections_of(seen)
+    assert "arrivals-0" in drawn(seen)
+    heading = seen.page.inner_text("#arrivals h2")
+    assert heading == "First, quorum and all on the same operations"

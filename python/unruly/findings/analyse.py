@@ -12,6 +12,7 @@ import pandas as pd
 from unruly.errors import ParameterError
 from unruly.findings import cells as cell_part
 from unruly.findings import distrust, histograms, magical, receivers, rules, steadiness, synchrony
+from unruly.findings.arrival_log import arrival_log
 from unruly.findings.bare_matrix import BareMatrix, bare_matrices
 from unruly.findings.context import Context
 from unruly.findings.model import Analysis, Correlations, Options, SelfDistrust, SlowNodes
@@ -22,6 +23,7 @@ from unruly.tables import fetch
 from unruly.tables import requests as request_tables
 
 if TYPE_CHECKING:
+    from unruly.findings.arrival_model import ArrivalLog
     from unruly.run import Run
 
 FLOOR_NS = 50_000
@@ -173,6 +175,7 @@ def _whole(
         over_time=nodes.over_time,
         windows=nodes.windows,
         bare_matrices=nodes.bare_matrices,
+        arrival_log=nodes.arrival_log,
     )
 
 
@@ -217,6 +220,7 @@ class _Nodes:
     over_time: steadiness.OverTime
     windows: pd.DataFrame
     bare_matrices: tuple[BareMatrix, ...]
+    arrival_log: ArrivalLog | None
 
 
 def _nodes(context: Context, options: Options, *, pictures: bool) -> _Nodes:
@@ -225,18 +229,18 @@ def _nodes(context: Context, options: Options, *, pictures: bool) -> _Nodes:
     slow = synchrony.slow_nodes(context, options)
     doubt = distrust.self_distrust(context)
     over_time = steadiness.over_time(context)
-    matrices = bare_matrices(context, options)
+    rest = bare_matrices(context, options), arrival_log(context, pictures=pictures)
     if not pictures:
         by = {"pairs": synchrony.pairs_alone(context)}
         none = pd.DataFrame(columns=TIMELINE_COLUMNS), pd.DataFrame(columns=OUTLIER_COLUMNS)
         windows = pd.DataFrame(columns=steadiness.WINDOW_COLUMNS)
-        return _Nodes(pairing, groups, by, slow, *none, doubt, over_time, windows, matrices)
+        return _Nodes(pairing, groups, by, slow, *none, doubt, over_time, windows, *rest)
     by = synchrony.breakdowns(context)
     windows = steadiness.short_windows(context)
     context.progress("timeline")
     timeline = _timeline(context, int(context.extents["first_ns"].min()))
     return _Nodes(
-        pairing, groups, by, slow, timeline, _outliers(context), doubt, over_time, windows, matrices
+        pairing, groups, by, slow, timeline, _outliers(context), doubt, over_time, windows, *rest
     )
 
 

@@ -340,13 +340,16 @@ def _histograms(part: Part, latency: str) -> Iterator[tuple[Any, NDArray[Any], N
     edges = np.searchsorted(columns["number"], np.arange(len(part.names) + 1))
     for cell, ops in part.names.groupby("cell", sort=False):
         for op, number in zip(ops["op"], ops["number"], strict=True):
-            yield (cell, op), *_matrix(columns, slice(edges[number], edges[number + 1]), "block")
+            yield (
+                (cell, op),
+                *bucket_matrix(columns, slice(edges[number], edges[number + 1]), "block"),
+            )
         if len(ops) > 1:  # those of one cell lie together
             whole = slice(edges[ops["number"].min()], edges[ops["number"].max() + 1])
-            yield (cell, "*"), *_matrix(columns, whole, "cell_block")
+            yield (cell, "*"), *bucket_matrix(columns, whole, "cell_block")
 
 
-def _matrix(
+def bucket_matrix(
     columns: dict[str, NDArray[Any]], held: slice, block: str
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Buckets that hold anything, and their counts by block."""
@@ -420,7 +423,7 @@ def _summary(
     absent: dict[str, str] = {}
     lost = f"{failed} of {n} requests failed: their latency is only known to be larger"
     figures = _moments(row, latency, n, failed, lost, absent)
-    percentiles = _percentiles(found, n, failed, absent)
+    percentiles = percentiles_said(found, n, failed, absent)
     counts = _counts(tail, latency, figures["mean"], figures["sd"], absent)
     p99, mean, largest = percentiles["p99"], figures["mean"], figures["max"]
     ratios = ratios_to_mean(p99, largest, mean, absent)
@@ -480,19 +483,30 @@ def _moments(
     return figures
 
 
-def _percentiles(
-    found: dict[str, Any], n: int, failed: int, absent: dict[str, str]
+def percentiles_said(
+    found: dict[str, Any],
+    n: int,
+    failed: int,
+    absent: dict[str, str],
+    rows: str = "rows",
+    lost: str = "requests that failed",
 ) -> dict[str, float | None]:
-    """A percentile is said when at least one row is expected beyond it: n (1 - p) >= 1."""
+    """A percentile is said when at least one row is expected beyond it: n (1 - p) >= 1.
+
+    Only of those that were found. `rows` and `lost` are the words for all, and for those without a
+    latency.
+    """
     shown: dict[str, float | None] = {}
     for name, p in PERCENTILES.items():
+        if name not in found:
+            continue
         value = found[name]
         needed = round(1 / (1 - p))
         shown[name] = None
         if n < needed and name != "p50":
-            absent[name] = f"{n} rows; {needed} are needed so that one lies beyond it"
+            absent[name] = f"{n} {rows}; {needed} are needed so that one lies beyond it"
         elif not np.isfinite(value):
-            absent[name] = f"its rank falls among the {failed} of {n} requests that failed"
+            absent[name] = f"its rank falls among the {failed} of {n} {lost}"
         else:
             shown[name] = float(value)
     return shown

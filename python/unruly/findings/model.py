@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
+    from unruly.findings.arrival_model import ArrivalLog
     from unruly.findings.bare_matrix import BareMatrix
     from unruly.findings.magical import Magical
     from unruly.findings.steadiness import OverTime
@@ -321,6 +322,8 @@ class Analysis:
     answered), completed_hz, in_flight; None when nothing was measured."""
     bare_matrices: tuple[BareMatrix, ...] = ()
     """Of each matrix of single values, who is slow to everybody."""
+    arrival_log: ArrivalLog | None = None
+    """First, quorum and all on the same operations; None when the run is no arrival log."""
 
     @property
     def trustworthy(self) -> bool:

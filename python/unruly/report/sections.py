@@ -1,6 +1,6 @@
 """The order of the page: a reader's questions, and what answers each.
 
-The last two appear only when they have something to say.
+The last two, and that on an arrival log, appear only when they have something to say.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from unruly.report import arrival_log as arrivals
 from unruly.report import steadiness, tables, trust
 from unruly.report.advice import absent_advice, advice, sentence
 from unruly.report.document import Figure, Part, Section, Table
@@ -54,6 +55,7 @@ def sections(views: Sequence[View]) -> list[Section]:
         ("trust", "Can I trust this measurement?", _trust),
         ("promise", "What can I promise?", _promise),
         ("unruly", "How unruly is it?", _unruly),
+        ("arrivals", arrivals.HEADING, arrivals.arrival_log),
         ("where", "When and where?", _where),
         ("why", "Why?", _why),
         ("help", "What would help?", _help),

@@ -59,7 +59,8 @@ def _worst_first(view: View) -> list[CellSummary]:
     return sorted(rows, key=lambda c: -(c.p99 or 0.0))
 
 
-def _cut(rows: Sequence[Any], what: str) -> str:
+def cut(rows: Sequence[Any], what: str) -> str:
+    """Say how many rows a table leaves out; nothing when it has them all."""
     return (
         f"Shown: {MOST_ROWS} of {format.count(len(rows))} {what}; all are in summary.json."
         if len(rows) > MOST_ROWS
@@ -106,7 +107,7 @@ def percentiles(view: View) -> Table:
         head,
         body,
         "Percentiles of response and service time",
-        _note(rows[:MOST_ROWS]) + _cut(rows, "rows"),
+        _note(rows[:MOST_ROWS]) + cut(rows, "rows"),
     )
 
 
@@ -155,7 +156,7 @@ def unruliness(view: View) -> Table:
                 number(format.count(c.over_3_sigma), c.absent.get("over_3_sigma", UNSAID)),
             ]
         )
-    return table(head, body, "How far the tail stands from the middle", _cut(rows, "rows"))
+    return table(head, body, "How far the tail stands from the middle", cut(rows, "rows"))
 
 
 def promises(view: View) -> Table:
@@ -212,7 +213,7 @@ def promises(view: View) -> Table:
                 ),
             ]
         )
-    return table(head, body, "What may be promised of the p99", _cut(rows, "rows"))
+    return table(head, body, "What may be promised of the p99", cut(rows, "rows"))
 
 
 def groups(view: View) -> Table | None:
@@ -246,7 +247,7 @@ def groups(view: View) -> Table | None:
         ]
         for g in found[:MOST_ROWS]
     ]
-    return table(head, body, "Response time until the k-th of n replies", _cut(found, "rows"))
+    return table(head, body, "Response time until the k-th of n replies", cut(found, "rows"))
 
 
 def frame_table(frame: pd.DataFrame, names: Mapping[str, str], caption: str) -> Table | None:
@@ -277,7 +278,7 @@ def frame_table(frame: pd.DataFrame, names: Mapping[str, str], caption: str) -> 
         ]
         for row in ordered.to_dict("records")
     ]
-    return table(head, body, caption, _cut(range(len(frame)), "rows"))
+    return table(head, body, caption, cut(range(len(frame)), "rows"))
 
 
 def slowest(view: View, most: int = 20) -> Table | None:
@@ -382,5 +383,5 @@ def correlation(view: View) -> Table | None:
         ],
         body,
         "Correlation of each metric with service time",
-        _cut(rows, "metrics"),
+        cut(rows, "metrics"),
     )

@@ -94,13 +94,14 @@ def pings(rows: Table, places: Table, meshed: Sequence[str], blocks: int) -> Tab
     return firsts.select(
         *PAIR,
         "response",
-        block=_block(firsts, blocks),
+        block=block_of(firsts, blocks),
         apart_ns=apart,
         since=before.fill_null(0.0).clip(lower=0.0),
     )
 
 
-def _block(rows: Table, blocks: int) -> IntegerValue:
+def block_of(rows: Table, blocks: int) -> IntegerValue:
+    """The block of measured time in which each row was due, from the columns of its places."""
     place = (rows.intended_ns - rows.first_ns + rows.before_ns) / rows.block_ns
     return place.floor().cast("int32").clip(lower=0, upper=blocks - 1)
 
@@ -239,7 +240,7 @@ def paid(requests: Table, places: Table, bounds_ns: Sequence[float], blocks: int
     beyond: list[Value] = [(joined.response > bound).cast("int8") for bound in bounds_ns]
     placed = joined.select(
         "cell",
-        block=_block(joined, blocks),
+        block=block_of(joined, blocks),
         step=reduce(add, beyond),
         failed=joined.response == INFINITY,
     )
@@ -281,5 +282,5 @@ def sampled(requests: Table, places: Table, shares: Table, blocks: int) -> Table
     kept = joined.filter(chosen)
     return kept.select(
         "cell", "op", "size", "client", "label", "servers", "replies", "repeat", "intended_ns",
-        "request", block=_block(kept, blocks),
+        "request", block=block_of(kept, blocks),
     ).order_by("cell", "op", "size", "repeat", "intended_ns", "client", "request")  # fmt: skip

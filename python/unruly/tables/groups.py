@@ -57,7 +57,7 @@ def kth_quantiles(group_replies: Table, largest: int, probabilities: Sequence[fl
     engine holds every reply.
     """
     lists = {
-        f"quantiles_{k}": _reply(group_replies, k).quantile(list(probabilities))
+        f"quantiles_{k}": reply(group_replies, k).quantile(list(probabilities))
         for k in range(1, largest + 1)
     }
     return _by_size(group_replies, {**_figures(group_replies, largest), **lists})
@@ -74,9 +74,11 @@ def kth(group_replies: Table, k: int) -> Table:
     return rows.select("cell", "op", "size", reply=rows.replies[k - 1])
 
 
-def _reply(group_replies: Table, k: int) -> FloatingValue:
+def reply(group_replies: Table, k: int | IntegerValue) -> FloatingValue:
     """The k-th reply, or null: beyond the end of a list Spark has an error instead."""
-    return ibis.ifelse(group_replies["size"] >= k, group_replies.replies[k - 1], None)
+    # Spark counts in a list by int32 only
+    place = k - 1 if isinstance(k, int) else (k - 1).cast("int32")
+    return ibis.ifelse(group_replies["size"] >= k, group_replies.replies[place], None)
 
 
 def _by_size(group_replies: Table, figures: dict[str, Value]) -> Table:
@@ -87,10 +89,10 @@ def _by_size(group_replies: Table, figures: dict[str, Value]) -> Table:
 def _figures(group_replies: Table, largest: int) -> dict[str, Value]:
     figures: dict[str, Value] = {"n": group_replies.count()}
     for k in range(1, largest + 1):
-        reply = _reply(group_replies, k)
-        known = reply.nullif(INFINITY)
+        time = reply(group_replies, k)
+        known = time.nullif(INFINITY)
         figures |= {
-            f"failed_{k}": (reply == INFINITY).sum(),
+            f"failed_{k}": (time == INFINITY).sum(),
             f"mean_{k}": known.mean(),
             f"max_{k}": known.max(),
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import altair as alt
 import pandas as pd
@@ -71,19 +71,25 @@ def curve_chart(
     ends: tuple[float, float],
     least: float,
     height: int = 320,
+    *,
+    of: str = "replies",
+    step: Literal["step-before", "step-after"] = "step-before",
 ) -> Spec:
-    """Return exceedance curves on two log axes; the vertical one is marked by percentiles."""
+    """Return exceedance curves on two log axes; the vertical one is marked by percentiles.
+
+    `of` names what is counted; `step` is where a curve falls between two of its points.
+    """
     values = [share for share in SHARES if share >= least] or [0.5]
     labels = " : ".join(f"datum.value == {share} ? '{SHARES[share]}'" for share in values) + " : ''"
     y = alt.Y(
         "share:Q",
-        title="share of replies above (log scale)",
+        title=f"share of {of} above (log scale)",
         scale=alt.Scale(type="log", domain=[min(least, 0.3), 1], nice=False, clamp=True),
         axis=alt.Axis(values=values, labelExpr=labels),
     )
     lines = (
         alt.Chart(chart.records(curves, ["latency_ns", "share", field]))
-        .mark_line(interpolate="step-before", strokeWidth=2, clip=True)
+        .mark_line(interpolate=step, strokeWidth=2, clip=True)
         .encode(
             x=alt.X("latency_ns:Q", **chart.latency_axis(name, *ends, most=6)),
             y=y,
