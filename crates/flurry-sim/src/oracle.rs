@@ -49,8 +49,10 @@ struct KeyTruth {
     lost: bool,
     /// Too many states: no more is checked until a blind write.
     unclear: bool,
-    /// The value was evicted somewhere: "evicted" may be answered.
+    /// A new owner has not heard of it yet.
     taken_over: bool,
+    /// Writes since the last answer that may or may not have happened.
+    doubts: Vec<Asked>,
 }
 
 impl Default for KeyTruth {
@@ -62,6 +64,7 @@ impl Default for KeyTruth {
             lost: false,
             unclear: false,
             taken_over: false,
+            doubts: Vec::new(),
         }
     }
 }
@@ -164,10 +167,16 @@ impl KeyTruth {
         }
         // It may have healed the key.
         self.lost &= entry.asked.access != Access::Blind;
+        self.doubts.push(entry.asked.clone());
+        self.or_after(&entry.asked.clone());
+    }
+
+    /// What may be, and what may be after one operation more.
+    fn or_after(&mut self, asked: &Asked) {
         let more: Vec<State> = self
             .possible
             .iter()
-            .filter_map(|state| execute(state, &entry.asked).map(|(state, _)| state))
+            .filter_map(|state| execute(state, asked).map(|(state, _)| state))
             .collect();
         for state in more {
             self.remember(state.clone());
@@ -238,10 +247,13 @@ impl KeyTruth {
                 return Err("a lost tail was reported, but no server was lost".to_owned());
             }
             // Operations that were under way together carry it all; only the first tells something.
-            if self.taken_over || allowed.forgets || allowed.shortage {
+            if self.taken_over || allowed.forgets || allowed.shortage || allowed.loss {
                 self.possible.extend(self.history.iter().cloned());
                 self.possible.push(None);
                 self.lost = false;
+                for asked in self.doubts.clone() {
+                    self.or_after(&asked);
+                }
             }
         }
         if entry.asked.access == Access::Blind {
@@ -276,6 +288,7 @@ impl KeyTruth {
             self.remember(state.clone());
         }
         self.possible = after;
+        self.doubts.clear();
         Ok(())
     }
 }

@@ -62,6 +62,9 @@ impl Portal {
                 let request = &operation.request;
                 if request.dep == need && request.stable == stable {
                     self.nobody_has(now, id.sequence, have);
+                } else {
+                    let dep = request.dep;
+                    self.drive_with(now, id.sequence, dep);
                 }
             }
             Routed::Unknown => self.give_up(now, id.sequence),
@@ -163,9 +166,15 @@ impl Portal {
         };
         // The write that it depends on was refused meanwhile: ask what there is, then try again.
         let answered = self.operations.get(&sequence).is_some_and(|it| it.answered);
-        if chain.refused.contains(&dep) && !answered {
+        // Or a late copy of a refused write was executed after all: nothing can be lost of a key that
+        // was never written.
+        if (chain.refused.contains(&dep) || dep == Version::NONE) && !answered {
             if access == Access::Read {
                 chain.reads -= 1;
+                if chain.known == Known::At(dep) {
+                    chain.refused.push_back(dep);
+                    chain.known = Known::Unknown;
+                }
                 self.requeue(sequence, &key);
             } else {
                 // Refused with it: under the same number it could be executed on two different states.

@@ -154,9 +154,11 @@ impl Router {
     /// An operation from a portal.
     pub fn handle_request(&mut self, now: MonoNs, portal: u64, request: Arc<Request>) {
         let id = request.id;
-        let over = |known: &InFlight| known.lingers_until.is_some() && !known.answered;
+        let over = |known: &InFlight| {
+            known.lingers_until.is_some() && (!known.answered || known.is_write())
+        };
         if self.operations.get(&id).is_some_and(over) {
-            // Given up before, and only kept for the log.
+            // Only kept for the log, and wanted again.
             self.drop_operation(id);
         }
         if let Some(known) = self.operations.get_mut(&id) {
