@@ -79,6 +79,8 @@ pub struct Config {
 pub struct Replica {
     /// The server.
     pub server: ServerId,
+    /// Its life: what another life of it had is not there any more.
+    pub incarnation: Incarnation,
     /// It counts for the old set.
     pub old: bool,
     /// It counts for the new set.
@@ -147,6 +149,7 @@ impl Config {
             if !member.gone {
                 set.push(Replica {
                     server: member.server,
+                    incarnation: member.incarnation,
                     old: true,
                     new: stable,
                 });
@@ -165,6 +168,7 @@ impl Config {
                 Some(replica) => replica.new = true,
                 None => set.push(Replica {
                     server: member.server,
+                    incarnation: member.incarnation,
                     old: false,
                     new: true,
                 }),

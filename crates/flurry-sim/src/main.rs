@@ -32,6 +32,9 @@ enum Command {
         /// Threads.
         #[arg(short, long, default_value_t = 2)]
         threads: u64,
+        /// Name every seed that fails, instead of ending at the first.
+        #[arg(long)]
+        all: bool,
     },
     /// Run one seed and say what came of it.
     Replay {
@@ -82,7 +85,8 @@ fn execute(command: Command) -> Result<()> {
             count,
             operations,
             threads,
-        } => seeds(from, count, operations, threads),
+            all,
+        } => seeds(from, count, operations, threads, all),
         Command::Replay {
             seed,
             operations,
@@ -146,9 +150,10 @@ fn quietly(
 }
 
 #[allow(clippy::print_stdout, reason = "this is what the command is for")]
-fn seeds(from: u64, count: u64, operations: u64, threads: u64) -> Result<()> {
+fn seeds(from: u64, count: u64, operations: u64, threads: u64, all: bool) -> Result<()> {
     let next = AtomicU64::new(from);
     let stop = AtomicBool::new(false);
+    let failed = AtomicU64::new(0);
     let started = Instant::now();
     let totals: Vec<Result<(u64, u64, u64)>> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads.max(1))
@@ -166,6 +171,10 @@ fn seeds(from: u64, count: u64, operations: u64, threads: u64) -> Result<()> {
                                 answered += summary.answered;
                                 checked += summary.checked;
                                 delivered += summary.delivered;
+                            }
+                            Err(error) if all => {
+                                println!("{error:#}");
+                                failed.fetch_add(1, Ordering::Relaxed);
                             }
                             Err(error) => {
                                 stop.store(true, Ordering::Relaxed);
@@ -185,6 +194,10 @@ fn seeds(from: u64, count: u64, operations: u64, threads: u64) -> Result<()> {
     for total in totals {
         let (answered, checked, delivered) = total?;
         sums = (sums.0 + answered, sums.1 + checked, sums.2 + delivered);
+    }
+    let failed = failed.into_inner();
+    if failed > 0 {
+        bail!("{failed} of {count} seeds failed");
     }
     println!(
         "{count} seeds from {from}: {} operations answered, {} answers checked, {} messages, every tenth seed twice with the same trace; {:.0} s",

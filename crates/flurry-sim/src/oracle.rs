@@ -38,6 +38,8 @@ struct Entry {
     number: u64,
     asked: Asked,
     outcome: Option<Outcome>,
+    /// It was under way when a loss was told: its own answer may be from before.
+    before_loss: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -122,6 +124,7 @@ impl Truth {
             number,
             asked,
             outcome: None,
+            before_loss: false,
         });
     }
 
@@ -147,7 +150,11 @@ impl Truth {
         let Some(entry) = truth.queue.iter_mut().find(|entry| entry.number == number) else {
             return Err(format!("operation {number} was answered twice"));
         };
+        let loss = matches!(outcome, Outcome::DataLoss { .. });
         entry.outcome = Some(outcome);
+        for entry in truth.queue.iter_mut().filter(|_| loss) {
+            entry.before_loss = true;
+        }
         // In the owner's order: an answer counts when all before it have theirs.
         while let Some(entry) = truth.queue.pop_front_if(|entry| entry.outcome.is_some()) {
             truth.resolve(&entry, allowed).map_err(|what| {
@@ -261,7 +268,7 @@ impl KeyTruth {
             self.unclear = false;
         }
         self.taken_over = false;
-        if self.lost && entry.asked.access != Access::Blind {
+        if self.lost && !entry.before_loss && entry.asked.access != Access::Blind {
             return Err("an older value was answered after a loss".to_owned());
         }
         if self.unclear {

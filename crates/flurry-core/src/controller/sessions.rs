@@ -201,7 +201,9 @@ impl Controller {
             session.closed = true;
             session.lossy = false;
             session.opening = None;
-            session.clean_since.get_or_insert(epoch);
+            if session.unknown_through < epoch {
+                session.clean_since.get_or_insert(epoch);
+            }
             self.persist();
         }
         self.reply(sender, Control::Closed(id, epoch));

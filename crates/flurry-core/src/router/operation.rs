@@ -194,7 +194,10 @@ impl InFlight {
         for replica in config.replicas_of(&self.request.key).iter() {
             let old = before
                 .iter()
-                .position(|target| target.replica.server == replica.server);
+                .position(|target| {
+                    target.replica.server == replica.server
+                        && target.replica.incarnation == replica.incarnation
+                });
             let mut target = match old {
                 Some(index) => before.swap_remove(index),
                 None => Target::new(replica, now),

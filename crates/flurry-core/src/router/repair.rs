@@ -57,6 +57,11 @@ impl Router {
         if self.repairs.contains_key(&key) {
             return;
         }
+        if now.since(self.repair_refilled) >= super::rate::RETRY_MAX {
+            // Without traffic there must still be an end to it.
+            self.repair_refilled = now;
+            self.repair_tokens = self.repair_tokens.max(COST);
+        }
         if self.repair_tokens < COST {
             self.counts.repairs_put_off += 1;
             return;

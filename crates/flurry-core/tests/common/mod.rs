@@ -1,0 +1,243 @@
+//! A cluster in one hand: messages go from part to part at once, in order, unless a test holds them.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use flurry_core::config::Level;
+use flurry_core::controller::{self, Controller, ControllerParams, Output};
+use flurry_core::id::{DurationNs, Endpoint, Incarnation, MonoNs, ServerId, ShardId, WallNs};
+use flurry_core::key_value::{Answer, KeyValue, Operation};
+use flurry_core::message::{Control, Life, Message};
+use flurry_core::portal::{self, Event, Outcome, Portal, PortalParams, Submission};
+use flurry_core::router::{self, Router, RouterParams};
+use flurry_core::server::{self, Server, ServerParams};
+
+const CONTROLLER: u64 = 1000;
+const PORTAL: u64 = 2000;
+
+/// A message on its way: from, to.
+pub(crate) type Letter = (u64, u64, Message);
+
+/// Three servers, a controller, a portal with its router.
+pub(crate) struct Cluster {
+    pub(crate) now: MonoNs,
+    pub(crate) servers: Vec<Server<KeyValue>>,
+    pub(crate) controller: Controller,
+    pub(crate) portal: Portal,
+    pub(crate) router: Router,
+    pub(crate) letters: VecDeque<Letter>,
+    pub(crate) events: Vec<Event>,
+    /// Servers that hear nothing.
+    pub(crate) deaf: Vec<u16>,
+    pub(crate) disk: Vec<u8>,
+}
+
+pub(crate) fn server(id: u16, life: u128) -> Server<KeyValue> {
+    let params = ServerParams {
+        life: Life {
+            endpoint: Endpoint {
+                server: ServerId(id),
+                shard: ShardId(0),
+            },
+            incarnation: Incarnation(life),
+        },
+        addresses: Vec::new(),
+        lease: DurationNs::millis(1_000),
+        memory_bytes_max: 1 << 20,
+        evict: false,
+    };
+    Server::new(MonoNs(1), params, KeyValue)
+}
+
+pub(crate) fn params() -> ControllerParams {
+    ControllerParams {
+        replicas: 3,
+        shards: 1,
+        servers_min: 3,
+        lease: DurationNs::millis(1_000),
+    }
+}
+
+pub(crate) fn portal(now: MonoNs, nonce: u64) -> Portal {
+    Portal::new(
+        now,
+        PortalParams {
+            name: "calls".to_owned(),
+            nonce,
+            operations_max: 100,
+            keys_max: 100,
+            drive_again: None,
+        },
+    )
+}
+
+impl Cluster {
+    /// A cluster with an open session.
+    pub(crate) fn open() -> Self {
+        let now = MonoNs(1);
+        let mut cluster = Self {
+            now,
+            servers: (0..3).map(|id| server(id, u128::from(id) + 1)).collect(),
+            controller: Controller::new(now, params()).unwrap(),
+            portal: portal(now, 1),
+            router: Router::new(RouterParams::default()),
+            letters: VecDeque::new(),
+            events: Vec::new(),
+            deaf: Vec::new(),
+            disk: Vec::new(),
+        };
+        cluster.pass(DurationNs::millis(300));
+        assert!(cluster.portal.is_open(), "the session opens");
+        cluster.events.clear();
+        cluster
+    }
+
+    /// Lets time pass, in steps of a millisecond, delivering everything.
+    pub(crate) fn pass(&mut self, time: DurationNs) {
+        for _ in 0..time.0 / 1_000_000 {
+            self.now = self.now.after(DurationNs::millis(1));
+            for server in &mut self.servers {
+                if server.poll_timeout() <= self.now {
+                    server.handle_timeout(self.now);
+                }
+            }
+            self.controller.handle_timeout(self.now);
+            self.portal.handle_timeout(self.now);
+            self.router.handle_timeout(self.now);
+            self.settle();
+        }
+    }
+
+    /// Delivers until nothing is under way.
+    pub(crate) fn settle(&mut self) {
+        self.collect();
+        while let Some(letter) = self.letters.pop_front() {
+            self.deliver(letter);
+            self.collect();
+        }
+    }
+
+    /// Takes what the parts want sent, without delivering it.
+    pub(crate) fn collect(&mut self) {
+        for index in 0..self.servers.len() {
+            while let Some((to, message)) = self.servers[index].poll_send() {
+                let to = match to {
+                    server::Destination::Sender(sender) => sender,
+                    server::Destination::Controller => CONTROLLER,
+                    server::Destination::Server(endpoint) => u64::from(endpoint.server.0),
+                };
+                self.letters.push_back((index as u64, to, message));
+            }
+        }
+        while let Some(output) = self.controller.poll_output() {
+            match output {
+                Output::Persist(bytes) => self.disk = bytes,
+                Output::Send(controller::Destination::Sender(to), message) => {
+                    self.letters.push_back((CONTROLLER, to, message));
+                }
+                Output::Send(controller::Destination::Server(to, _), message) => {
+                    self.letters
+                        .push_back((CONTROLLER, u64::from(to.server.0), message));
+                }
+            }
+        }
+        self.collect_owner();
+    }
+
+    fn collect_owner(&mut self) {
+        loop {
+            let mut idle = true;
+            while let Some((to, message)) = self.portal.poll_send() {
+                idle = false;
+                match (to, message) {
+                    (portal::Destination::Router, Message::Request(copy)) => {
+                        self.router.handle_request(self.now, 0, copy.request);
+                    }
+                    (_, message) => self.letters.push_back((PORTAL, CONTROLLER, message)),
+                }
+            }
+            while let Some((to, message)) = self.router.poll_send() {
+                idle = false;
+                match to {
+                    router::Destination::Portal(_) => self.portal.handle_message(self.now, message),
+                    router::Destination::Controller => {
+                        self.letters.push_back((PORTAL, CONTROLLER, message));
+                    }
+                    router::Destination::Server(to) => {
+                        self.letters
+                            .push_back((PORTAL, u64::from(to.server.0), message));
+                    }
+                }
+            }
+            while let Some(event) = self.portal.poll_event() {
+                idle = false;
+                if let Event::Opened(config, _) = &event {
+                    self.router.adopt(self.now, config);
+                }
+                self.events.push(event);
+            }
+            if idle {
+                return;
+            }
+        }
+    }
+
+    /// Delivers one letter.
+    pub(crate) fn deliver(&mut self, (from, to, message): Letter) {
+        let deaf = |place: u64| self.deaf.iter().any(|id| u64::from(*id) == place);
+        if deaf(from) || deaf(to) {
+            return;
+        }
+        match to {
+            CONTROLLER => self.controller.handle_message(self.now, from, message),
+            PORTAL => match message {
+                message @ (Message::Reply(_) | Message::Control(Control::Config(_))) => {
+                    self.router.handle_message(self.now, message, 0);
+                }
+                message => self.portal.handle_message(self.now, message),
+            },
+            server => {
+                if let Some(server) = self.servers.get_mut(usize::try_from(server).unwrap()) {
+                    server.handle_message(self.now, from, message);
+                }
+            }
+        }
+    }
+
+    /// Submits an operation at a level.
+    pub(crate) fn ask(&mut self, key: &str, operation: &Operation, level: Level) -> u64 {
+        let submission = Submission {
+            key: Bytes::copy_from_slice(key.as_bytes()),
+            operation: operation.encode(),
+            access: operation.access(),
+            level,
+            at: WallNs(i64::try_from(self.now.0).unwrap()),
+            patience: DurationNs::millis(500),
+            sequence: None,
+        };
+        self.portal.submit(self.now, submission).unwrap()
+    }
+
+    /// Submits, delivers, and tells the answer.
+    pub(crate) fn answer(&mut self, key: &str, operation: &Operation, level: Level) -> Answer {
+        let number = self.ask(key, operation, level);
+        self.settle();
+        match self.outcome(number) {
+            Some(Outcome::Done { answer, .. }) => Answer::decode(answer).unwrap(),
+            other => panic!("operation {number} on {key} came to {other:?}"),
+        }
+    }
+
+    /// What an operation came to, if it did.
+    pub(crate) fn outcome(&self, number: u64) -> Option<Outcome> {
+        self.events.iter().find_map(|event| match event {
+            Event::Answered(known, outcome) if *known == number => Some(outcome.clone()),
+            _ => None,
+        })
+    }
+
+    /// Whether the owner was told that every replica has this write.
+    pub(crate) fn is_stable(&self, number: u64) -> bool {
+        self.events.contains(&Event::Stable(number))
+    }
+}

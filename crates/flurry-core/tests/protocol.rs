@@ -1,0 +1,331 @@
+//! The protocol, a promise a test, on the real state machines without a network.
+
+mod common;
+
+use bytes::Bytes;
+use common::{Cluster, params, portal, server};
+use flurry_core::config::Level;
+use flurry_core::controller::Controller;
+use flurry_core::id::{DurationNs, Epoch, MonoNs};
+use flurry_core::key_value::{Answer, Operation};
+use flurry_core::message::Message;
+use flurry_core::portal::{Event, Outcome, SubmitError, Submission};
+
+fn set(value: &'static str) -> Operation {
+    Operation::set(Bytes::from_static(value.as_bytes()))
+}
+
+fn value(text: &'static str) -> Answer {
+    Answer::Value(Bytes::from_static(text.as_bytes()))
+}
+
+#[test]
+fn a_write_is_read_back_at_every_level() {
+    let mut cluster = Cluster::open();
+    for level in [
+        Level::First,
+        Level::Quorum,
+        Level::All,
+        Level::Hedge(DurationNs::millis(1)),
+        Level::Auto,
+    ] {
+        assert_eq!(cluster.answer("k", &set("v"), level), Answer::Stored);
+        assert_eq!(cluster.answer("k", &Operation::Get, level), value("v"));
+    }
+    assert_eq!(
+        cluster.answer("other", &Operation::Get, Level::First),
+        Answer::NotFound
+    );
+}
+
+#[test]
+fn first_is_answered_by_one_replica_and_all_waits_for_the_last() {
+    let mut cluster = Cluster::open();
+    cluster.deaf = vec![1, 2];
+    assert_eq!(cluster.answer("k", &set("v"), Level::First), Answer::Stored);
+    let waits = cluster.ask("k", &set("w"), Level::All);
+    cluster.settle();
+    assert_eq!(cluster.outcome(waits), None);
+    cluster.deaf.clear();
+    cluster.pass(DurationNs::millis(100));
+    assert!(matches!(
+        cluster.outcome(waits),
+        Some(Outcome::Done { .. })
+    ));
+}
+
+#[test]
+fn a_quorum_needs_two_of_three() {
+    let mut cluster = Cluster::open();
+    cluster.deaf = vec![1, 2];
+    let number = cluster.ask("k", &set("v"), Level::Quorum);
+    cluster.settle();
+    assert_eq!(cluster.outcome(number), None);
+    cluster.deaf = vec![2];
+    cluster.pass(DurationNs::millis(60));
+    assert!(matches!(
+        cluster.outcome(number),
+        Some(Outcome::Done { .. })
+    ));
+}
+
+#[test]
+fn a_write_is_stable_when_every_replica_has_it_and_not_before() {
+    let mut cluster = Cluster::open();
+    cluster.deaf = vec![2];
+    let number = cluster.ask("k", &set("v"), Level::First);
+    cluster.pass(DurationNs::millis(30));
+    assert!(matches!(
+        cluster.outcome(number),
+        Some(Outcome::Done { .. })
+    ));
+    assert!(!cluster.is_stable(number));
+    cluster.deaf.clear();
+    cluster.pass(DurationNs::millis(100));
+    assert!(cluster.is_stable(number));
+}
+
+#[test]
+fn a_replica_that_missed_a_write_never_answers_the_read_after_it() {
+    let mut cluster = Cluster::open();
+    cluster.answer("k", &set("old"), Level::All);
+    cluster.deaf = vec![0];
+    cluster.answer("k", &set("new"), Level::First);
+    // Now only the one that missed it can be heard.
+    cluster.deaf = vec![1, 2];
+    let read = cluster.ask("k", &Operation::Get, Level::First);
+    cluster.collect();
+    // Its copy of the write is lost once more, so the read comes first.
+    cluster.letters.retain(|(_, to, message)| {
+        *to != 0
+            || matches!(message, Message::Request(copy) if copy.request.id.sequence.0 == read * 2)
+    });
+    while let Some(letter) = cluster.letters.pop_front() {
+        cluster.deliver(letter);
+    }
+    assert_eq!(cluster.outcome(read), None, "behind is no answer");
+    cluster.deaf.clear();
+    cluster.pass(DurationNs::millis(100));
+    assert_eq!(
+        cluster.outcome(read),
+        Some(Outcome::Done {
+            answer: value("new").encode(),
+            tail_unknown: false
+        })
+    );
+}
+
+#[test]
+fn an_increment_that_is_delivered_three_times_counts_once() {
+    let mut cluster = Cluster::open();
+    let number = cluster.ask("n", &Operation::Increment(5), Level::All);
+    cluster.collect();
+    let copies: Vec<_> = cluster.letters.iter().cloned().collect();
+    for _ in 0..2 {
+        for letter in &copies {
+            cluster.deliver(letter.clone());
+        }
+    }
+    cluster.settle();
+    assert!(matches!(
+        cluster.outcome(number),
+        Some(Outcome::Done { .. })
+    ));
+    assert_eq!(
+        cluster.answer("n", &Operation::Increment(1), Level::All),
+        Answer::Number(6)
+    );
+}
+
+#[test]
+fn a_deleted_key_does_not_come_back_with_a_late_copy_of_an_older_write() {
+    let mut cluster = Cluster::open();
+    cluster.ask("k", &set("v"), Level::All);
+    cluster.collect();
+    let late: Vec<_> = cluster.letters.iter().cloned().collect();
+    cluster.settle();
+    cluster.answer("k", &Operation::Delete { counted: false }, Level::All);
+    // The deletion is stable, so its tombstones go with the next operation.
+    assert_eq!(
+        cluster.answer("k", &Operation::Get, Level::All),
+        Answer::NotFound
+    );
+    for letter in late {
+        cluster.deliver(letter);
+    }
+    cluster.settle();
+    assert_eq!(
+        cluster.answer("k", &Operation::Get, Level::All),
+        Answer::NotFound
+    );
+    assert!(cluster.servers.iter().all(|server| {
+        server
+            .states()
+            .all(|(_, state)| state.snapshot.is_none())
+    }));
+}
+
+#[test]
+fn a_second_owner_takes_over_every_value_and_the_first_is_refused() {
+    let mut cluster = Cluster::open();
+    cluster.answer("k", &set("v"), Level::First);
+    let mut second = portal(cluster.now, 2);
+    std::mem::swap(&mut second, &mut cluster.portal);
+    let mut first = second;
+    cluster.pass(DurationNs::millis(100));
+    assert_eq!(cluster.portal.epoch(), Epoch(2));
+    assert_eq!(
+        cluster.answer("k", &Operation::Get, Level::First),
+        value("v")
+    );
+    // The first one does not know yet.
+    std::mem::swap(&mut first, &mut cluster.portal);
+    let number = cluster.ask("k", &set("w"), Level::First);
+    cluster.settle();
+    assert_eq!(cluster.outcome(number), Some(Outcome::Fenced(Epoch(2))));
+    let again = cluster.portal.submit(cluster.now, submission(b"k", None));
+    assert_eq!(again, Err(SubmitError::Fenced(Epoch(2))));
+}
+
+fn submission(key: &'static [u8], sequence: Option<u64>) -> Submission {
+    let operation = Operation::Get;
+    Submission {
+        key: Bytes::from_static(key),
+        operation: operation.encode(),
+        access: operation.access(),
+        level: Level::First,
+        at: flurry_core::id::WallNs(0),
+        patience: DurationNs::millis(10),
+        sequence,
+    }
+}
+
+#[test]
+fn a_number_of_the_caller_that_goes_back_is_refused() {
+    let mut cluster = Cluster::open();
+    assert_eq!(
+        cluster.portal.submit(cluster.now, submission(b"k", Some(7))),
+        Ok(7)
+    );
+    assert_eq!(
+        cluster.portal.submit(cluster.now, submission(b"k", Some(7))),
+        Err(SubmitError::SequenceGoesBack { given: 7, last: 7 })
+    );
+}
+
+#[test]
+fn keys_of_no_byte_and_of_more_than_512_are_refused() {
+    let mut cluster = Cluster::open();
+    static LONG: [u8; 513] = [b'k'; 513];
+    for key in [&b""[..], &LONG] {
+        let refused = cluster.portal.submit(cluster.now, submission(key, None));
+        assert!(matches!(refused, Err(SubmitError::Key(length)) if length.0 == key.len()));
+    }
+}
+
+#[test]
+fn a_write_that_nobody_answers_is_called_unknown_and_done_later_all_the_same() {
+    let mut cluster = Cluster::open();
+    cluster.deaf = vec![0, 1, 2];
+    let number = cluster.ask("k", &set("v"), Level::First);
+    cluster.pass(DurationNs::millis(600));
+    assert_eq!(cluster.outcome(number), Some(Outcome::Unknown));
+    cluster.deaf.clear();
+    cluster.pass(DurationNs::millis(100));
+    assert!(cluster.is_stable(number));
+    assert_eq!(
+        cluster.answer("k", &Operation::Get, Level::First),
+        value("v")
+    );
+}
+
+#[test]
+fn a_server_that_was_silent_for_longer_than_a_lease_is_counted_out_and_copies_what_it_missed() {
+    let mut cluster = Cluster::open();
+    cluster.answer("k", &set("v"), Level::All);
+    cluster.deaf = vec![2];
+    cluster.pass(DurationNs::millis(4_000));
+    let config = cluster.controller.config().unwrap();
+    assert_eq!(config.members.len(), 2, "{config:?}");
+    assert_eq!(
+        cluster.answer("k", &set("w"), Level::All),
+        Answer::Stored,
+        "all is all that take part"
+    );
+    cluster.deaf.clear();
+    cluster.pass(DurationNs::millis(4_000));
+    let back = cluster.servers[2].states().next().unwrap().1;
+    assert!(back.snapshot.is_some_and(|snapshot| {
+        snapshot.windows(1).any(|window| window == b"w")
+    }));
+}
+
+#[test]
+fn a_server_that_restarts_empty_gives_no_answer_before_it_has_copied() {
+    let mut cluster = Cluster::open();
+    cluster.answer("k", &set("v"), Level::All);
+    cluster.servers[0] = server(0, 77);
+    assert!(!cluster.servers[0].is_member());
+    assert_eq!(
+        cluster.answer("k", &Operation::Get, Level::First),
+        value("v")
+    );
+    cluster.pass(DurationNs::millis(4_000));
+    assert!(cluster.servers[0].is_member());
+    assert_eq!(cluster.servers[0].records(), 1);
+}
+
+#[test]
+fn a_controller_that_restarts_never_gives_an_epoch_out_twice() {
+    let mut cluster = Cluster::open();
+    let now = cluster.now;
+    cluster.controller = Controller::restore(now, params(), &cluster.disk).unwrap();
+    cluster.portal = portal(now, 9);
+    cluster.pass(DurationNs::millis(3_000));
+    assert_eq!(cluster.portal.epoch(), Epoch(2));
+    let mut damaged = cluster.disk.clone();
+    let last = damaged.len() - 1;
+    damaged[last] ^= 1;
+    let refused = Controller::restore(MonoNs(1), params(), &damaged);
+    assert!(refused.unwrap_err().to_string().contains("checksum"));
+}
+
+#[test]
+fn an_owner_that_closed_leaves_everything_on_every_replica() {
+    let mut cluster = Cluster::open();
+    cluster.answer("k", &set("v"), Level::First);
+    cluster.portal.close(cluster.now);
+    cluster.pass(DurationNs::millis(200));
+    assert!(cluster.events.contains(&Event::Closed));
+    // The next owner needs to hear one replica only.
+    cluster.portal = portal(cluster.now, 3);
+    cluster.pass(DurationNs::millis(200));
+    cluster.deaf = vec![0, 1];
+    assert_eq!(
+        cluster.answer("k", &Operation::Get, Level::First),
+        value("v")
+    );
+}
+
+#[test]
+fn when_every_replica_forgot_the_loss_is_reported_and_a_new_write_heals_it() {
+    let mut cluster = Cluster::open();
+    cluster.answer("k", &set("v"), Level::All);
+    cluster.pass(DurationNs::millis(50));
+    for id in 0..3 {
+        cluster.servers[usize::from(id)] = server(id, 100 + u128::from(id));
+    }
+    cluster.pass(DurationNs::millis(6_000));
+    let read = cluster.ask("k", &Operation::Get, Level::First);
+    cluster.pass(DurationNs::millis(400));
+    assert!(
+        matches!(cluster.outcome(read), Some(Outcome::DataLoss { .. })),
+        "{:?}",
+        cluster.outcome(read)
+    );
+    assert_eq!(cluster.answer("k", &set("w"), Level::All), Answer::Stored);
+    assert_eq!(
+        cluster.answer("k", &Operation::Get, Level::First),
+        value("w")
+    );
+}

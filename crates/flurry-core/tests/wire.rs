@@ -1,0 +1,69 @@
+//! Whatever arrives, reading it does no harm; what was sent arrives as it was.
+
+use bytes::{Bytes, BytesMut};
+use flurry_core::id::{Key, SessionId};
+use flurry_core::message::{Control, Message};
+use flurry_core::wire::{WireError, decode, encode};
+use proptest::prelude::*;
+
+fn bytes_of(message: &Message) -> Bytes {
+    let mut bytes = BytesMut::new();
+    encode(message, &mut bytes);
+    bytes.freeze()
+}
+
+fn open(name: String, nonce: u64) -> Message {
+    Message::Control(Control::Open { name, nonce })
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_a_message_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let _ = decode(&Bytes::from(bytes));
+    }
+
+    #[test]
+    fn any_body_behind_a_good_header_is_a_message_or_an_error(
+        kind in any::<u8>(),
+        level in any::<u8>(),
+        body in proptest::collection::vec(any::<u8>(), 0..200),
+    ) {
+        // A header whose checksum is right, so that the body is read.
+        let mut bytes = bytes_of(&open("x".to_owned(), 1)).to_vec();
+        bytes.truncate(48);
+        bytes[2] = kind;
+        bytes[3] = level;
+        bytes.extend(body);
+        let sum = crc32c::crc32c_append(crc32c::crc32c(&bytes[..4]), &bytes[8..]);
+        bytes[4..8].copy_from_slice(&sum.to_le_bytes());
+        let read = decode(&Bytes::from(bytes));
+        prop_assert!(!matches!(read, Err(WireError::Damaged { .. })), "{read:?}");
+    }
+
+    #[test]
+    fn a_flipped_bit_is_noticed(name in "[a-z]{1,20}", nonce in any::<u64>(), at in any::<usize>()) {
+        let mut bytes = bytes_of(&open(name, nonce)).to_vec();
+        let bit = at % (bytes.len() * 8);
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        prop_assert!(decode(&Bytes::from(bytes)).is_err());
+    }
+
+    #[test]
+    fn what_was_sent_arrives(name in "\\PC{0,40}", nonce in any::<u64>()) {
+        let message = open(name, nonce);
+        prop_assert_eq!(decode(&bytes_of(&message)), Ok(message));
+    }
+}
+
+#[test]
+fn a_message_of_another_protocol_is_called_foreign() {
+    let found = decode(&Bytes::from_static(&[b'G'; 64]));
+    assert_eq!(found, Err(WireError::Foreign(b'G', b'G')));
+}
+
+#[test]
+fn equal_keys_of_two_sessions_live_in_different_places() {
+    let key = |session| Key::new(SessionId(session), Bytes::from_static(b"k")).unwrap();
+    assert_ne!(key(1).hash(), key(2).hash());
+    assert_eq!(key(1).hash(), key(1).hash());
+}
