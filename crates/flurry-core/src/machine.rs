@@ -26,7 +26,9 @@ pub struct Applied<S> {
 
 /// An operation that the machine cannot read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("operation: {0}; wanted one that this machine knows; hint: is the client of another version?")]
+#[error(
+    "operation: {0}; wanted one that this machine knows; hint: is the client of another version?"
+)]
 pub struct Malformed(pub String);
 
 /// A service that can be replicated: the router, the check and the repair know no more of it.

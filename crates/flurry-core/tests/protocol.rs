@@ -9,7 +9,7 @@ use flurry_core::controller::Controller;
 use flurry_core::id::{DurationNs, Epoch, MonoNs};
 use flurry_core::key_value::{Answer, Operation};
 use flurry_core::message::Message;
-use flurry_core::portal::{Event, Outcome, SubmitError, Submission};
+use flurry_core::portal::{Event, Outcome, Submission, SubmitError};
 
 fn set(value: &'static str) -> Operation {
     Operation::set(Bytes::from_static(value.as_bytes()))
@@ -48,10 +48,7 @@ fn first_is_answered_by_one_replica_and_all_waits_for_the_last() {
     assert_eq!(cluster.outcome(waits), None);
     cluster.deaf.clear();
     cluster.pass(DurationNs::millis(100));
-    assert!(matches!(
-        cluster.outcome(waits),
-        Some(Outcome::Done { .. })
-    ));
+    assert!(matches!(cluster.outcome(waits), Some(Outcome::Done { .. })));
 }
 
 #[test]
@@ -158,11 +155,12 @@ fn a_deleted_key_does_not_come_back_with_a_late_copy_of_an_older_write() {
         cluster.answer("k", &Operation::Get, Level::All),
         Answer::NotFound
     );
-    assert!(cluster.servers.iter().all(|server| {
-        server
-            .states()
-            .all(|(_, state)| state.snapshot.is_none())
-    }));
+    assert!(
+        cluster
+            .servers
+            .iter()
+            .all(|server| { server.states().all(|(_, state)| state.snapshot.is_none()) })
+    );
 }
 
 #[test]
@@ -204,11 +202,15 @@ fn submission(key: &'static [u8], sequence: Option<u64>) -> Submission {
 fn a_number_of_the_caller_that_goes_back_is_refused() {
     let mut cluster = Cluster::open();
     assert_eq!(
-        cluster.portal.submit(cluster.now, submission(b"k", Some(7))),
+        cluster
+            .portal
+            .submit(cluster.now, submission(b"k", Some(7))),
         Ok(7)
     );
     assert_eq!(
-        cluster.portal.submit(cluster.now, submission(b"k", Some(7))),
+        cluster
+            .portal
+            .submit(cluster.now, submission(b"k", Some(7))),
         Err(SubmitError::SequenceGoesBack { given: 7, last: 7 })
     );
 }
@@ -255,9 +257,10 @@ fn a_server_that_was_silent_for_longer_than_a_lease_is_counted_out_and_copies_wh
     cluster.deaf.clear();
     cluster.pass(DurationNs::millis(4_000));
     let back = cluster.servers[2].states().next().unwrap().1;
-    assert!(back.snapshot.is_some_and(|snapshot| {
-        snapshot.windows(1).any(|window| window == b"w")
-    }));
+    assert!(
+        back.snapshot
+            .is_some_and(|snapshot| { snapshot.windows(1).any(|window| window == b"w") })
+    );
 }
 
 #[test]

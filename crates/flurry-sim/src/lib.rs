@@ -7,6 +7,7 @@
 //!
 //! Mistakes can be planted ([`flurry_core::bugs`]), to prove that they are found. Never shipped.
 
+mod checks;
 pub mod dice;
 pub mod oracle;
 pub mod run;

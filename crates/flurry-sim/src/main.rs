@@ -116,7 +116,11 @@ fn named(name: &str) -> Result<Bug> {
         Some(bug) => Ok(*bug),
         None => bail!(
             "bug: there is no {name}; wanted one of {}",
-            Bug::ALL.iter().map(|bug| bug.name()).collect::<Vec<_>>().join(", ")
+            Bug::ALL
+                .iter()
+                .map(|bug| bug.name())
+                .collect::<Vec<_>>()
+                .join(", ")
         ),
     }
 }
@@ -266,13 +270,23 @@ fn replay_recorded(path: &std::path::Path, operations: u64) -> Result<()> {
     std::panic::set_hook(Box::new(|_| {}));
     let mut count = 0;
     for bug in Bug::ALL {
-        let Some(line) = text.lines().find(|line| line.split('\t').next() == Some(bug.name())) else {
-            bail!("{}: {} has no recorded seed; hint: flurry-sim bugs --bug {0}", bug.name(), path.display());
+        let Some(line) = text
+            .lines()
+            .find(|line| line.split('\t').next() == Some(bug.name()))
+        else {
+            bail!(
+                "{}: {} has no recorded seed; hint: flurry-sim bugs --bug {0}",
+                bug.name(),
+                path.display()
+            );
         };
         let seed: u64 = line.split('\t').nth(1).unwrap_or_default().parse()?;
         plant(Some(*bug));
         if quietly(|| run(seed, operations)).is_ok() {
-            bail!("{}: seed {seed} does not find it any more; hint: flurry-sim bugs --bug {0}", bug.name());
+            bail!(
+                "{}: seed {seed} does not find it any more; hint: flurry-sim bugs --bug {0}",
+                bug.name()
+            );
         }
         plant(None);
         if let Err(violation) = quietly(|| run(seed, operations)) {

@@ -38,8 +38,6 @@ struct Entry {
     number: u64,
     asked: Asked,
     outcome: Option<Outcome>,
-    /// It was under way when a loss was told: its own answer may be from before.
-    before_loss: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -47,8 +45,6 @@ struct KeyTruth {
     possible: Vec<State>,
     history: VecDeque<State>,
     queue: VecDeque<Entry>,
-    /// An acknowledged write was reported lost: only a blind write ends it.
-    lost: bool,
     /// Too many states: no more is checked until a blind write.
     unclear: bool,
     /// A new owner has not heard of it yet.
@@ -63,7 +59,6 @@ impl Default for KeyTruth {
             possible: vec![None],
             history: VecDeque::new(),
             queue: VecDeque::new(),
-            lost: false,
             unclear: false,
             taken_over: false,
             doubts: Vec::new(),
@@ -124,7 +119,6 @@ impl Truth {
             number,
             asked,
             outcome: None,
-            before_loss: false,
         });
     }
 
@@ -150,15 +144,15 @@ impl Truth {
         let Some(entry) = truth.queue.iter_mut().find(|entry| entry.number == number) else {
             return Err(format!("operation {number} was answered twice"));
         };
-        let loss = matches!(outcome, Outcome::DataLoss { .. });
         entry.outcome = Some(outcome);
-        for entry in truth.queue.iter_mut().filter(|_| loss) {
-            entry.before_loss = true;
-        }
         // In the owner's order: an answer counts when all before it have theirs.
         while let Some(entry) = truth.queue.pop_front_if(|entry| entry.outcome.is_some()) {
             truth.resolve(&entry, allowed).map_err(|what| {
-                format!("key {}, operation {}: {what}", key.escape_ascii(), entry.number)
+                format!(
+                    "key {}, operation {}: {what}",
+                    key.escape_ascii(),
+                    entry.number
+                )
             })?;
             self.checked += 1;
         }
@@ -172,8 +166,6 @@ impl KeyTruth {
         if entry.asked.access == Access::Read {
             return;
         }
-        // It may have healed the key.
-        self.lost &= entry.asked.access != Access::Blind;
         self.doubts.push(entry.asked.clone());
         self.or_after(&entry.asked.clone());
     }
@@ -228,11 +220,12 @@ impl KeyTruth {
             Outcome::Evicted if allowed.shortage => Ok(()),
             Outcome::Evicted => Err("evicted where there is room".to_owned()),
             Outcome::DataLoss { need, have } => {
-                self.lost = true;
                 if allowed.loss {
                     return Ok(());
                 }
-                Err(format!("data loss was reported ({need} of which {have} is left), but nothing can have been lost"))
+                Err(format!(
+                    "data loss was reported ({need} of which {have} is left), but nothing can have been lost"
+                ))
             }
             Outcome::Fenced(_) => {
                 self.maybe(entry);
@@ -257,20 +250,15 @@ impl KeyTruth {
             if self.taken_over || allowed.forgets || allowed.shortage || allowed.loss {
                 self.possible.extend(self.history.iter().cloned());
                 self.possible.push(None);
-                self.lost = false;
                 for asked in self.doubts.clone() {
                     self.or_after(&asked);
                 }
             }
         }
         if entry.asked.access == Access::Blind {
-            self.lost = false;
             self.unclear = false;
         }
         self.taken_over = false;
-        if self.lost && !entry.before_loss && entry.asked.access != Access::Blind {
-            return Err("an older value was answered after a loss".to_owned());
-        }
         if self.unclear {
             return Ok(());
         }

@@ -157,7 +157,9 @@ fn compare_replicas(world: &mut World) {
         if !server.is_member() {
             continue;
         }
-        let Some(known) = server.config() else { continue };
+        let Some(known) = server.config() else {
+            continue;
+        };
         numbers.insert(known.number);
         config = Some(std::sync::Arc::clone(known));
         members.insert(server.life().endpoint.server.0);
@@ -171,7 +173,9 @@ fn compare_replicas(world: &mut World) {
         return;
     };
     if numbers.len() != 1 || config.next.is_some() {
-        world.violate(format!("I15: the configuration did not settle: {numbers:?}"));
+        world.violate(format!(
+            "I15: the configuration did not settle: {numbers:?}"
+        ));
         return;
     }
     if members.len() < usize::from(world.scenario.servers) {

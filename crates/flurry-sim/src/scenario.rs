@@ -70,11 +70,19 @@ impl Scenario {
             keys: dice.between(1, 8),
             depth: dice.between(1, 6),
             loss: if calm { 0 } else { lossy },
-            duplicates: if calm { 0 } else { *dice.pick(&[0, 1_000, 30_000]) },
+            duplicates: if calm {
+                0
+            } else {
+                *dice.pick(&[0, 1_000, 30_000])
+            },
             damage: if calm { 0 } else { *dice.pick(&[0, 0, 2_000]) },
             delay_min: dice.between(10_000, 200_000),
             delay_spread: *dice.pick(&[10_000, 300_000, 2 * MS]),
-            slow: if calm { 0 } else { *dice.pick(&[0, 1_000, 20_000]) },
+            slow: if calm {
+                0
+            } else {
+                *dice.pick(&[0, 1_000, 20_000])
+            },
             trouble_every: *dice.pick(&[30 * MS, 100 * MS, 400 * MS]),
             troubles: std::array::from_fn(|_| !calm && dice.chance(500_000)),
             catastrophe: dice.chance(60_000),

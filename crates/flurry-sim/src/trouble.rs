@@ -93,12 +93,13 @@ fn crash_server(world: &mut World) {
     let servers = u16::from(world.scenario.servers);
     let server = u16::try_from(world.dice.below(u64::from(servers))).unwrap_or(0);
     // Without a full memory: down, not yet a member again, or still copying.
-    let without = (0..servers).filter(|it| *it == server || !holds_everything(world, *it)).count();
+    let without = (0..servers)
+        .filter(|it| *it == server || !holds_everything(world, *it))
+        .count();
     let replicas = usize::from(world.scenario.replicas);
-    if without >= replicas || without >= majority(usize::from(servers)) {
-        if !world.scenario.catastrophe {
-            return;
-        }
+    let too_many = without >= replicas || without >= majority(usize::from(servers));
+    if too_many && !world.scenario.catastrophe {
+        return;
     }
     if is_down(world, server) {
         return;
@@ -112,20 +113,22 @@ fn crash_server(world: &mut World) {
 
 fn holds_everything(world: &World, server: u16) -> bool {
     let places = world.places_of(server);
-    places.iter().all(|place| match &world.nodes[*place].machine {
-        Machine::Server(machine) => {
-            let life = machine.life();
-            machine.config().is_some_and(|config| {
-                let member = config.members.iter().any(|member| {
-                    member.server == life.endpoint.server
-                        && member.incarnation == life.incarnation
-                        && !member.gone
-                });
-                member && config.next.is_none()
-            })
-        }
-        _ => false,
-    })
+    places
+        .iter()
+        .all(|place| match &world.nodes[*place].machine {
+            Machine::Server(machine) => {
+                let life = machine.life();
+                machine.config().is_some_and(|config| {
+                    let member = config.members.iter().any(|member| {
+                        member.server == life.endpoint.server
+                            && member.incarnation == life.incarnation
+                            && !member.gone
+                    });
+                    member && config.next.is_none()
+                })
+            }
+            _ => false,
+        })
 }
 
 fn partition(world: &mut World) {
@@ -182,8 +185,8 @@ pub fn end(world: &mut World) {
         let asked = world.nodes.iter().any(|node| node.router == place);
         let mine = world.nodes[place].router == place;
         if asked && !mine && matches!(world.nodes[place].machine, Machine::Down) && place != 0 {
-            let is_router = matches!(world.nodes[place].machine, Machine::Down)
-                && !world.is_endpoint(place);
+            let is_router =
+                matches!(world.nodes[place].machine, Machine::Down) && !world.is_endpoint(place);
             if is_router {
                 world.start_router(place);
             }

@@ -175,7 +175,8 @@ impl Workload {
             };
             let now = world.now;
             let place = session.places[owner];
-            let submitted = world.with_portal(place, |portal, local| portal.submit(local, submission));
+            let submitted =
+                world.with_portal(place, |portal, local| portal.submit(local, submission));
             let session = &mut self.sessions[index];
             let Some((result, effects)) = submitted else {
                 session.put_back(owner);
@@ -215,10 +216,14 @@ impl Workload {
     }
 
     fn told(&mut self, world: &mut World, place: NodeId, event: Event) {
-        let found = self.sessions.iter().enumerate().find_map(|(index, session)| {
-            let owner = session.places.iter().position(|known| *known == place)?;
-            Some((index, owner))
-        });
+        let found = self
+            .sessions
+            .iter()
+            .enumerate()
+            .find_map(|(index, session)| {
+                let owner = session.places.iter().position(|known| *known == place)?;
+                Some((index, owner))
+            });
         let Some((index, owner)) = found else { return };
         match event {
             Event::Opened(_, epoch) => self.opened(world, index, owner, epoch),
@@ -407,13 +412,19 @@ impl Workload {
                 _ => usize::MAX,
             };
             if held > 0 && world.trace {
-                world.say(&format!("{:?}", world.nodes[session.places[session.present]].machine));
+                world.say(&format!(
+                    "{:?}",
+                    world.nodes[session.places[session.present]].machine
+                ));
             }
             let waits = !owner.under_way.is_empty();
             if !session.opened || session.final_reads != Some(keys) || held > 0 || waits {
                 text += &format!(
                     " {}: opened {}, epoch {}, reads {:?}, under way {:?}, held {held};",
-                    session.name, session.opened, owner.epoch.0, session.final_reads,
+                    session.name,
+                    session.opened,
+                    owner.epoch.0,
+                    session.final_reads,
                     owner.under_way.iter().take(3).collect::<Vec<_>>()
                 );
             }
@@ -424,7 +435,10 @@ impl Workload {
     /// Answers that were checked against the oracle.
     #[must_use]
     pub fn checked(&self) -> u64 {
-        self.sessions.iter().map(|session| session.truth.checked).sum()
+        self.sessions
+            .iter()
+            .map(|session| session.truth.checked)
+            .sum()
     }
 }
 

@@ -3,15 +3,15 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-use bytes::BytesMut;
 use flurry_core::controller::{self, Controller, ControllerParams};
-use flurry_core::id::{ConfigNumber, DurationNs, Endpoint, Incarnation, MonoNs, OperationId, ServerId, ShardId};
+use flurry_core::id::{
+    ConfigNumber, DurationNs, Endpoint, Incarnation, MonoNs, OperationId, ServerId, ShardId,
+};
 use flurry_core::key_value::KeyValue;
-use flurry_core::message::{Ask, Control, Life, Message, Verdict};
+use flurry_core::message::{Ask, Control, Life, Message};
 use flurry_core::portal::{self, Event, Portal, PortalParams};
 use flurry_core::router::{self, Router, RouterParams};
 use flurry_core::server::{self, Server, ServerParams};
-use flurry_core::wire;
 
 use crate::dice::Dice;
 use crate::scenario::{MS, Scenario};
@@ -126,7 +126,7 @@ pub struct World {
     pub nodes: Vec<Node>,
     endpoints: BTreeMap<Endpoint, NodeId>,
     controller: NodeId,
-    disk: Vec<u8>,
+    pub(crate) disk: Vec<u8>,
     queue: BinaryHeap<Reverse<Happening>>,
     order: u64,
     cuts: Vec<Cut>,
@@ -139,11 +139,11 @@ pub struct World {
     pub delivered: u64,
     /// What must never happen, and did.
     pub violation: Option<String>,
-    digests: BTreeMap<(u64, OperationId), u64>,
-    versions: BTreeMap<(Life, u64), (ConfigNumber, flurry_core::id::Version)>,
+    pub(crate) digests: BTreeMap<(u64, OperationId), u64>,
+    pub(crate) versions: BTreeMap<(Life, u64), (ConfigNumber, flurry_core::id::Version)>,
     /// Epochs that a session's new owner was told; nothing older may be executed.
     pub fenced: BTreeMap<u32, u32>,
-    open_copies: BTreeMap<NodeId, BTreeSet<(OperationId, u16, u8)>>,
+    pub(crate) open_copies: BTreeMap<NodeId, BTreeSet<(OperationId, u16, u8)>>,
     /// A server was counted out or restarted empty.
     pub server_lost: bool,
     /// So many servers were without their memory at once that every replica of a key may have been.
@@ -252,16 +252,17 @@ impl World {
             Controller::restore(now, params, &self.disk).map_err(|error| error.to_string())
         };
         match controller {
-            Ok(controller) => self.start(self.controller, Machine::Controller(Box::new(controller))),
+            Ok(controller) => {
+                self.start(self.controller, Machine::Controller(Box::new(controller)));
+            }
             Err(error) => self.violate(format!("the controller cannot start: {error}")),
         }
     }
 
     /// Starts a server with an empty memory.
     pub fn start_server(&mut self, server: u16) {
-        let incarnation = Incarnation(
-            u128::from(self.dice.number()) << 64 | u128::from(self.dice.number()),
-        );
+        let incarnation =
+            Incarnation(u128::from(self.dice.number()) << 64 | u128::from(self.dice.number()));
         for shard in 0..self.scenario.shards {
             let endpoint = Endpoint {
                 server: ServerId(server),
@@ -373,7 +374,10 @@ impl World {
 
     fn note(&mut self, values: [u64; 4]) {
         let mut bytes = [0u8; 40];
-        for (chunk, value) in bytes.chunks_exact_mut(8).zip([self.hash].iter().chain(&values)) {
+        for (chunk, value) in bytes
+            .chunks_exact_mut(8)
+            .zip([self.hash].iter().chain(&values))
+        {
             chunk.copy_from_slice(&value.to_le_bytes());
         }
         self.hash = xxhash_rust::xxh3::xxh3_64(&bytes);
@@ -465,7 +469,10 @@ impl World {
                 message => router.handle_message(local, message, 0),
             },
             Machine::Portal(portal, router) => match (message, router) {
-                (message @ (Message::Reply(_) | Message::Control(Control::Config(_))), Some(router)) => {
+                (
+                    message @ (Message::Reply(_) | Message::Control(Control::Config(_))),
+                    Some(router),
+                ) => {
                     router.handle_message(local, message, 0);
                 }
                 (message, _) => portal.handle_message(local, message),
@@ -477,18 +484,6 @@ impl World {
     #[allow(clippy::print_stderr, reason = "the trace of a replayed seed")]
     pub(crate) fn say(&self, what: &str) {
         eprintln!("{:>12} {what}", self.now / 1_000);
-    }
-
-    /// What crosses the wire is what was sent.
-    fn through_the_wire(&mut self, message: Message) -> Message {
-        let mut bytes = BytesMut::new();
-        wire::encode(&message, &mut bytes);
-        match wire::decode(&bytes.freeze()) {
-            Ok(read) if read == message => {}
-            Ok(read) => self.violate(format!("the wire changed {message:?} to {read:?}")),
-            Err(error) => self.violate(format!("the wire lost {message:?}: {error}")),
-        }
-        message
     }
 
     /// Carries out what a node wants after an input, and sets its timer.
@@ -615,7 +610,7 @@ impl World {
     }
 
     /// Sends what a router wants sent; returns what is for the portal that it is inside of.
-    fn drain_router(
+    pub(crate) fn drain_router(
         &mut self,
         place: NodeId,
         router: &mut Router,
@@ -623,14 +618,16 @@ impl World {
     ) -> Vec<Message> {
         let mut own = Vec::new();
         while let Some(row) = router.poll_arrival() {
-            let known = self
-                .open_copies
-                .entry(place)
-                .or_default()
-                .remove(&(row.id, row.server.0, row.attempt));
+            let known = self.open_copies.entry(place).or_default().remove(&(
+                row.id,
+                row.server.0,
+                row.attempt,
+            ));
             if !known && row.attempt < 31 {
                 // I16: one row for each copy.
-                self.violate(format!("a second row, or one of a copy never sent: {row:?}"));
+                self.violate(format!(
+                    "a second row, or one of a copy never sent: {row:?}"
+                ));
             }
         }
         while let Some((to, message)) = router.poll_send() {
@@ -661,69 +658,6 @@ impl World {
         own
     }
 
-    /// Ends the logs of all routers: every copy must have its row then.
-    pub fn close_logs(&mut self) {
-        for place in 0..self.nodes.len() {
-            let mut machine = std::mem::replace(&mut self.nodes[place].machine, Machine::Down);
-            if let Machine::Portal(_, Some(router)) = &mut machine {
-                router.close();
-                let _ = self.drain_router(place, router, Some(place));
-                let open = self.open_copies.get(&place).map_or(0, BTreeSet::len);
-                let logged = self.open_copies.get(&place).is_some_and(|open| {
-                    open.iter().any(|(_, _, attempt)| *attempt < 31)
-                });
-                if open > 0 && logged && router.is_logging() {
-                    self.violate(format!("I16: {open} copies have no row in the log"));
-                }
-            }
-            self.nodes[place].machine = machine;
-        }
-    }
-
-    /// What every reply of every server must satisfy.
-    fn check_reply(&mut self, life: Life, reply: &flurry_core::message::Reply) {
-        let write_digest = match &reply.verdict {
-            Verdict::Done(_) if reply.digest != 0 && reply.have == reply.id.version() => {
-                Some((reply.id, reply.digest))
-            }
-            Verdict::State(state) if !state.evicted && state.version.sequence.0 > 0 => Some((
-                OperationId {
-                    session: reply.id.session,
-                    epoch: state.version.epoch,
-                    sequence: state.version.sequence,
-                },
-                state.digest,
-            )),
-            _ => None,
-        };
-        if let Some((id, digest)) = write_digest {
-            let known = self.digests.entry((reply.key_hash, id)).or_insert(digest);
-            if *known != digest {
-                let known = *known;
-                self.violate(format!("I1, I3: {id:?} has two states, {known:x} and {reply:?}"));
-            }
-        }
-        if let Verdict::Done(_) = reply.verdict {
-            let fenced = self.fenced.get(&reply.id.session.0).copied().unwrap_or(0);
-            if reply.id.epoch.0 < fenced {
-                self.violate(format!(
-                    "I10: {life:?} executed {:?} after epoch {fenced} was open",
-                    reply.id
-                ));
-            }
-        }
-        let none = flurry_core::id::Version::NONE;
-        // A change of the members may take a key away, and give it back.
-        let place = self.versions.entry((life, reply.key_hash));
-        let (number, known) = *place.or_insert((reply.config, none));
-        if number == reply.config && reply.have < known && reply.have != none {
-            let what = format!("I2: {life:?} went from {known} to {}", reply.have);
-            self.violate(what);
-        }
-        self.versions
-            .insert((life, reply.key_hash), (reply.config, reply.have));
-    }
-
     /// Puts a message on the network.
     fn transmit(&mut self, from: NodeId, to: NodeId, message: Message) {
         let (one, other) = (1u64 << (from % 64), 1u64 << (to % 64));
@@ -745,7 +679,11 @@ impl World {
         }
         if !self.healed && self.dice.chance(self.scenario.duplicates) {
             let delay = self.delay() * self.dice.between(1, 50);
-            self.push(now + delay, to, What::Deliver(from, Box::new(message.clone())));
+            self.push(
+                now + delay,
+                to,
+                What::Deliver(from, Box::new(message.clone())),
+            );
         }
         let delay = self.delay();
         self.push(now + delay, to, What::Deliver(from, Box::new(message)));
@@ -759,16 +697,6 @@ impl World {
         } else {
             plain
         }
-    }
-
-    /// A message with flipped bits: it should be noticed and dropped.
-    fn damage(&mut self, message: &Message) -> Option<Message> {
-        let mut bytes = BytesMut::new();
-        wire::encode(message, &mut bytes);
-        let index = self.dice.between(8, bytes.len() as u64 - 1);
-        let bit = self.dice.below(8);
-        bytes[usize::try_from(index).unwrap_or(8)] ^= 1 << bit;
-        wire::decode(&bytes.freeze()).ok()
     }
 
     /// Runs a portal's own input, if it runs.

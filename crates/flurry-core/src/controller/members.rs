@@ -210,47 +210,48 @@ impl Controller {
             .unwrap_or(self.decided)
     }
 
-    /// Counts out who has fallen silent, and takes in who asks to join.
-    fn propose(&mut self, now: MonoNs) {
-        let Some(config) = self.config.clone() else {
-            return;
-        };
-        let lives: Vec<Member> = {
-            let mut lives: Vec<Member> = config.everybody().filter(|it| !it.gone).cloned().collect();
-            lives.sort_by_key(|member| member.server);
-            lives.dedup();
-            lives
-        };
+    /// Members that are counted out now: those that came back as another life, and those that were
+    /// not heard of for a lease, as far as those that may still have leases are too few to grant them.
+    fn lost(&self, now: MonoNs, config: &Config) -> Vec<Member> {
         let restarted = |member: &Member| self.joining.contains_key(&member.server);
-        let silent =
-            |member: &Member| now.since(self.heard(&config, member)) > self.params.lease;
-        let mut lost: Vec<Member> = lives
-            .iter()
-            .filter(|member| restarted(member) || silent(member))
-            .cloned()
-            .collect();
+        let silent = |member: &Member| now.since(self.heard(config, member)) > self.params.lease;
         let mut doubtful: BTreeSet<ServerId> = self
             .retiring
             .iter()
             .filter(|(_, retiring)| retiring.ended.is_none())
             .map(|(life, _)| life.endpoint.server)
             .collect();
-        lost.retain(|member| {
+        let mut lost: Vec<Member> = Vec::new();
+        for member in config.everybody().filter(|member| !member.gone) {
+            if lost.contains(member) {
+                continue;
+            }
+            let few = doubtful.len() + usize::from(!doubtful.contains(&member.server))
+                < self.majority_min;
             if restarted(member) {
-                return true;
+                lost.push(member.clone());
+            } else if silent(member) && few {
+                doubtful.insert(member.server);
+                lost.push(member.clone());
             }
-            doubtful.insert(member.server);
-            let few = doubtful.len() < self.majority_min;
-            if !few {
-                doubtful.remove(&member.server);
-            }
-            few
-        });
+        }
+        lost
+    }
+
+    /// Counts out who has fallen silent, and takes in who asks to join.
+    fn propose(&mut self, now: MonoNs) {
+        let Some(config) = self.config.clone() else {
+            return;
+        };
+        let lost = self.lost(now, &config);
         let joins = config.next.is_none() && !self.joining.is_empty();
         if lost.is_empty() && !joins {
             return;
         }
-        let mut next: Vec<Member> = config.next.clone().unwrap_or_else(|| config.members.clone());
+        let mut next: Vec<Member> = config
+            .next
+            .clone()
+            .unwrap_or_else(|| config.members.clone());
         next.retain(|member| !member.gone && !lost.contains(member));
         if joins || next.is_empty() {
             for (server, (member, _)) in &self.joining {
@@ -347,7 +348,8 @@ impl Controller {
             };
             let comma = if index == 0 { "" } else { "," };
             let address = member.addresses.first().map_or("", String::as_str);
-            let heard_ms = heard.map_or_else(|| "null".to_owned(), |ns| (ns / 1_000_000).to_string());
+            let heard_ms =
+                heard.map_or_else(|| "null".to_owned(), |ns| (ns / 1_000_000).to_string());
             // Writing to a string cannot fail.
             let _ = write!(
                 text,

@@ -34,6 +34,10 @@ pub enum Destination {
 
 /// What a controller wants done, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "nearly all of them are the large one, and few are kept"
+)]
 pub enum Output {
     /// These bytes replace what is on disk, synced.
     Persist(Vec<u8>),
@@ -61,7 +65,9 @@ pub enum ParamsError {
     #[error("replicas: it is {0}; wanted 1 to 8; hint: three is usual")]
     Replicas(u8),
     /// Fewer servers than replicas.
-    #[error("servers: there are {servers}; wanted at least as many as the {replicas} replicas; hint: start more servers, or lower replicas")]
+    #[error(
+        "servers: there are {servers}; wanted at least as many as the {replicas} replicas; hint: start more servers, or lower replicas"
+    )]
     FewServers {
         /// Servers.
         servers: u8,

@@ -16,7 +16,9 @@ use crate::wire::{WireError, body};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
     /// The bytes are none.
-    #[error("controller state: it cannot be read ({0}); wanted what a controller wrote; hint: restore the file from a copy; never start without it, since epochs would be given out twice")]
+    #[error(
+        "controller state: it cannot be read ({0}); wanted what a controller wrote; hint: restore the file from a copy; never start without it, since epochs would be given out twice"
+    )]
     Damaged(String),
     /// The numbers do not fit together.
     #[error(transparent)]
@@ -31,17 +33,20 @@ impl From<WireError> for SnapshotError {
 
 impl Controller {
     pub(super) fn snapshot(&self) -> Vec<u8> {
-        let sessions = self.sessions.iter().map(|(id, session)| body::StoredSession {
-            session: id.0,
-            name: session.name.clone(),
-            epoch: session.epoch.0,
-            nonce: session.nonce,
-            closed: session.closed,
-            clean_since: session.clean_since.map_or(0, |epoch| epoch.0),
-            unknown_through: session.unknown_through.0,
-            lossy: session.lossy,
-            free: session.free,
-        });
+        let sessions = self
+            .sessions
+            .iter()
+            .map(|(id, session)| body::StoredSession {
+                session: id.0,
+                name: session.name.clone(),
+                epoch: session.epoch.0,
+                nonce: session.nonce,
+                closed: session.closed,
+                clean_since: session.clean_since.map_or(0, |epoch| epoch.0),
+                unknown_through: session.unknown_through.0,
+                lossy: session.lossy,
+                free: session.free,
+            });
         let mut config = BytesMut::new();
         if let Some(known) = &self.config {
             let message = Message::Control(Control::Config(Arc::clone(known)));
@@ -104,7 +109,8 @@ impl Controller {
                 server: ServerId(u16::try_from(it.server).map_err(|_| number(it.server))?),
                 shard: ShardId(u8::try_from(it.shard).map_err(|_| number(it.shard))?),
             };
-            let incarnation = u128::from(it.incarnation_high) << 64 | u128::from(it.incarnation_low);
+            let incarnation =
+                u128::from(it.incarnation_high) << 64 | u128::from(it.incarnation_low);
             let life = Life {
                 endpoint,
                 incarnation: Incarnation(incarnation),
@@ -135,6 +141,8 @@ fn read_config(bytes: &Bytes) -> Result<Option<Arc<crate::config::Config>>, Snap
     }
     match crate::wire::decode(bytes)? {
         Message::Control(Control::Config(config)) => Ok(Some(config)),
-        _ => Err(SnapshotError::Damaged("it holds no configuration".to_owned())),
+        _ => Err(SnapshotError::Damaged(
+            "it holds no configuration".to_owned(),
+        )),
     }
 }

@@ -87,7 +87,9 @@ pub enum SubmitError {
     #[error(transparent)]
     Key(#[from] KeyLength),
     /// The caller's number is not above the last one.
-    #[error("sequence: {given} was given after {last}; wanted a higher one; hint: numbers must never go back")]
+    #[error(
+        "sequence: {given} was given after {last}; wanted a higher one; hint: numbers must never go back"
+    )]
     SequenceGoesBack {
         /// The caller's.
         given: u64,
@@ -95,7 +97,9 @@ pub enum SubmitError {
         last: u64,
     },
     /// Too much is under way.
-    #[error("portal: {0} operations are under way; wanted fewer; hint: wait for answers before sending more")]
+    #[error(
+        "portal: {0} operations are under way; wanted fewer; hint: wait for answers before sending more"
+    )]
     Busy(usize),
 }
 

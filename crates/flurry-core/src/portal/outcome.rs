@@ -178,7 +178,16 @@ impl Portal {
                 self.requeue(sequence, &key);
             } else {
                 // Refused with it: under the same number it could be executed on two different states.
-                self.refused(sequence, Outcome::Busy);
+                let known_refused = self
+                    .keys
+                    .get(&key)
+                    .is_some_and(|chain| chain.refused.contains(&dep));
+                let outcome = if known_refused {
+                    Outcome::Busy
+                } else {
+                    Outcome::Unknown
+                };
+                self.refused(sequence, outcome);
             }
             return;
         }
@@ -223,7 +232,11 @@ impl Portal {
         let Some(operation) = self.operations.remove(&sequence) else {
             return;
         };
-        let Ask::Apply { operation: asked, access } = operation.request.ask.clone() else {
+        let Ask::Apply {
+            operation: asked,
+            access,
+        } = operation.request.ask.clone()
+        else {
             return;
         };
         let pending = super::Pending {
@@ -272,7 +285,8 @@ impl Portal {
                     self.events.push_back(told);
                 }
             }
-            if access == Access::Blind {
+            let perhaps = matches!(outcome, Outcome::Busy | Outcome::Unknown);
+            if access == Access::Blind || (access == Access::Update && !takeover && perhaps) {
                 if chain.refused.len() == REFUSED_MAX {
                     chain.refused.pop_front();
                 }
@@ -281,7 +295,7 @@ impl Portal {
             if !takeover && access != Access::Read && chain.known == Known::At(version) {
                 // A late copy of what was refused for want of room may yet be executed.
                 let doubtful = chain.refused.contains(&dep) || access == Access::Blind;
-                chain.known = if outcome == Outcome::Busy || doubtful {
+                chain.known = if perhaps || doubtful {
                     Known::Unknown
                 } else {
                     Known::At(dep)
@@ -379,8 +393,7 @@ impl Portal {
                     attempt: 0,
                 };
                 let message = crate::message::Message::Request(copy);
-                self.outbox
-                    .push_back((super::Destination::Router, message));
+                self.outbox.push_back((super::Destination::Router, message));
             }
             operation.driven = now;
             self.drive(now, sequence, operation);

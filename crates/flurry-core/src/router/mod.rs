@@ -224,7 +224,7 @@ impl Router {
     /// A message from a server or the controller.
     pub fn handle_message(&mut self, now: MonoNs, message: Message, kernel_received: i64) {
         match message {
-            Message::Reply(reply) => self.handle_reply(now, reply, kernel_received),
+            Message::Reply(reply) => self.handle_reply(now, &reply, kernel_received),
             Message::Control(Control::Config(config)) => self.adopt(now, &config),
             _ => {}
         }
@@ -232,7 +232,11 @@ impl Router {
 
     /// Goes by a newer configuration: what is under way is sent anew to whom it concerns.
     pub fn adopt(&mut self, now: MonoNs, config: &Arc<Config>) {
-        if self.config.as_ref().is_some_and(|known| known.number >= config.number) {
+        if self
+            .config
+            .as_ref()
+            .is_some_and(|known| known.number >= config.number)
+        {
             return;
         }
         self.config = Some(Arc::clone(config));
@@ -482,7 +486,9 @@ impl Router {
             .iter()
             .any(|target| target.open.iter().any(Option::is_some));
         if self.params.log && open {
-            operation.lingers_until.get_or_insert(now.after(linger));
+            operation
+                .lingers_until
+                .get_or_insert_with(|| now.after(linger));
             self.set_timer(id);
         } else {
             self.drop_operation(id);
@@ -500,7 +506,11 @@ impl Router {
             .iter()
             .flat_map(|target| {
                 let server = target.replica.server;
-                target.open.iter().flatten().map(move |sent| (server, *sent))
+                target
+                    .open
+                    .iter()
+                    .flatten()
+                    .map(move |sent| (server, *sent))
             })
             .collect();
         for (server, sent) in open {

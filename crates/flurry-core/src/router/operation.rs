@@ -107,10 +107,7 @@ pub(super) enum Phase {
     /// A takeover asks what there is.
     Asking,
     /// A takeover makes what it found the owner's.
-    WritingBack {
-        state: Arc<Request>,
-        taken: Outcome,
-    },
+    WritingBack { state: Arc<Request>, taken: Outcome },
 }
 
 /// Whether a copy still has to be sent, or sent again.
@@ -192,24 +189,21 @@ impl InFlight {
         let mut before = std::mem::take(&mut self.targets);
         let write = self.is_write() && self.phase != Phase::Asking;
         for replica in config.replicas_of(&self.request.key).iter() {
-            let old = before
-                .iter()
-                .position(|target| {
-                    target.replica.server == replica.server
-                        && target.replica.incarnation == replica.incarnation
-                });
+            let old = before.iter().position(|target| {
+                target.replica.server == replica.server
+                    && target.replica.incarnation == replica.incarnation
+            });
             let mut target = match old {
                 Some(index) => before.swap_remove(index),
                 None => Target::new(replica, now),
             };
             target.replica = replica;
             target.state = None;
-            if !(write && target.progress == Progress::Held) && !self.answered {
-                target.next = now;
-                if target.progress != Progress::Waiting {
-                    target.progress = Progress::Sent;
-                }
-            } else if write && target.progress != Progress::Held {
+            let kept = write && target.progress == Progress::Held;
+            if !kept && !self.answered && target.progress != Progress::Waiting {
+                target.progress = Progress::Sent;
+            }
+            if !kept && (write || !self.answered) {
                 target.next = now;
             }
             self.targets.push(target);
@@ -283,9 +277,9 @@ impl InFlight {
         let heard: Vec<&State> = old.iter().filter_map(|it| it.state.as_ref()).collect();
         let clean = self.request.clean_since.and_then(|since| {
             let first = since.0 == 1;
-            heard.iter().find(|state| {
-                !state.evicted && (state.version.epoch >= since || first)
-            })
+            heard
+                .iter()
+                .find(|state| !state.evicted && (state.version.epoch >= since || first))
         });
         if let Some(state) = clean {
             return Some((*state).clone());

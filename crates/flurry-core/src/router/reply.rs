@@ -15,19 +15,19 @@ use crate::message::{Answer, Ask, Control, Message, Outcome, Reply, Request, Sta
 const EMPTY_ROUNDS: u8 = 3;
 
 impl Router {
-    pub(super) fn handle_reply(&mut self, now: MonoNs, reply: Reply, kernel_received: i64) {
+    pub(super) fn handle_reply(&mut self, now: MonoNs, reply: &Reply, kernel_received: i64) {
         let server = reply.from.server;
         if let Some(rate) = self.rates.get_mut(&server) {
             rate.heard(reply.busy);
         }
         if let Verdict::WrongConfig(number) = reply.verdict {
-            self.wrong_config(now, &reply, number);
+            self.wrong_config(now, reply, number);
         }
         let id = reply.id;
         let current = reply.config == self.number() || planted(Bug::AnyConfiguration);
         let Some(operation) = self.operations.get_mut(&id) else {
             if current {
-                self.repaired(now, &reply);
+                self.repaired(now, reply);
             }
             return;
         };
@@ -46,21 +46,24 @@ impl Router {
         // on without what it did. Within what was left of its lease that cannot be.
         let asked = match sent {
             Some(sent) => Some(sent.at),
-            None if reply.attempt == repair::ATTEMPT => self.repair_sent(&reply),
+            None if reply.attempt == repair::ATTEMPT => self.repair_sent(reply),
             None => Some(first_sent),
         };
         let under_way = asked.map_or(DurationNs(u64::MAX), |asked| now.since(asked));
         let late = under_way > reply.lease_left
-            && matches!(reply.verdict, Verdict::Done(_) | Verdict::Held | Verdict::State(_))
+            && matches!(
+                reply.verdict,
+                Verdict::Done(_) | Verdict::Held | Verdict::State(_)
+            )
             && !planted(Bug::LateReplyCounts);
         self.counts.late += u64::from(late);
         let before = self.operations.get(&id).is_some_and(|it| it.answered);
         let end = end_of(&reply.verdict);
         let row = sent.and_then(|sent| self.row(id, server, sent));
         let counts = current && !late;
-        let wrong = counts && self.is_divergent(&reply);
+        let wrong = counts && self.is_divergent(reply);
         if counts && !wrong {
-            self.take(now, &reply);
+            self.take(now, reply);
         }
         if let Some(row) = row {
             let after = self.operations.get(&id).is_none_or(|it| it.answered);
@@ -108,7 +111,10 @@ impl Router {
         let differs = match (operation.digest, digest) {
             (Some(known), Some(found)) => known != found,
             _ => false,
-        } || operation.answer.as_ref().is_some_and(|known| known != answer);
+        } || operation
+            .answer
+            .as_ref()
+            .is_some_and(|known| known != answer);
         if differs {
             self.counts.divergent += 1;
             return true;

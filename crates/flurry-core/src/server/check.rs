@@ -2,8 +2,8 @@
 
 use super::Server;
 use crate::bugs::{Bug, planted};
-use crate::id::{Key, Version};
 use crate::id::MonoNs;
+use crate::id::{Key, Version};
 use crate::machine::{Access, Malformed, StateMachine, digest};
 use crate::message::{Ask, Copy, Reply, Request, State, Verdict};
 use crate::table::{Record, state_of};
@@ -139,8 +139,7 @@ impl<M: StateMachine> Server<M> {
         };
         self.table.find(key).is_some_and(|record| {
             let version = record.version;
-            let everywhere =
-                version.epoch == session.epoch && version.sequence <= session.stable;
+            let everywhere = version.epoch == session.epoch && version.sequence <= session.stable;
             record.state.is_none() && !record.evicted && everywhere
         })
     }
@@ -275,8 +274,13 @@ impl<M: StateMachine> Server<M> {
         }
         let snapshot = applied.state.as_ref().map(|it| self.machine.snapshot(it));
         let version = request.id.version();
-        self.table
-            .store(&self.machine, key.clone(), version, applied.state, answer.clone());
+        self.table.store(
+            &self.machine,
+            key.clone(),
+            version,
+            applied.state,
+            answer.clone(),
+        );
         (Verdict::Done(answer), digest(snapshot.as_deref()))
     }
 
@@ -302,7 +306,8 @@ impl<M: StateMachine> Server<M> {
             // Takes the version but executes on what is here.
             let answer = state.answer.clone();
             let (key, version) = (request.key.clone(), state.version);
-            self.table.store(&self.machine, key, version, held.state, answer);
+            self.table
+                .store(&self.machine, key, version, held.state, answer);
             return (Verdict::Held, 0);
         }
         if self.table.find(&request.key).is_none()

@@ -43,12 +43,7 @@ pub(super) struct Join {
 
 impl Join {
     /// What there is to copy in this configuration, if anything.
-    pub(super) fn needed(
-        now: MonoNs,
-        life: Life,
-        config: &Config,
-        before: Option<Self>,
-    ) -> Option<Self> {
+    pub(super) fn needed(now: MonoNs, life: Life, config: &Config) -> Option<Self> {
         let next = config.next.as_ref()?;
         let is_me = |member: &crate::config::Member| {
             member.server == life.endpoint.server && member.incarnation == life.incarnation
@@ -65,7 +60,6 @@ impl Join {
             .filter(|member| !complete && !member.gone && !is_me(member))
             .map(|member| (member.server, Source::default()))
             .collect();
-        let _ = before;
         Some(Self {
             number: config.number,
             new_here: !old,

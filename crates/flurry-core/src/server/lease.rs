@@ -135,7 +135,8 @@ impl<M: StateMachine> Server<M> {
                 self.send(Destination::Server(to), ping.clone());
             }
         }
-        if self.join.as_ref().is_some_and(super::join::Join::is_done) || planted(Bug::SyncedTooEarly)
+        if self.join.as_ref().is_some_and(super::join::Join::is_done)
+            || planted(Bug::SyncedTooEarly)
         {
             let synced = Message::Control(Control::Synced(life, number));
             self.send(Destination::Controller, synced);
@@ -152,7 +153,10 @@ impl<M: StateMachine> Server<M> {
         let Some(config) = &self.config else { return };
         let me = self.me();
         if number == config.number && config.has(from.endpoint.server, from.incarnation) {
-            self.send(back, Message::Control(Control::Pong(Some(me), number, sent)));
+            self.send(
+                back,
+                Message::Control(Control::Pong(Some(me), number, sent)),
+            );
         } else if number < config.number {
             // It has missed a change, and perhaps cannot hear the controller.
             let told = Message::Control(Control::Config(std::sync::Arc::clone(config)));

@@ -181,19 +181,15 @@ impl<M: StateMachine> Server<M> {
     fn handle_control(&mut self, now: MonoNs, sender: u64, control: Control) {
         let back = Destination::Sender(sender);
         match control {
-            Control::Config(config) => self.adopt(now, config),
-            Control::Fence(session, epoch) => {
-                if self.fence(session, epoch) {
-                    let held = Control::FenceHeld(self.params.life, session, epoch);
-                    self.send(back, Message::Control(held));
-                }
+            Control::Config(config) => self.adopt(now, &config),
+            Control::Fence(session, epoch) if self.fence(session, epoch) => {
+                let held = Control::FenceHeld(self.params.life, session, epoch);
+                self.send(back, Message::Control(held));
             }
             Control::Ping(from, number, sent) => self.handle_ping(back, from, number, sent),
-            Control::Pong(from, number, sent) => {
-                // A late pong grants no more than the lease from when it was asked for.
-                if self.number() == number {
-                    self.lease.granted(from, sent);
-                }
+            // A late pong grants no more than the lease from when it was asked for.
+            Control::Pong(from, number, sent) if self.number() == number => {
+                self.lease.granted(from, sent);
             }
             Control::Pull(from, number, cursor) => self.handle_pull(back, from, number, cursor),
             Control::Batch(batch) => self.handle_batch(now, batch),
@@ -257,7 +253,7 @@ impl<M: StateMachine> Server<M> {
     }
 
     /// Goes by a newer configuration.
-    fn adopt(&mut self, now: MonoNs, config: Arc<Config>) {
+    fn adopt(&mut self, now: MonoNs, config: &Arc<Config>) {
         if config.number <= self.number() {
             return;
         }
@@ -279,8 +275,8 @@ impl<M: StateMachine> Server<M> {
         }
         if is_member || follows {
             let stable = config.next.is_none();
-            self.join = Join::needed(now, self.params.life, &config, self.join.take());
-            self.config = Some(Arc::clone(&config));
+            self.join = Join::needed(now, self.params.life, config);
+            self.config = Some(Arc::clone(config));
             if stable {
                 let server = endpoint.server;
                 self.table.retain(&self.machine, |key| {

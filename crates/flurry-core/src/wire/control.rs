@@ -246,8 +246,8 @@ fn put_batch(batch: &Batch) -> body::Batch {
 
 fn batch(read: body::Batch) -> Result<Batch, WireError> {
     let entries = read.entries.into_iter().map(|entry| {
-        let key = Key::new(SessionId(entry.session), entry.key)
-            .map_err(|_| WireError::Body("batch"))?;
+        let key =
+            Key::new(SessionId(entry.session), entry.key).map_err(|_| WireError::Body("batch"))?;
         let found = entry.state.ok_or(WireError::Body("batch"))?;
         Ok((key, state(found)?))
     });

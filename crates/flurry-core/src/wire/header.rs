@@ -29,7 +29,9 @@ pub enum WireError {
     #[error("message: it has {0} bytes; wanted at least 48")]
     Short(usize),
     /// Not of this protocol.
-    #[error("message: it begins with {0:#04x} {1:#04x}; wanted 0xf1 0x01; hint: is it another protocol or version?")]
+    #[error(
+        "message: it begins with {0:#04x} {1:#04x}; wanted 0xf1 0x01; hint: is it another protocol or version?"
+    )]
     Foreign(u8, u8),
     /// Damaged on the way.
     #[error("message: its checksum is {found:#010x}; wanted {wanted:#010x}")]

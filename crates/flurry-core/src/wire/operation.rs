@@ -119,7 +119,8 @@ fn level(number: u8, hedge_ns: u64) -> Result<Level, WireError> {
 
 pub(super) fn request(header: &Header, bytes: Bytes) -> Result<Copy, WireError> {
     let read = body::Request::decode(bytes).map_err(|_| WireError::Body("request"))?;
-    let key = Key::new(header.id.session, read.key).map_err(|error| field("key", error.0 as u64))?;
+    let key =
+        Key::new(header.id.session, read.key).map_err(|error| field("key", error.0 as u64))?;
     if key.hash() != header.key_hash {
         return Err(field("key hash", header.key_hash));
     }
@@ -211,12 +212,17 @@ fn read_number(bytes: &Bytes) -> Result<u32, WireError> {
 }
 
 fn put_version(version: Version) -> Vec<u8> {
-    let (epoch, sequence) = (version.epoch.0.to_le_bytes(), version.sequence.0.to_le_bytes());
+    let (epoch, sequence) = (
+        version.epoch.0.to_le_bytes(),
+        version.sequence.0.to_le_bytes(),
+    );
     [&epoch[..], &sequence].concat()
 }
 
 fn read_version(bytes: &Bytes) -> Result<Version, WireError> {
-    let (epoch, sequence) = bytes.split_first_chunk::<4>().ok_or(WireError::Body("version"))?;
+    let (epoch, sequence) = bytes
+        .split_first_chunk::<4>()
+        .ok_or(WireError::Body("version"))?;
     let sequence = <[u8; 8]>::try_from(sequence).map_err(|_| WireError::Body("version"))?;
     Ok(Version {
         epoch: Epoch(u32::from_le_bytes(*epoch)),
@@ -299,8 +305,12 @@ pub(super) fn answer(header: &Header, bytes: Bytes) -> Result<Answer, WireError>
     let outcome = match header.sub {
         0 => Outcome::Done(bytes),
         1 => {
-            let (found, losses) = bytes.split_at_checked(12).ok_or(WireError::Body("version"))?;
-            let (loss, wipe) = losses.split_at_checked(4).ok_or(WireError::Body("losses"))?;
+            let (found, losses) = bytes
+                .split_at_checked(12)
+                .ok_or(WireError::Body("version"))?;
+            let (loss, wipe) = losses
+                .split_at_checked(4)
+                .ok_or(WireError::Body("losses"))?;
             Outcome::Taken {
                 version: header.version,
                 found: read_version(&bytes.slice_ref(found))?,
@@ -309,7 +319,9 @@ pub(super) fn answer(header: &Header, bytes: Bytes) -> Result<Answer, WireError>
             }
         }
         2 => {
-            let (need, stable) = bytes.split_at_checked(12).ok_or(WireError::Body("version"))?;
+            let (need, stable) = bytes
+                .split_at_checked(12)
+                .ok_or(WireError::Body("version"))?;
             let stable = <[u8; 8]>::try_from(stable).map_err(|_| WireError::Body("version"))?;
             Outcome::NobodyHas {
                 need: read_version(&bytes.slice_ref(need))?,

@@ -1,5 +1,10 @@
 //! A cluster in one hand: messages go from part to part at once, in order, unless a test holds them.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test's own helper: a failure is a failure of the test"
+)]
+
 use std::collections::VecDeque;
 
 use bytes::Bytes;
@@ -230,7 +235,8 @@ impl Cluster {
 
     /// What an operation came to, if it did.
     pub(crate) fn outcome(&self, number: u64) -> Option<Outcome> {
-        self.events.iter().find_map(|event| match event {
+        // The latest: another owner counts from one again.
+        self.events.iter().rev().find_map(|event| match event {
             Event::Answered(known, outcome) if *known == number => Some(outcome.clone()),
             _ => None,
         })

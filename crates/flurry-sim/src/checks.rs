@@ -1,0 +1,100 @@
+//! What must hold at every step, whoever is told what.
+
+use std::collections::BTreeSet;
+
+use bytes::BytesMut;
+use flurry_core::id::{OperationId, Version};
+use flurry_core::message::{Life, Message, Reply, Verdict};
+use flurry_core::wire;
+
+use crate::world::{Machine, World};
+
+impl World {
+    /// What crosses the wire is what was sent.
+    pub(crate) fn through_the_wire(&mut self, message: Message) -> Message {
+        let mut bytes = BytesMut::new();
+        wire::encode(&message, &mut bytes);
+        match wire::decode(&bytes.freeze()) {
+            Ok(read) if read == message => {}
+            Ok(read) => self.violate(format!("the wire changed {message:?} to {read:?}")),
+            Err(error) => self.violate(format!("the wire lost {message:?}: {error}")),
+        }
+        message
+    }
+
+    /// A message with flipped bits: it should be noticed and dropped.
+    pub(crate) fn damage(&mut self, message: &Message) -> Option<Message> {
+        let mut bytes = BytesMut::new();
+        wire::encode(message, &mut bytes);
+        let index = self.dice.between(8, bytes.len() as u64 - 1);
+        let bit = self.dice.below(8);
+        bytes[usize::try_from(index).unwrap_or(8)] ^= 1 << bit;
+        wire::decode(&bytes.freeze()).ok()
+    }
+
+    /// Ends the logs of all routers: every copy must have its row then.
+    pub fn close_logs(&mut self) {
+        for place in 0..self.nodes.len() {
+            let mut machine = std::mem::replace(&mut self.nodes[place].machine, Machine::Down);
+            if let Machine::Portal(_, Some(router)) = &mut machine {
+                router.close();
+                let _ = self.drain_router(place, router, Some(place));
+                let open = self.open_copies.get(&place).map_or(0, BTreeSet::len);
+                let logged = self
+                    .open_copies
+                    .get(&place)
+                    .is_some_and(|open| open.iter().any(|(_, _, attempt)| *attempt < 31));
+                if open > 0 && logged && router.is_logging() {
+                    self.violate(format!("I16: {open} copies have no row in the log"));
+                }
+            }
+            self.nodes[place].machine = machine;
+        }
+    }
+
+    /// What every reply of every server must satisfy.
+    pub(crate) fn check_reply(&mut self, life: Life, reply: &Reply) {
+        let write_digest = match &reply.verdict {
+            Verdict::Done(_) if reply.digest != 0 && reply.have == reply.id.version() => {
+                Some((reply.id, reply.digest))
+            }
+            Verdict::State(state) if !state.evicted && state.version.sequence.0 > 0 => Some((
+                OperationId {
+                    session: reply.id.session,
+                    epoch: state.version.epoch,
+                    sequence: state.version.sequence,
+                },
+                state.digest,
+            )),
+            _ => None,
+        };
+        if let Some((id, digest)) = write_digest {
+            let known = self.digests.entry((reply.key_hash, id)).or_insert(digest);
+            if *known != digest {
+                let known = *known;
+                self.violate(format!(
+                    "I1, I3: {id:?} has two states, {known:x} and {reply:?}"
+                ));
+            }
+        }
+        if let Verdict::Done(_) = reply.verdict {
+            let fenced = self.fenced.get(&reply.id.session.0).copied().unwrap_or(0);
+            if reply.id.epoch.0 < fenced {
+                self.violate(format!(
+                    "I10: {life:?} executed {:?} after epoch {fenced} was open",
+                    reply.id
+                ));
+            }
+        }
+        let none = Version::NONE;
+        // A change of the members may take a key away, and give it back.
+        let place = self.versions.entry((life, reply.key_hash));
+        let (number, known) = *place.or_insert((reply.config, none));
+        if number == reply.config && reply.have < known && reply.have != none {
+            let what = format!("I2: {life:?} went from {known} to {}", reply.have);
+            self.violate(what);
+        }
+        self.versions
+            .insert((life, reply.key_hash), (reply.config, reply.have));
+    }
+}
