@@ -11,7 +11,11 @@ UNRULY := target/release/unruly
 export UNRULY_PYTHON := $(CURDIR)/$(PY)
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help setup build fmt lint test test-rust test-python rules e2e mutations bench docs demo check
+SEED ?= 1
+OPERATIONS ?= 5000
+SIM := target/release/flurry-sim
+
+.PHONY: help setup build fmt lint test test-rust test-flurry sim sim-bugs test-python rules e2e mutations bench docs demo check
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,11 +46,26 @@ lint: setup ## Formatting, lints and types; warnings are errors
 	$(VENV)/bin/mypy
 	@if command -v cargo-deny >/dev/null; then cargo deny --offline check --hide-inclusion-graph licenses bans sources; fi
 
-test: lint test-rust test-python rules e2e mutations ## Everything that must pass
+test: lint test-rust test-flurry test-python rules e2e mutations ## Everything that must pass
 	@echo "test: all passed"
 
 test-rust: ## Rust tests
 	cargo test --workspace --locked --quiet
+
+$(SIM): FORCE
+	cargo build --release --locked --package flurry-sim
+
+FORCE:
+
+test-flurry: $(SIM) ## Whole Flurry clusters on virtual time: 2,000 seeds, and every planted bug by its seed
+	$(SIM) seeds
+	$(SIM) bugs --recorded tests/flurry/planted-bugs.tsv
+
+sim: $(SIM) ## Replay one seed: make sim SEED=7 OPERATIONS=5000
+	$(SIM) replay $(SEED) --operations $(OPERATIONS)
+
+sim-bugs: $(SIM) ## Search a seed for every planted bug, as tests/flurry/planted-bugs.tsv has them
+	$(SIM) bugs
 
 test-python: setup build ## Python tests, with the report in a real Chromium, and with Spark
 	scripts/debian.sh chromium chromium fonts-dejavu-core

@@ -10,6 +10,8 @@ CRATES: dict[str, set[str]] = {
     "unruly-trace": set(),
     "unruly-load": {"unruly-plan", "unruly-trace"},
     "unruly-agent": {"unruly-plan", "unruly-trace", "unruly-load"},
+    "flurry-core": set(),
+    "flurry-sim": {"flurry-core"},
     "unruly": {"unruly-plan", "unruly-trace", "unruly-load", "unruly-agent"},
 }
 
@@ -20,7 +22,7 @@ def test_a_crate_depends_only_on_those_below_it(name: str) -> None:
     own = {
         it["name"]
         for it in package["dependencies"]
-        if it["name"].startswith("unruly") and it["kind"] is None
+        if it["name"].startswith(("unruly", "flurry")) and it["kind"] is None
     }
     assert own <= CRATES[name]
 

@@ -231,8 +231,9 @@ pub enum Control {
         /// Why.
         reason: String,
     },
-    /// Portal to controller: all my writes are stable, and I send no more.
-    Close(SessionId, Epoch),
+    /// Portal to controller: all my writes are stable, and I send no more. Whether there are keys
+    /// whose last writes may be lost, of which nobody was told.
+    Close(SessionId, Epoch, bool),
     /// So noted.
     Closed(SessionId, Epoch),
     /// Controller to server: this session's owner has this epoch.

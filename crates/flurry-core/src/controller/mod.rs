@@ -167,7 +167,7 @@ impl Controller {
         };
         match control {
             Control::Open { name, nonce } => self.open(now, sender, &name, nonce),
-            Control::Close(session, epoch) => self.close(sender, session, epoch),
+            Control::Close(session, epoch, untold) => self.close(sender, session, epoch, untold),
             Control::FenceHeld(life, session, epoch) => self.fence_held(life, session, epoch),
             Control::Join(member) => self.join(now, sender, member),
             Control::ConfigQuery => {

@@ -190,7 +190,7 @@ impl Controller {
         }
     }
 
-    pub(super) fn close(&mut self, sender: u64, id: SessionId, epoch: Epoch) {
+    pub(super) fn close(&mut self, sender: u64, id: SessionId, epoch: Epoch, untold: bool) {
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
         };
@@ -201,6 +201,9 @@ impl Controller {
             session.closed = true;
             session.lossy = false;
             session.opening = None;
+            if untold {
+                session.unknown_through = epoch;
+            }
             if session.unknown_through < epoch {
                 session.clean_since.get_or_insert(epoch);
             }

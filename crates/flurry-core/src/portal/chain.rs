@@ -94,8 +94,9 @@ impl Portal {
             settled && chain.is_idle()
         });
         if let Some(index) = idle {
-            self.keys.swap_remove_index(index);
+            let forgotten = self.keys.swap_remove_index(index);
             self.forgot = true;
+            self.forgot_untold |= forgotten.is_some_and(|(_, chain)| chain.tail_unknown);
         }
     }
 

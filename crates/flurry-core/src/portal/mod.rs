@@ -192,6 +192,8 @@ pub struct Portal {
     at: WallNs,
     /// A key was forgotten: one that is not known is not new.
     forgot: bool,
+    /// One of them may have lost its last writes, and nobody was told.
+    forgot_untold: bool,
     keys: IndexMap<Key, Chain, std::hash::BuildHasherDefault<crate::table::KeyHasher>>,
     operations: BTreeMap<Sequence, Operation>,
     /// Operations that wait for others on their key.
@@ -220,6 +222,7 @@ impl Portal {
             last: Sequence(0),
             at: WallNs(0),
             forgot: false,
+            forgot_untold: false,
             keys: IndexMap::default(),
             operations: BTreeMap::new(),
             waiting: BTreeMap::new(),
@@ -367,7 +370,10 @@ impl Portal {
                 name: self.params.name.clone(),
                 nonce: self.params.nonce,
             },
-            Life::Closing => Control::Close(self.session, self.epoch),
+            Life::Closing => {
+                let untold = self.keys.values().any(|chain| chain.tail_unknown);
+                Control::Close(self.session, self.epoch, untold || self.forgot_untold)
+            }
             _ => return,
         };
         self.outbox

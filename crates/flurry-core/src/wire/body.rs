@@ -204,6 +204,9 @@ pub struct Close {
     pub session: u32,
     #[prost(uint32, tag = "2")]
     pub epoch: u32,
+    /// Keys were taken over whose last writes may be lost, and nobody was told.
+    #[prost(bool, tag = "3")]
+    pub untold: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Closed {

@@ -134,9 +134,10 @@ fn kind(control: &Control) -> Body {
             nonce: *nonce,
             reason: reason.clone(),
         }),
-        Control::Close(session, epoch) => Body::Close(body::Close {
+        Control::Close(session, epoch, untold) => Body::Close(body::Close {
             session: session.0,
             epoch: epoch.0,
+            untold: *untold,
         }),
         Control::Closed(session, epoch) => Body::Closed(body::Closed {
             session: session.0,
@@ -284,7 +285,7 @@ pub(super) fn read(bytes: Bytes) -> Result<Control, WireError> {
             nonce: it.nonce,
             reason: it.reason,
         },
-        Body::Close(it) => Control::Close(SessionId(it.session), Epoch(it.epoch)),
+        Body::Close(it) => Control::Close(SessionId(it.session), Epoch(it.epoch), it.untold),
         Body::Closed(it) => Control::Closed(SessionId(it.session), Epoch(it.epoch)),
         Body::Fence(it) => Control::Fence(SessionId(it.session), Epoch(it.epoch)),
         Body::FenceHeld(it) => Control::FenceHeld(
