@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 
-use flurry_core::id::{Epoch, MonoNs};
+use flurry_core::id::{DurationNs, Epoch, MonoNs};
 use flurry_core::key_value::Answer;
 use flurry_core::message::{Control, Message};
 use flurry_core::portal::{self, Event, Outcome, Portal, PortalParams, Submission};
@@ -24,6 +24,10 @@ const OPERATIONS_MAX: usize = 16_384;
 
 /// Keys that a client remembers at most; a forgotten one costs a question to all at its next use.
 const KEYS_MAX: usize = 100_000;
+
+/// While something is held for this long, the controller is asked for the configuration. Servers only
+/// tell of a newer one to whoever reaches them, and one that is gone or listens elsewhere never does.
+const CONFIG_AGAIN: DurationNs = DurationNs::millis(250);
 
 /// Callers taken before the socket gets its turn.
 const BATCH: usize = 64;
@@ -58,7 +62,9 @@ pub(super) struct Owner {
     opening: Option<Reply<Epoch>>,
     closing: Option<Reply<()>>,
     fenced: Option<Epoch>,
-    asked: bool,
+    /// A question for the controller's status or configuration that is due.
+    question: Option<Control>,
+    config_again: Option<MonoNs>,
     shared: Arc<Shared>,
 }
 
@@ -90,7 +96,9 @@ impl Owner {
             opening: Some(opening),
             closing: None,
             fenced: None,
-            asked: false,
+            // Tells a controller that is not there from one that cannot open the session yet.
+            question: Some(Control::StatusQuery),
+            config_again: None,
             shared,
         }
     }
@@ -215,6 +223,10 @@ impl Part for Owner {
         if self.more {
             self.take_commands(now);
         }
+        if self.config_again.is_some_and(|at| now >= at) {
+            self.config_again = None;
+            self.question = Some(Control::ConfigQuery);
+        }
         self.portal.handle_timeout(now);
         self.router.handle_timeout(now);
     }
@@ -223,18 +235,17 @@ impl Part for Owner {
         if self.more {
             return MonoNs(0);
         }
-        [self.portal.poll_timeout(), self.router.poll_timeout()]
-            .into_iter()
+        let own = [self.portal.poll_timeout(), self.router.poll_timeout()];
+        own.into_iter()
+            .chain([self.config_again])
             .flatten()
             .min()
             .unwrap_or(MonoNs(u64::MAX))
     }
 
     fn carry_out(&mut self, now: MonoNs, link: &mut Link) -> Result<(), Error> {
-        if !self.asked {
-            // Tells a controller that is not there from one that cannot open the session yet.
-            self.asked = true;
-            link.send(self.controller, &Message::Control(Control::StatusQuery));
+        if let Some(question) = self.question.take() {
+            link.send(self.controller, &Message::Control(question));
         }
         let mut idle = false;
         while !idle {
@@ -269,6 +280,12 @@ impl Part for Owner {
             }
         }
         let held = u64::try_from(self.portal.held()).unwrap_or(u64::MAX);
+        if held == 0 {
+            self.config_again = None;
+        } else {
+            self.config_again
+                .get_or_insert_with(|| now.after(CONFIG_AGAIN));
+        }
         self.shared.unstable.store(held, Ordering::Relaxed);
         Ok(())
     }
