@@ -10,7 +10,10 @@ CRATES: dict[str, set[str]] = {
     "unruly-trace": set(),
     "unruly-load": {"unruly-plan", "unruly-trace"},
     "unruly-agent": {"unruly-plan", "unruly-trace", "unruly-load"},
-    "unruly": {"unruly-plan", "unruly-trace", "unruly-load", "unruly-agent"},
+    "unruly": {"unruly-plan", "unruly-trace", "unruly-load", "unruly-agent", "unruly-flurry"},
+    "flurry-core": set(),
+    "flurry-sim": {"flurry-core"},
+    "unruly-flurry": {"flurry-core"},
 }
 
 
@@ -20,7 +23,7 @@ def test_a_crate_depends_only_on_those_below_it(name: str) -> None:
     own = {
         it["name"]
         for it in package["dependencies"]
-        if it["name"].startswith("unruly") and it["kind"] is None
+        if it["name"].startswith(("unruly", "flurry")) and it["kind"] is None
     }
     assert own <= CRATES[name]
 

@@ -1,5 +1,7 @@
 //! Clusters of one process, on real sockets.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,5 +1,7 @@
 //! The program `flurry`, as real processes.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
