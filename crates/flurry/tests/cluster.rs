@@ -1,6 +1,6 @@
 //! Clusters of one process, on real sockets.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! The program `flurry`, as real processes.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
