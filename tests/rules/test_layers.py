@@ -10,9 +10,10 @@ CRATES: dict[str, set[str]] = {
     "unruly-trace": set(),
     "unruly-load": {"unruly-plan", "unruly-trace"},
     "unruly-agent": {"unruly-plan", "unruly-trace", "unruly-load"},
+    "unruly": {"unruly-plan", "unruly-trace", "unruly-load", "unruly-agent", "unruly-flurry"},
     "flurry-core": set(),
     "flurry-sim": {"flurry-core"},
-    "unruly": {"unruly-plan", "unruly-trace", "unruly-load", "unruly-agent"},
+    "unruly-flurry": {"flurry-core"},
 }
 
 

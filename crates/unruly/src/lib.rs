@@ -2,6 +2,7 @@
 //! runner that starts a run's processes, and the door to the Python side that reads its trace.
 
 pub mod cli;
+pub mod flurry_cli;
 mod python;
 mod runner;
 mod shipped;

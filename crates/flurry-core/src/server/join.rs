@@ -145,9 +145,16 @@ impl<M: StateMachine> Server<M> {
                 continue;
             }
             let state = state_of(&self.machine, record);
-            bytes += key.bytes().len() + state.snapshot.as_ref().map_or(0, bytes::Bytes::len) + 64;
+            let size =
+                key.bytes().len() + state.snapshot.as_ref().map_or(0, bytes::Bytes::len) + 64;
+            if !batch.entries.is_empty() && bytes + size > BATCH_BYTES_MAX {
+                // It would not fit a datagram beside the others: it is the first of the next part.
+                batch.next = Some(index as u64 + 1);
+                break;
+            }
+            bytes += size;
             batch.entries.push((key.clone(), state));
-            if index > 0 && (batch.entries.len() >= BATCH_KEYS_MAX || bytes >= BATCH_BYTES_MAX) {
+            if index > 0 && batch.entries.len() >= BATCH_KEYS_MAX {
                 batch.next = Some(index as u64);
                 break;
             }

@@ -1,0 +1,478 @@
+//! A blocking client: the owner of a session, with its router inside.
+
+mod owner;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use flurry_core::config::Level;
+use flurry_core::id::{DurationNs, Epoch};
+use flurry_core::key_value::{Answer, Condition, Operation};
+use flurry_core::portal::Submission;
+
+use crate::clock::{wall, wall_after};
+use crate::link::{Link, LinkCounts};
+use crate::node::Node;
+use crate::{Error, VALUE_BYTES_MAX, loopback};
+use owner::{Command, Owner, Shared};
+
+/// Calls that wait for the client's thread at most.
+const COMMANDS_MAX: usize = 1_024;
+
+/// How much longer than its own deadline a call waits for the thread to say that it has passed.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// How a client is opened.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where the controller listens.
+    pub controller: SocketAddr,
+    /// The session's name: a space of keys that has one owner at a time.
+    pub session: String,
+    /// Which replies an operation waits for, unless it says otherwise.
+    pub level: Level,
+    /// How long an operation waits, unless it says otherwise.
+    pub timeout: Duration,
+    /// How long opening and closing wait.
+    pub open_timeout: Duration,
+}
+
+impl Options {
+    /// The first correct reply, waited for up to 2 s; an opening up to 5 s, which is enough for a lost
+    /// server's lease to end.
+    pub fn new(controller: SocketAddr, session: impl Into<String>) -> Self {
+        Self {
+            controller,
+            session: session.into(),
+            level: Level::First,
+            timeout: Duration::from_secs(2),
+            open_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// How a client was closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Closed {
+    /// Every write is on every replica, and the next owner starts without asking. When not, what is
+    /// acknowledged is still on at least as many replicas as its level says.
+    pub is_stable: bool,
+    /// Operations that were not yet on every replica.
+    pub unstable: u64,
+}
+
+/// What came of an operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Done {
+    /// Its number in the session.
+    pub sequence: u64,
+    /// What it answered.
+    pub answer: Answer,
+    /// An earlier owner's last writes to this key may have been lost.
+    pub is_tail_unknown: bool,
+}
+
+/// What a conditional or expiring write is given.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Set {
+    /// After this long the value ends.
+    pub expires_after: Option<Duration>,
+    /// When to do it at all.
+    pub condition: Condition,
+}
+
+/// The owner of a session. All methods block; many threads may share one client.
+///
+/// Dropping it without [`Client::close`] leaves the session open: the next owner must then ask every
+/// server first, and writes that are not on every replica yet are nobody's to finish.
+#[derive(Debug)]
+pub struct Client {
+    node: Node,
+    commands: SyncSender<Command>,
+    options: Options,
+    epoch: Epoch,
+    shared: Arc<Shared>,
+}
+
+impl Client {
+    /// Makes this process the owner of a session; an earlier owner is fenced off.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoAnswer`] when nobody answers at the controller's address, [`Error::NotOpen`] when it
+    /// took too long, [`Error::Refused`] when the controller refused, [`Error::Address`] for an address
+    /// that is not of this machine.
+    pub fn open(options: &Options) -> Result<Self, Error> {
+        let controller = loopback(options.controller)?;
+        let link = Link::any()?;
+        let (commands, taken) = mpsc::sync_channel(COMMANDS_MAX);
+        let (tell, told) = mpsc::sync_channel(1);
+        let shared = Arc::new(Shared {
+            controller_heard: AtomicBool::new(false),
+            unstable: AtomicU64::new(0),
+            tails_unknown: AtomicU64::new(0),
+        });
+        let nonce = u64::from_le_bytes(crate::random::bytes()?);
+        let known = Arc::clone(&shared);
+        let name = options.session.clone();
+        let node = Node::start("flurry-client", link, move |now| {
+            Ok(Owner::new(now, name, nonce, controller, taken, tell, known))
+        })?;
+        let epoch = match told.recv_timeout(options.open_timeout) {
+            Ok(opened) => opened?,
+            Err(RecvTimeoutError::Disconnected) => return Err(stopped()),
+            Err(RecvTimeoutError::Timeout) => {
+                let waited_ms = options.open_timeout.as_millis();
+                let controller = options.controller;
+                return Err(if shared.controller_heard.load(Ordering::Relaxed) {
+                    Error::NotOpen {
+                        controller,
+                        waited_ms,
+                    }
+                } else {
+                    Error::NoAnswer {
+                        controller,
+                        waited_ms,
+                    }
+                });
+            }
+        };
+        Ok(Self {
+            node,
+            commands,
+            options: options.clone(),
+            epoch,
+            shared,
+        })
+    }
+
+    /// The owner's number: every opening of the session gets a higher one.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Operations whose key's last writes by an earlier owner may have been lost.
+    #[must_use]
+    pub fn tails_unknown(&self) -> u64 {
+        self.shared.tails_unknown.load(Ordering::Relaxed)
+    }
+
+    /// What its socket has counted.
+    #[must_use]
+    pub fn counts(&self) -> LinkCounts {
+        self.node.counts()
+    }
+
+    /// An operation with a level, a timeout or a number of its own.
+    pub fn call(&self) -> Call<'_> {
+        Call {
+            client: self,
+            level: self.options.level,
+            timeout: self.options.timeout,
+            sequence: None,
+        }
+    }
+
+    /// The value; `None` when there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Call::run`].
+    pub fn get(&self, key: impl Into<Bytes>) -> Result<Option<Bytes>, Error> {
+        self.call().get(key)
+    }
+
+    /// Replaces the value.
+    ///
+    /// # Errors
+    ///
+    /// As [`Call::run`].
+    pub fn set(&self, key: impl Into<Bytes>, value: impl Into<Bytes>) -> Result<(), Error> {
+        self.call().set(key, value)
+    }
+
+    /// Replaces the value if a condition holds; says whether it did.
+    ///
+    /// # Errors
+    ///
+    /// As [`Call::run`].
+    pub fn set_with(
+        &self,
+        key: impl Into<Bytes>,
+        value: impl Into<Bytes>,
+        set: Set,
+    ) -> Result<bool, Error> {
+        self.call().set_with(key, value, set)
+    }
+
+    /// Removes the value; says whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Call::run`].
+    pub fn delete(&self, key: impl Into<Bytes>) -> Result<bool, Error> {
+        self.call().delete(key)
+    }
+
+    /// Adds to a decimal number, where no value is 0; the sum.
+    ///
+    /// # Errors
+    ///
+    /// As [`Call::run`], and [`Error::NotANumber`].
+    pub fn increment(&self, key: impl Into<Bytes>, by: i64) -> Result<i64, Error> {
+        self.call().increment(key, by)
+    }
+
+    /// Adds bytes at the end, where no value is empty; the new length.
+    ///
+    /// # Errors
+    ///
+    /// As [`Call::run`].
+    pub fn append(&self, key: impl Into<Bytes>, value: impl Into<Bytes>) -> Result<i64, Error> {
+        self.call().append(key, value)
+    }
+
+    /// Replaces the value when it is `expected` (`None`: when there is none); says whether it was.
+    ///
+    /// # Errors
+    ///
+    /// As [`Call::run`].
+    pub fn compare_and_set(
+        &self,
+        key: impl Into<Bytes>,
+        expected: Option<Bytes>,
+        value: impl Into<Bytes>,
+    ) -> Result<bool, Error> {
+        self.call().compare_and_set(key, expected, value)
+    }
+
+    /// Waits until every replica has every write, and lets go of the session. After the opening's time
+    /// it is left open; the result tells which.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Fenced`] when somebody else owns it by now, [`Error::Stopped`].
+    pub fn close(self) -> Result<Closed, Error> {
+        let (tell, told) = mpsc::sync_channel(1);
+        self.send(Command::Close(tell))?;
+        match told.recv_timeout(self.options.open_timeout) {
+            Ok(closed) => closed.map(|()| Closed {
+                is_stable: true,
+                unstable: 0,
+            }),
+            Err(RecvTimeoutError::Disconnected) => Err(stopped()),
+            Err(RecvTimeoutError::Timeout) => Ok(Closed {
+                is_stable: false,
+                unstable: self.shared.unstable.load(Ordering::Relaxed),
+            }),
+        }
+    }
+
+    fn send(&self, command: Command) -> Result<(), Error> {
+        self.commands
+            .try_send(command)
+            .map_err(|error| match error {
+                TrySendError::Full(_) => Error::Busy,
+                TrySendError::Disconnected(_) => stopped(),
+            })?;
+        self.node.wake();
+        Ok(())
+    }
+}
+
+fn stopped() -> Error {
+    Error::Stopped {
+        part: "client".to_owned(),
+    }
+}
+
+/// One operation about to be asked for.
+#[derive(Debug, Clone, Copy)]
+#[must_use = "nothing happens before an operation is named"]
+pub struct Call<'a> {
+    client: &'a Client,
+    level: Level,
+    timeout: Duration,
+    sequence: Option<u64>,
+}
+
+impl Call<'_> {
+    /// Waits for these replies.
+    pub fn at_level(mut self, level: Level) -> Self {
+        self.level = level;
+        self
+    }
+
+    /// Waits this long.
+    pub fn within(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Has the caller's own number, which must be higher than every one before.
+    pub fn with_sequence(mut self, sequence: u64) -> Self {
+        self.sequence = Some(sequence);
+        self
+    }
+
+    /// Does an operation.
+    ///
+    /// # Errors
+    ///
+    /// Nothing was done: [`Error::KeyLength`], [`Error::ValueTooLarge`], [`Error::SequenceGoesBack`],
+    /// [`Error::Refused`], [`Error::Busy`] when the client is full. Nothing is known: [`Error::Unknown`]. Lost: [`Error::DataLoss`],
+    /// [`Error::Evicted`]. Over: [`Error::Fenced`], [`Error::Stopped`].
+    pub fn run(self, key: impl Into<Bytes>, operation: &Operation) -> Result<Done, Error> {
+        let bytes = value_bytes(operation);
+        if bytes > VALUE_BYTES_MAX {
+            return Err(Error::ValueTooLarge { bytes });
+        }
+        let patience = u64::try_from(self.timeout.as_nanos()).unwrap_or(u64::MAX);
+        let submission = Submission {
+            key: key.into(),
+            operation: operation.encode(),
+            access: operation.access(),
+            level: self.level,
+            at: wall(),
+            patience: DurationNs(patience),
+            sequence: self.sequence,
+        };
+        let (tell, told) = mpsc::sync_channel(1);
+        self.client.send(Command::Submit(submission, tell))?;
+        let done = self.wait(&told)?;
+        if done.answer == Answer::TooLarge {
+            return Err(Error::ValueTooLarge { bytes });
+        }
+        Ok(done)
+    }
+
+    fn wait(&self, told: &Receiver<Result<Done, Error>>) -> Result<Done, Error> {
+        let unknown = || Error::Unknown {
+            waited_ms: self.timeout.as_millis(),
+        };
+        match told.recv_timeout(self.timeout.saturating_add(GRACE)) {
+            Ok(Err(Error::Unknown { .. })) | Err(RecvTimeoutError::Timeout) => Err(unknown()),
+            Ok(done) => done,
+            Err(RecvTimeoutError::Disconnected) => Err(unknown()),
+        }
+    }
+
+    /// The value; `None` when there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Call::run`].
+    pub fn get(self, key: impl Into<Bytes>) -> Result<Option<Bytes>, Error> {
+        match self.run(key, &Operation::Get)?.answer {
+            Answer::Value(value) => Ok(Some(value)),
+            Answer::NotFound => Ok(None),
+            other => Err(Error::unexpected(&other)),
+        }
+    }
+
+    /// Replaces the value.
+    ///
+    /// # Errors
+    ///
+    /// As [`Call::run`].
+    pub fn set(self, key: impl Into<Bytes>, value: impl Into<Bytes>) -> Result<(), Error> {
+        self.set_with(key, value, Set::default()).map(|_| ())
+    }
+
+    /// Replaces the value if a condition holds; says whether it did.
+    ///
+    /// # Errors
+    ///
+    /// As [`Call::run`].
+    pub fn set_with(
+        self,
+        key: impl Into<Bytes>,
+        value: impl Into<Bytes>,
+        set: Set,
+    ) -> Result<bool, Error> {
+        let operation = Operation::Set {
+            value: value.into(),
+            expires_at: set.expires_after.map(wall_after),
+            condition: set.condition,
+        };
+        self.stored(self.run(key, &operation)?.answer)
+    }
+
+    /// Removes the value; says whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Call::run`].
+    pub fn delete(self, key: impl Into<Bytes>) -> Result<bool, Error> {
+        let operation = Operation::Delete { counted: true };
+        self.number(key, &operation).map(|count| count > 0)
+    }
+
+    /// Adds to a decimal number, where no value is 0; the sum.
+    ///
+    /// # Errors
+    ///
+    /// As [`Call::run`], and [`Error::NotANumber`].
+    pub fn increment(self, key: impl Into<Bytes>, by: i64) -> Result<i64, Error> {
+        self.number(key, &Operation::Increment(by))
+    }
+
+    /// Adds bytes at the end, where no value is empty; the new length.
+    ///
+    /// # Errors
+    ///
+    /// As [`Call::run`].
+    pub fn append(self, key: impl Into<Bytes>, value: impl Into<Bytes>) -> Result<i64, Error> {
+        self.number(key, &Operation::Append(value.into()))
+    }
+
+    /// Replaces the value when it is `expected` (`None`: when there is none); says whether it was.
+    ///
+    /// # Errors
+    ///
+    /// As [`Call::run`].
+    pub fn compare_and_set(
+        self,
+        key: impl Into<Bytes>,
+        expected: Option<Bytes>,
+        value: impl Into<Bytes>,
+    ) -> Result<bool, Error> {
+        let operation = Operation::CompareAndSet {
+            expected,
+            value: value.into(),
+        };
+        self.stored(self.run(key, &operation)?.answer)
+    }
+
+    #[expect(clippy::unused_self, reason = "reads as the end of a call")]
+    fn stored(self, answer: Answer) -> Result<bool, Error> {
+        match answer {
+            Answer::Stored => Ok(true),
+            Answer::NotStored | Answer::NotFound => Ok(false),
+            other => Err(Error::unexpected(&other)),
+        }
+    }
+
+    fn number(self, key: impl Into<Bytes>, operation: &Operation) -> Result<i64, Error> {
+        match self.run(key, operation)?.answer {
+            Answer::Number(number) => Ok(number),
+            other => Err(Error::unexpected(&other)),
+        }
+    }
+}
+
+/// Bytes of values that an operation carries: together they must fit a datagram.
+fn value_bytes(operation: &Operation) -> usize {
+    match operation {
+        Operation::Get | Operation::Delete { .. } | Operation::Increment(_) => 0,
+        Operation::Set { value, .. } | Operation::Append(value) => value.len(),
+        Operation::CompareAndSet { expected, value } => {
+            value.len() + expected.as_ref().map_or(0, Bytes::len)
+        }
+    }
+}

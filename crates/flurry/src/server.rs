@@ -1,0 +1,212 @@
+//! A data server: a thread and a socket for each shard.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, SocketAddrV4};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{self, UnixDatagram};
+use std::sync::Arc;
+
+use flurry_core::config::Config;
+use flurry_core::id::{ConfigNumber, Endpoint, Incarnation, MonoNs, ServerId, ShardId};
+use flurry_core::message::{Life, Message};
+use flurry_core::server::{self, Destination, ServerParams};
+
+use crate::address::{listed, of_token, token};
+use crate::link::{Link, LinkCounts};
+use crate::machine::DatagramValues;
+use crate::node::{Node, Part};
+use crate::{Error, LEASE, loopback, random};
+
+/// How a data server is started.
+#[derive(Debug, Clone)]
+pub struct ServerOptions {
+    /// Its place in the cluster, which outlives the process.
+    pub id: u16,
+    /// Where the controller listens.
+    pub controller: SocketAddr,
+    /// Where the first shard listens, the others behind it; port 0 leaves all to the kernel.
+    pub listen: SocketAddr,
+    /// Threads; the same as the controller is told.
+    pub shards: u8,
+    /// Memory for records, of all shards together.
+    pub memory_bytes_max: usize,
+    /// When the memory is full: evict the least recently used value, instead of refusing.
+    pub evict: bool,
+}
+
+impl ServerOptions {
+    /// One thread, a port of the kernel's choice, 256 MB.
+    #[must_use]
+    pub fn new(id: u16, controller: SocketAddr) -> Self {
+        Self {
+            id,
+            controller,
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            shards: 1,
+            memory_bytes_max: 256_000_000,
+            evict: false,
+        }
+    }
+}
+
+/// A running data server; dropping it stops it, and what it held is gone.
+#[derive(Debug)]
+pub struct Server {
+    shards: Vec<Node>,
+    _place: UnixDatagram,
+}
+
+impl Server {
+    /// Starts a server with an empty memory. It joins, and copies what it should hold, by itself.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Address`] for an address that others could reach, [`Error::Refused`] without a shard,
+    /// [`Error::Io`] for a port that is taken or a server of this number that runs already.
+    pub fn start(options: &ServerOptions) -> Result<Self, Error> {
+        let controller = loopback(options.controller)?;
+        if options.shards == 0 {
+            return Err(Error::Refused {
+                reason: "shards: it is 0; wanted 1 or more; hint: one for each core that a server may use".to_owned(),
+            });
+        }
+        let place = take_place(options.id, controller)?;
+        let links = (0..options.shards)
+            .map(|shard| {
+                let mut address = options.listen;
+                if address.port() != 0 {
+                    address.set_port(address.port().saturating_add(u16::from(shard)));
+                }
+                Link::bind(address)
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let addresses: Vec<String> = links.iter().map(|it| it.address().to_string()).collect();
+        let incarnation = Incarnation(u128::from_le_bytes(random::bytes()?));
+        let shards = (0..options.shards)
+            .zip(links)
+            .map(|(shard, link)| {
+                let endpoint = Endpoint {
+                    server: ServerId(options.id),
+                    shard: ShardId(shard),
+                };
+                let params = ServerParams {
+                    life: Life {
+                        endpoint,
+                        incarnation,
+                    },
+                    addresses: addresses.clone(),
+                    lease: LEASE,
+                    memory_bytes_max: options.memory_bytes_max / usize::from(options.shards),
+                    evict: options.evict,
+                };
+                Node::start(&format!("server-{}.{shard}", options.id), link, |now| {
+                    Ok(Shard {
+                        machine: server::Server::new(now, params, DatagramValues),
+                        controller,
+                        peers: Peers::default(),
+                    })
+                })
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            shards,
+            _place: place,
+        })
+    }
+
+    /// Where its shards listen.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.shards.iter().map(|it| it.address().into()).collect()
+    }
+
+    /// What the sockets of its shards have counted.
+    #[must_use]
+    pub fn counts(&self) -> Vec<LinkCounts> {
+        self.shards.iter().map(Node::counts).collect()
+    }
+
+    /// Waits until it ends by itself.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stopped`]: a thread has ended, which it should not.
+    pub fn wait(mut self) -> Result<(), Error> {
+        self.shards.iter_mut().try_for_each(Node::wait)
+    }
+}
+
+/// A new life proves to the controller that the earlier one of the same number has ended. So two must
+/// never run at once: the first holds a name of the kernel's, which ends with its process.
+fn take_place(id: u16, controller: SocketAddrV4) -> Result<UnixDatagram, Error> {
+    let name = format!("flurry/{controller}/server/{id}");
+    net::SocketAddr::from_abstract_name(&name)
+        .and_then(|address| UnixDatagram::bind_addr(&address))
+        .map_err(|error| {
+            Error::io(
+                format!("server {id} of controller {controller}"),
+                "that no other server of this number runs",
+                &error,
+            )
+        })
+}
+
+/// Where the servers of a configuration listen, parsed once for each.
+#[derive(Debug, Default)]
+pub(crate) struct Peers {
+    number: ConfigNumber,
+    addresses: BTreeMap<Endpoint, Option<SocketAddrV4>>,
+}
+
+impl Peers {
+    pub(crate) fn find(
+        &mut self,
+        config: Option<&Arc<Config>>,
+        to: Endpoint,
+    ) -> Option<SocketAddrV4> {
+        let config = config?;
+        if config.number != self.number {
+            self.number = config.number;
+            self.addresses.clear();
+        }
+        *self
+            .addresses
+            .entry(to)
+            .or_insert_with(|| config.address_of(to).and_then(listed))
+    }
+}
+
+#[derive(Debug)]
+struct Shard {
+    machine: server::Server<DatagramValues>,
+    controller: SocketAddrV4,
+    peers: Peers,
+}
+
+impl Part for Shard {
+    fn message(&mut self, now: MonoNs, from: SocketAddrV4, message: Message) {
+        self.machine.handle_message(now, token(from), message);
+    }
+
+    fn timeout(&mut self, now: MonoNs) {
+        self.machine.handle_timeout(now);
+    }
+
+    fn due(&self) -> MonoNs {
+        self.machine.poll_timeout()
+    }
+
+    fn carry_out(&mut self, _now: MonoNs, link: &mut Link) -> Result<(), Error> {
+        while let Some((to, message)) = self.machine.poll_send() {
+            let address = match to {
+                Destination::Sender(sender) => of_token(sender),
+                Destination::Controller => Some(self.controller),
+                Destination::Server(endpoint) => self.peers.find(self.machine.config(), endpoint),
+            };
+            if let Some(address) = address {
+                link.send(address, &message);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,41 @@
+//! What the controller says of its cluster.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use flurry_core::id::DurationNs;
+use flurry_core::message::{Control, Message};
+
+use crate::link::{Link, Received, Wake};
+use crate::{Error, loopback};
+
+/// How often the question is repeated: it or its answer may be lost.
+const ASK_AGAIN: DurationNs = DurationNs::millis(50);
+
+/// Asks the controller how the cluster is; the answer is a JSON object.
+///
+/// # Errors
+///
+/// [`Error::NoAnswer`] within `patience`, [`Error::Address`] for an address that is not of this machine.
+pub fn status(controller: SocketAddr, patience: Duration) -> Result<String, Error> {
+    let to = loopback(controller)?;
+    let mut link = Link::any()?;
+    let wake = Wake::new()?;
+    let start = Instant::now();
+    while start.elapsed() < patience {
+        link.send(to, &Message::Control(Control::StatusQuery));
+        let asked = Instant::now();
+        while asked.elapsed() < Duration::from_nanos(ASK_AGAIN.0) {
+            link.wait(&wake, ASK_AGAIN);
+            if let Received::Message(from, Message::Control(Control::Status(text))) = link.receive()
+                && from == to
+            {
+                return Ok(text);
+            }
+        }
+    }
+    Err(Error::NoAnswer {
+        controller,
+        waited_ms: start.elapsed().as_millis(),
+    })
+}
