@@ -61,7 +61,8 @@ pub struct Closed {
     /// Every write is on every replica, and the next owner starts without asking. When not, what is
     /// acknowledged is still on at least as many replicas as its level says.
     pub is_stable: bool,
-    /// Operations that were not yet on every replica.
+    /// Operations that were not yet on every replica. When there are none, the controller did not
+    /// confirm: it is away, or somebody else has opened the session since.
     pub unstable: u64,
 }
 

@@ -320,9 +320,14 @@ fn operate(common: &Common, key: OsString, operation: &Operation) -> Result<u8> 
     };
     let closed = client.close()?;
     if !closed.is_stable {
-        say_error(
-            "flurry: session: not closed, since a server has not answered yet; the answer stands; hint: `flurry status`",
-        );
+        let why = if closed.unstable > 0 {
+            "a server has not answered yet"
+        } else {
+            "the controller is away or somebody else has opened it since"
+        };
+        say_error(&format!(
+            "flurry: session: not closed, since {why}; the answer stands; hint: `flurry status`"
+        ));
     }
     Ok(code)
 }
