@@ -52,16 +52,12 @@ bugs! {
     NoFence = "no-fence",
     /// A server answers without a lease.
     NoLease = "no-lease",
-    /// A reply that was under way longer than its lease counts.
-    LateReplyCounts = "late-reply-counts",
     /// An older state push replaces a newer value.
     PushGoesBack = "push-goes-back",
     /// A delayed write to a key that was deleted brings it back.
     FloorIgnored = "floor-ignored",
     /// Eviction forgets the version, so that the key looks as if it never was.
     EvictionForgets = "eviction-forgets",
-    /// One reply is taken for a quorum.
-    QuorumOfOne = "quorum-of-one",
     /// The controller answers before its epoch is on disk.
     EpochNotSynced = "epoch-not-synced",
     /// A damaged message is believed.

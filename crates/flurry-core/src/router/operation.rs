@@ -221,11 +221,7 @@ impl InFlight {
                 .iter()
                 .filter(|it| of(&it.replica) && it.progress == Progress::Held)
                 .count();
-            let needed = match level {
-                Level::Quorum if planted(Bug::QuorumOfOne) => 1,
-                level => level.needed(all),
-            };
-            held >= needed
+            held >= level.needed(all)
         };
         let any = self
             .targets

@@ -54,8 +54,7 @@ impl Router {
             && matches!(
                 reply.verdict,
                 Verdict::Done(_) | Verdict::Held | Verdict::State(_)
-            )
-            && !planted(Bug::LateReplyCounts);
+            );
         self.counts.late += u64::from(late);
         let before = self.operations.get(&id).is_some_and(|it| it.answered);
         let end = end_of(&reply.verdict);
