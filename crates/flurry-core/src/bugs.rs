@@ -64,8 +64,6 @@ bugs! {
     DamageBelieved = "damage-believed",
     /// A repeated operation gets a new number.
     RetryRenumbers = "retry-renumbers",
-    /// While the replica set changes only the old one gets writes.
-    OldSetOnly = "old-set-only",
     /// A joining server says that it has synced before it has.
     SyncedTooEarly = "synced-too-early",
     /// A refusal is taken for the answer when it comes first.

@@ -171,9 +171,9 @@ impl Portal {
             Access::Update => chain.updates += 1,
             Access::Blind => {}
         }
-        if access == Access::Read {
-            self.unstable.remove(&pending.sequence);
-        } else {
+        // A read stays in `unstable` until it is answered: it may yet need the takeover below it, whose
+        // number must not be called stable before.
+        if access != Access::Read {
             chain.known = Known::At(id.version());
             chain.unstable += 1;
         }

@@ -232,7 +232,7 @@ impl InFlight {
         }
         let old = met(|replica| replica.old, self.level);
         let new = met(|replica| replica.new, self.level);
-        old && (new || !self.is_write() || planted(Bug::OldSetOnly))
+        old && (new || !self.is_write())
     }
 
     /// Every replica has it.
