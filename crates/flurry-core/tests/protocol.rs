@@ -332,3 +332,33 @@ fn when_every_replica_forgot_the_loss_is_reported_and_a_new_write_heals_it() {
         value("w")
     );
 }
+
+#[test]
+fn auto_sends_one_copy_first_when_the_servers_are_busy_and_all_when_they_are_not() {
+    let mut cluster = Cluster::open();
+    let copies = |cluster: &mut Cluster| {
+        cluster.ask("k", &Operation::Get, Level::Auto);
+        cluster.collect();
+        let requests = cluster
+            .letters
+            .iter()
+            .filter(|(_, _, message)| matches!(message, Message::Request(_)))
+            .count();
+        cluster.settle();
+        requests
+    };
+    assert_eq!(copies(&mut cluster), 3);
+    for (busy, expected) in [(250, 1), (100, 1), (10, 3), (100, 3)] {
+        for server in &mut cluster.servers {
+            server.set_busy(busy);
+        }
+        // What the others said before wears off; then a reply tells the router.
+        cluster.pass(DurationNs::millis(600));
+        copies(&mut cluster);
+        assert_eq!(
+            copies(&mut cluster),
+            expected,
+            "servers busy for {busy}/255"
+        );
+    }
+}

@@ -29,6 +29,9 @@ pub(crate) trait Part: Send + 'static {
     /// When to call [`Part::timeout`].
     fn due(&self) -> MonoNs;
 
+    /// For how much of the last moments the thread was busy, in 255ths.
+    fn was_busy(&mut self, _share: u8) {}
+
     /// Does everything that the machine wants done.
     fn carry_out(&mut self, now: MonoNs, link: &mut Link) -> Result<(), Error>;
 }
@@ -108,6 +111,35 @@ impl Drop for Node {
     }
 }
 
+/// How long a thread waits, over windows that are short beside a change of load.
+struct Load {
+    began: MonoNs,
+    idle_ns: u64,
+}
+
+impl Load {
+    const WINDOW_NS: u64 = 20_000_000;
+
+    fn new(now: MonoNs) -> Self {
+        Self {
+            began: now,
+            idle_ns: 0,
+        }
+    }
+
+    /// Notes a wait. At the end of a window says for how much of it the thread was busy, in 255ths.
+    fn waited(&mut self, from: MonoNs, to: MonoNs) -> Option<u8> {
+        self.idle_ns += to.since(from).0;
+        let window_ns = to.since(self.began).0;
+        if window_ns < Self::WINDOW_NS {
+            return None;
+        }
+        let busy_ns = window_ns.saturating_sub(self.idle_ns);
+        *self = Self::new(to);
+        u8::try_from(busy_ns * 255 / window_ns).ok()
+    }
+}
+
 fn run(
     clock: Clock,
     link: &mut Link,
@@ -116,8 +148,13 @@ fn run(
     stop: &AtomicBool,
 ) -> Result<(), Error> {
     part.carry_out(clock.now(), link)?;
+    let mut load = Load::new(clock.now());
     loop {
-        link.wait(wake, part.due().since(clock.now()));
+        let idle_since = clock.now();
+        link.wait(wake, part.due().since(idle_since));
+        if let Some(share) = load.waited(idle_since, clock.now()) {
+            part.was_busy(share);
+        }
         if stop.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -142,5 +179,19 @@ fn run(
             part.timeout(now);
             part.carry_out(now, link)?;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_waited_for_a_quarter_was_busy_for_three() {
+        let at = |ms: u64| MonoNs(ms * 1_000_000);
+        let mut load = Load::new(at(0));
+        assert_eq!(load.waited(at(5), at(10)), None, "the window is not over");
+        assert_eq!(load.waited(at(20), at(20)), Some(191));
+        assert_eq!(load.waited(at(20), at(60)), Some(0), "a window of its own");
     }
 }

@@ -65,8 +65,11 @@ impl Auto {
 
     /// The level of the next operation.
     pub(super) fn choose(&mut self, now: MonoNs, rates: &BTreeMap<ServerId, Rate>) -> Level {
-        let busy = rates.values().map(|rate| rate.busy).max().unwrap_or(0);
-        if now.since(self.since) >= STANDS {
+        let said = rates.values().filter_map(|rate| rate.busy(now));
+        // While nobody says anything the choice stands.
+        if let Some(busy) = said.max()
+            && now.since(self.since) >= STANDS
+        {
             let hedging = if self.hedging {
                 busy >= FIRST_BELOW
             } else {

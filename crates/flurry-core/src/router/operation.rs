@@ -18,7 +18,7 @@ const SENDS: usize = 4;
 pub(super) enum Progress {
     /// Not sent yet: a hedge that waits.
     Waiting,
-    /// Under way, or refused for now: it is sent again.
+    /// Under way, or refused for a reason that passes: it is sent again.
     Sent,
     /// The replica misses writes; it has this.
     Behind(Version),

@@ -8,6 +8,9 @@ pub(super) const RETRY_MIN: DurationNs = DurationNs::millis(2);
 /// Nor later.
 pub(super) const RETRY_MAX: DurationNs = DurationNs::millis(50);
 
+/// How long what a server said of its load holds.
+const BUSY_HOLDS: DurationNs = DurationNs::millis(500);
+
 /// Repetitions that a silent server gets in each period, whatever it owes.
 const SILENT_ALLOWANCE: u32 = 64;
 
@@ -19,7 +22,8 @@ pub(super) struct Rate {
     deviation_ns: u64,
     tokens: u32,
     refilled: MonoNs,
-    pub(super) busy: u8,
+    busy: u8,
+    heard: MonoNs,
 }
 
 impl Rate {
@@ -30,6 +34,7 @@ impl Rate {
             tokens: SILENT_ALLOWANCE,
             refilled: now,
             busy: 0,
+            heard: now,
         }
     }
 
@@ -55,9 +60,15 @@ impl Rate {
     }
 
     /// Every reply allows another repetition: a server that answers gets all that it owes.
-    pub(super) fn heard(&mut self, busy: u8) {
+    pub(super) fn heard(&mut self, now: MonoNs, busy: u8) {
         self.tokens = (self.tokens + 2).min(4 * SILENT_ALLOWANCE);
         self.busy = busy;
+        self.heard = now;
+    }
+
+    /// How busy the server is, in 255ths, if it has said so lately: one that gets no copies says nothing.
+    pub(super) fn busy(&self, now: MonoNs) -> Option<u8> {
+        (now.since(self.heard) <= BUSY_HOLDS).then_some(self.busy)
     }
 
     /// Whether a copy may be repeated now.

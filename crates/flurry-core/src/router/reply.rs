@@ -18,7 +18,7 @@ impl Router {
     pub(super) fn handle_reply(&mut self, now: MonoNs, reply: &Reply, kernel_received: i64) {
         let server = reply.from.server;
         if let Some(rate) = self.rates.get_mut(&server) {
-            rate.heard(reply.busy);
+            rate.heard(now, reply.busy);
         }
         if let Verdict::WrongConfig(number) = reply.verdict {
             self.wrong_config(now, reply, number);

@@ -37,7 +37,7 @@ impl<M: StateMachine> Server<M> {
             have: self.version(&request.key),
             lease_left,
             digest,
-            busy: 0,
+            busy: self.busy,
             verdict,
             stamps: [0; 3],
         }

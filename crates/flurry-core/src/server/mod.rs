@@ -89,6 +89,8 @@ pub struct Server<M: StateMachine> {
     outbox: VecDeque<(Destination, Message)>,
     counts: ServerCounts,
     lives: u64,
+    /// In 255ths, as the driver measured it.
+    busy: u8,
 }
 
 impl<M: StateMachine> Server<M> {
@@ -107,6 +109,7 @@ impl<M: StateMachine> Server<M> {
             outbox: VecDeque::new(),
             counts: ServerCounts::default(),
             lives: 0,
+            busy: 0,
         }
     }
 
@@ -132,6 +135,12 @@ impl<M: StateMachine> Server<M> {
         self.config
             .as_ref()
             .is_some_and(|config| config.has(endpoint.server, incarnation))
+    }
+
+    /// Tells for how much of the last moments the server's thread was busy, in 255ths: routers choose
+    /// between copies and hedges by it.
+    pub fn set_busy(&mut self, share: u8) {
+        self.busy = share;
     }
 
     /// Counts since the start.
