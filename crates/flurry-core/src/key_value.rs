@@ -71,7 +71,7 @@ pub enum Answer {
     NotANumber,
     /// The number would not fit 64 bits.
     OutOfRange,
-    /// The value would be longer than [`VALUE_BYTES_MAX`].
+    /// The value would be longer than the machine's limit.
     TooLarge,
 }
 
@@ -138,7 +138,7 @@ impl Operation {
         Ok(match read.kind {
             Some(Kind::Get(_)) => Self::Get,
             Some(Kind::Set(set)) => Self::Set {
-                value: fitting(set.value)?,
+                value: set.value,
                 expires_at: set.expires_at_ns.map(WallNs),
                 condition: match set.condition {
                     0 => Condition::Always,
@@ -154,7 +154,7 @@ impl Operation {
             Some(Kind::Append(append)) => Self::Append(append.value),
             Some(Kind::CompareAndSet(swap)) => Self::CompareAndSet {
                 expected: swap.expected,
-                value: fitting(swap.value)?,
+                value: swap.value,
             },
             None => return Err(Malformed("it is empty".to_owned())),
         })
@@ -215,14 +215,47 @@ pub struct Value {
 }
 
 /// The key-value machine.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct KeyValue;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyValue {
+    value_bytes_max: usize,
+}
+
+impl Default for KeyValue {
+    fn default() -> Self {
+        Self::with_values_up_to(VALUE_BYTES_MAX)
+    }
+}
+
+impl KeyValue {
+    /// A machine whose values are no longer than this, nor than [`VALUE_BYTES_MAX`]: as long as the
+    /// transport can carry.
+    #[must_use]
+    pub fn with_values_up_to(bytes: usize) -> Self {
+        Self {
+            value_bytes_max: bytes.min(VALUE_BYTES_MAX),
+        }
+    }
+
+    /// Reads an operation, and refuses one whose value is too long: a blind write always answers that
+    /// it was done, so what cannot be done is refused before.
+    fn read(&self, operation: &[u8]) -> Result<Operation, Malformed> {
+        let operation = Operation::decode(operation)?;
+        match &operation {
+            Operation::Set { value, .. } | Operation::CompareAndSet { value, .. }
+                if value.len() > self.value_bytes_max =>
+            {
+                Err(Malformed(format!("its value has {} bytes", value.len())))
+            }
+            _ => Ok(operation),
+        }
+    }
+}
 
 impl StateMachine for KeyValue {
     type State = Value;
 
     fn access(&self, operation: &[u8]) -> Result<Access, Malformed> {
-        Operation::decode(operation).map(|operation| operation.access())
+        self.read(operation).map(|operation| operation.access())
     }
 
     fn apply(
@@ -231,10 +264,10 @@ impl StateMachine for KeyValue {
         operation: &[u8],
         at: WallNs,
     ) -> Result<Applied<Value>, Malformed> {
-        let operation = Operation::decode(operation)?;
+        let operation = self.read(operation)?;
         // Expired by the owner's own time, so that every replica decides alike.
         let live = state.filter(|value| value.expires_at.is_none_or(|end| at < end));
-        let (state, answer) = execute(live, operation);
+        let (state, answer) = execute(live, operation, self.value_bytes_max);
         Ok(Applied {
             state,
             answer: answer.encode(),
@@ -268,7 +301,11 @@ impl StateMachine for KeyValue {
     }
 }
 
-fn execute(live: Option<&Value>, operation: Operation) -> (Option<Value>, Answer) {
+fn execute(
+    live: Option<&Value>,
+    operation: Operation,
+    value_bytes_max: usize,
+) -> (Option<Value>, Answer) {
     let kept = live.cloned();
     match operation {
         Operation::Get => {
@@ -292,7 +329,7 @@ fn execute(live: Option<&Value>, operation: Operation) -> (Option<Value>, Answer
         Operation::Increment(by) => increment(kept, by),
         Operation::Append(more) => {
             let old = live.map_or(&[][..], |value| &value.bytes);
-            if old.len() + more.len() > VALUE_BYTES_MAX {
+            if old.len() + more.len() > value_bytes_max {
                 return (kept, Answer::TooLarge);
             }
             let bytes = Bytes::from([old, &more].concat());
@@ -306,14 +343,6 @@ fn execute(live: Option<&Value>, operation: Operation) -> (Option<Value>, Answer
             replace(kept, wanted, value, expires_at)
         }
     }
-}
-
-/// A blind write always answers that it was done, so what cannot be done is refused before.
-fn fitting(value: Bytes) -> Result<Bytes, Malformed> {
-    if value.len() > VALUE_BYTES_MAX {
-        return Err(Malformed(format!("its value has {} bytes", value.len())));
-    }
-    Ok(value)
 }
 
 fn replace(
@@ -346,5 +375,37 @@ fn increment(kept: Option<Value>, by: i64) -> (Option<Value>, Answer) {
             };
             (Some(value), Answer::Number(sum))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: usize = 100;
+
+    #[test]
+    fn a_value_grows_up_to_the_limit_and_no_further() {
+        let machine = KeyValue::with_values_up_to(LIMIT);
+        let nearly = Value {
+            bytes: Bytes::from(vec![7; LIMIT - 1]),
+            expires_at: None,
+        };
+        let append = |text: &'static str| {
+            let operation = Operation::Append(Bytes::from(text)).encode();
+            machine.apply(Some(&nearly), &operation, WallNs(1)).unwrap()
+        };
+        assert_eq!(append("1").state.unwrap().bytes.len(), LIMIT);
+        assert_eq!(append("12").state, Some(nearly.clone()));
+        assert_eq!(append("12").answer, Answer::TooLarge.encode());
+    }
+
+    #[test]
+    fn a_plain_write_over_the_limit_is_refused_as_a_whole() {
+        let machine = KeyValue::with_values_up_to(LIMIT);
+        let set = |bytes| Operation::set(Bytes::from(vec![7; bytes])).encode();
+        assert!(machine.access(&set(LIMIT)).is_ok());
+        assert!(machine.access(&set(LIMIT + 1)).is_err());
+        assert!(machine.apply(None, &set(LIMIT + 1), WallNs(1)).is_err());
     }
 }

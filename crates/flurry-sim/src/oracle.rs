@@ -289,7 +289,7 @@ impl KeyTruth {
 }
 
 fn execute(state: &State, asked: &Asked) -> Option<(State, Bytes)> {
-    let applied = KeyValue
+    let applied = KeyValue::default()
         .apply(state.as_ref(), &asked.operation, asked.at)
         .ok()?;
     // Expired is as good as absent, but only from its own time on: a read leaves it as it is.

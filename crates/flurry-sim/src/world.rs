@@ -280,7 +280,7 @@ impl World {
                 evict: self.scenario.evict,
             };
             let now = self.nodes[place].local(self.now);
-            let machine = Server::new(now, params, KeyValue);
+            let machine = Server::new(now, params, KeyValue::default());
             self.start(place, Machine::Server(Box::new(machine)));
         }
     }

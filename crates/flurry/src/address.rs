@@ -18,7 +18,7 @@ pub fn loopback(address: SocketAddr) -> Result<SocketAddrV4, Error> {
             text: other.to_string(),
             problem: "it is not of the IPv4 loopback network, and others could reach it: nothing is encrypted and nobody has to say who they are".to_owned(),
             wanted: "127.0.0.1 with a port",
-            hint: "run the parts on one machine for now",
+            hint: "name an address of 127.0.0.0/8, and run every part on this machine",
         }),
     }
 }

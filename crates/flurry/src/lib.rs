@@ -5,7 +5,7 @@
 //! - [`Controller`]: who takes part and who owns what, kept on disk.
 //! - [`status`]: what the controller says of its cluster.
 //!
-//! Everything that decides something is in the core; here is only what carries it out. For now all of
+//! Everything that decides something is in the core; here is only what carries it out. All of
 //! it listens on the loopback interface alone, since nothing is encrypted and nobody has to say who
 //! they are; and all of it is UDP, which bounds a value to [`VALUE_BYTES_MAX`].
 //!
@@ -26,7 +26,6 @@ mod clock;
 mod controller;
 mod error;
 mod link;
-mod machine;
 mod node;
 mod random;
 mod server;
@@ -42,7 +41,6 @@ pub use flurry_core::config::Level;
 pub use flurry_core::id::{DurationNs, Epoch, Version, WallNs};
 pub use flurry_core::key_value::{Answer, Condition, Operation};
 pub use link::LinkCounts;
-pub use machine::DatagramValues;
 pub use server::{Server, ServerOptions};
 pub use status::status;
 

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use flurry_core::config::Config;
 use flurry_core::id::{ConfigNumber, Endpoint, Incarnation, MonoNs, ServerId, ShardId};
+use flurry_core::key_value::KeyValue;
 use flurry_core::message::{Life, Message};
 use flurry_core::server::{self, Destination, ServerParams};
 
 use crate::address::{listed, of_token, token};
 use crate::link::{Link, LinkCounts};
-use crate::machine::DatagramValues;
 use crate::node::{Node, Part};
-use crate::{Error, LEASE, loopback, random};
+use crate::{Error, LEASE, VALUE_BYTES_MAX, loopback, random};
 
 /// How a data server is started.
 #[derive(Debug, Clone)]
@@ -101,7 +101,11 @@ impl Server {
                 };
                 Node::start(&format!("server-{}.{shard}", options.id), link, |now| {
                     Ok(Shard {
-                        machine: server::Server::new(now, params, DatagramValues),
+                        machine: server::Server::new(
+                            now,
+                            params,
+                            KeyValue::with_values_up_to(VALUE_BYTES_MAX),
+                        ),
                         controller,
                         peers: Peers::default(),
                     })
@@ -178,7 +182,7 @@ impl Peers {
 
 #[derive(Debug)]
 struct Shard {
-    machine: server::Server<DatagramValues>,
+    machine: server::Server<KeyValue>,
     controller: SocketAddrV4,
     peers: Peers,
 }
@@ -194,6 +198,10 @@ impl Part for Shard {
 
     fn due(&self) -> MonoNs {
         self.machine.poll_timeout()
+    }
+
+    fn was_busy(&mut self, share: u8) {
+        self.machine.set_busy(share);
     }
 
     fn carry_out(&mut self, _now: MonoNs, link: &mut Link) -> Result<(), Error> {

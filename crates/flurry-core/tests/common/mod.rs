@@ -51,7 +51,7 @@ pub(crate) fn server(id: u16, life: u128) -> Server<KeyValue> {
         memory_bytes_max: 1 << 20,
         evict: false,
     };
-    Server::new(MonoNs(1), params, KeyValue)
+    Server::new(MonoNs(1), params, KeyValue::default())
 }
 
 pub(crate) fn params() -> ControllerParams {
