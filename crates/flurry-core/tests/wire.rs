@@ -1,8 +1,11 @@
 //! Whatever arrives, reading it does no harm; what was sent arrives as it was.
 
 use bytes::{Bytes, BytesMut};
-use flurry_core::id::{Key, SessionId};
-use flurry_core::message::{Control, Message};
+use flurry_core::config::Member;
+use flurry_core::id::{
+    ConfigNumber, Endpoint, Epoch, Incarnation, Key, MonoNs, ServerId, SessionId, ShardId,
+};
+use flurry_core::message::{Control, Life, Message};
 use flurry_core::wire::{WireError, decode, encode};
 use proptest::prelude::*;
 
@@ -52,6 +55,37 @@ proptest! {
     fn what_was_sent_arrives(name in "\\PC{0,40}", nonce in any::<u64>()) {
         let message = open(name, nonce);
         prop_assert_eq!(decode(&bytes_of(&message)), Ok(message));
+    }
+}
+
+#[test]
+fn what_a_server_says_of_itself_arrives() {
+    let life = Life {
+        endpoint: Endpoint {
+            server: ServerId(7),
+            shard: ShardId(3),
+        },
+        incarnation: Incarnation(u128::MAX - 5),
+    };
+    let member = Member {
+        server: ServerId(7),
+        incarnation: life.incarnation,
+        addresses: vec!["127.0.0.1:1".to_owned()],
+        gone: false,
+    };
+    for control in [
+        Control::Join(member),
+        Control::Ping(life, ConfigNumber(4), MonoNs(9)),
+        Control::Pong(None, ConfigNumber(4), MonoNs(9)),
+        Control::Pong(Some(ServerId(2)), ConfigNumber(4), MonoNs(9)),
+        Control::Pull(life, ConfigNumber(4), Some(0)),
+        Control::Pull(life, ConfigNumber(4), None),
+        Control::Synced(life, ConfigNumber(4)),
+        Control::FenceHeld(life, SessionId(1), Epoch(2)),
+        Control::Close(SessionId(1), Epoch(2), true),
+    ] {
+        let message = Message::Control(control);
+        assert_eq!(decode(&bytes_of(&message)), Ok(message));
     }
 }
 

@@ -166,7 +166,7 @@ impl Controller {
             return;
         };
         match control {
-            Control::Open { name, nonce } => self.open(now, sender, &name, nonce),
+            Control::Open { name, nonce } => self.open(sender, &name, nonce),
             Control::Close(session, epoch, untold) => self.close(sender, session, epoch, untold),
             Control::FenceHeld(life, session, epoch) => self.fence_held(life, session, epoch),
             Control::Join(member) => self.join(now, sender, member),

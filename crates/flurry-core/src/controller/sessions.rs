@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::Controller;
 use crate::bugs::{Bug, planted};
-use crate::id::{Epoch, MonoNs, SessionId};
+use crate::id::{Epoch, SessionId};
 use crate::message::{Control, Life, Opened};
 
 /// Sessions that a controller keeps at most.
@@ -40,7 +40,7 @@ pub(super) struct Session {
 }
 
 impl Controller {
-    pub(super) fn open(&mut self, now: MonoNs, sender: u64, name: &str, nonce: u64) {
+    pub(super) fn open(&mut self, sender: u64, name: &str, nonce: u64) {
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             let reason = format!(
                 "session: its name has {} bytes; wanted 1 to {NAME_BYTES_MAX}",
@@ -54,7 +54,7 @@ impl Controller {
             return;
         }
         if let Some(id) = self.names.get(name).copied() {
-            self.open_again(now, sender, id, nonce);
+            self.open_again(sender, id, nonce);
             return;
         }
         if self.sessions.len() >= SESSIONS_MAX {
@@ -85,7 +85,7 @@ impl Controller {
         self.opened(id);
     }
 
-    fn open_again(&mut self, _now: MonoNs, sender: u64, id: SessionId, nonce: u64) {
+    fn open_again(&mut self, sender: u64, id: SessionId, nonce: u64) {
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
         };

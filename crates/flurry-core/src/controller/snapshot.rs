@@ -8,9 +8,9 @@ use prost::Message as _;
 
 use super::sessions::Session;
 use super::{Controller, ControllerParams, ParamsError, Retiring};
-use crate::id::{Endpoint, Epoch, Incarnation, MonoNs, ServerId, SessionId, ShardId};
-use crate::message::{Control, Life, Message};
-use crate::wire::{WireError, body};
+use crate::id::{Epoch, MonoNs, SessionId};
+use crate::message::{Control, Message};
+use crate::wire::{WireError, body, control};
 
 /// Why a stored state cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,7 +55,12 @@ impl Controller {
         let stored = body::StoredController {
             config: config.freeze(),
             sessions: sessions.collect(),
-            retiring: self.retiring.keys().map(stored_life).collect(),
+            retiring: self
+                .retiring
+                .keys()
+                .copied()
+                .map(control::put_life)
+                .collect(),
             majority_min: u32::try_from(self.majority_min).unwrap_or(u32::MAX),
         }
         .encode_to_vec();
@@ -104,34 +109,11 @@ impl Controller {
         }
         controller.majority_min = usize::try_from(stored.majority_min).unwrap_or(usize::MAX);
         for it in stored.retiring {
-            let number = |value: u32| SnapshotError::Damaged(format!("it names server {value}"));
-            let endpoint = Endpoint {
-                server: ServerId(u16::try_from(it.server).map_err(|_| number(it.server))?),
-                shard: ShardId(u8::try_from(it.shard).map_err(|_| number(it.shard))?),
-            };
-            let incarnation =
-                u128::from(it.incarnation_high) << 64 | u128::from(it.incarnation_low);
-            let life = Life {
-                endpoint,
-                incarnation: Incarnation(incarnation),
-            };
             // How long it has been waited for is forgotten: the wait starts again.
+            let life = control::life(Some(it))?;
             controller.retiring.insert(life, Retiring { ended: None });
         }
         Ok(controller)
-    }
-}
-
-#[allow(
-    clippy::cast_possible_truncation,
-    reason = "a 128-bit number is cut into its two halves"
-)]
-fn stored_life(life: &Life) -> body::StoredLife {
-    body::StoredLife {
-        server: u32::from(life.endpoint.server.0),
-        shard: u32::from(life.endpoint.shard.0),
-        incarnation_high: (life.incarnation.0 >> 64) as u64,
-        incarnation_low: life.incarnation.0 as u64,
     }
 }
 

@@ -97,6 +97,18 @@ pub struct Member {
     #[prost(bool, tag = "5")]
     pub gone: bool,
 }
+/// One shard of one life of a server.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Life {
+    #[prost(uint32, tag = "1")]
+    pub server: u32,
+    #[prost(uint32, tag = "2")]
+    pub shard: u32,
+    #[prost(fixed64, tag = "3")]
+    pub incarnation_high: u64,
+    #[prost(fixed64, tag = "4")]
+    pub incarnation_low: u64,
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Config {
     #[prost(uint32, tag = "1")]
@@ -143,8 +155,9 @@ pub mod control {
         Fence(super::Fence),
         #[prost(message, tag = "7")]
         FenceHeld(super::FenceHeld),
+        /// Server to controller: this is a new life.
         #[prost(message, tag = "8")]
-        Join(super::Join),
+        Join(super::Member),
         #[prost(message, tag = "9")]
         ConfigQuery(super::ConfigQuery),
         #[prost(message, tag = "10")]
@@ -225,30 +238,12 @@ pub struct Fence {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FenceHeld {
-    #[prost(uint32, tag = "1")]
-    pub server: u32,
+    #[prost(message, optional, tag = "1")]
+    pub life: ::core::option::Option<Life>,
     #[prost(uint32, tag = "2")]
-    pub shard: u32,
-    #[prost(fixed64, tag = "3")]
-    pub incarnation_high: u64,
-    #[prost(fixed64, tag = "4")]
-    pub incarnation_low: u64,
-    #[prost(uint32, tag = "5")]
     pub session: u32,
-    #[prost(uint32, tag = "6")]
+    #[prost(uint32, tag = "3")]
     pub epoch: u32,
-}
-/// Server to controller: this is a new life.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Join {
-    #[prost(uint32, tag = "1")]
-    pub server: u32,
-    #[prost(fixed64, tag = "2")]
-    pub incarnation_high: u64,
-    #[prost(fixed64, tag = "3")]
-    pub incarnation_low: u64,
-    #[prost(string, repeated, tag = "4")]
-    pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConfigQuery {
@@ -256,17 +251,11 @@ pub struct ConfigQuery {
 /// Server to controller and to each other: I go by this configuration; may I go on?
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Ping {
-    #[prost(uint32, tag = "1")]
-    pub server: u32,
+    #[prost(message, optional, tag = "1")]
+    pub life: ::core::option::Option<Life>,
     #[prost(uint32, tag = "2")]
-    pub shard: u32,
-    #[prost(fixed64, tag = "3")]
-    pub incarnation_high: u64,
-    #[prost(fixed64, tag = "4")]
-    pub incarnation_low: u64,
-    #[prost(uint32, tag = "5")]
     pub number: u32,
-    #[prost(fixed64, tag = "6")]
+    #[prost(fixed64, tag = "3")]
     pub sent_ns: u64,
 }
 /// You may, for one lease from when you sent the ping.
@@ -283,18 +272,12 @@ pub struct Pong {
 /// A joining server asks for what it should hold.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Pull {
-    #[prost(uint32, tag = "1")]
-    pub server: u32,
+    #[prost(message, optional, tag = "1")]
+    pub life: ::core::option::Option<Life>,
     #[prost(uint32, tag = "2")]
-    pub shard: u32,
-    #[prost(fixed64, tag = "3")]
-    pub incarnation_high: u64,
-    #[prost(fixed64, tag = "4")]
-    pub incarnation_low: u64,
-    #[prost(uint32, tag = "5")]
     pub number: u32,
     /// Where the last batch ended; absent at the start.
-    #[prost(uint64, optional, tag = "6")]
+    #[prost(uint64, optional, tag = "3")]
     pub cursor: ::core::option::Option<u64>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -336,15 +319,9 @@ pub struct Batch {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Synced {
-    #[prost(uint32, tag = "1")]
-    pub server: u32,
+    #[prost(message, optional, tag = "1")]
+    pub life: ::core::option::Option<Life>,
     #[prost(uint32, tag = "2")]
-    pub shard: u32,
-    #[prost(fixed64, tag = "3")]
-    pub incarnation_high: u64,
-    #[prost(fixed64, tag = "4")]
-    pub incarnation_low: u64,
-    #[prost(uint32, tag = "5")]
     pub number: u32,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -439,7 +416,7 @@ pub struct StoredController {
     pub sessions: ::prost::alloc::vec::Vec<StoredSession>,
     /// Lives that were counted out and may still have a lease.
     #[prost(message, repeated, tag = "3")]
-    pub retiring: ::prost::alloc::vec::Vec<StoredLife>,
+    pub retiring: ::prost::alloc::vec::Vec<Life>,
     /// The fewest servers that could grant each other leases in a configuration that may still be gone by.
     #[prost(uint32, tag = "4")]
     pub majority_min: u32,
@@ -464,15 +441,4 @@ pub struct StoredSession {
     pub lossy: bool,
     #[prost(bool, tag = "9")]
     pub free: bool,
-}
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct StoredLife {
-    #[prost(uint32, tag = "1")]
-    pub server: u32,
-    #[prost(uint32, tag = "2")]
-    pub shard: u32,
-    #[prost(fixed64, tag = "3")]
-    pub incarnation_high: u64,
-    #[prost(fixed64, tag = "4")]
-    pub incarnation_low: u64,
 }

@@ -36,13 +36,31 @@ fn whole(high: u64, low: u64) -> Incarnation {
     Incarnation(u128::from(high) << 64 | u128::from(low))
 }
 
-fn life(server: u32, shard: u32, high: u64, low: u64) -> Result<Life, WireError> {
+pub(crate) fn put_life(life: Life) -> body::Life {
+    let (incarnation_high, incarnation_low) = halves(life.incarnation);
+    body::Life {
+        server: u32::from(life.endpoint.server.0),
+        shard: u32::from(life.endpoint.shard.0),
+        incarnation_high,
+        incarnation_low,
+    }
+}
+
+/// # Errors
+///
+/// [`WireError`] when a number names nothing; absent is no life either.
+pub(crate) fn life(read: Option<body::Life>) -> Result<Life, WireError> {
+    let read = read.ok_or(WireError::Body("life"))?;
     Ok(Life {
-        endpoint: Endpoint {
-            server: ServerId(small("server", server)?),
-            shard: ShardId(small("shard", shard)?),
-        },
-        incarnation: whole(high, low),
+        endpoint: endpoint(read.server, read.shard)?,
+        incarnation: whole(read.incarnation_high, read.incarnation_low),
+    })
+}
+
+fn endpoint(server: u32, shard: u32) -> Result<Endpoint, WireError> {
+    Ok(Endpoint {
+        server: ServerId(small("server", server)?),
+        shard: ShardId(small("shard", shard)?),
     })
 }
 
@@ -147,15 +165,7 @@ fn kind(control: &Control) -> Body {
             session: session.0,
             epoch: epoch.0,
         }),
-        Control::Join(member) => {
-            let member = put_member(member);
-            Body::Join(body::Join {
-                server: member.server,
-                incarnation_high: member.incarnation_high,
-                incarnation_low: member.incarnation_low,
-                addresses: member.addresses,
-            })
-        }
+        Control::Join(member) => Body::Join(put_member(member)),
         Control::ConfigQuery => Body::ConfigQuery(body::ConfigQuery {}),
         Control::Config(config) => Body::Config(put_config(config)),
         Control::StatusQuery => Body::StatusQuery(body::StatusQuery {}),
@@ -166,54 +176,25 @@ fn kind(control: &Control) -> Body {
             number: number.0,
             sent_ns: sent.0,
         }),
-        Control::FenceHeld(life, ..)
-        | Control::Ping(life, ..)
-        | Control::Pull(life, ..)
-        | Control::Synced(life, _) => from_life(control, *life),
-    }
-}
-
-/// Messages in which one life of a server speaks.
-fn from_life(control: &Control, life: Life) -> Body {
-    let (incarnation_high, incarnation_low) = halves(life.incarnation);
-    let (server, shard) = (
-        u32::from(life.endpoint.server.0),
-        u32::from(life.endpoint.shard.0),
-    );
-    match control {
-        Control::FenceHeld(_, session, epoch) => Body::FenceHeld(body::FenceHeld {
-            server,
-            shard,
-            incarnation_high,
-            incarnation_low,
+        Control::FenceHeld(life, session, epoch) => Body::FenceHeld(body::FenceHeld {
+            life: Some(put_life(*life)),
             session: session.0,
             epoch: epoch.0,
         }),
-        Control::Ping(_, number, sent) => Body::Ping(body::Ping {
-            server,
-            shard,
-            incarnation_high,
-            incarnation_low,
+        Control::Ping(life, number, sent) => Body::Ping(body::Ping {
+            life: Some(put_life(*life)),
             number: number.0,
             sent_ns: sent.0,
         }),
-        Control::Pull(_, number, cursor) => Body::Pull(body::Pull {
-            server,
-            shard,
-            incarnation_high,
-            incarnation_low,
+        Control::Pull(life, number, cursor) => Body::Pull(body::Pull {
+            life: Some(put_life(*life)),
             number: number.0,
             cursor: *cursor,
         }),
-        Control::Synced(_, number) => Body::Synced(body::Synced {
-            server,
-            shard,
-            incarnation_high,
-            incarnation_low,
+        Control::Synced(life, number) => Body::Synced(body::Synced {
+            life: Some(put_life(*life)),
             number: number.0,
         }),
-        // Only the four above name a life.
-        _ => Body::ConfigQuery(body::ConfigQuery {}),
     }
 }
 
@@ -253,7 +234,7 @@ fn batch(read: body::Batch) -> Result<Batch, WireError> {
         Ok((key, state(found)?))
     });
     Ok(Batch {
-        from: life(read.server, read.shard, 0, 0)?.endpoint,
+        from: endpoint(read.server, read.shard)?,
         config: ConfigNumber(read.number),
         cursor: read.cursor,
         next: read.next,
@@ -288,24 +269,18 @@ pub(super) fn read(bytes: Bytes) -> Result<Control, WireError> {
         Body::Close(it) => Control::Close(SessionId(it.session), Epoch(it.epoch), it.untold),
         Body::Closed(it) => Control::Closed(SessionId(it.session), Epoch(it.epoch)),
         Body::Fence(it) => Control::Fence(SessionId(it.session), Epoch(it.epoch)),
-        Body::FenceHeld(it) => Control::FenceHeld(
-            life(it.server, it.shard, it.incarnation_high, it.incarnation_low)?,
-            SessionId(it.session),
-            Epoch(it.epoch),
-        ),
+        Body::FenceHeld(it) => {
+            Control::FenceHeld(life(it.life)?, SessionId(it.session), Epoch(it.epoch))
+        }
         Body::Join(it) => Control::Join(Member {
-            server: ServerId(small("server", it.server)?),
-            incarnation: whole(it.incarnation_high, it.incarnation_low),
-            addresses: it.addresses,
             gone: false,
+            ..member(it)?
         }),
         Body::ConfigQuery(_) => Control::ConfigQuery,
         Body::Config(it) => Control::Config(config(it)?),
-        Body::Ping(it) => Control::Ping(
-            life(it.server, it.shard, it.incarnation_high, it.incarnation_low)?,
-            ConfigNumber(it.number),
-            MonoNs(it.sent_ns),
-        ),
+        Body::Ping(it) => {
+            Control::Ping(life(it.life)?, ConfigNumber(it.number), MonoNs(it.sent_ns))
+        }
         Body::Pong(it) => Control::Pong(
             match it.server {
                 CONTROLLER => None,
@@ -314,16 +289,9 @@ pub(super) fn read(bytes: Bytes) -> Result<Control, WireError> {
             ConfigNumber(it.number),
             MonoNs(it.sent_ns),
         ),
-        Body::Pull(it) => Control::Pull(
-            life(it.server, it.shard, it.incarnation_high, it.incarnation_low)?,
-            ConfigNumber(it.number),
-            it.cursor,
-        ),
+        Body::Pull(it) => Control::Pull(life(it.life)?, ConfigNumber(it.number), it.cursor),
         Body::Batch(it) => Control::Batch(batch(it)?),
-        Body::Synced(it) => Control::Synced(
-            life(it.server, it.shard, it.incarnation_high, it.incarnation_low)?,
-            ConfigNumber(it.number),
-        ),
+        Body::Synced(it) => Control::Synced(life(it.life)?, ConfigNumber(it.number)),
         Body::StatusQuery(_) => Control::StatusQuery,
         Body::Status(it) => Control::Status(it.json),
     })

@@ -8,7 +8,7 @@
 #[allow(missing_docs, reason = "generated; the contract is documented in schema/flurry/flurry.proto")]
 #[rustfmt::skip]
 pub mod body;
-mod control;
+pub(crate) mod control;
 mod header;
 mod operation;
 
