@@ -302,7 +302,7 @@ def test_the_verdict_says_what_waiting_costs(store):
 
 def test_spark_says_the_same_of_an_arrival_log(store):
     logs = []
-    for engine in ("duckdb", "local[1]"):
+    for engine in ("duckdb", "local[2]"):
         context = Context.of(unruly.open_run(store, engine=engine), lambda _: None)
         logs.append(findings.arrival_log(context))
     one, other = (json.loads(json.dumps([asdict(row) for row in log.rows])) for log in logs)
