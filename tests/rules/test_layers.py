@@ -13,7 +13,7 @@ CRATES: dict[str, set[str]] = {
     "unruly": {"unruly-plan", "unruly-trace", "unruly-load", "unruly-agent", "unruly-flurry"},
     "flurry-core": set(),
     "flurry-sim": {"flurry-core"},
-    "unruly-flurry": {"flurry-core"},
+    "unruly-flurry": {"flurry-core", "unruly-trace"},
 }
 
 

@@ -35,8 +35,8 @@ pub struct Arrival {
     pub level: Level,
     /// It changes the state.
     pub write: bool,
-    /// When the router got the operation.
-    pub started: MonoNs,
+    /// When the operation's caller wanted it; when the router got it, if nobody said.
+    pub intended: MonoNs,
     /// When the copy was sent.
     pub sent: MonoNs,
     /// When its reply came.

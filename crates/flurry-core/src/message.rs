@@ -260,6 +260,8 @@ pub enum Control {
     StatusQuery,
     /// A JSON object.
     Status(String),
+    /// From whoever carries messages: the answer is too long for a datagram, ask over a stream.
+    UseStream,
 }
 
 /// One shard of one life of a server.

@@ -57,18 +57,6 @@ pub fn resolve(text: &str, patience: Duration) -> Result<SocketAddr, Error> {
     }
 }
 
-/// An address as the number that the core hands back with a reply.
-pub(crate) fn token(address: SocketAddrV4) -> u64 {
-    u64::from(u32::from(*address.ip())) << 16 | u64::from(address.port())
-}
-
-/// The address of a number of [`token`].
-pub(crate) fn of_token(token: u64) -> Option<SocketAddrV4> {
-    let port = u16::try_from(token & 0xffff).ok()?;
-    let ip = u32::try_from(token >> 16).ok()?;
-    Some(SocketAddrV4::new(ip.into(), port))
-}
-
 /// An address out of a configuration, which strangers may have had a hand in.
 pub(crate) fn listed(text: &str) -> Option<SocketAddrV4> {
     loopback(text.parse().ok()?).ok()
@@ -77,13 +65,6 @@ pub(crate) fn listed(text: &str) -> Option<SocketAddrV4> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_address_survives_its_number() {
-        let address: SocketAddrV4 = "127.9.8.7:65535".parse().unwrap();
-        assert_eq!(of_token(token(address)), Some(address));
-        assert_eq!(of_token(u64::MAX), None);
-    }
 
     #[test]
     fn only_loopback_addresses_are_taken_and_the_reason_is_said() {

@@ -2,11 +2,12 @@
 
 mod owner;
 
+use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use flurry_core::config::Level;
@@ -14,11 +15,13 @@ use flurry_core::id::{DurationNs, Epoch};
 use flurry_core::key_value::{Answer, Condition, Operation};
 use flurry_core::portal::Submission;
 
-use crate::clock::{wall, wall_after};
-use crate::link::{Link, LinkCounts};
+use crate::clock::{self, wall, wall_after};
+use crate::fault::Faults;
+use crate::link::{Link, LinkCounts, Transport};
 use crate::node::Node;
+use crate::recording::Recording;
 use crate::{Error, VALUE_BYTES_MAX, loopback};
-use owner::{Command, Owner, Shared};
+use owner::{Calls, Command, Owner, Shared, Ways};
 
 /// Calls that wait for the client's thread at most.
 const COMMANDS_MAX: usize = 1_024;
@@ -39,6 +42,14 @@ pub struct Options {
     pub timeout: Duration,
     /// How long opening and closing wait.
     pub open_timeout: Duration,
+    /// How messages travel.
+    pub transport: Transport,
+    /// A router of its own process or thread, see [`crate::Router`]; without one it is inside.
+    pub router: Option<SocketAddr>,
+    /// Where every copy of every operation is noted. Only with the router inside.
+    pub recording: Option<Recording>,
+    /// Faults on purpose.
+    pub faults: Faults,
 }
 
 impl Options {
@@ -51,6 +62,10 @@ impl Options {
             level: Level::First,
             timeout: Duration::from_secs(2),
             open_timeout: Duration::from_secs(5),
+            transport: Transport::Udp,
+            router: None,
+            recording: None,
+            faults: Faults::default(),
         }
     }
 }
@@ -75,6 +90,8 @@ pub struct Done {
     pub answer: Answer,
     /// An earlier owner's last writes to this key may have been lost.
     pub is_tail_unknown: bool,
+    /// From when it was wanted until the client had its answer.
+    pub took: Duration,
 }
 
 /// What a conditional or expiring write is given.
@@ -106,10 +123,10 @@ impl Client {
     ///
     /// [`Error::NoAnswer`] when nobody answers at the controller's address, [`Error::NotOpen`] when it
     /// took too long, [`Error::Refused`] when the controller refused, [`Error::Address`] for an address
-    /// that is not of this machine.
+    /// that is not of this machine, [`Error::Io`] for a recording that cannot be written.
     pub fn open(options: &Options) -> Result<Self, Error> {
-        let controller = loopback(options.controller)?;
-        let link = Link::any()?;
+        let records = options.recording.is_some();
+        let link = Link::dial(options.transport, records)?.with_faults(&options.faults, 0);
         let (commands, taken) = mpsc::sync_channel(COMMANDS_MAX);
         let (tell, told) = mpsc::sync_channel(1);
         let shared = Arc::new(Shared {
@@ -118,10 +135,15 @@ impl Client {
             tails_unknown: AtomicU64::new(0),
         });
         let nonce = u64::from_le_bytes(crate::random::bytes()?);
-        let known = Arc::clone(&shared);
-        let name = options.session.clone();
+        let ways = Ways {
+            controller: loopback(options.controller)?,
+            router: options.router.map(loopback).transpose()?,
+        };
+        let log = options.recording.as_ref().map(Recording::log).transpose()?;
+        let (name, known) = (options.session.clone(), Arc::clone(&shared));
         let node = Node::start("flurry-client", link, move |now| {
-            Ok(Owner::new(now, name, nonce, controller, taken, tell, known))
+            let calls = Calls::new(taken, tell);
+            Ok(Owner::new(now, name, nonce, ways, calls, known, log))
         })?;
         let epoch = match told.recv_timeout(options.open_timeout) {
             Ok(opened) => opened?,
@@ -176,6 +198,7 @@ impl Client {
             level: self.options.level,
             timeout: self.options.timeout,
             sequence: None,
+            wanted: None,
         }
     }
 
@@ -300,9 +323,10 @@ pub struct Call<'a> {
     level: Level,
     timeout: Duration,
     sequence: Option<u64>,
+    wanted: Option<Instant>,
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
     /// Waits for these replies.
     pub fn at_level(mut self, level: Level) -> Self {
         self.level = level;
@@ -321,6 +345,12 @@ impl Call<'_> {
         self
     }
 
+    /// Was wanted at this instant already: that is when the log counts from.
+    pub fn wanted_at(mut self, instant: Instant) -> Self {
+        self.wanted = Some(instant);
+        self
+    }
+
     /// Does an operation.
     ///
     /// # Errors
@@ -329,6 +359,16 @@ impl Call<'_> {
     /// [`Error::Refused`], [`Error::Busy`] when the client is full. Nothing is known: [`Error::Unknown`]. Lost: [`Error::DataLoss`],
     /// [`Error::Evicted`]. Over: [`Error::Fenced`], [`Error::Stopped`].
     pub fn run(self, key: impl Into<Bytes>, operation: &Operation) -> Result<Done, Error> {
+        self.start(key, operation)?.wait()
+    }
+
+    /// Begins an operation; operations on one key are done in the order in which they were begun.
+    ///
+    /// # Errors
+    ///
+    /// Nothing was done: [`Error::ValueTooLarge`], [`Error::Busy`], [`Error::Stopped`]. Everything else
+    /// is told by [`Waiting::wait`].
+    pub fn start(self, key: impl Into<Bytes>, operation: &Operation) -> Result<Waiting<'a>, Error> {
         let bytes = value_bytes(operation);
         if bytes > VALUE_BYTES_MAX {
             return Err(Error::ValueTooLarge { bytes });
@@ -343,24 +383,16 @@ impl Call<'_> {
             patience: DurationNs(patience),
             sequence: self.sequence,
         };
+        let wanted = clock::since(self.wanted);
         let (tell, told) = mpsc::sync_channel(1);
-        self.client.send(Command::Submit(submission, tell))?;
-        let done = self.wait(&told)?;
-        if done.answer == Answer::TooLarge {
-            return Err(Error::ValueTooLarge { bytes });
-        }
-        Ok(done)
-    }
-
-    fn wait(&self, told: &Receiver<Result<Done, Error>>) -> Result<Done, Error> {
-        let unknown = || Error::Unknown {
-            waited_ms: self.timeout.as_millis(),
-        };
-        match told.recv_timeout(self.timeout.saturating_add(GRACE)) {
-            Ok(Err(Error::Unknown { .. })) | Err(RecvTimeoutError::Timeout) => Err(unknown()),
-            Ok(done) => done,
-            Err(RecvTimeoutError::Disconnected) => Err(unknown()),
-        }
+        self.client
+            .send(Command::Submit(submission, wanted, tell))?;
+        Ok(Waiting {
+            told,
+            timeout: self.timeout,
+            bytes,
+            client: PhantomData,
+        })
     }
 
     /// The value; `None` when there is none.
@@ -467,7 +499,37 @@ impl Call<'_> {
     }
 }
 
-/// Bytes of values that an operation carries: together they must fit a datagram.
+/// An operation that was begun. Dropping it does not undo it.
+#[derive(Debug)]
+#[must_use = "whether it was done is only known by waiting"]
+pub struct Waiting<'a> {
+    told: Receiver<Result<Done, Error>>,
+    timeout: Duration,
+    bytes: usize,
+    client: PhantomData<&'a Client>,
+}
+
+impl Waiting<'_> {
+    /// Waits for what comes of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Call::run`].
+    pub fn wait(self) -> Result<Done, Error> {
+        let unknown = || Error::Unknown {
+            waited_ms: self.timeout.as_millis(),
+        };
+        match self.told.recv_timeout(self.timeout.saturating_add(GRACE)) {
+            Ok(Ok(done)) if done.answer == Answer::TooLarge => {
+                Err(Error::ValueTooLarge { bytes: self.bytes })
+            }
+            Ok(Err(Error::Unknown { .. })) | Err(_) => Err(unknown()),
+            Ok(done) => done,
+        }
+    }
+}
+
+/// Bytes of values that an operation carries: together they must fit a message.
 fn value_bytes(operation: &Operation) -> usize {
     match operation {
         Operation::Get | Operation::Delete { .. } | Operation::Increment(_) => 0,

@@ -4,18 +4,19 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flurry_core::id::{MonoNs, WallNs};
 
-/// A monotonic clock that starts with its node.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Clock(Instant);
+/// The monotonic clock, the same in all processes of a machine: rows of the trace have it too.
+pub(crate) fn now() -> MonoNs {
+    MonoNs(u64::try_from(unruly_trace::monotonic().0).unwrap_or(0))
+}
 
-impl Clock {
-    pub(crate) fn start() -> Self {
-        Self(Instant::now())
-    }
-
-    pub(crate) fn now(self) -> MonoNs {
-        MonoNs(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
-    }
+/// The instant in the clock's terms; `None` is now.
+pub(crate) fn since(instant: Option<Instant>) -> MonoNs {
+    let ago = instant.map_or(Duration::ZERO, |it| it.elapsed());
+    MonoNs(
+        now()
+            .0
+            .saturating_sub(u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX)),
+    )
 }
 
 /// The owner's time, which expiry goes by.

@@ -1,14 +1,14 @@
 //! The controller on its thread, with its file.
 
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use flurry_core::controller::{self, ControllerParams, Destination, Output};
 use flurry_core::id::MonoNs;
-use flurry_core::message::Message;
 
-use crate::address::{listed, of_token, token};
-use crate::link::{Link, LinkCounts};
+use crate::address::listed;
+use crate::fault::Faults;
+use crate::link::{Letter, Link, LinkCounts, Peer};
 use crate::node::{Node, Part};
 use crate::store::Store;
 use crate::{Error, LEASE};
@@ -27,6 +27,8 @@ pub struct ControllerOptions {
     /// Where its state is kept. Without one the state ends with the process, and so must its servers:
     /// only for a cluster that lives in one process.
     pub directory: Option<PathBuf>,
+    /// Faults on purpose.
+    pub faults: Faults,
 }
 
 impl ControllerOptions {
@@ -39,6 +41,7 @@ impl ControllerOptions {
             replicas: 3,
             shards: 1,
             directory,
+            faults: Faults::default(),
         }
     }
 }
@@ -55,7 +58,7 @@ impl Controller {
     /// [`Error::Address`] for an address that others could reach, [`Error::Refused`] for numbers that
     /// do not fit together or a damaged file, [`Error::Io`] for a directory or a port that is taken.
     pub fn start(options: &ControllerOptions) -> Result<Self, Error> {
-        let link = Link::bind(options.listen)?;
+        let link = Link::listen(options.listen, false)?.with_faults(&options.faults, 0);
         let store = options.directory.as_deref().map(Store::open).transpose()?;
         let stored = store.as_ref().map(Store::read).transpose()?.flatten();
         let params = ControllerParams {
@@ -117,8 +120,9 @@ struct Decider {
 }
 
 impl Part for Decider {
-    fn message(&mut self, now: MonoNs, from: SocketAddrV4, message: Message) {
-        self.machine.handle_message(now, token(from), message);
+    fn message(&mut self, now: MonoNs, letter: Letter) {
+        self.machine
+            .handle_message(now, letter.from.token(), letter.message);
     }
 
     fn timeout(&mut self, now: MonoNs) {
@@ -139,12 +143,14 @@ impl Part for Decider {
                     }
                 }
                 Output::Send(to, message) => {
-                    let address = match to {
-                        Destination::Sender(sender) => of_token(sender),
-                        Destination::Server(_, text) => text.as_deref().and_then(listed),
+                    let peer = match to {
+                        Destination::Sender(sender) => Peer::of_token(sender),
+                        Destination::Server(_, text) => {
+                            text.as_deref().and_then(listed).map(|it| link.to(it))
+                        }
                     };
-                    if let Some(address) = address {
-                        link.send(address, &message);
+                    if let Some(peer) = peer {
+                        link.send(peer, &message);
                     }
                 }
             }

@@ -2,12 +2,15 @@
 //!
 //! - [`Client`]: a blocking client, the owner of a session. Its router is inside.
 //! - [`Server`]: a data server, one thread for each shard.
+//! - [`Router`]: a router of its own, for clients that shall not have one inside.
 //! - [`Controller`]: who takes part and who owns what, kept on disk.
+//! - [`Recording`]: what became of every copy of every operation, for `unruly report`.
+//! - [`Faults`]: what a network or a machine may do, on purpose.
 //! - [`status`]: what the controller says of its cluster.
 //!
 //! Everything that decides something is in the core; here is only what carries it out. All of
 //! it listens on the loopback interface alone, since nothing is encrypted and nobody has to say who
-//! they are; and all of it is UDP, which bounds a value to [`VALUE_BYTES_MAX`].
+//! they are. Every part takes datagrams and connections on one port; see [`Transport`].
 //!
 //! ```no_run
 //! # fn main() -> Result<(), flurry::Error> {
@@ -25,39 +28,45 @@ mod client;
 mod clock;
 mod controller;
 mod error;
+mod fault;
 mod link;
 mod node;
 mod random;
+mod recording;
+mod router;
 mod server;
 mod status;
 mod store;
 
 pub use address::{loopback, resolve};
-pub use client::{Call, Client, Closed, Done, Options, Set};
+pub use client::{Call, Client, Closed, Done, Options, Set, Waiting};
 pub use clock::wall_after;
 pub use controller::{Controller, ControllerOptions};
 pub use error::Error;
+pub use fault::{Concerned, Delay, Direction, Fault, Faults, Pause};
 pub use flurry_core::config::Level;
 pub use flurry_core::id::{DurationNs, Epoch, Version, WallNs};
 pub use flurry_core::key_value::{Answer, Condition, Operation};
-pub use link::LinkCounts;
+pub use link::{LinkCounts, Transport};
+pub use recording::{About, Recording};
+pub use router::{Router, RouterOptions};
 pub use server::{Server, ServerOptions};
 pub use status::status;
 
 use flurry_core::id::Key;
-use flurry_core::wire::{DATAGRAM_BYTES_MAX, HEADER_BYTES};
+use flurry_core::wire::{HEADER_BYTES, MESSAGE_BYTES_MAX};
 
 /// How long a server may answer on its own after it was last allowed to. Servers and controller must
 /// agree on it, so it is no option: a lost server is counted out after this long, and an opening
 /// waits for an eighth more.
 pub const LEASE: DurationNs = DurationNs::millis(1_000);
 
-/// The largest value, one that fits a datagram beside the longest key and its envelope.
-pub const VALUE_BYTES_MAX: usize = 59_000;
+/// The largest value. One that does not fit a datagram goes over TCP.
+pub const VALUE_BYTES_MAX: usize = 1 << 20;
 
 /// What a message has beside its header, its key and its value, with room to spare.
-const ENVELOPE_BYTES_MAX: usize = 256;
+const ENVELOPE_BYTES_MAX: usize = 1024;
 
 const _: () = assert!(
-    VALUE_BYTES_MAX + Key::BYTES_MAX + HEADER_BYTES + ENVELOPE_BYTES_MAX <= DATAGRAM_BYTES_MAX
+    VALUE_BYTES_MAX + Key::BYTES_MAX + HEADER_BYTES + ENVELOPE_BYTES_MAX <= MESSAGE_BYTES_MAX
 );

@@ -6,19 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use flurry_core::id::MonoNs;
-use flurry_core::message::Message;
 
-use crate::Error;
-use crate::clock::Clock;
-use crate::link::{Link, LinkCounts, LinkView, Received, Wake};
+use crate::link::{Letter, Link, LinkCounts, LinkView, Wake};
+use crate::{Error, clock};
 
-/// Datagrams taken before timers and callers get their turn.
+/// Messages taken before timers and callers get their turn.
 const BATCH: usize = 64;
 
 /// A state machine with whatever it needs to be carried out.
 pub(crate) trait Part: Send + 'static {
     /// A message came.
-    fn message(&mut self, now: MonoNs, from: SocketAddrV4, message: Message);
+    fn message(&mut self, now: MonoNs, letter: Letter);
 
     /// Somebody called the node's [`Wake`].
     fn woken(&mut self, _now: MonoNs) {}
@@ -54,15 +52,14 @@ impl Node {
         mut link: Link,
         make: impl FnOnce(MonoNs) -> Result<P, Error>,
     ) -> Result<Self, Error> {
-        let clock = Clock::start();
-        let mut part = make(clock.now())?;
-        let wake = Wake::new()?;
+        let mut part = make(clock::now())?;
+        let wake = link.wake().clone();
         let stop = Arc::new(AtomicBool::new(false));
         let (address, view) = (link.address(), link.view());
-        let (stopped, woken) = (Arc::clone(&stop), wake.clone());
+        let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
-            .spawn(move || run(clock, &mut link, &mut part, &woken, &stopped))
+            .spawn(move || run(&mut link, &mut part, &stopped))
             .map_err(|error| Error::io(name, "a thread", &error))?;
         Ok(Self {
             name: name.to_owned(),
@@ -140,41 +137,35 @@ impl Load {
     }
 }
 
-fn run(
-    clock: Clock,
-    link: &mut Link,
-    part: &mut impl Part,
-    wake: &Wake,
-    stop: &AtomicBool,
-) -> Result<(), Error> {
-    part.carry_out(clock.now(), link)?;
-    let mut load = Load::new(clock.now());
+fn run(link: &mut Link, part: &mut impl Part, stop: &AtomicBool) -> Result<(), Error> {
+    part.carry_out(clock::now(), link)?;
+    let mut load = Load::new(clock::now());
     loop {
-        let idle_since = clock.now();
-        link.wait(wake, part.due().since(idle_since));
-        if let Some(share) = load.waited(idle_since, clock.now()) {
+        let idle_since = clock::now();
+        let due = part.due().min(link.due().unwrap_or(MonoNs(u64::MAX)));
+        link.wait(due.since(idle_since));
+        let now = clock::now();
+        if let Some(share) = load.waited(idle_since, now) {
             part.was_busy(share);
         }
         if stop.load(Ordering::Acquire) {
             return Ok(());
         }
-        if wake.take() {
-            part.woken(clock.now());
-            part.carry_out(clock.now(), link)?;
+        if let Some(pause) = link.pause(now) {
+            std::thread::sleep(pause);
+        }
+        if link.wake().take() {
+            part.woken(clock::now());
+            part.carry_out(clock::now(), link)?;
         }
         for _ in 0..BATCH {
-            match link.receive() {
-                Received::Nothing => break,
-                Received::Damaged => {}
-                Received::Message(from, message) => {
-                    // Read for each one: a lease may end between two.
-                    let now = clock.now();
-                    part.message(now, from, message);
-                    part.carry_out(now, link)?;
-                }
-            }
+            let Some(letter) = link.receive() else { break };
+            // Read for each one: a lease may end between two.
+            let now = clock::now();
+            part.message(now, letter);
+            part.carry_out(now, link)?;
         }
-        let now = clock.now();
+        let now = clock::now();
         if part.due() <= now {
             part.timeout(now);
             part.carry_out(now, link)?;

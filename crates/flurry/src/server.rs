@@ -7,13 +7,17 @@ use std::os::unix::net::{self, UnixDatagram};
 use std::sync::Arc;
 
 use flurry_core::config::Config;
-use flurry_core::id::{ConfigNumber, Endpoint, Incarnation, MonoNs, ServerId, ShardId};
+use flurry_core::id::{
+    ConfigNumber, DurationNs, Endpoint, Incarnation, MonoNs, OperationId, ServerId, ShardId,
+};
 use flurry_core::key_value::KeyValue;
 use flurry_core::message::{Life, Message};
 use flurry_core::server::{self, Destination, ServerParams};
+use unruly_trace::{Clock, ClockPair, ClockWatch};
 
-use crate::address::{listed, of_token, token};
-use crate::link::{Link, LinkCounts};
+use crate::address::listed;
+use crate::fault::Faults;
+use crate::link::{Letter, Link, LinkCounts, Peer};
 use crate::node::{Node, Part};
 use crate::{Error, LEASE, VALUE_BYTES_MAX, loopback, random};
 
@@ -32,6 +36,10 @@ pub struct ServerOptions {
     pub memory_bytes_max: usize,
     /// When the memory is full: evict the least recently used value, instead of refusing.
     pub evict: bool,
+    /// Tell in each reply when the request reached the kernel and the thread, and when the reply left.
+    pub stamps: bool,
+    /// Faults on purpose.
+    pub faults: Faults,
 }
 
 impl ServerOptions {
@@ -45,6 +53,8 @@ impl ServerOptions {
             shards: 1,
             memory_bytes_max: 256_000_000,
             evict: false,
+            stamps: true,
+            faults: Faults::default(),
         }
     }
 }
@@ -77,7 +87,8 @@ impl Server {
                 if address.port() != 0 {
                     address.set_port(address.port().saturating_add(u16::from(shard)));
                 }
-                Link::bind(address)
+                Link::listen(address, options.stamps)
+                    .map(|link| link.with_faults(&options.faults, u64::from(shard)))
             })
             .collect::<Result<Vec<_>, _>>()?;
         let addresses: Vec<String> = links.iter().map(|it| it.address().to_string()).collect();
@@ -108,6 +119,7 @@ impl Server {
                         ),
                         controller,
                         peers: Peers::default(),
+                        stamps: options.stamps.then(Stamps::start),
                     })
                 })
             })
@@ -180,16 +192,77 @@ impl Peers {
     }
 }
 
+/// When the request that is being handled came.
+#[derive(Debug)]
+struct Stamps {
+    clock: Clock,
+    watch: ClockWatch,
+    watched: MonoNs,
+    request: Option<OperationId>,
+    kernel_received_ns: i64,
+    received_ns: i64,
+}
+
+impl Stamps {
+    fn start() -> Self {
+        let clock = Clock::new(ClockPair::now());
+        Self {
+            watch: ClockWatch::new(&clock),
+            watched: MonoNs(0),
+            clock,
+            request: None,
+            kernel_received_ns: 0,
+            received_ns: 0,
+        }
+    }
+
+    /// The kernel stamps by the wall clock, which is slewed and stepped.
+    fn watch(&mut self) {
+        let now = crate::clock::now();
+        if now.since(self.watched) >= DurationNs::millis(1_000) {
+            self.watched = now;
+            self.watch.observe(ClockPair::now());
+        }
+    }
+
+    fn came(&mut self, letter: &Letter) {
+        let Message::Request(copy) = &letter.message else {
+            self.request = None;
+            return;
+        };
+        self.request = Some(copy.request.id);
+        self.received_ns = self.clock.column_now();
+        self.kernel_received_ns = self.clock.column_of_kernel_stamp(letter.stamp).unwrap_or(0);
+    }
+
+    /// A reply that had to wait for something else tells only when it left.
+    fn put(&self, message: &mut Message) {
+        if let Message::Reply(reply) = message {
+            let sent_ns = self.clock.column_now();
+            reply.stamps = if self.request == Some(reply.id) {
+                [self.kernel_received_ns, self.received_ns, sent_ns]
+            } else {
+                [0, 0, sent_ns]
+            };
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Shard {
     machine: server::Server<KeyValue>,
     controller: SocketAddrV4,
     peers: Peers,
+    stamps: Option<Stamps>,
 }
 
 impl Part for Shard {
-    fn message(&mut self, now: MonoNs, from: SocketAddrV4, message: Message) {
-        self.machine.handle_message(now, token(from), message);
+    fn message(&mut self, now: MonoNs, letter: Letter) {
+        if let Some(stamps) = &mut self.stamps {
+            stamps.came(&letter);
+        }
+        self.machine
+            .handle_message(now, letter.from.token(), letter.message);
     }
 
     fn timeout(&mut self, now: MonoNs) {
@@ -202,17 +275,26 @@ impl Part for Shard {
 
     fn was_busy(&mut self, share: u8) {
         self.machine.set_busy(share);
+        if let Some(stamps) = &mut self.stamps {
+            stamps.watch();
+        }
     }
 
     fn carry_out(&mut self, _now: MonoNs, link: &mut Link) -> Result<(), Error> {
-        while let Some((to, message)) = self.machine.poll_send() {
-            let address = match to {
-                Destination::Sender(sender) => of_token(sender),
-                Destination::Controller => Some(self.controller),
-                Destination::Server(endpoint) => self.peers.find(self.machine.config(), endpoint),
+        while let Some((to, mut message)) = self.machine.poll_send() {
+            if let Some(stamps) = &self.stamps {
+                stamps.put(&mut message);
+            }
+            let peer = match to {
+                Destination::Sender(sender) => Peer::of_token(sender),
+                Destination::Controller => Some(link.to(self.controller)),
+                Destination::Server(endpoint) => self
+                    .peers
+                    .find(self.machine.config(), endpoint)
+                    .map(|it| link.to(it)),
             };
-            if let Some(address) = address {
-                link.send(address, &message);
+            if let Some(peer) = peer {
+                link.send(peer, &message);
             }
         }
         Ok(())

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use flurry_core::id::DurationNs;
 use flurry_core::message::{Control, Message};
 
-use crate::link::{Link, Received, Wake};
+use crate::link::{Link, Transport};
 use crate::{Error, loopback};
 
 /// How often the question is repeated: it or its answer may be lost.
@@ -19,16 +19,16 @@ const ASK_AGAIN: DurationNs = DurationNs::millis(50);
 /// [`Error::NoAnswer`] within `patience`, [`Error::Address`] for an address that is not of this machine.
 pub fn status(controller: SocketAddr, patience: Duration) -> Result<String, Error> {
     let to = loopback(controller)?;
-    let mut link = Link::any()?;
-    let wake = Wake::new()?;
+    let mut link = Link::dial(Transport::Udp, false)?;
     let start = Instant::now();
     while start.elapsed() < patience {
-        link.send(to, &Message::Control(Control::StatusQuery));
+        link.send(link.to(to), &Message::Control(Control::StatusQuery));
         let asked = Instant::now();
         while asked.elapsed() < Duration::from_nanos(ASK_AGAIN.0) {
-            link.wait(&wake, ASK_AGAIN);
-            if let Received::Message(from, Message::Control(Control::Status(text))) = link.receive()
-                && from == to
+            link.wait(ASK_AGAIN);
+            if let Some(letter) = link.receive()
+                && letter.from.address == to
+                && let Message::Control(Control::Status(text)) = letter.message
             {
                 return Ok(text);
             }

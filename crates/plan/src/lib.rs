@@ -11,6 +11,7 @@
 //! from randomness other than the seed it was given.
 
 mod arrivals;
+mod cluster;
 mod error;
 mod groups;
 mod keys;
@@ -26,6 +27,10 @@ mod section;
 mod units;
 
 pub use arrivals::{Arrivals, Schedule, ThinkTimes};
+pub use cluster::{
+    Cluster, ClusterDelay, ClusterDirection, ClusterFault, ClusterLevel, ClusterPause,
+    ClusterServer, ClusterTransport, Part, known_cluster_keys,
+};
 pub use error::PlanError;
 pub use groups::{group_of, groups, phase_ns};
 pub use keys::known_keys;

@@ -1,7 +1,5 @@
 //! From text to a checked plan.
 
-use toml_edit::Document;
-
 use crate::error::PlanError;
 use crate::keys;
 use crate::limits::*;
@@ -39,38 +37,8 @@ impl Plan {
 
 /// Reads a plan without trying its cells; also the place of its matrix.
 pub(crate) fn read(source: Source<'_>) -> Result<(Plan, usize), PlanError> {
-    let complain = |offset_bytes, wrong: String, wanted: &str, hint: &str| PlanError {
-        place: source.place(offset_bytes),
-        wrong,
-        wanted: wanted.to_owned(),
-        hint: hint.to_owned(),
-    };
-    if source.text.len() > MAX_PLAN_BYTES {
-        let wrong = format!("the text is {} bytes", source.text.len());
-        return Err(complain(
-            0,
-            wrong,
-            "must be at most 1 MiB",
-            "is this the plan?",
-        ));
-    }
-    let document = Document::parse(source.text).map_err(|error| {
-        let offset_bytes = error.span().map_or(0, |span| span.start);
-        let wrong = format!("not TOML: {}", error.message().replace('\n', ", "));
-        complain(
-            offset_bytes,
-            wrong,
-            "must be TOML 1.0",
-            "see docs/plan-format.md",
-        )
-    })?;
-    let top = Section {
-        source,
-        name: "the plan",
-        table: document.as_table(),
-        offset_bytes: 0,
-    };
-    plan(&top)
+    let document = source.document("see docs/plan-format.md")?;
+    plan(&source.top(&document, "the plan"))
 }
 
 fn plan(top: &Section<'_>) -> Result<(Plan, usize), PlanError> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use toml_edit::{Item, TableLike, Value};
+use toml_edit::Value;
 
 use crate::error::PlanError;
 use crate::keys::{self, did_you_mean};
@@ -16,47 +16,11 @@ pub(crate) fn faults(
     processes: &[String],
     run: &Run,
 ) -> Result<Vec<Fault>, PlanError> {
-    let Some(item) = top.table.get("fault") else {
-        return Ok(Vec::new());
-    };
-    let Some(tables) = tables(item) else {
-        let wanted = "must be an array of tables";
-        return Err(top.wrong_type("fault", item, wanted, "write [[fault]], with two brackets"));
-    };
-    if tables.len() > MAX_FAULTS {
-        let wrong = format!("the plan has {} faults", tables.len());
-        let wanted = format!("must have at most {MAX_FAULTS}");
-        return Err(top.complain("fault", wrong, wanted, "make several plans"));
-    }
-    let sections = tables.into_iter().map(|(table, offset_bytes)| Section {
-        name: "[[fault]]",
-        table,
-        offset_bytes,
-        ..*top
-    });
+    let sections = top.tables("fault", "[[fault]]", MAX_FAULTS, "make several plans")?;
     sections
-        .map(|section| fault(&section, processes, run))
+        .iter()
+        .map(|section| fault(section, processes, run))
         .collect()
-}
-
-/// The tables of `[[fault]]` or of `fault = [{..}]`, each with its offset.
-fn tables(item: &Item) -> Option<Vec<(&dyn TableLike, usize)>> {
-    let start = |span: Option<std::ops::Range<usize>>| span.map_or(0, |span| span.start);
-    if let Some(array) = item.as_array_of_tables() {
-        let tables = array.iter();
-        return Some(
-            tables
-                .map(|table| (table as &dyn TableLike, start(table.span())))
-                .collect(),
-        );
-    }
-    let values = item.as_array()?.iter();
-    let inline = values.map(|value| {
-        value
-            .as_inline_table()
-            .map(|table| (table as &dyn TableLike, start(table.span())))
-    });
-    inline.collect()
 }
 
 fn fault(section: &Section<'_>, processes: &[String], run: &Run) -> Result<Fault, PlanError> {

@@ -2,10 +2,11 @@
 
 use std::fmt::Display;
 
-use toml_edit::{Item, TableLike, Value};
+use toml_edit::{Document, Item, TableLike, Value};
 
 use crate::error::PlanError;
 use crate::keys::did_you_mean;
+use crate::limits::MAX_PLAN_BYTES;
 use crate::units::{Bytes, DurationNs, RateHz, UnitError};
 
 /// The text of a plan and what messages call it.
@@ -15,7 +16,37 @@ pub(crate) struct Source<'a> {
     pub(crate) text: &'a str,
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
+    /// The text as TOML; `manual` is where its keys are described.
+    pub(crate) fn document(&self, manual: &str) -> Result<Document<&'a str>, PlanError> {
+        let complain = |offset_bytes, wrong: String, wanted: &str, hint: &str| PlanError {
+            place: self.place(offset_bytes),
+            wrong,
+            wanted: wanted.to_owned(),
+            hint: hint.to_owned(),
+        };
+        if self.text.len() > MAX_PLAN_BYTES {
+            let wrong = format!("the text is {} bytes", self.text.len());
+            let wanted = "must be at most 1 MiB";
+            return Err(complain(0, wrong, wanted, "is this the plan?"));
+        }
+        Document::parse(self.text).map_err(|error| {
+            let offset_bytes = error.span().map_or(0, |span| span.start);
+            let wrong = format!("not TOML: {}", error.message().replace('\n', ", "));
+            complain(offset_bytes, wrong, "must be TOML 1.0", manual)
+        })
+    }
+
+    /// All of a document; `name` is what messages call it.
+    pub(crate) fn top(self, document: &'a Document<&'a str>, name: &'a str) -> Section<'a> {
+        Section {
+            source: self,
+            name,
+            table: document.as_table(),
+            offset_bytes: 0,
+        }
+    }
+
     /// The place of a byte of the text: `plan.toml:12`.
     pub(crate) fn place(&self, offset_bytes: usize) -> String {
         let before = &self.text.as_bytes()[..offset_bytes.min(self.text.len())];
@@ -96,6 +127,26 @@ macro_rules! number_with_unit {
     )*};
 }
 number_with_unit!(DurationNs, Bytes, RateHz);
+
+/// The tables of an array of them, each with its offset.
+fn tables_of(item: &Item) -> Option<Vec<(&dyn TableLike, usize)>> {
+    let start = |span: Option<std::ops::Range<usize>>| span.map_or(0, |span| span.start);
+    if let Some(array) = item.as_array_of_tables() {
+        let tables = array.iter();
+        return Some(
+            tables
+                .map(|table| (table as &dyn TableLike, start(table.span())))
+                .collect(),
+        );
+    }
+    let values = item.as_array()?.iter();
+    let inline = values.map(|value| {
+        value
+            .as_inline_table()
+            .map(|table| (table as &dyn TableLike, start(table.span())))
+    });
+    inline.collect()
+}
 
 impl<'a> Section<'a> {
     /// A complaint at the line of `key`, or of the table when it has no such key.
@@ -202,6 +253,36 @@ impl<'a> Section<'a> {
         }))
     }
 
+    /// The tables of `[[key]]` or of `key = [{..}]`; none when absent. `name` is `"[[key]]"`.
+    pub(crate) fn tables(
+        &self,
+        key: &str,
+        name: &'a str,
+        most: usize,
+        hint: &str,
+    ) -> Result<Vec<Self>, PlanError> {
+        let Some(item) = self.table.get(key) else {
+            return Ok(Vec::new());
+        };
+        let Some(tables) = tables_of(item) else {
+            let wanted = "must be an array of tables";
+            let brackets = format!("write {name}, with two brackets");
+            return Err(self.wrong_type(key, item, wanted, &brackets));
+        };
+        if tables.len() > most {
+            let wrong = format!("there are {} of {name}", tables.len());
+            let wanted = format!("must have at most {most}");
+            return Err(self.complain(key, wrong, wanted, hint));
+        }
+        let sections = tables.into_iter().map(|(table, offset_bytes)| Self {
+            name,
+            table,
+            offset_bytes,
+            ..*self
+        });
+        Ok(sections.collect())
+    }
+
     pub(crate) fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }
@@ -296,6 +377,25 @@ impl<'a> Section<'a> {
         let hint = format!("{key} = {default}");
         item.as_bool()
             .ok_or_else(|| self.wrong_type(key, item, "must be true or false", &hint))
+    }
+
+    /// A share from 0 to 1; 0 when absent.
+    pub(crate) fn share(&self, key: &str) -> Result<f64, PlanError> {
+        let Some(item) = self.table.get(key) else {
+            return Ok(0.0);
+        };
+        let hint = format!("{key} = 0.01");
+        let Some(share) = item
+            .as_float()
+            .or_else(|| item.as_integer().map(|it| it as f64))
+        else {
+            return Err(self.wrong_type(key, item, "must be a number", &hint));
+        };
+        if (0.0..=1.0).contains(&share) {
+            Ok(share)
+        } else {
+            Err(self.refuse(key, "must be from 0 to 1", hint))
+        }
     }
 
     /// A list of at least one value; none when absent.

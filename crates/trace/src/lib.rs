@@ -17,6 +17,7 @@ mod recovery;
 mod schema;
 mod segment;
 mod spool;
+pub mod stamp;
 mod table_spool;
 
 pub use clock::{Clock, ClockPair, ClockWatch, MonoNs, StepNs, WallNs, monotonic};

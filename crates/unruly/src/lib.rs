@@ -1,8 +1,9 @@
 //! The program `unruly`: parse, call, print. What measures is in the other crates; here is the
 //! runner that starts a run's processes, and the door to the Python side that reads its trace.
 
+mod about;
 pub mod cli;
-pub mod flurry_cli;
+pub mod flurry;
 mod python;
 mod runner;
 mod shipped;

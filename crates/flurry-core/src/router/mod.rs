@@ -199,6 +199,13 @@ impl Router {
         self.drive(now, id);
     }
 
+    /// For the log: the operation's caller wanted it at this instant already.
+    pub fn intended(&mut self, id: OperationId, at: MonoNs) {
+        if let Some(operation) = self.operations.get_mut(&id) {
+            operation.intended = at;
+        }
+    }
+
     /// Puts off all copies but that for the fastest replica, when the level says so.
     fn hedge(&self, now: MonoNs, operation: &mut InFlight) {
         let Level::Hedge(delay) = operation.level else {
@@ -412,6 +419,7 @@ impl Router {
             return;
         }
         let shard = config.shard_of(&operation.request.key);
+        let moving = rate::moving(operation.bytes());
         let mut forgotten = Vec::new();
         for target in &mut operation.targets {
             if !operation::wants(&operation.phase, target) || target.next > now {
@@ -424,7 +432,7 @@ impl Router {
                 target.next = now.after(RETRY_MAX);
                 continue;
             }
-            let again_after = rate.again_after(target.backoff);
+            let again_after = DurationNs(rate.again_after(target.backoff).0 + moving.0);
             target.backoff = target.backoff.saturating_add(1);
             forgotten.extend(target.sent(now, again_after).map(|sent| (server, sent)));
             self.counts.copies += 1;
@@ -460,7 +468,7 @@ impl Router {
             attempt: sent.attempt,
             level: operation.level,
             write: operation.is_write(),
-            started: operation.started,
+            intended: operation.intended,
             sent: sent.at,
             received: None,
             end: CopyEnd::Lost,

@@ -124,6 +124,8 @@ pub(super) struct InFlight {
     pub(super) level: Level,
     pub(super) portal: u64,
     pub(super) started: MonoNs,
+    /// For the log: when its caller wanted it.
+    pub(super) intended: MonoNs,
     pub(super) deadline: MonoNs,
     /// When its portal last drove it.
     pub(super) driven: MonoNs,
@@ -155,6 +157,7 @@ impl InFlight {
             level,
             portal,
             started: now,
+            intended: now,
             driven: now,
             config: ConfigNumber(0),
             targets: Vec::new(),
@@ -166,6 +169,19 @@ impl InFlight {
             lingers_until: None,
             empty_rounds: 0,
             timer: MonoNs(u64::MAX),
+        }
+    }
+
+    /// Bytes of what it carries.
+    pub(super) fn bytes(&self) -> usize {
+        let carried = match &self.phase {
+            Phase::WritingBack { state, .. } => &state.ask,
+            _ => &self.request.ask,
+        };
+        match carried {
+            Ask::Apply { operation, .. } => operation.len(),
+            Ask::Push(state) => state.snapshot.as_ref().map_or(0, Bytes::len),
+            Ask::Fetch | Ask::Touch => 0,
         }
     }
 

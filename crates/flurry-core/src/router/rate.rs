@@ -14,6 +14,19 @@ const BUSY_HOLDS: DurationNs = DurationNs::millis(500);
 /// Repetitions that a silent server gets in each period, whatever it owes.
 const SILENT_ALLOWANCE: u32 = 64;
 
+/// What a message may be so that its length does not matter: a packet.
+const PACKET_BYTES: usize = 1_400;
+
+/// How long a byte beyond that may take on the slowest path worth its name, 10 MB a second.
+const BYTE_NS: u64 = 100;
+
+/// How much longer than others a long message is waited for: repeating it while it is still under way
+/// would bury the server.
+pub(super) fn moving(bytes: usize) -> DurationNs {
+    let beyond = u64::try_from(bytes.saturating_sub(PACKET_BYTES)).unwrap_or(u64::MAX);
+    DurationNs(beyond.saturating_mul(BYTE_NS))
+}
+
 /// A server's round trips.
 #[derive(Debug, Clone)]
 pub(super) struct Rate {

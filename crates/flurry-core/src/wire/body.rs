@@ -134,7 +134,7 @@ pub struct Config {
 /// Everything that is not an operation on a key.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Control {
-    #[prost(oneof = "control::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17")]
+    #[prost(oneof = "control::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20")]
     pub kind: ::core::option::Option<control::Kind>,
 }
 /// Nested message and enum types in `Control`.
@@ -176,6 +176,8 @@ pub mod control {
         StatusQuery(super::StatusQuery),
         #[prost(message, tag = "17")]
         Status(super::Status),
+        #[prost(message, tag = "20")]
+        UseStream(super::UseStream),
     }
 }
 /// Portal to controller: make me the owner.
@@ -332,6 +334,10 @@ pub struct Status {
     /// A JSON object; its fields are in docs/flurry/operations.md.
     #[prost(string, tag = "1")]
     pub json: ::prost::alloc::string::String,
+}
+/// The answer is too long for a datagram: ask over TCP.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UseStream {
 }
 /// The operations of the key-value machine.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

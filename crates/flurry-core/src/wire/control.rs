@@ -169,6 +169,7 @@ fn kind(control: &Control) -> Body {
         Control::ConfigQuery => Body::ConfigQuery(body::ConfigQuery {}),
         Control::Config(config) => Body::Config(put_config(config)),
         Control::StatusQuery => Body::StatusQuery(body::StatusQuery {}),
+        Control::UseStream => Body::UseStream(body::UseStream {}),
         Control::Status(json) => Body::Status(body::Status { json: json.clone() }),
         Control::Batch(batch) => Body::Batch(put_batch(batch)),
         Control::Pong(server, number, sent) => Body::Pong(body::Pong {
@@ -293,6 +294,7 @@ pub(super) fn read(bytes: Bytes) -> Result<Control, WireError> {
         Body::Batch(it) => Control::Batch(batch(it)?),
         Body::Synced(it) => Control::Synced(life(it.life)?, ConfigNumber(it.number)),
         Body::StatusQuery(_) => Control::StatusQuery,
+        Body::UseStream(_) => Control::UseStream,
         Body::Status(it) => Control::Status(it.json),
     })
 }

@@ -5,17 +5,19 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
+use std::time::Duration;
 
 use flurry_core::id::{DurationNs, Epoch, MonoNs};
 use flurry_core::key_value::Answer;
-use flurry_core::message::{Control, Message};
+use flurry_core::message::{Ask, Control, Message, Request};
 use flurry_core::portal::{self, Event, Outcome, Portal, PortalParams, Submission};
 use flurry_core::router::{self, Router, RouterParams};
 
 use super::Done;
 use crate::Error;
-use crate::link::Link;
+use crate::link::{Letter, Link};
 use crate::node::Part;
+use crate::recording::ArrivalLog;
 use crate::server::Peers;
 
 /// Operations that a client holds at most, answered ones that are not on every replica yet included:
@@ -29,6 +31,9 @@ const KEYS_MAX: usize = 100_000;
 /// tell of a newer one to whoever reaches them, and one that is gone or listens elsewhere never does.
 const CONFIG_AGAIN: DurationNs = DurationNs::millis(250);
 
+/// How often a router of its own is told again what is not on every replica: it may have forgotten.
+const DRIVE_AGAIN: DurationNs = DurationNs::millis(50);
+
 /// Callers taken before the socket gets its turn.
 const BATCH: usize = 64;
 
@@ -37,7 +42,8 @@ pub(super) type Reply<T> = SyncSender<Result<T, Error>>;
 /// What a caller wants from the thread.
 #[derive(Debug)]
 pub(super) enum Command {
-    Submit(Submission, Reply<Done>),
+    /// With when its caller wanted it.
+    Submit(Submission, MonoNs, Reply<Done>),
     Close(Reply<()>),
 }
 
@@ -49,23 +55,59 @@ pub(super) struct Shared {
     pub(super) tails_unknown: AtomicU64,
 }
 
+/// Whom an owner talks to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ways {
+    pub(super) controller: SocketAddrV4,
+    /// Without one the router is inside.
+    pub(super) router: Option<SocketAddrV4>,
+}
+
+/// Who waits for an operation.
+#[derive(Debug)]
+struct Waiter {
+    wanted: MonoNs,
+    /// The router has it; it may be driven there again.
+    routed: bool,
+    reply: Reply<Done>,
+}
+
+/// Who waits for what.
+#[derive(Debug)]
+pub(super) struct Calls {
+    commands: Receiver<Command>,
+    /// More may be in the channel than one turn takes.
+    more: bool,
+    waiting: BTreeMap<u64, Waiter>,
+    opening: Option<Reply<Epoch>>,
+    closing: Option<Reply<()>>,
+}
+
+impl Calls {
+    pub(super) fn new(commands: Receiver<Command>, opening: Reply<Epoch>) -> Self {
+        Self {
+            commands,
+            more: false,
+            waiting: BTreeMap::new(),
+            opening: Some(opening),
+            closing: None,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Owner {
     portal: Portal,
     router: Router,
-    controller: SocketAddrV4,
+    ways: Ways,
     peers: Peers,
-    commands: Receiver<Command>,
-    /// More may be in the channel than one turn takes.
-    more: bool,
-    waiting: BTreeMap<u64, Reply<Done>>,
-    opening: Option<Reply<Epoch>>,
-    closing: Option<Reply<()>>,
+    calls: Calls,
     fenced: Option<Epoch>,
     /// A question for the controller's status or configuration that is due.
     question: Option<Control>,
     config_again: Option<MonoNs>,
     shared: Arc<Shared>,
+    log: Option<ArrivalLog>,
 }
 
 impl Owner {
@@ -73,82 +115,115 @@ impl Owner {
         now: MonoNs,
         name: String,
         nonce: u64,
-        controller: SocketAddrV4,
-        commands: Receiver<Command>,
-        opening: Reply<Epoch>,
+        ways: Ways,
+        calls: Calls,
         shared: Arc<Shared>,
+        log: Option<ArrivalLog>,
     ) -> Self {
         let params = PortalParams {
             name,
             nonce,
             operations_max: OPERATIONS_MAX,
             keys_max: KEYS_MAX,
-            drive_again: None,
+            drive_again: ways.router.map(|_| DRIVE_AGAIN),
         };
+        let router = Router::new(RouterParams {
+            log: log.is_some(),
+            ..RouterParams::default()
+        });
         Self {
             portal: Portal::new(now, params),
-            router: Router::new(RouterParams::default()),
-            controller,
+            router,
+            ways,
             peers: Peers::default(),
-            commands,
-            more: false,
-            waiting: BTreeMap::new(),
-            opening: Some(opening),
-            closing: None,
+            calls,
             fenced: None,
             // Tells a controller that is not there from one that cannot open the session yet.
             question: Some(Control::StatusQuery),
             config_again: None,
             shared,
+            log,
         }
     }
 
     fn take_commands(&mut self, now: MonoNs) {
         for _ in 0..BATCH {
-            let Ok(command) = self.commands.try_recv() else {
-                self.more = false;
+            let Ok(command) = self.calls.commands.try_recv() else {
+                self.calls.more = false;
                 return;
             };
             match command {
-                Command::Submit(submission, reply) => match self.portal.submit(now, submission) {
-                    Ok(sequence) => {
-                        self.waiting.insert(sequence, reply);
-                    }
-                    Err(error) => {
-                        let _ = reply.send(Err(error.into()));
-                    }
-                },
+                Command::Submit(submission, wanted, reply) => {
+                    self.submit(now, submission, wanted, reply);
+                }
                 Command::Close(reply) => match self.fenced {
                     Some(epoch) => {
                         let _ = reply.send(Err(Error::Fenced { epoch }));
                     }
                     None => {
-                        self.closing = Some(reply);
+                        self.calls.closing = Some(reply);
                         self.portal.close(now);
                     }
                 },
             }
         }
-        self.more = true;
+        self.calls.more = true;
+    }
+
+    fn submit(&mut self, now: MonoNs, submission: Submission, wanted: MonoNs, reply: Reply<Done>) {
+        match self.portal.submit(now, submission) {
+            Ok(sequence) => {
+                let waiter = Waiter {
+                    wanted,
+                    routed: false,
+                    reply,
+                };
+                self.calls.waiting.insert(sequence, waiter);
+            }
+            Err(error) => {
+                let _ = reply.send(Err(error.into()));
+            }
+        }
+    }
+
+    /// From the portal to the router, which is inside.
+    fn route(&mut self, now: MonoNs, request: Arc<Request>) {
+        let (id, asks) = (request.id, matches!(request.ask, Ask::Apply { .. }));
+        self.router.handle_request(now, 0, request);
+        if let Some(log) = self.log.as_mut().filter(|_| asks)
+            && let Some(waiter) = self.calls.waiting.get_mut(&id.sequence.0)
+            && !std::mem::replace(&mut waiter.routed, true)
+        {
+            self.router.intended(id, waiter.wanted);
+            log.asked(id.sequence);
+        }
+    }
+
+    fn note_arrivals(&mut self) {
+        if let Some(log) = &mut self.log {
+            while let Some(arrival) = self.router.poll_arrival() {
+                log.ended(&arrival);
+            }
+        }
     }
 
     fn told(&mut self, now: MonoNs, event: Event) {
         match event {
             Event::Opened(config, epoch) => {
                 self.router.adopt(now, &config);
-                if let Some(opening) = self.opening.take() {
+                if let Some(opening) = self.calls.opening.take() {
                     let _ = opening.send(Ok(epoch));
                 }
             }
             Event::Refused(reason) => {
-                if let Some(opening) = self.opening.take() {
+                if let Some(opening) = self.calls.opening.take() {
                     let _ = opening.send(Err(Error::Refused { reason }));
                 }
             }
             Event::Answered(sequence, outcome) => {
                 if let Outcome::Fenced(epoch) = outcome {
                     self.fenced = Some(epoch);
-                    if let Some(closing) = self.closing.take() {
+                    if let Some(closing) = self.calls.closing.take() {
                         let _ = closing.send(Err(Error::Fenced { epoch }));
                     }
                 }
@@ -158,14 +233,15 @@ impl Owner {
                 {
                     self.shared.tails_unknown.fetch_add(1, Ordering::Relaxed);
                 }
-                if let Some(reply) = self.waiting.remove(&sequence) {
+                if let Some(waiter) = self.calls.waiting.remove(&sequence) {
+                    let took = Duration::from_nanos(now.since(waiter.wanted).0);
                     // A caller that waits no longer is no error.
-                    let _ = reply.send(result(sequence, outcome));
+                    let _ = waiter.reply.send(result(sequence, outcome, took));
                 }
             }
             Event::Stable(_) => {}
             Event::Closed => {
-                if let Some(closing) = self.closing.take() {
+                if let Some(closing) = self.calls.closing.take() {
                     let _ = closing.send(Ok(()));
                 }
             }
@@ -173,7 +249,7 @@ impl Owner {
     }
 }
 
-fn result(sequence: u64, outcome: Outcome) -> Result<Done, Error> {
+fn result(sequence: u64, outcome: Outcome, took: Duration) -> Result<Done, Error> {
     match outcome {
         Outcome::Done {
             answer,
@@ -183,6 +259,7 @@ fn result(sequence: u64, outcome: Outcome) -> Result<Done, Error> {
                 sequence,
                 answer,
                 is_tail_unknown: tail_unknown,
+                took,
             }),
             Err(error) => Err(Error::Refused {
                 reason: error.to_string(),
@@ -200,17 +277,23 @@ fn result(sequence: u64, outcome: Outcome) -> Result<Done, Error> {
 }
 
 impl Part for Owner {
-    fn message(&mut self, now: MonoNs, from: SocketAddrV4, message: Message) {
-        let decides = from == self.controller;
+    fn message(&mut self, now: MonoNs, letter: Letter) {
+        let Letter { message, stamp, .. } = letter;
+        let from = letter.from.address;
+        let decides = from == self.ways.controller;
         if decides {
             self.shared.controller_heard.store(true, Ordering::Relaxed);
         }
         match message {
             Message::Reply(_) | Message::Control(Control::Config(_)) => {
-                self.router.handle_message(now, message, 0);
+                let stamp = self.log.as_ref().map_or(0, |log| log.stamp(stamp));
+                self.router.handle_message(now, message, stamp);
             }
             Message::Control(_) if decides => self.portal.handle_message(now, message),
-            // Answers come from the router inside; the rest is for others.
+            Message::Answer(_) if self.ways.router == Some(from) => {
+                self.portal.handle_message(now, message);
+            }
+            // The rest is for others.
             _ => {}
         }
     }
@@ -220,7 +303,7 @@ impl Part for Owner {
     }
 
     fn timeout(&mut self, now: MonoNs) {
-        if self.more {
+        if self.calls.more {
             self.take_commands(now);
         }
         if self.config_again.is_some_and(|at| now >= at) {
@@ -232,7 +315,7 @@ impl Part for Owner {
     }
 
     fn due(&self) -> MonoNs {
-        if self.more {
+        if self.calls.more {
             return MonoNs(0);
         }
         let own = [self.portal.poll_timeout(), self.router.poll_timeout()];
@@ -244,8 +327,9 @@ impl Part for Owner {
     }
 
     fn carry_out(&mut self, now: MonoNs, link: &mut Link) -> Result<(), Error> {
+        let controller = link.to(self.ways.controller);
         if let Some(question) = self.question.take() {
-            link.send(self.controller, &Message::Control(question));
+            link.send(controller, &Message::Control(question));
         }
         let mut idle = false;
         while !idle {
@@ -253,23 +337,24 @@ impl Part for Owner {
             while let Some((to, message)) = self.portal.poll_send() {
                 idle = false;
                 match (to, message) {
+                    (portal::Destination::Controller, message) => link.send(controller, &message),
                     (portal::Destination::Router, Message::Request(copy)) => {
-                        self.router.handle_request(now, 0, copy.request);
+                        match self.ways.router {
+                            Some(router) => link.send(link.to(router), &Message::Request(copy)),
+                            None => self.route(now, copy.request),
+                        }
                     }
                     (portal::Destination::Router, _) => {}
-                    (portal::Destination::Controller, message) => {
-                        link.send(self.controller, &message);
-                    }
                 }
             }
             while let Some((to, message)) = self.router.poll_send() {
                 idle = false;
                 match to {
                     router::Destination::Portal(_) => self.portal.handle_message(now, message),
-                    router::Destination::Controller => link.send(self.controller, &message),
+                    router::Destination::Controller => link.send(controller, &message),
                     router::Destination::Server(endpoint) => {
                         if let Some(address) = self.peers.find(self.router.config(), endpoint) {
-                            link.send(address, &message);
+                            link.send(link.to(address), &message);
                         }
                     }
                 }
@@ -287,6 +372,15 @@ impl Part for Owner {
                 .get_or_insert_with(|| now.after(CONFIG_AGAIN));
         }
         self.shared.unstable.store(held, Ordering::Relaxed);
+        self.note_arrivals();
         Ok(())
+    }
+}
+
+impl Drop for Owner {
+    /// What is still open is lost to the log.
+    fn drop(&mut self) {
+        self.router.close();
+        self.note_arrivals();
     }
 }

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    unruly::flurry_cli::main()
+    unruly::flurry::main()
 }

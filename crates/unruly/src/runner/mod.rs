@@ -13,21 +13,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
-use unruly_agent::doctor;
 use unruly_plan::{Cell as PlanCell, Plan, mix};
 use unruly_trace::{
-    Cell, ClockPair, Counts, Host, Manifest, RunLock, RunStatus, SCHEMA_VERSION, Tool, recover,
+    Cell, ClockPair, Counts, Manifest, RunLock, RunStatus, SCHEMA_VERSION, recover,
 };
 
+use crate::about::{host_of, noise_floor_ns, tool, utc};
 use leg::{Leg, LegEnd};
 use progress::Progress;
-
-/// How long the runner listens to the host before a run, for its noise floor.
-const NOISE: Duration = Duration::from_secs(1);
 
 /// What the command line says of a run.
 #[derive(Debug, Clone, Default)]
@@ -73,9 +69,10 @@ pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
             directory.display()
         )
     })?;
-    let noise_floor_ns = doctor::spin(NOISE, &mut |_| {}).floor_ns;
     let mut manifest = new_manifest(plan, &cells, &id, &text, origin);
-    manifest.hosts.push(host_of("local", Some(noise_floor_ns)));
+    manifest
+        .hosts
+        .push(host_of("local", Some(noise_floor_ns())));
     manifest.write(&directory)?;
 
     #[expect(clippy::cast_possible_truncation, reason = "the low half of a hash")]
@@ -161,10 +158,7 @@ fn new_manifest(
         run: id.to_owned(),
         name: plan.name.clone(),
         tag: plan.tag.clone(),
-        tool: Tool {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: env!("UNRULY_COMMIT").to_owned(),
-        },
+        tool: tool(),
         plan_sha256: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
         seed: plan.seed,
         status: RunStatus::Running,
@@ -182,57 +176,5 @@ fn new_manifest(
             .collect(),
         processes: Vec::new(),
         counts: Counts::default(),
-    }
-}
-
-fn host_of(name: &str, noise_floor_ns: Option<i64>) -> Host {
-    let facts = doctor::host_facts();
-    Host {
-        name: name.to_owned(),
-        cpu_model: facts.cpu_model,
-        cores: facts.cores,
-        kernel: facts.kernel,
-        clock_source: facts.clock_source,
-        virtualised: facts.virtualised,
-        memory_bytes: facts.memory_bytes,
-        steal_share: facts.steal_share,
-        noise_floor_ns,
-    }
-}
-
-/// `20261120T221100Z` of a wall clock, by the civil-from-days algorithm of Howard Hinnant.
-fn utc(wall_ns: i64) -> String {
-    let seconds = wall_ns.div_euclid(1_000_000_000);
-    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let (hour, minute) = (second / 3600, second % 3600 / 60);
-    format!(
-        "{year:04}{month:02}{day:02}T{hour:02}{minute:02}{:02}Z",
-        second % 60
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::utc;
-
-    #[test]
-    fn the_name_of_a_run_has_the_civil_date() {
-        assert_eq!(utc(0), "19700101T000000Z");
-        assert_eq!(utc(951_827_696_000_000_000), "20000229T123456Z");
-        assert_eq!(utc(1_795_212_671_000_000_000), "20261120T221111Z");
     }
 }

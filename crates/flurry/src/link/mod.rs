@@ -1,0 +1,424 @@
+//! How a part's thread reaches the others: datagrams, connections, queues, and the faults between.
+
+mod local;
+mod peer;
+mod stream;
+
+use std::collections::BTreeSet;
+use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use flurry_core::id::{DurationNs, MonoNs};
+use flurry_core::message::{Control, Message};
+use flurry_core::wire::{self, DATAGRAM_BYTES_MAX};
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::time::TimeSpec;
+use unruly_trace::WallNs;
+use unruly_trace::stamp::{enable_stamps, receive};
+
+use crate::clock;
+use crate::fault::{Direction, Faults, Injector};
+use crate::{Error, loopback};
+use local::Mailbox;
+pub use peer::Transport;
+pub(crate) use peer::{Peer, Way};
+use stream::{Damaged, Streams};
+
+/// No datagram is longer.
+const RECEIVE_BYTES: usize = 64 << 10;
+
+/// Room for the kernel's stamp of a datagram.
+const CONTROL_BYTES: usize = 128;
+
+/// What the kernel may keep for us: a burst of the largest values. It may grant less.
+const SOCKET_BYTES: usize = 4 << 20;
+
+/// The longest wait at once, so that no mistake in an instant can stop a node for good.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// How often the kernel is asked for another port.
+const BIND_TRIES: u32 = 32;
+
+/// Peers that have something too long for a datagram, remembered at most.
+const STREAMING_MAX: usize = 1_024;
+
+/// What a part's sockets have counted since its start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LinkCounts {
+    /// Messages received.
+    pub received: u64,
+    /// What was no message: dropped, and a connection that it came by closed.
+    pub damaged: u64,
+    /// Messages sent.
+    pub sent: u64,
+    /// Answers too long for a datagram: whoever asked was told to ask over TCP instead.
+    pub too_long: u64,
+    /// Messages that could not be handed over: lost, as on a network.
+    pub not_taken: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    received: AtomicU64,
+    damaged: AtomicU64,
+    sent: AtomicU64,
+    too_long: AtomicU64,
+    not_taken: AtomicU64,
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A view of a link's counts from another thread.
+#[derive(Debug, Clone)]
+pub(crate) struct LinkView(Arc<Counters>);
+
+impl LinkView {
+    pub(crate) fn counts(&self) -> LinkCounts {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        LinkCounts {
+            received: read(&self.0.received),
+            damaged: read(&self.0.damaged),
+            sent: read(&self.0.sent),
+            too_long: read(&self.0.too_long),
+            not_taken: read(&self.0.not_taken),
+        }
+    }
+}
+
+/// A message that came.
+#[derive(Debug)]
+pub(crate) struct Letter {
+    pub(crate) from: Peer,
+    pub(crate) message: Message,
+    /// When the kernel had it, by its wall clock; 0 is not known.
+    pub(crate) stamp: WallNs,
+}
+
+/// Which sources may have something.
+#[derive(Debug, Clone, Copy)]
+struct Ready {
+    datagrams: bool,
+    streams: bool,
+}
+
+/// The sockets of one thread, all of the loopback network.
+#[derive(Debug)]
+pub(crate) struct Link {
+    socket: UdpSocket,
+    address: SocketAddrV4,
+    transport: Transport,
+    streams: Streams,
+    /// Who said that what we ask for is too long for a datagram.
+    streaming: BTreeSet<SocketAddrV4>,
+    mailbox: Arc<Mailbox>,
+    wake: Wake,
+    ready: Ready,
+    injector: Option<Injector>,
+    input: Vec<u8>,
+    control: Vec<u8>,
+    output: BytesMut,
+    counters: Arc<Counters>,
+}
+
+impl Link {
+    /// Listens at `address` for datagrams, connections and parts of this process.
+    pub(crate) fn listen(address: SocketAddr, stamps: bool) -> Result<Self, Error> {
+        Self::open(address, true, Transport::Udp, stamps)
+    }
+
+    /// Listens nowhere; starts what it says by `transport`.
+    pub(crate) fn dial(transport: Transport, stamps: bool) -> Result<Self, Error> {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self::open(any, false, transport, stamps)
+    }
+
+    fn open(
+        address: SocketAddr,
+        listens: bool,
+        transport: Transport,
+        stamps: bool,
+    ) -> Result<Self, Error> {
+        let (socket, streams) = bind(loopback(address)?, listens)?;
+        let options = socket2::SockRef::from(&socket);
+        // Less than asked for only means more losses, which are repaired.
+        let _ = options.set_recv_buffer_size(SOCKET_BYTES);
+        let _ = options.set_send_buffer_size(SOCKET_BYTES);
+        if stamps {
+            // Without stamps a hop is not known, and everything else is as it was.
+            let _ = enable_stamps(socket.as_fd());
+        }
+        let address = bound(&socket)?;
+        let wake = Wake::new()?;
+        Ok(Self {
+            socket,
+            address,
+            transport,
+            streams,
+            streaming: BTreeSet::new(),
+            mailbox: Mailbox::open(address, wake.clone()),
+            wake,
+            ready: Ready {
+                datagrams: true,
+                streams: true,
+            },
+            injector: None,
+            input: vec![0; RECEIVE_BYTES],
+            control: vec![0; CONTROL_BYTES],
+            output: BytesMut::new(),
+            counters: Arc::default(),
+        })
+    }
+
+    /// Has these faults from now on; `stream` tells the threads of one part apart.
+    pub(crate) fn with_faults(mut self, faults: &Faults, stream: u64) -> Self {
+        if !faults.is_none() {
+            self.injector = Some(Injector::new(clock::now(), faults.clone(), stream));
+        }
+        self
+    }
+
+    pub(crate) fn address(&self) -> SocketAddrV4 {
+        self.address
+    }
+
+    pub(crate) fn view(&self) -> LinkView {
+        LinkView(Arc::clone(&self.counters))
+    }
+
+    pub(crate) fn wake(&self) -> &Wake {
+        &self.wake
+    }
+
+    /// Somebody who listens, reached the way that this link starts conversations.
+    pub(crate) fn to(&self, address: SocketAddrV4) -> Peer {
+        Peer::listening(self.transport, address)
+    }
+
+    /// Waits for a message, for a call of [`Wake`], or for `left` to pass.
+    pub(crate) fn wait(&mut self, left: DurationNs) {
+        let mut waited = [
+            PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.streams.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.wake.0.as_fd(), PollFlags::POLLIN),
+        ];
+        let left = if self.mailbox.is_empty() && self.streams.is_empty() {
+            Duration::from_nanos(left.0).min(WAIT_MAX)
+        } else {
+            Duration::ZERO
+        };
+        // A signal ends the wait early, which is no harm.
+        let _ = ppoll(&mut waited, Some(TimeSpec::from_duration(left)), None);
+        self.ready = Ready {
+            datagrams: waited[0].any().unwrap_or(false),
+            streams: waited[1].any().unwrap_or(false) || !self.streams.is_empty(),
+        };
+    }
+
+    /// How long faults want this thread to do nothing.
+    pub(crate) fn pause(&mut self, now: MonoNs) -> Option<Duration> {
+        self.injector.as_mut()?.pause(now)
+    }
+
+    /// When faults want something done.
+    pub(crate) fn due(&self) -> Option<MonoNs> {
+        let injector = self.injector.as_ref()?;
+        [injector.next(), injector.next_pause()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// The next message; `None` when there is none now.
+    pub(crate) fn receive(&mut self) -> Option<Letter> {
+        self.send_held();
+        loop {
+            if let Some(letter) = self.held() {
+                return Some(letter);
+            }
+            let letter = self.next()?;
+            count(&self.counters.received);
+            if let Message::Control(Control::UseStream) = letter.message {
+                self.stream_to(letter.from);
+                continue;
+            }
+            let Some(injector) = &mut self.injector else {
+                return Some(letter);
+            };
+            let direction = Direction::Receiving;
+            injector.take(clock::now(), direction, letter.from, &letter.message);
+        }
+    }
+
+    /// What faults kept from us until now.
+    fn held(&mut self) -> Option<Letter> {
+        let injector = self.injector.as_mut()?;
+        while let Some(held) = injector.due(clock::now(), Direction::Receiving) {
+            if held.corrupt {
+                count(&self.counters.damaged);
+                continue;
+            }
+            return Some(Letter {
+                from: held.peer,
+                message: held.message,
+                stamp: WallNs(0),
+            });
+        }
+        None
+    }
+
+    /// Sends what faults have held back until now.
+    pub(crate) fn send_held(&mut self) {
+        let due = |injector: &mut Injector| injector.due(clock::now(), Direction::Sending);
+        while let Some(held) = self.injector.as_mut().and_then(due) {
+            self.hand_over(held.peer, &held.message, held.corrupt);
+        }
+    }
+
+    fn next(&mut self) -> Option<Letter> {
+        if let Some((address, message)) = self.mailbox.take() {
+            let way = Way::Local;
+            return Some(Letter {
+                from: Peer { way, address },
+                message,
+                stamp: WallNs(0),
+            });
+        }
+        while self.ready.datagrams {
+            let found = receive(self.socket.as_fd(), &mut self.input, &mut self.control);
+            let Ok(found) = found else {
+                self.ready.datagrams = false;
+                break;
+            };
+            let bytes = Bytes::copy_from_slice(&self.input[..found.bytes]);
+            if let (Some(SocketAddr::V4(address)), Ok(message)) = (found.from, wire::decode(&bytes))
+            {
+                let way = Way::Return;
+                return Some(Letter {
+                    from: Peer { way, address },
+                    message,
+                    stamp: found.stamp,
+                });
+            }
+            count(&self.counters.damaged);
+        }
+        while self.ready.streams {
+            match self.streams.take() {
+                Some(Ok((from, message))) => {
+                    return Some(Letter {
+                        from,
+                        message,
+                        stamp: WallNs(0),
+                    });
+                }
+                Some(Err(Damaged)) => count(&self.counters.damaged),
+                None => self.ready.streams = false,
+            }
+        }
+        None
+    }
+
+    fn stream_to(&mut self, peer: Peer) {
+        if self.streaming.len() < STREAMING_MAX {
+            self.streaming.insert(peer.address);
+        }
+    }
+
+    pub(crate) fn send(&mut self, to: Peer, message: &Message) {
+        match &mut self.injector {
+            None => self.hand_over(to, message, false),
+            Some(injector) => {
+                injector.take(clock::now(), Direction::Sending, to, message);
+                self.send_held();
+            }
+        }
+    }
+
+    fn hand_over(&mut self, to: Peer, message: &Message, corrupt: bool) {
+        let taken = if to.way == Way::Local {
+            // A damaged one would be noticed and dropped there.
+            !corrupt && Mailbox::send(to.address, self.address, message.clone())
+        } else {
+            self.output.clear();
+            wire::encode(message, &mut self.output);
+            if corrupt && let Some(last) = self.output.last_mut() {
+                *last ^= 1;
+            }
+            self.hand_bytes(to)
+        };
+        count(if taken {
+            &self.counters.sent
+        } else {
+            &self.counters.not_taken
+        });
+    }
+
+    /// Says whether somebody took the bytes in the output.
+    fn hand_bytes(&mut self, to: Peer) -> bool {
+        let is_datagram = matches!(to.way, Way::Datagram | Way::Return);
+        if !is_datagram || self.streaming.contains(&to.address) {
+            return self.streams.send(to, &self.output);
+        }
+        if self.output.len() <= DATAGRAM_BYTES_MAX {
+            return self.socket.send_to(&self.output, to.address).is_ok();
+        }
+        if to.way == Way::Datagram {
+            return self.streams.send(to, &self.output);
+        }
+        // Whoever asked listens nowhere, and has to open the connection.
+        count(&self.counters.too_long);
+        self.output.clear();
+        wire::encode(&Message::Control(Control::UseStream), &mut self.output);
+        self.socket.send_to(&self.output, to.address).is_ok()
+    }
+}
+
+fn bound(socket: &UdpSocket) -> Result<SocketAddrV4, Error> {
+    let address = socket.local_addr();
+    loopback(address.map_err(|error| Error::io("socket", "to know its address", &error))?)
+}
+
+/// A socket for datagrams, and what waits for connections at the same port.
+fn bind(wanted: SocketAddrV4, listens: bool) -> Result<(UdpSocket, Streams), Error> {
+    let failed = |error: std::io::Error| Error::io(wanted, "to listen there", &error);
+    for attempt in 0.. {
+        let socket = UdpSocket::bind(wanted).map_err(failed)?;
+        socket.set_nonblocking(true).map_err(failed)?;
+        match Streams::new(listens.then_some(bound(&socket)?)) {
+            Ok(streams) => return Ok((socket, streams)),
+            // The kernel chose a port that is free for datagrams alone; the next one may do.
+            Err(_) if wanted.port() == 0 && attempt < BIND_TRIES => {}
+            Err(error) => return Err(error),
+        }
+    }
+    unreachable!("the last attempt returns")
+}
+
+/// What another thread wakes a node with.
+#[derive(Debug, Clone)]
+pub(crate) struct Wake(Arc<EventFd>);
+
+impl Wake {
+    pub(crate) fn new() -> Result<Self, Error> {
+        let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
+        EventFd::from_value_and_flags(0, flags)
+            .map(|event| Self(Arc::new(event)))
+            .map_err(|error| Error::io("eventfd", "a descriptor to wake a thread with", &error))
+    }
+
+    pub(crate) fn call(&self) {
+        // It only fails when there are calls enough already.
+        let _ = self.0.write(1);
+    }
+
+    /// Says whether there was a call since the last time.
+    pub(crate) fn take(&self) -> bool {
+        self.0.read().is_ok()
+    }
+}

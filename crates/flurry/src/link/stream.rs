@@ -1,0 +1,405 @@
+//! Messages over TCP connections: a length of four bytes, little-endian, then the message.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use flurry_core::message::Message;
+use flurry_core::wire::{self, MESSAGE_BYTES_MAX};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use socket2::{Domain, Socket, Type};
+
+use super::{Peer, Way};
+use crate::Error;
+
+/// Connections at most, a file descriptor each; beyond that the longest silent one has to go.
+const CONNECTIONS_MAX: usize = 1_024;
+
+/// Bytes that wait for one reader at most; what does not fit is lost, as on a network.
+const OUTPUT_BYTES_MAX: usize = 8 << 20;
+
+/// Who reads nothing for so long while something waits for it is cut off.
+const STUCK_MAX: Duration = Duration::from_secs(5);
+
+/// An address that refused is left alone for so long.
+const DIAL_AGAIN: Duration = Duration::from_millis(20);
+
+const READ_BYTES: usize = 64 << 10;
+const EVENTS_MAX: usize = 64;
+const LENGTH_BYTES: usize = 4;
+
+/// What the listening socket is called beside the connections' addresses.
+const LISTENER: u64 = u64::MAX;
+
+#[derive(Debug)]
+struct Connection {
+    socket: TcpStream,
+    /// The other side opened it.
+    accepted: bool,
+    input: BytesMut,
+    output: BytesMut,
+    /// Waits for room in the kernel.
+    waits: bool,
+    /// When it last took or gave something.
+    heard: Instant,
+}
+
+/// Bytes that were no message: the connection that they came by is closed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Damaged;
+
+/// What came by a connection.
+pub(super) type Came = Result<(Peer, Message), Damaged>;
+
+/// The connections of one part.
+#[derive(Debug)]
+pub(super) struct Streams {
+    epoll: Epoll,
+    listener: Option<TcpListener>,
+    connections: BTreeMap<SocketAddrV4, Connection>,
+    refused: BTreeMap<SocketAddrV4, Instant>,
+    came: VecDeque<Came>,
+    buffer: Vec<u8>,
+}
+
+/// Cuts one message off the front of what a connection has brought; `None` when more must come.
+///
+/// # Errors
+///
+/// When it is none: nothing behind it can be found.
+pub(super) fn take_frame(input: &mut BytesMut) -> Result<Option<Message>, Damaged> {
+    let Some(length) = input.get(..LENGTH_BYTES) else {
+        return Ok(None);
+    };
+    let length = u32::from_le_bytes(length.try_into().map_err(|_| Damaged)?) as usize;
+    if length > MESSAGE_BYTES_MAX {
+        return Err(Damaged);
+    }
+    if input.len() < LENGTH_BYTES + length {
+        return Ok(None);
+    }
+    input.advance(LENGTH_BYTES);
+    let bytes: Bytes = input.split_to(length).freeze();
+    wire::decode(&bytes).map(Some).map_err(|_| Damaged)
+}
+
+impl Streams {
+    /// Listens at `address` when told to; opens connections in any case.
+    pub(super) fn new(listen: Option<SocketAddrV4>) -> Result<Self, Error> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
+            .map_err(|error| Error::io("epoll", "a descriptor to wait with", &error))?;
+        let listener = listen
+            .map(|address| {
+                bind(address)
+                    .map_err(|error| Error::io(address, "to listen there over TCP too", &error))
+            })
+            .transpose()?;
+        if let Some(listener) = &listener {
+            epoll
+                .add(
+                    listener.as_fd(),
+                    EpollEvent::new(EpollFlags::EPOLLIN, LISTENER),
+                )
+                .map_err(|error| Error::io("epoll", "to watch a socket", &error))?;
+        }
+        Ok(Self {
+            epoll,
+            listener,
+            connections: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            came: VecDeque::new(),
+            buffer: vec![0; READ_BYTES],
+        })
+    }
+
+    /// Readable when there is something to do.
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.0.as_fd()
+    }
+
+    /// Nothing has come whole that was not taken.
+    pub(super) fn is_empty(&self) -> bool {
+        self.came.is_empty()
+    }
+
+    /// The next message that has come whole.
+    pub(super) fn take(&mut self) -> Option<Came> {
+        if self.came.is_empty() {
+            self.look();
+        }
+        self.came.pop_front()
+    }
+
+    /// Hands a message over; says whether there was a way and room for it.
+    pub(super) fn send(&mut self, to: Peer, message: &[u8]) -> bool {
+        if !self.connections.contains_key(&to.address)
+            && (to.way == Way::Back || !self.dial(to.address))
+        {
+            return false;
+        }
+        let Some(connection) = self.connections.get_mut(&to.address) else {
+            return false;
+        };
+        let waiting = connection.output.len();
+        if waiting + message.len() > OUTPUT_BYTES_MAX {
+            if connection.heard.elapsed() > STUCK_MAX {
+                self.close(to.address);
+            }
+            return false;
+        }
+        let Ok(length) = u32::try_from(message.len()) else {
+            return false;
+        };
+        if waiting == 0 {
+            connection.heard = Instant::now();
+        }
+        connection.output.extend_from_slice(&length.to_le_bytes());
+        connection.output.extend_from_slice(message);
+        if !connection.waits {
+            self.write(to.address);
+        }
+        true
+    }
+
+    fn dial(&mut self, address: SocketAddrV4) -> bool {
+        let soon = |at: &Instant| at.elapsed() < DIAL_AGAIN;
+        if self.refused.get(&address).is_some_and(soon) {
+            return false;
+        }
+        self.refused.retain(|_, at| soon(at));
+        match connect(address) {
+            // Writable says that it is there; what is written before waits with us.
+            Ok(socket) => self.add(address, socket, false, true),
+            Err(_) => {
+                self.refused.insert(address, Instant::now());
+                false
+            }
+        }
+    }
+
+    fn add(
+        &mut self,
+        address: SocketAddrV4,
+        socket: TcpStream,
+        accepted: bool,
+        waits: bool,
+    ) -> bool {
+        if self.connections.len() >= CONNECTIONS_MAX {
+            let longest = self.connections.iter().min_by_key(|(_, it)| it.heard);
+            if let Some((silent, _)) = longest {
+                self.close(*silent);
+            }
+        }
+        // Latency is what this is for; a socket that refuses works all the same.
+        let _ = socket.set_nodelay(true);
+        let watched = self.epoll.add(
+            socket.as_fd(),
+            EpollEvent::new(interest(waits), token(address)),
+        );
+        if watched.is_err() {
+            return false;
+        }
+        let connection = Connection {
+            socket,
+            accepted,
+            input: BytesMut::new(),
+            output: BytesMut::new(),
+            waits,
+            heard: Instant::now(),
+        };
+        self.connections.insert(address, connection);
+        true
+    }
+
+    fn close(&mut self, address: SocketAddrV4) {
+        if let Some(connection) = self.connections.remove(&address) {
+            let _ = self.epoll.delete(connection.socket.as_fd());
+            if !connection.accepted {
+                self.refused.insert(address, Instant::now());
+            }
+        }
+    }
+
+    /// Does what the kernel says can be done now.
+    fn look(&mut self) {
+        let mut events = [EpollEvent::empty(); EVENTS_MAX];
+        let count = self
+            .epoll
+            .wait(&mut events, EpollTimeout::ZERO)
+            .unwrap_or(0);
+        for event in &events[..count] {
+            if event.data() == LISTENER {
+                self.accept();
+                continue;
+            }
+            let Some(Peer { address, .. }) = Peer::of_token(event.data()) else {
+                continue;
+            };
+            let flags = event.events();
+            let broken = flags.intersects(EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP);
+            if flags.contains(EpollFlags::EPOLLOUT) && !broken {
+                self.write(address);
+            }
+            if flags.contains(EpollFlags::EPOLLIN) || broken {
+                self.read(address);
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        // As many as there are, but the others must get their turn.
+        for _ in 0..EVENTS_MAX {
+            let Some(Ok((socket, SocketAddr::V4(from)))) =
+                self.listener.as_ref().map(TcpListener::accept)
+            else {
+                return;
+            };
+            if socket.set_nonblocking(true).is_ok() {
+                self.add(from, socket, true, false);
+            }
+        }
+    }
+
+    fn read(&mut self, address: SocketAddrV4) {
+        let Some(connection) = self.connections.get_mut(&address) else {
+            return;
+        };
+        match connection.socket.read(&mut self.buffer) {
+            Ok(0) => self.close(address),
+            Ok(count) => {
+                connection.heard = Instant::now();
+                connection.input.extend_from_slice(&self.buffer[..count]);
+                let way = if connection.accepted {
+                    Way::Back
+                } else {
+                    Way::Dial
+                };
+                loop {
+                    match take_frame(&mut connection.input) {
+                        Ok(Some(message)) => {
+                            self.came.push_back(Ok((Peer { way, address }, message)));
+                        }
+                        Ok(None) => break,
+                        Err(damaged) => {
+                            self.came.push_back(Err(damaged));
+                            self.close(address);
+                            break;
+                        }
+                    }
+                }
+            }
+            Err(error) if passes(&error) => {}
+            Err(_) => self.close(address),
+        }
+    }
+
+    fn write(&mut self, address: SocketAddrV4) {
+        let Some(connection) = self.connections.get_mut(&address) else {
+            return;
+        };
+        while !connection.output.is_empty() {
+            match connection.socket.write(&connection.output) {
+                Ok(count) => {
+                    connection.output.advance(count);
+                    connection.heard = Instant::now();
+                }
+                Err(error) if passes(&error) => break,
+                Err(_) => return self.close(address),
+            }
+        }
+        let waits = !connection.output.is_empty();
+        if waits != connection.waits {
+            connection.waits = waits;
+            let mut event = EpollEvent::new(interest(waits), token(address));
+            let _ = self.epoll.modify(connection.socket.as_fd(), &mut event);
+        }
+    }
+}
+
+fn token(address: SocketAddrV4) -> u64 {
+    Peer {
+        way: Way::Datagram,
+        address,
+    }
+    .token()
+}
+
+fn passes(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::NotConnected
+    )
+}
+
+fn interest(writes: bool) -> EpollFlags {
+    if writes {
+        EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT
+    } else {
+        EpollFlags::EPOLLIN
+    }
+}
+
+fn bind(address: SocketAddrV4) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&SocketAddr::V4(address).into())?;
+    socket.listen(1024)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+fn connect(address: SocketAddrV4) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    match socket.connect(&SocketAddr::V4(address).into()) {
+        Ok(()) => {}
+        Err(error) if error.raw_os_error() == Some(nix::libc::EINPROGRESS) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BufMut as _;
+    use flurry_core::message::Control;
+
+    use super::*;
+
+    fn framed(message: &Message) -> BytesMut {
+        let mut bytes = BytesMut::new();
+        wire::encode(message, &mut bytes);
+        let mut frame = BytesMut::new();
+        frame.put_u32_le(u32::try_from(bytes.len()).unwrap());
+        frame.extend_from_slice(&bytes);
+        frame
+    }
+
+    #[test]
+    fn messages_are_cut_from_a_stream_wherever_it_was_torn() {
+        let asked = Message::Control(Control::StatusQuery);
+        let told = Message::Control(Control::Status("{}".to_owned()));
+        let mut stream = framed(&asked);
+        stream.extend_from_slice(&framed(&told));
+        let mut input = BytesMut::new();
+        let mut found = Vec::new();
+        for byte in stream {
+            input.put_u8(byte);
+            found.extend(take_frame(&mut input).unwrap());
+        }
+        assert_eq!(found, [asked, told]);
+    }
+
+    #[test]
+    fn a_frame_that_is_no_message_or_too_long_ends_the_stream() {
+        let mut longest = BytesMut::from(&u32::MAX.to_le_bytes()[..]);
+        assert_eq!(take_frame(&mut longest), Err(Damaged));
+        let mut garbage = BytesMut::from(&[3, 0, 0, 0, 1, 2, 3][..]);
+        assert_eq!(take_frame(&mut garbage), Err(Damaged));
+        let mut empty = BytesMut::from(&[0, 0, 0, 0][..]);
+        assert_eq!(take_frame(&mut empty), Err(Damaged));
+    }
+}

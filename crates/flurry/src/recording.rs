@@ -1,0 +1,322 @@
+//! The arrival log: every copy of every operation, as a run that `unruly report` reads.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use flurry_core::config::Level;
+use flurry_core::id::{MonoNs, Sequence};
+use flurry_core::log::{Arrival, CopyEnd};
+use unruly_trace::{
+    Cell, Clock, ClockPair, Counts, Host, Manifest, NULL_NS, Process, Record, Recorder,
+    RecorderOptions, Requests, RunLock, RunStatus, SCHEMA_VERSION, SPOOL_ROWS_MAX, SpoolHeader,
+    Tool, TraceError, WallNs,
+};
+
+use crate::Error;
+
+const CELL: &str = "all";
+const OPERATIONS: [&str; 2] = ["read", "write"];
+const PHASES: [&str; 2] = ["warmup", "measure"];
+
+/// What a run says of itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct About {
+    /// The run's name.
+    pub name: String,
+    /// Where it was measured, for comparisons.
+    pub tag: String,
+    /// What this machine is.
+    pub host: Host,
+    /// The program's version and commit.
+    pub tool: Tool,
+    /// What its work was drawn from.
+    pub seed: u64,
+    /// Rows of so long after the start are of the warm-up.
+    pub warmup: Duration,
+    /// How long it is meant to measure after that; zero is until it ends.
+    pub duration: Duration,
+}
+
+/// A run directory that clients write their arrival logs into. Cloned handles are the same recording.
+#[derive(Debug, Clone)]
+pub struct Recording(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    directory: PathBuf,
+    clock: Clock,
+    about: About,
+    /// Rows of operations that were wanted before this are of the warm-up.
+    measured_from_ns: i64,
+    clients: AtomicU16,
+    manifest: Mutex<Manifest>,
+    /// What went wrong while logs were closed.
+    failures: Mutex<Vec<String>>,
+    _lock: RunLock,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn broken(directory: &Path, error: &impl std::fmt::Display) -> Error {
+    Error::io(directory.display(), "to record into it", error)
+}
+
+impl Recording {
+    /// Makes a run directory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] when the directory holds a run already or cannot be written to.
+    pub fn start(directory: &Path, about: About) -> Result<Self, Error> {
+        if directory.join(Manifest::FILE).exists() {
+            return Err(broken(directory, &"it holds a run already"));
+        }
+        std::fs::create_dir_all(directory).map_err(|error| broken(directory, &error))?;
+        let failed = |error: TraceError| broken(directory, &error);
+        let lock = RunLock::take(directory).map_err(failed)?;
+        let origin = ClockPair::now();
+        let manifest = new_manifest(&about, origin);
+        manifest.write(directory).map_err(failed)?;
+        Ok(Self(Arc::new(Inner {
+            directory: directory.to_owned(),
+            clock: Clock::new(origin),
+            about,
+            measured_from_ns: manifest.started_ns,
+            clients: AtomicU16::new(0),
+            manifest: Mutex::new(manifest),
+            failures: Mutex::default(),
+            _lock: lock,
+        })))
+    }
+
+    /// Closes the run, when all clients that wrote to it are gone, and says what is in it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] when a client still writes to it or the counts do not add up, [`Error::Io`]
+    /// when something could not be written.
+    pub fn finish(self) -> Result<Counts, Error> {
+        let directory = self.0.directory.clone();
+        let inner = Arc::into_inner(self.0).ok_or_else(|| Error::Refused {
+            reason: format!(
+                "{}: a client still records into it; wanted all of them gone; hint: close them first",
+                directory.display()
+            ),
+        })?;
+        let mut manifest = inner
+            .manifest
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        manifest.ended_ns = Some(inner.clock.column_now());
+        manifest.status = RunStatus::Complete;
+        let failures = inner
+            .failures
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        manifest.missing.extend(failures.iter().cloned());
+        let settled = manifest.settle();
+        manifest
+            .write(&directory)
+            .map_err(|error| broken(&directory, &error))?;
+        settled.map_err(|error| broken(&directory, &error))?;
+        match failures.first() {
+            None => Ok(manifest.counts),
+            Some(failure) => Err(broken(&directory, failure)),
+        }
+    }
+
+    /// The log of one more client.
+    pub(crate) fn log(&self) -> Result<ArrivalLog, Error> {
+        let inner = &self.0;
+        let client = inner.clients.fetch_add(1, Ordering::Relaxed);
+        let name = format!("client-{client}");
+        let words = |list: &[&str]| list.iter().map(|it| (*it).to_owned()).collect();
+        let recorder = Recorder::start(RecorderOptions {
+            directory: inner.directory.clone(),
+            stem: format!("{name}-c0r0"),
+            header: SpoolHeader {
+                schema: SCHEMA_VERSION,
+                run: locked(&inner.manifest).run.clone(),
+                host: inner.about.host.name.clone(),
+                process: name.clone(),
+                tag: inner.about.tag.clone(),
+                cells: words(&[CELL]),
+                ops: words(&OPERATIONS),
+                phases: words(&PHASES),
+            },
+            clock: inner.clock.clone(),
+            spool_rows_max: SPOOL_ROWS_MAX,
+        })
+        .map_err(|error| broken(&inner.directory, &error))?;
+        Ok(ArrivalLog {
+            recording: self.clone(),
+            client,
+            name,
+            recorder: Some(recorder),
+            requests: Requests::default(),
+            without_row: BTreeSet::new(),
+        })
+    }
+}
+
+fn nanoseconds(span: Duration) -> i64 {
+    i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
+}
+
+fn new_manifest(about: &About, origin: ClockPair) -> Manifest {
+    Manifest {
+        schema: SCHEMA_VERSION,
+        run: format!("{}-{:x}-{}", about.name, origin.wall_ns, std::process::id()),
+        name: about.name.clone(),
+        tag: about.tag.clone(),
+        tool: about.tool.clone(),
+        plan_sha256: String::new(),
+        seed: about.seed,
+        status: RunStatus::Running,
+        started_ns: origin.wall_ns.saturating_add(nanoseconds(about.warmup)),
+        ended_ns: None,
+        planned_ns: nanoseconds(about.duration),
+        missing: Vec::new(),
+        hosts: vec![about.host.clone()],
+        cells: vec![Cell {
+            name: CELL.to_owned(),
+            factors: BTreeMap::new(),
+        }],
+        processes: Vec::new(),
+        counts: Counts::default(),
+    }
+}
+
+/// The log of one client. Dropping it writes what is left and closes its books.
+#[derive(Debug)]
+pub(crate) struct ArrivalLog {
+    recording: Recording,
+    client: u16,
+    name: String,
+    recorder: Option<Recorder>,
+    requests: Requests,
+    /// Operations of which no copy has ended yet. Bounded by what a client holds.
+    without_row: BTreeSet<Sequence>,
+}
+
+impl ArrivalLog {
+    /// A stamp of the kernel on the log's axis; 0 is not known.
+    pub(crate) fn stamp(&self, stamp: WallNs) -> i64 {
+        let clock = &self.recording.0.clock;
+        clock.column_of_kernel_stamp(stamp).unwrap_or(0)
+    }
+
+    /// An operation is on its way: at least one copy of it will end.
+    pub(crate) fn asked(&mut self, sequence: Sequence) {
+        self.without_row.insert(sequence);
+    }
+
+    /// A copy has ended.
+    pub(crate) fn ended(&mut self, arrival: &Arrival) {
+        let sequence = arrival.id.sequence;
+        if self.without_row.remove(&sequence) {
+            self.requests.scheduled += 1;
+        }
+        self.requests.answered += u64::from(arrival.answered);
+        let record = self.record(arrival);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.scheduled();
+            recorder.record(&record);
+        }
+    }
+
+    fn record(&self, arrival: &Arrival) -> Record {
+        let inner = &self.recording.0;
+        let sequence = arrival.id.sequence;
+        let column = |at: MonoNs| {
+            let mono = unruly_trace::MonoNs(i64::try_from(at.0).unwrap_or(i64::MAX));
+            inner.clock.column(mono)
+        };
+        let known = |stamp: i64| if stamp == 0 { NULL_NS } else { stamp };
+        let intended_ns = column(arrival.intended);
+        let [
+            server_kernel_received_ns,
+            server_received_ns,
+            server_sent_ns,
+        ] = arrival.stamps;
+        let measured = intended_ns >= inner.measured_from_ns;
+        Record {
+            intended_ns,
+            sent_ns: column(arrival.sent),
+            received_ns: arrival.received.map_or(NULL_NS, column),
+            kernel_received_ns: known(arrival.kernel_received),
+            server_kernel_received_ns: known(server_kernel_received_ns),
+            server_received_ns: known(server_received_ns),
+            server_sent_ns: known(server_sent_ns),
+            request: sequence.0,
+            key: Some(arrival.key_hash),
+            client: self.client,
+            server: arrival.server.0,
+            op: u8::from(arrival.write),
+            phase: u8::from(measured),
+            attempt: arrival.attempt,
+            level: match arrival.level {
+                Level::First => Some(unruly_trace::Level::First),
+                Level::Quorum => Some(unruly_trace::Level::Quorum),
+                Level::All => Some(unruly_trace::Level::All),
+                Level::Hedge(_) | Level::Auto => None,
+            },
+            status: status(arrival.end),
+            answered: arrival.answered,
+            ..Record::empty()
+        }
+    }
+
+    fn close(&mut self) -> Result<(), TraceError> {
+        let Some(recorder) = self.recorder.take() else {
+            return Ok(());
+        };
+        let (tally, report) = recorder.finish(&self.name)?;
+        let requests = &mut self.requests;
+        requests.unanswered = requests.scheduled - requests.answered.min(requests.scheduled);
+        let inner = &self.recording.0;
+        let process = Process {
+            name: self.name.clone(),
+            kind: "client".to_owned(),
+            id: Some(self.client),
+            cell: CELL.to_owned(),
+            repeat: 0,
+            host: inner.about.host.name.clone(),
+            pid: Some(std::process::id()),
+            runtime: "native".to_owned(),
+            exit: Some(unruly_trace::Exit::Code(0)),
+            counts: Some(Counts {
+                copies: tally.copies,
+                requests: requests.clone(),
+            }),
+        };
+        locked(&inner.manifest).processes.push(process);
+        locked(&inner.failures).extend(report.failure);
+        Ok(())
+    }
+}
+
+impl Drop for ArrivalLog {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            locked(&self.recording.0.failures).push(error.to_string());
+        }
+    }
+}
+
+fn status(end: CopyEnd) -> unruly_trace::Status {
+    use unruly_trace::Status;
+    match end {
+        CopyEnd::Ok => Status::Ok,
+        CopyEnd::Behind => Status::Behind,
+        CopyEnd::Stale => Status::Stale,
+        CopyEnd::Refused => Status::Refused,
+        CopyEnd::Lost => Status::Lost,
+        CopyEnd::Wrong => Status::Wrong,
+    }
+}

@@ -1,0 +1,137 @@
+//! A router of its own: many owners share what it knows of the servers, and need not be fast.
+
+use std::net::{SocketAddr, SocketAddrV4};
+
+use flurry_core::id::{DurationNs, MonoNs};
+use flurry_core::message::{Control, Message};
+use flurry_core::router::{self, Destination, RouterParams};
+
+use crate::fault::Faults;
+use crate::link::{Letter, Link, LinkCounts, Peer};
+use crate::node::{Node, Part};
+use crate::server::Peers;
+use crate::{Error, loopback};
+
+/// An owner that has not driven an unanswered operation for so long is gone.
+const ABANDONED: DurationNs = DurationNs::millis(5_000);
+
+/// How a router is started.
+#[derive(Debug, Clone)]
+pub struct RouterOptions {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// Where the controller listens.
+    pub controller: SocketAddr,
+    /// Faults on purpose.
+    pub faults: Faults,
+}
+
+impl RouterOptions {
+    /// A port of the kernel's choice.
+    #[must_use]
+    pub fn new(controller: SocketAddr) -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            controller,
+            faults: Faults::default(),
+        }
+    }
+}
+
+/// A running router; dropping it stops it. It holds nothing that would be lost: owners drive what is
+/// open again, through any router.
+#[derive(Debug)]
+pub struct Router(Node);
+
+impl Router {
+    /// Starts a router.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Address`] for an address that others could reach, [`Error::Io`] for a port that is
+    /// taken.
+    pub fn start(options: &RouterOptions) -> Result<Self, Error> {
+        let controller = loopback(options.controller)?;
+        let link = Link::listen(options.listen, false)?.with_faults(&options.faults, 0);
+        Node::start("router", link, |_| {
+            Ok(Shared {
+                machine: router::Router::new(RouterParams {
+                    abandoned_after: Some(ABANDONED),
+                    ..RouterParams::default()
+                }),
+                controller,
+                peers: Peers::default(),
+            })
+        })
+        .map(Self)
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.0.address().into()
+    }
+
+    /// What its sockets have counted.
+    #[must_use]
+    pub fn counts(&self) -> LinkCounts {
+        self.0.counts()
+    }
+
+    /// Waits until it ends by itself.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stopped`]: its thread has ended, which it should not.
+    pub fn wait(mut self) -> Result<(), Error> {
+        self.0.wait()
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    machine: router::Router,
+    controller: SocketAddrV4,
+    peers: Peers,
+}
+
+impl Part for Shared {
+    fn message(&mut self, now: MonoNs, letter: Letter) {
+        match letter.message {
+            Message::Request(copy) => {
+                self.machine
+                    .handle_request(now, letter.from.token(), copy.request);
+            }
+            Message::Reply(_) | Message::Control(Control::Config(_)) => {
+                self.machine.handle_message(now, letter.message, 0);
+            }
+            // The rest is for others.
+            _ => {}
+        }
+    }
+
+    fn timeout(&mut self, now: MonoNs) {
+        self.machine.handle_timeout(now);
+    }
+
+    fn due(&self) -> MonoNs {
+        self.machine.poll_timeout().unwrap_or(MonoNs(u64::MAX))
+    }
+
+    fn carry_out(&mut self, _now: MonoNs, link: &mut Link) -> Result<(), Error> {
+        while let Some((to, message)) = self.machine.poll_send() {
+            let peer = match to {
+                Destination::Portal(token) => Peer::of_token(token),
+                Destination::Controller => Some(link.to(self.controller)),
+                Destination::Server(endpoint) => self
+                    .peers
+                    .find(self.machine.config(), endpoint)
+                    .map(|it| link.to(it)),
+            };
+            if let Some(peer) = peer {
+                link.send(peer, &message);
+            }
+        }
+        Ok(())
+    }
+}

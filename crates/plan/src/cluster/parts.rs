@@ -1,0 +1,231 @@
+//! Who takes part, and where.
+
+use std::net::SocketAddr;
+
+use super::{
+    CLIENT, CLUSTER, CONTROLLER, ClusterLevel, ClusterServer, ClusterTransport, ROUTER, SERVER,
+};
+use crate::error::PlanError;
+use crate::limits::MAX_TIMEOUT;
+use crate::section::{Limits, Section};
+use crate::units::{Bytes, DurationNs};
+
+/// Servers of a cluster: as many as its members may be.
+const MAX_SERVERS: usize = 64;
+/// Copies of a key.
+const MAX_REPLICAS: u64 = 9;
+/// Threads of a server.
+const MAX_SHARDS: u64 = 64;
+/// Memory of a server.
+const MAX_MEMORY: Bytes = Bytes(1 << 44);
+
+fn address(section: &Section<'_>, key: &str, example: &str) -> Result<SocketAddr, PlanError> {
+    let hint = format!("{key} = {example:?}");
+    let Some(text) = section.text(key, &hint)? else {
+        return Err(section.missing(key, "must be an address with a port", hint));
+    };
+    let Ok(address) = text.parse::<SocketAddr>() else {
+        return Err(section.refuse(key, "must be an address with a port", hint));
+    };
+    let SocketAddr::V4(four) = address else {
+        return Err(section.refuse(key, "must be an IPv4 address", hint));
+    };
+    if !four.ip().is_loopback() {
+        let wanted =
+            "must be of 127.0.0.0/8: nothing is encrypted and nobody has to say who they are";
+        return Err(section.refuse(key, wanted, hint));
+    }
+    if four.port() == 0 {
+        return Err(section.refuse(key, "must name a port: the others have to find it", hint));
+    }
+    Ok(address)
+}
+
+pub(super) fn servers(top: &Section<'_>) -> Result<Vec<ClusterServer>, PlanError> {
+    let sections = top.tables("server", "[[server]]", MAX_SERVERS, "make several clusters")?;
+    if sections.is_empty() {
+        let hint = "[[server]] with id = 1 and listen = \"127.0.0.1:7701\"";
+        return Err(top.missing("[[server]]", "must hold at least one", hint.to_owned()));
+    }
+    let mut servers: Vec<ClusterServer> = Vec::new();
+    for section in &sections {
+        section.check_keys(SERVER)?;
+        let id = Limits {
+            default: None,
+            least: Some(0),
+            most: 65_534,
+            example: 1,
+        };
+        let server = ClusterServer {
+            id: section.whole("id", &id)?,
+            listen: address(section, "listen", "127.0.0.1:7701")?,
+        };
+        if servers.iter().any(|it| it.id == server.id) {
+            return Err(section.refuse("id", "must be another server's", "give each its own"));
+        }
+        servers.push(server);
+    }
+    Ok(servers)
+}
+
+pub(super) fn controller(top: &Section<'_>) -> Result<(SocketAddr, Option<String>), PlanError> {
+    let default = SocketAddr::from(([127, 0, 0, 1], 7700));
+    let Some(section) = top.child("controller", "[controller]")? else {
+        return Ok((default, None));
+    };
+    section.check_keys(CONTROLLER)?;
+    let listen = if section.has("listen") {
+        address(&section, "listen", "127.0.0.1:7700")?
+    } else {
+        default
+    };
+    let directory = section.text("directory", "directory = \"state\"")?;
+    if directory.is_some_and(str::is_empty) {
+        return Err(section.refuse("directory", "must not be empty", "directory = \"state\""));
+    }
+    Ok((listen, directory.map(str::to_owned)))
+}
+
+pub(super) fn router(top: &Section<'_>) -> Result<Option<SocketAddr>, PlanError> {
+    let Some(section) = top.child("router", "[router]")? else {
+        return Ok(None);
+    };
+    section.check_keys(ROUTER)?;
+    address(&section, "listen", "127.0.0.1:7690").map(Some)
+}
+
+/// Two parts at one address would be told apart by nobody.
+pub(super) fn distinct(
+    top: &Section<'_>,
+    controller: SocketAddr,
+    router: Option<SocketAddr>,
+    servers: &[ClusterServer],
+    shards: u8,
+) -> Result<(), PlanError> {
+    let mut taken = vec![("the controller".to_owned(), controller)];
+    taken.extend(router.map(|it| ("the router".to_owned(), it)));
+    for server in servers {
+        for shard in 0..u16::from(shards) {
+            let mut place = server.listen;
+            let Some(port) = place.port().checked_add(shard) else {
+                let wrong = format!("server {} has no port for shard {shard}", server.id);
+                let wanted = "must have a port for each of its shards";
+                return Err(top.complain("server", wrong, wanted, "use lower ports"));
+            };
+            place.set_port(port);
+            let name = format!("server {}", server.id);
+            if let Some((other, _)) = taken.iter().find(|(_, it)| *it == place) {
+                let wrong = format!("{name} would listen at {place}, where {other} does");
+                let wanted = "must have addresses of their own";
+                let hint = "a server takes a port for each of its shards";
+                return Err(top.complain("server", wrong, wanted, hint));
+            }
+            taken.push((name, place));
+        }
+    }
+    Ok(())
+}
+
+/// How a cluster keeps what it is given.
+pub(super) struct Shape {
+    pub(super) replicas: u8,
+    pub(super) shards: u8,
+    pub(super) memory: Bytes,
+    pub(super) evict: bool,
+    pub(super) stamps: bool,
+}
+
+impl Shape {
+    pub(super) fn read(top: &Section<'_>, servers: &[ClusterServer]) -> Result<Self, PlanError> {
+        let usual = u64::try_from(servers.len()).unwrap_or(u64::MAX).min(3);
+        let Some(section) = top.child("cluster", "[cluster]")? else {
+            return Ok(Self {
+                replicas: u8::try_from(usual).unwrap_or(3),
+                shards: 1,
+                memory: Bytes(256_000_000),
+                evict: false,
+                stamps: true,
+            });
+        };
+        section.check_keys(CLUSTER)?;
+        let whole = |default, most, example| Limits {
+            default: Some(default),
+            least: Some(1),
+            most,
+            example,
+        };
+        let replicas: u8 = section.whole("replicas", &whole(usual, MAX_REPLICAS, 3))?;
+        if usize::from(replicas) > servers.len() {
+            let wanted = format!("must be at most the {} servers", servers.len());
+            return Err(section.refuse("replicas", wanted, "add a [[server]] for each"));
+        }
+        let memory = Limits {
+            default: Some(Bytes(256_000_000)),
+            least: Some(Bytes(1_000_000)),
+            most: MAX_MEMORY,
+            example: Bytes(256_000_000),
+        };
+        Ok(Self {
+            replicas,
+            shards: section.whole("shards", &whole(1, MAX_SHARDS, 2))?,
+            memory: section.number("memory", &memory)?,
+            evict: section.switch("evict", false)?,
+            stamps: section.switch("stamps", true)?,
+        })
+    }
+}
+
+/// What clients do unless they say otherwise.
+pub(super) struct Client {
+    pub(super) level: ClusterLevel,
+    pub(super) timeout: DurationNs,
+    pub(super) transport: ClusterTransport,
+}
+
+impl Client {
+    pub(super) fn read(top: &Section<'_>) -> Result<Self, PlanError> {
+        let usual = DurationNs(2_000_000_000);
+        let Some(section) = top.child("client", "[client]")? else {
+            return Ok(Self {
+                level: ClusterLevel::First,
+                timeout: usual,
+                transport: ClusterTransport::Udp,
+            });
+        };
+        section.check_keys(CLIENT)?;
+        let hedge = Limits {
+            default: Some(DurationNs(1_000_000)),
+            least: None,
+            most: MAX_TIMEOUT,
+            example: DurationNs(1_000_000),
+        };
+        let hedge = section.number("hedge", &hedge)?;
+        let levels = [
+            ("first", ClusterLevel::First),
+            ("quorum", ClusterLevel::Quorum),
+            ("all", ClusterLevel::All),
+            ("hedge", ClusterLevel::Hedge(hedge)),
+            ("auto", ClusterLevel::Auto),
+        ];
+        let level = section.choice("level", &levels, Some(ClusterLevel::First))?;
+        if section.has("hedge") && !matches!(level, ClusterLevel::Hedge(_)) {
+            let wanted = "must be left out unless level is \"hedge\"";
+            return Err(section.refuse("hedge", wanted, "level = \"hedge\""));
+        }
+        let timeout = Limits {
+            default: Some(usual),
+            least: None,
+            most: MAX_TIMEOUT,
+            example: usual,
+        };
+        let transports = [
+            ("udp", ClusterTransport::Udp),
+            ("tcp", ClusterTransport::Tcp),
+        ];
+        Ok(Self {
+            level,
+            timeout: section.number("timeout", &timeout)?,
+            transport: section.choice("transport", &transports, Some(ClusterTransport::Udp))?,
+        })
+    }
+}

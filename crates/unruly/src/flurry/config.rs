@@ -1,0 +1,191 @@
+//! What a cluster's file says, in the words of the library.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use flurry::{
+    Concerned, ControllerOptions, Delay, Direction, Fault, Faults, Level, Options, Pause,
+    RouterOptions, ServerOptions, Transport,
+};
+use unruly_plan::{
+    Cluster, ClusterDelay, ClusterDirection, ClusterLevel, ClusterServer, ClusterTransport,
+    DurationNs, Part,
+};
+
+/// A cluster's file, read.
+#[derive(Debug)]
+pub(super) struct Config {
+    cluster: Cluster,
+}
+
+fn span(of: DurationNs) -> Duration {
+    Duration::from_nanos(of.0)
+}
+
+impl Config {
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let place = path.display().to_string();
+        let text = std::fs::read_to_string(path).with_context(|| {
+            format!("{place}: cannot be read; wanted a cluster's file; hint: docs/flurry/configuration.md has one to copy")
+        })?;
+        Ok(Self {
+            cluster: Cluster::parse(&place, &text)?,
+        })
+    }
+
+    pub(super) fn controller_address(&self) -> SocketAddr {
+        self.cluster.controller
+    }
+
+    /// The controller's options; `directory` goes before the file's.
+    pub(super) fn controller(&self, directory: Option<PathBuf>) -> ControllerOptions {
+        let cluster = &self.cluster;
+        ControllerOptions {
+            listen: cluster.controller,
+            servers: u8::try_from(cluster.servers.len()).unwrap_or(u8::MAX),
+            replicas: cluster.replicas,
+            shards: cluster.shards,
+            directory: directory.or_else(|| cluster.directory.as_ref().map(PathBuf::from)),
+            faults: self.faults(Part::Controller),
+        }
+    }
+
+    pub(super) fn server_ids(&self) -> Vec<u16> {
+        self.cluster.servers.iter().map(|it| it.id).collect()
+    }
+
+    /// The options of server `id`.
+    pub(super) fn server(&self, path: &Path, id: u16) -> Result<ServerOptions> {
+        let known: Vec<String> = self.server_ids().iter().map(u16::to_string).collect();
+        let found = self.cluster.servers.iter().find(|it| it.id == id);
+        ensure!(
+            found.is_some(),
+            "{}: it has no server {id}; wanted one of {}; hint: add a [[server]] with id = {id}",
+            path.display(),
+            known.join(", ")
+        );
+        let cluster = &self.cluster;
+        let usual = ServerOptions::new(id, cluster.controller);
+        Ok(ServerOptions {
+            listen: found.map_or(usual.listen, |it| it.listen),
+            shards: cluster.shards,
+            memory_bytes_max: usize::try_from(cluster.memory.0).unwrap_or(usize::MAX),
+            evict: cluster.evict,
+            stamps: cluster.stamps,
+            faults: self.faults(Part::Server(id)),
+            ..usual
+        })
+    }
+
+    /// The options of the router of its own, where the file has one.
+    pub(super) fn router(&self) -> Option<RouterOptions> {
+        let listen = self.cluster.router?;
+        Some(RouterOptions {
+            listen,
+            faults: self.faults(Part::Router),
+            ..RouterOptions::new(self.cluster.controller)
+        })
+    }
+
+    /// What a client does unless it says otherwise.
+    pub(super) fn client(&self, session: &str) -> Options {
+        let cluster = &self.cluster;
+        let timeout = span(cluster.timeout);
+        Options {
+            level: match cluster.level {
+                ClusterLevel::First => Level::First,
+                ClusterLevel::Quorum => Level::Quorum,
+                ClusterLevel::All => Level::All,
+                ClusterLevel::Hedge(delay) => Level::Hedge(flurry::DurationNs(delay.0)),
+                ClusterLevel::Auto => Level::Auto,
+            },
+            timeout,
+            open_timeout: timeout,
+            transport: match cluster.transport {
+                ClusterTransport::Udp => Transport::Udp,
+                ClusterTransport::Tcp => Transport::Tcp,
+            },
+            router: cluster.router,
+            faults: self.faults(Part::Client),
+            ..Options::new(cluster.controller, session)
+        }
+    }
+
+    /// Where a part listens; clients listen nowhere.
+    fn places(&self, part: Part) -> Vec<SocketAddr> {
+        let cluster = &self.cluster;
+        let of = |server: &ClusterServer| {
+            (0..u16::from(cluster.shards))
+                .map(|shard| {
+                    let mut place = server.listen;
+                    place.set_port(place.port().saturating_add(shard));
+                    place
+                })
+                .collect::<Vec<_>>()
+        };
+        match part {
+            Part::Controller => vec![cluster.controller],
+            Part::Router => cluster.router.into_iter().collect(),
+            Part::Client => Vec::new(),
+            Part::Server(id) => {
+                let found = cluster.servers.iter().filter(|it| it.id == id);
+                found.flat_map(of).collect()
+            }
+        }
+    }
+
+    /// Everybody who listens.
+    fn all_places(&self) -> Vec<SocketAddr> {
+        let servers = self.cluster.servers.iter().map(|it| Part::Server(it.id));
+        let parts = [Part::Controller, Part::Router].into_iter().chain(servers);
+        parts.flat_map(|part| self.places(part)).collect()
+    }
+
+    fn faults(&self, part: Part) -> Faults {
+        let cluster = &self.cluster;
+        let own = cluster.faults.iter().filter(|it| it.part == part);
+        let messages = own.map(|fault| Fault {
+            concerned: match fault.peer {
+                None => Concerned::All,
+                Some(Part::Client) => Concerned::Others(self.all_places()),
+                Some(peer) => Concerned::These(self.places(peer)),
+            },
+            direction: fault.direction.map(|it| match it {
+                ClusterDirection::Send => Direction::Sending,
+                ClusterDirection::Receive => Direction::Receiving,
+            }),
+            after: span(fault.after),
+            lasts: fault.duration.map(span),
+            loss: fault.loss,
+            duplicate: fault.duplicate,
+            corrupt: fault.corrupt,
+            reorder: fault.reorder,
+            delay: fault.delay.map(|it| match it {
+                ClusterDelay::Fixed(fixed) => Delay::Fixed(span(fixed)),
+                ClusterDelay::Uniform(low, high) => Delay::Uniform(span(low), span(high)),
+                ClusterDelay::Pareto(least, shape) => Delay::Pareto(span(least), shape),
+            }),
+        });
+        let pause = cluster.pauses.iter().find(|it| it.part == part);
+        Faults {
+            // Parts of one kind must not lose the same messages at the same time.
+            seed: unruly_plan::mix(cluster.seed, stream(part)),
+            messages: messages.collect(),
+            pause: pause.map(|it| Pause {
+                every: span(it.every),
+                lasts: span(it.duration),
+            }),
+        }
+    }
+}
+
+fn stream(part: Part) -> u64 {
+    match part {
+        Part::Controller => 0,
+        Part::Router => 1,
+        Part::Client => 2,
+        Part::Server(id) => 3 + u64::from(id),
+    }
+}

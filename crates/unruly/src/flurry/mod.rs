@@ -1,0 +1,386 @@
+//! The verbs of `flurry`.
+
+mod bench;
+mod config;
+mod level;
+mod operate;
+mod serve;
+mod status;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+use flurry::{Operation, Options, Transport};
+use unruly_plan::{Bytes, DurationNs};
+
+use config::Config;
+use level::LevelName;
+use operate::{operate, set};
+use serve::Alone;
+
+/// Nothing is there, or a condition did not hold.
+const EXIT_NOT: u8 = 1;
+const EXIT_ERROR: u8 = 2;
+
+const DEFAULT_CONTROLLER: &str = "127.0.0.1:7700";
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "flurry",
+    version,
+    about = "A replicated store that answers with the first correct response.",
+    after_help = "Exit codes: 0 done, 1 not found or a condition that did not hold, 2 an error.\n\
+                  Everything listens on 127.0.0.0/8 alone: nothing is encrypted."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// A whole cluster in one process, to try it out
+    Serve(serve::Whole),
+    /// A controller: who takes part, and who owns what
+    Controller {
+        /// Where it listens
+        #[arg(long, default_value = DEFAULT_CONTROLLER)]
+        listen: String,
+        /// Servers that must have come before anybody is served
+        #[arg(long, default_value_t = 3)]
+        servers: u8,
+        /// Copies of each key
+        #[arg(long, default_value_t = 3)]
+        replicas: u8,
+        /// Threads of each server
+        #[arg(long, default_value_t = 1)]
+        shards: u8,
+        /// Where it keeps its state; only one controller may use it
+        #[arg(long, required_unless_present = "config")]
+        dir: Option<PathBuf>,
+        /// A cluster's file, instead of the other options
+        #[arg(long, conflicts_with_all = ["listen", "servers", "replicas", "shards"])]
+        config: Option<PathBuf>,
+    },
+    /// A data server
+    Server {
+        /// Its place in the cluster; no two may run with the same
+        #[arg(long)]
+        id: u16,
+        /// Where the controller listens
+        #[arg(long, default_value = DEFAULT_CONTROLLER)]
+        controller: String,
+        /// Where its first thread listens, the others behind it; port 0 is any
+        #[arg(long, default_value = "127.0.0.1:0")]
+        listen: String,
+        /// Memory for records
+        #[arg(long, default_value = "256MB")]
+        memory: Bytes,
+        /// Threads; the same as the controller is told
+        #[arg(long, default_value_t = 1)]
+        shards: u8,
+        /// When the memory is full: evict what was used longest ago, instead of refusing
+        #[arg(long)]
+        evict: bool,
+        /// A cluster's file, instead of the other options but --id
+        #[arg(long, conflicts_with_all = ["controller", "listen", "memory", "shards", "evict"])]
+        config: Option<PathBuf>,
+    },
+    /// A router of its own, for clients with --router
+    Route {
+        /// Where it listens
+        #[arg(long, default_value = "127.0.0.1:7690")]
+        listen: String,
+        /// Where the controller listens
+        #[arg(long, default_value = DEFAULT_CONTROLLER)]
+        controller: String,
+        /// A cluster's file, instead of the other options
+        #[arg(long, conflicts_with_all = ["listen", "controller"])]
+        config: Option<PathBuf>,
+    },
+    /// Print a value
+    Get {
+        /// The key
+        key: OsString,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Replace a value
+    Set {
+        /// The key
+        key: OsString,
+        /// The value
+        value: OsString,
+        /// After this long it ends
+        #[arg(long)]
+        ttl: Option<DurationNs>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Remove a value; print how many there were
+    Del {
+        /// The key
+        key: OsString,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Add to a number; print the sum
+    Incr {
+        /// The key
+        key: OsString,
+        /// What to add
+        #[arg(default_value_t = 1, allow_negative_numbers = true)]
+        by: i64,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Add bytes at the end; print the new length
+    Append {
+        /// The key
+        key: OsString,
+        /// What to add
+        value: OsString,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Replace a value if it is what is expected
+    Cas {
+        /// The key
+        key: OsString,
+        /// What must be there
+        old: OsString,
+        /// What shall be there
+        new: OsString,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// The servers, as the controller sees them
+    Status {
+        /// Where the controller listens
+        #[arg(long, default_value = DEFAULT_CONTROLLER)]
+        controller: String,
+        /// A cluster's file, which says where
+        #[arg(long, conflicts_with = "controller")]
+        config: Option<PathBuf>,
+        /// How long to wait
+        #[arg(long, default_value = "2s")]
+        timeout: DurationNs,
+    },
+    /// Load the cluster and record every copy of every operation, for `unruly report`
+    Bench(bench::Bench),
+}
+
+/// How a client reaches its cluster.
+#[derive(Debug, Args)]
+struct Reach {
+    /// Where the controller listens (default: 127.0.0.1:7700, or what --config says)
+    #[arg(long)]
+    controller: Option<String>,
+    /// A cluster's file
+    #[arg(long)]
+    config: Option<PathBuf>,
+    /// Where a router of its own listens (default: the router is inside, or what --config says)
+    #[arg(long)]
+    router: Option<String>,
+    /// How messages travel: udp or tcp (default: udp, or what --config says)
+    #[arg(long, value_parser = transport)]
+    transport: Option<Transport>,
+    /// How long to wait: for the opening, for the answer, for the closing (default: 2s, or what
+    /// --config says)
+    #[arg(long)]
+    timeout: Option<DurationNs>,
+}
+
+#[derive(Debug, Args)]
+struct Common {
+    #[command(flatten)]
+    reach: Reach,
+    /// The session: a space of keys with one owner at a time
+    #[arg(long, default_value = "default")]
+    session: String,
+    /// Which replies to wait for: first, quorum, all, hedge:1ms or auto (default: first, or what
+    /// --config says)
+    #[arg(long)]
+    level: Option<LevelName>,
+}
+
+impl Reach {
+    /// What the flags say, before what the file says.
+    fn options(&self, session: &str) -> Result<Options> {
+        let mut options = match &self.config {
+            Some(path) => Config::read(path)?.client(session),
+            None => Options {
+                open_timeout: Duration::from_secs(2),
+                ..Options::new(DEFAULT_CONTROLLER.parse()?, session)
+            },
+        };
+        if let Some(timeout) = self.timeout {
+            options.timeout = Duration::from_nanos(timeout.0);
+            options.open_timeout = options.timeout;
+        }
+        if let Some(text) = &self.controller {
+            options.controller = flurry::resolve(text, options.open_timeout)?;
+        }
+        if let Some(text) = &self.router {
+            options.router = Some(flurry::resolve(text, options.open_timeout)?);
+        }
+        options.transport = self.transport.unwrap_or(options.transport);
+        Ok(options)
+    }
+}
+
+impl Common {
+    fn options(&self) -> Result<Options> {
+        let mut options = self.reach.options(&self.session)?;
+        options.level = self.level.map_or(options.level, |it| it.0);
+        Ok(options)
+    }
+}
+
+fn transport(text: &str) -> Result<Transport, String> {
+    match text {
+        "udp" => Ok(Transport::Udp),
+        "tcp" => Ok(Transport::Tcp),
+        _ => Err(format!(
+            "transport is {text}; wanted udp or tcp; hint: --transport tcp"
+        )),
+    }
+}
+
+/// Parses, calls, prints; never panics on input.
+#[must_use]
+pub fn main() -> ExitCode {
+    match call(Arguments::parse().verb) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            say_error(&format!("flurry: {error:#}"));
+            ExitCode::from(EXIT_ERROR)
+        }
+    }
+}
+
+fn call(verb: Verb) -> Result<u8> {
+    match verb {
+        Verb::Serve(whole) => whole.run(),
+        Verb::Controller { .. } | Verb::Server { .. } | Verb::Route { .. } => alone(verb)?.run(),
+        Verb::Get { key, common } => operate(&common, key, &Operation::Get),
+        Verb::Set {
+            key,
+            value,
+            ttl,
+            common,
+        } => set(&common, key, value, ttl),
+        Verb::Del { key, common } => operate(&common, key, &Operation::Delete { counted: true }),
+        Verb::Incr { key, by, common } => operate(&common, key, &Operation::Increment(by)),
+        Verb::Append { key, value, common } => {
+            operate(&common, key, &Operation::Append(value.into_vec().into()))
+        }
+        Verb::Cas {
+            key,
+            old,
+            new,
+            common,
+        } => {
+            let operation = Operation::CompareAndSet {
+                expected: Some(old.into_vec().into()),
+                value: new.into_vec().into(),
+            };
+            operate(&common, key, &operation)
+        }
+        Verb::Status {
+            controller,
+            config,
+            timeout,
+        } => {
+            let timeout = Duration::from_nanos(timeout.0);
+            let address = match config {
+                Some(path) => Config::read(&path)?.controller_address(),
+                None => flurry::resolve(&controller, timeout)?,
+            };
+            status::status(address, timeout)
+        }
+        Verb::Bench(bench) => bench.run(),
+    }
+}
+
+/// A part of its own, from its file or its flags.
+fn alone(verb: Verb) -> Result<Alone> {
+    Ok(match verb {
+        Verb::Controller {
+            config: Some(path),
+            dir,
+            ..
+        } => Alone::controller(Config::read(&path)?.controller(dir), &path)?,
+        Verb::Controller {
+            listen,
+            servers,
+            replicas,
+            shards,
+            dir,
+            ..
+        } => Alone::Controller(flurry::ControllerOptions {
+            servers,
+            replicas,
+            shards,
+            ..flurry::ControllerOptions::new(local(&listen)?, dir)
+        }),
+        Verb::Server {
+            id,
+            config: Some(path),
+            ..
+        } => Alone::Server(Config::read(&path)?.server(&path, id)?),
+        Verb::Server {
+            id,
+            controller,
+            listen,
+            memory,
+            shards,
+            evict,
+            ..
+        } => Alone::Server(flurry::ServerOptions {
+            listen: local(&listen)?,
+            memory_bytes_max: usize::try_from(memory.0).unwrap_or(usize::MAX),
+            shards,
+            evict,
+            ..flurry::ServerOptions::new(id, local(&controller)?)
+        }),
+        Verb::Route {
+            config: Some(path), ..
+        } => Alone::router(Config::read(&path)?.router(), &path)?,
+        Verb::Route {
+            listen, controller, ..
+        } => Alone::Router(flurry::RouterOptions {
+            listen: local(&listen)?,
+            ..flurry::RouterOptions::new(local(&controller)?)
+        }),
+        other => unreachable!("{other:?} is no part of its own"),
+    })
+}
+
+fn local(text: &str) -> Result<SocketAddr> {
+    Ok(flurry::resolve(text, Duration::from_secs(2))?)
+}
+
+/// A line for whoever reads our output; a reader that is gone (`| head`) is no error.
+fn say(text: impl AsRef<[u8]>) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    let written = out
+        .write_all(text.as_ref())
+        .and_then(|()| out.write_all(b"\n"))
+        .and_then(|()| out.flush());
+    match written {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+fn say_error(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}

@@ -1,0 +1,75 @@
+//! One operation: open the session, do it, print what came of it, and let go of the session.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+use std::time::Duration;
+
+use anyhow::Result;
+use flurry::{Answer, Client, Condition, Operation};
+use unruly_plan::DurationNs;
+
+use super::{Common, EXIT_NOT, say, say_error};
+
+pub(super) fn set(
+    common: &Common,
+    key: OsString,
+    value: OsString,
+    ttl: Option<DurationNs>,
+) -> Result<u8> {
+    let operation = Operation::Set {
+        value: value.into_vec().into(),
+        expires_at: ttl.map(|ttl| flurry::wall_after(Duration::from_nanos(ttl.0))),
+        condition: Condition::Always,
+    };
+    operate(common, key, &operation)
+}
+
+/// Opens the session, does one operation, prints what came of it, and lets go of the session.
+pub(super) fn operate(common: &Common, key: OsString, operation: &Operation) -> Result<u8> {
+    let client = Client::open(&common.options()?)?;
+    let code = match client.call().run(key.into_vec(), operation) {
+        Ok(done) => {
+            if done.is_tail_unknown {
+                say_error(
+                    "flurry: key: an earlier owner's last writes to it may have been lost with their servers",
+                );
+            }
+            print(done.answer)?
+        }
+        Err(error) => {
+            // The next one should not have to wait for this one's end.
+            let _ = client.close();
+            return Err(error.into());
+        }
+    };
+    let closed = client.close()?;
+    if !closed.is_stable {
+        let why = if closed.unstable > 0 {
+            "a server has not answered yet"
+        } else {
+            "the controller is away or somebody else has opened it since"
+        };
+        say_error(&format!(
+            "flurry: session: not closed, since {why}; the answer stands; hint: `flurry status`"
+        ));
+    }
+    Ok(code)
+}
+
+fn print(answer: Answer) -> Result<u8> {
+    match answer {
+        Answer::Value(value) => say(&value)?,
+        Answer::Stored => say("ok")?,
+        Answer::Number(number) => say(number.to_string())?,
+        Answer::NotFound => {
+            say_error("(not found)");
+            return Ok(EXIT_NOT);
+        }
+        Answer::NotStored => {
+            say_error("(not stored: the value is another)");
+            return Ok(EXIT_NOT);
+        }
+        other => return Err(flurry::Error::unexpected(&other).into()),
+    }
+    Ok(0)
+}

@@ -1,0 +1,186 @@
+//! Parts that serve: each in a process of its own, or a whole cluster in one.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, bail, ensure};
+use clap::Args;
+use flurry::{Controller, ControllerOptions, Router, RouterOptions, Server, ServerOptions};
+
+use super::config::Config;
+use super::{DEFAULT_CONTROLLER, local, say, status};
+
+/// How long `serve` waits for its own servers to join.
+const JOIN_MAX: Duration = Duration::from_secs(10);
+
+/// A part that is a process.
+#[derive(Debug)]
+pub(super) enum Alone {
+    Controller(ControllerOptions),
+    Server(ServerOptions),
+    Router(RouterOptions),
+}
+
+impl Alone {
+    /// A controller whose servers outlive it has to keep its state.
+    pub(super) fn controller(options: ControllerOptions, path: &Path) -> Result<Self> {
+        if options.directory.is_none() {
+            bail!(
+                "{}: [controller] has no directory; wanted one, since servers outlive their controller; hint: --dir, or directory = \"state\"",
+                path.display()
+            );
+        }
+        Ok(Self::Controller(options))
+    }
+
+    pub(super) fn router(options: Option<RouterOptions>, path: &Path) -> Result<Self> {
+        options.map(Self::Router).ok_or_else(|| {
+            anyhow!(
+                "{}: it has no [router]; wanted where it listens; hint: [router] with listen = \"127.0.0.1:7690\"",
+                path.display()
+            )
+        })
+    }
+
+    /// Serves until it is killed.
+    pub(super) fn run(self) -> Result<u8> {
+        match self {
+            Self::Controller(options) => {
+                let controller = Controller::start(&options)?;
+                say(format!("controller {}\nready", controller.address()))?;
+                controller.wait()?;
+            }
+            Self::Server(options) => {
+                let server = Server::start(&options)?;
+                say(format!("server {} {}\nready", options.id, places(&server)))?;
+                server.wait()?;
+            }
+            Self::Router(options) => {
+                let router = Router::start(&options)?;
+                say(format!("router {}\nready", router.address()))?;
+                router.wait()?;
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// Where the threads of a server listen.
+fn places(server: &Server) -> String {
+    let places = server.addresses();
+    let places: Vec<String> = places.iter().map(SocketAddr::to_string).collect();
+    places.join(" ")
+}
+
+/// A whole cluster in one process.
+#[derive(Debug, Args)]
+pub(super) struct Whole {
+    /// How many servers
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=64))]
+    embedded: u8,
+    /// Copies of each key (default: three, or as many as there are servers)
+    #[arg(long)]
+    replicas: Option<u8>,
+    /// Threads of each server
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    shards: u8,
+    /// Where the controller listens
+    #[arg(long, default_value = DEFAULT_CONTROLLER)]
+    controller: String,
+    /// Where the controller keeps its state (default: in memory)
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// A cluster's file, instead of the other options but --dir
+    #[arg(long, conflicts_with_all = ["embedded", "replicas", "shards", "controller"])]
+    config: Option<PathBuf>,
+}
+
+/// What a cluster consists of.
+struct Parts {
+    controller: ControllerOptions,
+    servers: Vec<ServerOptions>,
+    router: Option<RouterOptions>,
+}
+
+impl Whole {
+    fn parts(self) -> Result<(Parts, String)> {
+        if let Some(path) = &self.config {
+            let config = Config::read(path)?;
+            let ids = config.server_ids();
+            let servers = ids.into_iter().map(|id| config.server(path, id));
+            let parts = Parts {
+                servers: servers.collect::<Result<_>>()?,
+                router: config.router(),
+                controller: config.controller(self.dir),
+            };
+            return Ok((parts, format!(" --config {}", path.display())));
+        }
+        let listen = local(&self.controller)?;
+        let controller = ControllerOptions {
+            servers: self.embedded,
+            replicas: self.replicas.unwrap_or_else(|| self.embedded.min(3)),
+            shards: self.shards,
+            ..ControllerOptions::new(listen, self.dir)
+        };
+        let servers = (1..=u16::from(self.embedded)).map(|id| ServerOptions {
+            shards: self.shards,
+            ..ServerOptions::new(id, listen)
+        });
+        let flag = if self.controller == DEFAULT_CONTROLLER {
+            String::new()
+        } else {
+            " --controller ADDRESS".to_owned()
+        };
+        let parts = Parts {
+            controller,
+            servers: servers.collect(),
+            router: None,
+        };
+        Ok((parts, flag))
+    }
+
+    /// Starts all, tells what to try, and serves until it is killed.
+    pub(super) fn run(self) -> Result<u8> {
+        let (parts, flag) = self.parts()?;
+        let place = parts.controller.directory.as_ref().map_or_else(
+            || "state in memory".to_owned(),
+            |directory| format!("state in {}", directory.display()),
+        );
+        let controller = Controller::start(&parts.controller)?;
+        let address = controller.address();
+        say(format!("controller {address}, {place}"))?;
+        let mut running = Vec::new();
+        for options in parts.servers {
+            let server = Server::start(&ServerOptions {
+                controller: address,
+                ..options.clone()
+            })?;
+            say(format!("server {} {}", options.id, places(&server)))?;
+            running.push(server);
+        }
+        let router = parts.router.as_ref().map(Router::start).transpose()?;
+        if let Some(router) = &router {
+            say(format!("router {}", router.address()))?;
+        }
+        until_whole(address)?;
+        let flag = flag.replace("ADDRESS", &address.to_string());
+        say(format!(
+            "try: flurry set greeting hello{flag}\n     flurry get greeting{flag}\n     flurry status{flag}\n     flurry bench{flag}\nstop: Ctrl-C\nready"
+        ))?;
+        controller.wait()?;
+        Ok(0)
+    }
+}
+
+fn until_whole(controller: SocketAddr) -> Result<()> {
+    let start = Instant::now();
+    while !status::seen(controller)?.is_whole() {
+        ensure!(
+            start.elapsed() < JOIN_MAX,
+            "serve: the servers have not joined within {JOIN_MAX:?}; wanted all of them up; hint: is the state in --dir of another cluster?"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
