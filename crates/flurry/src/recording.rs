@@ -9,6 +9,7 @@ use std::time::Duration;
 use flurry_core::config::Level;
 use flurry_core::id::{MonoNs, Sequence};
 use flurry_core::log::{Arrival, CopyEnd};
+use flurry_core::portal::number_of;
 use unruly_trace::{
     Cell, Clock, ClockPair, Counts, Host, Manifest, NULL_NS, Process, Record, Recorder,
     RecorderOptions, Requests, RunLock, RunStatus, SCHEMA_VERSION, SPOOL_ROWS_MAX, SpoolHeader,
@@ -253,7 +254,7 @@ impl ArrivalLog {
             server_kernel_received_ns: known(server_kernel_received_ns),
             server_received_ns: known(server_received_ns),
             server_sent_ns: known(server_sent_ns),
-            request: sequence.0,
+            request: number_of(sequence),
             key: Some(arrival.key_hash),
             client: self.client,
             server: arrival.server.0,

@@ -207,6 +207,12 @@ pub struct Portal {
     events: VecDeque<Event>,
 }
 
+/// The caller's number of an operation. Every other number on the wire is for taking a key over.
+#[must_use]
+pub fn number_of(sequence: Sequence) -> u64 {
+    sequence.0 / 2
+}
+
 impl Portal {
     /// A portal that asks the controller to make it the owner.
     #[must_use]
@@ -285,7 +291,7 @@ impl Portal {
         if self.held() >= self.params.operations_max {
             return Err(SubmitError::Busy(self.held()));
         }
-        let last = self.last.0 / 2;
+        let last = number_of(self.last);
         let number = submission.sequence.unwrap_or(last + 1);
         if number <= last || number > u64::MAX / 2 {
             return Err(SubmitError::SequenceGoesBack {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::chain::Known;
-use super::{Event, Life, Operation, Outcome, Portal};
+use super::{Event, Life, Operation, Outcome, Portal, number_of};
 use crate::bugs::{Bug, planted};
 use crate::id::{ConfigNumber, DurationNs, Epoch, Key, MonoNs, OperationId, Sequence, Version};
 use crate::machine::Access;
@@ -281,7 +281,7 @@ impl Portal {
                     self.unstable.remove(&pending.sequence);
                     self.waiting.remove(&pending.sequence);
                     self.deadlines.remove(&(pending.deadline, pending.sequence));
-                    let told = Event::Answered(pending.sequence.0 / 2, outcome.clone());
+                    let told = Event::Answered(number_of(pending.sequence), outcome.clone());
                     self.events.push_back(told);
                 }
             }
@@ -329,7 +329,7 @@ impl Portal {
         }
         self.drop_operation(id.sequence);
         if !takeover {
-            self.events.push_back(Event::Stable(id.sequence.0 / 2));
+            self.events.push_back(Event::Stable(number_of(id.sequence)));
         }
         self.pump(now, &key);
     }
@@ -357,7 +357,7 @@ impl Portal {
         }
         self.unstable.remove(&sequence);
         self.events
-            .push_back(Event::Answered(sequence.0 / 2, Outcome::Unknown));
+            .push_back(Event::Answered(number_of(sequence), Outcome::Unknown));
     }
 
     /// The router may have forgotten: it hears again of what is not answered and of what is not stable.
@@ -442,7 +442,7 @@ impl Portal {
         open.sort_unstable();
         for sequence in open {
             self.events
-                .push_back(Event::Answered(sequence.0 / 2, Outcome::Fenced(epoch)));
+                .push_back(Event::Answered(number_of(sequence), Outcome::Fenced(epoch)));
         }
         self.operations.clear();
         self.keys.clear();
@@ -458,7 +458,7 @@ impl Portal {
             operation.told = true;
             self.deadlines.remove(&(operation.deadline, sequence));
             self.events
-                .push_back(Event::Answered(sequence.0 / 2, outcome));
+                .push_back(Event::Answered(number_of(sequence), outcome));
         }
     }
 

@@ -191,7 +191,7 @@ impl Owner {
         let (id, asks) = (request.id, matches!(request.ask, Ask::Apply { .. }));
         self.router.handle_request(now, 0, request);
         if let Some(log) = self.log.as_mut().filter(|_| asks)
-            && let Some(waiter) = self.calls.waiting.get_mut(&id.sequence.0)
+            && let Some(waiter) = self.calls.waiting.get_mut(&portal::number_of(id.sequence))
             && !std::mem::replace(&mut waiter.routed, true)
         {
             self.router.intended(id, waiter.wanted);
