@@ -2,81 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
-use std::io::{BufRead as _, BufReader};
+mod common;
+
 use std::net::SocketAddr;
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use common::{DEADLINE, Process, said};
 use flurry::{Client, Error, Level, Options, status};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-
-/// Far more than anything takes; only reached by a failure.
-const DEADLINE: Duration = Duration::from_secs(20);
-
-/// A process that ends with its test, and the addresses that it printed.
-struct Process {
-    child: Child,
-    addresses: Vec<SocketAddr>,
-}
-
-impl Process {
-    /// Starts it and waits for its `ready`.
-    fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_flurry"))
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let out = child.stdout.take().unwrap();
-        let mut process = Self {
-            child,
-            addresses: Vec::new(),
-        };
-        for line in BufReader::new(out).lines() {
-            let line = line.unwrap();
-            if line == "ready" {
-                return process;
-            }
-            let words = line.split([' ', ',']);
-            process
-                .addresses
-                .extend(words.filter_map(|word| word.parse::<SocketAddr>().ok()));
-        }
-        panic!("{arguments:?} never became ready");
-    }
-
-    fn server(id: u16, controller: SocketAddr) -> Self {
-        let (id, controller) = (id.to_string(), controller.to_string());
-        Self::start(&["server", "--id", &id, "--controller", &controller])
-    }
-
-    fn controller(listen: &str, directory: &Path) -> Self {
-        let directory = directory.to_str().unwrap();
-        Self::start(&["controller", "--listen", listen, "--dir", directory])
-    }
-
-    fn signal(&self, signal: Signal) {
-        let id = i32::try_from(self.child.id()).unwrap();
-        kill(Pid::from_raw(id), signal).unwrap();
-    }
-
-    fn kill(mut self) {
-        self.end();
-    }
-
-    fn end(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
+use nix::sys::signal::Signal;
 
 struct Cluster {
     address: SocketAddr,
@@ -132,15 +66,6 @@ fn flurry(controller: SocketAddr, arguments: &[&str]) -> Output {
         .args(["--controller", &controller.to_string()])
         .output()
         .unwrap()
-}
-
-fn said(output: &Output) -> (i32, &str, &str) {
-    let text = |bytes| std::str::from_utf8(bytes).unwrap().trim_end();
-    (
-        output.status.code().unwrap(),
-        text(&output.stdout),
-        text(&output.stderr),
-    )
 }
 
 #[test]

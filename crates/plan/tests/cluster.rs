@@ -1,0 +1,234 @@
+//! The file of a cluster: what is good, and every complaint word for word.
+
+use unruly_plan::{
+    Cluster, ClusterDelay, ClusterDirection, ClusterLevel, ClusterTransport, DurationNs, Part,
+    known_cluster_keys,
+};
+
+const THREE: &str = "[[server]]\nid = 1\nlisten = \"127.0.0.1:7701\"\n[[server]]\nid = 2\nlisten = \"127.0.0.1:7702\"\n[[server]]\nid = 3\nlisten = \"127.0.0.1:7703\"\n";
+
+const WHOLE: &str = r#"
+seed = 7
+[cluster]
+replicas = 2
+shards = 2
+memory = "64MB"
+evict = true
+stamps = false
+[controller]
+listen = "127.0.0.1:7700"
+directory = "state"
+[[server]]
+id = 1
+listen = "127.0.0.2:7701"
+[[server]]
+id = 2
+listen = "127.0.0.3:7701"
+[router]
+listen = "127.0.0.1:7690"
+[client]
+level = "hedge"
+hedge = "2ms"
+timeout = "1s"
+transport = "tcp"
+[[fault]]
+part = "server-1"
+peer = "server-2"
+direction = "send"
+after = "1s"
+duration = "5s"
+isolate = true
+[[fault]]
+part = "client"
+loss = 0.05
+duplicate = 0.01
+corrupt = 0.001
+reorder = 1
+delay = "1ms"
+delay_to = "3ms"
+[[fault]]
+part = "router"
+delay = "1ms"
+delay_shape = 1.5
+[[pause]]
+part = "server-2"
+every = "200ms"
+duration = "20ms"
+"#;
+
+#[track_caller]
+fn refused(text: &str, message: &str) {
+    match Cluster::parse("cluster.toml", text) {
+        Ok(_) => panic!("accepted, but wanted: {message}"),
+        Err(error) => assert_eq!(error.to_string(), message),
+    }
+}
+
+/// Three servers (nine lines) with more lines after them.
+#[track_caller]
+fn three(lines: &str, message: &str) {
+    refused(&format!("{THREE}{lines}"), message);
+}
+
+#[test]
+fn three_servers_are_a_cluster() {
+    let cluster = Cluster::parse("cluster.toml", THREE).unwrap();
+    assert_eq!(cluster.controller, "127.0.0.1:7700".parse().unwrap());
+    assert_eq!((cluster.replicas, cluster.shards), (3, 1));
+    assert_eq!(cluster.level, ClusterLevel::First);
+    assert_eq!(cluster.transport, ClusterTransport::Udp);
+    assert!(cluster.faults.is_empty() && cluster.pauses.is_empty() && cluster.router.is_none());
+}
+
+#[test]
+fn every_key_is_read() {
+    let cluster = Cluster::parse("cluster.toml", WHOLE).unwrap();
+    assert_eq!((cluster.seed, cluster.replicas, cluster.shards), (7, 2, 2));
+    assert_eq!(
+        (cluster.memory.0, cluster.evict, cluster.stamps),
+        (64_000_000, true, false)
+    );
+    assert_eq!(cluster.directory.as_deref(), Some("state"));
+    assert_eq!(cluster.level, ClusterLevel::Hedge(DurationNs(2_000_000)));
+    assert_eq!(cluster.transport, ClusterTransport::Tcp);
+    let [isolated, lossy, slow] = &cluster.faults[..] else {
+        panic!("{:?}", cluster.faults)
+    };
+    assert_eq!(
+        (isolated.part, isolated.peer),
+        (Part::Server(1), Some(Part::Server(2)))
+    );
+    assert_eq!(isolated.direction, Some(ClusterDirection::Send));
+    assert_eq!(
+        (isolated.loss, isolated.after),
+        (1.0, DurationNs(1_000_000_000))
+    );
+    assert_eq!(isolated.duration, Some(DurationNs(5_000_000_000)));
+    assert_eq!(
+        (lossy.loss, lossy.duplicate, lossy.corrupt, lossy.reorder),
+        (0.05, 0.01, 0.001, 1.0)
+    );
+    let millis = |count: u64| DurationNs(count * 1_000_000);
+    assert_eq!(
+        lossy.delay,
+        Some(ClusterDelay::Uniform(millis(1), millis(3)))
+    );
+    assert_eq!(slow.delay, Some(ClusterDelay::Pareto(millis(1), 1.5)));
+    assert_eq!(cluster.pauses[0].part, Part::Server(2));
+    for key in known_cluster_keys() {
+        let (table, name) = key.split_once('.').unwrap_or(("", &key));
+        let shown = WHOLE.contains(&format!("{name} = "));
+        assert!(shown, "{key} of {table:?} is not in the example above");
+    }
+}
+
+#[test]
+fn what_is_unknown_is_said_with_what_is_known() {
+    refused(
+        "[[servers]]\nid = 1\n",
+        "cluster.toml:1: unknown key \"servers\" in the cluster; known: cluster, controller, server, router, client, seed, fault, pause; hint: did you mean server",
+    );
+    three(
+        "[cluster]\nreplica = 2\n",
+        "cluster.toml:11: unknown key \"replica\" in [cluster]; known: replicas, shards, memory, evict, stamps; hint: did you mean replicas",
+    );
+    three(
+        "[[fault]]\npart = \"server-4\"\nloss = 0.1\n",
+        "cluster.toml:11: unknown part \"server-4\" in [[fault]]; known: controller, client, server-1, server-2, server-3; hint: did you mean server-1",
+    );
+    refused(
+        "x = = 1\n",
+        "cluster.toml:1: not TOML: extra `=`, expected nothing; must be TOML 1.0; hint: see docs/flurry/configuration.md",
+    );
+}
+
+#[test]
+fn a_cluster_has_servers_at_least_as_many_as_copies() {
+    refused(
+        "seed = 1\n",
+        "cluster.toml:1: [[server]] is missing in the cluster; must hold at least one; hint: [[server]] with id = 1 and listen = \"127.0.0.1:7701\"",
+    );
+    three(
+        "[cluster]\nreplicas = 4\n",
+        "cluster.toml:11: replicas is 4; must be at most the 3 servers; hint: add a [[server]] for each",
+    );
+}
+
+#[test]
+fn a_part_listens_on_loopback_at_an_address_of_its_own() {
+    for (listen, wanted) in [
+        (
+            "0.0.0.0:7701",
+            "must be of 127.0.0.0/8: nothing is encrypted and nobody has to say who they are",
+        ),
+        ("[::1]:7701", "must be an IPv4 address"),
+        ("somewhere", "must be an address with a port"),
+        (
+            "127.0.0.1:0",
+            "must name a port: the others have to find it",
+        ),
+    ] {
+        refused(
+            &format!("[[server]]\nid = 1\nlisten = \"{listen}\"\n"),
+            &format!(
+                "cluster.toml:3: listen is \"{listen}\"; {wanted}; hint: listen = \"127.0.0.1:7701\""
+            ),
+        );
+    }
+    three(
+        "[[server]]\nid = 4\nlisten = \"127.0.0.1:7703\"\n",
+        "cluster.toml:1: server 4 would listen at 127.0.0.1:7703, where server 3 does; must have addresses of their own; hint: a server takes a port for each of its shards",
+    );
+    three(
+        "[cluster]\nshards = 2\n",
+        "cluster.toml:1: server 2 would listen at 127.0.0.1:7702, where server 1 does; must have addresses of their own; hint: a server takes a port for each of its shards",
+    );
+    three(
+        "[[server]]\nid = 3\nlisten = \"127.0.0.1:7704\"\n",
+        "cluster.toml:11: id is 3; must be another server's; hint: give each its own",
+    );
+    refused(
+        "[cluster]\nshards = 2\n[[server]]\nid = 1\nlisten = \"127.0.0.1:65535\"\n",
+        "cluster.toml:3: server 1 has no port for shard 1; must have a port for each of its shards; hint: use lower ports",
+    );
+}
+
+#[test]
+fn a_fault_does_something_that_can_be() {
+    three(
+        "[[fault]]\npart = \"client\"\n",
+        "cluster.toml:11: a fault that does nothing; must have isolate, loss, duplicate, corrupt, reorder or delay; hint: loss = 0.01",
+    );
+    three(
+        "[[fault]]\nloss = 0.1\n",
+        "cluster.toml:10: part is missing in [[fault]]; must be a part; hint: part = \"server-1\"",
+    );
+    three(
+        "[[fault]]\npart = \"client\"\nloss = 1.5\n",
+        "cluster.toml:12: loss is 1.5; must be from 0 to 1; hint: loss = 0.01",
+    );
+    three(
+        "[[fault]]\npart = \"client\"\nisolate = true\nloss = 0.5\n",
+        "cluster.toml:13: loss is 0.5; must be left out: all is lost; hint: remove loss",
+    );
+    three(
+        "[[fault]]\npart = \"client\"\ndelay_to = \"1ms\"\nloss = 0.1\n",
+        "cluster.toml:12: delay_to is \"1ms\"; must come with delay; hint: delay = \"1ms\"",
+    );
+    three(
+        "[[fault]]\npart = \"client\"\ndelay = \"2ms\"\ndelay_to = \"1ms\"\n",
+        "cluster.toml:13: delay_to is \"1ms\"; must be at least delay, 2ms; hint: delay_to = \"5ms\"",
+    );
+    three(
+        "[[fault]]\npart = \"client\"\ndelay = \"2ms\"\ndelay_shape = 0\n",
+        "cluster.toml:13: delay_shape is 0; must be a number from 0.1 to 100; hint: delay_shape = 1.5",
+    );
+    three(
+        "[[pause]]\npart = \"server-1\"\nevery = \"20ms\"\nduration = \"20ms\"\n",
+        "cluster.toml:13: duration is \"20ms\"; must be shorter than every 20ms; hint: duration = \"20ms\"",
+    );
+    three(
+        "[client]\nhedge = \"1ms\"\n",
+        "cluster.toml:11: hedge is \"1ms\"; must be left out unless level is \"hedge\"; hint: level = \"hedge\"",
+    );
+}
