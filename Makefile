@@ -30,8 +30,8 @@ $(VENV)/.installed: requirements.lock
 	$(PY) -c "import site, pathlib; pathlib.Path(site.getsitepackages()[0], 'unruly-checkout.pth').write_text('$(CURDIR)/python\n')"
 	touch $@
 
-build: ## Build the program, optimised
-	cargo build --release --locked --bin unruly
+build: ## Build the programs, optimised
+	cargo build --release --locked --package unruly
 
 fmt: setup ## Format everything
 	cargo fmt --all

@@ -10,7 +10,9 @@ use flurry_core::message::Message;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng as _;
 
-use crate::link::Peer;
+use unruly_trace::WallNs;
+
+use crate::link::{Letter, Peer};
 
 /// Messages held back at most, by delays and reordering; more are lost.
 const HELD_MAX: usize = 65_536;
@@ -109,6 +111,8 @@ pub(crate) struct Held {
     number: u64,
     pub(crate) peer: Peer,
     pub(crate) message: Message,
+    /// When the kernel had it.
+    pub(crate) stamp: WallNs,
     pub(crate) corrupt: bool,
 }
 
@@ -206,21 +210,15 @@ impl Injector {
         span(drawn.min(DELAY_MAX))
     }
 
-    /// Decides what becomes of a message. What is left of it comes out of [`Self::due`], in time.
-    pub(crate) fn take(
-        &mut self,
-        now: MonoNs,
-        direction: Direction,
-        peer: Peer,
-        message: &Message,
-    ) {
+    /// Decides what becomes of a message, to or from the letter's peer. What is left of it comes out of [`Self::due`], in time.
+    pub(crate) fn take(&mut self, now: MonoNs, direction: Direction, letter: &Letter) {
         let since = now.since(self.start);
         let mut corrupt = false;
         let mut delay = DurationNs(0);
         let mut copies = 1;
         for index in 0..self.faults.messages.len() {
             let fault = &self.faults.messages[index];
-            if !fault.is_about(peer, direction, since) {
+            if !fault.is_about(letter.from, direction, since) {
                 continue;
             }
             let (loss, duplicate) = (fault.loss, fault.duplicate);
@@ -242,8 +240,9 @@ impl Injector {
             let held = Held {
                 due: now.after(delay),
                 number: self.number,
-                peer,
-                message: message.clone(),
+                peer: letter.from,
+                message: letter.message.clone(),
+                stamp: letter.stamp,
                 corrupt,
             };
             let heap = self.heap(direction);
@@ -309,6 +308,14 @@ mod tests {
 
     const NOW: MonoNs = MonoNs(1_000_000_000);
 
+    fn letter(peer: Peer) -> Letter {
+        Letter {
+            from: peer,
+            message: Message::Control(Control::StatusQuery),
+            stamp: WallNs(0),
+        }
+    }
+
     fn peer(text: &str) -> Peer {
         Peer::listening(Transport::Udp, text.parse().unwrap())
     }
@@ -322,8 +329,7 @@ mod tests {
         let mut injector = Injector::new(NOW, faults, 0);
         let (mut whole, mut turned) = (0, 0);
         for _ in 0..sent {
-            let message = Message::Control(Control::StatusQuery);
-            injector.take(NOW, Direction::Sending, peer("127.0.0.1:1"), &message);
+            injector.take(NOW, Direction::Sending, &letter(peer("127.0.0.1:1")));
             while let Some(held) =
                 injector.due(NOW.after(DurationNs(u64::MAX / 2)), Direction::Sending)
             {
@@ -421,9 +427,8 @@ mod tests {
             };
             let mut injector = Injector::new(NOW, faults, 0);
             for port in 1..=20 {
-                let message = Message::Control(Control::StatusQuery);
                 let to = peer(&format!("127.0.0.1:{port}"));
-                injector.take(NOW, Direction::Sending, to, &message);
+                injector.take(NOW, Direction::Sending, &letter(to));
             }
             let mut order = Vec::new();
             while let Some(held) = injector

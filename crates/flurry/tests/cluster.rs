@@ -1,7 +1,5 @@
 //! Clusters of one process, on real sockets.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
-
 mod common;
 
 use std::net::{SocketAddr, UdpSocket};

@@ -1,7 +1,5 @@
 //! What a client writes down is what happened, one row a copy.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
-
 mod common;
 
 use std::time::Duration;

@@ -253,7 +253,7 @@ impl Router {
         for id in ids {
             let dropped = self.operations.get_mut(&id).map(|it| it.place(now, config));
             for target in dropped.into_iter().flatten() {
-                for sent in target.open.into_iter().flatten() {
+                for sent in target.open() {
                     self.log_lost(id, target.replica.server, sent);
                 }
             }
@@ -492,7 +492,7 @@ impl Router {
         let open = operation
             .targets
             .iter()
-            .any(|target| target.open.iter().any(Option::is_some));
+            .any(|target| target.open().next().is_some());
         if self.params.log && open {
             operation
                 .lingers_until
@@ -512,14 +512,7 @@ impl Router {
         let open: Vec<_> = operation
             .targets
             .iter()
-            .flat_map(|target| {
-                let server = target.replica.server;
-                target
-                    .open
-                    .iter()
-                    .flatten()
-                    .map(move |sent| (server, *sent))
-            })
+            .flat_map(|target| target.open().map(|sent| (target.replica.server, sent)))
             .collect();
         for (server, sent) in open {
             self.log_lost(id, server, sent);

@@ -10,8 +10,9 @@ use crate::id::{ConfigNumber, DurationNs, MonoNs, ServerId, Version};
 use crate::machine::Access;
 use crate::message::{Ask, Outcome, Request, State};
 
-/// Attempts of one copy that are remembered for the log; an older one without a reply counts as lost.
-const SENDS: usize = 4;
+/// Repetitions of one copy that are remembered; an older one without a reply counts as lost. As many as
+/// a reply can tell apart.
+const REPEATED_MAX: usize = 31;
 
 /// How far a copy is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,8 +50,10 @@ pub(super) struct Target {
     pub(super) last_sent: MonoNs,
     pub(super) next: MonoNs,
     pub(super) backoff: u8,
-    /// Attempts without a reply, oldest first.
-    pub(super) open: [Option<Sent>; SENDS],
+    /// The first attempt, while it has no reply.
+    first: Option<Sent>,
+    /// Repetitions without a reply, oldest first.
+    repeated: Vec<Sent>,
     /// What a takeover heard from it.
     pub(super) state: Option<State>,
 }
@@ -65,7 +68,8 @@ impl Target {
             last_sent: MonoNs(0),
             next,
             backoff: 0,
-            open: [None; SENDS],
+            first: None,
+            repeated: Vec::new(),
             state: None,
         }
     }
@@ -80,22 +84,33 @@ impl Target {
         }
         self.last_sent = now;
         self.next = now.after(again_after);
-        let forgotten = self.open[SENDS - 1];
-        self.open.rotate_right(1);
-        self.open[0] = Some(Sent {
+        let sent = Sent {
             attempt: self.attempt,
             at: now,
-        });
+        };
+        if self.attempt == 0 {
+            self.first = Some(sent);
+            return None;
+        }
+        let full = self.repeated.len() >= REPEATED_MAX;
+        let forgotten = full.then(|| self.repeated.remove(0));
+        self.repeated.push(sent);
         forgotten
+    }
+
+    /// Attempts without a reply.
+    pub(super) fn open(&self) -> impl Iterator<Item = Sent> {
+        self.first.iter().chain(&self.repeated).copied()
     }
 
     /// When the attempt that a reply answers was sent; an unknown one counts from the first.
     pub(super) fn take_sent(&mut self, attempt: u8) -> Option<Sent> {
-        let slot = self
-            .open
-            .iter_mut()
-            .find(|slot| slot.is_some_and(|sent| sent.attempt.min(31) == attempt))?;
-        slot.take()
+        if attempt == 0 {
+            return self.first.take();
+        }
+        let is_it = |sent: &Sent| sent.attempt.min(31) == attempt;
+        let place = self.repeated.iter().position(is_it)?;
+        Some(self.repeated.remove(place))
     }
 }
 

@@ -252,7 +252,7 @@ impl Link {
                 return Some(letter);
             };
             let direction = Direction::Receiving;
-            injector.take(clock::now(), direction, letter.from, &letter.message);
+            injector.take(clock::now(), direction, &letter);
         }
     }
 
@@ -267,7 +267,7 @@ impl Link {
             return Some(Letter {
                 from: held.peer,
                 message: held.message,
-                stamp: WallNs(0),
+                stamp: held.stamp,
             });
         }
         None
@@ -331,13 +331,16 @@ impl Link {
     }
 
     pub(crate) fn send(&mut self, to: Peer, message: &Message) {
-        match &mut self.injector {
-            None => self.hand_over(to, message, false),
-            Some(injector) => {
-                injector.take(clock::now(), Direction::Sending, to, message);
-                self.send_held();
-            }
-        }
+        let Some(injector) = &mut self.injector else {
+            return self.hand_over(to, message, false);
+        };
+        let letter = Letter {
+            from: to,
+            message: message.clone(),
+            stamp: WallNs(0),
+        };
+        injector.take(clock::now(), Direction::Sending, &letter);
+        self.send_held();
     }
 
     fn hand_over(&mut self, to: Peer, message: &Message, corrupt: bool) {
