@@ -123,6 +123,18 @@ fn every_key_is_read() {
 }
 
 #[test]
+fn the_manual_names_every_key_and_its_example_is_good() {
+    let manual = include_str!("../../../docs/flurry/configuration.md");
+    for key in known_cluster_keys() {
+        let name = key.rsplit('.').next().unwrap();
+        assert!(manual.contains(&format!("`{name}`")), "{key} is not in the manual");
+    }
+    let example = include_str!("../../../docs/flurry/cluster.toml");
+    let cluster = Cluster::parse("cluster.toml", example).unwrap();
+    assert_eq!((cluster.servers.len(), cluster.pauses.len()), (3, 1));
+}
+
+#[test]
 fn what_is_unknown_is_said_with_what_is_known() {
     refused(
         "[[servers]]\nid = 1\n",
