@@ -28,6 +28,9 @@ pub enum WireError {
     /// Fewer bytes than a header.
     #[error("message: it has {0} bytes; wanted at least 48")]
     Short(usize),
+    /// More bytes than a message may have.
+    #[error("message: it has {0} bytes; wanted at most 1 MiB and 4 KiB")]
+    Long(usize),
     /// Not of this protocol.
     #[error(
         "message: it begins with {0:#04x} {1:#04x}; wanted 0xf1 0x01; hint: is it another protocol or version?"

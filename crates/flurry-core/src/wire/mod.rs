@@ -9,9 +9,11 @@
 #[rustfmt::skip]
 pub mod body;
 pub(crate) mod control;
+mod frame;
 mod header;
 mod operation;
 
+pub use frame::{LENGTH_BYTES, take_frame};
 pub use header::{HEADER_BYTES, Header, Kind, WireError};
 
 use bytes::{BufMut, Bytes, BytesMut};

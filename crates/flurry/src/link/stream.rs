@@ -6,9 +6,9 @@ use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use bytes::{Buf as _, Bytes, BytesMut};
+use bytes::{Buf as _, BytesMut};
 use flurry_core::message::Message;
-use flurry_core::wire::{self, MESSAGE_BYTES_MAX};
+use flurry_core::wire::{MESSAGE_BYTES_MAX, take_frame};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use socket2::{Domain, Socket, Type};
 
@@ -29,7 +29,6 @@ const DIAL_AGAIN: Duration = Duration::from_millis(20);
 
 const READ_BYTES: usize = 64 << 10;
 const EVENTS_MAX: usize = 64;
-const LENGTH_BYTES: usize = 4;
 
 /// What the listening socket is called beside the connections' addresses.
 const LISTENER: u64 = u64::MAX;
@@ -63,27 +62,6 @@ pub(super) struct Streams {
     refused: BTreeMap<SocketAddrV4, Instant>,
     came: VecDeque<Came>,
     buffer: Vec<u8>,
-}
-
-/// Cuts one message off the front of what a connection has brought; `None` when more must come.
-///
-/// # Errors
-///
-/// When it is none: nothing behind it can be found.
-pub(super) fn take_frame(input: &mut BytesMut) -> Result<Option<Message>, Damaged> {
-    let Some(length) = input.get(..LENGTH_BYTES) else {
-        return Ok(None);
-    };
-    let length = u32::from_le_bytes(length.try_into().map_err(|_| Damaged)?) as usize;
-    if length > MESSAGE_BYTES_MAX {
-        return Err(Damaged);
-    }
-    if input.len() < LENGTH_BYTES + length {
-        return Ok(None);
-    }
-    input.advance(LENGTH_BYTES);
-    let bytes: Bytes = input.split_to(length).freeze();
-    wire::decode(&bytes).map(Some).map_err(|_| Damaged)
 }
 
 impl Streams {
@@ -143,6 +121,9 @@ impl Streams {
         let Some(connection) = self.connections.get_mut(&to.address) else {
             return false;
         };
+        if message.len() > MESSAGE_BYTES_MAX {
+            return false;
+        }
         let waiting = connection.output.len();
         if waiting + message.len() > OUTPUT_BYTES_MAX {
             if connection.heard.elapsed() > STUCK_MAX {
@@ -283,8 +264,8 @@ impl Streams {
                             self.came.push_back(Ok((Peer { way, address }, message)));
                         }
                         Ok(None) => break,
-                        Err(damaged) => {
-                            self.came.push_back(Err(damaged));
+                        Err(_) => {
+                            self.came.push_back(Err(Damaged));
                             self.close(address);
                             break;
                         }
@@ -360,46 +341,4 @@ fn connect(address: SocketAddrV4) -> io::Result<TcpStream> {
         Err(error) => return Err(error),
     }
     Ok(socket.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use bytes::BufMut as _;
-    use flurry_core::message::Control;
-
-    use super::*;
-
-    fn framed(message: &Message) -> BytesMut {
-        let mut bytes = BytesMut::new();
-        wire::encode(message, &mut bytes);
-        let mut frame = BytesMut::new();
-        frame.put_u32_le(u32::try_from(bytes.len()).unwrap());
-        frame.extend_from_slice(&bytes);
-        frame
-    }
-
-    #[test]
-    fn messages_are_cut_from_a_stream_wherever_it_was_torn() {
-        let asked = Message::Control(Control::StatusQuery);
-        let told = Message::Control(Control::Status("{}".to_owned()));
-        let mut stream = framed(&asked);
-        stream.extend_from_slice(&framed(&told));
-        let mut input = BytesMut::new();
-        let mut found = Vec::new();
-        for byte in stream {
-            input.put_u8(byte);
-            found.extend(take_frame(&mut input).unwrap());
-        }
-        assert_eq!(found, [asked, told]);
-    }
-
-    #[test]
-    fn a_frame_that_is_no_message_or_too_long_ends_the_stream() {
-        let mut longest = BytesMut::from(&u32::MAX.to_le_bytes()[..]);
-        assert_eq!(take_frame(&mut longest), Err(Damaged));
-        let mut garbage = BytesMut::from(&[3, 0, 0, 0, 1, 2, 3][..]);
-        assert_eq!(take_frame(&mut garbage), Err(Damaged));
-        let mut empty = BytesMut::from(&[0, 0, 0, 0][..]);
-        assert_eq!(take_frame(&mut empty), Err(Damaged));
-    }
 }

@@ -1,0 +1,71 @@
+//! A message in a stream of bytes: its length, four bytes, little-endian, and then the message.
+
+use bytes::{Buf as _, BytesMut};
+
+use super::{MESSAGE_BYTES_MAX, WireError, decode};
+use crate::message::Message;
+
+/// What stands before a message.
+pub const LENGTH_BYTES: usize = 4;
+
+/// Cuts one message off the front of what a stream has brought; `None` when more must come.
+///
+/// # Errors
+///
+/// [`WireError`] when it is none: nothing behind it can be found, so the stream is over.
+pub fn take_frame(input: &mut BytesMut) -> Result<Option<Message>, WireError> {
+    let Some(length) = input.first_chunk::<LENGTH_BYTES>() else {
+        return Ok(None);
+    };
+    let length = u32::from_le_bytes(*length) as usize;
+    if length > MESSAGE_BYTES_MAX {
+        return Err(WireError::Long(length));
+    }
+    if input.len() < LENGTH_BYTES + length {
+        return Ok(None);
+    }
+    input.advance(LENGTH_BYTES);
+    decode(&input.split_to(length).freeze()).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BufMut as _;
+
+    use super::*;
+    use crate::message::Control;
+    use crate::wire::encode;
+
+    fn framed(message: &Message) -> BytesMut {
+        let mut bytes = BytesMut::new();
+        encode(message, &mut bytes);
+        let mut frame = BytesMut::new();
+        frame.put_u32_le(u32::try_from(bytes.len()).unwrap());
+        frame.extend_from_slice(&bytes);
+        frame
+    }
+
+    #[test]
+    fn messages_are_cut_from_a_stream_wherever_it_was_torn() {
+        let asked = Message::Control(Control::StatusQuery);
+        let told = Message::Control(Control::Status("{}".to_owned()));
+        let mut stream = framed(&asked);
+        stream.extend_from_slice(&framed(&told));
+        let mut input = BytesMut::new();
+        let mut found = Vec::new();
+        for byte in stream {
+            input.put_u8(byte);
+            found.extend(take_frame(&mut input).unwrap());
+        }
+        assert_eq!(found, [asked, told]);
+    }
+
+    #[test]
+    fn a_frame_that_is_no_message_or_too_long_ends_the_stream() {
+        let refused = |bytes: &[u8]| take_frame(&mut BytesMut::from(bytes)).unwrap_err();
+        let longest = u32::MAX as usize;
+        assert_eq!(refused(&[0xff; 4]), WireError::Long(longest));
+        assert_eq!(refused(&[3, 0, 0, 0, 1, 2, 3]), WireError::Short(3));
+        assert_eq!(refused(&[0, 0, 0, 0]), WireError::Short(0));
+    }
+}

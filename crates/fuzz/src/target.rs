@@ -1,0 +1,267 @@
+//! What is fed: everything that reads bytes which somebody else may have written.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use bytes::{Bytes, BytesMut};
+use flurry_core::config::Member;
+use flurry_core::controller::{Controller, ControllerParams};
+use flurry_core::id::{
+    ConfigNumber, DurationNs, Endpoint, Epoch, Incarnation, MonoNs, Sequence, ServerId, SessionId,
+    ShardId,
+};
+use flurry_core::key_value::{Answer, Operation};
+use flurry_core::message::{Batch, Control, Life, Message};
+use flurry_core::wire::{self, DATAGRAM_BYTES_MAX, HEADER_BYTES};
+use unruly_plan::{Cluster, Plan};
+use unruly_trace::{Record, SpoolHeader, SpoolReader};
+
+/// The kinds of input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Kind {
+    /// A datagram of Flurry's, its checksum mended in most cases.
+    Datagram,
+    /// Bytes from a TCP connection of Flurry's.
+    Frame,
+    /// A spool, which is what a log is before it is a segment.
+    Log,
+    /// A cluster's file and a plan.
+    Configuration,
+    /// The controller's file.
+    State,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Datagram,
+        Self::Frame,
+        Self::Log,
+        Self::Configuration,
+        Self::State,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Datagram => "datagram",
+            Self::Frame => "frame",
+            Self::Log => "log",
+            Self::Configuration => "configuration",
+            Self::State => "state",
+        }
+    }
+
+    /// No input is longer.
+    pub(crate) fn bytes_max(self) -> usize {
+        match self {
+            Self::Datagram | Self::Frame => DATAGRAM_BYTES_MAX,
+            Self::Log | Self::Configuration | Self::State => 16 << 10,
+        }
+    }
+
+    /// What reading may hold beside twice the input: structures that are there whatever the input is,
+    /// such as a reader's buffer.
+    pub(crate) fn allowance_bytes(self) -> usize {
+        match self {
+            // Lists in a message are bounded by number, not by their bytes.
+            Self::Datagram | Self::Frame => 512 << 10,
+            // A reader's buffer, and the header as text and as words.
+            Self::Log => 64 << 10,
+            // A syntax tree of TOML holds each of its pieces in a node with its place and its spaces.
+            Self::Configuration => 64 << 10,
+            Self::State => 512 << 10,
+        }
+    }
+
+    /// How many times the input its tree may be.
+    pub(crate) fn factor(self) -> usize {
+        match self {
+            Self::Configuration => 200,
+            _ => 2,
+        }
+    }
+}
+
+/// Something that reads one kind of input.
+pub(crate) struct Target {
+    kind: Kind,
+    /// Where a log is put for its reader.
+    place: tempfile::TempDir,
+}
+
+impl Target {
+    pub(crate) fn new(kind: Kind) -> Result<Self> {
+        Ok(Self {
+            kind,
+            place: tempfile::tempdir().context("a place for logs")?,
+        })
+    }
+
+    fn log(&self) -> PathBuf {
+        self.place.path().join("log.spool")
+    }
+
+    /// Input that is right, to begin from.
+    pub(crate) fn seeds(&self) -> Result<Vec<Vec<u8>>> {
+        Ok(match self.kind {
+            Kind::Datagram => messages().iter().map(bytes_of).collect(),
+            Kind::Frame => vec![framed(&messages())],
+            Kind::Log => vec![spool()?],
+            Kind::Configuration => [
+                include_str!("../../../docs/flurry/cluster.toml"),
+                include_str!("../../../plans/demo.toml"),
+                FAULTS,
+            ]
+            .map(|text| text.as_bytes().to_vec())
+            .to_vec(),
+            Kind::State => vec![state()],
+        })
+    }
+
+    /// Makes input that would fail at its first check pass it, where `mend` says so.
+    pub(crate) fn mend(&self, input: &mut [u8]) {
+        if self.kind == Kind::Datagram && input.len() >= HEADER_BYTES {
+            input[0] = 0xf1;
+            input[1] = 1;
+            seal(input);
+        }
+        if self.kind == Kind::Frame && input.len() >= 4 + HEADER_BYTES {
+            let length = input.len() - 4;
+            input[..4].copy_from_slice(&u32::try_from(length).unwrap_or(0).to_le_bytes());
+            input[4] = 0xf1;
+            input[5] = 1;
+            seal(&mut input[4..]);
+        }
+    }
+
+    /// What has to be there before it is read.
+    pub(crate) fn prepare(&self, input: &[u8]) -> Result<()> {
+        if self.kind == Kind::Log {
+            std::fs::write(self.log(), input).context("writing a log")?;
+        }
+        Ok(())
+    }
+
+    /// Reads it. The word tells apart what came of it, so that input with a new end is kept.
+    pub(crate) fn read(&self, input: &[u8]) -> String {
+        match self.kind {
+            Kind::Datagram => match wire::decode(&Bytes::copy_from_slice(input)) {
+                Ok(message) => shape(&message),
+                Err(error) => cut(&error.to_string()),
+            },
+            Kind::Frame => {
+                let mut stream = BytesMut::from(input);
+                let mut ends = String::new();
+                loop {
+                    match wire::take_frame(&mut stream) {
+                        Ok(Some(message)) => ends.push_str(&shape(&message)),
+                        Ok(None) => return ends,
+                        Err(error) => return ends + &cut(&error.to_string()),
+                    }
+                }
+            }
+            Kind::Log => match SpoolReader::open(&self.log()) {
+                Ok(mut reader) => {
+                    let read = reader.by_ref().count();
+                    format!("{} read, {} not", read.min(9), reader.unread.min(9))
+                }
+                Err(error) => cut(&error.to_string()),
+            },
+            Kind::Configuration => {
+                let text = String::from_utf8_lossy(input);
+                let cluster = Cluster::parse("f", &text).map_or_else(|it| it.wanted, |_| String::new());
+                let plan = Plan::parse("f", &text).map_or_else(|it| it.wanted, |_| String::new());
+                cut(&cluster) + &cut(&plan)
+            }
+            Kind::State => match Controller::restore(MonoNs(0), params(), input) {
+                Ok(_) => "whole".to_owned(),
+                Err(error) => cut(&error.to_string()),
+            },
+        }
+    }
+}
+
+const FAULTS: &str = r#"
+seed = 3
+[cluster]
+replicas = 1
+shards = 2
+[[server]]
+id = 1
+listen = "127.0.0.1:7701"
+[client]
+level = "hedge"
+hedge = "1ms"
+[[fault]]
+part = "server-1"
+peer = "client"
+direction = "receive"
+delay = "1ms"
+delay_shape = 1.5
+loss = 0.5
+"#;
+
+/// What kind of message it is, without its numbers.
+fn shape(message: &Message) -> String {
+    let text = match message {
+        Message::Request(copy) => format!("{:?}", copy.request.ask),
+        Message::Reply(reply) => format!("{:?}", reply.verdict),
+        Message::Answer(answer) => format!("{:?}", answer.outcome),
+        Message::Control(control) => format!("{control:?}"),
+    };
+    text.chars().take_while(char::is_ascii_alphabetic).collect()
+}
+
+/// The beginning of a message for people, without its numbers.
+fn cut(text: &str) -> String {
+    text.chars().filter(|it| !it.is_ascii_digit()).take(60).collect()
+}
+
+fn bytes_of(message: &Message) -> Vec<u8> {
+    let mut bytes = BytesMut::new();
+    wire::encode(message, &mut bytes);
+    bytes.to_vec()
+}
+
+fn framed(messages: &[Message]) -> Vec<u8> {
+    let mut stream = Vec::new();
+    for message in messages {
+        let bytes = bytes_of(message);
+        stream.extend(u32::try_from(bytes.len()).unwrap_or(0).to_le_bytes());
+        stream.extend(bytes);
+    }
+    stream
+}
+
+/// Writes the checksum that the bytes should have.
+fn seal(message: &mut [u8]) {
+    let sum = crc32c::crc32c_append(crc32c::crc32c(&message[..4]), &message[8..]);
+    message[4..8].copy_from_slice(&sum.to_le_bytes());
+}
+
+fn params() -> ControllerParams {
+    ControllerParams {
+        replicas: 3,
+        shards: 1,
+        servers_min: 3,
+        lease: DurationNs::millis(1_000),
+    }
+}
+
+fn life(server: u16) -> Life {
+    Life {
+        endpoint: Endpoint {
+            server: ServerId(server),
+            shard: ShardId(0),
+        },
+        incarnation: Incarnation(u128::from(server) << 70 | 1),
+    }
+}
+
+fn member(server: u16) -> Member {
+    Member {
+        server: ServerId(server),
+        incarnation: life(server).incarnation,
+        addresses: vec![format!("127.0.0.1:77{server:02}")],
+        gone: false,
+    }
+}
