@@ -8,8 +8,9 @@ use flurry_core::config::Level;
 use flurry_core::controller::Controller;
 use flurry_core::id::{DurationNs, Epoch, MonoNs};
 use flurry_core::key_value::{Answer, Operation};
-use flurry_core::message::Message;
+use flurry_core::message::{Control, Message};
 use flurry_core::portal::{Event, Outcome, Submission, SubmitError};
+use flurry_core::router::Destination;
 
 fn set(value: &'static str) -> Operation {
     Operation::set(Bytes::from_static(value.as_bytes()))
@@ -183,6 +184,76 @@ fn a_second_owner_takes_over_every_value_and_the_first_is_refused() {
     assert_eq!(cluster.outcome(number), Some(Outcome::Fenced(Epoch(2))));
     let again = cluster.portal.submit(cluster.now, submission(b"k", None));
     assert_eq!(again, Err(SubmitError::Fenced(Epoch(2))));
+}
+
+#[test]
+fn an_owner_that_closes_after_another_has_opened_hears_that_it_is_fenced() {
+    let mut cluster = Cluster::open();
+    let number = cluster.ask("k", &set("v"), Level::First);
+    cluster.pass(DurationNs::millis(50));
+    assert!(
+        cluster.is_stable(number),
+        "no server has anything to tell it"
+    );
+    let mut other = portal(cluster.now, 2);
+    std::mem::swap(&mut other, &mut cluster.portal);
+    cluster.pass(DurationNs::millis(100));
+    assert!(cluster.portal.is_open());
+    std::mem::swap(&mut other, &mut cluster.portal);
+    cluster.events.clear();
+    cluster.portal.close(cluster.now);
+    cluster.settle();
+    assert_eq!(cluster.events, [Event::Fenced(Epoch(2))]);
+    let again = cluster.portal.submit(cluster.now, submission(b"k", None));
+    assert_eq!(again, Err(SubmitError::Fenced(Epoch(2))));
+    // The session stays the other's.
+    std::mem::swap(&mut other, &mut cluster.portal);
+    assert_eq!(cluster.answer("k", &set("w"), Level::All), Answer::Stored);
+    cluster.portal.close(cluster.now);
+    cluster.pass(DurationNs::millis(50));
+    assert!(cluster.events.contains(&Event::Closed));
+}
+
+#[test]
+fn a_router_whose_server_has_moved_learns_it_without_anybody_telling_it() {
+    let mut cluster = Cluster::open();
+    cluster.deaf = vec![2];
+    let number = cluster.ask("k", &set("v"), Level::First);
+    cluster.settle();
+    assert!(matches!(
+        cluster.outcome(number),
+        Some(Outcome::Done { .. })
+    ));
+    // Its next life listens elsewhere. The two others have the write, so they are sent nothing that
+    // they could refuse.
+    cluster.servers[2] = server(2, 77);
+    cluster.deaf.clear();
+    cluster.moved = vec![2];
+    cluster.pass(DurationNs::millis(4_000));
+    assert!(cluster.is_stable(number));
+    let known = cluster.router.config().unwrap();
+    assert_eq!(known, cluster.controller.config().unwrap());
+}
+
+#[test]
+fn while_a_server_is_silent_the_configuration_is_asked_for_four_times_a_second() {
+    let mut cluster = Cluster::open();
+    cluster.deaf = vec![2];
+    for key in ["a", "b", "c"] {
+        cluster.ask(key, &set("v"), Level::First);
+    }
+    cluster.settle();
+    let mut router = cluster.router.clone();
+    let (mut now, mut asked) = (cluster.now, 0);
+    for _ in 0..10_000 {
+        now = now.after(DurationNs::millis(1));
+        router.handle_timeout(now);
+        while let Some((to, message)) = router.poll_send() {
+            let query = message == Message::Control(Control::ConfigQuery);
+            asked += u32::from(query && to == Destination::Controller);
+        }
+    }
+    assert!((30..=40).contains(&asked), "asked {asked} times in 10 s");
 }
 
 fn submission(key: &'static [u8], sequence: Option<u64>) -> Submission {

@@ -145,6 +145,9 @@ pub enum Event {
     Stable(u64),
     /// The session is closed: all is on every replica, and the next owner starts without asking.
     Closed,
+    /// Somebody else owns the session now, under this epoch. Comes once, before the outcomes of what
+    /// was under way; also when nothing was.
+    Fenced(Epoch),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -343,6 +346,12 @@ impl Portal {
             {
                 self.life = Life::Closed;
                 self.events.push_back(Event::Closed);
+            }
+            // It closes too late: everything was stable, so no server has told it.
+            Message::Control(Control::Fence(session, epoch))
+                if self.life == Life::Closing && session == self.session && epoch > self.epoch =>
+            {
+                self.fenced(epoch);
             }
             _ => {}
         }

@@ -425,11 +425,12 @@ impl Portal {
         }
     }
 
-    fn fenced(&mut self, epoch: Epoch) {
+    pub(super) fn fenced(&mut self, epoch: Epoch) {
         if matches!(self.life, Life::Fenced(_) | Life::Closed) {
             return;
         }
         self.life = Life::Fenced(epoch);
+        self.events.push_back(Event::Fenced(epoch));
         let mut open: Vec<Sequence> = self
             .operations
             .iter()
