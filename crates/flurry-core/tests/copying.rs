@@ -1,5 +1,7 @@
 //! What a joining server copies arrives whole, and nothing that travels is longer than a datagram.
 
+#![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
+
 mod common;
 
 use std::sync::Arc;

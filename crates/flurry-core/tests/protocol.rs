@@ -2,13 +2,15 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use common::{Cluster, params, portal, server};
-use flurry_core::config::Level;
+use common::{Cluster, params, portal, server, thread};
+use flurry_core::config::{Config, Level, Member};
 use flurry_core::controller::Controller;
-use flurry_core::id::{DurationNs, Epoch, MonoNs};
+use flurry_core::id::{ConfigNumber, DurationNs, Epoch, Incarnation, MonoNs, ServerId};
 use flurry_core::key_value::{Answer, Operation};
-use flurry_core::message::{Control, Message};
+use flurry_core::message::{Ask, Control, Message};
 use flurry_core::portal::{Event, Outcome, Submission, SubmitError};
 use flurry_core::router::Destination;
 
@@ -402,6 +404,70 @@ fn when_every_replica_forgot_the_loss_is_reported_and_a_new_write_heals_it() {
         cluster.answer("k", &Operation::Get, Level::First),
         value("w")
     );
+}
+
+#[test]
+fn a_key_whose_taken_over_value_was_lost_before_its_first_update_can_be_written_again() {
+    let mut cluster = Cluster::open();
+    cluster.answer("n", &Operation::Increment(1), Level::All);
+    cluster.portal = portal(cluster.now, 2);
+    cluster.pass(DurationNs::millis(100));
+    cluster.events.clear();
+    let lost = cluster.ask("n", &Operation::Increment(1), Level::First);
+    // The takeover comes to its end, the update itself reaches nobody.
+    for _ in 0..50 {
+        cluster.tick();
+        cluster.collect();
+        while let Some(letter) = cluster.letters.pop_front() {
+            let update = matches!(&letter.2, Message::Request(copy) if matches!(copy.request.ask, Ask::Apply { .. }));
+            if !update {
+                cluster.deliver(letter);
+            }
+            cluster.collect();
+        }
+    }
+    for id in 0..3 {
+        cluster.servers[usize::from(id)] = server(id, 100 + u128::from(id));
+    }
+    cluster.pass(DurationNs::millis(6_000));
+    let told = cluster.outcome(lost);
+    assert!(matches!(told, Some(Outcome::DataLoss { .. })), "{told:?}");
+    assert_eq!(cluster.portal.held(), 0, "it is given up");
+    assert_eq!(cluster.answer("n", &set("7"), Level::All), Answer::Stored);
+    assert_eq!(
+        cluster.answer("n", &Operation::Increment(1), Level::All),
+        Answer::Number(8)
+    );
+}
+
+#[test]
+fn a_second_thread_of_a_server_takes_up_no_life_of_an_earlier_process() {
+    let process = |number: u128, life: u128| Incarnation(number << 64 | life);
+    let config = |number: u32, incarnation: Incarnation| {
+        let member = Member {
+            server: ServerId(0),
+            incarnation,
+            addresses: Vec::new(),
+            gone: false,
+        };
+        Message::Control(Control::Config(Arc::new(Config {
+            number: ConfigNumber(number),
+            replicas: 1,
+            shards: 2,
+            members: vec![member],
+            next: None,
+            last_loss: ConfigNumber(0),
+            last_wipe: ConfigNumber(0),
+        })))
+    };
+    let mut second = thread(0, 1, process(8, 1));
+    // Its memory is empty: what an earlier process held, or an earlier life of its own, is not there.
+    for (number, earlier) in [(1, process(7, 1)), (2, process(7, 9)), (3, process(8, 0))] {
+        second.handle_message(MonoNs(1), 0, config(number, earlier));
+        assert!(!second.is_member(), "{earlier:?}");
+    }
+    second.handle_message(MonoNs(1), 0, config(4, process(8, 2)));
+    assert!(second.is_member());
 }
 
 #[test]

@@ -266,11 +266,14 @@ impl Portal {
 
     /// Every write up to this number is on all replicas.
     fn stable(&self) -> Sequence {
-        match self.unstable.first() {
-            // The number below an operation's is for the takeover that it may still need.
-            Some(first) => Sequence(first.0.saturating_sub(2)),
-            None => self.last,
-        }
+        let Some(first) = self.unstable.first() else {
+            return self.last;
+        };
+        // The number below an operation's is for the takeover that it may still need; a write that was
+        // sent needs none any more. Else the loss of what its takeover wrote back could not be proven.
+        let sent = self.operations.get(first);
+        let needs_none = sent.is_some_and(|operation| operation.access != Access::Read);
+        Sequence(first.0.saturating_sub(if needs_none { 1 } else { 2 }))
     }
 
     /// Takes an operation; what comes of it is an [`Event::Answered`] with the number returned.

@@ -212,12 +212,14 @@ impl Portal {
     }
 
     fn drive_with(&mut self, now: MonoNs, sequence: Sequence, dep: Version) {
+        // Before it is taken out: what is stable depends on what was sent.
+        let stable = self.stable();
         let Some(operation) = self.operations.remove(&sequence) else {
             return;
         };
         let request = Request {
             dep,
-            stable: self.stable(),
+            stable,
             ..(*operation.request).clone()
         };
         let operation = Operation {

@@ -43,13 +43,18 @@ pub(crate) struct Cluster {
 }
 
 pub(crate) fn server(id: u16, life: u128) -> Server<KeyValue> {
+    thread(id, 0, Incarnation(life))
+}
+
+/// A shard of a server.
+pub(crate) fn thread(id: u16, shard: u8, incarnation: Incarnation) -> Server<KeyValue> {
     let params = ServerParams {
         life: Life {
             endpoint: Endpoint {
                 server: ServerId(id),
-                shard: ShardId(0),
+                shard: ShardId(shard),
             },
-            incarnation: Incarnation(life),
+            incarnation,
         },
         addresses: Vec::new(),
         lease: DurationNs::millis(1_000),
