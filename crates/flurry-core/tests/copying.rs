@@ -181,11 +181,8 @@ fn the_largest_cluster_in_the_middle_of_a_change_fits_a_datagram() {
         );
     }
     let first = controller.config().unwrap();
-    assert_eq!(
-        first.members.len(),
-        MEMBERS_MAX,
-        "there is no room for more"
-    );
+    assert_eq!(first.members.len(), MEMBERS_MAX);
+    assert!(first.next.is_none(), "there is no room for more");
     let known = first.members[0].server.0;
     let open = Control::Open {
         name: "s".repeat(128),
