@@ -82,8 +82,6 @@ bugs! {
     FencedCloseIgnored = "fenced-close-ignored",
     /// A thread of a server goes on under a life of it that has ended.
     DeadLifeTaken = "dead-life-taken",
-    /// A joining server copies the first part of the sessions and skips the rest.
-    SessionsCutShort = "sessions-cut-short",
     /// A new owner is told to go on before every server knows of it.
     OpenBeforeFence = "open-before-fence",
 }

@@ -548,7 +548,7 @@ impl World {
         let life = server.life();
         while let Some((to, message)) = server.poll_send() {
             if let Message::Reply(reply) = &message {
-                self.check_reply(life, reply);
+                self.check_reply(life, server.config().map(|it| &**it), reply);
             }
             match to {
                 server::Destination::Sender(sender) => {

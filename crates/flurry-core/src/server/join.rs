@@ -188,9 +188,6 @@ impl<M: StateMachine> Server<M> {
         let mut last = after;
         for (id, session) in self.sessions.range((Excluded(after), Unbounded)) {
             if !part.takes(SESSION_BYTES) {
-                if planted(Bug::SessionsCutShort) {
-                    break;
-                }
                 part.batch.next = Some(Cursor::Sessions(last));
                 return None;
             }
