@@ -76,6 +76,12 @@ bugs! {
     ClosedTooEarly = "closed-too-early",
     /// The controller forgets that a server took unshared writes with it.
     LossForgotten = "loss-forgotten",
+    /// A router repeats to a silent server for ever, and asks nobody whether there is another.
+    SilenceBelieved = "silence-believed",
+    /// An owner that closes after another has opened is not told.
+    FencedCloseIgnored = "fenced-close-ignored",
+    /// A thread of a server goes on under a life of it that has ended.
+    DeadLifeTaken = "dead-life-taken",
     /// A new owner is told to go on before every server knows of it.
     OpenBeforeFence = "open-before-fence",
 }

@@ -9,6 +9,13 @@ pub const MEMBERS_MAX: usize = 64;
 /// The most replicas of a key.
 pub const REPLICAS_MAX: usize = 8;
 
+/// The most shards of a server: with all members in the old set and in the new one, a configuration
+/// that names where each shard listens still fits a datagram.
+pub const SHARDS_MAX: usize = 16;
+
+/// The longest address of a shard: an IPv4 address and its port.
+pub const ADDRESS_BYTES_MAX: usize = 21;
+
 /// Which replies an operation waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {

@@ -109,6 +109,20 @@ pub struct ServerId(pub u16);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u128);
 
+impl Incarnation {
+    /// The life that begins when this one's memory is given up, in the same process.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.wrapping_add(1))
+    }
+
+    /// Whether it began after `earlier` in the same process, which the upper half names.
+    #[must_use]
+    pub fn is_after(self, earlier: Self) -> bool {
+        self.0 >> 64 == earlier.0 >> 64 && self.0 > earlier.0
+    }
+}
+
 /// A part of the key space that one thread of each server holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u8);

@@ -236,7 +236,8 @@ pub enum Control {
     Close(SessionId, Epoch, bool),
     /// So noted.
     Closed(SessionId, Epoch),
-    /// Controller to server: this session's owner has this epoch.
+    /// Controller to server, and to an owner that would close what is not its own any more: this
+    /// session's owner has this epoch.
     Fence(SessionId, Epoch),
     /// So noted.
     FenceHeld(Life, SessionId, Epoch),
@@ -250,8 +251,8 @@ pub enum Control {
     Ping(Life, ConfigNumber, MonoNs),
     /// You may; `None` is the controller.
     Pong(Option<ServerId>, ConfigNumber, MonoNs),
-    /// What should I hold? From after the cursor.
-    Pull(Life, ConfigNumber, Option<u64>),
+    /// What should I hold? From the cursor on.
+    Pull(Life, ConfigNumber, Cursor),
     /// A part of it.
     Batch(Batch),
     /// I hold what I should.
@@ -290,6 +291,20 @@ pub struct Opened {
     pub config: Arc<Config>,
 }
 
+/// Where a copy goes on: the sessions come first, all of them, and then the keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Cursor {
+    /// With the sessions of a higher number.
+    Sessions(SessionId),
+    /// With the records below this place of the sender's table.
+    Keys(u64),
+}
+
+impl Cursor {
+    /// Nothing was copied yet; sessions are numbered from one.
+    pub const START: Self = Self::Sessions(SessionId(0));
+}
+
 /// A part of what a joining server copies.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Batch {
@@ -298,11 +313,11 @@ pub struct Batch {
     /// In which configuration.
     pub config: ConfigNumber,
     /// The cursor of the pull that it answers.
-    pub cursor: Option<u64>,
+    pub cursor: Cursor,
     /// Where to go on; `None` when this is the last.
-    pub next: Option<u64>,
+    pub next: Option<Cursor>,
+    /// Session, epoch, stable.
+    pub sessions: Vec<(SessionId, Epoch, Sequence)>,
     /// The keys.
     pub entries: Vec<(Key, State)>,
-    /// The sessions, with the first part: session, epoch, stable.
-    pub sessions: Vec<(SessionId, Epoch, Sequence)>,
 }

@@ -2,14 +2,17 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use common::{Cluster, params, portal, server};
-use flurry_core::config::Level;
+use common::{Cluster, params, portal, server, thread};
+use flurry_core::config::{Config, Level, Member};
 use flurry_core::controller::Controller;
-use flurry_core::id::{DurationNs, Epoch, MonoNs};
+use flurry_core::id::{ConfigNumber, DurationNs, Epoch, Incarnation, MonoNs, ServerId};
 use flurry_core::key_value::{Answer, Operation};
-use flurry_core::message::Message;
+use flurry_core::message::{Ask, Control, Message};
 use flurry_core::portal::{Event, Outcome, Submission, SubmitError};
+use flurry_core::router::Destination;
 
 fn set(value: &'static str) -> Operation {
     Operation::set(Bytes::from_static(value.as_bytes()))
@@ -185,6 +188,76 @@ fn a_second_owner_takes_over_every_value_and_the_first_is_refused() {
     assert_eq!(again, Err(SubmitError::Fenced(Epoch(2))));
 }
 
+#[test]
+fn an_owner_that_closes_after_another_has_opened_hears_that_it_is_fenced() {
+    let mut cluster = Cluster::open();
+    let number = cluster.ask("k", &set("v"), Level::First);
+    cluster.pass(DurationNs::millis(50));
+    assert!(
+        cluster.is_stable(number),
+        "no server has anything to tell it"
+    );
+    let mut other = portal(cluster.now, 2);
+    std::mem::swap(&mut other, &mut cluster.portal);
+    cluster.pass(DurationNs::millis(100));
+    assert!(cluster.portal.is_open());
+    std::mem::swap(&mut other, &mut cluster.portal);
+    cluster.events.clear();
+    cluster.portal.close(cluster.now);
+    cluster.settle();
+    assert_eq!(cluster.events, [Event::Fenced(Epoch(2))]);
+    let again = cluster.portal.submit(cluster.now, submission(b"k", None));
+    assert_eq!(again, Err(SubmitError::Fenced(Epoch(2))));
+    // The session stays the other's.
+    std::mem::swap(&mut other, &mut cluster.portal);
+    assert_eq!(cluster.answer("k", &set("w"), Level::All), Answer::Stored);
+    cluster.portal.close(cluster.now);
+    cluster.pass(DurationNs::millis(50));
+    assert!(cluster.events.contains(&Event::Closed));
+}
+
+#[test]
+fn a_router_whose_server_has_moved_learns_it_without_anybody_telling_it() {
+    let mut cluster = Cluster::open();
+    cluster.deaf = vec![2];
+    let number = cluster.ask("k", &set("v"), Level::First);
+    cluster.settle();
+    assert!(matches!(
+        cluster.outcome(number),
+        Some(Outcome::Done { .. })
+    ));
+    // Its next life listens elsewhere. The two others have the write, so they are sent nothing that
+    // they could refuse.
+    cluster.servers[2] = server(2, 77);
+    cluster.deaf.clear();
+    cluster.moved = vec![2];
+    cluster.pass(DurationNs::millis(4_000));
+    assert!(cluster.is_stable(number));
+    let known = cluster.router.config().unwrap();
+    assert_eq!(known, cluster.controller.config().unwrap());
+}
+
+#[test]
+fn while_a_server_is_silent_the_configuration_is_asked_for_four_times_a_second() {
+    let mut cluster = Cluster::open();
+    cluster.deaf = vec![2];
+    for key in ["a", "b", "c"] {
+        cluster.ask(key, &set("v"), Level::First);
+    }
+    cluster.settle();
+    let mut router = cluster.router.clone();
+    let (mut now, mut asked) = (cluster.now, 0);
+    for _ in 0..10_000 {
+        now = now.after(DurationNs::millis(1));
+        router.handle_timeout(now);
+        while let Some((to, message)) = router.poll_send() {
+            let query = message == Message::Control(Control::ConfigQuery);
+            asked += u32::from(query && to == Destination::Controller);
+        }
+    }
+    assert!((30..=40).contains(&asked), "asked {asked} times in 10 s");
+}
+
 fn submission(key: &'static [u8], sequence: Option<u64>) -> Submission {
     let operation = Operation::Get;
     Submission {
@@ -331,6 +404,79 @@ fn when_every_replica_forgot_the_loss_is_reported_and_a_new_write_heals_it() {
         cluster.answer("k", &Operation::Get, Level::First),
         value("w")
     );
+}
+
+#[test]
+fn a_key_whose_taken_over_value_was_lost_before_its_first_update_can_be_written_again() {
+    let mut cluster = Cluster::open();
+    cluster.answer("n", &Operation::Increment(1), Level::All);
+    cluster.portal = portal(cluster.now, 2);
+    cluster.pass(DurationNs::millis(100));
+    cluster.events.clear();
+    let lost = cluster.ask("n", &Operation::Increment(1), Level::First);
+    // The takeover comes to its end, the update itself reaches nobody.
+    for _ in 0..50 {
+        cluster.tick();
+        cluster.collect();
+        while let Some(letter) = cluster.letters.pop_front() {
+            let update = matches!(&letter.2, Message::Request(copy) if matches!(copy.request.ask, Ask::Apply { .. }));
+            if !update {
+                cluster.deliver(letter);
+            }
+            cluster.collect();
+        }
+    }
+    for id in 0..3 {
+        cluster.servers[usize::from(id)] = server(id, 100 + u128::from(id));
+    }
+    cluster.pass(DurationNs::millis(6_000));
+    assert_eq!(cluster.outcome(lost), Some(Outcome::Unknown));
+    assert_eq!(cluster.portal.held(), 0, "it is given up");
+    // It is taken over anew: of what was there the owner is told that it may be lost.
+    let read = cluster.ask("n", &Operation::Get, Level::First);
+    cluster.pass(DurationNs::millis(50));
+    assert_eq!(
+        cluster.outcome(read),
+        Some(Outcome::Done {
+            answer: Answer::NotFound.encode(),
+            tail_unknown: true
+        })
+    );
+    assert_eq!(cluster.answer("n", &set("7"), Level::All), Answer::Stored);
+    assert_eq!(
+        cluster.answer("n", &Operation::Increment(1), Level::All),
+        Answer::Number(8)
+    );
+}
+
+#[test]
+fn a_second_thread_of_a_server_takes_up_no_life_of_an_earlier_process() {
+    let process = |number: u128, life: u128| Incarnation(number << 64 | life);
+    let config = |number: u32, incarnation: Incarnation| {
+        let member = Member {
+            server: ServerId(0),
+            incarnation,
+            addresses: Vec::new(),
+            gone: false,
+        };
+        Message::Control(Control::Config(Arc::new(Config {
+            number: ConfigNumber(number),
+            replicas: 1,
+            shards: 2,
+            members: vec![member],
+            next: None,
+            last_loss: ConfigNumber(0),
+            last_wipe: ConfigNumber(0),
+        })))
+    };
+    let mut second = thread(0, 1, process(8, 1));
+    // Its memory is empty: what an earlier process held, or an earlier life of its own, is not there.
+    for (number, earlier) in [(1, process(7, 1)), (2, process(7, 9)), (3, process(8, 0))] {
+        second.handle_message(MonoNs(1), 0, config(number, earlier));
+        assert!(!second.is_member(), "{earlier:?}");
+    }
+    second.handle_message(MonoNs(1), 0, config(4, process(8, 2)));
+    assert!(second.is_member());
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use bytes::{Bytes, BytesMut};
 use flurry_core::config::Member;
 use flurry_core::id::{
-    ConfigNumber, Endpoint, Epoch, Incarnation, Key, MonoNs, ServerId, SessionId, ShardId,
+    ConfigNumber, Endpoint, Epoch, Incarnation, Key, MonoNs, Sequence, ServerId, SessionId, ShardId,
 };
-use flurry_core::message::{Control, Life, Message};
+use flurry_core::message::{Batch, Control, Cursor, Life, Message};
 use flurry_core::wire::{WireError, decode, encode};
 use proptest::prelude::*;
 
@@ -78,8 +78,17 @@ fn what_a_server_says_of_itself_arrives() {
         Control::Ping(life, ConfigNumber(4), MonoNs(9)),
         Control::Pong(None, ConfigNumber(4), MonoNs(9)),
         Control::Pong(Some(ServerId(2)), ConfigNumber(4), MonoNs(9)),
-        Control::Pull(life, ConfigNumber(4), Some(0)),
-        Control::Pull(life, ConfigNumber(4), None),
+        Control::Pull(life, ConfigNumber(4), Cursor::START),
+        Control::Pull(life, ConfigNumber(4), Cursor::Sessions(SessionId(70_000))),
+        Control::Pull(life, ConfigNumber(4), Cursor::Keys(0)),
+        Control::Batch(Batch {
+            from: life.endpoint,
+            config: ConfigNumber(4),
+            cursor: Cursor::START,
+            next: Some(Cursor::Keys(9)),
+            sessions: vec![(SessionId(1), Epoch(2), Sequence(3))],
+            entries: Vec::new(),
+        }),
         Control::Synced(life, ConfigNumber(4)),
         Control::FenceHeld(life, SessionId(1), Epoch(2)),
         Control::Close(SessionId(1), Epoch(2), true),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::BytesMut;
+use flurry_core::config::Config;
 use flurry_core::id::{OperationId, Version};
 use flurry_core::message::{Life, Message, Reply, Verdict};
 use flurry_core::wire;
@@ -53,7 +54,16 @@ impl World {
     }
 
     /// What every reply of every server must satisfy.
-    pub(crate) fn check_reply(&mut self, life: Life, reply: &Reply) {
+    pub(crate) fn check_reply(&mut self, life: Life, config: Option<&Config>, reply: &Reply) {
+        let server = life.endpoint.server;
+        let holds = |it: &Config| it.holds_fully(server, life.incarnation, reply.key_hash);
+        // A write leaves its own version or a later one.
+        let read = matches!(reply.verdict, Verdict::Done(_)) && reply.have < reply.id.version();
+        if read && !config.is_some_and(holds) {
+            self.violate(format!(
+                "I4: {life:?} answered a read of what it has not copied: {reply:?}"
+            ));
+        }
         let write_digest = match &reply.verdict {
             Verdict::Done(_) if reply.digest != 0 && reply.have == reply.id.version() => {
                 Some((reply.id, reply.digest))

@@ -47,6 +47,8 @@ struct KeyTruth {
     queue: VecDeque<Entry>,
     /// Too many states: no more is checked until a blind write.
     unclear: bool,
+    /// It was unclear once: states of that time are not in the history.
+    history_has_gap: bool,
     /// A new owner has not heard of it yet.
     taken_over: bool,
     /// Writes since the last answer that may or may not have happened.
@@ -60,6 +62,7 @@ impl Default for KeyTruth {
             history: VecDeque::new(),
             queue: VecDeque::new(),
             unclear: false,
+            history_has_gap: false,
             taken_over: false,
             doubts: Vec::new(),
         }
@@ -185,6 +188,7 @@ impl KeyTruth {
         }
         if self.possible.len() > STATES_MAX {
             self.unclear = true;
+            self.history_has_gap = true;
             self.possible.truncate(1);
         }
     }
@@ -250,6 +254,7 @@ impl KeyTruth {
             if self.taken_over || allowed.forgets || allowed.shortage || allowed.loss {
                 self.possible.extend(self.history.iter().cloned());
                 self.possible.push(None);
+                self.unclear |= self.history_has_gap;
                 for asked in self.doubts.clone() {
                     self.or_after(&asked);
                 }

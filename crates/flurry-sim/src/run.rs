@@ -78,10 +78,14 @@ pub fn run_traced(seed: u64, operations: u64, trace: bool) -> Result<Summary, Bo
     check(seed, &world)?;
     // Troubles end; then, after a while without them, owners read everything again.
     trouble::end(&mut world);
+    workload.stop_asking();
     let calm = world.now + 2_000 * MS;
     while world.now < calm && world.violation.is_none() && step(&mut world, &mut workload) {}
-    workload.finish(&mut world);
     let tight = world.scenario.memory_bytes_max < 1 << 20;
+    if !tight {
+        become_quiet(&mut world, &mut workload);
+    }
+    workload.finish(&mut world);
     let end = world.now + LIVENESS_MAX;
     steps = 0;
     while world.violation.is_none() && !workload.is_settled(&world) {
@@ -139,6 +143,17 @@ fn step(world: &mut World, workload: &mut Workload) -> bool {
         }
     }
     true
+}
+
+/// I15: what is under way ends by itself, without another operation that would carry news along.
+fn become_quiet(world: &mut World, workload: &mut Workload) {
+    let end = world.now + LIVENESS_MAX;
+    while world.violation.is_none() && !workload.is_quiet(world) {
+        if world.now > end || !step(world, workload) {
+            let what = workload.unsettled(world);
+            world.violate(format!("I15: not quiet after the troubles:{what}"));
+        }
+    }
 }
 
 /// What is under way between servers comes to its end.

@@ -50,6 +50,10 @@ pub struct Scenario {
     pub drift: u64,
     /// A server is added or taken away on purpose now and then.
     pub spare_servers: u8,
+    /// A restarted server listens elsewhere: whoever goes by an older configuration reaches nobody.
+    pub moves: bool,
+    /// How large the parts are in which a server copies.
+    pub part_bytes_max: usize,
 }
 
 impl Scenario {
@@ -91,6 +95,9 @@ impl Scenario {
             lease: 200 * MS,
             drift: *dice.pick(&[0, 1_000, 20_000]),
             spare_servers: u8::from(dice.chance(250_000)),
+            moves: dice.chance(500_000),
+            // All that a small cluster has fits one usual part.
+            part_bytes_max: *dice.pick(&[32 << 10, 32 << 10, 60, 400]),
         }
     }
 }

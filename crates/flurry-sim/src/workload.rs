@@ -238,6 +238,7 @@ impl Workload {
                     self.start_owner(world, index, &routers);
                 }
             }
+            Event::Fenced(epoch) => self.pushed_aside(world, index, owner, epoch),
             Event::Refused(reason) => world.violate(format!("an opening was refused: {reason}")),
             Event::Stable(_) => {}
         }
@@ -309,16 +310,35 @@ impl Workload {
             world.violate(format!("{name}, epoch {} at {place}: {what}", epoch.0));
         }
         if fenced {
-            session.owners[owner].closing = true;
-            if owner == session.present && session.owners[owner].under_way.is_empty() {
-                // A former owner's opening came late and won: take the session back.
-                let routers = Self::routers(world);
-                world.kill(self.sessions[index].places[owner]);
-                self.start_owner(world, index, &routers);
-            }
+            self.take_back(world, index, owner);
             return;
         }
         self.ask(world, index, owner);
+    }
+
+    fn pushed_aside(&mut self, world: &mut World, index: usize, owner: usize, epoch: Epoch) {
+        let session = &mut self.sessions[index];
+        let known = session.owners[owner].epoch;
+        if epoch <= known {
+            let (by, of) = (epoch.0, known.0);
+            world.violate(format!("epoch {of} was pushed aside by epoch {by}"));
+        }
+        session.owners[owner].closing = true;
+        self.take_back(world, index, owner);
+    }
+
+    /// A former owner's opening came late and won: once the present one has heard all, it comes anew.
+    /// A former one that was told needs nothing more.
+    fn take_back(&mut self, world: &mut World, index: usize, owner: usize) {
+        let session = &self.sessions[index];
+        if !session.owners[owner].under_way.is_empty() {
+            return;
+        }
+        world.kill(session.places[owner]);
+        if owner == session.present {
+            let routers = Self::routers(world);
+            self.start_owner(world, index, &routers);
+        }
     }
 
     /// The owner of a session changes: it crashes, it is pushed aside, or it lets go.
@@ -351,6 +371,24 @@ impl Workload {
         }
     }
 
+    /// A former owner ends, or closes what is not its own any more and must hear that.
+    fn end_former(world: &mut World, session: &mut Session) {
+        let former = 1 - session.present;
+        let place = session.places[former];
+        let open = match &world.nodes[place].machine {
+            Machine::Portal(portal, _) => portal.is_open(),
+            _ => false,
+        };
+        if open && world.dice.chance(500_000) {
+            session.owners[former].closing = true;
+            // It asks the controller; nothing comes of that at once.
+            let _ = world.with_portal(place, |portal, now| portal.close(now));
+        } else {
+            world.kill(place);
+            session.owners[former] = Owner::default();
+        }
+    }
+
     /// Whether every session has been asked everything and answered.
     #[must_use]
     pub fn is_done(&self) -> bool {
@@ -359,16 +397,31 @@ impl Workload {
         })
     }
 
-    /// After the troubles: owners that are sure to be alone read every key.
+    /// No session is asked anything more for now.
+    pub fn stop_asking(&mut self) {
+        for session in &mut self.sessions {
+            session.left = 0;
+        }
+    }
+
+    /// Whether no owner, a former one included, holds anything that is not on every replica.
+    #[must_use]
+    pub fn is_quiet(&self, world: &World) -> bool {
+        let mut places = self.sessions.iter().flat_map(|session| session.places);
+        places.all(|place| match &world.nodes[place].machine {
+            Machine::Portal(portal, _) => portal.held() == 0,
+            _ => true,
+        })
+    }
+
+    /// After the troubles: owners that are sure to stay read every key, and some former ones close.
     pub fn finish(&mut self, world: &mut World) {
         let routers = Self::routers(world);
         for index in 0..self.sessions.len() {
             let session = &mut self.sessions[index];
-            session.left = 0;
             session.final_reads = Some(0);
             let present = session.present;
-            world.kill(session.places[1 - present]);
-            session.owners[1 - present] = Owner::default();
+            Self::end_former(world, session);
             let alive = !matches!(world.nodes[session.places[present]].machine, Machine::Down);
             let open = match &world.nodes[session.places[present]].machine {
                 Machine::Portal(portal, _) => portal.is_open(),
@@ -393,7 +446,9 @@ impl Workload {
                 Machine::Portal(portal, _) => portal.held(),
                 _ => usize::MAX,
             };
+            let former = session.places[1 - session.present];
             session.opened
+                && matches!(world.nodes[former].machine, Machine::Down)
                 && session.final_reads == Some(keys)
                 && owner.under_way.is_empty()
                 && held == 0
@@ -418,11 +473,14 @@ impl Workload {
                 ));
             }
             let waits = !owner.under_way.is_empty();
-            if !session.opened || session.final_reads != Some(keys) || held > 0 || waits {
+            let former = session.places[1 - session.present];
+            let told = matches!(world.nodes[former].machine, Machine::Down);
+            if !told || !session.opened || session.final_reads != Some(keys) || held > 0 || waits {
                 text += &format!(
-                    " {}: opened {}, epoch {}, reads {:?}, under way {:?}, held {held};",
+                    " {}: opened {}, former {}, epoch {}, reads {:?}, under way {:?}, held {held};",
                     session.name,
                     session.opened,
+                    if told { "told" } else { "waits" },
                     owner.epoch.0,
                     session.final_reads,
                     owner.under_way.iter().take(3).collect::<Vec<_>>()

@@ -2,7 +2,9 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::sync::Arc;
 
+use flurry_core::config::Config;
 use flurry_core::controller::{self, Controller, ControllerParams};
 use flurry_core::id::{
     ConfigNumber, DurationNs, Endpoint, Incarnation, MonoNs, OperationId, ServerId, ShardId,
@@ -47,6 +49,8 @@ pub struct Node {
     clock_drift: i64,
     /// For a portal: which router it asks.
     pub router: NodeId,
+    /// Processes that have run here.
+    started: u64,
 }
 
 impl Node {
@@ -150,6 +154,11 @@ pub struct World {
     pub all_lost: bool,
 }
 
+/// Where the process of this number at a place listens.
+fn address(place: NodeId, started: u64) -> String {
+    format!("{place}.{started}")
+}
+
 impl World {
     /// The cluster of a scenario, everything started at time 0.
     #[must_use]
@@ -207,6 +216,7 @@ impl World {
             clock_offset: self.dice.below(1_000_000 * MS),
             clock_drift: i64::try_from(spread).unwrap_or(0) - i64::try_from(drift).unwrap_or(0),
             router: 0,
+            started: 0,
         });
         self.nodes.len() - 1
     }
@@ -263,6 +273,13 @@ impl World {
     pub fn start_server(&mut self, server: u16) {
         let incarnation =
             Incarnation(u128::from(self.dice.number()) << 64 | u128::from(self.dice.number()));
+        let addresses: Vec<String> = if self.scenario.moves {
+            let places = self.places_of(server);
+            let next = |place: &NodeId| self.nodes[*place].started + 1;
+            places.iter().map(|it| address(*it, next(it))).collect()
+        } else {
+            Vec::new()
+        };
         for shard in 0..self.scenario.shards {
             let endpoint = Endpoint {
                 server: ServerId(server),
@@ -274,13 +291,14 @@ impl World {
                     endpoint,
                     incarnation,
                 },
-                addresses: Vec::new(),
+                addresses: addresses.clone(),
                 lease: DurationNs(self.scenario.lease),
                 memory_bytes_max: self.scenario.memory_bytes_max,
                 evict: self.scenario.evict,
             };
             let now = self.nodes[place].local(self.now);
-            let machine = Server::new(now, params, KeyValue::default());
+            let mut machine = Server::new(now, params, KeyValue::default());
+            machine.set_part_bytes_max(self.scenario.part_bytes_max);
             self.start(place, Machine::Server(Box::new(machine)));
         }
     }
@@ -322,7 +340,20 @@ impl World {
         self.nodes[place].machine = machine;
         self.nodes[place].paused_until = 0;
         self.nodes[place].timer_at = u64::MAX;
+        self.nodes[place].started += 1;
         self.after(place);
+    }
+
+    /// Where a shard is, as the sender's configuration says; nowhere if that process has ended.
+    fn find(&self, config: Option<&Arc<Config>>, to: Endpoint) -> Option<NodeId> {
+        let known = config.and_then(|config| config.address_of(to));
+        self.find_listed(known, to)
+    }
+
+    fn find_listed(&self, listed: Option<&str>, to: Endpoint) -> Option<NodeId> {
+        let place = self.endpoints.get(&to).copied()?;
+        let here = || listed == Some(&address(place, self.nodes[place].started));
+        (!self.scenario.moves || here()).then_some(place)
     }
 
     /// Ends what runs at a place; its memory is gone.
@@ -517,7 +548,7 @@ impl World {
         let life = server.life();
         while let Some((to, message)) = server.poll_send() {
             if let Message::Reply(reply) = &message {
-                self.check_reply(life, reply);
+                self.check_reply(life, server.config().map(|it| &**it), reply);
             }
             match to {
                 server::Destination::Sender(sender) => {
@@ -525,7 +556,7 @@ impl World {
                 }
                 server::Destination::Controller => self.transmit(place, self.controller, message),
                 server::Destination::Server(endpoint) => {
-                    if let Some(to) = self.endpoints.get(&endpoint).copied() {
+                    if let Some(to) = self.find(server.config(), endpoint) {
                         self.transmit(place, to, message);
                     }
                 }
@@ -550,8 +581,8 @@ impl World {
                 controller::Output::Send(to, message) => {
                     let to = match to {
                         controller::Destination::Sender(sender) => usize::try_from(sender).ok(),
-                        controller::Destination::Server(endpoint, _) => {
-                            self.endpoints.get(&endpoint).copied()
+                        controller::Destination::Server(endpoint, listed) => {
+                            self.find_listed(listed.as_deref(), endpoint)
                         }
                     };
                     if let Some(to) = to {
@@ -646,7 +677,7 @@ impl World {
                         let copies = self.open_copies.entry(place).or_default();
                         copies.insert((copy.request.id, endpoint.server.0, copy.attempt));
                     }
-                    if let Some(to) = self.endpoints.get(&endpoint).copied() {
+                    if let Some(to) = self.find(router.config(), endpoint) {
                         self.transmit(place, to, message);
                     }
                 }

@@ -77,7 +77,7 @@ pub struct Closed {
     /// acknowledged is still on at least as many replicas as its level says.
     pub is_stable: bool,
     /// Operations that were not yet on every replica. When there are none, the controller did not
-    /// confirm: it is away, or somebody else has opened the session since.
+    /// confirm: it is away.
     pub unstable: u64,
 }
 

@@ -143,6 +143,17 @@ fn a_second_client_on_a_session_fences_the_first() {
 }
 
 #[test]
+fn closing_a_session_that_another_has_opened_says_so_at_once() {
+    let cluster = Cluster::start();
+    // It has written nothing, so that no server has a reason to refuse it anything.
+    let first = cluster.client("s");
+    let second = cluster.client("s");
+    let epoch = second.epoch();
+    assert_eq!(first.close(), Err(Error::Fenced { epoch }));
+    assert!(second.close().unwrap().is_stable);
+}
+
+#[test]
 fn what_cannot_be_asked_for_is_refused_with_a_reason_of_its_own() {
     let cluster = Cluster::start();
     let client = cluster.client("s");

@@ -4,8 +4,11 @@
 //! Input that comes to a new end is kept and changed further, so that the fuzzer works its way in. A
 //! round is told by its seed; what fails is written down, with the command that reads it again.
 
+#[path = "../../flurry-core/tests/common/mod.rs"]
+mod cluster;
 mod memory;
 mod mutate;
+mod seed;
 mod target;
 
 use std::collections::BTreeSet;
@@ -29,7 +32,10 @@ static ALLOCATOR: memory::Counting = memory::Counting;
 const KEPT_MAX: usize = 4_096;
 
 #[derive(Debug, Parser)]
-#[command(name = "fuzz", about = "Feeds every parser with input that is nearly right.")]
+#[command(
+    name = "fuzz",
+    about = "Feeds every parser with input that is nearly right."
+)]
 struct Arguments {
     /// For how long each kind is fed
     #[arg(long, default_value_t = 30)]
@@ -68,10 +74,18 @@ fn run(arguments: &Arguments) -> Result<()> {
         arguments.kind.clone()
     };
     if let Some(path) = &arguments.input {
-        ensure!(kinds.len() == 1, "--input: it is of {} kinds; wanted one; hint: --kind", kinds.len());
+        ensure!(
+            kinds.len() == 1,
+            "--input: it is of {} kinds; wanted one; hint: --kind",
+            kinds.len()
+        );
         let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
         let target = Target::new(kinds[0])?;
-        say(&format!("{}: {}", kinds[0].name(), judged(&target, kinds[0], &bytes)?));
+        say(&format!(
+            "{}: {}",
+            kinds[0].name(),
+            judged(&target, kinds[0], &bytes)?
+        ));
         return Ok(());
     }
     for together in kinds.chunks(arguments.threads.max(1)) {
@@ -81,7 +95,8 @@ fn run(arguments: &Arguments) -> Result<()> {
                 .map(|kind| scope.spawn(|| feed(arguments, *kind)))
                 .collect();
             running.into_iter().try_for_each(|it| {
-                it.join().map_err(|_| anyhow!("the fuzzer itself panicked"))?
+                it.join()
+                    .map_err(|_| anyhow!("the fuzzer itself panicked"))?
             })
         })?;
     }
@@ -102,7 +117,10 @@ fn judged(target: &Target, kind: Kind, input: &[u8]) -> Result<String> {
     let read = AssertUnwindSafe(|| most_held(|| target.read(input)));
     let (end, held) = catch_unwind(read).map_err(|_| anyhow!("it panicked"))?;
     let most = kind.factor() * input.len() + kind.allowance_bytes();
-    ensure!(held <= most, "it held {held} bytes at once; wanted at most {most}");
+    ensure!(
+        held <= most,
+        "it held {held} bytes at once; wanted at most {most}"
+    );
     Ok(end)
 }
 
@@ -148,5 +166,9 @@ fn written(folder: &Path, kind: Kind, input: &[u8], error: &anyhow::Error) -> an
         Ok(()) => format!("--input {}", path.display()),
         Err(error) => format!("(it could not be written: {error})"),
     };
-    anyhow!("{}: {error:#}; again: fuzz --kind {} {kept}", kind.name(), kind.name())
+    anyhow!(
+        "{}: {error:#}; again: fuzz --kind {} {kept}",
+        kind.name(),
+        kind.name()
+    )
 }

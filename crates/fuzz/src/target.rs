@@ -4,17 +4,15 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use bytes::{Bytes, BytesMut};
-use flurry_core::config::Member;
-use flurry_core::controller::{Controller, ControllerParams};
-use flurry_core::id::{
-    ConfigNumber, DurationNs, Endpoint, Epoch, Incarnation, MonoNs, Sequence, ServerId, SessionId,
-    ShardId,
-};
-use flurry_core::key_value::{Answer, Operation};
-use flurry_core::message::{Batch, Control, Life, Message};
+use flurry_core::controller::Controller;
+use flurry_core::id::MonoNs;
+use flurry_core::message::Message;
 use flurry_core::wire::{self, DATAGRAM_BYTES_MAX, HEADER_BYTES};
 use unruly_plan::{Cluster, Plan};
-use unruly_trace::{Record, SpoolHeader, SpoolReader};
+use unruly_trace::SpoolReader;
+
+use crate::cluster::params;
+use crate::seed::{conversation, spool};
 
 /// The kinds of input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -103,8 +101,8 @@ impl Target {
     /// Input that is right, to begin from.
     pub(crate) fn seeds(&self) -> Result<Vec<Vec<u8>>> {
         Ok(match self.kind {
-            Kind::Datagram => messages().iter().map(bytes_of).collect(),
-            Kind::Frame => vec![framed(&messages())],
+            Kind::Datagram => conversation().0.iter().map(bytes_of).collect(),
+            Kind::Frame => conversation().0.chunks(4).map(framed).collect(),
             Kind::Log => vec![spool()?],
             Kind::Configuration => [
                 include_str!("../../../docs/flurry/cluster.toml"),
@@ -113,7 +111,7 @@ impl Target {
             ]
             .map(|text| text.as_bytes().to_vec())
             .to_vec(),
-            Kind::State => vec![state()],
+            Kind::State => vec![conversation().1],
         })
     }
 
@@ -168,7 +166,8 @@ impl Target {
             },
             Kind::Configuration => {
                 let text = String::from_utf8_lossy(input);
-                let cluster = Cluster::parse("f", &text).map_or_else(|it| it.wanted, |_| String::new());
+                let cluster =
+                    Cluster::parse("f", &text).map_or_else(|it| it.wanted, |_| String::new());
                 let plan = Plan::parse("f", &text).map_or_else(|it| it.wanted, |_| String::new());
                 cut(&cluster) + &cut(&plan)
             }
@@ -213,7 +212,10 @@ fn shape(message: &Message) -> String {
 
 /// The beginning of a message for people, without its numbers.
 fn cut(text: &str) -> String {
-    text.chars().filter(|it| !it.is_ascii_digit()).take(60).collect()
+    text.chars()
+        .filter(|it| !it.is_ascii_digit())
+        .take(60)
+        .collect()
 }
 
 fn bytes_of(message: &Message) -> Vec<u8> {
@@ -236,32 +238,4 @@ fn framed(messages: &[Message]) -> Vec<u8> {
 fn seal(message: &mut [u8]) {
     let sum = crc32c::crc32c_append(crc32c::crc32c(&message[..4]), &message[8..]);
     message[4..8].copy_from_slice(&sum.to_le_bytes());
-}
-
-fn params() -> ControllerParams {
-    ControllerParams {
-        replicas: 3,
-        shards: 1,
-        servers_min: 3,
-        lease: DurationNs::millis(1_000),
-    }
-}
-
-fn life(server: u16) -> Life {
-    Life {
-        endpoint: Endpoint {
-            server: ServerId(server),
-            shard: ShardId(0),
-        },
-        incarnation: Incarnation(u128::from(server) << 70 | 1),
-    }
-}
-
-fn member(server: u16) -> Member {
-    Member {
-        server: ServerId(server),
-        incarnation: life(server).incarnation,
-        addresses: vec![format!("127.0.0.1:77{server:02}")],
-        gone: false,
-    }
 }

@@ -127,7 +127,10 @@ fn the_manual_names_every_key_and_its_example_is_good() {
     let manual = include_str!("../../../docs/flurry/configuration.md");
     for key in known_cluster_keys() {
         let name = key.rsplit('.').next().unwrap();
-        assert!(manual.contains(&format!("`{name}`")), "{key} is not in the manual");
+        assert!(
+            manual.contains(&format!("`{name}`")),
+            "{key} is not in the manual"
+        );
     }
     let example = include_str!("../../../docs/flurry/cluster.toml");
     let cluster = Cluster::parse("cluster.toml", example).unwrap();

@@ -16,12 +16,18 @@ use std::sync::Arc;
 
 use super::{AGAIN, Controller, Retiring, Seen};
 use crate::bugs::{Bug, planted};
-use crate::config::{Config, Member};
+use crate::config::{ADDRESS_BYTES_MAX, Config, Member};
 use crate::id::{ConfigNumber, DurationNs, Endpoint, MonoNs, ServerId, ShardId};
 use crate::message::{Control, Life};
 
 /// Clocks may run this much slower than ours: an eighth, which is far more than any does.
 const DRIFT_SHARE: u64 = 8;
+
+/// Whether everybody can be told of it: it is short, and needs no escape in the status.
+fn is_address(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
+    text.len() <= ADDRESS_BYTES_MAX && text.bytes().all(plain)
+}
 
 impl Controller {
     pub(super) fn ping(
@@ -68,8 +74,9 @@ impl Controller {
             }
         }
         let shards = usize::from(self.params.shards);
-        let addressed = member.addresses.is_empty() || member.addresses.len() == shards;
-        if addressed && (self.has_room() || self.joining.contains_key(&member.server)) {
+        let counted = member.addresses.is_empty() || member.addresses.len() == shards;
+        let addressed = counted && member.addresses.iter().all(|text| is_address(text));
+        if addressed && self.has_room(member.server) {
             self.joining.insert(member.server, (member, now));
         }
     }

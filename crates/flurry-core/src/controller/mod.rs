@@ -10,10 +10,10 @@ mod members;
 mod sessions;
 mod snapshot;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use crate::config::{Config, MEMBERS_MAX, Member, REPLICAS_MAX};
+use crate::config::{Config, MEMBERS_MAX, Member, REPLICAS_MAX, SHARDS_MAX};
 use crate::id::{ConfigNumber, DurationNs, Endpoint, MonoNs, ServerId, SessionId, ShardId};
 use crate::message::{Control, Life, Message};
 use sessions::Session;
@@ -74,9 +74,16 @@ pub enum ParamsError {
         /// Replicas.
         replicas: u8,
     },
-    /// No shard.
-    #[error("shards: it is 0; wanted 1 or more; hint: one for each core that a server may use")]
-    Shards,
+    /// More servers than a cluster can have.
+    #[error(
+        "servers: {0} are waited for; wanted at most {MEMBERS_MAX}; hint: a key is on its replicas only, so few servers hold many"
+    )]
+    Servers(u8),
+    /// No shard, or too many.
+    #[error(
+        "shards: it is {0}; wanted 1 to {SHARDS_MAX}; hint: one for each core that a server may use"
+    )]
+    Shards(u8),
 }
 
 /// How the controller sees one shard of one life of a server.
@@ -129,8 +136,11 @@ impl Controller {
         if params.replicas == 0 || usize::from(params.replicas) > REPLICAS_MAX {
             return Err(ParamsError::Replicas(params.replicas));
         }
-        if params.shards == 0 {
-            return Err(ParamsError::Shards);
+        if params.shards == 0 || usize::from(params.shards) > SHARDS_MAX {
+            return Err(ParamsError::Shards(params.shards));
+        }
+        if usize::from(params.servers_min) > MEMBERS_MAX {
+            return Err(ParamsError::Servers(params.servers_min));
         }
         if params.servers_min < params.replicas {
             return Err(ParamsError::FewServers {
@@ -258,10 +268,13 @@ impl Controller {
             .collect()
     }
 
-    /// Whether a configuration could take another member.
-    fn has_room(&self) -> bool {
-        self.config
-            .as_ref()
-            .is_none_or(|config| config.everybody().count() < MEMBERS_MAX)
+    /// Whether a configuration could take this server beside all that are in it or ask to be. One that
+    /// came back takes its own place.
+    fn has_room(&self, server: ServerId) -> bool {
+        let members = self.config.iter().flat_map(|config| config.everybody());
+        let mut servers: BTreeSet<ServerId> = members.map(|member| member.server).collect();
+        servers.extend(self.joining.keys());
+        servers.insert(server);
+        servers.len() <= MEMBERS_MAX
     }
 }

@@ -195,6 +195,10 @@ impl Controller {
             return;
         };
         if session.epoch != epoch {
+            let now_owned = session.epoch;
+            if epoch < now_owned && !planted(Bug::FencedCloseIgnored) {
+                self.reply(sender, Control::Fence(id, now_owned));
+            }
             return;
         }
         if !session.closed {

@@ -145,6 +145,9 @@ pub enum Event {
     Stable(u64),
     /// The session is closed: all is on every replica, and the next owner starts without asking.
     Closed,
+    /// Somebody else owns the session now, under this epoch. Comes once, before the outcomes of what
+    /// was under way; also when nothing was.
+    Fenced(Epoch),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -269,11 +272,14 @@ impl Portal {
 
     /// Every write up to this number is on all replicas.
     fn stable(&self) -> Sequence {
-        match self.unstable.first() {
-            // The number below an operation's is for the takeover that it may still need.
-            Some(first) => Sequence(first.0.saturating_sub(2)),
-            None => self.last,
-        }
+        let Some(first) = self.unstable.first() else {
+            return self.last;
+        };
+        // The number below an operation's is for the takeover that it may still need; a write that was
+        // sent needs none any more. Else the loss of what its takeover wrote back could not be proven.
+        let sent = self.operations.get(first);
+        let needs_none = sent.is_some_and(|operation| operation.access != Access::Read);
+        Sequence(first.0.saturating_sub(if needs_none { 1 } else { 2 }))
     }
 
     /// Takes an operation; what comes of it is an [`Event::Answered`] with the number returned.
@@ -349,6 +355,12 @@ impl Portal {
             {
                 self.life = Life::Closed;
                 self.events.push_back(Event::Closed);
+            }
+            // It closes too late: everything was stable, so no server has told it.
+            Message::Control(Control::Fence(session, epoch))
+                if self.life == Life::Closing && session == self.session && epoch > self.epoch =>
+            {
+                self.fenced(epoch);
             }
             _ => {}
         }

@@ -167,8 +167,9 @@ impl Portal {
         // The write that it depends on was refused meanwhile: ask what there is, then try again.
         let answered = self.operations.get(&sequence).is_some_and(|it| it.answered);
         // Or a late copy of a refused write was executed after all: nothing can be lost of a key that
-        // was never written.
-        if (chain.refused.contains(&dep) || dep == Version::NONE) && !answered {
+        // was never written. Or what a takeover wrote back is gone, of which others may have the original.
+        let taken_over = dep.epoch == self.epoch && dep.sequence.0 % 2 == 1 && !unproven;
+        if (chain.refused.contains(&dep) || dep == Version::NONE || taken_over) && !answered {
             if access == Access::Read {
                 chain.reads -= 1;
                 if chain.known == Known::At(dep) {
@@ -212,12 +213,14 @@ impl Portal {
     }
 
     fn drive_with(&mut self, now: MonoNs, sequence: Sequence, dep: Version) {
+        // Before it is taken out: what is stable depends on what was sent.
+        let stable = self.stable();
         let Some(operation) = self.operations.remove(&sequence) else {
             return;
         };
         let request = Request {
             dep,
-            stable: self.stable(),
+            stable,
             ..(*operation.request).clone()
         };
         let operation = Operation {
@@ -425,11 +428,12 @@ impl Portal {
         }
     }
 
-    fn fenced(&mut self, epoch: Epoch) {
+    pub(super) fn fenced(&mut self, epoch: Epoch) {
         if matches!(self.life, Life::Fenced(_) | Life::Closed) {
             return;
         }
         self.life = Life::Fenced(epoch);
+        self.events.push_back(Event::Fenced(epoch));
         let mut open: Vec<Sequence> = self
             .operations
             .iter()

@@ -16,6 +16,7 @@ mod reply;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use crate::bugs::{Bug, planted};
 use crate::config::{Config, Level};
 use crate::id::{ConfigNumber, DurationNs, Endpoint, MonoNs, OperationId, ServerId};
 use crate::log::{Arrival, CopyEnd};
@@ -23,6 +24,13 @@ use crate::message::{Answer, Ask, Control, Copy, Message, Outcome, Request};
 use auto::Auto;
 use operation::{InFlight, Progress};
 use rate::{RETRY_MAX, Rate};
+
+/// Copies for a server that has said nothing for so long have been repeated at the longest interval.
+const SILENT_AFTER: DurationNs = DurationNs(2 * RETRY_MAX.0);
+
+/// While servers are silent, the configuration is asked for no more often.
+const SILENT_AGAIN: DurationNs = DurationNs::millis(250);
+
 use repair::{Repair, RepairKey};
 
 /// Where a message of a router goes.
@@ -96,6 +104,8 @@ pub struct Router {
     config: Option<Arc<Config>>,
     /// A newer configuration than ours exists; ask again then.
     config_wanted: Option<MonoNs>,
+    /// When it was last asked for, for whatever reason.
+    config_asked: Option<MonoNs>,
     operations: BTreeMap<OperationId, InFlight>,
     repairs: BTreeMap<RepairKey, Repair>,
     repair_tokens: u32,
@@ -116,6 +126,7 @@ impl Router {
             params,
             config: None,
             config_wanted: None,
+            config_asked: None,
             operations: BTreeMap::new(),
             repairs: BTreeMap::new(),
             repair_tokens: 0,
@@ -323,7 +334,7 @@ impl Router {
         self.outbox.push_back((Destination::Portal(portal), answer));
     }
 
-    /// Asks for the configuration, from whoever may know.
+    /// Asks for the configuration until there is a newer one.
     fn want_config(&mut self, now: MonoNs) {
         if self.config_wanted.is_some() {
             return;
@@ -331,6 +342,21 @@ impl Router {
         let again = now.after(RETRY_MAX);
         self.config_wanted = Some(again);
         self.timers.insert((again, Timer::Config));
+        self.ask_config(now);
+    }
+
+    /// A server has been silent for long. Perhaps a newer configuration is without it, or has it
+    /// elsewhere: servers tell that only to whoever reaches them, and the others may owe us nothing.
+    fn doubt_config(&mut self, now: MonoNs) {
+        let lately = |asked: MonoNs| now.since(asked) < SILENT_AGAIN;
+        if !self.config_asked.is_some_and(lately) && !planted(Bug::SilenceBelieved) {
+            self.ask_config(now);
+        }
+    }
+
+    /// Asks for the configuration, from whoever may know.
+    fn ask_config(&mut self, now: MonoNs) {
+        self.config_asked = Some(now);
         let query = || Message::Control(Control::ConfigQuery);
         self.outbox.push_back((Destination::Controller, query()));
         let Some(config) = &self.config else { return };
@@ -421,6 +447,7 @@ impl Router {
         let shard = config.shard_of(&operation.request.key);
         let moving = rate::moving(operation.bytes());
         let mut forgotten = Vec::new();
+        let mut silent = false;
         for target in &mut operation.targets {
             if !operation::wants(&operation.phase, target) || target.next > now {
                 continue;
@@ -428,6 +455,7 @@ impl Router {
             let server = target.replica.server;
             let rate = self.rates.entry(server).or_insert_with(|| Rate::new(now));
             let first = target.progress == Progress::Waiting;
+            silent |= !first && now.since(target.first_sent.max(rate.heard_at())) >= SILENT_AFTER;
             if !first && !rate.may_repeat(now) {
                 target.next = now.after(RETRY_MAX);
                 continue;
@@ -452,6 +480,9 @@ impl Router {
         }
         for (server, sent) in forgotten {
             self.log_lost(id, server, sent);
+        }
+        if silent {
+            self.doubt_config(now);
         }
     }
 

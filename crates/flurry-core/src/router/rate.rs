@@ -79,6 +79,11 @@ impl Rate {
         self.heard = now;
     }
 
+    /// When it last said something; at the start, when it was first thought of.
+    pub(super) fn heard_at(&self) -> MonoNs {
+        self.heard
+    }
+
     /// How busy the server is, in 255ths, if it has said so lately: one that gets no copies says nothing.
     pub(super) fn busy(&self, now: MonoNs) -> Option<u8> {
         (now.since(self.heard) <= BUSY_HOLDS).then_some(self.busy)

@@ -3,31 +3,42 @@
 //! Every old member is asked, not one: after a write was acknowledged by the first replica, that one
 //! may be the only one that has it. A member that is asked goes by the new configuration already, so
 //! what it acknowledges from now on is sent to the joining server too, and a scan that misses it
-//! loses nothing. Scans run from the end of the table to its beginning, because a removal moves the
+//! loses nothing. Its sessions come before its keys: no operation is answered before all floors are
+//! known. Scans run from the end of the table to its beginning, because a removal moves the
 //! last record into the gap, and nothing is removed during a change.
 
 use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
 
 use super::{Destination, Server};
 use crate::bugs::{Bug, planted};
 use crate::config::Config;
-use crate::id::{ConfigNumber, DurationNs, Endpoint, MonoNs, ServerId};
+use crate::id::{ConfigNumber, DurationNs, Endpoint, Key, MonoNs, ServerId, SessionId};
 use crate::machine::StateMachine;
-use crate::message::{Batch, Control, Life, Message};
+use crate::message::{Batch, Control, Cursor, Life, Message};
 use crate::table::state_of;
 
-/// Keys in a part, and bytes: a part fits a datagram unless one value does not.
-const BATCH_KEYS_MAX: usize = 128;
-const BATCH_BYTES_MAX: usize = 32 << 10;
+/// A part of a copy has this many bytes at most: it fits a datagram unless one value does not.
+pub(super) const PART_BYTES_MAX: usize = 32 << 10;
+
+/// What a key has in a part beside itself, its snapshot and its answer, at most.
+const ENTRY_BYTES: usize = 64;
+
+/// What a session has in a part at most: three numbers with their tags.
+const SESSION_BYTES: usize = 25;
 
 /// When a pull without an answer is repeated.
 const PULL_AGAIN: DurationNs = DurationNs::millis(20);
 
-#[derive(Debug, Clone, Default)]
+/// How far one old member has been copied.
+#[derive(Debug, Clone)]
 struct Source {
-    /// Where its last part ended; `None` before the first.
-    cursor: Option<u64>,
-    begun: bool,
+    /// What to ask for next.
+    cursor: Cursor,
+    /// When.
+    next_pull: MonoNs,
+    /// It has told every session that it knows; of the keys behind them there may be no room for any.
+    sessions_told: bool,
     done: bool,
 }
 
@@ -38,7 +49,6 @@ pub(super) struct Join {
     /// It held nothing before: it must know the sessions first.
     new_here: bool,
     sources: BTreeMap<ServerId, Source>,
-    next_pull: MonoNs,
 }
 
 impl Join {
@@ -58,19 +68,26 @@ impl Join {
             .members
             .iter()
             .filter(|member| !complete && !member.gone && !is_me(member))
-            .map(|member| (member.server, Source::default()))
+            .map(|member| {
+                let source = Source {
+                    cursor: Cursor::START,
+                    next_pull: now,
+                    sessions_told: false,
+                    done: false,
+                };
+                (member.server, source)
+            })
             .collect();
         Some(Self {
             number: config.number,
             new_here: !old,
             sources,
-            next_pull: now,
         })
     }
 
     /// It knows the sessions of every source, so that no delayed write can bring a deleted key back.
     pub(super) fn is_ready(&self) -> bool {
-        !self.new_here || self.sources.values().all(|source| source.begun)
+        !self.new_here || self.sources.values().all(|source| source.sessions_told)
     }
 
     /// It has everything.
@@ -79,33 +96,49 @@ impl Join {
     }
 
     pub(super) fn next_pull(&self) -> MonoNs {
-        if self.is_done() {
-            MonoNs(u64::MAX)
-        } else {
-            self.next_pull
+        let open = self.sources.values().filter(|source| !source.done);
+        open.map(|source| source.next_pull)
+            .min()
+            .unwrap_or(MonoNs(u64::MAX))
+    }
+}
+
+/// A part that grows to its limit.
+struct Part {
+    batch: Batch,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Part {
+    /// Whether so much more fits. The first thing always does: it may be larger than any part.
+    fn takes(&mut self, bytes: usize) -> bool {
+        let first = self.batch.sessions.is_empty() && self.batch.entries.is_empty();
+        if !first && self.bytes + bytes > self.bytes_max {
+            return false;
         }
+        self.bytes += bytes;
+        true
     }
 }
 
 impl<M: StateMachine> Server<M> {
-    /// Asks every source for its next part.
+    /// Asks the sources for their next parts.
     pub(super) fn pull_again(&mut self, now: MonoNs) {
         let life = self.params.life;
         let Some(join) = &mut self.join else { return };
-        if join.is_done() || now < join.next_pull {
-            return;
-        }
-        join.next_pull = now.after(PULL_AGAIN);
-        for (server, source) in &join.sources {
-            if !source.done {
-                let to = Endpoint {
-                    server: *server,
-                    shard: life.endpoint.shard,
-                };
-                let pull = Control::Pull(life, join.number, source.cursor);
-                self.outbox
-                    .push_back((Destination::Server(to), Message::Control(pull)));
+        for (server, source) in &mut join.sources {
+            if source.done || now < source.next_pull {
+                continue;
             }
+            source.next_pull = now.after(PULL_AGAIN);
+            let to = Endpoint {
+                server: *server,
+                shard: life.endpoint.shard,
+            };
+            let pull = Control::Pull(life, join.number, source.cursor);
+            self.outbox
+                .push_back((Destination::Server(to), Message::Control(pull)));
         }
     }
 
@@ -114,7 +147,7 @@ impl<M: StateMachine> Server<M> {
         back: Destination,
         target: Life,
         number: ConfigNumber,
-        cursor: Option<u64>,
+        cursor: Cursor,
     ) {
         let Some(config) = self.config.clone() else {
             return;
@@ -123,50 +156,68 @@ impl<M: StateMachine> Server<M> {
         if config.number != number || !config.has(server, incarnation) {
             return;
         }
-        let mut batch = Batch {
-            from: self.params.life.endpoint,
-            config: number,
-            cursor,
-            next: None,
-            entries: Vec::new(),
-            sessions: Vec::new(),
+        let mut part = Part {
+            batch: Batch {
+                from: self.params.life.endpoint,
+                config: number,
+                cursor,
+                next: None,
+                sessions: Vec::new(),
+                entries: Vec::new(),
+            },
+            bytes: 0,
+            bytes_max: self.part_bytes_max,
         };
-        let end = cursor.map_or(self.table.len(), |cursor| {
-            usize::try_from(cursor).unwrap_or(0).min(self.table.len())
-        });
-        let mut bytes = 0;
+        let below = match cursor {
+            Cursor::Sessions(after) => self.put_sessions(&mut part, after),
+            Cursor::Keys(below) => Some(below),
+        };
+        if let Some(below) = below {
+            let wanted = |key: &Key| {
+                config.will_hold(server, incarnation, key.hash())
+                    && !config.holds_fully(server, incarnation, key.hash())
+            };
+            self.put_keys(&mut part, below, wanted);
+        }
+        self.send(back, Message::Control(Control::Batch(part.batch)));
+    }
+
+    /// Adds the sessions behind one. When they were the last, says where the keys begin: what comes
+    /// into the table from now on is sent to the joining server as well.
+    fn put_sessions(&self, part: &mut Part, after: SessionId) -> Option<u64> {
+        let mut last = after;
+        for (id, session) in self.sessions.range((Excluded(after), Unbounded)) {
+            if !part.takes(SESSION_BYTES) {
+                part.batch.next = Some(Cursor::Sessions(last));
+                return None;
+            }
+            last = *id;
+            let told = (*id, session.epoch, session.stable);
+            part.batch.sessions.push(told);
+        }
+        Some(self.table.len() as u64)
+    }
+
+    /// Adds the keys that the joining server wants, from a place of the table downwards.
+    fn put_keys(&self, part: &mut Part, below: u64, wanted: impl Fn(&Key) -> bool) {
+        let len = self.table.len();
+        let end = usize::try_from(below).map_or(len, |below| below.min(len));
         for index in (0..end).rev() {
             let Some((key, record)) = self.table.at(index) else {
                 continue;
             };
-            let wanted = config.will_hold(server, incarnation, key.hash())
-                && !config.holds_fully(server, incarnation, key.hash());
-            if !wanted {
+            if !wanted(key) {
                 continue;
             }
             let state = state_of(&self.machine, record);
-            let size =
-                key.bytes().len() + state.snapshot.as_ref().map_or(0, bytes::Bytes::len) + 64;
-            if !batch.entries.is_empty() && bytes + size > BATCH_BYTES_MAX {
-                // It would not fit a datagram beside the others: it is the first of the next part.
-                batch.next = Some(index as u64 + 1);
-                break;
+            let snapshot_bytes = state.snapshot.as_ref().map_or(0, bytes::Bytes::len);
+            let bytes = key.bytes().len() + snapshot_bytes + state.answer.len() + ENTRY_BYTES;
+            if !part.takes(bytes) {
+                part.batch.next = Some(Cursor::Keys(index as u64 + 1));
+                return;
             }
-            bytes += size;
-            batch.entries.push((key.clone(), state));
-            if index > 0 && batch.entries.len() >= BATCH_KEYS_MAX {
-                batch.next = Some(index as u64);
-                break;
-            }
+            part.batch.entries.push((key.clone(), state));
         }
-        if cursor.is_none() {
-            batch.sessions = self
-                .sessions
-                .iter()
-                .map(|(id, session)| (*id, session.epoch, session.stable))
-                .collect();
-        }
-        self.send(back, Message::Control(Control::Batch(batch)));
     }
 
     pub(super) fn handle_batch(&mut self, now: MonoNs, batch: Batch) {
@@ -174,19 +225,20 @@ impl<M: StateMachine> Server<M> {
         let Some(source) = join.sources.get_mut(&batch.from.server) else {
             return;
         };
+        // One that comes twice or late answers an earlier cursor: no two parts of a copy have the same.
         if join.number != batch.config || source.done || source.cursor != batch.cursor {
             return;
         }
-        source.begun = true;
+        source.sessions_told |= !matches!(batch.next, Some(Cursor::Sessions(_)));
+        let mut all = true;
         for (id, epoch, stable) in batch.sessions {
-            self.fence(id, epoch);
+            all &= self.fence(id, epoch);
             if let Some(known) = self.sessions.get_mut(&id)
                 && known.epoch == epoch
             {
                 known.stable = known.stable.max(stable);
             }
         }
-        let mut all = true;
         for (key, state) in batch.entries {
             all &= self.install(&key, state) == Ok(true);
         }
@@ -199,14 +251,18 @@ impl<M: StateMachine> Server<M> {
     }
 
     /// A source has sent its next part. Says whether that was the last of all.
-    fn note_batch(&mut self, now: MonoNs, from: ServerId, next: Option<u64>) -> bool {
+    fn note_batch(&mut self, now: MonoNs, from: ServerId, next: Option<Cursor>) -> bool {
         let Some(join) = &mut self.join else {
             return false;
         };
-        join.next_pull = now;
         if let Some(source) = join.sources.get_mut(&from) {
-            source.cursor = next;
-            source.done = next.is_none();
+            match next {
+                Some(next) => {
+                    source.cursor = next;
+                    source.next_pull = now;
+                }
+                None => source.done = true,
+            }
         }
         join.is_done()
     }

@@ -15,6 +15,7 @@ mod lease;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use crate::bugs::{Bug, planted};
 use crate::config::Config;
 use crate::id::{
     ConfigNumber, DurationNs, Endpoint, Epoch, Incarnation, MonoNs, Sequence, ServerId, SessionId,
@@ -42,7 +43,8 @@ pub enum Destination {
 /// What a server is told at its start.
 #[derive(Debug, Clone)]
 pub struct ServerParams {
-    /// Which shard of which server, and the first life's number: random, 128 bits.
+    /// Which shard of which server, and the first life's number: random, 128 bits, the same for all
+    /// shards of a process.
     pub life: Life,
     /// Where each shard of the server listens.
     pub addresses: Vec<String>,
@@ -88,9 +90,9 @@ pub struct Server<M: StateMachine> {
     join: Option<Join>,
     outbox: VecDeque<(Destination, Message)>,
     counts: ServerCounts,
-    lives: u64,
     /// In 255ths, as the driver measured it.
     busy: u8,
+    part_bytes_max: usize,
 }
 
 impl<M: StateMachine> Server<M> {
@@ -108,8 +110,8 @@ impl<M: StateMachine> Server<M> {
             join: None,
             outbox: VecDeque::new(),
             counts: ServerCounts::default(),
-            lives: 0,
             busy: 0,
+            part_bytes_max: join::PART_BYTES_MAX,
         }
     }
 
@@ -143,6 +145,12 @@ impl<M: StateMachine> Server<M> {
         self.busy = share;
     }
 
+    /// How large the parts are in which another server copies from this one, from one session or key
+    /// upwards. Left alone, a part fills about half a datagram.
+    pub fn set_part_bytes_max(&mut self, bytes: usize) {
+        self.part_bytes_max = bytes;
+    }
+
     /// Counts since the start.
     #[must_use]
     pub fn counts(&self) -> ServerCounts {
@@ -153,6 +161,12 @@ impl<M: StateMachine> Server<M> {
     #[must_use]
     pub fn records(&self) -> usize {
         self.table.len()
+    }
+
+    /// Sessions whose epoch it knows.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
     }
 
     /// Memory that its records take.
@@ -276,13 +290,16 @@ impl<M: StateMachine> Server<M> {
             // Whoever was removed may have missed deletions: what it holds is worth nothing.
             self.forget();
         }
-        // The first shard asks for the server; the others live the life that it was let in with.
+        // The first shard asks for the server; the others live the life that it was let in with. Not one
+        // of an earlier process, nor one that they have given up: they do not have what it held.
+        let mine = self.params.life.incarnation;
+        let later = |named: &Incarnation| named.is_after(mine) || planted(Bug::DeadLifeTaken);
         let named = config.incarnation_of(endpoint.server);
-        let follows = endpoint.shard.0 > 0 && !is_member && named.is_some();
-        if let (true, Some(named)) = (follows, named) {
+        let followed = named.filter(|named| endpoint.shard.0 > 0 && !is_member && later(named));
+        if let Some(named) = followed {
             self.params.life.incarnation = named;
         }
-        if is_member || follows {
+        if is_member || followed.is_some() {
             let stable = config.next.is_none();
             self.join = Join::needed(now, self.params.life, config);
             self.config = Some(Arc::clone(config));
@@ -299,13 +316,7 @@ impl<M: StateMachine> Server<M> {
 
     /// A new life with an empty memory.
     fn forget(&mut self) {
-        self.lives += 1;
-        let seed = [
-            self.params.life.incarnation.0.to_le_bytes(),
-            u128::from(self.lives).to_le_bytes(),
-        ]
-        .concat();
-        self.params.life.incarnation = Incarnation(xxhash_rust::xxh3::xxh3_128(&seed));
+        self.params.life.incarnation = self.params.life.incarnation.next();
         self.table = Table::new();
         self.sessions.clear();
         self.config = None;

@@ -230,7 +230,8 @@ pub struct Closed {
     #[prost(uint32, tag = "2")]
     pub epoch: u32,
 }
-/// Controller to server: this session's owner has this epoch now.
+/// Controller to server, and to an owner that closes after another has opened: this session's owner has
+/// this epoch now.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Fence {
     #[prost(uint32, tag = "1")]
@@ -271,6 +272,24 @@ pub struct Pong {
     #[prost(fixed64, tag = "3")]
     pub sent_ns: u64,
 }
+/// Where a copy goes on: the sessions come first, all of them, and then the keys.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Cursor {
+    #[prost(oneof = "cursor::At", tags = "1, 2")]
+    pub at: ::core::option::Option<cursor::At>,
+}
+/// Nested message and enum types in `Cursor`.
+pub mod cursor {
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum At {
+        /// With the sessions of a higher number; 0 at the start.
+        #[prost(uint32, tag = "1")]
+        SessionsAfter(u32),
+        /// With the records below this place of the sender's table.
+        #[prost(uint64, tag = "2")]
+        KeysBelow(u64),
+    }
+}
 /// A joining server asks for what it should hold.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Pull {
@@ -278,9 +297,8 @@ pub struct Pull {
     pub life: ::core::option::Option<Life>,
     #[prost(uint32, tag = "2")]
     pub number: u32,
-    /// Where the last batch ended; absent at the start.
-    #[prost(uint64, optional, tag = "3")]
-    pub cursor: ::core::option::Option<u64>,
+    #[prost(message, optional, tag = "3")]
+    pub cursor: ::core::option::Option<Cursor>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Entry {
@@ -309,11 +327,11 @@ pub struct Batch {
     #[prost(uint32, tag = "3")]
     pub number: u32,
     /// The cursor of the pull that this answers.
-    #[prost(uint64, optional, tag = "4")]
-    pub cursor: ::core::option::Option<u64>,
+    #[prost(message, optional, tag = "4")]
+    pub cursor: ::core::option::Option<Cursor>,
     /// Where to go on; absent when this is the last.
-    #[prost(uint64, optional, tag = "5")]
-    pub next: ::core::option::Option<u64>,
+    #[prost(message, optional, tag = "5")]
+    pub next: ::core::option::Option<Cursor>,
     #[prost(message, repeated, tag = "6")]
     pub entries: ::prost::alloc::vec::Vec<Entry>,
     #[prost(message, repeated, tag = "7")]

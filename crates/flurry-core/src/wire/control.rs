@@ -5,14 +5,29 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use prost::Message as _;
 
-use super::body::{self, control::Kind as Body};
+use super::DATAGRAM_BYTES_MAX;
+use super::body::{self, control::Kind as Body, cursor::At};
 use super::header::{Header, Kind, WireError};
 use super::operation::{put_state, state};
-use crate::config::{Config, MEMBERS_MAX, Member, REPLICAS_MAX};
+use crate::config::{ADDRESS_BYTES_MAX, Config, MEMBERS_MAX, Member, REPLICAS_MAX, SHARDS_MAX};
 use crate::id::{
     ConfigNumber, Endpoint, Epoch, Incarnation, Key, MonoNs, Sequence, ServerId, SessionId, ShardId,
 };
-use crate::message::{Batch, Control, Life, Opened};
+use crate::message::{Batch, Control, Cursor, Life, Opened};
+
+/// What a member has in a configuration beside its addresses, and each of these beside its text.
+const MEMBER_BYTES: usize = 32;
+const ADDRESS_BYTES: usize = 2;
+
+/// What an opening has beside the members of its configuration, with room to spare.
+const OPENED_BYTES: usize = 256;
+
+// The largest of these messages: an opening, which carries the configuration, during a change.
+const _: () = assert!(
+    2 * MEMBERS_MAX * (MEMBER_BYTES + SHARDS_MAX * (ADDRESS_BYTES + ADDRESS_BYTES_MAX))
+        + OPENED_BYTES
+        <= DATAGRAM_BYTES_MAX
+);
 
 /// The server number that stands for the controller in a pong.
 const CONTROLLER: u32 = 65_535;
@@ -190,7 +205,7 @@ fn kind(control: &Control) -> Body {
         Control::Pull(life, number, cursor) => Body::Pull(body::Pull {
             life: Some(put_life(*life)),
             number: number.0,
-            cursor: *cursor,
+            cursor: Some(put_cursor(*cursor)),
         }),
         Control::Synced(life, number) => Body::Synced(body::Synced {
             life: Some(put_life(*life)),
@@ -199,13 +214,29 @@ fn kind(control: &Control) -> Body {
     }
 }
 
+fn put_cursor(cursor: Cursor) -> body::Cursor {
+    let at = match cursor {
+        Cursor::Sessions(after) => At::SessionsAfter(after.0),
+        Cursor::Keys(below) => At::KeysBelow(below),
+    };
+    body::Cursor { at: Some(at) }
+}
+
+fn cursor(read: Option<body::Cursor>) -> Result<Cursor, WireError> {
+    match read.and_then(|it| it.at) {
+        Some(At::SessionsAfter(after)) => Ok(Cursor::Sessions(SessionId(after))),
+        Some(At::KeysBelow(below)) => Ok(Cursor::Keys(below)),
+        None => Err(WireError::Body("cursor")),
+    }
+}
+
 fn put_batch(batch: &Batch) -> body::Batch {
     body::Batch {
         server: u32::from(batch.from.server.0),
         shard: u32::from(batch.from.shard.0),
         number: batch.config.0,
-        cursor: batch.cursor,
-        next: batch.next,
+        cursor: Some(put_cursor(batch.cursor)),
+        next: batch.next.map(put_cursor),
         entries: batch
             .entries
             .iter()
@@ -237,8 +268,8 @@ fn batch(read: body::Batch) -> Result<Batch, WireError> {
     Ok(Batch {
         from: endpoint(read.server, read.shard)?,
         config: ConfigNumber(read.number),
-        cursor: read.cursor,
-        next: read.next,
+        cursor: cursor(read.cursor)?,
+        next: read.next.map(|next| cursor(Some(next))).transpose()?,
         entries: entries.collect::<Result<_, WireError>>()?,
         sessions: read
             .sessions
@@ -290,7 +321,9 @@ pub(super) fn read(bytes: Bytes) -> Result<Control, WireError> {
             ConfigNumber(it.number),
             MonoNs(it.sent_ns),
         ),
-        Body::Pull(it) => Control::Pull(life(it.life)?, ConfigNumber(it.number), it.cursor),
+        Body::Pull(it) => {
+            Control::Pull(life(it.life)?, ConfigNumber(it.number), cursor(it.cursor)?)
+        }
         Body::Batch(it) => Control::Batch(batch(it)?),
         Body::Synced(it) => Control::Synced(life(it.life)?, ConfigNumber(it.number)),
         Body::StatusQuery(_) => Control::StatusQuery,

@@ -8,6 +8,7 @@
 #[allow(missing_docs, reason = "generated; the contract is documented in schema/flurry/flurry.proto")]
 #[rustfmt::skip]
 pub mod body;
+mod bounds;
 pub(crate) mod control;
 mod frame;
 mod header;
@@ -51,6 +52,9 @@ pub fn decode(bytes: &Bytes) -> Result<Message, WireError> {
         Kind::Request => operation::request(&header, body).map(Message::Request),
         Kind::Reply => operation::reply(&header, body).map(Message::Reply),
         Kind::Answer => operation::answer(&header, body).map(Message::Answer),
-        Kind::Control => control::read(body).map(Message::Control),
+        Kind::Control => {
+            bounds::check(&body)?;
+            control::read(body).map(Message::Control)
+        }
     }
 }

@@ -2,12 +2,13 @@
 
 #![allow(
     clippy::unwrap_used,
-    reason = "a test's own helper: a failure is a failure of the test"
+    dead_code,
+    reason = "a test's own helper: a failure is a failure of the test, and each file uses a part"
 )]
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use flurry_core::config::Level;
 use flurry_core::controller::{self, Controller, ControllerParams, Output};
 use flurry_core::id::{DurationNs, Endpoint, Incarnation, MonoNs, ServerId, ShardId, WallNs};
@@ -17,8 +18,8 @@ use flurry_core::portal::{self, Event, Outcome, Portal, PortalParams, Submission
 use flurry_core::router::{self, Router, RouterParams};
 use flurry_core::server::{self, Server, ServerParams};
 
-const CONTROLLER: u64 = 1000;
-const PORTAL: u64 = 2000;
+pub(crate) const CONTROLLER: u64 = 1000;
+pub(crate) const PORTAL: u64 = 2000;
 
 /// A message on its way: from, to.
 pub(crate) type Letter = (u64, u64, Message);
@@ -34,17 +35,26 @@ pub(crate) struct Cluster {
     pub(crate) events: Vec<Event>,
     /// Servers that hear nothing.
     pub(crate) deaf: Vec<u16>,
+    /// Servers whose present life listens elsewhere: an owner that knows an earlier one reaches nobody.
+    pub(crate) moved: Vec<u16>,
+    /// The longest message that was delivered.
+    pub(crate) longest_bytes: usize,
     pub(crate) disk: Vec<u8>,
 }
 
 pub(crate) fn server(id: u16, life: u128) -> Server<KeyValue> {
+    thread(id, 0, Incarnation(life))
+}
+
+/// A shard of a server.
+pub(crate) fn thread(id: u16, shard: u8, incarnation: Incarnation) -> Server<KeyValue> {
     let params = ServerParams {
         life: Life {
             endpoint: Endpoint {
                 server: ServerId(id),
-                shard: ShardId(0),
+                shard: ShardId(shard),
             },
-            incarnation: Incarnation(life),
+            incarnation,
         },
         addresses: Vec::new(),
         lease: DurationNs::millis(1_000),
@@ -76,6 +86,13 @@ pub(crate) fn portal(now: MonoNs, nonce: u64) -> Portal {
     )
 }
 
+/// How long a message is.
+pub(crate) fn bytes_of(message: &Message) -> usize {
+    let mut bytes = BytesMut::new();
+    flurry_core::wire::encode(message, &mut bytes);
+    bytes.len()
+}
+
 impl Cluster {
     /// A cluster with an open session.
     pub(crate) fn open() -> Self {
@@ -89,6 +106,8 @@ impl Cluster {
             letters: VecDeque::new(),
             events: Vec::new(),
             deaf: Vec::new(),
+            moved: Vec::new(),
+            longest_bytes: 0,
             disk: Vec::new(),
         };
         cluster.pass(DurationNs::millis(300));
@@ -100,17 +119,33 @@ impl Cluster {
     /// Lets time pass, in steps of a millisecond, delivering everything.
     pub(crate) fn pass(&mut self, time: DurationNs) {
         for _ in 0..time.0 / 1_000_000 {
-            self.now = self.now.after(DurationNs::millis(1));
-            for server in &mut self.servers {
-                if server.poll_timeout() <= self.now {
-                    server.handle_timeout(self.now);
-                }
-            }
-            self.controller.handle_timeout(self.now);
-            self.portal.handle_timeout(self.now);
-            self.router.handle_timeout(self.now);
+            self.tick();
             self.settle();
         }
+    }
+
+    /// Lets a millisecond pass, without delivering anything.
+    pub(crate) fn tick(&mut self) {
+        self.now = self.now.after(DurationNs::millis(1));
+        for server in &mut self.servers {
+            if server.poll_timeout() <= self.now {
+                server.handle_timeout(self.now);
+            }
+        }
+        self.controller.handle_timeout(self.now);
+        self.portal.handle_timeout(self.now);
+        self.router.handle_timeout(self.now);
+    }
+
+    /// Whether whoever sends this reaches the server's present life.
+    fn reaches(&self, from: u64, to: u64) -> bool {
+        let moved = self.moved.iter().find(|id| u64::from(**id) == to);
+        let (PORTAL, Some(id)) = (from, moved) else {
+            return true;
+        };
+        let life = self.servers[usize::from(*id)].life();
+        let config = self.router.config();
+        config.is_some_and(|config| config.has(ServerId(*id), life.incarnation))
     }
 
     /// Delivers until nothing is under way.
@@ -190,9 +225,10 @@ impl Cluster {
     /// Delivers one letter.
     pub(crate) fn deliver(&mut self, (from, to, message): Letter) {
         let deaf = |place: u64| self.deaf.iter().any(|id| u64::from(*id) == place);
-        if deaf(from) || deaf(to) {
+        if deaf(from) || deaf(to) || !self.reaches(from, to) {
             return;
         }
+        self.longest_bytes = self.longest_bytes.max(bytes_of(&message));
         match to {
             CONTROLLER => self.controller.handle_message(self.now, from, message),
             PORTAL => match message {

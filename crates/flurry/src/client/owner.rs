@@ -27,10 +27,6 @@ const OPERATIONS_MAX: usize = 16_384;
 /// Keys that a client remembers at most; a forgotten one costs a question to all at its next use.
 const KEYS_MAX: usize = 100_000;
 
-/// While something is held for this long, the controller is asked for the configuration. Servers only
-/// tell of a newer one to whoever reaches them, and one that is gone or listens elsewhere never does.
-const CONFIG_AGAIN: DurationNs = DurationNs::millis(250);
-
 /// How often a router of its own is told again what is not on every replica: it may have forgotten.
 const DRIVE_AGAIN: DurationNs = DurationNs::millis(50);
 
@@ -103,9 +99,8 @@ pub(super) struct Owner {
     peers: Peers,
     calls: Calls,
     fenced: Option<Epoch>,
-    /// A question for the controller's status or configuration that is due.
+    /// What the controller is asked at the start.
     question: Option<Control>,
-    config_again: Option<MonoNs>,
     shared: Arc<Shared>,
     log: Option<ArrivalLog>,
 }
@@ -140,7 +135,6 @@ impl Owner {
             fenced: None,
             // Tells a controller that is not there from one that cannot open the session yet.
             question: Some(Control::StatusQuery),
-            config_again: None,
             shared,
             log,
         }
@@ -221,12 +215,6 @@ impl Owner {
                 }
             }
             Event::Answered(sequence, outcome) => {
-                if let Outcome::Fenced(epoch) = outcome {
-                    self.fenced = Some(epoch);
-                    if let Some(closing) = self.calls.closing.take() {
-                        let _ = closing.send(Err(Error::Fenced { epoch }));
-                    }
-                }
                 if let Outcome::Done {
                     tail_unknown: true, ..
                 } = outcome
@@ -243,6 +231,12 @@ impl Owner {
             Event::Closed => {
                 if let Some(closing) = self.calls.closing.take() {
                     let _ = closing.send(Ok(()));
+                }
+            }
+            Event::Fenced(epoch) => {
+                self.fenced = Some(epoch);
+                if let Some(closing) = self.calls.closing.take() {
+                    let _ = closing.send(Err(Error::Fenced { epoch }));
                 }
             }
         }
@@ -306,10 +300,6 @@ impl Part for Owner {
         if self.calls.more {
             self.take_commands(now);
         }
-        if self.config_again.is_some_and(|at| now >= at) {
-            self.config_again = None;
-            self.question = Some(Control::ConfigQuery);
-        }
         self.portal.handle_timeout(now);
         self.router.handle_timeout(now);
     }
@@ -319,11 +309,7 @@ impl Part for Owner {
             return MonoNs(0);
         }
         let own = [self.portal.poll_timeout(), self.router.poll_timeout()];
-        own.into_iter()
-            .chain([self.config_again])
-            .flatten()
-            .min()
-            .unwrap_or(MonoNs(u64::MAX))
+        own.into_iter().flatten().min().unwrap_or(MonoNs(u64::MAX))
     }
 
     fn carry_out(&mut self, now: MonoNs, link: &mut Link) -> Result<(), Error> {
@@ -365,12 +351,6 @@ impl Part for Owner {
             }
         }
         let held = u64::try_from(self.portal.held()).unwrap_or(u64::MAX);
-        if held == 0 {
-            self.config_again = None;
-        } else {
-            self.config_again
-                .get_or_insert_with(|| now.after(CONFIG_AGAIN));
-        }
         self.shared.unstable.store(held, Ordering::Relaxed);
         self.note_arrivals();
         Ok(())

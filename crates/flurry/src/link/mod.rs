@@ -393,7 +393,7 @@ fn bind(wanted: SocketAddrV4, listens: bool) -> Result<(UdpSocket, Streams), Err
     for attempt in 0.. {
         let socket = UdpSocket::bind(wanted).map_err(failed)?;
         socket.set_nonblocking(true).map_err(failed)?;
-        match Streams::new(listens.then_some(bound(&socket)?)) {
+        match Streams::new(bound(&socket)?, listens) {
             Ok(streams) => return Ok((socket, streams)),
             // The kernel chose a port that is free for datagrams alone; the next one may do.
             Err(_) if wanted.port() == 0 && attempt < BIND_TRIES => {}

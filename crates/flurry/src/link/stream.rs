@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -57,6 +57,8 @@ pub(super) type Came = Result<(Peer, Message), Damaged>;
 #[derive(Debug)]
 pub(super) struct Streams {
     epoll: Epoll,
+    /// Connections are opened from here, so that whoever looks at addresses knows the part.
+    own: Ipv4Addr,
     listener: Option<TcpListener>,
     connections: BTreeMap<SocketAddrV4, Connection>,
     refused: BTreeMap<SocketAddrV4, Instant>,
@@ -65,16 +67,13 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Listens at `address` when told to; opens connections in any case.
-    pub(super) fn new(listen: Option<SocketAddrV4>) -> Result<Self, Error> {
+    /// Opens connections from `own`; listens there when told to.
+    pub(super) fn new(own: SocketAddrV4, listens: bool) -> Result<Self, Error> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
             .map_err(|error| Error::io("epoll", "a descriptor to wait with", &error))?;
-        let listener = listen
-            .map(|address| {
-                bind(address)
-                    .map_err(|error| Error::io(address, "to listen there over TCP too", &error))
-            })
-            .transpose()?;
+        let listener = listens.then(|| bind(own)).transpose();
+        let listener =
+            listener.map_err(|error| Error::io(own, "to listen there over TCP too", &error))?;
         if let Some(listener) = &listener {
             epoll
                 .add(
@@ -85,6 +84,7 @@ impl Streams {
         }
         Ok(Self {
             epoll,
+            own: *own.ip(),
             listener,
             connections: BTreeMap::new(),
             refused: BTreeMap::new(),
@@ -151,7 +151,7 @@ impl Streams {
             return false;
         }
         self.refused.retain(|_, at| soon(at));
-        match connect(address) {
+        match connect(self.own, address) {
             // Writable says that it is there; what is written before waits with us.
             Ok(socket) => self.add(address, socket, false, true),
             Err(_) => {
@@ -332,8 +332,9 @@ fn bind(address: SocketAddrV4) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-fn connect(address: SocketAddrV4) -> io::Result<TcpStream> {
+fn connect(own: Ipv4Addr, address: SocketAddrV4) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((own, 0)).into())?;
     socket.set_nonblocking(true)?;
     match socket.connect(&SocketAddr::V4(address).into()) {
         Ok(()) => {}

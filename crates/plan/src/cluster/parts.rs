@@ -13,9 +13,9 @@ use crate::units::{Bytes, DurationNs};
 /// Servers of a cluster: as many as its members may be.
 const MAX_SERVERS: usize = 64;
 /// Copies of a key.
-const MAX_REPLICAS: u64 = 9;
+const MAX_REPLICAS: u64 = 8;
 /// Threads of a server.
-const MAX_SHARDS: u64 = 64;
+const MAX_SHARDS: u64 = 16;
 /// Memory of a server.
 const MAX_MEMORY: Bytes = Bytes(1 << 44);
 

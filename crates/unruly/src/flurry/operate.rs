@@ -42,17 +42,16 @@ pub(super) fn operate(common: &Common, key: OsString, operation: &Operation) -> 
             return Err(error.into());
         }
     };
-    let closed = client.close()?;
-    if !closed.is_stable {
-        let why = if closed.unstable > 0 {
-            "a server has not answered yet"
-        } else {
-            "the controller is away or somebody else has opened it since"
-        };
-        say_error(&format!(
-            "flurry: session: not closed, since {why}; the answer stands; hint: `flurry status`"
-        ));
-    }
+    let why = match client.close() {
+        Ok(closed) if closed.is_stable => return Ok(code),
+        Ok(closed) if closed.unstable > 0 => "a server has not answered yet",
+        Ok(_) => "the controller is away",
+        Err(flurry::Error::Fenced { .. }) => "somebody else has opened it",
+        Err(error) => return Err(error.into()),
+    };
+    say_error(&format!(
+        "flurry: session: not closed, since {why}; the answer stands; hint: `flurry status`"
+    ));
     Ok(code)
 }
 

@@ -83,7 +83,7 @@ pub(super) struct Whole {
     #[arg(long)]
     replicas: Option<u8>,
     /// Threads of each server
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     shards: u8,
     /// Where the controller listens
     #[arg(long, default_value = DEFAULT_CONTROLLER)]

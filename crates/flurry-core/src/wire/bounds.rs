@@ -1,0 +1,100 @@
+//! How much a body may make its reader hold, found before it is read.
+//!
+//! An element of a list is two bytes on the wire when it is empty, and a hundred in memory. So the
+//! elements of a control message are counted first; no part ever sends as many.
+
+use super::WireError;
+
+/// Elements of a list, and other fields beside it.
+const ELEMENTS_MAX: usize = 2_048;
+
+/// Fields of a control message and of all messages in it.
+const FIELDS_MAX: usize = 8_192;
+
+/// Messages within messages that have lists: a control message, its kind, a member of its configuration.
+const DEPTH: usize = 3;
+
+/// Checks a body of nested messages.
+///
+/// # Errors
+///
+/// [`WireError::Body`] when it has more fields than any that is sent.
+pub(super) fn check(body: &[u8]) -> Result<(), WireError> {
+    match fields(body, DEPTH) {
+        Some(count) if count > FIELDS_MAX => Err(WireError::Body("message of so many fields")),
+        // What is no protobuf is refused by whoever reads it.
+        _ => Ok(()),
+    }
+}
+
+/// Fields of a message and of those in it; `None` when the bytes are no message, such as a text.
+fn fields(mut bytes: &[u8], depth: usize) -> Option<usize> {
+    let (mut own, mut inside) = (0_usize, 0_usize);
+    while !bytes.is_empty() {
+        own += 1;
+        if own > ELEMENTS_MAX {
+            return Some(usize::MAX);
+        }
+        let tag = varint(&mut bytes)?;
+        let skipped = match tag & 7 {
+            0 => {
+                varint(&mut bytes)?;
+                0
+            }
+            1 => 8,
+            2 => {
+                let length = usize::try_from(varint(&mut bytes)?).ok()?;
+                let inner = bytes.get(..length)?;
+                if depth > 1 {
+                    inside = inside.saturating_add(fields(inner, depth - 1).unwrap_or(0));
+                }
+                length
+            }
+            5 => 4,
+            _ => return None,
+        };
+        bytes = bytes.get(skipped..)?;
+    }
+    Some(own.saturating_add(inside))
+}
+
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_empty_elements_is_refused_at_any_depth_that_has_lists() {
+        let list = [0x0a, 0x00].repeat(ELEMENTS_MAX + 1);
+        let within = |inner: &[u8]| {
+            let mut outer = vec![0x0a];
+            let mut length = inner.len();
+            while length >= 0x80 {
+                outer.push(u8::try_from(length & 0x7f | 0x80).unwrap());
+                length >>= 7;
+            }
+            outer.push(u8::try_from(length).unwrap());
+            outer.extend(inner);
+            outer
+        };
+        assert!(check(&list).is_err());
+        assert!(check(&within(&list)).is_err());
+        assert!(check(&within(&within(&list))).is_err());
+        let many = within(&[0x0a, 0x00].repeat(ELEMENTS_MAX)).repeat(5);
+        assert!(check(&many).is_err(), "few in each, and many in all");
+        assert!(check(&[0x0a, 0x00].repeat(100)).is_ok());
+        assert!(check(b"no protobuf at all").is_ok());
+    }
+}

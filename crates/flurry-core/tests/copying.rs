@@ -1,0 +1,240 @@
+//! What a joining server copies arrives whole, and nothing that travels is longer than a datagram.
+
+#![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
+
+mod common;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use common::{CONTROLLER, Cluster, bytes_of, server};
+use flurry_core::config::{ADDRESS_BYTES_MAX, Level, MEMBERS_MAX, Member, SHARDS_MAX};
+use flurry_core::controller::{Controller, ControllerParams, Output, ParamsError};
+use flurry_core::id::{
+    DurationNs, Epoch, Incarnation, Key, MonoNs, OperationId, Sequence, ServerId, SessionId,
+    Version, WallNs,
+};
+use flurry_core::key_value::Operation;
+use flurry_core::message::{Ask, Control, Copy, Message, Request, Verdict};
+use flurry_core::wire::DATAGRAM_BYTES_MAX;
+
+/// Makes all servers know as many sessions.
+fn fence(cluster: &mut Cluster, sessions: u32) {
+    for server in &mut cluster.servers {
+        for number in 1..=sessions {
+            let fence = Control::Fence(SessionId(number), Epoch(1));
+            server.handle_message(cluster.now, CONTROLLER, Message::Control(fence));
+        }
+        while server.poll_send().is_some() {}
+    }
+}
+
+/// A blind write to a key of a session, which says what is stable there.
+fn write(cluster: &Cluster, session: u32, sequence: u64, stable: u64) -> Message {
+    let operation = Operation::set(Bytes::from_static(b"v"));
+    let session = SessionId(session);
+    let id = OperationId {
+        session,
+        epoch: Epoch(1),
+        sequence: Sequence(sequence),
+    };
+    Message::Request(Copy {
+        request: Arc::new(Request {
+            id,
+            dep: Version::NONE,
+            key: Key::new(session, Bytes::from(format!("k{sequence}"))).unwrap(),
+            ask: Ask::Apply {
+                operation: operation.encode(),
+                access: operation.access(),
+            },
+            level: Level::First,
+            at: WallNs(0),
+            stable: Sequence(stable),
+            clean_since: None,
+            patience: DurationNs::millis(10),
+        }),
+        config: cluster.controller.config().unwrap().number,
+        attempt: 0,
+    })
+}
+
+fn verdict(cluster: &mut Cluster, index: usize, message: Message) -> Verdict {
+    let now = cluster.now;
+    cluster.servers[index].handle_message(now, 0, message);
+    let replied = std::iter::from_fn(|| cluster.servers[index].poll_send());
+    let verdicts = replied.filter_map(|(_, message)| match message {
+        Message::Reply(reply) => Some(reply.verdict),
+        _ => None,
+    });
+    verdicts.last().unwrap()
+}
+
+#[test]
+fn ten_thousand_sessions_are_copied_in_parts_that_fit_a_datagram() {
+    const SESSIONS: u32 = 10_000;
+    let mut cluster = Cluster::open();
+    fence(&mut cluster, SESSIONS);
+    // The last session's floor must arrive as well: what is below it is late.
+    for index in 0..2 {
+        let message = write(&cluster, SESSIONS, 100, 98);
+        assert!(matches!(
+            verdict(&mut cluster, index, message),
+            Verdict::Done(_)
+        ));
+    }
+    cluster.servers[2] = server(2, 77);
+    cluster.longest_bytes = 0;
+    cluster.pass(DurationNs::millis(4_000));
+    assert!(cluster.servers[2].is_member());
+    assert!(cluster.controller.config().unwrap().next.is_none());
+    assert_eq!(cluster.servers[2].sessions(), SESSIONS as usize);
+    assert_eq!(cluster.servers[2].records(), 1);
+    let late = write(&cluster, SESSIONS, 90, 0);
+    assert_eq!(verdict(&mut cluster, 2, late), Verdict::Stale);
+    let longest_bytes = cluster.longest_bytes;
+    assert!(
+        (5_000..=DATAGRAM_BYTES_MAX).contains(&longest_bytes),
+        "the longest has {longest_bytes} bytes"
+    );
+}
+
+#[test]
+fn parts_that_come_late_twice_or_never_are_copied_all_the_same() {
+    let mut cluster = Cluster::open();
+    for number in 0..20 {
+        let key = format!("k{number}");
+        cluster.ask(&key, &Operation::Increment(1), Level::All);
+        cluster.settle();
+    }
+    fence(&mut cluster, 30);
+    cluster.servers[2] = server(2, 77);
+    for server in &mut cluster.servers {
+        server.set_part_bytes_max(60);
+    }
+    let mut dice = 88_172_645_463_325_252_u64;
+    for _ in 0..20_000 {
+        cluster.tick();
+        cluster.collect();
+        for _ in 0..cluster.letters.len() {
+            let letter = cluster.letters.pop_front().unwrap();
+            dice ^= dice << 13;
+            dice ^= dice >> 7;
+            dice ^= dice << 17;
+            match dice % 8 {
+                0 => {}
+                1 => {
+                    cluster.deliver(letter.clone());
+                    cluster.letters.push_back(letter);
+                }
+                2 | 3 => cluster.letters.push_back(letter),
+                _ => cluster.deliver(letter),
+            }
+        }
+        if cluster.servers[2].is_member() && cluster.controller.config().unwrap().next.is_none() {
+            break;
+        }
+    }
+    assert!(cluster.controller.config().unwrap().next.is_none());
+    assert_eq!(cluster.servers[2].sessions(), 30);
+    assert_eq!(cluster.servers[2].records(), 20);
+}
+
+fn member(id: u16, life: u128, address: &str) -> Member {
+    Member {
+        server: ServerId(id),
+        incarnation: Incarnation(life),
+        addresses: vec![address.to_owned(); SHARDS_MAX],
+        gone: false,
+    }
+}
+
+fn largest() -> ControllerParams {
+    ControllerParams {
+        replicas: 3,
+        shards: u8::try_from(SHARDS_MAX).unwrap(),
+        servers_min: u8::try_from(MEMBERS_MAX).unwrap(),
+        lease: DurationNs::millis(1_000),
+    }
+}
+
+/// What the controller says to a message; the longest of it, in bytes.
+fn longest(controller: &mut Controller, control: Control) -> usize {
+    controller.handle_message(MonoNs(1), 0, Message::Control(control));
+    let mut longest = 0;
+    while let Some(output) = controller.poll_output() {
+        if let Output::Send(_, message) = output {
+            longest = longest.max(bytes_of(&message));
+        }
+    }
+    longest
+}
+
+#[test]
+fn the_largest_cluster_in_the_middle_of_a_change_fits_a_datagram() {
+    let mut controller = Controller::new(MonoNs(1), largest()).unwrap();
+    let address = "255.255.255.255:65535";
+    assert_eq!(address.len(), ADDRESS_BYTES_MAX);
+    for id in 65_435..=65_535 {
+        longest(
+            &mut controller,
+            Control::Join(member(id, u128::MAX, address)),
+        );
+    }
+    let first = controller.config().unwrap();
+    assert_eq!(first.members.len(), MEMBERS_MAX);
+    assert!(first.next.is_none(), "there is no room for more");
+    let known = first.members[0].server.0;
+    let open = Control::Open {
+        name: "s".repeat(128),
+        nonce: u64::MAX,
+    };
+    longest(&mut controller, open.clone());
+    // One of them comes back: there is room for it, also when the cluster is full.
+    let again = member(known, u128::MAX - 1, address);
+    let told = longest(&mut controller, Control::Join(again));
+    let config = controller.config().unwrap();
+    assert_eq!(config.next.as_ref().map(Vec::len), Some(MEMBERS_MAX));
+    assert_eq!(config.members.len(), MEMBERS_MAX);
+    let opened = longest(&mut controller, open);
+    let status = longest(&mut controller, Control::StatusQuery);
+    for bytes in [told, opened, status] {
+        assert!(
+            (15_000..=DATAGRAM_BYTES_MAX).contains(&bytes),
+            "{told}, {opened}, {status} bytes"
+        );
+    }
+}
+
+#[test]
+fn what_would_not_fit_is_refused() {
+    let shards = u8::try_from(SHARDS_MAX + 1).unwrap();
+    let refused = Controller::new(
+        MonoNs(1),
+        ControllerParams {
+            shards,
+            ..largest()
+        },
+    );
+    assert_eq!(refused.unwrap_err(), ParamsError::Shards(shards));
+    let servers_min = u8::try_from(MEMBERS_MAX + 1).unwrap();
+    let refused = Controller::new(
+        MonoNs(1),
+        ControllerParams {
+            servers_min,
+            ..largest()
+        },
+    );
+    assert_eq!(refused.unwrap_err(), ParamsError::Servers(servers_min));
+    let params = ControllerParams {
+        replicas: 1,
+        servers_min: 1,
+        ..largest()
+    };
+    let mut controller = Controller::new(MonoNs(1), params).unwrap();
+    for address in ["1255.255.255.255:65535", "a\"b:1", "a\\:1", "a b:1"] {
+        longest(&mut controller, Control::Join(member(1, 1, address)));
+        assert!(controller.config().is_none(), "{address} was taken");
+    }
+    longest(&mut controller, Control::Join(member(1, 1, "127.0.0.1:1")));
+    assert!(controller.config().is_some());
+}
