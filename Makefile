@@ -31,8 +31,9 @@ $(VENV)/.installed: requirements.lock
 	$(PY) -c "import site, pathlib; pathlib.Path(site.getsitepackages()[0], 'unruly-checkout.pth').write_text('$(CURDIR)/python\n')"
 	touch $@
 
-build: ## Build the program, optimised
-	cargo build --release --locked --bin unruly
+# Of a package by itself: with the whole workspace, the core would get the simulation's planted bugs.
+build: ## Build the programs, optimised
+	cargo build --release --locked --package unruly --bins
 
 fmt: setup ## Format everything
 	cargo fmt --all
@@ -79,11 +80,9 @@ rules: setup ## Layers, sizes, links, licences: what holds for the whole reposit
 mutations: setup ## Break three promises, chosen by the commit, and see their tests go red
 	$(PY) tests/mutations/run.py
 
-# Of its own package alone: what the simulation wants of the core is not in what is shipped.
 $(CHECKER): FORCE
 	scripts/debian.sh go golang-go
 	scripts/debian.sh nft nftables
-	cargo build --release --locked --package unruly --bin flurry
 	cargo build --release --locked --package unruly-flurry --example history
 	cd tests/linearizability && go vet ./... && test -z "$$(gofmt -l .)" && go test ./... && go build -o $(CURDIR)/$@ .
 

@@ -1,7 +1,7 @@
 """A Flurry cluster of real processes in bad weather; owners write down what they are told.
 
-`test_linearizable.py` starts it in network and process namespaces of its own, so that its rules touch
-nobody else and its end is the end of every process that it started.
+`test_linearizable.py` starts it in network and process namespaces of its own, so that its rules
+touch nobody else and its end is the end of every process that it started.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Storm:
         seen = ""
         until = time.monotonic() + DEADLINE_S
         while time.monotonic() < until:
-            words = [FLURRY, "status", "--controller", CONTROLLER_AT, "--timeout", "1s"]
+            words = [str(FLURRY), "status", "--controller", CONTROLLER_AT, "--timeout", "1s"]
             said = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
             seen = said.stdout + said.stderr
             up = [line.split()[2] for line in said.stdout.splitlines() if " up " in line]
@@ -185,7 +185,7 @@ class Storm:
         for process in ending:
             if not self.ended(process):
                 said = "".join(log.read_text() for log in self.folder.glob("owner-*.log"))
-                raise StormError(f"{process.args} ended with {process.returncode}: {said}")
+                raise StormError(f"{process.args!r} ended with {process.returncode}: {said}")
 
     @staticmethod
     def ended(process: subprocess.Popen[bytes]) -> bool:

@@ -83,7 +83,7 @@ class Survived:
 
 
 def judge(folder: Path) -> subprocess.CompletedProcess[str]:
-    words = [CHECKER, "-timeout", "60s", folder]
+    words = [str(CHECKER), "-timeout", "60s", str(folder)]
     return subprocess.run(words, capture_output=True, text=True, check=False, timeout=LIMIT_S)
 
 

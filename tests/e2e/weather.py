@@ -72,14 +72,16 @@ MIXES: dict[str, tuple[Card, ...]] = {
     "network": LOSSES + PARTITIONS + LOSSES,
     "everything": (
         *[Card("kill", role, (0.0, 1.5)) for role in PARTS],
-        *[Card("stop", role, lasts) for role, lasts in zip(PARTS, (LONG_S, MIDDLE_S, LONG_S))],
+        Card("stop", "server", LONG_S),
+        Card("stop", "controller", LONG_S),
+        Card("stop", "owner", LONG_S),
         Card("usurp", "owner", LONG_S),
         *LOSSES,
         Card("cut", "server", LONG_S),
         Card("mute", "owner"),
         Card("isolate", "server"),
     ),
-}  # fmt: skip
+}
 
 
 def deal(mix: str, seed: int, seconds: float) -> list[Fault]:
