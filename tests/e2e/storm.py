@@ -53,42 +53,45 @@ class Storm:
         self.logs: dict[str, Path] = {}
         self.lives: Counter[str] = Counter()
         self.usurped: dict[str, subprocess.Popen[bytes]] = {}
-        self.all_usurped: list[subprocess.Popen[bytes]] = []
+        self.pushed_aside: list[subprocess.Popen[bytes]] = []
         self.network: list[Fault] = []
         self.away: set[str] = set()
 
     def start(self, part: str) -> None:
         """Begin a new life of a part."""
         self.lives[part] += 1
-        log = self.folder / f"{part}-{self.lives[part]}.log"
-        with log.open("wb") as out:
-            self.running[part] = subprocess.Popen(
-                self.words(part),
-                # An owner works until its input ends.
-                stdin=subprocess.PIPE if part in OWNERS else subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                group=GROUPS.get(part),
-            )
-        self.logs[part] = log
+        name = f"{part}-{self.lives[part]}"
+        # An owner works until its input ends.
+        stdin = subprocess.PIPE if part in OWNERS else subprocess.DEVNULL
+        self.running[part] = self.spawn(name, self.words(part), stdin, GROUPS.get(part))
+        self.logs[part] = self.log(name)
 
-    def words(self, part: str) -> list[str | Path]:
+    def spawn(
+        self, name: str, words: list[str], stdin: int, group: int | None = None
+    ) -> subprocess.Popen[bytes]:
+        with self.log(name).open("wb") as out:
+            return subprocess.Popen(words, stdin=stdin, stdout=out, stderr=out, group=group)
+
+    def log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+    def words(self, part: str) -> list[str]:
         if part == CONTROLLER:
-            state = self.folder / "state"
-            return [FLURRY, "controller", "--listen", CONTROLLER_AT, "--dir", state]
+            state = str(self.folder / "state")
+            return [str(FLURRY), "controller", "--listen", CONTROLLER_AT, "--dir", state]
         if part in SERVERS:
             number = part.removeprefix("server-")
             listen = f"{ADDRESSES[part]}:0"
             where = ["--controller", CONTROLLER_AT, "--listen", listen]
-            return [FLURRY, "server", "--id", number, *where]
+            return [str(FLURRY), "server", "--id", number, *where]
         return self.owner_words(part, f"{part}-{self.lives[part]}")
 
-    def owner_words(self, owner: str, name: str) -> list[str | Path]:
+    def owner_words(self, owner: str, name: str) -> list[str]:
         seed = self.seed * 1_000_000 + OWNERS.index(owner) * 1_000 + self.lives[owner]
         return [
-            HISTORY, "--controller", CONTROLLER_AT, "--transport", self.transport,
+            str(HISTORY), "--controller", CONTROLLER_AT, "--transport", self.transport,
             "--session", owner.replace("owner", "session"), "--seed", str(seed),
-            "--history", self.folder / f"{name}.jsonl",
+            "--history", str(self.folder / f"{name}.jsonl"),
         ]  # fmt: skip
 
     def signal(self, part: str, number: signal.Signals) -> None:
@@ -106,7 +109,7 @@ class Storm:
             elif fault.kind == "usurp":
                 self.signal(part, signal.SIGSTOP)
                 self.usurped[part] = self.running[part]
-                self.all_usurped.append(self.running[part])
+                self.pushed_aside.append(self.running[part])
                 self.start(part)
         if fault.kind in {"loss", "cut", "mute", "isolate"}:
             self.network.append(fault)
@@ -176,24 +179,24 @@ class Storm:
             stdin = self.running[owner].stdin
             assert stdin is not None
             stdin.close()
-        ending = [self.running[owner] for owner in OWNERS] + self.all_usurped
-        ending += [
-            subprocess.Popen(self.owner_words(owner, f"{owner}-last"), stdin=subprocess.DEVNULL)
-            for owner in OWNERS
-            if self.ended(self.running[owner])
-        ]
-        for process in ending:
-            if not self.ended(process):
-                said = "".join(log.read_text() for log in self.folder.glob("owner-*.log"))
-                raise StormError(f"{process.args!r} ended with {process.returncode}: {said}")
+        for process in [*(self.running[owner] for owner in OWNERS), *self.pushed_aside]:
+            self.see_end(process)
+        for owner in OWNERS:
+            name = f"{owner}-last"
+            words = self.owner_words(owner, name)
+            self.see_end(self.spawn(name, words, subprocess.DEVNULL))
 
-    @staticmethod
-    def ended(process: subprocess.Popen[bytes]) -> bool:
-        """Wait for a process to end well."""
+    def see_end(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait for an owner to end well."""
         try:
-            return process.wait(DEADLINE_S) == 0
+            code: int | None = process.wait(DEADLINE_S)
         except subprocess.TimeoutExpired:
-            return False
+            code = None
+        if code != 0:
+            logs = sorted(self.folder.glob("owner-*.log"))
+            said = "".join(f"\n{log.stem}: {text}" for log in logs if (text := log.read_text()))
+            what = "did not end" if code is None else f"ended with {code}"
+            raise StormError(f"an owner {what}; owners said:{said}")
 
 
 def nft(script: str) -> None:

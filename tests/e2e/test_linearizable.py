@@ -95,8 +95,9 @@ def survive(run: Run, folder: Path) -> Survived:
     words += ["--folder", str(folder), "--mix", run.mix, "--seed", str(run.seed)]
     words += ["--seconds", str(run.seconds), "--transport", run.transport]
     said = subprocess.run(words, capture_output=True, text=True, check=False, timeout=LIMIT_S)
-    assert said.returncode == 0, f"{run.name} in {folder}: {said.stderr}"
-    return Survived(folder, judge(folder))
+    verdict = judge(folder)
+    assert said.returncode == 0, f"{run.name} in {folder}: {said.stderr}\n{verdict.stdout}"
+    return Survived(folder, verdict)
 
 
 @pytest.fixture(scope="module")

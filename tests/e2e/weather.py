@@ -71,15 +71,15 @@ MIXES: dict[str, tuple[Card, ...]] = {
     "pauses": PAUSES,
     "network": LOSSES + PARTITIONS + LOSSES,
     "everything": (
-        *[Card("kill", role, (0.0, 1.5)) for role in PARTS],
-        Card("stop", "server", LONG_S),
-        Card("stop", "controller", LONG_S),
-        Card("stop", "owner", LONG_S),
+        *[Card("kill", role, (0.0, 1.5)) for role in ("server", "server", "controller")],
+        *[Card("kill", "owner", (0.0, 0.5))] * 4,
+        *[Card("stop", role, LONG_S) for role in ("server", "server", "controller", "owner")],
+        *[Card("stop", role, SHORT_S) for role in PARTS],
         Card("usurp", "owner", LONG_S),
         *LOSSES,
         Card("cut", "server", LONG_S),
-        Card("mute", "owner"),
-        Card("isolate", "server"),
+        *[Card(kind, "owner", LONG_S) for kind in ("cut", "mute", "mute")],
+        *[Card("isolate", role) for role in PARTS],
     ),
 }
 

@@ -111,6 +111,9 @@ func TestGoodHistoriesAreAccepted(t *testing.T) {
 		"a lost tail that the next owner was told": {
 			opened(1, 0).call(1, 2, setA, stored).call(3, 4, setB, stored),
 			opened(2, 10).call(11, 12, addNone, unknown).call(13, 14, get, noneTail)},
+		"a tail that is lost, and told, while the session is open": {
+			opened(1, 0).call(1, 2, setA, stored).call(3, 4, setB, stored),
+			opened(2, 10).call(11, 12, get, text("b")).call(13, 14, get, textTail("a"))},
 		"an update that nobody heard of, on what a loss had left": {
 			opened(1, 0).call(1, 2, addOne, number(1)).call(3, 4, addOne, number(2)).
 				call(5, 6, `"ask":"increment","by":5`, number(7)),
@@ -152,6 +155,12 @@ func TestBadHistoriesAreRejectedAndDrawn(t *testing.T) {
 		"a loss that was told leaves something that never was": {
 			opened(1, 0).call(1, 2, setA, stored).call(3, 4, get, lost),
 			opened(2, 10).call(11, 12, get, text("c"))},
+		"a lost tail that is told after an answer that hid it": {
+			opened(1, 0).call(1, 2, setA, stored).call(3, 4, setB, stored),
+			opened(2, 10).call(11, 12, get, text("a")).call(13, 14, get, textTail("a"))},
+		"a lost tail that leaves something that never was": {
+			opened(1, 0).call(1, 2, setA, stored),
+			opened(2, 10).call(11, 12, get, textTail("c"))},
 		"a comparison that held against another value": {opened(1, 0).
 			call(1, 2, setB, stored).call(3, 4, swapAToB, stored)},
 		"a deletion that did not last": {opened(1, 0).
@@ -226,7 +235,7 @@ func TestASearchThatTakesTooLongIsNoVerdictAndNotAccepted(t *testing.T) {
 	}
 	hard.call(101, 102, get, text("never"))
 	code, said, _ := judge(t, time.Millisecond, hard)
-	if code != exitRejected || !strings.Contains(said, "not decided within 1ms") {
+	if code != exitRejected || !strings.Contains(said, "not decided within the time that was left (1ms)") {
 		t.Errorf("%d:\n%s", code, said)
 	}
 }

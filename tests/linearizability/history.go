@@ -191,7 +191,7 @@ func (h *keyHistory) add(made *call, by *owner, fencedNs int64) error {
 	case made.outcome == "done":
 		h.operations = append(h.operations, entry)
 		if made.tailUnknown {
-			h.addLoss(by, by.openedNs, until)
+			h.addTail(made, by, until)
 		}
 	case made.outcome == "lost":
 		h.addLoss(by, made.calledNs, made.returnedNs)
@@ -202,6 +202,22 @@ func (h *keyHistory) add(made *call, by *owner, fencedNs int64) error {
 		h.operations = append(h.operations, entry)
 	}
 	return nil
+}
+
+// addTail adds the loss behind an answer that told of an unknown tail. A key is taken over before
+// anything else of its owner happens on it, so the loss was there when the owner opened the session. If
+// the owner had answers on the key before this call, the loss came after them: they told of none.
+func (h *keyHistory) addTail(made *call, by *owner, until int64) {
+	fromNs, toNs := by.openedNs+1, by.openedNs+1
+	for _, earlier := range by.calls {
+		if earlier.key == made.key && earlier.outcome == "done" && earlier.returnedNs < made.calledNs {
+			toNs = until
+			if earlier.returnedNs >= fromNs {
+				fromNs = earlier.returnedNs + 1
+			}
+		}
+	}
+	h.addLoss(by, fromNs, toNs)
 }
 
 func (h *keyHistory) addLoss(by *owner, fromNs, toNs int64) {

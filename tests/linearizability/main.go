@@ -24,7 +24,7 @@ const (
 )
 
 func main() {
-	patience := flag.Duration("timeout", time.Minute, "how long to search for the order of one key's calls")
+	patience := flag.Duration("timeout", time.Minute, "how long to search for orders of calls, in all")
 	flag.Parse()
 	if flag.NArg() == 0 {
 		fmt.Fprintln(os.Stderr, "linearizability: no directory; wanted one with histories; hint: linearizability DIRECTORY")
@@ -52,8 +52,9 @@ func check(directory string, patience time.Duration, out io.Writer) int {
 		return exitRejected
 	}
 	worst := exitAccepted
+	until := time.Now().Add(patience)
 	for _, it := range histories {
-		if code := it.check(directory, patience, out); code > worst {
+		if code := it.check(directory, until, out); code > worst {
 			worst = code
 		}
 	}
@@ -97,17 +98,22 @@ func readAll(directory string, out io.Writer) ([]*owner, error) {
 }
 
 // check checks one key; what is wrong is drawn into a page beside the histories.
-func (h *keyHistory) check(directory string, patience time.Duration, out io.Writer) int {
-	model := keyModel(h.lossy)
+func (h *keyHistory) check(directory string, until time.Time, out io.Writer) int {
 	began := time.Now()
-	result, info := porcupine.CheckOperationsVerbose(model, h.operations, patience)
+	// At least a little: without any time it would search for ever.
+	left := time.Until(until)
+	if left < time.Millisecond {
+		left = time.Millisecond
+	}
+	model := keyModel(h.lossy)
+	result, info := porcupine.CheckOperationsVerbose(model, h.operations, left)
 	told := fmt.Sprintf("%s/%s: %d operations", h.session, h.key, len(h.operations))
 	switch result {
 	case porcupine.Ok:
 		fmt.Fprintf(out, "%s: linearizable (%d ms)\n", told, time.Since(began).Milliseconds())
 		return exitAccepted
 	case porcupine.Unknown:
-		fmt.Fprintf(out, "%s: not decided within %s; wanted a verdict; hint: -timeout, or fewer operations a key\n", told, patience)
+		fmt.Fprintf(out, "%s: not decided within the time that was left (%s); wanted a verdict; hint: a longer -timeout, or fewer operations a key\n", told, left.Round(time.Millisecond))
 		return exitRejected
 	}
 	page := filepath.Join(directory, fmt.Sprintf("violation-%s-%s.html", h.session, h.key))

@@ -14,39 +14,47 @@ type value struct {
 	present bool
 }
 
-// state is one that a key may be in, with those that it was in before on the same path, for keys of
-// which a loss was told.
+// state is what is possible: the values that a key may have now, and, for keys of which a loss was
+// told, all those that it may have had. Porcupine's own NondeterministicModel would keep a past for each
+// value, and states that differ in nothing else would never merge again.
 type state struct {
-	now    value
+	now    []value
 	before *past
+	// The sum over the values of now, so that states are told apart without a walk.
+	sum uint64
+}
+
+func (s *state) add(possible value) {
+	for _, known := range s.now {
+		if known == possible {
+			return
+		}
+	}
+	s.now = append(s.now, possible)
+	s.sum += hash(possible)
 }
 
 // past is a set of values, shared between the states that follow each other.
 type past struct {
 	value   value
+	hash    uint64
 	earlier *past
-	// The sum over all members, so that sets are compared without being walked.
+	// The sum over all members.
 	sum uint64
 }
 
-func (p *past) contains(sought value) bool {
-	for ; p != nil; p = p.earlier {
-		if p.value == sought {
-			return true
+func (p *past) with(added value) *past {
+	own := hash(added)
+	for member := p; member != nil; member = member.earlier {
+		if member.hash == own && member.value == added {
+			return p
 		}
 	}
-	return false
-}
-
-func (p *past) with(added value) *past {
-	if p.contains(added) {
-		return p
-	}
-	sum := hash(added)
+	sum := own
 	if p != nil {
 		sum += p.sum
 	}
-	return &past{value: added, earlier: p, sum: sum}
+	return &past{value: added, hash: own, earlier: p, sum: sum}
 }
 
 // hash is FNV-1a of a value.
@@ -142,71 +150,78 @@ func increment(was value, by int64) (value, answer) {
 	return value{strconv.FormatInt(number, 10), true}, answer{Kind: "number", Number: number}
 }
 
-func step(was state, in input, out answer) []interface{} {
+// step is a call that takes effect: on which of the possible values, and what is possible after it.
+func step(was state, in input, out answer) (bool, state) {
+	after := state{before: was.before}
+	if in.certainty != answered {
+		// It may not have happened, or nothing may have been lost.
+		after.now = append(after.now, was.now...)
+		after.sum = was.sum
+	}
 	if in.certainty == loss {
-		after := []interface{}{was}
 		for member := was.before; member != nil; member = member.earlier {
-			if member.value != was.now {
-				after = append(after, state{member.value, was.before})
-			}
+			after.add(member.value)
 		}
-		return after
+		return true, after
 	}
-	now, said := execute(was.now, in.ask)
-	next := state{now: now, before: was.before}
-	if in.lossy {
-		next.before = was.before.with(now)
+	for _, possible := range was.now {
+		now, said := execute(possible, in.ask)
+		if in.certainty == answered && said != out {
+			continue
+		}
+		after.add(now)
+		if in.lossy {
+			after.before = after.before.with(now)
+		}
 	}
-	if in.certainty == open {
-		return []interface{}{was, next}
-	}
-	if said != out {
-		return nil
-	}
-	return []interface{}{next}
+	return len(after.now) > 0, after
 }
 
-func equal(a, b interface{}) bool {
-	one, other := a.(state), b.(state)
-	if one.now != other.now || (one.before == nil) != (other.before == nil) {
+func equal(one, other state) bool {
+	if len(one.now) != len(other.now) || one.sum != other.sum || one.before.total() != other.before.total() {
 		return false
 	}
-	return one.before == nil || one.before.sum == other.before.sum
+	union := state{now: append([]value{}, one.now...)}
+	for _, possible := range other.now {
+		union.add(possible)
+	}
+	return len(union.now) == len(one.now)
 }
 
-func digest(s state) uint64 {
-	sum := hash(s.now)
-	if s.before != nil {
-		sum += s.before.sum
+func (p *past) total() uint64 {
+	if p == nil {
+		return 0
 	}
-	return sum
+	return p.sum
 }
 
 // keyModel is a key of a session, from when it has no value.
 func keyModel(lossy bool) porcupine.Model {
-	nondeterministic := porcupine.NondeterministicModel{
-		Init: func() []interface{} {
+	return porcupine.Model{
+		Init: func() interface{} {
 			first := state{}
+			first.add(value{})
 			if lossy {
 				first.before = first.before.with(value{})
 			}
-			return []interface{}{first}
+			return first
 		},
-		Step: func(was, in, out interface{}) []interface{} {
+		Step: func(was, in, out interface{}) (bool, interface{}) {
 			return step(was.(state), in.(input), out.(answer))
 		},
-		Equal: equal,
+		Equal: func(one, other interface{}) bool {
+			return equal(one.(state), other.(state))
+		},
 		Hash: func(s interface{}) uint64 {
-			return digest(s.(state))
+			return s.(state).sum + s.(state).before.total()
 		},
 		DescribeOperation: func(in, out interface{}) string {
 			return describe(in.(input), out.(answer))
 		},
 		DescribeState: func(s interface{}) string {
-			return s.(state).now.String()
+			return fmt.Sprint(s.(state).now)
 		},
 	}
-	return nondeterministic.ToModel()
 }
 
 func (v value) String() string {
