@@ -149,8 +149,8 @@ def test_a_store_that_lost_everything_and_said_nothing_would_be_caught(
 ) -> None:
     survived = runs[WIPE].result()
     assert survived.verdict.returncode == 0, survived.verdict.stdout
-    told = [row for row in survived.lines() if row.get("is_tail_unknown")]
-    assert told, "every server and owner was killed, and nobody was told of a loss"
+    assert survived.outcomes()["lost"] > 0, "the owner that was left was not told"
+    assert any(row.get("is_tail_unknown") for row in survived.lines()), "the next were not told"
     for path in survived.folder.glob("*.jsonl"):
         silent = path.read_text().replace('"is_tail_unknown":true', '"is_tail_unknown":false')
         silent = silent.replace('"outcome":"lost"', '"outcome":"refused"')
