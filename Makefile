@@ -14,6 +14,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 SEED ?= 1
 OPERATIONS ?= 5000
 SIM := target/release/flurry-sim
+CHECKER := target/linearizability
 
 .PHONY: help setup build fmt lint test test-rust test-flurry sim sim-bugs test-python rules e2e mutations bench docs demo check
 
@@ -30,8 +31,9 @@ $(VENV)/.installed: requirements.lock
 	$(PY) -c "import site, pathlib; pathlib.Path(site.getsitepackages()[0], 'unruly-checkout.pth').write_text('$(CURDIR)/python\n')"
 	touch $@
 
+# Of a package by itself: with the whole workspace, the core would get the simulation's planted bugs.
 build: ## Build the programs, optimised
-	cargo build --release --locked --package unruly
+	cargo build --release --locked --package unruly --bins
 
 fmt: setup ## Format everything
 	cargo fmt --all
@@ -78,7 +80,13 @@ rules: setup ## Layers, sizes, links, licences: what holds for the whole reposit
 mutations: setup ## Break three promises, chosen by the commit, and see their tests go red
 	$(PY) tests/mutations/run.py
 
-e2e: setup build ## Plan, run, trace, report on this machine, with planted truth
+$(CHECKER): FORCE
+	scripts/debian.sh go golang-go
+	scripts/debian.sh nft nftables
+	cargo build --release --locked --package unruly-flurry --example history
+	cd tests/linearizability && go vet ./... && test -z "$$(gofmt -l .)" && go test ./... && go build -o $(CURDIR)/$@ .
+
+e2e: setup build $(CHECKER) ## Plan, run, trace, report on this machine, with planted truth; histories of Flurry under kills, pauses and partitions
 	$(PY) -m pytest -q tests/e2e
 
 bench: setup build ## Side-by-side benchmarks; results go to bench/runs/

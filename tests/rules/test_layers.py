@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from repository import cargo_metadata
+from repository import ROOT, cargo_metadata
 
 CRATES: dict[str, set[str]] = {
     "unruly-plan": set(),
@@ -32,3 +34,10 @@ def test_every_crate_of_the_workspace_has_its_place() -> None:
     members = set(cargo_metadata()["workspace_members"])
     names = {it["name"] for it in cargo_metadata()["packages"] if it["id"] in members}
     assert names == set(CRATES)
+
+
+def test_no_build_takes_the_whole_workspace_and_so_the_bugs_of_the_simulation() -> None:
+    """Cargo unites the features of all packages that a command selects, whatever it builds."""
+    builds = re.findall(r"cargo build.*", (ROOT / "Makefile").read_text())
+    assert len(builds) >= 3
+    assert [line for line in builds if "--package" not in line] == []
