@@ -15,7 +15,7 @@ SEED ?= 1
 OPERATIONS ?= 5000
 SIM := target/release/flurry-sim
 
-.PHONY: help setup build fmt lint test test-rust test-flurry sim sim-bugs test-python rules e2e mutations bench docs demo check
+.PHONY: help setup build fmt lint test test-rust test-flurry sim sim-bugs test-python rules e2e mutations bench bench-flurry docs demo check
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -83,6 +83,9 @@ e2e: setup build ## Plan, run, trace, report on this machine, with planted truth
 
 bench: setup build ## Side-by-side benchmarks; results go to bench/runs/
 	$(PY) -m bench
+
+bench-flurry: setup build ## Flurry beside memcached, Redis and etcd: ten minutes on a quiet machine
+	$(PY) -m bench flurry
 
 docs: setup ## Check the documents: links, titles, examples
 	$(PY) -m pytest -q tests/rules/test_documents.py python/tests/test_docs.py
