@@ -133,7 +133,7 @@ def losing(started: Processes, dropped: list[int]) -> Iterator[None]:
     nft = program("nft", "nftables")
     rule = "meta l4proto udp numgen random mod 100 == 0 counter drop"
     chain = "type filter hook input priority 0;"
-    started.call(*nft, f"table inet loss {{ chain input {{ {chain} {rule} }} }}")
+    started.call(*nft, f"table inet loss {{ chain input {{ {chain} {rule}; }}; }}")
     try:
         yield
     finally:
