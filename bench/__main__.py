@@ -7,6 +7,7 @@ everything works; nothing is kept then.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 
 from bench import (
@@ -51,6 +52,8 @@ def chosen_by(name: str) -> list[str]:
 
 def main() -> int:
     """Measure, keep, and write the page."""
+    # A termination unwinds like Ctrl-C, so that what a benchmark has started is ended.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHES))
     parser.add_argument("--page", action="store_true", help="only write the page")
@@ -77,6 +80,8 @@ def measure(names: list[str]) -> None:
                 result.keep(place, found)
             word = "met   " if found.met else "MISSED"
             print(f"  {word} {found.what}: {found.measured} (bar {found.bar})", flush=True)
+            if found.why and not found.met:
+                print(f"         {found.why}", flush=True)
 
 
 if __name__ == "__main__":

@@ -55,8 +55,8 @@ def writes() -> list[Result]:
         _open_flurry(driver, started, "first", "quorum")
         peer = stores.redis(started)
         driver.open("redis", peer.servers, "redis", peer.address, "2")
-        names = ("first", "quorum", "redis")
-        found = interleaved({name: _round(driver, name, "set") for name in names})
+        sides = {name: _round(driver, name, "set") for name in ("first", "quorum", "redis")}
+        found = interleaved(sides | _trip(driver, started))
     return [
         compared(
             f"flurry-write-{level}",
@@ -64,6 +64,7 @@ def writes() -> list[Result]:
             " message, p50",
             ours=found[level],
             theirs=found["redis"],
+            trip=found["trip"],
             share=0.5,
             bar=bar,
         )
@@ -78,12 +79,11 @@ def consensus() -> list[Result]:
         _open_flurry(driver, started, "quorum")
         peer = stores.etcd(started)
         driver.open("etcd", peer.servers, "etcd", peer.address)
-        found = interleaved(
-            {
-                "quorum": _round(driver, "quorum", "set"),
-                "etcd": _round(driver, "etcd", "set", SLOW_ROUND_MS),
-            }
-        )
+        sides = {
+            "quorum": _round(driver, "quorum", "set"),
+            "etcd": _round(driver, "etcd", "set", SLOW_ROUND_MS),
+        }
+        found = interleaved(sides | _trip(driver, started))
     return [
         compared(
             "flurry-etcd",
@@ -91,10 +91,18 @@ def consensus() -> list[Result]:
             " through the leader, p50",
             ours=found["quorum"],
             theirs=found["etcd"],
+            trip=found["trip"],
             share=0.5,
             bar=0.05,
         )
     ]
+
+
+def _trip(driver: Driver, started: Processes) -> dict[str, Callable[[], Round]]:
+    """What one datagram there and one back take: memcached's GET, which does little else."""
+    peer = stores.memcached(started)
+    driver.open("trip", peer.servers, "memcached", peer.address)
+    return {"trip": _round(driver, "trip", "get", ROUND_MS // 2)}
 
 
 def _open_flurry(driver: Driver, started: Processes, *levels: str) -> None:

@@ -21,6 +21,9 @@ DRIVER_CORE = 0
 SERVER_CORE = 1
 PATIENCE_S = 20.0
 
+OUTLIVES_NOBODY = ("setpriv", "--pdeathsig", "KILL")
+"""Whoever is started so ends with us, even if we are killed."""
+
 Process = subprocess.Popen[bytes]
 
 
@@ -42,7 +45,7 @@ class Processes:
         """Start a program on a core; what it complains of goes into a file of the folder."""
         with self._complaints(len(self.started)).open("wb") as said:
             process = subprocess.Popen(
-                [*self.prefix, "taskset", "-c", str(core), *words],
+                [*OUTLIVES_NOBODY, *self.prefix, "taskset", "-c", str(core), *words],
                 stdin=stdin, stdout=said if stdout is None else stdout, stderr=said,
             )  # fmt: skip
         self.started.append(process)

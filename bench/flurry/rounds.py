@@ -42,26 +42,34 @@ def compared(
     theirs: Sequence[Round],
     share: float,
     bar: float,
-    why: str = "",
+    trip: Sequence[Round] = (),
 ) -> Result:
-    """Hold the ratio of a quantile, pair by pair, to a bar that it must not exceed."""
+    """Hold the ratio of a quantile, pair by pair, to a bar that it must not exceed.
+
+    With rounds of a bare trip the reason for a miss says how much of the peer's time that is: no
+    store behind a socket can do with less.
+    """
     mine = [it.quantile_us(share) for it in ours]
     other = [it.quantile_us(share) for it in theirs]
     found = ratio(mine, other)
+    why = cost(ours, theirs)
+    if trip:
+        least = ratio([it.quantile_us(share) for it in trip], other)
+        why += f". One datagram there and one back alone are {least} of the other side's time"
     return Result(
         name=name,
         what=f"{what}; {WHERE}",
         bar=f"<= {bar:.3g}",
         measured=f"{found} of {found.n} pairs ({median(mine):.4g} us to {median(other):.4g} us)",
         met=found.high <= bar,
-        raw=kept(ours=ours, theirs=theirs),
-        why=why or cost(ours, theirs),
+        raw=kept(ours=ours, theirs=theirs, trip=trip),
+        why=why,
     )
 
 
 def kept(**sides: Sequence[Round]) -> dict[str, Any]:
     """Every round of every side, in short."""
-    return {name: [it.summary() for it in rounds] for name, rounds in sides.items()}
+    return {name: [it.summary() for it in rounds] for name, rounds in sides.items() if rounds}
 
 
 def cost(ours: Sequence[Round], theirs: Sequence[Round]) -> str:
