@@ -52,6 +52,7 @@ def run() -> list[Result]:
         searched: dict[str, dict[int, list[Round]]] = {"first": {}, "redis": {}}
         for threads in THREADS:
             for _ in range(SEARCHES):
+                print(".", end="", flush=True)
                 for name, by_threads in searched.items():
                     done = driver.round(name, "set", lasting(SEARCH_MS), threads=threads)
                     by_threads.setdefault(threads, []).append(done)

@@ -37,16 +37,16 @@ struct Target {
 }
 
 impl Target {
-    fn open(kind: &str, address: &str, how: Option<&str>, items: &Items) -> Result<Self> {
+    fn open(kind: &str, address: &str, how: &[&str], items: &Items) -> Result<Self> {
         let address: SocketAddr = address.parse().context(address.to_owned())?;
         let connect: Connect = match (kind, how) {
-            ("flurry", Some(level)) => flurry_client::open(address, level)?,
-            ("memcached", None) => Box::new(move || memcached::Connection::open(address)),
-            ("redis", Some(replicas)) => {
-                let replicas: u8 = replicas.parse().context(replicas.to_owned())?;
+            ("flurry", [level]) => flurry_client::open(address, level)?,
+            ("memcached", []) => Box::new(move || memcached::Connection::open(address)),
+            ("redis", [replicas]) => {
+                let replicas: u8 = replicas.parse().context((*replicas).to_owned())?;
                 Box::new(move || redis::Connection::open(address, replicas))
             }
-            ("etcd", None) => Box::new(move || etcd::Connection::open(address)),
+            ("etcd", []) => Box::new(move || etcd::Connection::open(address)),
             _ => bail!("{kind} {how:?}: no such store; wanted one that `open` knows"),
         };
         let mut first = connect()?;
@@ -75,8 +75,8 @@ fn main() -> Result<()> {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             ["open", name, kind, address, ref how @ ..] => {
-                let target = Target::open(kind, address, how.first().copied(), &items)
-                    .with_context(|| line.clone())?;
+                let target =
+                    Target::open(kind, address, how, &items).with_context(|| line.clone())?;
                 targets.insert(name.to_owned(), target);
                 println!("{{}}");
             }
