@@ -16,7 +16,7 @@ OPERATIONS ?= 5000
 SIM := target/release/flurry-sim
 CHECKER := target/linearizability
 
-.PHONY: help setup build fmt lint test test-rust test-flurry sim sim-bugs test-python rules e2e mutations bench docs demo check
+.PHONY: help setup build fmt lint test test-rust test-flurry sim sim-bugs test-python rules e2e mutations bench bench-flurry docs demo check
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -91,6 +91,9 @@ e2e: setup build $(CHECKER) ## Plan, run, trace, report on this machine, with pl
 
 bench: setup build ## Side-by-side benchmarks; results go to bench/runs/
 	$(PY) -m bench
+
+bench-flurry: setup build ## Flurry beside memcached, Redis and etcd: ten minutes on a quiet machine
+	$(PY) -m bench flurry
 
 docs: setup ## Check the documents: links, titles, examples
 	$(PY) -m pytest -q tests/rules/test_documents.py python/tests/test_docs.py

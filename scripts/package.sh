@@ -12,6 +12,17 @@ command -v apt-get >/dev/null || {
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-apt-get download "$name" >/dev/null || { apt-get update -qq && apt-get download "$name" >/dev/null; }
-mkdir -p "$place"
-for file in ./*.deb; do dpkg -x "$file" "$place"; done
+# What would be installed with it, from lines of 'URI' NAME_VERSION_ARCHITECTURE.deb; asking needs no root.
+fetch() {
+  mapfile -t needed < <(
+    apt-get install --print-uris -qq --no-install-recommends -o Debug::NoLocking=1 "$name" |
+      sed -nE "s/^'[^']*' ([^_ ]+)_[^ ]+\.deb .*/\1/p" | grep -vFx "$name"
+  )
+  apt-get download "$name" "${needed[@]}" >/dev/null
+}
+fetch || { apt-get update -qq && fetch; }
+unpacked="$work/unpacked"
+for file in ./*.deb; do dpkg -x "$file" "$unpacked"; done
+mkdir -p "$(dirname "$place")"
+rm -rf "$place"
+mv "$unpacked" "$place"

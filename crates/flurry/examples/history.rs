@@ -21,7 +21,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clap::Parser;
-use flurry::{Answer, Client, Condition, Done, DurationNs, Error, Level, Operation, Options};
+use flurry::{
+    Answer, Client, Condition, Done, DurationNs, Error, Level, Operation, Options, Transport,
+};
 use nix::time::{ClockId, clock_gettime};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng as _;
@@ -56,7 +58,7 @@ struct Arguments {
     #[arg(long)]
     controller: SocketAddr,
     /// What carries the messages
-    #[arg(long, default_value = "udp", value_parser = ["udp"])]
+    #[arg(long, default_value = "udp", value_parser = ["udp", "tcp"])]
     transport: String,
     /// The session to own
     #[arg(long)]
@@ -378,7 +380,13 @@ impl Dice {
 }
 
 fn open(arguments: &Arguments) -> Result<Client, Error> {
-    let options = Options::new(arguments.controller, &arguments.session);
+    let options = Options {
+        transport: match arguments.transport.as_str() {
+            "tcp" => Transport::Tcp,
+            _ => Transport::Udp,
+        },
+        ..Options::new(arguments.controller, &arguments.session)
+    };
     let mut opened = Client::open(&options);
     for _ in 1..OPENINGS_MAX {
         if !matches!(opened, Err(Error::NoAnswer { .. } | Error::NotOpen { .. })) {

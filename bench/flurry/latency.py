@@ -1,0 +1,117 @@
+"""Latency without faults: against memcached, Redis with two replicas, and etcd with three nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bench.flurry import stores
+from bench.flurry.driver import Driver
+from bench.flurry.pace import lasting
+from bench.flurry.processes import processes
+from bench.flurry.rounds import compared, interleaved
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bench.flurry.driver import Round
+    from bench.flurry.processes import Processes
+    from bench.result import Result
+
+ROUND_MS = 600
+SLOW_ROUND_MS = 1_500
+"""Of a store whose operations take a hundred times as long."""
+
+
+def gets() -> list[Result]:
+    """Reads at the first correct reply of three, against memcached over UDP with one copy."""
+    with processes() as started:
+        driver = Driver(started)
+        _open_flurry(driver, started, "first")
+        peer = stores.memcached(started)
+        driver.open("memcached", peer.servers, "memcached", peer.address)
+        found = interleaved(
+            {
+                "first": _round(driver, "first", "get"),
+                "memcached": _round(driver, "memcached", "get"),
+            }
+        )
+    return [
+        compared(
+            f"flurry-get-{word}",
+            f"Flurry GET first, 3 replicas, to memcached over UDP with one copy, {word}",
+            ours=found["first"],
+            theirs=found["memcached"],
+            share=share,
+            bar=1.5,
+        )
+        for word, share in (("p50", 0.5), ("p99", 0.99))
+    ]
+
+
+def writes() -> list[Result]:
+    """Replicated writes at two levels, against Redis with two replicas and ``WAIT 2``."""
+    with processes() as started:
+        driver = Driver(started)
+        _open_flurry(driver, started, "first", "quorum")
+        peer = stores.redis(started)
+        driver.open("redis", peer.servers, "redis", peer.address, "2")
+        sides = {name: _round(driver, name, "set") for name in ("first", "quorum", "redis")}
+        found = interleaved(sides | _trip(driver, started))
+    return [
+        compared(
+            f"flurry-write-{level}",
+            f"Flurry SET {level}, 3 replicas, to Redis with 2 replicas, SET and WAIT 2 in one"
+            " message, p50",
+            ours=found[level],
+            theirs=found["redis"],
+            trip=found["trip"],
+            share=0.5,
+            bar=bar,
+        )
+        for level, bar in (("first", 0.35), ("quorum", 0.5))
+    ]
+
+
+def consensus() -> list[Result]:
+    """Writes that a majority has, against etcd."""
+    with processes() as started:
+        driver = Driver(started)
+        _open_flurry(driver, started, "quorum")
+        peer = stores.etcd(started)
+        driver.open("etcd", peer.servers, "etcd", peer.address)
+        sides = {
+            "quorum": _round(driver, "quorum", "set"),
+            "etcd": _round(driver, "etcd", "set", SLOW_ROUND_MS),
+        }
+        found = interleaved(sides | _trip(driver, started))
+    return [
+        compared(
+            "flurry-etcd",
+            "Flurry SET quorum, 3 replicas, to a Put of etcd with 3 nodes, data in memory,"
+            " through the leader, p50",
+            ours=found["quorum"],
+            theirs=found["etcd"],
+            trip=found["trip"],
+            share=0.5,
+            bar=0.05,
+        )
+    ]
+
+
+def _trip(driver: Driver, started: Processes) -> dict[str, Callable[[], Round]]:
+    """What one datagram there and one back take: memcached's GET, which does little else."""
+    peer = stores.memcached(started)
+    driver.open("trip", peer.servers, "memcached", peer.address)
+    return {"trip": _round(driver, "trip", "get", ROUND_MS // 2)}
+
+
+def _open_flurry(driver: Driver, started: Processes, *levels: str) -> None:
+    store = stores.Flurry(started)
+    for level in levels:
+        driver.open(level, store.servers, "flurry", store.address, level)
+
+
+def _round(
+    driver: Driver, name: str, operation: str, milliseconds: int = ROUND_MS
+) -> Callable[[], Round]:
+    return lambda: driver.round(name, operation, lasting(milliseconds))

@@ -1,0 +1,76 @@
+//! Redis: a write and the wait for its replicas, pipelined in one message on one connection.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::store::{Item, PATIENCE, Store};
+
+/// No reply of ours is longer.
+const REPLY_BYTES: usize = 512;
+
+/// A connection whose writes wait for so many replicas.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    replicas: u8,
+    output: Vec<u8>,
+    input: [u8; REPLY_BYTES],
+}
+
+impl Connection {
+    pub(crate) fn open(address: SocketAddr, replicas: u8) -> Result<Box<dyn Store>> {
+        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Box::new(Self {
+            stream,
+            replicas,
+            output: Vec::new(),
+            input: [0; REPLY_BYTES],
+        }))
+    }
+
+    fn command(&mut self, words: &[&[u8]]) {
+        self.output
+            .extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+        for word in words {
+            self.output
+                .extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            self.output.extend_from_slice(word);
+            self.output.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+impl Store for Connection {
+    fn set(&mut self, item: &Item) -> Result<()> {
+        self.output.clear();
+        self.command(&[b"SET", &item.key, &item.value]);
+        let (replicas, patience_ms) = (self.replicas.to_string(), PATIENCE.as_millis().to_string());
+        self.command(&[b"WAIT", replicas.as_bytes(), patience_ms.as_bytes()]);
+        self.stream.write_all(&self.output)?;
+        let mut got = 0;
+        // Two lines: of the write, and how many replicas have it.
+        while self.input[..got].iter().filter(|it| **it == b'\n').count() < 2 {
+            let more = self.stream.read(&mut self.input[got..]).context("redis")?;
+            ensure!(more > 0, "redis: the connection has ended");
+            got += more;
+        }
+        let reply = self.input[..got].escape_ascii().to_string();
+        let held = reply
+            .strip_prefix("+OK\\r\\n:")
+            .and_then(|rest| rest.strip_suffix("\\r\\n"))
+            .and_then(|count| count.parse::<u8>().ok());
+        ensure!(
+            held.is_some_and(|held| held >= self.replicas),
+            "redis: {reply}; wanted the write on {} replicas",
+            self.replicas
+        );
+        Ok(())
+    }
+
+    fn get(&mut self, _item: &Item) -> Result<()> {
+        bail!("redis: reads are not compared; wanted `set`")
+    }
+}
