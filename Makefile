@@ -16,7 +16,7 @@ OPERATIONS ?= 5000
 SIM := target/release/flurry-sim
 CHECKER := target/linearizability
 
-.PHONY: help setup build fmt lint test test-rust test-flurry sim sim-bugs test-python rules e2e mutations bench bench-flurry docs demo check
+.PHONY: help setup build fmt lint test test-rust test-flurry fuzz sim sim-bugs test-python rules e2e mutations bench bench-flurry docs demo check
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -48,7 +48,7 @@ lint: setup ## Formatting, lints and types; warnings are errors
 	$(VENV)/bin/mypy
 	@if command -v cargo-deny >/dev/null; then cargo deny --offline check --hide-inclusion-graph licenses bans sources; fi
 
-test: lint test-rust test-flurry test-python rules e2e mutations ## Everything that must pass
+test: lint test-rust test-flurry test-python rules e2e fuzz mutations ## Everything that must pass
 	@echo "test: all passed"
 
 test-rust: ## Rust tests
@@ -69,10 +69,13 @@ sim: $(SIM) ## Replay one seed: make sim SEED=7 OPERATIONS=5000
 sim-bugs: $(SIM) ## Search a seed for every planted bug, as tests/flurry/planted-bugs.tsv has them
 	$(SIM) bugs
 
+fuzz: ## Feed every parser with input that is nearly right, 30 s for each kind
+	cargo run --release --locked --quiet --package unruly-fuzz
+
 test-python: setup build ## Python tests, with the report in a real Chromium, and with Spark
 	scripts/debian.sh chromium chromium fonts-dejavu-core
 	scripts/debian.sh java default-jre-headless
-	$(PY) -m pytest -q python
+	$(PY) -m pytest -q -n 2 --dist loadfile python
 
 rules: setup ## Layers, sizes, links, licences: what holds for the whole repository
 	$(PY) -m pytest -q tests/rules

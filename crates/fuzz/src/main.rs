@@ -81,11 +81,8 @@ fn run(arguments: &Arguments) -> Result<()> {
         );
         let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
         let target = Target::new(kinds[0])?;
-        say(&format!(
-            "{}: {}",
-            kinds[0].name(),
-            judged(&target, kinds[0], &bytes)?
-        ));
+        let (end, held) = judged(&target, kinds[0], &bytes)?;
+        say(&format!("{}: {end}, {held} bytes held", kinds[0].name()));
         return Ok(());
     }
     for together in kinds.chunks(arguments.threads.max(1)) {
@@ -112,7 +109,7 @@ fn say(text: &str) {
 /// # Errors
 ///
 /// A panic, or too much memory.
-fn judged(target: &Target, kind: Kind, input: &[u8]) -> Result<String> {
+fn judged(target: &Target, kind: Kind, input: &[u8]) -> Result<(String, usize)> {
     target.prepare(input)?;
     let read = AssertUnwindSafe(|| most_held(|| target.read(input)));
     let (end, held) = catch_unwind(read).map_err(|_| anyhow!("it panicked"))?;
@@ -121,7 +118,7 @@ fn judged(target: &Target, kind: Kind, input: &[u8]) -> Result<String> {
         held <= most,
         "it held {held} bytes at once; wanted at most {most}"
     );
-    Ok(end)
+    Ok((end, held))
 }
 
 /// Feeds one kind of input until its time is over.
@@ -130,11 +127,15 @@ fn feed(arguments: &Arguments, kind: Kind) -> Result<()> {
     let mut kept = target.seeds()?;
     let mut ends = BTreeSet::new();
     for seed in &kept {
-        ends.insert(judged(&target, kind, seed).context("an input that is right")?);
+        ends.insert(
+            judged(&target, kind, seed)
+                .context("an input that is right")?
+                .0,
+        );
     }
     let mut dice = Dice::new(arguments.seed, kind as u64);
     let start = Instant::now();
-    let mut fed = 0_u64;
+    let (mut fed, mut most) = (0_u64, 0);
     while start.elapsed() < Duration::from_secs(arguments.seconds) {
         let mut input = kept[dice.below(kept.len())].clone();
         let other = kept[dice.below(kept.len())].clone();
@@ -144,14 +145,15 @@ fn feed(arguments: &Arguments, kind: Kind) -> Result<()> {
             target.mend(&mut input);
         }
         fed += 1;
-        let end = judged(&target, kind, &input)
+        let (end, held) = judged(&target, kind, &input)
             .map_err(|error| written(&arguments.output, kind, &input, &error))?;
+        most = most.max(held);
         if kept.len() < KEPT_MAX && ends.insert(end) {
             kept.push(input);
         }
     }
     say(&format!(
-        "{}: {fed} inputs, {} different ends, seed {}",
+        "{}: {fed} inputs, {} different ends, at most {most} bytes held, seed {}",
         kind.name(),
         ends.len(),
         arguments.seed

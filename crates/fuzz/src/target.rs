@@ -62,18 +62,17 @@ impl Kind {
         match self {
             // Lists in a message are bounded by number, not by their bytes.
             Self::Datagram | Self::Frame => 512 << 10,
-            // A reader's buffer, and the header as text and as words.
-            Self::Log => 64 << 10,
+            // A reader's buffer of a mebibyte, and the header as text and as words.
+            Self::Log => (1 << 20) + (64 << 10),
             // A syntax tree of TOML holds each of its pieces in a node with its place and its spaces.
-            Self::Configuration => 64 << 10,
-            Self::State => 512 << 10,
+            Self::Configuration | Self::State => 512 << 10,
         }
     }
 
     /// How many times the input its tree may be.
     pub(crate) fn factor(self) -> usize {
         match self {
-            Self::Configuration => 200,
+            Self::Configuration => 64,
             _ => 2,
         }
     }
@@ -210,10 +209,10 @@ fn shape(message: &Message) -> String {
     text.chars().take_while(char::is_ascii_alphabetic).collect()
 }
 
-/// The beginning of a message for people, without its numbers.
+/// The beginning of a message for people, up to its first number.
 fn cut(text: &str) -> String {
     text.chars()
-        .filter(|it| !it.is_ascii_digit())
+        .take_while(|it| !it.is_ascii_digit())
         .take(60)
         .collect()
 }

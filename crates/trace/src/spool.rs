@@ -139,13 +139,19 @@ impl SpoolReader {
                 "move it out of the run",
             ));
         }
-        let mut json = vec![0; length as usize];
-        input.read_exact(&mut json).map_err(|_| {
-            refused(
+        // Memory is taken for what is there, not for what the length says.
+        let mut json = Vec::new();
+        input
+            .by_ref()
+            .take(u64::from(length))
+            .read_to_end(&mut json)
+            .map_err(io)?;
+        if json.len() < length as usize {
+            return Err(refused(
                 format!("its header of {length} bytes is cut off"),
                 "the process died before its first row; the file can be removed",
-            )
-        })?;
+            ));
+        }
         let header: SpoolHeader = serde_json::from_slice(&json).map_err(|error| {
             refused(
                 format!("its header is unreadable ({error})"),
