@@ -1,30 +1,28 @@
 //! A blocking client: the owner of a session, with its router inside.
 
+mod engine;
 mod owner;
 
 use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use flurry_core::config::Level;
-use flurry_core::id::{DurationNs, Epoch};
+use flurry_core::id::{DurationNs, Epoch, MonoNs};
 use flurry_core::key_value::{Answer, Condition, Operation};
 use flurry_core::portal::Submission;
 
 use crate::clock::{self, wall, wall_after};
 use crate::fault::Faults;
 use crate::link::{Link, LinkCounts, Transport};
-use crate::node::Node;
 use crate::recording::Recording;
 use crate::{Error, VALUE_BYTES_MAX, loopback};
-use owner::{Calls, Command, Owner, Shared, Ways};
-
-/// Calls that wait for the client's thread at most.
-const COMMANDS_MAX: usize = 1_024;
+use engine::Engine;
+use owner::{Calls, Owner, Shared, Ways};
 
 /// How much longer than its own deadline a call waits for the thread to say that it has passed.
 const GRACE: Duration = Duration::from_secs(1);
@@ -50,6 +48,9 @@ pub struct Options {
     pub recording: Option<Recording>,
     /// Faults on purpose.
     pub faults: Faults,
+    /// How long a caller that is alone looks for its answer again and again before it sleeps. It saves
+    /// a wake-up and takes a core: only where one is spare.
+    pub spin: Duration,
 }
 
 impl Options {
@@ -66,6 +67,7 @@ impl Options {
             router: None,
             recording: None,
             faults: Faults::default(),
+            spin: Duration::ZERO,
         }
     }
 }
@@ -109,8 +111,7 @@ pub struct Set {
 /// server first, and writes that are not on every replica yet are nobody's to finish.
 #[derive(Debug)]
 pub struct Client {
-    node: Node,
-    commands: SyncSender<Command>,
+    engine: Engine,
     options: Options,
     epoch: Epoch,
     shared: Arc<Shared>,
@@ -127,7 +128,6 @@ impl Client {
     pub fn open(options: &Options) -> Result<Self, Error> {
         let records = options.recording.is_some();
         let link = Link::dial(options.transport, records)?.with_faults(&options.faults, 0);
-        let (commands, taken) = mpsc::sync_channel(COMMANDS_MAX);
         let (tell, told) = mpsc::sync_channel(1);
         let shared = Arc::new(Shared {
             controller_heard: AtomicBool::new(false),
@@ -141,10 +141,9 @@ impl Client {
         };
         let log = options.recording.as_ref().map(Recording::log).transpose()?;
         let (name, known) = (options.session.clone(), Arc::clone(&shared));
-        let node = Node::start("flurry-client", link, move |now| {
-            let calls = Calls::new(taken, tell);
-            Ok(Owner::new(now, name, nonce, ways, calls, known, log))
-        })?;
+        let calls = Calls::new(tell);
+        let owner = Owner::new(clock::now(), name, nonce, ways, calls, known, log);
+        let engine = Engine::start(owner, link, options.spin, records)?;
         let epoch = match told.recv_timeout(options.open_timeout) {
             Ok(opened) => opened?,
             Err(RecvTimeoutError::Disconnected) => return Err(stopped()),
@@ -165,8 +164,7 @@ impl Client {
             }
         };
         Ok(Self {
-            node,
-            commands,
+            engine,
             options: options.clone(),
             epoch,
             shared,
@@ -188,7 +186,7 @@ impl Client {
     /// What its socket has counted.
     #[must_use]
     pub fn counts(&self) -> LinkCounts {
-        self.node.counts()
+        self.engine.counts()
     }
 
     /// An operation with a level, a timeout or a number of its own.
@@ -283,7 +281,7 @@ impl Client {
     /// [`Error::Fenced`] when somebody else owns it by now, [`Error::Stopped`].
     pub fn close(self) -> Result<Closed, Error> {
         let (tell, told) = mpsc::sync_channel(1);
-        self.send(Command::Close(tell))?;
+        self.engine.close(tell);
         match told.recv_timeout(self.options.open_timeout) {
             Ok(closed) => closed.map(|()| Closed {
                 is_stable: true,
@@ -295,17 +293,6 @@ impl Client {
                 unstable: self.shared.unstable.load(Ordering::Relaxed),
             }),
         }
-    }
-
-    fn send(&self, command: Command) -> Result<(), Error> {
-        self.commands
-            .try_send(command)
-            .map_err(|error| match error {
-                TrySendError::Full(_) => Error::Busy,
-                TrySendError::Disconnected(_) => stopped(),
-            })?;
-        self.node.wake();
-        Ok(())
     }
 }
 
@@ -359,7 +346,16 @@ impl<'a> Call<'a> {
     /// [`Error::Refused`], [`Error::Busy`] when the client is full. Nothing is known: [`Error::Unknown`]. Lost: [`Error::DataLoss`],
     /// [`Error::Evicted`]. Over: [`Error::Fenced`], [`Error::Stopped`].
     pub fn run(self, key: impl Into<Bytes>, operation: &Operation) -> Result<Done, Error> {
-        self.start(key, operation)?.wait()
+        let (tell, told) = mpsc::sync_channel(1);
+        let waiting = self.waiting(told, operation)?;
+        let wanted = clock::since(self.wanted);
+        let engine = &self.client.engine;
+        let until = MonoNs(clock::now().0.saturating_add(waiting.longest().0));
+        let submission = self.submission(key.into(), operation);
+        match engine.run(submission, wanted, tell, &waiting.told, until) {
+            Some(outcome) => waiting.judge(outcome),
+            None => waiting.wait(),
+        }
     }
 
     /// Begins an operation; operations on one key are done in the order in which they were begun.
@@ -369,30 +365,42 @@ impl<'a> Call<'a> {
     /// Nothing was done: [`Error::ValueTooLarge`], [`Error::Busy`], [`Error::Stopped`]. Everything else
     /// is told by [`Waiting::wait`].
     pub fn start(self, key: impl Into<Bytes>, operation: &Operation) -> Result<Waiting<'a>, Error> {
+        let (tell, told) = mpsc::sync_channel(1);
+        let waiting = self.waiting(told, operation)?;
+        let wanted = clock::since(self.wanted);
+        let submission = self.submission(key.into(), operation);
+        self.client.engine.submit(submission, wanted, tell);
+        Ok(waiting)
+    }
+
+    fn waiting(
+        &self,
+        told: Receiver<Result<Done, Error>>,
+        operation: &Operation,
+    ) -> Result<Waiting<'a>, Error> {
         let bytes = value_bytes(operation);
         if bytes > VALUE_BYTES_MAX {
             return Err(Error::ValueTooLarge { bytes });
         }
-        let patience = u64::try_from(self.timeout.as_nanos()).unwrap_or(u64::MAX);
-        let submission = Submission {
-            key: key.into(),
-            operation: operation.encode(),
-            access: operation.access(),
-            level: self.level,
-            at: wall(),
-            patience: DurationNs(patience),
-            sequence: self.sequence,
-        };
-        let wanted = clock::since(self.wanted);
-        let (tell, told) = mpsc::sync_channel(1);
-        self.client
-            .send(Command::Submit(submission, wanted, tell))?;
         Ok(Waiting {
             told,
             timeout: self.timeout,
             bytes,
             client: PhantomData,
         })
+    }
+
+    fn submission(&self, key: Bytes, operation: &Operation) -> Submission {
+        let patience = u64::try_from(self.timeout.as_nanos()).unwrap_or(u64::MAX);
+        Submission {
+            key,
+            operation: operation.encode(),
+            access: operation.access(),
+            level: self.level,
+            at: wall(),
+            patience: DurationNs(patience),
+            sequence: self.sequence,
+        }
     }
 
     /// The value; `None` when there is none.
@@ -516,15 +524,30 @@ impl Waiting<'_> {
     ///
     /// As [`Call::run`].
     pub fn wait(self) -> Result<Done, Error> {
-        let unknown = || Error::Unknown {
+        let longest = Duration::from_nanos(self.longest().0);
+        let outcome = self.told.recv_timeout(longest);
+        self.judge(outcome.unwrap_or_else(|_| Err(self.unknown())))
+    }
+
+    /// How long to wait for the outcome: the thread says itself that the time is over.
+    fn longest(&self) -> DurationNs {
+        let longest = self.timeout.saturating_add(GRACE).as_nanos();
+        DurationNs(u64::try_from(longest).unwrap_or(u64::MAX))
+    }
+
+    fn unknown(&self) -> Error {
+        Error::Unknown {
             waited_ms: self.timeout.as_millis(),
-        };
-        match self.told.recv_timeout(self.timeout.saturating_add(GRACE)) {
-            Ok(Ok(done)) if done.answer == Answer::TooLarge => {
+        }
+    }
+
+    fn judge(&self, outcome: Result<Done, Error>) -> Result<Done, Error> {
+        match outcome {
+            Ok(done) if done.answer == Answer::TooLarge => {
                 Err(Error::ValueTooLarge { bytes: self.bytes })
             }
-            Ok(Err(Error::Unknown { .. })) | Err(_) => Err(unknown()),
-            Ok(done) => done,
+            Err(Error::Unknown { .. }) => Err(self.unknown()),
+            outcome => outcome,
         }
     }
 }

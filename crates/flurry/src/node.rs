@@ -18,9 +18,6 @@ pub(crate) trait Part: Send + 'static {
     /// A message came.
     fn message(&mut self, now: MonoNs, letter: Letter);
 
-    /// Somebody called the node's [`Wake`].
-    fn woken(&mut self, _now: MonoNs) {}
-
     /// Time has come to [`Part::due`].
     fn timeout(&mut self, now: MonoNs);
 
@@ -79,10 +76,6 @@ impl Node {
         self.view.counts()
     }
 
-    pub(crate) fn wake(&self) {
-        self.wake.call();
-    }
-
     pub(crate) fn is_running(&self) -> bool {
         self.thread.as_ref().is_some_and(|it| !it.is_finished())
     }
@@ -137,39 +130,45 @@ impl Load {
     }
 }
 
+/// When something has to be done, if nothing comes before.
+pub(crate) fn due(link: &Link, part: &impl Part) -> MonoNs {
+    part.due().min(link.due().unwrap_or(MonoNs(u64::MAX)))
+}
+
+/// Does what there is to do now, without waiting for more.
+pub(crate) fn turn(link: &mut Link, part: &mut impl Part) -> Result<(), Error> {
+    if let Some(pause) = link.pause(clock::now()) {
+        std::thread::sleep(pause);
+    }
+    link.take_wake();
+    for _ in 0..BATCH {
+        let Some(letter) = link.receive() else { break };
+        // Read for each one: a lease may end between two.
+        let now = clock::now();
+        part.message(now, letter);
+        part.carry_out(now, link)?;
+    }
+    let now = clock::now();
+    if part.due() <= now {
+        part.timeout(now);
+        part.carry_out(now, link)?;
+    }
+    Ok(())
+}
+
 fn run(link: &mut Link, part: &mut impl Part, stop: &AtomicBool) -> Result<(), Error> {
     part.carry_out(clock::now(), link)?;
     let mut load = Load::new(clock::now());
     loop {
         let idle_since = clock::now();
-        let due = part.due().min(link.due().unwrap_or(MonoNs(u64::MAX)));
-        link.wait(due.since(idle_since));
-        let now = clock::now();
-        if let Some(share) = load.waited(idle_since, now) {
+        link.wait(due(link, part).since(idle_since));
+        if let Some(share) = load.waited(idle_since, clock::now()) {
             part.was_busy(share);
         }
         if stop.load(Ordering::Acquire) {
             return Ok(());
         }
-        if let Some(pause) = link.pause(now) {
-            std::thread::sleep(pause);
-        }
-        if link.wake().take() {
-            part.woken(clock::now());
-            part.carry_out(clock::now(), link)?;
-        }
-        for _ in 0..BATCH {
-            let Some(letter) = link.receive() else { break };
-            // Read for each one: a lease may end between two.
-            let now = clock::now();
-            part.message(now, letter);
-            part.carry_out(now, link)?;
-        }
-        let now = clock::now();
-        if part.due() <= now {
-            part.timeout(now);
-            part.carry_out(now, link)?;
-        }
+        turn(link, part)?;
     }
 }
 

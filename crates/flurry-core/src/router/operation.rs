@@ -108,8 +108,9 @@ impl Target {
         if attempt == 0 {
             return self.first.take();
         }
+        // From 31 on a reply does not say which; the latest is the one that is still waited for.
         let is_it = |sent: &Sent| sent.attempt.min(31) == attempt;
-        let place = self.repeated.iter().position(is_it)?;
+        let place = self.repeated.iter().rposition(is_it)?;
         Some(self.repeated.remove(place))
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use flurry_core::id::{DurationNs, Epoch, MonoNs};
@@ -30,18 +30,7 @@ const KEYS_MAX: usize = 100_000;
 /// How often a router of its own is told again what is not on every replica: it may have forgotten.
 const DRIVE_AGAIN: DurationNs = DurationNs::millis(50);
 
-/// Callers taken before the socket gets its turn.
-const BATCH: usize = 64;
-
 pub(super) type Reply<T> = SyncSender<Result<T, Error>>;
-
-/// What a caller wants from the thread.
-#[derive(Debug)]
-pub(super) enum Command {
-    /// With when its caller wanted it.
-    Submit(Submission, MonoNs, Reply<Done>),
-    Close(Reply<()>),
-}
 
 /// What callers may look at.
 #[derive(Debug)]
@@ -71,19 +60,14 @@ struct Waiter {
 /// Who waits for what.
 #[derive(Debug)]
 pub(super) struct Calls {
-    commands: Receiver<Command>,
-    /// More may be in the channel than one turn takes.
-    more: bool,
     waiting: BTreeMap<u64, Waiter>,
     opening: Option<Reply<Epoch>>,
     closing: Option<Reply<()>>,
 }
 
 impl Calls {
-    pub(super) fn new(commands: Receiver<Command>, opening: Reply<Epoch>) -> Self {
+    pub(super) fn new(opening: Reply<Epoch>) -> Self {
         Self {
-            commands,
-            more: false,
             waiting: BTreeMap::new(),
             opening: Some(opening),
             closing: None,
@@ -140,31 +124,42 @@ impl Owner {
         }
     }
 
-    fn take_commands(&mut self, now: MonoNs) {
-        for _ in 0..BATCH {
-            let Ok(command) = self.calls.commands.try_recv() else {
-                self.calls.more = false;
-                return;
-            };
-            match command {
-                Command::Submit(submission, wanted, reply) => {
-                    self.submit(now, submission, wanted, reply);
-                }
-                Command::Close(reply) => match self.fenced {
-                    Some(epoch) => {
-                        let _ = reply.send(Err(Error::Fenced { epoch }));
-                    }
-                    None => {
-                        self.calls.closing = Some(reply);
-                        self.portal.close(now);
-                    }
-                },
-            }
+    /// Lets go of the session when every write is on every replica.
+    pub(super) fn close(&mut self, now: MonoNs, reply: Reply<()>) {
+        if let Some(epoch) = self.fenced {
+            let _ = reply.send(Err(Error::Fenced { epoch }));
+            return;
         }
-        self.calls.more = true;
+        self.calls.closing = Some(reply);
+        self.portal.close(now);
     }
 
-    fn submit(&mut self, now: MonoNs, submission: Submission, wanted: MonoNs, reply: Reply<Done>) {
+    /// No caller waits for an operation, for the opening or for the closing.
+    pub(super) fn is_waited_for_by_nobody(&self) -> bool {
+        let Calls {
+            waiting,
+            opening,
+            closing,
+        } = &self.calls;
+        waiting.is_empty() && opening.is_none() && closing.is_none()
+    }
+
+    /// Nothing more will come of anything.
+    pub(super) fn abandon(&mut self) {
+        self.calls = Calls {
+            waiting: BTreeMap::new(),
+            opening: None,
+            closing: None,
+        };
+    }
+
+    pub(super) fn submit(
+        &mut self,
+        now: MonoNs,
+        submission: Submission,
+        wanted: MonoNs,
+        reply: Reply<Done>,
+    ) {
         match self.portal.submit(now, submission) {
             Ok(sequence) => {
                 let waiter = Waiter {
@@ -292,22 +287,12 @@ impl Part for Owner {
         }
     }
 
-    fn woken(&mut self, now: MonoNs) {
-        self.take_commands(now);
-    }
-
     fn timeout(&mut self, now: MonoNs) {
-        if self.calls.more {
-            self.take_commands(now);
-        }
         self.portal.handle_timeout(now);
         self.router.handle_timeout(now);
     }
 
     fn due(&self) -> MonoNs {
-        if self.calls.more {
-            return MonoNs(0);
-        }
         let own = [self.portal.poll_timeout(), self.router.poll_timeout()];
         own.into_iter().flatten().min().unwrap_or(MonoNs(u64::MAX))
     }

@@ -6,7 +6,7 @@ mod stream;
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -103,9 +103,41 @@ pub(crate) struct Letter {
 
 /// Which sources may have something.
 #[derive(Debug, Clone, Copy)]
-struct Ready {
+pub(crate) struct Ready {
     datagrams: bool,
     streams: bool,
+    woken: bool,
+}
+
+/// Waits for a link's sources, without the link.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    socket: OwnedFd,
+    streams: OwnedFd,
+    wake: Wake,
+}
+
+impl Waiter {
+    /// Waits for a message, for a call of [`Wake`], or for `left` to pass.
+    pub(crate) fn wait(&self, left: Duration) -> Ready {
+        let mut waited = [
+            PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.streams.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.wake.0.as_fd(), PollFlags::POLLIN),
+        ];
+        // A signal ends the wait early, which is no harm.
+        let _ = ppoll(
+            &mut waited,
+            Some(TimeSpec::from_duration(left.min(WAIT_MAX))),
+            None,
+        );
+        let [datagrams, streams, woken] = waited.map(|it| it.any().unwrap_or(false));
+        Ready {
+            datagrams,
+            streams,
+            woken,
+        }
+    }
 }
 
 /// The sockets of one thread, all of the loopback network.
@@ -119,6 +151,7 @@ pub(crate) struct Link {
     streaming: BTreeSet<SocketAddrV4>,
     mailbox: Arc<Mailbox>,
     wake: Wake,
+    waiter: Arc<Waiter>,
     ready: Ready,
     injector: Option<Injector>,
     input: Vec<u8>,
@@ -156,7 +189,17 @@ impl Link {
         }
         let address = bound(&socket)?;
         let wake = Wake::new()?;
+        let copy = |fd: BorrowedFd<'_>| {
+            let copied = fd.try_clone_to_owned();
+            copied.map_err(|error| Error::io("socket", "a descriptor to wait with", &error))
+        };
+        let waiter = Waiter {
+            socket: copy(socket.as_fd())?,
+            streams: copy(streams.as_fd())?,
+            wake: wake.clone(),
+        };
         Ok(Self {
+            waiter: Arc::new(waiter),
             socket,
             address,
             transport,
@@ -167,6 +210,7 @@ impl Link {
             ready: Ready {
                 datagrams: true,
                 streams: true,
+                woken: true,
             },
             injector: None,
             input: vec![0; RECEIVE_BYTES],
@@ -201,24 +245,48 @@ impl Link {
         Peer::listening(self.transport, address)
     }
 
-    /// Waits for a message, for a call of [`Wake`], or for `left` to pass.
-    pub(crate) fn wait(&mut self, left: DurationNs) {
-        let mut waited = [
-            PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.streams.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.wake.0.as_fd(), PollFlags::POLLIN),
-        ];
-        let left = if self.mailbox.is_empty() && self.streams.is_empty() {
-            Duration::from_nanos(left.0).min(WAIT_MAX)
+    /// What waits for this link without it.
+    pub(crate) fn waiter(&self) -> Arc<Waiter> {
+        Arc::clone(&self.waiter)
+    }
+
+    /// How long to wait at most: not at all when something is here already.
+    pub(crate) fn patience(&self, left: DurationNs) -> Duration {
+        if self.mailbox.is_empty() && self.streams.is_empty() {
+            Duration::from_nanos(left.0)
         } else {
             Duration::ZERO
-        };
-        // A signal ends the wait early, which is no harm.
-        let _ = ppoll(&mut waited, Some(TimeSpec::from_duration(left)), None);
+        }
+    }
+
+    /// Looks at these sources from now on.
+    pub(crate) fn look_at(&mut self, ready: Ready) {
         self.ready = Ready {
-            datagrams: waited[0].any().unwrap_or(false),
-            streams: waited[1].any().unwrap_or(false) || !self.streams.is_empty(),
+            streams: ready.streams || !self.streams.is_empty(),
+            ..ready
         };
+    }
+
+    /// Looks at all sources, whether something is there or not.
+    pub(crate) fn look_at_all(&mut self) {
+        self.ready = Ready {
+            datagrams: true,
+            streams: true,
+            woken: true,
+        };
+    }
+
+    /// Waits for a message, for a call of [`Wake`], or for `left` to pass.
+    pub(crate) fn wait(&mut self, left: DurationNs) {
+        let ready = self.waiter.wait(self.patience(left));
+        self.look_at(ready);
+    }
+
+    /// Hears of what somebody called [`Wake`] for.
+    pub(crate) fn take_wake(&mut self) {
+        if std::mem::take(&mut self.ready.woken) {
+            self.wake.take();
+        }
     }
 
     /// How long faults want this thread to do nothing.
@@ -420,8 +488,9 @@ impl Wake {
         let _ = self.0.write(1);
     }
 
-    /// Says whether there was a call since the last time.
-    pub(crate) fn take(&self) -> bool {
-        self.0.read().is_ok()
+    /// Forgets the calls since the last time.
+    pub(crate) fn take(&self) {
+        // There may have been none.
+        let _ = self.0.read();
     }
 }

@@ -1,0 +1,290 @@
+//! Who moves an owner's messages: the caller that waits, while it is the only one; else a thread.
+//!
+//! Handing an operation to a thread and its answer back costs two wake-ups, which is more than
+//! everything else that happens in a client. So a caller that is alone sends, waits and receives itself.
+//! The thread moves what nobody waits for (copies to the slower replicas, repetitions, the session), and
+//! everything as soon as several wait, or when each arrival is recorded and must not wait for a caller.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use flurry_core::id::{DurationNs, MonoNs};
+use flurry_core::portal::Submission;
+
+use super::Done;
+use super::owner::{Owner, Reply};
+use crate::link::{Link, LinkCounts, LinkView, Waiter, Wake};
+use crate::node::{Part as _, due, turn};
+use crate::{Error, clock};
+
+/// For so long after a caller was at work the thread leaves the sockets to the next one.
+const LEFT_ALONE: DurationNs = DurationNs::millis(1);
+
+/// The thread sleeps, and only [`std::thread::Thread::unpark`] wakes it.
+const PARKED: u64 = u64::MAX;
+
+#[derive(Debug)]
+struct Core {
+    owner: Owner,
+    link: Link,
+}
+
+#[derive(Debug)]
+struct Shared {
+    core: Mutex<Core>,
+    waiter: Arc<Waiter>,
+    wake: Wake,
+    /// A caller is at work.
+    driven: AtomicBool,
+    /// When one last was.
+    driven_at: AtomicU64,
+    /// When several last waited at once.
+    crowded_at: AtomicU64,
+    /// Until when the thread, or the caller at work, waits; [`PARKED`] when the thread sleeps.
+    planned: AtomicU64,
+    stop: AtomicBool,
+}
+
+/// An owner, its sockets, and its thread; dropping it ends all three.
+#[derive(Debug)]
+pub(super) struct Engine {
+    shared: Arc<Shared>,
+    view: LinkView,
+    spin: Duration,
+    /// Arrivals are timed: no caller may be what they wait for.
+    always_thread: bool,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Engine {
+    pub(super) fn start(
+        owner: Owner,
+        link: Link,
+        spin: Duration,
+        always_thread: bool,
+    ) -> Result<Self, Error> {
+        let view = link.view();
+        let shared = Arc::new(Shared {
+            waiter: link.waiter(),
+            wake: link.wake().clone(),
+            core: Mutex::new(Core { owner, link }),
+            driven: AtomicBool::new(false),
+            driven_at: AtomicU64::new(0),
+            crowded_at: AtomicU64::new(0),
+            planned: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+        });
+        let own = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("flurry-client".to_owned())
+            .spawn(move || own.run())
+            .map_err(|error| Error::io("flurry-client", "a thread", &error))?;
+        Ok(Self {
+            shared,
+            view,
+            spin,
+            always_thread,
+            thread: Some(thread),
+        })
+    }
+
+    pub(super) fn counts(&self) -> LinkCounts {
+        self.view.counts()
+    }
+
+    /// Begins an operation, and leaves it to the thread.
+    pub(super) fn submit(&self, submission: Submission, wanted: MonoNs, reply: Reply<Done>) {
+        let mut core = self.shared.locked();
+        core.submit(submission, wanted, reply);
+        self.leave(&core);
+    }
+
+    /// Does an operation; its outcome is in `told` then, or its time is over.
+    pub(super) fn run(
+        &self,
+        submission: Submission,
+        wanted: MonoNs,
+        reply: Reply<Done>,
+        told: &Receiver<Result<Done, Error>>,
+        until: MonoNs,
+    ) -> Option<Result<Done, Error>> {
+        let mut core = self.shared.locked();
+        let alone = self.is_alone(&core);
+        core.submit(submission, wanted, reply);
+        if !alone {
+            self.leave(&core);
+            return None;
+        }
+        self.shared.driven.store(true, Ordering::Relaxed);
+        let outcome = self.drive(core, told, until);
+        let core = self.shared.locked();
+        self.shared.driven.store(false, Ordering::Relaxed);
+        let now = clock::now();
+        self.shared.driven_at.store(now.0, Ordering::Relaxed);
+        if !core.owner.is_waited_for_by_nobody() {
+            self.unpark();
+        }
+        outcome
+    }
+
+    /// Whether a caller does everything itself. Where several wait again and again, the thread does it
+    /// better than one after the other.
+    fn is_alone(&self, core: &Core) -> bool {
+        if self.always_thread {
+            return false;
+        }
+        let now = clock::now();
+        let nobody = core.owner.is_waited_for_by_nobody();
+        if !nobody || self.shared.driven.load(Ordering::Relaxed) {
+            self.shared.crowded_at.store(now.0, Ordering::Relaxed);
+            return false;
+        }
+        let crowded_at = MonoNs(self.shared.crowded_at.load(Ordering::Relaxed));
+        now.since(crowded_at) >= LEFT_ALONE
+    }
+
+    fn unpark(&self) {
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
+
+    /// Sends, waits and receives until the outcome is there.
+    fn drive<'a>(
+        &'a self,
+        mut core: MutexGuard<'a, Core>,
+        told: &Receiver<Result<Done, Error>>,
+        until: MonoNs,
+    ) -> Option<Result<Done, Error>> {
+        let begun = clock::now();
+        loop {
+            match told.try_recv() {
+                Ok(outcome) => return Some(outcome),
+                Err(TryRecvError::Disconnected) => return Some(Err(super::stopped())),
+                Err(TryRecvError::Empty) => {}
+            }
+            let now = clock::now();
+            if now >= until {
+                return None;
+            }
+            if now.since(begun).0 < u64::try_from(self.spin.as_nanos()).unwrap_or(u64::MAX) {
+                // Others must get their turn at the lock.
+                drop(core);
+                core = self.shared.locked();
+                core.link.look_at_all();
+            } else {
+                let wake_at = due(&core.link, &core.owner).min(until);
+                let patience = core.link.patience(wake_at.since(now));
+                self.shared.planned.store(wake_at.0, Ordering::Relaxed);
+                drop(core);
+                let ready = self.shared.waiter.wait(patience);
+                core = self.shared.locked();
+                core.link.look_at(ready);
+            }
+            if core.turn().is_err() {
+                return Some(Err(super::stopped()));
+            }
+        }
+    }
+
+    /// Waits for every write to be on every replica, and closes the session.
+    pub(super) fn close(&self, reply: Reply<()>) {
+        let mut core = self.shared.locked();
+        core.owner.close(clock::now(), reply);
+        // What cannot be carried out ends the thread, which whoever waits will hear.
+        let _ = core.carry_out();
+        self.leave(&core);
+    }
+
+    /// Sees to it that somebody wakes up in time for what there is to do now.
+    fn leave(&self, core: &Core) {
+        let planned = self.shared.planned.load(Ordering::Relaxed);
+        if planned == PARKED && !self.shared.driven.load(Ordering::Relaxed) {
+            self.unpark();
+        } else if due(&core.link, &core.owner).0 < planned {
+            self.shared.wake.call();
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.wake.call();
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // It has nothing to say.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Core {
+    fn carry_out(&mut self) -> Result<(), Error> {
+        self.owner.carry_out(clock::now(), &mut self.link)
+    }
+
+    fn turn(&mut self) -> Result<(), Error> {
+        turn(&mut self.link, &mut self.owner)
+    }
+
+    fn submit(&mut self, submission: Submission, wanted: MonoNs, reply: Reply<Done>) {
+        let now = clock::now();
+        self.owner.submit(now, submission, wanted, reply);
+        let _ = self.carry_out();
+    }
+}
+
+impl Shared {
+    /// A caller that panicked in here was only reading its own answer; the owner is whole.
+    fn locked(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        if self.locked().carry_out().is_err() {
+            return;
+        }
+        while !self.stop.load(Ordering::Acquire) {
+            let patience = {
+                let mut core = self.locked();
+                match self.plan(&mut core) {
+                    Ok(patience) => patience,
+                    Err(_) => return core.owner.abandon(),
+                }
+            };
+            match patience {
+                Some(patience) => {
+                    let ready = self.waiter.wait(patience);
+                    self.locked().link.look_at(ready);
+                }
+                None => {
+                    std::thread::park_timeout(Duration::from_nanos(LEFT_ALONE.0));
+                    self.locked().link.look_at_all();
+                }
+            }
+        }
+    }
+
+    /// Does what there is to do, and says how long to wait for the sockets; `None` is to leave them to
+    /// callers for a moment.
+    fn plan(&self, core: &mut Core) -> Result<Option<Duration>, Error> {
+        if self.driven.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        core.turn()?;
+        let now = clock::now();
+        let wake_at = due(&core.link, &core.owner);
+        let driven_at = MonoNs(self.driven_at.load(Ordering::Relaxed));
+        let left = now.since(driven_at) < LEFT_ALONE && core.owner.is_waited_for_by_nobody();
+        if left && wake_at.since(now) >= LEFT_ALONE {
+            self.planned.store(PARKED, Ordering::Relaxed);
+            return Ok(None);
+        }
+        self.planned.store(wake_at.0, Ordering::Relaxed);
+        Ok(Some(core.link.patience(wake_at.since(now))))
+    }
+}
