@@ -39,6 +39,9 @@ pub(super) struct Chain {
     pub(super) unstable: u32,
     /// The next answer carries that earlier owners' last writes may be lost.
     pub(super) tail_unknown: bool,
+    /// So do those of all operations up to here: they were asked for before it was known, and one that
+    /// must be sent anew comes after the first answer has carried it.
+    pub(super) tail_unknown_through: Sequence,
     pub(super) waiting: VecDeque<Pending>,
 }
 
@@ -52,6 +55,7 @@ impl Chain {
             updates: 0,
             unstable: 0,
             tail_unknown: false,
+            tail_unknown_through: Sequence(0),
             waiting: VecDeque::new(),
         }
     }
@@ -165,7 +169,7 @@ impl Portal {
             return;
         };
         // Until an answer has carried it to the caller.
-        let tail_unknown = chain.tail_unknown;
+        let tail_unknown = chain.tail_unknown || pending.sequence <= chain.tail_unknown_through;
         match access {
             Access::Read => chain.reads += 1,
             Access::Update => chain.updates += 1,

@@ -51,6 +51,11 @@ impl Portal {
                 last_loss,
                 last_wipe,
             } => {
+                let believed_one = operation.request.clean_since.is_some();
+                if last_wipe > self.opened_in && believed_one && version != id.version() {
+                    self.ask_all(now, id.sequence);
+                    return;
+                }
                 // Its own write-back, by an earlier sending: what was there before is not known any more.
                 let own = found == id.version();
                 let found = if own { Version::NONE } else { found };
@@ -130,6 +135,24 @@ impl Portal {
         wiped || (!clean && found.epoch < self.epoch && earlier)
     }
 
+    /// Since this owner came, all that had a key may have been lost together: no replica speaks for the
+    /// others any more, whatever earlier owners left everywhere.
+    fn ask_all(&mut self, now: MonoNs, sequence: Sequence) {
+        self.clean_since = None;
+        let Some(operation) = self.operations.remove(&sequence) else {
+            return;
+        };
+        let request = Request {
+            clean_since: None,
+            ..(*operation.request).clone()
+        };
+        let operation = Operation {
+            request: Arc::new(request),
+            ..operation
+        };
+        self.drive(now, sequence, operation);
+    }
+
     fn taken(&mut self, sequence: Sequence, version: Version, absent: bool, lossy: bool) {
         let written_back = version == self.id(sequence).version();
         let Some(operation) = self.operations.get_mut(&sequence) else {
@@ -141,7 +164,10 @@ impl Portal {
         {
             chain.known = Known::At(version);
             chain.deleted_at = absent.then_some(version);
-            chain.tail_unknown |= lossy;
+            if lossy {
+                chain.tail_unknown = true;
+                chain.tail_unknown_through = self.last;
+            }
         }
         if !written_back {
             self.drop_operation(sequence);
