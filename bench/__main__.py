@@ -42,6 +42,7 @@ BENCHES = {
     "flurry-loss": faults.loss,
     "flurry-throughput": throughput.run,
     "flurry-kill": faults.kill,
+    "flurry-log": throughput.log,
 }
 
 

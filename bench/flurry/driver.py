@@ -121,6 +121,11 @@ class Driver:
             raise RuntimeError(f"{name}: {done.failed} operations failed; {done.failure}")
         return done
 
+    def finish_recording(self, name: str) -> dict[str, Any]:
+        """Let go of a store that records, and what its run has counted."""
+        self._say("finish", name)
+        return dict(self._hear())
+
     def _cpu_s(self, servers: list[Process]) -> dict[int, float]:
         """Processor time of the driver and of those servers that run."""
         return {it.pid: cpu_s(it.pid) for it in [self.process, *servers] if it.poll() is None}
@@ -165,6 +170,6 @@ def built() -> str:
 
 def flurry() -> str:
     """Build the program of the store itself; where it is."""
-    words = ["cargo", "build", "--release", "--locked", "--quiet", "--bin", "flurry"]
+    words = ["cargo", "build", "--release", "--locked", "--quiet", "--package", "unruly", "--bins"]
     subprocess.run(words, cwd=ROOT, check=True)
     return os.fspath(ROOT / "target" / "release" / "flurry")

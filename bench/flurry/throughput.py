@@ -94,3 +94,41 @@ def run() -> list[Result]:
             why=cost(mine, other),
         )
     ]
+
+
+LOG_BAR = 0.97
+LOG_THREADS = 8
+
+
+def log() -> list[Result]:
+    """What noting every copy of every operation takes of the throughput."""
+    with processes() as started:
+        driver = Driver(started)
+        store = stores.Flurry(started)
+        driver.open("plain", store.servers, "flurry", store.address, "first")
+        run = started.folder / "run"
+        driver.open("logged", store.servers, "flurry", store.address, "first", "log", str(run))
+        found = interleaved(
+            {
+                name: lambda name=name: driver.round(  # type: ignore[misc]
+                    name, "set", lasting(ROUND_MS), threads=LOG_THREADS
+                )
+                for name in ("logged", "plain")
+            },
+            PAIRS,
+        )
+        copies = driver.finish_recording("logged")["copies"]
+    rates = ratio([it.rate for it in found["logged"]], [it.rate for it in found["plain"]])
+    return [
+        Result(
+            name="flurry-log",
+            what=f"Flurry SET first with {LOG_THREADS} threads, closed loop: throughput with the"
+            f" arrival log to that without; {WHERE}",
+            bar=f">= {LOG_BAR}, nothing dropped",
+            measured=f"{rates} of {rates.n} pairs, {copies['recorded']:,} rows,"
+            f" {copies['dropped']} dropped",
+            met=rates.low >= LOG_BAR and copies["dropped"] == 0,
+            raw={"copies": copies, **kept(logged=found["logged"], plain=found["plain"])},
+            why=cost(found["logged"], found["plain"]),
+        )
+    ]

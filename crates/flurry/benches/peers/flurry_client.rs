@@ -1,10 +1,13 @@
 //! Flurry through its public client, as a program of its user would.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use flurry::{Client, Level, Options};
+use flurry::{About, Client, Level, Options, Recording};
+use unruly_trace::{Host, Tool};
 
 use crate::Connect;
 use crate::store::{Item, PATIENCE, Store};
@@ -12,9 +15,16 @@ use crate::store::{Item, PATIENCE, Store};
 /// All threads share the one owner of a session, which is what a client is.
 struct Owner(Arc<Client>);
 
-/// Opens a session of its own for a level.
-pub(crate) fn open(controller: SocketAddr, level: &str) -> Result<Connect> {
-    let options = Options {
+/// How long a caller that may spin looks for its answer before it sleeps.
+const SPIN: Duration = Duration::from_micros(60);
+
+/// Opens a session of its own for a level; `how` may say `spin`, or `log` and a directory for it.
+pub(crate) fn open(
+    controller: SocketAddr,
+    level: &str,
+    how: &[&str],
+) -> Result<(Connect, Option<Recording>)> {
+    let mut options = Options {
         level: match level {
             "first" => Level::First,
             "quorum" => Level::Quorum,
@@ -22,10 +32,46 @@ pub(crate) fn open(controller: SocketAddr, level: &str) -> Result<Connect> {
             _ => bail!("{level}: no level; wanted first, quorum or all"),
         },
         timeout: PATIENCE,
-        ..Options::new(controller, format!("bench-{level}"))
+        ..Options::new(controller, format!("bench-{level}-{}", how.join("-")))
     };
+    match how {
+        [] => {}
+        ["spin"] => options.spin = SPIN,
+        ["log", directory] => options.recording = Some(recording(directory)?),
+        _ => bail!("{how:?}: no way of Flurry's; wanted spin, or log DIRECTORY"),
+    }
+    let recording = options.recording.clone();
     let client = Arc::new(Client::open(&options)?);
-    Ok(Box::new(move || Ok(Box::new(Owner(Arc::clone(&client))))))
+    drop(options);
+    let connect: Connect = Box::new(move || Ok(Box::new(Owner(Arc::clone(&client)))));
+    Ok((connect, recording))
+}
+
+fn recording(directory: &str) -> Result<Recording> {
+    let unknown = Host {
+        name: "local".to_owned(),
+        cpu_model: None,
+        cores: None,
+        kernel: None,
+        clock_source: None,
+        virtualised: None,
+        memory_bytes: None,
+        steal_share: None,
+        noise_floor_ns: None,
+    };
+    let about = About {
+        name: "bench".to_owned(),
+        tag: "bench".to_owned(),
+        host: unknown,
+        tool: Tool {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: "unknown".to_owned(),
+        },
+        seed: 0,
+        warmup: Duration::ZERO,
+        duration: Duration::ZERO,
+    };
+    Ok(Recording::start(Path::new(directory), about)?)
 }
 
 impl Store for Owner {

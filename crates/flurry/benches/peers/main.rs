@@ -5,9 +5,10 @@
 //! stores interleave in short blocks:
 //!
 //! - `open NAME KIND ADDRESS [HOW]` connects and sets every key once. KIND is `flurry` (ADDRESS is the
-//!   controller's, HOW a level), `memcached`, `redis` (HOW: the replicas that a write waits for) or `etcd`.
+//!   controller's, HOW a level and `spin` or `log DIRECTORY`), `memcached`, `redis` (HOW: the replicas that a write waits for) or `etcd`.
 //! - `round NAME OPERATION THREADS MILLISECONDS RATE`; OPERATION is `get`, `set` or `both` in turn, RATE
 //!   is a second's operations of all threads, 0 for a closed loop.
+//! - `finish NAME` lets go of a store that records, and says what it has counted.
 //!
 //! Each is answered by a line of JSON; after that of a round follow its latencies, eight bytes each.
 
@@ -25,6 +26,7 @@ use std::io::{BufRead as _, Write as _};
 use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result, bail};
+use flurry::Recording;
 use round::Plan;
 use store::{Items, Operation, Store};
 
@@ -34,13 +36,20 @@ type Connect = Box<dyn Fn() -> Result<Box<dyn Store>>>;
 struct Target {
     connect: Connect,
     connections: Vec<Box<dyn Store>>,
+    /// Where every copy is noted, if it is.
+    recording: Option<Recording>,
 }
 
 impl Target {
     fn open(kind: &str, address: &str, how: &[&str], items: &Items) -> Result<Self> {
         let address: SocketAddr = address.parse().context(address.to_owned())?;
+        let mut recording = None;
         let connect: Connect = match (kind, how) {
-            ("flurry", [level]) => flurry_client::open(address, level)?,
+            ("flurry", [level, how @ ..]) => {
+                let (connect, log) = flurry_client::open(address, level, how)?;
+                recording = log;
+                connect
+            }
             ("memcached", []) => Box::new(move || memcached::Connection::open(address)),
             ("redis", [replicas]) => {
                 let replicas: u8 = replicas.parse().context((*replicas).to_owned())?;
@@ -56,6 +65,7 @@ impl Target {
         Ok(Self {
             connect,
             connections: vec![first],
+            recording,
         })
     }
 
@@ -90,7 +100,18 @@ fn main() -> Result<()> {
                 let connections = target.connections(threads.parse()?)?;
                 report(&round::run(connections, &items, plan))?;
             }
-            _ => bail!("{line}: no command; wanted `open` or `round`"),
+            ["finish", name] => {
+                let target = targets.remove(name).context(name.to_owned())?;
+                let Target {
+                    connect,
+                    connections,
+                    recording,
+                } = target;
+                drop((connect, connections));
+                let counts = recording.context("it records nothing")?.finish()?;
+                println!("{}", serde_json::to_string(&counts)?);
+            }
+            _ => bail!("{line}: no command; wanted `open`, `round` or `finish`"),
         }
     }
     Ok(())
