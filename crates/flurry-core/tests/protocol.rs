@@ -396,6 +396,7 @@ fn after_all_replicas_forgot_one_of_them_speaks_for_no_other() {
         cluster.servers[usize::from(id)] = server(id, 100 + u128::from(id));
     }
     cluster.pass(DurationNs::millis(6_000));
+    cluster.events.clear();
     cluster.deaf = vec![0, 1];
     let read = cluster.ask("k", &Operation::Get, Level::First);
     cluster.pass(DurationNs::millis(20));
