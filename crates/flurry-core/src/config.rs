@@ -238,6 +238,13 @@ impl Config {
         majority(self.lives().len())
     }
 
+    /// Whether all old members that held some key may have been lost.
+    #[must_use]
+    pub fn is_wiped(&self) -> bool {
+        let gone = self.members.iter().filter(|member| member.gone).count();
+        gone >= self.members.len().min(usize::from(self.replicas))
+    }
+
     /// Where a shard of a server listens.
     #[must_use]
     pub fn address_of(&self, to: Endpoint) -> Option<&str> {

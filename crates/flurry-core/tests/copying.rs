@@ -8,14 +8,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use common::{CONTROLLER, Cluster, bytes_of, server};
-use flurry_core::config::{ADDRESS_BYTES_MAX, Level, MEMBERS_MAX, Member, SHARDS_MAX};
+use flurry_core::config::{ADDRESS_BYTES_MAX, Config, Level, MEMBERS_MAX, Member, SHARDS_MAX};
 use flurry_core::controller::{Controller, ControllerParams, Output, ParamsError};
 use flurry_core::id::{
-    DurationNs, Epoch, Incarnation, Key, MonoNs, OperationId, Sequence, ServerId, SessionId,
-    Version, WallNs,
+    ConfigNumber, DurationNs, Epoch, Incarnation, Key, MonoNs, OperationId, Sequence, ServerId,
+    SessionId, Version, WallNs,
 };
 use flurry_core::key_value::Operation;
-use flurry_core::message::{Ask, Control, Copy, Message, Request, Verdict};
+use flurry_core::message::{Ask, Batch, Control, Copy, Cursor, Message, Request, Verdict};
+use flurry_core::server::Destination;
 use flurry_core::wire::DATAGRAM_BYTES_MAX;
 
 /// Makes all servers know as many sessions.
@@ -137,6 +138,66 @@ fn parts_that_come_late_twice_or_never_are_copied_all_the_same() {
     assert!(cluster.controller.config().unwrap().next.is_none());
     assert_eq!(cluster.servers[2].sessions(), 30);
     assert_eq!(cluster.servers[2].records(), 20);
+}
+
+#[test]
+fn when_the_source_of_a_copy_is_lost_joining_servers_share_what_they_have_of_it() {
+    let mut cluster = Cluster::open();
+    let set = Operation::set(Bytes::from_static(b"v"));
+    cluster.answer("k", &set, Level::All);
+    let (key, state) = cluster.servers[2].states().next().unwrap();
+    let (key, state) = (key.clone(), state);
+    let lone = |id: u16, gone: bool| Member {
+        addresses: Vec::new(),
+        gone,
+        ..member(id, 10 + u128::from(id), "")
+    };
+    let config = |number: u32, gone: bool| {
+        Message::Control(Control::Config(Arc::new(Config {
+            number: ConfigNumber(number),
+            replicas: 3,
+            shards: 1,
+            members: vec![lone(2, gone)],
+            next: Some(vec![lone(0, false), lone(1, false)]),
+            last_loss: ConfigNumber(0),
+            last_wipe: ConfigNumber(0),
+        })))
+    };
+    let mut joining = [server(0, 10), server(1, 11)];
+    let mut now = MonoNs(1);
+    for server in &mut joining {
+        server.handle_message(now, 0, config(1, false));
+    }
+    // One has been sent the key when its sender is lost, the other has not.
+    let part = Batch {
+        from: cluster.servers[2].life().endpoint,
+        config: ConfigNumber(1),
+        cursor: Cursor::START,
+        next: Some(Cursor::Keys(1)),
+        sessions: vec![(key.session(), Epoch(1), Sequence(0))],
+        entries: vec![(key.clone(), state)],
+    };
+    joining[0].handle_message(now, 0, Message::Control(Control::Batch(part)));
+    for server in &mut joining {
+        server.handle_message(now, 0, config(2, true));
+    }
+    for _ in 0..100 {
+        now = now.after(DurationNs::millis(1));
+        for from in 0..2 {
+            joining[from].handle_timeout(now);
+            while let Some((to, message)) = joining[from].poll_send() {
+                if to != Destination::Controller {
+                    joining[1 - from].handle_message(now, 0, message);
+                }
+            }
+        }
+    }
+    let held: Vec<_> = joining
+        .iter()
+        .map(|server| server.states().next())
+        .collect();
+    assert_eq!(held[0].as_ref().unwrap().0, &key);
+    assert_eq!(held[0], held[1]);
 }
 
 fn member(id: u16, life: u128, address: &str) -> Member {

@@ -384,6 +384,35 @@ fn an_owner_that_closed_leaves_everything_on_every_replica() {
 }
 
 #[test]
+fn after_all_replicas_forgot_one_of_them_speaks_for_no_other() {
+    let mut cluster = Cluster::open();
+    cluster.answer("k", &set("v"), Level::All);
+    cluster.portal.close(cluster.now);
+    cluster.pass(DurationNs::millis(200));
+    // This owner was told that one replica is enough, and does not know that it no longer is.
+    cluster.portal = portal(cluster.now, 2);
+    cluster.pass(DurationNs::millis(200));
+    for id in 0..3 {
+        cluster.servers[usize::from(id)] = server(id, 100 + u128::from(id));
+    }
+    cluster.pass(DurationNs::millis(6_000));
+    cluster.events.clear();
+    cluster.deaf = vec![0, 1];
+    let read = cluster.ask("k", &Operation::Get, Level::First);
+    cluster.pass(DurationNs::millis(20));
+    assert_eq!(cluster.outcome(read), None);
+    cluster.deaf.clear();
+    cluster.pass(DurationNs::millis(100));
+    assert_eq!(
+        cluster.outcome(read),
+        Some(Outcome::Done {
+            answer: Answer::NotFound.encode(),
+            tail_unknown: true
+        })
+    );
+}
+
+#[test]
 fn when_every_replica_forgot_the_loss_is_reported_and_a_new_write_heals_it() {
     let mut cluster = Cluster::open();
     cluster.answer("k", &set("v"), Level::All);

@@ -286,8 +286,7 @@ impl Controller {
         }
         if full_one_lost && !planted(Bug::LossForgotten) {
             after.last_loss = number;
-            let gone = after.members.iter().filter(|member| member.gone).count();
-            let wipe = gone >= after.members.len().min(usize::from(after.replicas));
+            let wipe = after.is_wiped();
             if wipe {
                 after.last_wipe = number;
             }

@@ -64,9 +64,13 @@ impl Join {
         }
         // With no more members than replicas everybody holds everything already.
         let complete = old && config.members.len() <= usize::from(config.replicas);
+        // When all that had some key may be gone, what they had given to other joining servers is all
+        // that is left of it: then these are asked too, so that all hold the same in the end.
+        let others = config.next.iter().flatten().filter(|_| config.is_wiped());
         let sources = config
             .members
             .iter()
+            .chain(others)
             .filter(|member| !complete && !member.gone && !is_me(member))
             .map(|member| {
                 let source = Source {
