@@ -40,7 +40,8 @@ pub enum Error {
         "operation: refused, since a queue or a server's memory is full; wanted room; hint: wait for answers, or give the servers more --memory"
     )]
     Busy,
-    /// The value had to make room for others.
+    /// The value had to make room for others. A write that depends on it was not acknowledged; a replica
+    /// that still had the value may have done it.
     #[error(
         "key: its value was evicted; wanted it in memory; hint: set it anew, or give the servers more --memory"
     )]
