@@ -247,8 +247,12 @@ fn find_bugs(seeds: u64, operations: u64, only: Option<&str>) -> Result<()> {
                 .err()
                 .map(|violation| (seed, violation.what))
         });
+        plant(None);
         match found {
             Some((seed, what)) => {
+                if let Err(violation) = quietly(|| run(seed, operations)) {
+                    bail!("seed {seed} fails without a bug: {}", violation.what);
+                }
                 let line = what.lines().next().unwrap_or_default();
                 let short: String = line.chars().take(100).collect();
                 println!("{}\t{seed}\t{short}", bug.name());
@@ -256,7 +260,6 @@ fn find_bugs(seeds: u64, operations: u64, only: Option<&str>) -> Result<()> {
             None => missed.push(bug.name()),
         }
     }
-    plant(None);
     if !missed.is_empty() {
         bail!("not found within {seeds} seeds: {}", missed.join(", "));
     }

@@ -221,7 +221,11 @@ impl KeyTruth {
                 }
                 Err("refused for want of room where there is room".to_owned())
             }
-            Outcome::Evicted if allowed.shortage => Ok(()),
+            // Not evicted everywhere: where it was not, an update may be executed yet.
+            Outcome::Evicted if allowed.shortage => {
+                self.maybe(entry);
+                Ok(())
+            }
             Outcome::Evicted => Err("evicted where there is room".to_owned()),
             Outcome::DataLoss { need, have } => {
                 if allowed.loss {

@@ -126,7 +126,7 @@ pub enum Outcome {
     Fenced(Epoch),
     /// The servers or the router are full; it was not acknowledged.
     Busy,
-    /// The value was evicted.
+    /// The value was evicted. A write may all the same have happened where it was not.
     Evicted,
     /// The machine cannot read the operation.
     Malformed,

@@ -314,7 +314,8 @@ impl Portal {
                     self.events.push_back(told);
                 }
             }
-            let perhaps = matches!(outcome, Outcome::Busy | Outcome::Unknown);
+            // Evicted here, but another replica may have had the value, and have executed it.
+            let perhaps = matches!(outcome, Outcome::Busy | Outcome::Unknown | Outcome::Evicted);
             if access == Access::Blind || (access == Access::Update && !takeover && perhaps) {
                 if chain.refused.len() == REFUSED_MAX {
                     chain.refused.pop_front();
