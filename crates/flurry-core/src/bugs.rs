@@ -80,8 +80,6 @@ bugs! {
     SilenceBelieved = "silence-believed",
     /// An owner that closes after another has opened is not told.
     FencedCloseIgnored = "fenced-close-ignored",
-    /// A thread of a server goes on under a life of it that has ended.
-    DeadLifeTaken = "dead-life-taken",
     /// A new owner is told to go on before every server knows of it.
     OpenBeforeFence = "open-before-fence",
 }

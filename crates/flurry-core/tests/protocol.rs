@@ -384,6 +384,34 @@ fn an_owner_that_closed_leaves_everything_on_every_replica() {
 }
 
 #[test]
+fn a_deletion_that_one_replica_has_buried_is_taken_over_for_all() {
+    let mut cluster = Cluster::open();
+    cluster.answer("k", &set("v"), Level::All);
+    cluster.answer("k", &Operation::Delete { counted: false }, Level::All);
+    // Every replica has it, so whoever is asked again forgets it.
+    cluster.deaf = vec![0, 2];
+    cluster.answer("k", &Operation::Get, Level::First);
+    let records = |cluster: &Cluster| [0, 1].map(|index: usize| cluster.servers[index].records());
+    assert_eq!(records(&cluster), [1, 0]);
+    cluster.deaf.clear();
+    cluster.portal.close(cluster.now);
+    cluster.pass(DurationNs::millis(200));
+    cluster.portal = portal(cluster.now, 2);
+    cluster.pass(DurationNs::millis(200));
+    cluster.events.clear();
+    // The next owner hears of it from the one that remembers, and then only the other is left.
+    cluster.deaf = vec![1, 2];
+    cluster.answer("k", &Operation::Get, Level::First);
+    cluster.deaf.clear();
+    cluster.pass(DurationNs::millis(100));
+    cluster.deaf = vec![0, 2];
+    assert_eq!(
+        cluster.answer("k", &Operation::Get, Level::First),
+        Answer::NotFound
+    );
+}
+
+#[test]
 fn after_all_replicas_forgot_one_of_them_speaks_for_no_other() {
     let mut cluster = Cluster::open();
     cluster.answer("k", &set("v"), Level::All);

@@ -12,6 +12,10 @@ const RESTART_SERVER: u64 = 1 << 33;
 const RESTART_CONTROLLER: u64 = 1 << 34;
 const RESTART_ROUTER: u64 = 1 << 35;
 const START_SPARE: u64 = 1 << 36;
+const CRASH_OWNER: u64 = 1 << 37;
+
+/// Which of the troubles are those of owners.
+const OWNERS: usize = 3;
 
 /// Schedules the first.
 pub fn begin(world: &mut World) {
@@ -45,6 +49,11 @@ pub fn call(world: &mut World, workload: &mut Workload, call: u64) {
         if !world.healed && is_down(world, spare) {
             world.start_server(spare);
         }
+    } else if call & CRASH_OWNER != 0 {
+        let index = usize::try_from(call & 0xffff).unwrap_or(0);
+        if !world.healed {
+            workload.crash_owner(world, index);
+        }
     } else if call == NEXT && !world.healed {
         trouble(world, workload);
         let every = world.scenario.trouble_every;
@@ -69,7 +78,7 @@ fn trouble(world: &mut World, workload: &mut Workload) {
         0 => pause(world),
         1 => crash_server(world),
         2 => partition(world),
-        3 => workload.change_owner(world),
+        OWNERS => workload.change_owner(world),
         4 => {
             let place = world.controller();
             world.kill(place);
@@ -77,6 +86,13 @@ fn trouble(world: &mut World, workload: &mut Workload) {
             world.call_at(world.now + down, RESTART_CONTROLLER);
         }
         _ => crash_router(world),
+    }
+}
+
+/// Now and then an owner ends at the worst moment: what it was just told may be on one server only.
+pub fn perhaps_crash_owner(world: &mut World, index: usize) {
+    if world.scenario.troubles[OWNERS] && !world.healed && world.dice.chance(3_000) {
+        world.call_at(world.now, CRASH_OWNER | index as u64);
     }
 }
 

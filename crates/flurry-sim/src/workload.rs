@@ -11,6 +11,7 @@ use flurry_core::portal::{Event, Outcome, Submission, SubmitError};
 use crate::dice::Dice;
 use crate::oracle::{Allowed, Asked, Truth};
 use crate::scenario::MS;
+use crate::trouble;
 use crate::world::{Machine, NodeId, World};
 
 /// Keys that a portal remembers: fewer than some sessions have.
@@ -303,6 +304,7 @@ impl Workload {
             ));
         }
         let fenced = matches!(outcome, Outcome::Fenced(_));
+        let done = matches!(outcome, Outcome::Done { .. });
         let told = session.truth.told(epoch, &key, number, outcome, allowed);
         if let Err(what) = told {
             let place = session.places[owner];
@@ -313,7 +315,18 @@ impl Workload {
             self.take_back(world, index, owner);
             return;
         }
+        if done && owner == self.sessions[index].present {
+            trouble::perhaps_crash_owner(world, index);
+        }
         self.ask(world, index, owner);
+    }
+
+    /// The present owner of a session ends, and another takes its place.
+    pub fn crash_owner(&mut self, world: &mut World, index: usize) {
+        let routers = Self::routers(world);
+        let session = &self.sessions[index];
+        world.kill(session.places[session.present]);
+        self.start_owner(world, index, &routers);
     }
 
     fn pushed_aside(&mut self, world: &mut World, index: usize, owner: usize, epoch: Epoch) {
@@ -348,10 +361,7 @@ impl Workload {
         let session = &mut self.sessions[index];
         let place = session.places[session.present];
         match world.dice.below(3) {
-            0 => {
-                world.kill(place);
-                self.start_owner(world, index, &routers);
-            }
+            0 => self.crash_owner(world, index),
             1 => {
                 let other = 1 - session.present;
                 world.kill(session.places[other]);

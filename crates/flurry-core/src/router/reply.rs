@@ -259,8 +259,10 @@ impl Router {
         };
         let portal = operation.portal;
         operation.absent = found.snapshot.is_none();
+        // Not a deletion: others may have buried it, and would miss what the owner then depends on.
         let clean = operation.request.clean_since.is_some_and(|since| {
-            found.version.epoch >= since || (since.0 == 1 && found.version == Version::NONE)
+            let value = found.version.epoch >= since && found.snapshot.is_some();
+            value || (since.0 == 1 && found.version == Version::NONE)
         });
         if found.evicted {
             self.answer(portal, id, Outcome::Evicted);

@@ -15,11 +15,8 @@ mod lease;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use crate::bugs::{Bug, planted};
 use crate::config::Config;
-use crate::id::{
-    ConfigNumber, DurationNs, Endpoint, Epoch, Incarnation, MonoNs, Sequence, ServerId, SessionId,
-};
+use crate::id::{ConfigNumber, DurationNs, Endpoint, Epoch, MonoNs, Sequence, ServerId, SessionId};
 use crate::machine::StateMachine;
 use crate::message::{Control, Life, Message, State};
 use crate::table::{Table, state_of};
@@ -293,9 +290,9 @@ impl<M: StateMachine> Server<M> {
         // The first shard asks for the server; the others live the life that it was let in with. Not one
         // of an earlier process, nor one that they have given up: they do not have what it held.
         let mine = self.params.life.incarnation;
-        let later = |named: &Incarnation| named.is_after(mine) || planted(Bug::DeadLifeTaken);
         let named = config.incarnation_of(endpoint.server);
-        let followed = named.filter(|named| endpoint.shard.0 > 0 && !is_member && later(named));
+        let followed =
+            named.filter(|named| endpoint.shard.0 > 0 && !is_member && named.is_after(mine));
         if let Some(named) = followed {
             self.params.life.incarnation = named;
         }
