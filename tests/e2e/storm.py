@@ -175,11 +175,12 @@ class Storm:
 
     def finish(self) -> None:
         """Owners read all keys and let go; then a last owner of each session reads them again."""
-        for owner in OWNERS:
-            stdin = self.running[owner].stdin
-            assert stdin is not None
-            stdin.close()
-        for process in [*(self.running[owner] for owner in OWNERS), *self.pushed_aside]:
+        # One that was stopped before its session was open may own it only now.
+        owners = [*(self.running[owner] for owner in OWNERS), *self.pushed_aside]
+        for process in owners:
+            assert process.stdin is not None
+            process.stdin.close()
+        for process in owners:
             self.see_end(process)
         for owner in OWNERS:
             name = f"{owner}-last"
