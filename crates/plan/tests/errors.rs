@@ -511,7 +511,7 @@ fn faults_that_cannot_happen_are_refused() {
     let kill = "[[fault]]\nkind = \"kill\"\nprocess = \"agent-0\"\nat = \"1s\"\n";
     mesh(
         &kill.repeat(1_001),
-        "plan.toml:7: the plan has 1001 faults; must have at most 1000; hint: make several plans",
+        "plan.toml:7: there are 1001 of [[fault]]; must have at most 1000; hint: make several plans",
     );
 }
 
