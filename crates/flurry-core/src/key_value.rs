@@ -206,7 +206,7 @@ impl Answer {
 }
 
 /// A value and when it ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Value {
     /// The bytes.
     pub bytes: Bytes,

@@ -3,7 +3,7 @@
 //! A deleted key keeps its version (a tombstone) until every replica has the deletion, and an evicted
 //! one for good: without it a delayed write would bring an old value back.
 
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 use bytes::Bytes;
 use indexmap::IndexMap;
@@ -58,6 +58,20 @@ pub(crate) struct Table<M: StateMachine> {
     /// Where the next sample for an eviction starts.
     hand: usize,
     evictions: u64,
+}
+
+/// In the order of the records, which scans follow. Left out: what is used to choose what to evict.
+impl<M: StateMachine<State: Hash>> Hash for Table<M> {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        for (key, record) in &self.records {
+            Hash::hash(key, hasher);
+            record.version.hash(hasher);
+            record.state.hash(hasher);
+            record.answer.hash(hasher);
+            record.evicted.hash(hasher);
+        }
+        self.records.len().hash(hasher);
+    }
 }
 
 impl<M: StateMachine> Table<M> {

@@ -33,7 +33,7 @@ pub enum Destination {
 }
 
 /// What a controller wants done, in order.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[allow(
     clippy::large_enum_variant,
     reason = "nearly all of them are the large one, and few are kept"
@@ -46,7 +46,7 @@ pub enum Output {
 }
 
 /// What a controller is told at its start.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ControllerParams {
     /// Copies of each key.
     pub replicas: u8,
@@ -105,7 +105,7 @@ struct Retiring {
 }
 
 /// The controller.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub struct Controller {
     params: ControllerParams,
     config: Option<Arc<Config>>,

@@ -15,7 +15,7 @@ use crate::machine::Access;
 use crate::message::{Ask, Copy, Message, Request};
 
 /// What the portal knows of a key's version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Known {
     /// Nothing: it must be taken over first.
     Unknown,
@@ -26,7 +26,7 @@ pub(super) enum Known {
 }
 
 /// A key's operations.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub(super) struct Chain {
     pub(super) known: Known,
     /// The write that left the key without a state.

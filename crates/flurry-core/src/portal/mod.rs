@@ -10,6 +10,7 @@
 //! Inputs are `handle_*` and `submit`, outputs `poll_*`, as everywhere in this crate.
 
 mod chain;
+mod fingerprint;
 mod outcome;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -56,7 +57,7 @@ pub struct PortalParams {
 }
 
 /// What the caller wants done.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Submission {
     /// The key's bytes.
     pub key: Bytes,
@@ -159,14 +160,14 @@ enum Life {
     Fenced(Epoch),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Pending {
     sequence: Sequence,
     submission: Submission,
     deadline: MonoNs,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 struct Operation {
     request: Arc<Request>,
     access: Access,

@@ -8,6 +8,7 @@
 //! they are empty, then `poll_timeout` for when to call `handle_timeout`.
 
 mod auto;
+mod fingerprint;
 mod operation;
 mod rate;
 mod repair;
@@ -90,7 +91,7 @@ pub struct RouterCounts {
     pub busy: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Timer {
     Operation(OperationId),
     Repair(RepairKey),
@@ -162,6 +163,12 @@ impl Router {
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.operations.len()
+    }
+
+    /// Repairs that are under way.
+    #[must_use]
+    pub fn repairing(&self) -> usize {
+        self.repairs.len()
     }
 
     /// An operation from a portal.

@@ -15,7 +15,7 @@ use crate::message::{Ask, Outcome, Request, State};
 const REPEATED_MAX: usize = 31;
 
 /// How far a copy is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Progress {
     /// Not sent yet: a hedge that waits.
     Waiting,
@@ -34,14 +34,14 @@ pub(super) enum Progress {
 }
 
 /// One attempt of a copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Sent {
     pub(super) attempt: u8,
     pub(super) at: MonoNs,
 }
 
 /// An operation's copy for one server.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub(super) struct Target {
     pub(super) replica: Replica,
     pub(super) progress: Progress,
@@ -116,7 +116,7 @@ impl Target {
 }
 
 /// What an operation is doing.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
     /// Executing at the replicas.
     Apply,
@@ -133,7 +133,7 @@ pub(super) fn wants(phase: &Phase, target: &Target) -> bool {
 }
 
 /// An operation on its way.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub(super) struct InFlight {
     pub(super) request: Arc<Request>,
     /// Its level, `Auto` resolved.

@@ -11,7 +11,7 @@ use crate::id::{Endpoint, MonoNs, OperationId, ServerId, Version};
 use crate::message::{Ask, Copy, Message, Reply, Request, State};
 
 /// Every operation earns one, a repair costs ten.
-const COST: u32 = 10;
+pub(super) const COST: u32 = 10;
 
 /// Twenty repairs at once at most.
 pub(super) const TOKENS_MAX: u32 = 20 * COST;
@@ -26,7 +26,7 @@ pub(super) const ATTEMPT: u8 = 31;
 pub(super) type RepairKey = (crate::id::SessionId, u64);
 
 /// A repair.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub(super) struct Repair {
     request: Arc<Request>,
     need: Version,

@@ -31,7 +31,7 @@ const SESSION_BYTES: usize = 25;
 const PULL_AGAIN: DurationNs = DurationNs::millis(20);
 
 /// How far one old member has been copied.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 struct Source {
     /// What to ask for next.
     cursor: Cursor,
@@ -43,7 +43,7 @@ struct Source {
 }
 
 /// A server's copying in one configuration.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub(super) struct Join {
     number: ConfigNumber,
     /// It held nothing before: it must know the sessions first.

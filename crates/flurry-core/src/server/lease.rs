@@ -19,7 +19,7 @@ use crate::message::{Control, Life, Message};
 const PINGS: u64 = 4;
 
 /// Grants and when to ask for the next.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub(super) struct Lease {
     length: DurationNs,
     controller: Option<MonoNs>,

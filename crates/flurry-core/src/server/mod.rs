@@ -9,6 +9,7 @@
 //! `poll_timeout` for when to call `handle_timeout`.
 
 mod check;
+mod fingerprint;
 mod join;
 mod lease;
 

@@ -1,0 +1,25 @@
+//! What decides what a portal will do, for who explores its states.
+
+use std::hash::{Hash, Hasher};
+
+use super::Portal;
+
+/// Left out: its parameters, which never change. Its queues are empty whenever its driver has carried
+/// out what it wants.
+impl Hash for Portal {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.life.hash(hasher);
+        (self.session, self.epoch, self.clean_since).hash(hasher);
+        (self.unknown_through, self.opened_in, self.last, self.at).hash(hasher);
+        (self.forgot, self.forgot_untold).hash(hasher);
+        self.keys.len().hash(hasher);
+        for chain in &self.keys {
+            chain.hash(hasher);
+        }
+        self.operations.hash(hasher);
+        self.waiting.hash(hasher);
+        self.unstable.hash(hasher);
+        self.deadlines.hash(hasher);
+        (self.controller_again, self.drive_again).hash(hasher);
+    }
+}
