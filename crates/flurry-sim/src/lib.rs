@@ -9,6 +9,7 @@
 
 mod checks;
 pub mod dice;
+pub mod model;
 pub mod oracle;
 pub mod run;
 pub mod scenario;

@@ -7,6 +7,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use flurry_core::bugs::{Bug, plant};
+use flurry_sim::model::{BUGS, Explored, Found, PLANS, Plan, explore};
 use flurry_sim::run::{Summary, Violation, run, run_traced};
 
 #[derive(Parser)]
@@ -49,6 +50,18 @@ enum Command {
         /// Write every message to standard error, with its virtual microsecond.
         #[arg(long)]
         trace: bool,
+    },
+    /// Explore small worlds to their end, and find planted mistakes in them.
+    Model {
+        /// Only this one.
+        #[arg(long)]
+        plan: Option<String>,
+        /// A mistake to plant: how does it show?
+        #[arg(long)]
+        bug: Option<String>,
+        /// Threads.
+        #[arg(short, long, default_value_t = 2)]
+        threads: usize,
     },
     /// Find each planted mistake: in how many seeds?
     Bugs {
@@ -99,6 +112,7 @@ fn execute(command: Command) -> Result<()> {
             println!("{summary:#?}");
             Ok(())
         }
+        Command::Model { plan, bug, threads } => model(plan.as_deref(), bug.as_deref(), threads),
         Command::Bugs {
             seeds,
             operations,
@@ -299,4 +313,107 @@ fn replay_recorded(path: &std::path::Path, operations: u64) -> Result<()> {
     }
     println!("{count} planted bugs, each found by its seed, which is clean without it");
     Ok(())
+}
+
+#[allow(clippy::print_stdout, reason = "this is what the command is for")]
+fn model(plan: Option<&str>, bug: Option<&str>, threads: usize) -> Result<()> {
+    if let Some(bug) = bug.map(named).transpose()? {
+        let known = BUGS.iter().find(|(known, _)| *known == bug);
+        let world = plan.or_else(|| known.map(|(_, world)| *world));
+        let plan = world.map_or(Ok(PLANS[0]), plan_named)?;
+        let found = shown(bug, plan)?;
+        println!("{}: {}", bug.name(), one_line(&found));
+        println!("{}", found.path.join("\n"));
+        return Ok(());
+    }
+    for known in PLANS {
+        if plan.is_none_or(|name| name == known.name) {
+            explored(*known, threads)?;
+        }
+    }
+    if let Some(name) = plan {
+        return plan_named(name).map(|_| ());
+    }
+    for (bug, world) in BUGS {
+        let found = shown(*bug, plan_named(world)?)?;
+        println!("{}: {}", bug.name(), one_line(&found));
+    }
+    Ok(())
+}
+
+fn plan_named(name: &str) -> Result<Plan> {
+    match PLANS.iter().find(|plan| plan.name == name) {
+        Some(plan) => Ok(*plan),
+        None => bail!(
+            "plan: there is no {name}; wanted one of {}",
+            PLANS
+                .iter()
+                .map(|plan| plan.name)
+                .collect::<Vec<_>>()
+                .join(", ")
+        ),
+    }
+}
+
+#[allow(clippy::print_stdout, reason = "this is what the command is for")]
+fn explored(plan: Plan, threads: usize) -> Result<()> {
+    let started = Instant::now();
+    let seen = match explore(plan, None, threads) {
+        Ok(seen) => seen,
+        Err(found) if found.path.is_empty() => bail!(
+            "{}: never met in {} states: {}; wanted it met, else the world says nothing of it",
+            plan.name,
+            found.explored.states,
+            found.property
+        ),
+        Err(found) => bail!(
+            "{}: does not hold: {} ({} states seen)\n{}\nfind it again with: flurry-sim model --plan {0}",
+            plan.name,
+            found.property,
+            found.explored.states,
+            found.path.join("\n")
+        ),
+    };
+    let Explored {
+        states,
+        transitions,
+        steps,
+        depth,
+        ref met,
+    } = seen;
+    println!(
+        "{}: complete, {states} states, {transitions} transitions, {depth} deep, {steps} steps of the parts; {:.1} s",
+        plan.name,
+        started.elapsed().as_secs_f64()
+    );
+    for (sight, count) in met.iter().filter(|(_, count)| *count > 0) {
+        println!("    {count:8} x {}", sight.name());
+    }
+    Ok(())
+}
+
+/// How a planted mistake shows in a world. With one thread the path is the shortest, and always the same.
+fn shown(bug: Bug, plan: Plan) -> Result<Box<Found>> {
+    let hook = std::panic::take_hook();
+    // An assertion of the core that fails is what it is planted for.
+    std::panic::set_hook(Box::new(|_| {}));
+    let found = explore(plan, Some(bug), 1);
+    std::panic::set_hook(hook);
+    match found {
+        Err(found) if !found.path.is_empty() => Ok(found),
+        _ => bail!(
+            "{}: nothing in {} shows it; wanted a path on which something does not hold",
+            bug.name(),
+            plan.name
+        ),
+    }
+}
+
+fn one_line(found: &Found) -> String {
+    format!(
+        "after {} states and {} events: {}",
+        found.explored.states,
+        found.path.len(),
+        found.property
+    )
 }

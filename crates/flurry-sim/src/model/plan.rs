@@ -1,0 +1,251 @@
+//! What is explored: who wants what, and what may go wrong.
+
+use flurry_core::bugs::Bug;
+use flurry_core::key_value::{Condition, Operation};
+
+use super::letter::Place;
+
+/// What an owner wants of the one key. Every write leaves a mark of its own in the value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Wish {
+    /// Its value.
+    Get,
+    /// This value, whatever it was: a blind write.
+    Set(i64),
+    /// So much more: an update.
+    Add(i64),
+    /// To let go of the session, when all is on every replica. Only as the last.
+    Close,
+}
+
+impl Wish {
+    pub(super) fn operation(self) -> Operation {
+        match self {
+            Self::Get | Self::Close => Operation::Get,
+            Self::Set(value) => Operation::Set {
+                value: value.to_string().into(),
+                expires_at: None,
+                condition: Condition::Always,
+            },
+            Self::Add(by) => Operation::Increment(by),
+        }
+    }
+
+    pub(super) fn is_write(self) -> bool {
+        matches!(self, Self::Set(_) | Self::Add(_))
+    }
+}
+
+/// A situation that the exploration must meet: else it says nothing about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sight {
+    /// The second owner was let in while a write of the first was on one replica only.
+    TakeoverInFlight,
+    /// The first owner was told "done" when the second was already let in.
+    LateAnswer,
+    /// The first owner was told that it is fenced.
+    FenceTold,
+    /// An owner was answered after a replica had forgotten everything, or was gone.
+    AnsweredAfterCrash,
+    /// The replica that had forgotten answers again.
+    ReturnedAnswers,
+    /// A replica that was behind was given the other's state.
+    Repaired,
+    /// The second owner was told that the tail may be lost.
+    TailUnknownTold,
+    /// A server that the others had given up refused for want of a lease.
+    LeaseMissed,
+    /// The second owner was let in without asking, since the first had let go.
+    LetGo,
+}
+
+impl Sight {
+    /// Every one of them, in the order of their numbers.
+    pub const ALL: [Self; 9] = [
+        Self::TakeoverInFlight,
+        Self::LateAnswer,
+        Self::FenceTold,
+        Self::AnsweredAfterCrash,
+        Self::ReturnedAnswers,
+        Self::Repaired,
+        Self::TailUnknownTold,
+        Self::LeaseMissed,
+        Self::LetGo,
+    ];
+
+    /// In words.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TakeoverInFlight => "a takeover while a write is on one replica only",
+            Self::LateAnswer => "an answer to the first owner after the second was let in",
+            Self::FenceTold => "the first owner is told that it is fenced",
+            Self::AnsweredAfterCrash => "an answer after a crash",
+            Self::ReturnedAnswers => "the replica that forgot answers again",
+            Self::Repaired => "a replica that was behind is repaired",
+            Self::TailUnknownTold => "the second owner is told that the tail may be lost",
+            Self::LeaseMissed => "a server without a lease refuses",
+            Self::LetGo => "a session changes hands after it was let go",
+        }
+    }
+}
+
+/// A small world. It is explored to its end, so every bound is here.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What the first owner wants, in this order; it may submit before earlier answers came.
+    pub first: &'static [Wish],
+    /// What the second owner wants, once it is let in.
+    pub second: &'static [Wish],
+    /// This server may lose its memory, at any moment. Which of the two does not matter: they are alike.
+    pub crash: Option<u8>,
+    /// It may come back, empty, as another life.
+    pub comes_back: bool,
+    /// This server may be cut off from the other and from the controller, until they count it out.
+    pub cut: Option<u8>,
+    /// How often a little more than a lease passes.
+    pub waits: u8,
+    /// What must be met.
+    pub sights: &'static [Sight],
+}
+
+impl Plan {
+    /// An owner's wish.
+    #[must_use]
+    pub(super) fn wish(&self, owner: Place, index: usize) -> Option<Wish> {
+        self.wishes(owner).get(index).copied()
+    }
+
+    pub(super) fn wishes(&self, owner: Place) -> &'static [Wish] {
+        if owner == Place::FIRST_OWNER {
+            self.first
+        } else {
+            self.second
+        }
+    }
+}
+
+/// A world without faults.
+const CALM: Plan = Plan {
+    name: "",
+    first: &[],
+    second: &[],
+    crash: None,
+    comes_back: false,
+    cut: None,
+    waits: 0,
+    sights: &[],
+};
+
+/// The worlds that every commit explores.
+pub const PLANS: &[Plan] = &[
+    Plan {
+        name: "handover",
+        first: &[Wish::Add(1), Wish::Get],
+        second: &[Wish::Get, Wish::Add(100)],
+        sights: &[
+            Sight::TakeoverInFlight,
+            Sight::LateAnswer,
+            Sight::FenceTold,
+            Sight::Repaired,
+        ],
+        ..CALM
+    },
+    Plan {
+        name: "overwrite",
+        first: &[Wish::Set(1), Wish::Get],
+        second: &[Wish::Get, Wish::Set(2)],
+        sights: &[
+            Sight::TakeoverInFlight,
+            Sight::LateAnswer,
+            Sight::FenceTold,
+            Sight::Repaired,
+        ],
+        ..CALM
+    },
+    Plan {
+        name: "let-go",
+        first: &[Wish::Add(1), Wish::Set(5), Wish::Close],
+        second: &[Wish::Get, Wish::Add(2)],
+        sights: &[Sight::LetGo, Sight::LateAnswer, Sight::FenceTold],
+        ..CALM
+    },
+    Plan {
+        name: "alone",
+        first: &[Wish::Add(1), Wish::Get, Wish::Add(10)],
+        crash: Some(0),
+        comes_back: true,
+        sights: &[
+            Sight::AnsweredAfterCrash,
+            Sight::ReturnedAnswers,
+            Sight::Repaired,
+        ],
+        ..CALM
+    },
+    Plan {
+        name: "returns",
+        first: &[Wish::Add(1)],
+        second: &[Wish::Get],
+        crash: Some(0),
+        comes_back: true,
+        waits: 1,
+        sights: &[
+            Sight::TakeoverInFlight,
+            Sight::LateAnswer,
+            Sight::AnsweredAfterCrash,
+            Sight::ReturnedAnswers,
+            Sight::TailUnknownTold,
+        ],
+        ..CALM
+    },
+    Plan {
+        name: "stays-away",
+        first: &[Wish::Add(1), Wish::Get],
+        second: &[Wish::Get, Wish::Add(100)],
+        crash: Some(0),
+        waits: 2,
+        sights: &[
+            Sight::TakeoverInFlight,
+            Sight::LateAnswer,
+            Sight::AnsweredAfterCrash,
+            Sight::TailUnknownTold,
+        ],
+        ..CALM
+    },
+    Plan {
+        name: "cut-off",
+        first: &[Wish::Add(1)],
+        second: &[Wish::Get],
+        cut: Some(0),
+        waits: 2,
+        sights: &[
+            Sight::TakeoverInFlight,
+            Sight::LeaseMissed,
+            Sight::TailUnknownTold,
+            Sight::FenceTold,
+        ],
+        ..CALM
+    },
+];
+
+/// Planted mistakes, each with a world that shows it. The others need what is not here: a third
+/// replica, deletions, expiry, little memory, damage, a router of its own, a second crash.
+pub const BUGS: &[(Bug, &str)] = &[
+    (Bug::ReadWithoutDep, "handover"),
+    (Bug::UpdateWithoutDep, "handover"),
+    (Bug::AckBeforeApply, "alone"),
+    (Bug::NoIncarnationCheck, "returns"),
+    (Bug::RetryExecutesAgain, "handover"),
+    (Bug::RepairByExecution, "handover"),
+    (Bug::AnyConfiguration, "alone"),
+    (Bug::NoFence, "handover"),
+    (Bug::NoLease, "cut-off"),
+    (Bug::PushGoesBack, "handover"),
+    (Bug::ErrorWins, "handover"),
+    (Bug::NoWriteBack, "returns"),
+    (Bug::ClosedTooEarly, "let-go"),
+    (Bug::LossForgotten, "cut-off"),
+    (Bug::OpenBeforeFence, "handover"),
+];
