@@ -121,6 +121,11 @@ impl Target {
             input[1] = 1;
             seal(input);
         }
+        if self.kind == Kind::State
+            && let Some((sum, stored)) = input.split_first_chunk_mut::<4>()
+        {
+            *sum = crc32c::crc32c(stored).to_le_bytes();
+        }
         if self.kind == Kind::Frame && input.len() >= 4 + HEADER_BYTES {
             let length = input.len() - 4;
             input[..4].copy_from_slice(&u32::try_from(length).unwrap_or(0).to_le_bytes());
