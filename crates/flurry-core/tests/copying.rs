@@ -7,67 +7,23 @@ mod common;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::{CONTROLLER, Cluster, bytes_of, server};
+use common::copies::{copy, fence, verdict};
+use common::{Cluster, bytes_of, server};
 use flurry_core::config::{ADDRESS_BYTES_MAX, Config, Level, MEMBERS_MAX, Member, SHARDS_MAX};
 use flurry_core::controller::{Controller, ControllerParams, Output, ParamsError};
-use flurry_core::id::{
-    ConfigNumber, DurationNs, Epoch, Incarnation, Key, MonoNs, OperationId, Sequence, ServerId,
-    SessionId, Version, WallNs,
-};
+use flurry_core::id::{ConfigNumber, DurationNs, Epoch, Incarnation, MonoNs, Sequence, ServerId};
 use flurry_core::key_value::Operation;
-use flurry_core::message::{Ask, Batch, Control, Copy, Cursor, Message, Request, Verdict};
+use flurry_core::message::{Batch, Control, Copy, Cursor, Message, Verdict};
 use flurry_core::server::Destination;
 use flurry_core::wire::DATAGRAM_BYTES_MAX;
 
-/// Makes all servers know as many sessions.
-fn fence(cluster: &mut Cluster, sessions: u32) {
-    for server in &mut cluster.servers {
-        for number in 1..=sessions {
-            let fence = Control::Fence(SessionId(number), Epoch(1));
-            server.handle_message(cluster.now, CONTROLLER, Message::Control(fence));
-        }
-        while server.poll_send().is_some() {}
-    }
-}
-
 /// A blind write to a key of a session, which says what is stable there.
-fn write(cluster: &Cluster, session: u32, sequence: u64, stable: u64) -> Message {
-    let operation = Operation::set(Bytes::from_static(b"v"));
-    let session = SessionId(session);
-    let id = OperationId {
-        session,
-        epoch: Epoch(1),
-        sequence: Sequence(sequence),
-    };
-    Message::Request(Copy {
-        request: Arc::new(Request {
-            id,
-            dep: Version::NONE,
-            key: Key::new(session, Bytes::from(format!("k{sequence}"))).unwrap(),
-            ask: Ask::Apply {
-                operation: operation.encode(),
-                access: operation.access(),
-            },
-            level: Level::First,
-            at: WallNs(0),
-            stable: Sequence(stable),
-            clean_since: None,
-            patience: DurationNs::millis(10),
-        }),
-        config: cluster.controller.config().unwrap().number,
-        attempt: 0,
-    })
-}
-
-fn verdict(cluster: &mut Cluster, index: usize, message: Message) -> Verdict {
-    let now = cluster.now;
-    cluster.servers[index].handle_message(now, 0, message);
-    let replied = std::iter::from_fn(|| cluster.servers[index].poll_send());
-    let verdicts = replied.filter_map(|(_, message)| match message {
-        Message::Reply(reply) => Some(reply.verdict),
-        _ => None,
-    });
-    verdicts.last().unwrap()
+fn write(cluster: &Cluster, session: u32, sequence: u64, stable: u64) -> Copy {
+    let set = Operation::set(Bytes::from_static(b"v"));
+    let key = format!("k{sequence}");
+    let mut copy = copy(cluster, (session, sequence), &key, &set);
+    Arc::make_mut(&mut copy.request).stable = Sequence(stable);
+    copy
 }
 
 #[test]

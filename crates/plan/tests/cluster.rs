@@ -192,19 +192,23 @@ fn a_part_listens_on_loopback_at_an_address_of_its_own() {
     }
     three(
         "[[server]]\nid = 4\nlisten = \"127.0.0.1:7703\"\n",
-        "cluster.toml:1: server 4 would listen at 127.0.0.1:7703, where server 3 does; must have addresses of their own; hint: a server takes a port for each of its shards",
+        "cluster.toml:12: server 4 would listen at 127.0.0.1:7703, where server 3 does; must have addresses of their own; hint: a server takes a port for each of its shards",
     );
     three(
         "[cluster]\nshards = 2\n",
-        "cluster.toml:1: server 2 would listen at 127.0.0.1:7702, where server 1 does; must have addresses of their own; hint: a server takes a port for each of its shards",
+        "cluster.toml:6: server 2 would listen at 127.0.0.1:7702, where server 1 does; must have addresses of their own; hint: a server takes a port for each of its shards",
     );
     three(
         "[[server]]\nid = 3\nlisten = \"127.0.0.1:7704\"\n",
         "cluster.toml:11: id is 3; must be another server's; hint: give each its own",
     );
+    three(
+        "[router]\nlisten = \"127.0.0.1:7700\"\n",
+        "cluster.toml:10: the router would listen at 127.0.0.1:7700, where the controller does; must have addresses of their own; hint: give each its own port",
+    );
     refused(
         "[cluster]\nshards = 2\n[[server]]\nid = 1\nlisten = \"127.0.0.1:65535\"\n",
-        "cluster.toml:3: server 1 has no port for shard 1; must have a port for each of its shards; hint: use lower ports",
+        "cluster.toml:5: server 1 has no port for shard 1; must have a port for each of its shards; hint: use lower ports",
     );
 }
 

@@ -6,6 +6,8 @@
     reason = "a test's own helper: a failure is a failure of the test, and each file uses a part"
 )]
 
+pub(crate) mod copies;
+
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};

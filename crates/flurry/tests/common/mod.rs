@@ -22,13 +22,23 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn start() -> Self {
+        Self::start_with(|_| {})
+    }
+
+    /// With servers that are not as usual.
+    pub(crate) fn start_with(change: impl Fn(&mut ServerOptions)) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let controller = start_controller("127.0.0.1:0".parse().unwrap(), directory.path());
         let address = controller.address();
+        let start = |id| {
+            let mut options = ServerOptions::new(id, address);
+            change(&mut options);
+            Some(Server::start(&options).unwrap())
+        };
         let cluster = Self {
             controller: Some(controller),
             address,
-            servers: (1..=3).map(|id| Some(start_server(id, address))).collect(),
+            servers: (1..=3).map(start).collect(),
             directory,
         };
         cluster.until("three servers are up", |view| {

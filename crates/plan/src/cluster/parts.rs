@@ -41,8 +41,12 @@ fn address(section: &Section<'_>, key: &str, example: &str) -> Result<SocketAddr
     Ok(address)
 }
 
+fn server_sections<'a>(top: &Section<'a>) -> Result<Vec<Section<'a>>, PlanError> {
+    top.tables("server", "[[server]]", MAX_SERVERS, "make several clusters")
+}
+
 pub(super) fn servers(top: &Section<'_>) -> Result<Vec<ClusterServer>, PlanError> {
-    let sections = top.tables("server", "[[server]]", MAX_SERVERS, "make several clusters")?;
+    let sections = server_sections(top)?;
     if sections.is_empty() {
         let hint = "[[server]] with id = 1 and listen = \"127.0.0.1:7701\"";
         return Err(top.missing("[[server]]", "must hold at least one", hint.to_owned()));
@@ -102,23 +106,29 @@ pub(super) fn distinct(
     servers: &[ClusterServer],
     shards: u8,
 ) -> Result<(), PlanError> {
+    let wanted = "must have addresses of their own";
     let mut taken = vec![("the controller".to_owned(), controller)];
-    taken.extend(router.map(|it| ("the router".to_owned(), it)));
-    for server in servers {
+    if let Some(router) = router {
+        if router == controller {
+            let wrong = format!("the router would listen at {router}, where the controller does");
+            return Err(top.complain("router", wrong, wanted, "give each its own port"));
+        }
+        taken.push(("the router".to_owned(), router));
+    }
+    for (server, section) in servers.iter().zip(server_sections(top)?) {
         for shard in 0..u16::from(shards) {
             let mut place = server.listen;
             let Some(port) = place.port().checked_add(shard) else {
                 let wrong = format!("server {} has no port for shard {shard}", server.id);
                 let wanted = "must have a port for each of its shards";
-                return Err(top.complain("server", wrong, wanted, "use lower ports"));
+                return Err(section.complain("listen", wrong, wanted, "use lower ports"));
             };
             place.set_port(port);
             let name = format!("server {}", server.id);
             if let Some((other, _)) = taken.iter().find(|(_, it)| *it == place) {
                 let wrong = format!("{name} would listen at {place}, where {other} does");
-                let wanted = "must have addresses of their own";
                 let hint = "a server takes a port for each of its shards";
-                return Err(top.complain("server", wrong, wanted, hint));
+                return Err(section.complain("listen", wrong, wanted, hint));
             }
             taken.push((name, place));
         }

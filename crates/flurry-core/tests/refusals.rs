@@ -1,0 +1,165 @@
+//! What a server refuses, with which verdict; and that a refused copy changes nothing.
+
+#![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
+
+mod common;
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use common::Cluster;
+use common::copies::{copy, fence, fence_at, verdict};
+use flurry_core::id::{ConfigNumber, Epoch};
+use flurry_core::key_value::{Answer, Operation};
+use flurry_core::message::{Ask, Copy, Message, Request, Verdict};
+use flurry_core::wire;
+
+fn set(bytes: usize) -> Operation {
+    Operation::set(Bytes::from(vec![b'v'; bytes]))
+}
+
+/// The copy with its request changed.
+fn with(mut copy: Copy, change: impl FnOnce(&mut Request)) -> Copy {
+    change(Arc::make_mut(&mut copy.request));
+    copy
+}
+
+fn done(answer: Answer) -> Verdict {
+    Verdict::Done(answer.encode())
+}
+
+#[test]
+fn a_session_that_nobody_opened_is_not_registered_and_leaves_nothing() {
+    let mut cluster = Cluster::open();
+    let before = cluster.servers[0].memory_bytes();
+    let stranger = copy(&cluster, (99, 1), "k", &set(1));
+    assert_eq!(verdict(&mut cluster, 0, stranger), Verdict::Unregistered);
+    assert_eq!(cluster.servers[0].records(), 0);
+    assert_eq!(cluster.servers[0].memory_bytes(), before);
+}
+
+#[test]
+fn an_epoch_that_is_over_is_fenced_and_one_that_was_never_given_out_is_not_registered() {
+    let mut cluster = Cluster::open();
+    fence_at(&mut cluster, 5, 3);
+    for (epoch, wanted) in [
+        (2, Verdict::Fenced(Epoch(3))),
+        (4, Verdict::Unregistered),
+        (3, done(Answer::Stored)),
+    ] {
+        let write = copy(&cluster, (5, 1), "k", &set(1));
+        let write = with(write, |it| it.id.epoch = Epoch(epoch));
+        assert_eq!(verdict(&mut cluster, 0, write), wanted, "epoch {epoch}");
+    }
+}
+
+#[test]
+fn a_copy_of_another_configuration_older_or_newer_is_not_executed() {
+    let mut cluster = Cluster::open();
+    fence(&mut cluster, 5);
+    let now = cluster.controller.config().unwrap().number;
+    for number in [0, now.0 - 1, now.0 + 1, u32::MAX] {
+        let mut write = copy(&cluster, (5, 1), "k", &set(1));
+        write.config = ConfigNumber(number);
+        assert_eq!(
+            verdict(&mut cluster, 0, write),
+            Verdict::WrongConfig(now),
+            "configuration {number}"
+        );
+    }
+    assert_eq!(cluster.servers[0].records(), 0);
+}
+
+#[test]
+fn an_operation_that_cannot_be_read_or_says_it_changes_nothing_is_malformed() {
+    let mut cluster = Cluster::open();
+    fence(&mut cluster, 5);
+    let write = copy(&cluster, (5, 1), "k", &set(1));
+    let access = Operation::Get.access();
+    let disguised = with(write.clone(), |it| {
+        it.ask = Ask::Apply {
+            operation: set(1).encode(),
+            access,
+        };
+    });
+    let garbage = with(write, |it| {
+        it.ask = Ask::Apply {
+            operation: Bytes::from_static(&[0xff; 40]),
+            access,
+        };
+    });
+    for copy in [disguised, garbage] {
+        assert_eq!(verdict(&mut cluster, 0, copy), Verdict::Malformed);
+    }
+    assert_eq!(cluster.servers[0].records(), 0);
+}
+
+#[test]
+fn a_datagram_that_is_played_again_much_later_changes_nothing() {
+    let mut cluster = Cluster::open();
+    fence(&mut cluster, 5);
+    let first = copy(&cluster, (5, 1), "n", &Operation::Increment(5));
+    let mut datagram = BytesMut::new();
+    wire::encode(&Message::Request(first.clone()), &mut datagram);
+    assert_eq!(
+        verdict(&mut cluster, 0, first.clone()),
+        done(Answer::Number(5))
+    );
+    let second = copy(&cluster, (5, 2), "n", &Operation::Increment(1));
+    let second = with(second, |it| it.dep = first.request.id.version());
+    let read = copy(&cluster, (5, 3), "n", &Operation::Get);
+    let read = with(read, |it| it.dep = second.request.id.version());
+    assert_eq!(verdict(&mut cluster, 0, second), done(Answer::Number(6)));
+    for _ in 0..3 {
+        let Ok(Message::Request(again)) = wire::decode(&datagram.clone().freeze()) else {
+            panic!("it was whole")
+        };
+        assert_eq!(verdict(&mut cluster, 0, again), Verdict::Stale);
+    }
+    let six = Answer::Value(Bytes::from_static(b"6"));
+    assert_eq!(verdict(&mut cluster, 0, read), done(six));
+    // And after its owner is gone.
+    fence_at(&mut cluster, 5, 2);
+    assert_eq!(verdict(&mut cluster, 0, first), Verdict::Fenced(Epoch(2)));
+}
+
+#[test]
+fn a_full_memory_refuses_what_grows_it_and_serves_everything_else() {
+    let mut cluster = Cluster::open();
+    fence(&mut cluster, 5);
+    let mut sequence = 0;
+    let mut busy = 0;
+    while busy < 3 {
+        sequence += 1;
+        let write = copy(
+            &cluster,
+            (5, sequence),
+            &format!("k{sequence}"),
+            &set(9_000),
+        );
+        match verdict(&mut cluster, 0, write) {
+            Verdict::Busy => busy += 1,
+            other => assert_eq!((other, busy), (done(Answer::Stored), 0)),
+        }
+        assert!(sequence < 1_000, "the limit is a megabyte");
+    }
+    assert!(cluster.servers[0].memory_bytes() <= 1 << 20);
+    let kept = sequence - 3;
+    assert_eq!(cluster.servers[0].records() as u64, kept);
+    let first = copy(&cluster, (5, 1), "k1", &set(1)).request.id.version();
+    let read = copy(&cluster, (5, 2_000), "k1", &Operation::Get);
+    let read = with(read, |it| it.dep = first);
+    let stored = Answer::Value(Bytes::from(vec![b'v'; 9_000]));
+    assert_eq!(verdict(&mut cluster, 0, read), done(stored));
+    // Whoever frees memory is never refused, and then there is room for another client.
+    let delete = copy(
+        &cluster,
+        (5, 2_001),
+        "k1",
+        &Operation::Delete { counted: false },
+    );
+    let delete = with(delete, |it| it.dep = first);
+    assert!(matches!(verdict(&mut cluster, 0, delete), Verdict::Done(_)));
+    let other = copy(&cluster, (4, 1), "k", &set(8_000));
+    assert_eq!(verdict(&mut cluster, 0, other), done(Answer::Stored));
+}
