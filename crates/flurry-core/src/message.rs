@@ -241,8 +241,12 @@ pub enum Control {
     Fence(SessionId, Epoch),
     /// So noted.
     FenceHeld(Life, SessionId, Epoch),
-    /// Server to controller: this is a new life; its addresses.
-    Join(Member),
+    /// Server to controller: this is a new life; its addresses; what it was last asked to prove it
+    /// with, 0 before.
+    Join(Member, u64),
+    /// Controller to server: whoever is this life says so again, with this number. What was under way
+    /// for long may come from a life that has ended.
+    Prove(Incarnation, u64),
     /// What is the configuration?
     ConfigQuery,
     /// It is this.

@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::{Cluster, params, portal, server, thread};
+use common::{CONTROLLER, Cluster, params, portal, server, thread};
 use flurry_core::config::{Config, Level, Member};
 use flurry_core::controller::Controller;
 use flurry_core::id::{ConfigNumber, DurationNs, Epoch, Incarnation, MonoNs, ServerId};
@@ -349,6 +349,27 @@ fn a_server_that_restarts_empty_gives_no_answer_before_it_has_copied() {
     cluster.pass(DurationNs::millis(4_000));
     assert!(cluster.servers[0].is_member());
     assert_eq!(cluster.servers[0].records(), 1);
+}
+
+#[test]
+fn a_late_word_of_a_life_that_has_ended_counts_nobody_out() {
+    let mut cluster = Cluster::open();
+    let ended = Member {
+        server: ServerId(0),
+        incarnation: Incarnation(99),
+        addresses: Vec::new(),
+        gone: false,
+    };
+    let number = cluster.controller.config().unwrap().number;
+    // What it may have been asked once, and what nobody was ever asked.
+    for proof in [0, 1, cluster.now.0, u64::MAX] {
+        let join = Message::Control(Control::Join(ended.clone(), proof));
+        cluster.letters.push_back((0, CONTROLLER, join));
+        cluster.pass(DurationNs::millis(100));
+        let config = cluster.controller.config().unwrap();
+        assert_eq!(config.number, number, "proof {proof}");
+        assert!(cluster.servers[0].is_member());
+    }
 }
 
 #[test]

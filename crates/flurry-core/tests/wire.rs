@@ -74,7 +74,8 @@ fn what_a_server_says_of_itself_arrives() {
         gone: false,
     };
     for control in [
-        Control::Join(member),
+        Control::Join(member, 77),
+        Control::Prove(life.incarnation, u64::MAX),
         Control::Ping(life, ConfigNumber(4), MonoNs(9)),
         Control::Pong(None, ConfigNumber(4), MonoNs(9)),
         Control::Pong(Some(ServerId(2)), ConfigNumber(4), MonoNs(9)),

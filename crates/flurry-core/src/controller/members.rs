@@ -16,18 +16,12 @@ use std::sync::Arc;
 
 use super::{AGAIN, Controller, Retiring, Seen};
 use crate::bugs::{Bug, planted};
-use crate::config::{ADDRESS_BYTES_MAX, Config, Member};
+use crate::config::{Config, Member};
 use crate::id::{ConfigNumber, DurationNs, Endpoint, MonoNs, ServerId, ShardId};
 use crate::message::{Control, Life};
 
 /// Clocks may run this much slower than ours: an eighth, which is far more than any does.
 const DRIFT_SHARE: u64 = 8;
-
-/// Whether everybody can be told of it: it is short, and needs no escape in the status.
-fn is_address(text: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
-    text.len() <= ADDRESS_BYTES_MAX && text.bytes().all(plain)
-}
 
 impl Controller {
     pub(super) fn ping(
@@ -57,27 +51,6 @@ impl Controller {
         seen.number = seen.number.max(number);
         if number == config.number {
             self.reply(sender, Control::Pong(None, number, sent));
-        }
-    }
-
-    pub(super) fn join(&mut self, now: MonoNs, sender: u64, member: Member) {
-        if let Some(config) = self.config.clone()
-            && config.has(member.server, member.incarnation)
-        {
-            self.reply(sender, Control::Config(config));
-            return;
-        }
-        // An earlier life has ended when a new one has its place: both could not have its address.
-        for (life, retiring) in &mut self.retiring {
-            if life.endpoint.server == member.server && life.incarnation != member.incarnation {
-                retiring.ended.get_or_insert(now);
-            }
-        }
-        let shards = usize::from(self.params.shards);
-        let counted = member.addresses.is_empty() || member.addresses.len() == shards;
-        let addressed = counted && member.addresses.iter().all(|text| is_address(text));
-        if addressed && self.has_room(member.server) {
-            self.joining.insert(member.server, (member, now));
         }
     }
 

@@ -6,15 +6,18 @@
 //!
 //! Outputs must be carried out in order: a [`Output::Persist`] is on disk before what follows it is sent.
 
+mod joining;
 mod members;
 mod sessions;
 mod snapshot;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::config::{Config, MEMBERS_MAX, Member, REPLICAS_MAX, SHARDS_MAX};
-use crate::id::{ConfigNumber, DurationNs, Endpoint, MonoNs, ServerId, SessionId, ShardId};
+use crate::id::{
+    ConfigNumber, DurationNs, Endpoint, Incarnation, MonoNs, ServerId, SessionId, ShardId,
+};
 use crate::message::{Control, Life, Message};
 use sessions::Session;
 
@@ -113,6 +116,8 @@ pub struct Controller {
     names: BTreeMap<String, SessionId>,
     seen: BTreeMap<Life, Seen>,
     retiring: BTreeMap<Life, Retiring>,
+    /// Lives that were asked whether they are alive, and the number that proves it.
+    asked: BTreeMap<ServerId, (Incarnation, u64)>,
     /// Members that ask to join, and when they last did.
     joining: BTreeMap<ServerId, (Member, MonoNs)>,
     /// When the configuration was made, or this life of the controller began.
@@ -155,6 +160,7 @@ impl Controller {
             names: BTreeMap::new(),
             seen: BTreeMap::new(),
             retiring: BTreeMap::new(),
+            asked: BTreeMap::new(),
             joining: BTreeMap::new(),
             decided: now,
             majority_min: usize::MAX,
@@ -179,7 +185,7 @@ impl Controller {
             Control::Open { name, nonce } => self.open(sender, &name, nonce),
             Control::Close(session, epoch, untold) => self.close(sender, session, epoch, untold),
             Control::FenceHeld(life, session, epoch) => self.fence_held(life, session, epoch),
-            Control::Join(member) => self.join(now, sender, member),
+            Control::Join(member, proof) => self.join(now, sender, member, proof),
             Control::ConfigQuery => {
                 if let Some(config) = self.config.clone() {
                     self.reply(sender, Control::Config(config));
@@ -266,15 +272,5 @@ impl Controller {
                 })
             })
             .collect()
-    }
-
-    /// Whether a configuration could take this server beside all that are in it or ask to be. One that
-    /// came back takes its own place.
-    fn has_room(&self, server: ServerId) -> bool {
-        let members = self.config.iter().flat_map(|config| config.everybody());
-        let mut servers: BTreeSet<ServerId> = members.map(|member| member.server).collect();
-        servers.extend(self.joining.keys());
-        servers.insert(server);
-        servers.len() <= MEMBERS_MAX
     }
 }

@@ -12,7 +12,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use super::{Destination, Server};
 use crate::bugs::{Bug, planted};
-use crate::config::Config;
+use crate::config::{Config, Member};
 use crate::id::{ConfigNumber, DurationNs, Endpoint, Key, MonoNs, ServerId, SessionId};
 use crate::machine::StateMachine;
 use crate::message::{Batch, Control, Cursor, Life, Message};
@@ -55,7 +55,7 @@ impl Join {
     /// What there is to copy in this configuration, if anything.
     pub(super) fn needed(now: MonoNs, life: Life, config: &Config) -> Option<Self> {
         let next = config.next.as_ref()?;
-        let is_me = |member: &crate::config::Member| {
+        let is_me = |member: &Member| {
             member.server == life.endpoint.server && member.incarnation == life.incarnation
         };
         let old = config.members.iter().any(is_me);
@@ -127,6 +127,23 @@ impl Part {
 }
 
 impl<M: StateMachine> Server<M> {
+    /// Asks the controller to let it take part, with the number that it was asked to prove it with.
+    pub(super) fn ask_to_join(&mut self, proof: u64) {
+        let life = self.params.life;
+        // One shard speaks for the server; the others hear of it by the configuration.
+        if self.is_member() || life.endpoint.shard.0 != 0 {
+            return;
+        }
+        let member = Member {
+            server: self.me(),
+            incarnation: life.incarnation,
+            addresses: self.params.addresses.clone(),
+            gone: false,
+        };
+        let join = Message::Control(Control::Join(member, proof));
+        self.send(Destination::Controller, join);
+    }
+
     /// Asks the sources for their next parts.
     pub(super) fn pull_again(&mut self, now: MonoNs) {
         let life = self.params.life;

@@ -105,19 +105,7 @@ impl<M: StateMachine> Server<M> {
         self.lease.next_ping = now.after(DurationNs(self.params.lease.0 / PINGS));
         let life = self.params.life;
         if !self.is_member() {
-            let member = crate::config::Member {
-                server: self.me(),
-                incarnation: life.incarnation,
-                addresses: self.params.addresses.clone(),
-                gone: false,
-            };
-            // One shard speaks for the server; the others hear of it by the configuration.
-            if life.endpoint.shard.0 == 0 {
-                self.send(
-                    Destination::Controller,
-                    Message::Control(Control::Join(member)),
-                );
-            }
+            self.ask_to_join(0);
             return;
         }
         let number = self.number();

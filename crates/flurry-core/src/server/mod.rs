@@ -207,6 +207,9 @@ impl<M: StateMachine> Server<M> {
                 let held = Control::FenceHeld(self.params.life, session, epoch);
                 self.send(back, Message::Control(held));
             }
+            Control::Prove(life, proof) if life == self.params.life.incarnation => {
+                self.ask_to_join(proof);
+            }
             Control::Ping(from, number, sent) => self.handle_ping(back, from, number, sent),
             // A late pong grants no more than the lease from when it was asked for.
             Control::Pong(from, number, sent) if self.number() == number => {

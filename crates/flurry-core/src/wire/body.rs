@@ -134,7 +134,7 @@ pub struct Config {
 /// Everything that is not an operation on a key.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Control {
-    #[prost(oneof = "control::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20")]
+    #[prost(oneof = "control::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21")]
     pub kind: ::core::option::Option<control::Kind>,
 }
 /// Nested message and enum types in `Control`.
@@ -155,9 +155,8 @@ pub mod control {
         Fence(super::Fence),
         #[prost(message, tag = "7")]
         FenceHeld(super::FenceHeld),
-        /// Server to controller: this is a new life.
         #[prost(message, tag = "8")]
-        Join(super::Member),
+        Join(super::Join),
         #[prost(message, tag = "9")]
         ConfigQuery(super::ConfigQuery),
         #[prost(message, tag = "10")]
@@ -178,7 +177,28 @@ pub mod control {
         Status(super::Status),
         #[prost(message, tag = "20")]
         UseStream(super::UseStream),
+        #[prost(message, tag = "21")]
+        Prove(super::Prove),
     }
+}
+/// Server to controller: this is a new life.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Join {
+    #[prost(message, optional, tag = "1")]
+    pub member: ::core::option::Option<Member>,
+    /// What it was last asked for; 0 before.
+    #[prost(fixed64, tag = "2")]
+    pub proof: u64,
+}
+/// Controller to such a server: if you are alive, join with this proof.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Prove {
+    #[prost(fixed64, tag = "1")]
+    pub incarnation_high: u64,
+    #[prost(fixed64, tag = "2")]
+    pub incarnation_low: u64,
+    #[prost(fixed64, tag = "3")]
+    pub proof: u64,
 }
 /// Portal to controller: make me the owner.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -180,7 +180,18 @@ fn kind(control: &Control) -> Body {
             session: session.0,
             epoch: epoch.0,
         }),
-        Control::Join(member) => Body::Join(put_member(member)),
+        Control::Join(member, proof) => Body::Join(body::Join {
+            member: Some(put_member(member)),
+            proof: *proof,
+        }),
+        Control::Prove(incarnation, proof) => {
+            let (incarnation_high, incarnation_low) = halves(*incarnation);
+            Body::Prove(body::Prove {
+                incarnation_high,
+                incarnation_low,
+                proof: *proof,
+            })
+        }
         Control::ConfigQuery => Body::ConfigQuery(body::ConfigQuery {}),
         Control::Config(config) => Body::Config(put_config(config)),
         Control::StatusQuery => Body::StatusQuery(body::StatusQuery {}),
@@ -304,10 +315,17 @@ pub(super) fn read(bytes: Bytes) -> Result<Control, WireError> {
         Body::FenceHeld(it) => {
             Control::FenceHeld(life(it.life)?, SessionId(it.session), Epoch(it.epoch))
         }
-        Body::Join(it) => Control::Join(Member {
-            gone: false,
-            ..member(it)?
-        }),
+        Body::Join(it) => {
+            let asks = member(it.member.ok_or(WireError::Body("member"))?)?;
+            Control::Join(
+                Member {
+                    gone: false,
+                    ..asks
+                },
+                it.proof,
+            )
+        }
+        Body::Prove(it) => Control::Prove(whole(it.incarnation_high, it.incarnation_low), it.proof),
         Body::ConfigQuery(_) => Control::ConfigQuery,
         Body::Config(it) => Control::Config(config(it)?),
         Body::Ping(it) => {

@@ -131,7 +131,8 @@ impl Letter {
             control,
             Control::Ping(..)
                 | Control::Pong(..)
-                | Control::Join(_)
+                | Control::Join(..)
+                | Control::Prove(..)
                 | Control::Synced(..)
                 | Control::FenceHeld(..)
                 | Control::Open { .. }

@@ -1,0 +1,79 @@
+//! Letting servers ask to take part.
+//!
+//! A message that was under way for long may come from a life that has ended since, and believing it
+//! would count out the one that lives. So nobody is believed who has not answered a question: whoever
+//! asks is sent a number, and only the same life with the same number is let in.
+
+use std::collections::BTreeSet;
+
+use super::Controller;
+use crate::config::{ADDRESS_BYTES_MAX, MEMBERS_MAX, Member};
+use crate::id::{MonoNs, ServerId};
+use crate::message::Control;
+
+/// Whether everybody can be told of it: it is short, and needs no escape in the status.
+fn is_address(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
+    text.len() <= ADDRESS_BYTES_MAX && text.bytes().all(plain)
+}
+
+impl Controller {
+    pub(super) fn join(&mut self, now: MonoNs, sender: u64, member: Member, proof: u64) {
+        if let Some(config) = self.config.clone()
+            && config.has(member.server, member.incarnation)
+        {
+            self.reply(sender, Control::Config(config));
+            return;
+        }
+        let shards = usize::from(self.params.shards);
+        let counted = member.addresses.is_empty() || member.addresses.len() == shards;
+        let addressed = counted && member.addresses.iter().all(|text| is_address(text));
+        if !addressed || !self.has_room(member.server) {
+            return;
+        }
+        if !self.has_proved(&member, proof) {
+            self.ask(now, sender, &member);
+            return;
+        }
+        self.asked.remove(&member.server);
+        // An earlier life has ended when a new one has its place: both could not have its address.
+        for (life, retiring) in &mut self.retiring {
+            if life.endpoint.server == member.server && life.incarnation != member.incarnation {
+                retiring.ended.get_or_insert(now);
+            }
+        }
+        self.joining.insert(member.server, (member, now));
+    }
+
+    /// Whether it is alive: it was asked since it last took part, and this is its answer.
+    fn has_proved(&self, member: &Member, proof: u64) -> bool {
+        let waits = self.joining.get(&member.server);
+        waits.is_some_and(|(waits, _)| waits.incarnation == member.incarnation)
+            || self.asked.get(&member.server) == Some(&(member.incarnation, proof))
+    }
+
+    /// Asks a life whether it is alive; the same question until another life of the server asks.
+    fn ask(&mut self, now: MonoNs, sender: u64, member: &Member) {
+        let life = member.incarnation;
+        let number = match self.asked.get(&member.server) {
+            Some((asked, number)) if *asked == life => *number,
+            _ => now.0.max(1),
+        };
+        if self.asked.len() >= MEMBERS_MAX {
+            // Whoever it belongs to will ask again.
+            self.asked.pop_first();
+        }
+        self.asked.insert(member.server, (life, number));
+        self.reply(sender, Control::Prove(life, number));
+    }
+
+    /// Whether a configuration could take this server beside all that are in it or ask to be. One that
+    /// came back takes its own place.
+    fn has_room(&self, server: ServerId) -> bool {
+        let members = self.config.iter().flat_map(|config| config.everybody());
+        let mut servers: BTreeSet<ServerId> = members.map(|member| member.server).collect();
+        servers.extend(self.joining.keys());
+        servers.insert(server);
+        servers.len() <= MEMBERS_MAX
+    }
+}
