@@ -21,36 +21,36 @@ ROUND_MS = 600
 SLOW_ROUND_MS = 1_500
 """Of a store whose operations take a hundred times as long."""
 
-SPINS = {"": "", "-spin": "; Flurry's caller may look for its answer for 60 us before it sleeps"}
-"""Ways to wait for an answer: as every peer's client does, and where a core is spare."""
+WAITS = {"": "", "-sleep": "; Flurry's caller sleeps at once, as every peer's does"}
+"""Ways to wait for an answer: the library's own, which looks for it for up to 50 us before it sleeps."""
 
 
 def gets() -> list[Result]:
     """Reads at the first correct reply of three, against memcached over UDP with one copy."""
     with processes() as started:
         driver = Driver(started)
-        _open_flurry(driver, started, "first", "first-spin")
+        _open_flurry(driver, started, "first", "first-sleep")
         peer = stores.memcached(started)
         driver.open("memcached", peer.servers, "memcached", peer.address)
         found = interleaved(
             {
                 "first": _round(driver, "first", "get"),
-                "first-spin": _round(driver, "first-spin", "get"),
+                "first-sleep": _round(driver, "first-sleep", "get"),
                 "memcached": _round(driver, "memcached", "get"),
             }
         )
     return [
         compared(
-            f"flurry-get-{word}{spin}",
+            f"flurry-get-{word}{wait}",
             "Flurry GET first, 3 replicas, to memcached over UDP with one copy"
-            f"{SPINS[spin]}, {word}",
-            ours=found[f"first{spin}"],
+            f"{WAITS[wait]}, {word}",
+            ours=found[f"first{wait}"],
             theirs=found["memcached"],
             share=share,
             bar=1.5,
         )
         for word, share in (("p50", 0.5), ("p99", 0.99))
-        for spin in SPINS
+        for wait in WAITS
     ]
 
 
@@ -59,25 +59,25 @@ def writes() -> list[Result]:
     levels = {"first": 0.35, "quorum": 0.5}
     with processes() as started:
         driver = Driver(started)
-        _open_flurry(driver, started, *(f"{level}{spin}" for level in levels for spin in SPINS))
+        _open_flurry(driver, started, *(f"{level}{wait}" for level in levels for wait in WAITS))
         peer = stores.redis(started)
         driver.open("redis", peer.servers, "redis", peer.address, "2")
-        names = [f"{level}{spin}" for level in levels for spin in SPINS]
+        names = [f"{level}{wait}" for level in levels for wait in WAITS]
         sides = {name: _round(driver, name, "set") for name in [*names, "redis"]}
         found = interleaved(sides | _trip(driver, started))
     return [
         compared(
-            f"flurry-write-{level}{spin}",
+            f"flurry-write-{level}{wait}",
             f"Flurry SET {level}, 3 replicas, to Redis with 2 replicas, SET and WAIT 2 in one"
-            f" message{SPINS[spin]}, p50",
-            ours=found[f"{level}{spin}"],
+            f" message{WAITS[wait]}, p50",
+            ours=found[f"{level}{wait}"],
             theirs=found["redis"],
             trip=found["trip"],
             share=0.5,
             bar=bar,
         )
         for level, bar in levels.items()
-        for spin in SPINS
+        for wait in WAITS
     ]
 
 
@@ -85,26 +85,26 @@ def consensus() -> list[Result]:
     """Writes that a majority has, against etcd."""
     with processes() as started:
         driver = Driver(started)
-        _open_flurry(driver, started, *(f"quorum{spin}" for spin in SPINS))
+        _open_flurry(driver, started, *(f"quorum{wait}" for wait in WAITS))
         peer = stores.etcd(started)
         driver.open("etcd", peer.servers, "etcd", peer.address)
         sides = {
-            **{f"quorum{spin}": _round(driver, f"quorum{spin}", "set") for spin in SPINS},
+            **{f"quorum{wait}": _round(driver, f"quorum{wait}", "set") for wait in WAITS},
             "etcd": _round(driver, "etcd", "set", SLOW_ROUND_MS),
         }
         found = interleaved(sides | _trip(driver, started))
     return [
         compared(
-            f"flurry-etcd{spin}",
+            f"flurry-etcd{wait}",
             "Flurry SET quorum, 3 replicas, to a Put of etcd with 3 nodes, data in memory,"
-            f" through the leader{SPINS[spin]}, p50",
-            ours=found[f"quorum{spin}"],
+            f" through the leader{WAITS[wait]}, p50",
+            ours=found[f"quorum{wait}"],
             theirs=found["etcd"],
             trip=found["trip"],
             share=0.5,
             bar=0.05,
         )
-        for spin in SPINS
+        for wait in WAITS
     ]
 
 

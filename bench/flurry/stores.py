@@ -34,8 +34,9 @@ class Store:
 class Flurry(Store):
     """A controller and three servers, each a process of its own."""
 
-    def __init__(self, started: Processes) -> None:
+    def __init__(self, started: Processes, *options: str) -> None:
         self.started = started
+        self.options = options
         self.program = flurry()
         controller = started.start(
             self.program, "controller", "--listen", "127.0.0.1:0",
@@ -50,7 +51,7 @@ class Flurry(Store):
     def _server(self, number: int) -> Process:
         server = self.started.start(
             self.program, "server", "--id", str(number + 1), "--controller", self.address,
-            stdout=subprocess.PIPE,
+            *self.options, stdout=subprocess.PIPE,
         )  # fmt: skip
         self._ready(server)
         return server

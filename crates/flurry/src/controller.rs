@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use flurry_core::controller::{self, ControllerParams, Destination, Output};
 use flurry_core::id::MonoNs;
@@ -67,7 +68,7 @@ impl Controller {
             servers_min: options.servers,
             lease: LEASE,
         };
-        Node::start("controller", link, |now| {
+        Node::start("controller", link, Duration::ZERO, |now| {
             let machine = match stored {
                 None => controller::Controller::new(now, params).map_err(refused)?,
                 Some(bytes) => {

@@ -30,6 +30,7 @@ mod controller;
 mod error;
 mod fault;
 mod link;
+mod looking;
 mod node;
 mod random;
 mod recording;

@@ -4,10 +4,12 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use flurry_core::id::MonoNs;
+use flurry_core::id::{DurationNs, MonoNs};
 
 use crate::link::{Letter, Link, LinkCounts, LinkView, Wake};
+use crate::looking::Looking;
 use crate::{Error, clock};
 
 /// Messages taken before timers and callers get their turn.
@@ -43,10 +45,12 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Starts what `make` makes on a thread of its own.
+    /// Starts what `make` makes on a thread of its own, which looks for messages for up to `spin` before
+    /// it sleeps.
     pub(crate) fn start<P: Part>(
         name: &str,
         mut link: Link,
+        spin: Duration,
         make: impl FnOnce(MonoNs) -> Result<P, Error>,
     ) -> Result<Self, Error> {
         let mut part = make(clock::now())?;
@@ -56,7 +60,7 @@ impl Node {
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
-            .spawn(move || run(&mut link, &mut part, &stopped))
+            .spawn(move || run(&mut link, &mut part, &Looking::new(spin), &stopped))
             .map_err(|error| Error::io(name, "a thread", &error))?;
         Ok(Self {
             name: name.to_owned(),
@@ -135,6 +139,14 @@ pub(crate) fn due(link: &Link, part: &impl Part) -> MonoNs {
     part.due().min(link.due().unwrap_or(MonoNs(u64::MAX)))
 }
 
+/// Lets the part have a message.
+fn take(link: &mut Link, part: &mut impl Part, letter: Letter) -> Result<(), Error> {
+    // Read for each one: a lease may end between two.
+    let now = clock::now();
+    part.message(now, letter);
+    part.carry_out(now, link)
+}
+
 /// Does what there is to do now, without waiting for more.
 pub(crate) fn turn(link: &mut Link, part: &mut impl Part) -> Result<(), Error> {
     if let Some(pause) = link.pause(clock::now()) {
@@ -143,30 +155,61 @@ pub(crate) fn turn(link: &mut Link, part: &mut impl Part) -> Result<(), Error> {
     link.take_wake();
     for _ in 0..BATCH {
         let Some(letter) = link.receive() else { break };
-        // Read for each one: a lease may end between two.
-        let now = clock::now();
-        part.message(now, letter);
-        part.carry_out(now, link)?;
+        take(link, part, letter)?;
     }
     let now = clock::now();
     if part.due() <= now {
         part.timeout(now);
         part.carry_out(now, link)?;
     }
+    link.flush();
     Ok(())
 }
 
-fn run(link: &mut Link, part: &mut impl Part, stop: &AtomicBool) -> Result<(), Error> {
+/// Looks for a message until one comes, something is due, or it has taken long enough. Gives way
+/// meanwhile: what it waits for may need this core.
+fn look(link: &mut Link, looking: &Looking, due: MonoNs) -> Option<Letter> {
+    if !looking.begins() {
+        return None;
+    }
+    let until = clock::now().after(looking.most).min(due);
+    while clock::now() < until {
+        link.look_for_messages();
+        if let Some(letter) = link.receive() {
+            looking.ended(true);
+            return Some(letter);
+        }
+        std::thread::yield_now();
+    }
+    looking.ended(false);
+    None
+}
+
+fn run(
+    link: &mut Link,
+    part: &mut impl Part,
+    looking: &Looking,
+    stop: &AtomicBool,
+) -> Result<(), Error> {
     part.carry_out(clock::now(), link)?;
+    link.flush();
     let mut load = Load::new(clock::now());
     loop {
         let idle_since = clock::now();
-        link.wait(due(link, part).since(idle_since));
+        let found = look(link, looking, due(link, part));
+        if found.is_none() {
+            link.wait(due(link, part).since(clock::now()));
+        }
         if let Some(share) = load.waited(idle_since, clock::now()) {
             part.was_busy(share);
         }
         if stop.load(Ordering::Acquire) {
             return Ok(());
+        }
+        if let Some(letter) = found {
+            take(link, part, letter)?;
+            // What else is there, also by the ways that were not looked at.
+            link.wait(DurationNs(0));
         }
         turn(link, part)?;
     }

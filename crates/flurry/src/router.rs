@@ -1,6 +1,7 @@
 //! A router of its own: many owners share what it knows of the servers, and need not be fast.
 
 use std::net::{SocketAddr, SocketAddrV4};
+use std::time::Duration;
 
 use flurry_core::id::{DurationNs, MonoNs};
 use flurry_core::message::{Control, Message};
@@ -53,7 +54,7 @@ impl Router {
     pub fn start(options: &RouterOptions) -> Result<Self, Error> {
         let controller = loopback(options.controller)?;
         let link = Link::listen(options.listen, false)?.with_faults(&options.faults, 0);
-        Node::start("router", link, |_| {
+        Node::start("router", link, Duration::ZERO, |_| {
             Ok(Shared {
                 machine: router::Router::new(RouterParams {
                     abandoned_after: Some(ABANDONED),

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{self, UnixDatagram};
 use std::sync::Arc;
+use std::time::Duration;
 
 use flurry_core::config::Config;
 use flurry_core::id::{
@@ -38,6 +39,9 @@ pub struct ServerOptions {
     pub evict: bool,
     /// Tell in each reply when the request reached the kernel and the thread, and when the reply left.
     pub stamps: bool,
+    /// How long a thread looks for the next message again and again before it sleeps, giving way to
+    /// whoever else wants the core. Only where a core is spare; zero, the default, sleeps at once.
+    pub spin: Duration,
     /// Faults on purpose.
     pub faults: Faults,
 }
@@ -54,6 +58,7 @@ impl ServerOptions {
             memory_bytes_max: 256_000_000,
             evict: false,
             stamps: true,
+            spin: Duration::ZERO,
             faults: Faults::default(),
         }
     }
@@ -110,7 +115,8 @@ impl Server {
                     memory_bytes_max: options.memory_bytes_max / usize::from(options.shards),
                     evict: options.evict,
                 };
-                Node::start(&format!("server-{}.{shard}", options.id), link, |now| {
+                let name = format!("server-{}.{shard}", options.id);
+                Node::start(&name, link, options.spin, |now| {
                     Ok(Shard {
                         machine: server::Server::new(
                             now,

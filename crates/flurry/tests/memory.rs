@@ -1,7 +1,5 @@
 //! What happens when the servers' memory is full.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
-
 mod common;
 
 use common::Cluster;

@@ -15,6 +15,7 @@ shards = 2
 memory = "64MB"
 evict = true
 stamps = false
+spin = "20us"
 [controller]
 listen = "127.0.0.1:7700"
 directory = "state"
@@ -31,6 +32,7 @@ level = "hedge"
 hedge = "2ms"
 timeout = "1s"
 transport = "tcp"
+spin = "0s"
 [[fault]]
 part = "server-1"
 peer = "server-2"
@@ -77,6 +79,10 @@ fn three_servers_are_a_cluster() {
     assert_eq!((cluster.replicas, cluster.shards), (3, 1));
     assert_eq!(cluster.level, ClusterLevel::First);
     assert_eq!(cluster.transport, ClusterTransport::Udp);
+    assert_eq!(
+        (cluster.spin, cluster.client_spin),
+        (DurationNs(0), DurationNs(50_000))
+    );
     assert!(cluster.faults.is_empty() && cluster.pauses.is_empty() && cluster.router.is_none());
 }
 
@@ -87,6 +93,10 @@ fn every_key_is_read() {
     assert_eq!(
         (cluster.memory.0, cluster.evict, cluster.stamps),
         (64_000_000, true, false)
+    );
+    assert_eq!(
+        (cluster.spin, cluster.client_spin),
+        (DurationNs(20_000), DurationNs(0))
     );
     assert_eq!(cluster.directory.as_deref(), Some("state"));
     assert_eq!(cluster.level, ClusterLevel::Hedge(DurationNs(2_000_000)));

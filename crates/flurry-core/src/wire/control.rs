@@ -149,6 +149,22 @@ pub(super) fn put(control: &Control, out: &mut BytesMut) -> Header {
     Header::bare(Kind::Control)
 }
 
+fn put_join(member: &Member, proof: u64) -> body::Join {
+    body::Join {
+        member: Some(put_member(member)),
+        proof,
+    }
+}
+
+fn put_prove(incarnation: Incarnation, proof: u64) -> body::Prove {
+    let (incarnation_high, incarnation_low) = halves(incarnation);
+    body::Prove {
+        incarnation_high,
+        incarnation_low,
+        proof,
+    }
+}
+
 fn kind(control: &Control) -> Body {
     match control {
         Control::Open { name, nonce } => Body::Open(body::Open {
@@ -180,18 +196,8 @@ fn kind(control: &Control) -> Body {
             session: session.0,
             epoch: epoch.0,
         }),
-        Control::Join(member, proof) => Body::Join(body::Join {
-            member: Some(put_member(member)),
-            proof: *proof,
-        }),
-        Control::Prove(incarnation, proof) => {
-            let (incarnation_high, incarnation_low) = halves(*incarnation);
-            Body::Prove(body::Prove {
-                incarnation_high,
-                incarnation_low,
-                proof: *proof,
-            })
-        }
+        Control::Join(member, proof) => Body::Join(put_join(member, *proof)),
+        Control::Prove(incarnation, proof) => Body::Prove(put_prove(*incarnation, *proof)),
         Control::ConfigQuery => Body::ConfigQuery(body::ConfigQuery {}),
         Control::Config(config) => Body::Config(put_config(config)),
         Control::StatusQuery => Body::StatusQuery(body::StatusQuery {}),

@@ -7,7 +7,7 @@ use crate::id::{ConfigNumber, Epoch, OperationId, Sequence, SessionId, Version};
 pub const HEADER_BYTES: usize = 48;
 
 const MAGIC: u8 = 0xf1;
-const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 1;
 
 /// What a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

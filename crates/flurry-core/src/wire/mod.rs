@@ -13,9 +13,11 @@ pub(crate) mod control;
 mod frame;
 mod header;
 mod operation;
+mod pack;
 
 pub use frame::{LENGTH_BYTES, take_frame};
 pub use header::{HEADER_BYTES, Header, Kind, WireError};
+pub use pack::{PACK_BYTES_MAX, Pack, Unpack};
 
 use bytes::{BufMut, Bytes, BytesMut};
 

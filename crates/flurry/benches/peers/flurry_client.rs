@@ -15,10 +15,7 @@ use crate::store::{Item, PATIENCE, Store};
 /// All threads share the one owner of a session, which is what a client is.
 struct Owner(Arc<Client>);
 
-/// How long a caller that may spin looks for its answer before it sleeps.
-const SPIN: Duration = Duration::from_micros(60);
-
-/// Opens a session of its own for a level; `how` may say `spin`, or `log` and a directory for it.
+/// Opens a session of its own for a level; `how` may say `sleep`, or `log` and a directory for it.
 pub(crate) fn open(
     controller: SocketAddr,
     level: &str,
@@ -36,9 +33,9 @@ pub(crate) fn open(
     };
     match how {
         [] => {}
-        ["spin"] => options.spin = SPIN,
+        ["sleep"] => options.spin = Duration::ZERO,
         ["log", directory] => options.recording = Some(recording(directory)?),
-        _ => bail!("{how:?}: no way of Flurry's; wanted spin, or log DIRECTORY"),
+        _ => bail!("{how:?}: no way of Flurry's; wanted sleep, or log DIRECTORY"),
     }
     let recording = options.recording.clone();
     let client = Arc::new(Client::open(&options)?);

@@ -5,7 +5,7 @@
 //! stores interleave in short blocks:
 //!
 //! - `open NAME KIND ADDRESS [HOW]` connects and sets every key once. KIND is `flurry` (ADDRESS is the
-//!   controller's, HOW a level and `spin` or `log DIRECTORY`), `memcached`, `redis` (HOW: the replicas that a write waits for) or `etcd`.
+//!   controller's, HOW a level and `sleep` or `log DIRECTORY`), `memcached`, `redis` (HOW: the replicas that a write waits for) or `etcd`.
 //! - `round NAME OPERATION THREADS MILLISECONDS RATE`; OPERATION is `get`, `set` or `both` in turn, RATE
 //!   is a second's operations of all threads, 0 for a closed loop.
 //! - `finish NAME` lets go of a store that records, and says what it has counted.

@@ -4,8 +4,10 @@
 //! everything else that happens in a client. So a caller that is alone sends, waits and receives itself.
 //! The thread moves what nobody waits for (copies to the slower replicas, repetitions, the session), and
 //! everything as soon as several wait, or when each arrival is recorded and must not wait for a caller.
+//! When many wait, they only leave what they want done: the thread takes it together, and then each
+//! replica gets one datagram instead of many.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -17,14 +19,26 @@ use flurry_core::portal::Submission;
 use super::Done;
 use super::owner::{Owner, Reply};
 use crate::link::{Link, LinkCounts, LinkView, Waiter, Wake};
+use crate::looking::Looking;
 use crate::node::{Part as _, due, turn};
 use crate::{Error, clock};
 
 /// For so long after a caller was at work the thread leaves the sockets to the next one.
 const LEFT_ALONE: DurationNs = DurationNs::millis(1);
 
+/// So many that wait leave it to the thread to send what they want done.
+const CROWD: usize = 4;
+
 /// The thread sleeps, and only [`std::thread::Thread::unpark`] wakes it.
 const PARKED: u64 = u64::MAX;
+
+/// An operation that a caller has left to the thread.
+#[derive(Debug)]
+struct Call {
+    submission: Submission,
+    wanted: MonoNs,
+    reply: Reply<Done>,
+}
 
 #[derive(Debug)]
 struct Core {
@@ -35,6 +49,11 @@ struct Core {
 #[derive(Debug)]
 struct Shared {
     core: Mutex<Core>,
+    inbox: Mutex<Vec<Call>>,
+    /// Whoever moves messages next has been told of the inbox.
+    rung: AtomicBool,
+    /// Callers that wait, as of the last turn.
+    waiting: AtomicUsize,
     waiter: Arc<Waiter>,
     wake: Wake,
     /// A caller is at work.
@@ -53,7 +72,7 @@ struct Shared {
 pub(super) struct Engine {
     shared: Arc<Shared>,
     view: LinkView,
-    spin: Duration,
+    looking: Looking,
     /// Arrivals are timed: no caller may be what they wait for.
     always_thread: bool,
     thread: Option<JoinHandle<()>>,
@@ -71,6 +90,9 @@ impl Engine {
             waiter: link.waiter(),
             wake: link.wake().clone(),
             core: Mutex::new(Core { owner, link }),
+            inbox: Mutex::default(),
+            rung: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
             driven: AtomicBool::new(false),
             driven_at: AtomicU64::new(0),
             crowded_at: AtomicU64::new(0),
@@ -85,7 +107,7 @@ impl Engine {
         Ok(Self {
             shared,
             view,
-            spin,
+            looking: Looking::new(spin),
             always_thread,
             thread: Some(thread),
         })
@@ -97,9 +119,34 @@ impl Engine {
 
     /// Begins an operation, and leaves it to the thread.
     pub(super) fn submit(&self, submission: Submission, wanted: MonoNs, reply: Reply<Done>) {
+        let call = Call {
+            submission,
+            wanted,
+            reply,
+        };
+        if self.is_crowded() {
+            return self.drop_in(call);
+        }
         let mut core = self.shared.locked();
-        core.submit(submission, wanted, reply);
+        self.shared.submit(&mut core, call);
         self.leave(&core);
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.shared.waiting.load(Ordering::Relaxed) >= CROWD
+    }
+
+    /// Leaves an operation to whoever moves messages next.
+    fn drop_in(&self, call: Call) {
+        self.shared.inbox().push(call);
+        if self.shared.rung.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        self.shared.wake.call();
+        // A caller at work looks into the inbox once more before it lets go.
+        if !self.shared.driven.load(Ordering::SeqCst) {
+            self.unpark();
+        }
     }
 
     /// Does an operation; its outcome is in `told` then, or its time is over.
@@ -111,17 +158,28 @@ impl Engine {
         told: &Receiver<Result<Done, Error>>,
         until: MonoNs,
     ) -> Option<Result<Done, Error>> {
+        let call = Call {
+            submission,
+            wanted,
+            reply,
+        };
+        if self.is_crowded() {
+            self.drop_in(call);
+            return None;
+        }
         let mut core = self.shared.locked();
         let alone = self.is_alone(&core);
-        core.submit(submission, wanted, reply);
+        self.shared.submit(&mut core, call);
         if !alone {
             self.leave(&core);
             return None;
         }
-        self.shared.driven.store(true, Ordering::Relaxed);
+        self.shared.driven.store(true, Ordering::SeqCst);
         let outcome = self.drive(core, told, until);
-        let core = self.shared.locked();
-        self.shared.driven.store(false, Ordering::Relaxed);
+        let mut core = self.shared.locked();
+        self.shared.driven.store(false, Ordering::SeqCst);
+        // What cannot be carried out ends the thread, which whoever waits will hear.
+        let _ = self.shared.take_in(&mut core);
         let now = clock::now();
         self.shared.driven_at.store(now.0, Ordering::Relaxed);
         if !core.owner.is_waited_for_by_nobody() {
@@ -160,9 +218,15 @@ impl Engine {
         until: MonoNs,
     ) -> Option<Result<Done, Error>> {
         let begun = clock::now();
+        let mut looks = self.looking.begins();
         loop {
             match told.try_recv() {
-                Ok(outcome) => return Some(outcome),
+                Ok(outcome) => {
+                    if looks {
+                        self.looking.ended(true);
+                    }
+                    return Some(outcome);
+                }
                 Err(TryRecvError::Disconnected) => return Some(Err(super::stopped())),
                 Err(TryRecvError::Empty) => {}
             }
@@ -170,11 +234,16 @@ impl Engine {
             if now >= until {
                 return None;
             }
-            if now.since(begun).0 < u64::try_from(self.spin.as_nanos()).unwrap_or(u64::MAX) {
+            if looks && now.since(begun) >= self.looking.most {
+                looks = false;
+                self.looking.ended(false);
+            }
+            if looks {
                 // Others must get their turn at the lock.
                 drop(core);
+                std::hint::spin_loop();
                 core = self.shared.locked();
-                core.link.look_at_all();
+                core.link.look_for_messages();
             } else {
                 let wake_at = due(&core.link, &core.owner).min(until);
                 let patience = core.link.patience(wake_at.since(now));
@@ -184,7 +253,7 @@ impl Engine {
                 core = self.shared.locked();
                 core.link.look_at(ready);
             }
-            if core.turn().is_err() {
+            if self.shared.turn(&mut core).is_err() {
                 return Some(Err(super::stopped()));
             }
         }
@@ -224,17 +293,14 @@ impl Drop for Engine {
 
 impl Core {
     fn carry_out(&mut self) -> Result<(), Error> {
-        self.owner.carry_out(clock::now(), &mut self.link)
+        self.owner.carry_out(clock::now(), &mut self.link)?;
+        self.link.flush();
+        Ok(())
     }
 
-    fn turn(&mut self) -> Result<(), Error> {
-        turn(&mut self.link, &mut self.owner)
-    }
-
-    fn submit(&mut self, submission: Submission, wanted: MonoNs, reply: Reply<Done>) {
-        let now = clock::now();
-        self.owner.submit(now, submission, wanted, reply);
-        let _ = self.carry_out();
+    fn submit(&mut self, now: MonoNs, call: Call) {
+        self.owner
+            .submit(now, call.submission, call.wanted, call.reply);
     }
 }
 
@@ -242,6 +308,39 @@ impl Shared {
     /// A caller that panicked in here was only reading its own answer; the owner is whole.
     fn locked(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn inbox(&self) -> MutexGuard<'_, Vec<Call>> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn submit(&self, core: &mut Core, call: Call) {
+        core.submit(clock::now(), call);
+        // What cannot be carried out ends the thread, which whoever waits will hear.
+        let _ = core.carry_out();
+        self.waiting.store(core.owner.waiting(), Ordering::Relaxed);
+    }
+
+    /// Begins what callers have left.
+    fn take_in(&self, core: &mut Core) -> Result<(), Error> {
+        // Before it looks: who comes later rings again.
+        self.rung.store(false, Ordering::SeqCst);
+        let calls = std::mem::take(&mut *self.inbox());
+        if calls.is_empty() {
+            return Ok(());
+        }
+        let now = clock::now();
+        for call in calls {
+            core.submit(now, call);
+        }
+        core.carry_out()
+    }
+
+    fn turn(&self, core: &mut Core) -> Result<(), Error> {
+        turn(&mut core.link, &mut core.owner)?;
+        self.take_in(core)?;
+        self.waiting.store(core.owner.waiting(), Ordering::Relaxed);
+        Ok(())
     }
 
     fn run(&self) {
@@ -275,7 +374,7 @@ impl Shared {
         if self.driven.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        core.turn()?;
+        self.turn(core)?;
         let now = clock::now();
         let wake_at = due(&core.link, &core.owner);
         let driven_at = MonoNs(self.driven_at.load(Ordering::Relaxed));

@@ -134,6 +134,11 @@ impl Owner {
         self.portal.close(now);
     }
 
+    /// Operations that callers wait for.
+    pub(super) fn waiting(&self) -> usize {
+        self.calls.waiting.len()
+    }
+
     /// No caller waits for an operation, for the opening or for the closing.
     pub(super) fn is_waited_for_by_nobody(&self) -> bool {
         let Calls {

@@ -1,6 +1,7 @@
 //! How a part's thread reaches the others: datagrams, connections, queues, and the faults between.
 
 mod local;
+mod outbox;
 mod peer;
 mod stream;
 
@@ -11,10 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use flurry_core::id::{DurationNs, MonoNs};
 use flurry_core::message::{Control, Message};
-use flurry_core::wire::{self, DATAGRAM_BYTES_MAX};
+use flurry_core::wire::{self, DATAGRAM_BYTES_MAX, Unpack};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
@@ -25,6 +26,7 @@ use crate::clock;
 use crate::fault::{Direction, Faults, Injector};
 use crate::{Error, loopback};
 use local::Mailbox;
+use outbox::{Outbox, Sent};
 pub use peer::Transport;
 pub(crate) use peer::{Peer, Way};
 use stream::{Damaged, Streams};
@@ -140,6 +142,14 @@ impl Waiter {
     }
 }
 
+/// A datagram that is being read.
+#[derive(Debug)]
+struct Opened {
+    from: SocketAddrV4,
+    stamp: WallNs,
+    messages: Unpack,
+}
+
 /// The sockets of one thread, all of the loopback network.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -156,7 +166,10 @@ pub(crate) struct Link {
     injector: Option<Injector>,
     input: Vec<u8>,
     control: Vec<u8>,
+    /// The rest of the datagram that came last.
+    opened: Opened,
     output: BytesMut,
+    outbox: Outbox,
     counters: Arc<Counters>,
 }
 
@@ -215,7 +228,13 @@ impl Link {
             injector: None,
             input: vec![0; RECEIVE_BYTES],
             control: vec![0; CONTROL_BYTES],
+            opened: Opened {
+                from: address,
+                stamp: WallNs(0),
+                messages: Unpack::default(),
+            },
             output: BytesMut::new(),
+            outbox: Outbox::default(),
             counters: Arc::default(),
         })
     }
@@ -252,7 +271,8 @@ impl Link {
 
     /// How long to wait at most: not at all when something is here already.
     pub(crate) fn patience(&self, left: DurationNs) -> Duration {
-        if self.mailbox.is_empty() && self.streams.is_empty() {
+        let opened = self.opened.messages.is_empty();
+        if opened && self.mailbox.is_empty() && self.streams.is_empty() {
             Duration::from_nanos(left.0)
         } else {
             Duration::ZERO
@@ -267,6 +287,16 @@ impl Link {
         };
     }
 
+    /// Looks where messages come from, whether something is there or not; the rest can wait for a sleep.
+    pub(crate) fn look_for_messages(&mut self) {
+        let by_streams = self.transport == Transport::Tcp || !self.streaming.is_empty();
+        self.ready = Ready {
+            datagrams: self.transport != Transport::InProcess,
+            streams: by_streams || !self.streams.is_empty(),
+            woken: false,
+        };
+    }
+
     /// Looks at all sources, whether something is there or not.
     pub(crate) fn look_at_all(&mut self) {
         self.ready = Ready {
@@ -278,6 +308,7 @@ impl Link {
 
     /// Waits for a message, for a call of [`Wake`], or for `left` to pass.
     pub(crate) fn wait(&mut self, left: DurationNs) {
+        self.flush();
         let ready = self.waiter.wait(self.patience(left));
         self.look_at(ready);
     }
@@ -358,23 +389,8 @@ impl Link {
                 stamp: WallNs(0),
             });
         }
-        while self.ready.datagrams {
-            let found = receive(self.socket.as_fd(), &mut self.input, &mut self.control);
-            let Ok(found) = found else {
-                self.ready.datagrams = false;
-                break;
-            };
-            let bytes = Bytes::copy_from_slice(&self.input[..found.bytes]);
-            if let (Some(SocketAddr::V4(address)), Ok(message)) = (found.from, wire::decode(&bytes))
-            {
-                let way = Way::Return;
-                return Some(Letter {
-                    from: Peer { way, address },
-                    message,
-                    stamp: found.stamp,
-                });
-            }
-            count(&self.counters.damaged);
+        if let Some(letter) = self.datagram() {
+            return Some(letter);
         }
         while self.ready.streams {
             match self.streams.take() {
@@ -392,12 +408,53 @@ impl Link {
         None
     }
 
+    /// The next message that came in a datagram.
+    fn datagram(&mut self) -> Option<Letter> {
+        loop {
+            match self.opened.messages.next() {
+                Some(Ok(message)) => {
+                    return Some(Letter {
+                        from: Peer {
+                            way: Way::Return,
+                            address: self.opened.from,
+                        },
+                        message,
+                        stamp: self.opened.stamp,
+                    });
+                }
+                Some(Err(_)) => count(&self.counters.damaged),
+                None => self.open_datagram()?,
+            }
+        }
+    }
+
+    fn open_datagram(&mut self) -> Option<()> {
+        while self.ready.datagrams {
+            let found = receive(self.socket.as_fd(), &mut self.input, &mut self.control);
+            let Ok(found) = found else {
+                self.ready.datagrams = false;
+                break;
+            };
+            if let Some(SocketAddr::V4(from)) = found.from {
+                self.opened = Opened {
+                    from,
+                    stamp: found.stamp,
+                    messages: Unpack::new(&self.input[..found.bytes]),
+                };
+                return Some(());
+            }
+            count(&self.counters.damaged);
+        }
+        None
+    }
+
     fn stream_to(&mut self, peer: Peer) {
         if self.streaming.len() < STREAMING_MAX {
             self.streaming.insert(peer.address);
         }
     }
 
+    /// Sends a message; one that goes as a datagram leaves with the next [`Self::flush`].
     pub(crate) fn send(&mut self, to: Peer, message: &Message) {
         let Some(injector) = &mut self.injector else {
             return self.hand_over(to, message, false);
@@ -412,9 +469,9 @@ impl Link {
     }
 
     fn hand_over(&mut self, to: Peer, message: &Message, corrupt: bool) {
-        let taken = if to.way == Way::Local {
+        let sent = if to.way == Way::Local {
             // A damaged one would be noticed and dropped there.
-            !corrupt && Mailbox::send(to.address, self.address, message.clone())
+            one(!corrupt && Mailbox::send(to.address, self.address, message.clone()))
         } else {
             self.output.clear();
             wire::encode(message, &mut self.output);
@@ -423,30 +480,43 @@ impl Link {
             }
             self.hand_bytes(to)
         };
-        count(if taken {
-            &self.counters.sent
-        } else {
-            &self.counters.not_taken
-        });
+        self.count_sent(sent);
     }
 
-    /// Says whether somebody took the bytes in the output.
-    fn hand_bytes(&mut self, to: Peer) -> bool {
+    fn hand_bytes(&mut self, to: Peer) -> Sent {
         let is_datagram = matches!(to.way, Way::Datagram | Way::Return);
         if !is_datagram || self.streaming.contains(&to.address) {
-            return self.streams.send(to, &self.output);
+            return one(self.streams.send(to, &self.output));
         }
-        if self.output.len() <= DATAGRAM_BYTES_MAX {
-            return self.socket.send_to(&self.output, to.address).is_ok();
+        if self.output.len() > DATAGRAM_BYTES_MAX {
+            if to.way == Way::Datagram {
+                return one(self.streams.send(to, &self.output));
+            }
+            // Whoever asked listens nowhere, and has to open the connection.
+            count(&self.counters.too_long);
+            self.output.clear();
+            wire::encode(&Message::Control(Control::UseStream), &mut self.output);
         }
-        if to.way == Way::Datagram {
-            return self.streams.send(to, &self.output);
-        }
-        // Whoever asked listens nowhere, and has to open the connection.
-        count(&self.counters.too_long);
-        self.output.clear();
-        wire::encode(&Message::Control(Control::UseStream), &mut self.output);
-        self.socket.send_to(&self.output, to.address).is_ok()
+        self.outbox.put(&self.socket, to.address, &self.output)
+    }
+
+    /// Lets the datagrams go that wait for the end of the turn.
+    pub(crate) fn flush(&mut self) {
+        let sent = self.outbox.flush(&self.socket);
+        self.count_sent(sent);
+    }
+
+    fn count_sent(&self, sent: Sent) {
+        let add = |counter: &AtomicU64, more| counter.fetch_add(more, Ordering::Relaxed);
+        add(&self.counters.sent, sent.taken);
+        add(&self.counters.not_taken, sent.not_taken);
+    }
+}
+
+fn one(is_taken: bool) -> Sent {
+    Sent {
+        taken: u64::from(is_taken),
+        not_taken: u64::from(!is_taken),
     }
 }
 

@@ -24,11 +24,11 @@ const TOP: &[&str] = &[
     "fault",
     "pause",
 ];
-const CLUSTER: &[&str] = &["replicas", "shards", "memory", "evict", "stamps"];
+const CLUSTER: &[&str] = &["replicas", "shards", "memory", "evict", "stamps", "spin"];
 const CONTROLLER: &[&str] = &["listen", "directory"];
 const SERVER: &[&str] = &["id", "listen"];
 const ROUTER: &[&str] = &["listen"];
-const CLIENT: &[&str] = &["level", "hedge", "timeout", "transport"];
+const CLIENT: &[&str] = &["level", "hedge", "timeout", "transport", "spin"];
 const FAULT: &[&str] = &[
     "part",
     "peer",
@@ -167,6 +167,8 @@ pub struct Cluster {
     pub evict: bool,
     /// Replies tell when the request came and when they left.
     pub stamps: bool,
+    /// How long servers look for the next message before they sleep.
+    pub spin: DurationNs,
     /// Where a router of its own listens, if there is one.
     pub router: Option<SocketAddr>,
     /// What clients wait for, unless they say otherwise.
@@ -175,6 +177,8 @@ pub struct Cluster {
     pub timeout: DurationNs,
     /// How clients talk.
     pub transport: ClusterTransport,
+    /// How long clients look for an answer before they sleep.
+    pub client_spin: DurationNs,
     /// What chance is drawn from.
     pub seed: u64,
     /// What happens to messages.
@@ -228,10 +232,12 @@ impl Cluster {
             memory: shape.memory,
             evict: shape.evict,
             stamps: shape.stamps,
+            spin: shape.spin,
             router,
             level: client.level,
             timeout: client.timeout,
             transport: client.transport,
+            client_spin: client.spin,
             servers,
         })
     }

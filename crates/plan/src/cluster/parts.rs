@@ -16,6 +16,10 @@ const MAX_SERVERS: usize = 64;
 const MAX_REPLICAS: u64 = 8;
 /// Threads of a server.
 const MAX_SHARDS: u64 = 16;
+/// What takes longer is better slept for.
+const MAX_SPIN: DurationNs = DurationNs(10_000_000);
+/// Clients look unless they are told not to.
+const CLIENT_SPIN: DurationNs = DurationNs(50_000);
 /// Memory of a server.
 const MAX_MEMORY: Bytes = Bytes(1 << 44);
 
@@ -39,6 +43,17 @@ fn address(section: &Section<'_>, key: &str, example: &str) -> Result<SocketAddr
         return Err(section.refuse(key, "must name a port: the others have to find it", hint));
     }
     Ok(address)
+}
+
+/// How long a part looks for what it waits for before it sleeps.
+fn spin(section: &Section<'_>, default: DurationNs) -> Result<DurationNs, PlanError> {
+    let limits = Limits {
+        default: Some(default),
+        least: Some(DurationNs(0)),
+        most: MAX_SPIN,
+        example: DurationNs(50_000),
+    };
+    section.number("spin", &limits)
 }
 
 fn server_sections<'a>(top: &Section<'a>) -> Result<Vec<Section<'a>>, PlanError> {
@@ -143,6 +158,7 @@ pub(super) struct Shape {
     pub(super) memory: Bytes,
     pub(super) evict: bool,
     pub(super) stamps: bool,
+    pub(super) spin: DurationNs,
 }
 
 impl Shape {
@@ -155,6 +171,7 @@ impl Shape {
                 memory: Bytes(256_000_000),
                 evict: false,
                 stamps: true,
+                spin: DurationNs(0),
             });
         };
         section.check_keys(CLUSTER)?;
@@ -181,6 +198,7 @@ impl Shape {
             memory: section.number("memory", &memory)?,
             evict: section.switch("evict", false)?,
             stamps: section.switch("stamps", true)?,
+            spin: spin(&section, DurationNs(0))?,
         })
     }
 }
@@ -190,6 +208,7 @@ pub(super) struct Client {
     pub(super) level: ClusterLevel,
     pub(super) timeout: DurationNs,
     pub(super) transport: ClusterTransport,
+    pub(super) spin: DurationNs,
 }
 
 impl Client {
@@ -200,6 +219,7 @@ impl Client {
                 level: ClusterLevel::First,
                 timeout: usual,
                 transport: ClusterTransport::Udp,
+                spin: CLIENT_SPIN,
             });
         };
         section.check_keys(CLIENT)?;
@@ -236,6 +256,7 @@ impl Client {
             level,
             timeout: section.number("timeout", &timeout)?,
             transport: section.choice("transport", &transports, Some(ClusterTransport::Udp))?,
+            spin: spin(&section, CLIENT_SPIN)?,
         })
     }
 }

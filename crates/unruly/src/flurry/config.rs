@@ -74,6 +74,7 @@ impl Config {
             memory_bytes_max: usize::try_from(cluster.memory.0).unwrap_or(usize::MAX),
             evict: cluster.evict,
             stamps: cluster.stamps,
+            spin: span(cluster.spin),
             faults: self.faults(Part::Server(id)),
             ..usual
         })
@@ -108,6 +109,7 @@ impl Config {
                 ClusterTransport::Tcp => Transport::Tcp,
             },
             router: cluster.router,
+            spin: span(cluster.client_spin),
             faults: self.faults(Part::Client),
             ..Options::new(cluster.controller, session)
         }

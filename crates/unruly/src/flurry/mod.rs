@@ -89,8 +89,11 @@ enum Verb {
         /// When the memory is full: evict what was used longest ago, instead of refusing
         #[arg(long)]
         evict: bool,
+        /// Look for the next message for so long before sleeping; only where a core is spare
+        #[arg(long, default_value = "0s")]
+        spin: DurationNs,
         /// A cluster's file, instead of the other options but --id
-        #[arg(long, conflicts_with_all = ["controller", "listen", "memory", "shards", "evict"])]
+        #[arg(long, conflicts_with_all = ["controller", "listen", "memory", "shards", "evict", "spin"])]
         config: Option<PathBuf>,
     },
     /// A router of its own, for clients with --router
@@ -196,6 +199,9 @@ struct Reach {
     /// --config says)
     #[arg(long)]
     timeout: Option<DurationNs>,
+    /// Look for an answer for so long before sleeping (default: 50us, or what --config says)
+    #[arg(long)]
+    spin: Option<DurationNs>,
 }
 
 #[derive(Debug, Args)]
@@ -232,6 +238,9 @@ impl Reach {
             options.router = Some(flurry::resolve(text, options.open_timeout)?);
         }
         options.transport = self.transport.unwrap_or(options.transport);
+        if let Some(spin) = self.spin {
+            options.spin = Duration::from_nanos(spin.0);
+        }
         Ok(options)
     }
 }
@@ -343,12 +352,14 @@ fn alone(verb: Verb) -> Result<Alone> {
             memory,
             shards,
             evict,
+            spin,
             ..
         } => Alone::Server(flurry::ServerOptions {
             listen: local(&listen)?,
             memory_bytes_max: usize::try_from(memory.0).unwrap_or(usize::MAX),
             shards,
             evict,
+            spin: Duration::from_nanos(spin.0),
             ..flurry::ServerOptions::new(id, local(&controller)?)
         }),
         Verb::Route {
