@@ -2,6 +2,7 @@
 
 mod engine;
 mod owner;
+mod thread;
 
 use std::marker::PhantomData;
 use std::net::SocketAddr;

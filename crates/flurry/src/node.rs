@@ -147,14 +147,16 @@ fn take(link: &mut Link, part: &mut impl Part, letter: Letter) -> Result<(), Err
     part.carry_out(now, link)
 }
 
-/// Does what there is to do now, without waiting for more.
-pub(crate) fn turn(link: &mut Link, part: &mut impl Part) -> Result<(), Error> {
+/// Does what there is to do now, without waiting for more; how many messages had come.
+pub(crate) fn turn(link: &mut Link, part: &mut impl Part) -> Result<usize, Error> {
     if let Some(pause) = link.pause(clock::now()) {
         std::thread::sleep(pause);
     }
     link.take_wake();
-    for _ in 0..BATCH {
+    let mut letters = 0;
+    while letters < BATCH {
         let Some(letter) = link.receive() else { break };
+        letters += 1;
         take(link, part, letter)?;
     }
     let now = clock::now();
@@ -163,7 +165,7 @@ pub(crate) fn turn(link: &mut Link, part: &mut impl Part) -> Result<(), Error> {
         part.carry_out(now, link)?;
     }
     link.flush();
-    Ok(())
+    Ok(letters)
 }
 
 /// Looks for a message until one comes, something is due, or it has taken long enough. Gives way

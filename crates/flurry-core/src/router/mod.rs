@@ -107,7 +107,8 @@ pub struct Router {
     config_wanted: Option<MonoNs>,
     /// When it was last asked for, for whatever reason.
     config_asked: Option<MonoNs>,
-    operations: BTreeMap<OperationId, InFlight>,
+    /// Boxed: they are large, and a tree moves its elements about.
+    operations: BTreeMap<OperationId, Box<InFlight>>,
     repairs: BTreeMap<RepairKey, Repair>,
     repair_tokens: u32,
     repair_refilled: MonoNs,
@@ -177,7 +178,7 @@ impl Router {
         let over = |known: &InFlight| {
             known.lingers_until.is_some() && (!known.answered || known.is_write())
         };
-        if self.operations.get(&id).is_some_and(over) {
+        if self.operations.get(&id).is_some_and(|known| over(known)) {
             // Only kept for the log, and wanted again.
             self.drop_operation(id);
         }
@@ -213,7 +214,7 @@ impl Router {
             self.want_config(now);
         }
         self.hedge(now, &mut operation);
-        self.operations.insert(id, operation);
+        self.operations.insert(id, Box::new(operation));
         self.drive(now, id);
     }
 
@@ -431,13 +432,13 @@ impl Router {
                 }
             }
         }
-        if next != operation.timer {
+        // One that is set too early finds nothing due, and is then set anew: cheaper than to move it with
+        // every reply.
+        if next < operation.timer {
             let timer = Timer::Operation(id);
             self.timers.remove(&(operation.timer, timer));
             operation.timer = next;
-            if next != MonoNs(u64::MAX) {
-                self.timers.insert((next, timer));
-            }
+            self.timers.insert((next, timer));
         }
     }
 

@@ -9,70 +9,29 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use flurry_core::id::{DurationNs, MonoNs};
+use flurry_core::id::MonoNs;
 use flurry_core::portal::Submission;
 
 use super::Done;
 use super::owner::{Owner, Reply};
-use crate::link::{Link, LinkCounts, LinkView, Waiter, Wake};
+use super::thread::{Call, Core, LEFT_ALONE, PARKED, Shared};
+use crate::link::{Link, LinkCounts, LinkView};
 use crate::looking::Looking;
-use crate::node::{Part as _, due, turn};
+use crate::node::due;
 use crate::{Error, clock};
-
-/// For so long after a caller was at work the thread leaves the sockets to the next one.
-const LEFT_ALONE: DurationNs = DurationNs::millis(1);
 
 /// So many that wait leave it to the thread to send what they want done.
 const CROWD: usize = 4;
-
-/// The thread sleeps, and only [`std::thread::Thread::unpark`] wakes it.
-const PARKED: u64 = u64::MAX;
-
-/// An operation that a caller has left to the thread.
-#[derive(Debug)]
-struct Call {
-    submission: Submission,
-    wanted: MonoNs,
-    reply: Reply<Done>,
-}
-
-#[derive(Debug)]
-struct Core {
-    owner: Owner,
-    link: Link,
-}
-
-#[derive(Debug)]
-struct Shared {
-    core: Mutex<Core>,
-    inbox: Mutex<Vec<Call>>,
-    /// Whoever moves messages next has been told of the inbox.
-    rung: AtomicBool,
-    /// Callers that wait, as of the last turn.
-    waiting: AtomicUsize,
-    waiter: Arc<Waiter>,
-    wake: Wake,
-    /// A caller is at work.
-    driven: AtomicBool,
-    /// When one last was.
-    driven_at: AtomicU64,
-    /// When several last waited at once.
-    crowded_at: AtomicU64,
-    /// Until when the thread, or the caller at work, waits; [`PARKED`] when the thread sleeps.
-    planned: AtomicU64,
-    stop: AtomicBool,
-}
 
 /// An owner, its sockets, and its thread; dropping it ends all three.
 #[derive(Debug)]
 pub(super) struct Engine {
     shared: Arc<Shared>,
     view: LinkView,
-    looking: Looking,
     /// Arrivals are timed: no caller may be what they wait for.
     always_thread: bool,
     thread: Option<JoinHandle<()>>,
@@ -93,6 +52,8 @@ impl Engine {
             inbox: Mutex::default(),
             rung: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
+            looking: Looking::new(spin),
+            thread_looking: Looking::new(spin),
             driven: AtomicBool::new(false),
             driven_at: AtomicU64::new(0),
             crowded_at: AtomicU64::new(0),
@@ -107,7 +68,6 @@ impl Engine {
         Ok(Self {
             shared,
             view,
-            looking: Looking::new(spin),
             always_thread,
             thread: Some(thread),
         })
@@ -218,12 +178,12 @@ impl Engine {
         until: MonoNs,
     ) -> Option<Result<Done, Error>> {
         let begun = clock::now();
-        let mut looks = self.looking.begins();
+        let mut looks = self.shared.looking.begins();
         loop {
             match told.try_recv() {
                 Ok(outcome) => {
                     if looks {
-                        self.looking.ended(true);
+                        self.shared.looking.ended(true);
                     }
                     return Some(outcome);
                 }
@@ -234,9 +194,9 @@ impl Engine {
             if now >= until {
                 return None;
             }
-            if looks && now.since(begun) >= self.looking.most {
+            if looks && now.since(begun) >= self.shared.looking.most {
                 looks = false;
-                self.looking.ended(false);
+                self.shared.looking.ended(false);
             }
             if looks {
                 // Others must get their turn at the lock.
@@ -288,102 +248,5 @@ impl Drop for Engine {
             // It has nothing to say.
             let _ = thread.join();
         }
-    }
-}
-
-impl Core {
-    fn carry_out(&mut self) -> Result<(), Error> {
-        self.owner.carry_out(clock::now(), &mut self.link)?;
-        self.link.flush();
-        Ok(())
-    }
-
-    fn submit(&mut self, now: MonoNs, call: Call) {
-        self.owner
-            .submit(now, call.submission, call.wanted, call.reply);
-    }
-}
-
-impl Shared {
-    /// A caller that panicked in here was only reading its own answer; the owner is whole.
-    fn locked(&self) -> MutexGuard<'_, Core> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn inbox(&self) -> MutexGuard<'_, Vec<Call>> {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn submit(&self, core: &mut Core, call: Call) {
-        core.submit(clock::now(), call);
-        // What cannot be carried out ends the thread, which whoever waits will hear.
-        let _ = core.carry_out();
-        self.waiting.store(core.owner.waiting(), Ordering::Relaxed);
-    }
-
-    /// Begins what callers have left.
-    fn take_in(&self, core: &mut Core) -> Result<(), Error> {
-        // Before it looks: who comes later rings again.
-        self.rung.store(false, Ordering::SeqCst);
-        let calls = std::mem::take(&mut *self.inbox());
-        if calls.is_empty() {
-            return Ok(());
-        }
-        let now = clock::now();
-        for call in calls {
-            core.submit(now, call);
-        }
-        core.carry_out()
-    }
-
-    fn turn(&self, core: &mut Core) -> Result<(), Error> {
-        turn(&mut core.link, &mut core.owner)?;
-        self.take_in(core)?;
-        self.waiting.store(core.owner.waiting(), Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn run(&self) {
-        if self.locked().carry_out().is_err() {
-            return;
-        }
-        while !self.stop.load(Ordering::Acquire) {
-            let patience = {
-                let mut core = self.locked();
-                match self.plan(&mut core) {
-                    Ok(patience) => patience,
-                    Err(_) => return core.owner.abandon(),
-                }
-            };
-            match patience {
-                Some(patience) => {
-                    let ready = self.waiter.wait(patience);
-                    self.locked().link.look_at(ready);
-                }
-                None => {
-                    std::thread::park_timeout(Duration::from_nanos(LEFT_ALONE.0));
-                    self.locked().link.look_at_all();
-                }
-            }
-        }
-    }
-
-    /// Does what there is to do, and says how long to wait for the sockets; `None` is to leave them to
-    /// callers for a moment.
-    fn plan(&self, core: &mut Core) -> Result<Option<Duration>, Error> {
-        if self.driven.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
-        self.turn(core)?;
-        let now = clock::now();
-        let wake_at = due(&core.link, &core.owner);
-        let driven_at = MonoNs(self.driven_at.load(Ordering::Relaxed));
-        let left = now.since(driven_at) < LEFT_ALONE && core.owner.is_waited_for_by_nobody();
-        if left && wake_at.since(now) >= LEFT_ALONE {
-            self.planned.store(PARKED, Ordering::Relaxed);
-            return Ok(None);
-        }
-        self.planned.store(wake_at.0, Ordering::Relaxed);
-        Ok(Some(core.link.patience(wake_at.since(now))))
     }
 }
