@@ -21,36 +21,40 @@ ROUND_MS = 600
 SLOW_ROUND_MS = 1_500
 """Of a store whose operations take a hundred times as long."""
 
-WAITS = {"": "", "-sleep": "; Flurry's caller sleeps at once, as every peer's does"}
-"""Ways to wait for an answer: the library's own, which looks for it for up to 50 us before it sleeps."""
+WAYS = {
+    "": "",
+    "-sleep": "; Flurry's caller sleeps at once, as every peer's does",
+    "-spin": "; Flurry's servers too look for messages for 50 us before they sleep",
+}
+"""Ways to wait for a message: as Flurry does by itself, its caller looking for the answer for up to
+50 us before it sleeps; with nobody looking; and with everybody, for where a core is spare."""
 
 
 def gets() -> list[Result]:
     """Reads at the first correct reply of three, against memcached over UDP with one copy."""
     with processes() as started:
         driver = Driver(started)
-        _open_flurry(driver, started, "first", "first-sleep")
+        _open_flurry(driver, started, "first")
         peer = stores.memcached(started)
         driver.open("memcached", peer.servers, "memcached", peer.address)
         found = interleaved(
             {
-                "first": _round(driver, "first", "get"),
-                "first-sleep": _round(driver, "first-sleep", "get"),
+                **{f"first{way}": _round(driver, f"first{way}", "get") for way in WAYS},
                 "memcached": _round(driver, "memcached", "get"),
             }
         )
     return [
         compared(
-            f"flurry-get-{word}{wait}",
+            f"flurry-get-{word}{way}",
             "Flurry GET first, 3 replicas, to memcached over UDP with one copy"
-            f"{WAITS[wait]}, {word}",
-            ours=found[f"first{wait}"],
+            f"{WAYS[way]}, {word}",
+            ours=found[f"first{way}"],
             theirs=found["memcached"],
             share=share,
             bar=1.5,
         )
         for word, share in (("p50", 0.5), ("p99", 0.99))
-        for wait in WAITS
+        for way in WAYS
     ]
 
 
@@ -59,25 +63,25 @@ def writes() -> list[Result]:
     levels = {"first": 0.35, "quorum": 0.5}
     with processes() as started:
         driver = Driver(started)
-        _open_flurry(driver, started, *(f"{level}{wait}" for level in levels for wait in WAITS))
+        _open_flurry(driver, started, *levels)
         peer = stores.redis(started)
         driver.open("redis", peer.servers, "redis", peer.address, "2")
-        names = [f"{level}{wait}" for level in levels for wait in WAITS]
+        names = [f"{level}{way}" for level in levels for way in WAYS]
         sides = {name: _round(driver, name, "set") for name in [*names, "redis"]}
         found = interleaved(sides | _trip(driver, started))
     return [
         compared(
-            f"flurry-write-{level}{wait}",
+            f"flurry-write-{level}{way}",
             f"Flurry SET {level}, 3 replicas, to Redis with 2 replicas, SET and WAIT 2 in one"
-            f" message{WAITS[wait]}, p50",
-            ours=found[f"{level}{wait}"],
+            f" message{WAYS[way]}, p50",
+            ours=found[f"{level}{way}"],
             theirs=found["redis"],
             trip=found["trip"],
             share=0.5,
             bar=bar,
         )
         for level, bar in levels.items()
-        for wait in WAITS
+        for way in WAYS
     ]
 
 
@@ -85,26 +89,26 @@ def consensus() -> list[Result]:
     """Writes that a majority has, against etcd."""
     with processes() as started:
         driver = Driver(started)
-        _open_flurry(driver, started, *(f"quorum{wait}" for wait in WAITS))
+        _open_flurry(driver, started, "quorum")
         peer = stores.etcd(started)
         driver.open("etcd", peer.servers, "etcd", peer.address)
         sides = {
-            **{f"quorum{wait}": _round(driver, f"quorum{wait}", "set") for wait in WAITS},
+            **{f"quorum{way}": _round(driver, f"quorum{way}", "set") for way in WAYS},
             "etcd": _round(driver, "etcd", "set", SLOW_ROUND_MS),
         }
         found = interleaved(sides | _trip(driver, started))
     return [
         compared(
-            f"flurry-etcd{wait}",
+            f"flurry-etcd{way}",
             "Flurry SET quorum, 3 replicas, to a Put of etcd with 3 nodes, data in memory,"
-            f" through the leader{WAITS[wait]}, p50",
-            ours=found[f"quorum{wait}"],
+            f" through the leader{WAYS[way]}, p50",
+            ours=found[f"quorum{way}"],
             theirs=found["etcd"],
             trip=found["trip"],
             share=0.5,
             bar=0.05,
         )
-        for wait in WAITS
+        for way in WAYS
     ]
 
 
@@ -116,9 +120,12 @@ def _trip(driver: Driver, started: Processes) -> dict[str, Callable[[], Round]]:
 
 
 def _open_flurry(driver: Driver, started: Processes, *levels: str) -> None:
-    store = stores.Flurry(started)
-    for name in levels:
-        driver.open(name, store.servers, "flurry", store.address, *name.split("-"))
+    """Open each level in every way; servers that look are others than those that do not."""
+    store, looking = stores.Flurry(started), stores.Flurry(started, "--spin", "50us")
+    for level in levels:
+        driver.open(level, store.servers, "flurry", store.address, level)
+        driver.open(f"{level}-sleep", store.servers, "flurry", store.address, level, "sleep")
+        driver.open(f"{level}-spin", looking.servers, "flurry", looking.address, level)
 
 
 def _round(

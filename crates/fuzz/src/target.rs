@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use flurry_core::controller::Controller;
 use flurry_core::id::MonoNs;
 use flurry_core::message::Message;
@@ -100,7 +100,11 @@ impl Target {
     /// Input that is right, to begin from.
     pub(crate) fn seeds(&self) -> Result<Vec<Vec<u8>>> {
         Ok(match self.kind {
-            Kind::Datagram => conversation().0.iter().map(bytes_of).collect(),
+            Kind::Datagram => {
+                let messages = conversation().0;
+                let alone = messages.iter().map(bytes_of);
+                alone.chain(messages.chunks(3).map(packed)).collect()
+            }
             Kind::Frame => conversation().0.chunks(4).map(framed).collect(),
             Kind::Log => vec![spool()?],
             Kind::Configuration => [
@@ -116,9 +120,10 @@ impl Target {
 
     /// Makes input that would fail at its first check pass it, where `mend` says so.
     pub(crate) fn mend(&self, input: &mut [u8]) {
-        if self.kind == Kind::Datagram && input.len() >= HEADER_BYTES {
-            input[0] = 0xf1;
-            input[1] = 1;
+        if self.kind == Kind::Datagram && input.first() == Some(&PACK[0]) {
+            mend_pack(input);
+        } else if self.kind == Kind::Datagram && input.len() >= HEADER_BYTES {
+            input[..2].copy_from_slice(&[0xf1, 1]);
             seal(input);
         }
         if self.kind == Kind::State
@@ -146,10 +151,12 @@ impl Target {
     /// Reads it. The word tells apart what came of it, so that input with a new end is kept.
     pub(crate) fn read(&self, input: &[u8]) -> String {
         match self.kind {
-            Kind::Datagram => match wire::decode(&Bytes::copy_from_slice(input)) {
-                Ok(message) => shape(&message),
-                Err(error) => cut(&error.to_string()),
-            },
+            Kind::Datagram => wire::Unpack::new(input)
+                .map(|found| match found {
+                    Ok(message) => shape(&message),
+                    Err(error) => cut(&error.to_string()),
+                })
+                .collect(),
             Kind::Frame => {
                 let mut stream = BytesMut::from(input);
                 let mut ends = String::new();
@@ -236,6 +243,32 @@ fn framed(messages: &[Message]) -> Vec<u8> {
         stream.extend(bytes);
     }
     stream
+}
+
+/// What a datagram of several messages begins with.
+const PACK: [u8; 2] = [0xf2, 1];
+
+fn packed(messages: &[Message]) -> Vec<u8> {
+    [&PACK[..], &framed(messages)].concat()
+}
+
+/// Gives the first message of a pack a length, a beginning and a checksum that are right.
+fn mend_pack(input: &mut [u8]) {
+    let Some((head, frames)) = input.split_first_chunk_mut::<2>() else {
+        return;
+    };
+    *head = PACK;
+    let Some((length, messages)) = frames.split_first_chunk_mut::<4>() else {
+        return;
+    };
+    let claimed = u32::from_le_bytes(*length) as usize;
+    let fits = (HEADER_BYTES..=messages.len()).contains(&claimed);
+    let taken = if fits { claimed } else { messages.len() };
+    if taken >= HEADER_BYTES {
+        *length = u32::try_from(taken).unwrap_or(0).to_le_bytes();
+        messages[..2].copy_from_slice(&[0xf1, 1]);
+        seal(&mut messages[..taken]);
+    }
 }
 
 /// Writes the checksum that the bytes should have.
