@@ -23,7 +23,7 @@ from bench import (
     scale,
     stall,
 )
-from bench.flurry import faults, latency, pace, throughput
+from bench.flurry import auto, faults, latency, pace, throughput
 
 BENCHES = {
     "echo": echo.run,
@@ -41,6 +41,7 @@ BENCHES = {
     "flurry-stalls": faults.stalls,
     "flurry-loss": faults.loss,
     "flurry-throughput": throughput.run,
+    "flurry-auto": auto.run,
     "flurry-kill": faults.kill,
     "flurry-log": throughput.log,
 }

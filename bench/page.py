@@ -42,8 +42,8 @@ An idle core of a virtual machine is halted, and waking it takes tens of microse
 of what a small operation takes: in a profile of writes at quorum more than half of both cores' time
 is halted, and of the rest the kernel's wake-ups are the largest part. So how one waits is
 what is measured, and each way has its row: Flurry as it is installed, whose caller looks for its
-answer for up to 50 us before it sleeps; with a caller that sleeps at once, as those of the peers do;
-and with servers that look too (`flurry server --spin 50us`).
+answer for up to 50 us before it sleeps; with a caller that sleeps at once, as those of the peers
+do; and with servers that look too (`flurry server --spin 200us`).
 """
 
 

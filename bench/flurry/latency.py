@@ -24,7 +24,7 @@ SLOW_ROUND_MS = 1_500
 WAYS = {
     "": "",
     "-sleep": "; Flurry's caller sleeps at once, as every peer's does",
-    "-spin": "; Flurry's servers too look for messages for 50 us before they sleep",
+    "-spin": "; Flurry's servers too look for messages, for 200 us before they sleep",
 }
 """Ways to wait for a message: as Flurry does by itself, its caller looking for the answer for up to
 50 us before it sleeps; with nobody looking; and with everybody, for where a core is spare."""
@@ -46,8 +46,7 @@ def gets() -> list[Result]:
     return [
         compared(
             f"flurry-get-{word}{way}",
-            "Flurry GET first, 3 replicas, to memcached over UDP with one copy"
-            f"{WAYS[way]}, {word}",
+            f"Flurry GET first, 3 replicas, to memcached over UDP with one copy{WAYS[way]}, {word}",
             ours=found[f"first{way}"],
             theirs=found["memcached"],
             share=share,
@@ -121,7 +120,7 @@ def _trip(driver: Driver, started: Processes) -> dict[str, Callable[[], Round]]:
 
 def _open_flurry(driver: Driver, started: Processes, *levels: str) -> None:
     """Open each level in every way; servers that look are others than those that do not."""
-    store, looking = stores.Flurry(started), stores.Flurry(started, "--spin", "50us")
+    store, looking = stores.Flurry(started), stores.Flurry(started, "--spin", "200us")
     for level in levels:
         driver.open(level, store.servers, "flurry", store.address, level)
         driver.open(f"{level}-sleep", store.servers, "flurry", store.address, level, "sleep")

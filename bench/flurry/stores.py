@@ -40,7 +40,8 @@ class Flurry(Store):
         self.program = flurry()
         controller = started.start(
             self.program, "controller", "--listen", "127.0.0.1:0",
-            "--dir", started.folder / "controller", stdout=subprocess.PIPE,
+            "--dir", started.folder / f"controller-{len(started.started)}",
+            stdout=subprocess.PIPE,
         )  # fmt: skip
         super().__init__(self._ready(controller).split()[1], [])
         self.controller = controller

@@ -18,7 +18,7 @@ use flurry_core::key_value::{Answer, Condition, Operation};
 use flurry_core::portal::Submission;
 
 use crate::clock::{self, wall, wall_after};
-use crate::fault::Faults;
+use crate::fault::{Fault, Faults};
 use crate::link::{Link, LinkCounts, Transport};
 use crate::recording::Recording;
 use crate::{Error, VALUE_BYTES_MAX, loopback};
@@ -202,6 +202,7 @@ impl Client {
             timeout: self.options.timeout,
             sequence: None,
             wanted: None,
+            fault: None,
         }
     }
 
@@ -316,6 +317,7 @@ pub struct Call<'a> {
     timeout: Duration,
     sequence: Option<u64>,
     wanted: Option<Instant>,
+    fault: Option<&'a Fault>,
 }
 
 impl<'a> Call<'a> {
@@ -343,6 +345,13 @@ impl<'a> Call<'a> {
         self
     }
 
+    /// Has this done to every message of it on purpose, to and from each replica that it concerns,
+    /// beside what [`Options::faults`] does to all. Its time counts from the client's first fault.
+    pub fn with_fault(mut self, fault: &'a Fault) -> Self {
+        self.fault = Some(fault);
+        self
+    }
+
     /// Does an operation.
     ///
     /// # Errors
@@ -353,11 +362,9 @@ impl<'a> Call<'a> {
     pub fn run(self, key: impl Into<Bytes>, operation: &Operation) -> Result<Done, Error> {
         let (tell, told) = mpsc::sync_channel(1);
         let waiting = self.waiting(told, operation)?;
-        let wanted = clock::since(self.wanted);
-        let engine = &self.client.engine;
+        let call = self.begin(key.into(), operation, tell);
         let until = MonoNs(clock::now().0.saturating_add(waiting.longest().0));
-        let submission = self.submission(key.into(), operation);
-        match engine.run(submission, wanted, tell, &waiting.told, until) {
+        match self.client.engine.run(call, &waiting.told, until) {
             Some(outcome) => waiting.judge(outcome),
             None => waiting.wait(),
         }
@@ -372,9 +379,8 @@ impl<'a> Call<'a> {
     pub fn start(self, key: impl Into<Bytes>, operation: &Operation) -> Result<Waiting<'a>, Error> {
         let (tell, told) = mpsc::sync_channel(1);
         let waiting = self.waiting(told, operation)?;
-        let wanted = clock::since(self.wanted);
-        let submission = self.submission(key.into(), operation);
-        self.client.engine.submit(submission, wanted, tell);
+        let call = self.begin(key.into(), operation, tell);
+        self.client.engine.submit(call);
         Ok(waiting)
     }
 
@@ -395,16 +401,22 @@ impl<'a> Call<'a> {
         })
     }
 
-    fn submission(&self, key: Bytes, operation: &Operation) -> Submission {
+    fn begin(&self, key: Bytes, operation: &Operation, reply: owner::Reply<Done>) -> thread::Call {
+        let wanted = clock::since(self.wanted);
         let patience = u64::try_from(self.timeout.as_nanos()).unwrap_or(u64::MAX);
-        Submission {
-            key,
-            operation: operation.encode(),
-            access: operation.access(),
-            level: self.level,
-            at: wall(),
-            patience: DurationNs(patience),
-            sequence: self.sequence,
+        thread::Call {
+            submission: Submission {
+                key,
+                operation: operation.encode(),
+                access: operation.access(),
+                level: self.level,
+                at: wall(),
+                patience: DurationNs(patience),
+                sequence: self.sequence,
+            },
+            wanted,
+            reply,
+            fault: self.fault.cloned(),
         }
     }
 

@@ -1,12 +1,13 @@
 //! Faults on purpose: what a network or a machine may do, done to one part, from a seed.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use flurry_core::id::{DurationNs, MonoNs};
 use flurry_core::message::Message;
+use flurry_core::portal::number_of;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng as _;
 
@@ -19,6 +20,9 @@ const HELD_MAX: usize = 65_536;
 
 /// By how much a reordered message is overtaken.
 const REORDER: DurationNs = DurationNs::millis(1);
+
+/// Operations with a fault of their own that are remembered at most, the latest.
+const OPERATIONS_MAX: usize = 4_096;
 
 /// A delay that no distribution exceeds, so that nothing is kept for ever.
 const DELAY_MAX: Duration = Duration::from_secs(60);
@@ -140,12 +144,35 @@ impl Ord for Held {
 #[derive(Debug)]
 pub(crate) struct Injector {
     faults: Faults,
+    /// Of single operations, by their numbers.
+    operations: BTreeMap<u64, Fault>,
     start: MonoNs,
     random: Pcg64Mcg,
     outgoing: BinaryHeap<Reverse<Held>>,
     incoming: BinaryHeap<Reverse<Held>>,
     number: u64,
     pauses: u64,
+}
+
+/// What a fault does, without whom it is about.
+#[derive(Debug, Clone, Copy)]
+struct Shares {
+    loss: f64,
+    duplicate: f64,
+    corrupt: f64,
+    reorder: f64,
+    delay: Option<Delay>,
+}
+
+/// The number of the owner's operation that a message belongs to.
+fn operation(message: &Message) -> Option<u64> {
+    let id = match message {
+        Message::Request(copy) => copy.request.id,
+        Message::Reply(reply) => reply.id,
+        Message::Answer(answer) => answer.id,
+        Message::Control(_) => return None,
+    };
+    Some(number_of(id.sequence))
 }
 
 fn span(of: Duration) -> DurationNs {
@@ -177,6 +204,7 @@ impl Injector {
         }
         Self {
             faults,
+            operations: BTreeMap::new(),
             start: now,
             random,
             outgoing: BinaryHeap::new(),
@@ -184,6 +212,29 @@ impl Injector {
             number: 0,
             pauses: 0,
         }
+    }
+
+    /// Does this to every message of one operation too.
+    pub(crate) fn add_operation(&mut self, number: u64, fault: Fault) {
+        self.operations.insert(number, fault);
+        if self.operations.len() > OPERATIONS_MAX {
+            self.operations.pop_first();
+        }
+    }
+
+    /// All that happens to a message.
+    fn shares(&self, since: DurationNs, direction: Direction, letter: &Letter) -> Vec<Shares> {
+        let own = operation(&letter.message).and_then(|number| self.operations.get(&number));
+        let all = self.faults.messages.iter().chain(own);
+        all.filter(|fault| fault.is_about(letter.from, direction, since))
+            .map(|fault| Shares {
+                loss: fault.loss,
+                duplicate: fault.duplicate,
+                corrupt: fault.corrupt,
+                reorder: fault.reorder,
+                delay: fault.delay,
+            })
+            .collect()
     }
 
     /// From 0 to 1, without 1.
@@ -216,22 +267,16 @@ impl Injector {
         let mut corrupt = false;
         let mut delay = DurationNs(0);
         let mut copies = 1;
-        for index in 0..self.faults.messages.len() {
-            let fault = &self.faults.messages[index];
-            if !fault.is_about(letter.from, direction, since) {
-                continue;
-            }
-            let (loss, duplicate) = (fault.loss, fault.duplicate);
-            let (turned, reorder, held) = (fault.corrupt, fault.reorder, fault.delay);
-            if self.chance(loss) {
+        for shares in self.shares(since, direction, letter) {
+            if self.chance(shares.loss) {
                 return;
             }
-            corrupt |= self.chance(turned);
-            copies += usize::from(self.chance(duplicate));
-            if self.chance(reorder) {
+            corrupt |= self.chance(shares.corrupt);
+            copies += usize::from(self.chance(shares.duplicate));
+            if self.chance(shares.reorder) {
                 delay.0 = delay.0.saturating_add(REORDER.0);
             }
-            if let Some(held) = held {
+            if let Some(held) = shares.delay {
                 delay.0 = delay.0.saturating_add(self.delay(held).0);
             }
         }

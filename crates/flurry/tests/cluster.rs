@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use common::{Cluster, DEADLINE, start_controller, start_server, value};
 use flurry::{
-    Client, Condition, Controller, ControllerOptions, Error, Level, Options, Server, ServerOptions,
-    Set, VALUE_BYTES_MAX,
+    Client, Condition, Controller, ControllerOptions, Error, Level, Operation, Options, Server,
+    ServerOptions, Set, VALUE_BYTES_MAX,
 };
 
 #[test]
@@ -298,6 +298,29 @@ fn many_threads_share_a_client() {
         }
     });
     assert_eq!(client.get("count").unwrap(), value("400"));
+}
+
+#[test]
+fn operations_on_a_key_are_done_in_the_order_in_which_they_were_begun() {
+    let cluster = Cluster::start();
+    let client = cluster.client("s");
+    let mut wanted = Vec::new();
+    for round in 0..200_u8 {
+        // Few under way at once and many: they are handed over in different ways.
+        let begun: Vec<_> = (0..round % 40)
+            .map(|number| {
+                let byte = round.wrapping_add(number);
+                wanted.push(byte);
+                let append = Operation::Append(Bytes::from(vec![byte]));
+                client.call().start("k", &append).unwrap()
+            })
+            .collect();
+        for waiting in begun.into_iter().skip(usize::from(round % 3)) {
+            waiting.wait().unwrap();
+        }
+    }
+    let read = client.get("k").unwrap().unwrap();
+    assert_eq!(read, wanted);
 }
 
 #[test]

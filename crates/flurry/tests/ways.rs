@@ -212,6 +212,44 @@ fn loss_damage_duplicates_and_delays_on_purpose_cost_time_and_no_answer() {
 }
 
 #[test]
+fn a_fault_of_one_operation_is_that_operations_alone() {
+    let cluster = Cluster::start();
+    let client = cluster.client("s");
+    let places = |count: usize| {
+        let servers = cluster.servers.iter().take(count).flatten();
+        Concerned::These(servers.map(|it| it.addresses()[0]).collect())
+    };
+    let lost = |count: usize| Fault {
+        concerned: places(count),
+        loss: 1.0,
+        ..Fault::default()
+    };
+    client.set("k", "1").unwrap();
+    let (one, all) = (lost(1), lost(3));
+    let call = || client.call().within(Duration::from_millis(300));
+    // Two replicas are enough for a quorum, and not for all.
+    call()
+        .at_level(Level::Quorum)
+        .with_fault(&one)
+        .set("k", "2")
+        .unwrap();
+    let refused = call()
+        .at_level(Level::All)
+        .with_fault(&one)
+        .set("other", "1");
+    assert!(matches!(refused, Err(Error::Unknown { .. })), "{refused:?}");
+    let refused = call().with_fault(&all).get("k");
+    assert!(matches!(refused, Err(Error::Unknown { .. })), "{refused:?}");
+    // Everything else goes as ever, on the same key too.
+    assert_eq!(call().get("k").unwrap(), value("2"));
+    client
+        .call()
+        .at_level(Level::All)
+        .set("third", "1")
+        .unwrap();
+}
+
+#[test]
 fn garbage_over_tcp_ends_its_connection_and_disturbs_nobody() {
     let cluster = Cluster::start();
     let client = client_by(&cluster, Transport::Tcp);

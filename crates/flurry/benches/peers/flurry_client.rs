@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use flurry::{About, Client, Level, Options, Recording};
+use flurry::{About, Client, DurationNs, Level, Options, Recording};
 use unruly_trace::{Host, Tool};
 
 use crate::Connect;
@@ -26,7 +26,10 @@ pub(crate) fn open(
             "first" => Level::First,
             "quorum" => Level::Quorum,
             "all" => Level::All,
-            _ => bail!("{level}: no level; wanted first, quorum or all"),
+            "hedge:1ms" => Level::Hedge(DurationNs::millis(1)),
+            "hedge:1s" => Level::Hedge(DurationNs::millis(1_000)),
+            "auto" => Level::Auto,
+            _ => bail!("{level}: no level; wanted first, quorum, all, hedge:1ms, hedge:1s or auto"),
         },
         timeout: PATIENCE,
         ..Options::new(controller, format!("bench-{level}-{}", how.join("-")))

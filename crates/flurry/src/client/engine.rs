@@ -14,7 +14,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use flurry_core::id::MonoNs;
-use flurry_core::portal::Submission;
 
 use super::Done;
 use super::owner::{Owner, Reply};
@@ -78,12 +77,7 @@ impl Engine {
     }
 
     /// Begins an operation, and leaves it to the thread.
-    pub(super) fn submit(&self, submission: Submission, wanted: MonoNs, reply: Reply<Done>) {
-        let call = Call {
-            submission,
-            wanted,
-            reply,
-        };
+    pub(super) fn submit(&self, call: Call) {
         if self.is_crowded() {
             return self.drop_in(call);
         }
@@ -112,17 +106,10 @@ impl Engine {
     /// Does an operation; its outcome is in `told` then, or its time is over.
     pub(super) fn run(
         &self,
-        submission: Submission,
-        wanted: MonoNs,
-        reply: Reply<Done>,
+        call: Call,
         told: &Receiver<Result<Done, Error>>,
         until: MonoNs,
     ) -> Option<Result<Done, Error>> {
-        let call = Call {
-            submission,
-            wanted,
-            reply,
-        };
         if self.is_crowded() {
             self.drop_in(call);
             return None;

@@ -158,13 +158,14 @@ impl Owner {
         };
     }
 
+    /// Begins an operation; its number, unless it was refused.
     pub(super) fn submit(
         &mut self,
         now: MonoNs,
         submission: Submission,
         wanted: MonoNs,
         reply: Reply<Done>,
-    ) {
+    ) -> Option<u64> {
         match self.portal.submit(now, submission) {
             Ok(sequence) => {
                 let waiter = Waiter {
@@ -173,9 +174,11 @@ impl Owner {
                     reply,
                 };
                 self.calls.waiting.insert(sequence, waiter);
+                Some(sequence)
             }
             Err(error) => {
                 let _ = reply.send(Err(error.into()));
+                None
             }
         }
     }

@@ -9,6 +9,7 @@ use flurry_core::portal::Submission;
 
 use super::Done;
 use super::owner::{Owner, Reply};
+use crate::fault::Fault;
 use crate::link::{Link, Waiter, Wake};
 use crate::looking::Looking;
 use crate::node::{Part as _, due, turn};
@@ -26,6 +27,8 @@ pub(super) struct Call {
     pub(super) submission: Submission,
     pub(super) wanted: MonoNs,
     pub(super) reply: Reply<Done>,
+    /// What happens to its messages on purpose.
+    pub(super) fault: Option<Fault>,
 }
 
 #[derive(Debug)]
@@ -67,8 +70,12 @@ impl Core {
     }
 
     fn submit(&mut self, now: MonoNs, call: Call) {
-        self.owner
+        let number = self
+            .owner
             .submit(now, call.submission, call.wanted, call.reply);
+        if let (Some(number), Some(fault)) = (number, call.fault) {
+            self.link.add_fault(number, fault);
+        }
     }
 }
 
@@ -83,6 +90,8 @@ impl Shared {
     }
 
     pub(super) fn submit(&self, core: &mut Core, call: Call) {
+        // What a caller has left before comes before: operations on a key are done in their order.
+        let _ = self.take_in(core);
         core.submit(clock::now(), call);
         // What cannot be carried out ends the thread, which whoever waits will hear.
         let _ = core.carry_out();

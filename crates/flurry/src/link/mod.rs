@@ -23,7 +23,7 @@ use unruly_trace::WallNs;
 use unruly_trace::stamp::{enable_stamps, receive};
 
 use crate::clock;
-use crate::fault::{Direction, Faults, Injector};
+use crate::fault::{Direction, Fault, Faults, Injector};
 use crate::{Error, loopback};
 use local::Mailbox;
 use outbox::{Outbox, Sent};
@@ -245,6 +245,13 @@ impl Link {
             self.injector = Some(Injector::new(clock::now(), faults.clone(), stream));
         }
         self
+    }
+
+    /// Does this to every message of one operation too.
+    pub(crate) fn add_fault(&mut self, number: u64, fault: Fault) {
+        let none = || Injector::new(clock::now(), Faults::default(), number);
+        let injector = self.injector.get_or_insert_with(none);
+        injector.add_operation(number, fault);
     }
 
     pub(crate) fn address(&self) -> SocketAddrV4 {
