@@ -48,11 +48,14 @@ def stalls() -> list[Result]:
             with stopping(replica):
                 return driver.round(name, "set", lasting(STALL_MS), rate=STALL_RATE)
 
+        reference = stores.memcached(started)
+        driver.open("trip", reference.servers, "memcached", reference.address)
         found = interleaved(
             {
                 "calm": calm,
                 "stalled": lambda: stalled("first", ours.servers[-1]),
                 "redis": lambda: stalled("redis", peer.servers[-1]),
+                "trip": lambda: driver.round("trip", "get", lasting(STALL_MS), rate=STALL_RATE),
             }
         )
     how = f"one of three replicas stopped 20 ms each 200 ms, {STALL_RATE}/s from when each is due"
@@ -62,6 +65,7 @@ def stalls() -> list[Result]:
             f"Flurry SET first, {how}, to itself without stops, p99.9",
             ours=found["stalled"],
             theirs=found["calm"],
+            trip=found["trip"],
             share=0.999,
             bar=1.2,
         ),
@@ -70,6 +74,7 @@ def stalls() -> list[Result]:
             f"Flurry SET first, {how}, to Redis with 2 replicas and WAIT 2 under the same, p99.9",
             ours=found["stalled"],
             theirs=found["redis"],
+            trip=found["trip"],
             share=0.999,
             bar=0.05,
         ),

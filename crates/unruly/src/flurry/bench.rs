@@ -46,7 +46,8 @@ pub(super) struct Bench {
     /// Time before it that is not measured
     #[arg(short, long, default_value = "1s")]
     warmup: DurationNs,
-    /// Keys of each session
+    /// Keys of each session; each level has a share of its own, since operations on a key wait for
+    /// each other
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     keys: u64,
     /// Bytes of each value
@@ -289,7 +290,6 @@ impl<'a> Next<'a> {
         let drawn = mix(self.stream, index);
         #[expect(clippy::cast_precision_loss, reason = "53 bits are exact")]
         let share = (drawn >> 11) as f64 / (1_u64 << 53) as f64;
-        let key = format!("key-{}", mix(drawn, 1) % work.keys);
         let writes = share >= work.reads;
         let operation = if writes {
             Operation::Set {
@@ -301,8 +301,11 @@ impl<'a> Next<'a> {
             Operation::Get
         };
         // Not the index itself: levels must not take turns with reads and writes.
-        let level = usize::try_from(mix(drawn, 2) % work.levels.len() as u64).unwrap_or(0);
-        (key, operation, writes, level)
+        let levels = work.levels.len() as u64;
+        let level = mix(drawn, 2) % levels;
+        let own = (mix(drawn, 1) % work.keys.div_ceil(levels)) * levels + level;
+        let place = usize::try_from(level).unwrap_or(0);
+        (format!("key-{own}"), operation, writes, place)
     }
 }
 
