@@ -43,11 +43,12 @@ def compared(
     share: float,
     bar: float,
     trip: Sequence[Round] = (),
+    tried: str = "",
 ) -> Result:
     """Hold the ratio of a quantile, pair by pair, to a bar that it must not exceed.
 
     With rounds of a bare trip the reason for a miss says how much of the peer's time that is: no
-    store behind a socket can do with less.
+    store behind a socket can do with less; ``tried`` is what was done about it, as a sentence.
     """
     mine = [it.quantile_us(share) for it in ours]
     other = [it.quantile_us(share) for it in theirs]
@@ -56,6 +57,7 @@ def compared(
     if trip:
         least = ratio([it.quantile_us(share) for it in trip], other)
         why += f". One datagram there and one back alone are {least} of the other side's time"
+    why += f". {tried}" if tried else ""
     return Result(
         name=name,
         what=f"{what}; {WHERE}",
