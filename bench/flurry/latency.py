@@ -30,9 +30,9 @@ WAYS = {
 50 us before it sleeps; with nobody looking; and with everybody, for where a core is spare."""
 
 TRIED = (
-    "In a profile of writes at quorum, 55 % of both cores' time is halted; of the rest a third is the"
-    " kernel waking threads on the other core, and Flurry's own code is a few per cent. So what was"
-    " tried is not to sleep: the rows of this bar differ in that alone"
+    "In a profile of writes at quorum 55 % of both cores' time is halted, and of the rest the"
+    " kernel's wake-ups of the other core are the largest part. So what was tried is not to sleep:"
+    " the rows of this bar differ in that alone"
 )
 """Why a latency is what it is."""
 
