@@ -90,7 +90,7 @@ mutations: setup ## Break three promises, chosen by the commit, and see their te
 $(CHECKER): FORCE
 	scripts/debian.sh go golang-go
 	scripts/debian.sh nft nftables
-	cargo build --release --locked --package unruly-flurry --example history
+	cargo build --release --locked --package unruly-flurry --example history --example mme
 	cd tests/linearizability && go vet ./... && test -z "$$(gofmt -l .)" && go test ./... && go build -o $(CURDIR)/$@ .
 
 e2e: setup build $(CHECKER) ## Plan, run, trace, report on this machine, with planted truth; histories of Flurry under kills, pauses and partitions

@@ -1,5 +1,6 @@
 //! A blocking client: the owner of a session, with its router inside.
 
+mod call;
 mod engine;
 mod owner;
 mod thread;
@@ -22,11 +23,9 @@ use crate::fault::{Fault, Faults};
 use crate::link::{Link, LinkCounts, Transport};
 use crate::recording::Recording;
 use crate::{Error, VALUE_BYTES_MAX, loopback};
+pub use call::{Call, Waiting};
 use engine::Engine;
 use owner::{Calls, Owner, Shared, Ways};
-
-/// How much longer than its own deadline a call waits for the thread to say that it has passed.
-const GRACE: Duration = Duration::from_secs(1);
 
 /// How a client is opened.
 #[derive(Debug, Clone)]
@@ -86,6 +85,19 @@ pub struct Closed {
     /// Operations that were not yet on every replica. When there are none, the controller did not
     /// confirm: it is away.
     pub unstable: u64,
+}
+
+/// What came of an operation of the caller's own machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answered {
+    /// Its number in the session.
+    pub sequence: u64,
+    /// What the machine answered, in its own format.
+    pub answer: Bytes,
+    /// An earlier owner's last writes to this key may have been lost.
+    pub is_tail_unknown: bool,
+    /// From when it was wanted until the client had its answer.
+    pub took: Duration,
 }
 
 /// What came of an operation.
@@ -305,277 +317,5 @@ impl Client {
 fn stopped() -> Error {
     Error::Stopped {
         part: "client".to_owned(),
-    }
-}
-
-/// One operation about to be asked for.
-#[derive(Debug, Clone, Copy)]
-#[must_use = "nothing happens before an operation is named"]
-pub struct Call<'a> {
-    client: &'a Client,
-    level: Level,
-    timeout: Duration,
-    sequence: Option<u64>,
-    wanted: Option<Instant>,
-    fault: Option<&'a Fault>,
-}
-
-impl<'a> Call<'a> {
-    /// Waits for these replies.
-    pub fn at_level(mut self, level: Level) -> Self {
-        self.level = level;
-        self
-    }
-
-    /// Waits this long.
-    pub fn within(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
-
-    /// Has the caller's own number, which must be higher than every one before.
-    pub fn with_sequence(mut self, sequence: u64) -> Self {
-        self.sequence = Some(sequence);
-        self
-    }
-
-    /// Was wanted at this instant already: that is when the log counts from.
-    pub fn wanted_at(mut self, instant: Instant) -> Self {
-        self.wanted = Some(instant);
-        self
-    }
-
-    /// Has this done to every message of it on purpose, to and from each replica that it concerns,
-    /// beside what [`Options::faults`] does to all. Its time counts from the client's first fault.
-    pub fn with_fault(mut self, fault: &'a Fault) -> Self {
-        self.fault = Some(fault);
-        self
-    }
-
-    /// Does an operation.
-    ///
-    /// # Errors
-    ///
-    /// Nothing was done: [`Error::KeyLength`], [`Error::ValueTooLarge`], [`Error::SequenceGoesBack`],
-    /// [`Error::Refused`], [`Error::Busy`] when the client is full. Nothing is known: [`Error::Unknown`]. Lost: [`Error::DataLoss`],
-    /// [`Error::Evicted`]. Over: [`Error::Fenced`], [`Error::Stopped`].
-    pub fn run(self, key: impl Into<Bytes>, operation: &Operation) -> Result<Done, Error> {
-        let (tell, told) = mpsc::sync_channel(1);
-        let waiting = self.waiting(told, operation)?;
-        let call = self.begin(key.into(), operation, tell);
-        let until = MonoNs(clock::now().0.saturating_add(waiting.longest().0));
-        match self.client.engine.run(call, &waiting.told, until) {
-            Some(outcome) => waiting.judge(outcome),
-            None => waiting.wait(),
-        }
-    }
-
-    /// Begins an operation; operations on one key are done in the order in which they were begun.
-    ///
-    /// # Errors
-    ///
-    /// Nothing was done: [`Error::ValueTooLarge`], [`Error::Busy`], [`Error::Stopped`]. Everything else
-    /// is told by [`Waiting::wait`].
-    pub fn start(self, key: impl Into<Bytes>, operation: &Operation) -> Result<Waiting<'a>, Error> {
-        let (tell, told) = mpsc::sync_channel(1);
-        let waiting = self.waiting(told, operation)?;
-        let call = self.begin(key.into(), operation, tell);
-        self.client.engine.submit(call);
-        Ok(waiting)
-    }
-
-    fn waiting(
-        &self,
-        told: Receiver<Result<Done, Error>>,
-        operation: &Operation,
-    ) -> Result<Waiting<'a>, Error> {
-        let bytes = value_bytes(operation);
-        if bytes > VALUE_BYTES_MAX {
-            return Err(Error::ValueTooLarge { bytes });
-        }
-        Ok(Waiting {
-            told,
-            timeout: self.timeout,
-            bytes,
-            client: PhantomData,
-        })
-    }
-
-    fn begin(&self, key: Bytes, operation: &Operation, reply: owner::Reply<Done>) -> thread::Call {
-        let wanted = clock::since(self.wanted);
-        let patience = u64::try_from(self.timeout.as_nanos()).unwrap_or(u64::MAX);
-        thread::Call {
-            submission: Submission {
-                key,
-                operation: operation.encode(),
-                access: operation.access(),
-                level: self.level,
-                at: wall(),
-                patience: DurationNs(patience),
-                sequence: self.sequence,
-            },
-            wanted,
-            reply,
-            fault: self.fault.cloned(),
-        }
-    }
-
-    /// The value; `None` when there is none.
-    ///
-    /// # Errors
-    ///
-    /// As [`Call::run`].
-    pub fn get(self, key: impl Into<Bytes>) -> Result<Option<Bytes>, Error> {
-        match self.run(key, &Operation::Get)?.answer {
-            Answer::Value(value) => Ok(Some(value)),
-            Answer::NotFound => Ok(None),
-            other => Err(Error::unexpected(&other)),
-        }
-    }
-
-    /// Replaces the value.
-    ///
-    /// # Errors
-    ///
-    /// As [`Call::run`].
-    pub fn set(self, key: impl Into<Bytes>, value: impl Into<Bytes>) -> Result<(), Error> {
-        self.set_with(key, value, Set::default()).map(|_| ())
-    }
-
-    /// Replaces the value if a condition holds; says whether it did.
-    ///
-    /// # Errors
-    ///
-    /// As [`Call::run`].
-    pub fn set_with(
-        self,
-        key: impl Into<Bytes>,
-        value: impl Into<Bytes>,
-        set: Set,
-    ) -> Result<bool, Error> {
-        let operation = Operation::Set {
-            value: value.into(),
-            expires_at: set.expires_after.map(wall_after),
-            condition: set.condition,
-        };
-        self.stored(self.run(key, &operation)?.answer)
-    }
-
-    /// Removes the value; says whether there was one.
-    ///
-    /// # Errors
-    ///
-    /// As [`Call::run`].
-    pub fn delete(self, key: impl Into<Bytes>) -> Result<bool, Error> {
-        let operation = Operation::Delete { counted: true };
-        self.number(key, &operation).map(|count| count > 0)
-    }
-
-    /// Adds to a decimal number, where no value is 0; the sum.
-    ///
-    /// # Errors
-    ///
-    /// As [`Call::run`], and [`Error::NotANumber`].
-    pub fn increment(self, key: impl Into<Bytes>, by: i64) -> Result<i64, Error> {
-        self.number(key, &Operation::Increment(by))
-    }
-
-    /// Adds bytes at the end, where no value is empty; the new length.
-    ///
-    /// # Errors
-    ///
-    /// As [`Call::run`].
-    pub fn append(self, key: impl Into<Bytes>, value: impl Into<Bytes>) -> Result<i64, Error> {
-        self.number(key, &Operation::Append(value.into()))
-    }
-
-    /// Replaces the value when it is `expected` (`None`: when there is none); says whether it was.
-    ///
-    /// # Errors
-    ///
-    /// As [`Call::run`].
-    pub fn compare_and_set(
-        self,
-        key: impl Into<Bytes>,
-        expected: Option<Bytes>,
-        value: impl Into<Bytes>,
-    ) -> Result<bool, Error> {
-        let operation = Operation::CompareAndSet {
-            expected,
-            value: value.into(),
-        };
-        self.stored(self.run(key, &operation)?.answer)
-    }
-
-    #[expect(clippy::unused_self, reason = "reads as the end of a call")]
-    fn stored(self, answer: Answer) -> Result<bool, Error> {
-        match answer {
-            Answer::Stored => Ok(true),
-            Answer::NotStored | Answer::NotFound => Ok(false),
-            other => Err(Error::unexpected(&other)),
-        }
-    }
-
-    fn number(self, key: impl Into<Bytes>, operation: &Operation) -> Result<i64, Error> {
-        match self.run(key, operation)?.answer {
-            Answer::Number(number) => Ok(number),
-            other => Err(Error::unexpected(&other)),
-        }
-    }
-}
-
-/// An operation that was begun. Dropping it does not undo it.
-#[derive(Debug)]
-#[must_use = "whether it was done is only known by waiting"]
-pub struct Waiting<'a> {
-    told: Receiver<Result<Done, Error>>,
-    timeout: Duration,
-    bytes: usize,
-    client: PhantomData<&'a Client>,
-}
-
-impl Waiting<'_> {
-    /// Waits for what comes of it.
-    ///
-    /// # Errors
-    ///
-    /// As [`Call::run`].
-    pub fn wait(self) -> Result<Done, Error> {
-        let longest = Duration::from_nanos(self.longest().0);
-        let outcome = self.told.recv_timeout(longest);
-        self.judge(outcome.unwrap_or_else(|_| Err(self.unknown())))
-    }
-
-    /// How long to wait for the outcome: the thread says itself that the time is over.
-    fn longest(&self) -> DurationNs {
-        let longest = self.timeout.saturating_add(GRACE).as_nanos();
-        DurationNs(u64::try_from(longest).unwrap_or(u64::MAX))
-    }
-
-    fn unknown(&self) -> Error {
-        Error::Unknown {
-            waited_ms: self.timeout.as_millis(),
-        }
-    }
-
-    fn judge(&self, outcome: Result<Done, Error>) -> Result<Done, Error> {
-        match outcome {
-            Ok(done) if done.answer == Answer::TooLarge => {
-                Err(Error::ValueTooLarge { bytes: self.bytes })
-            }
-            Err(Error::Unknown { .. }) => Err(self.unknown()),
-            outcome => outcome,
-        }
-    }
-}
-
-/// Bytes of values that an operation carries: together they must fit a message.
-fn value_bytes(operation: &Operation) -> usize {
-    match operation {
-        Operation::Get | Operation::Delete { .. } | Operation::Increment(_) => 0,
-        Operation::Set { value, .. } | Operation::Append(value) => value.len(),
-        Operation::CompareAndSet { expected, value } => {
-            value.len() + expected.as_ref().map_or(0, Bytes::len)
-        }
     }
 }

@@ -40,7 +40,7 @@ mod status;
 mod store;
 
 pub use address::{loopback, resolve};
-pub use client::{Call, Client, Closed, Done, Options, Set, Waiting};
+pub use client::{Answered, Call, Client, Closed, Done, Options, Set, Waiting};
 pub use clock::wall_after;
 pub use controller::{Controller, ControllerOptions};
 pub use error::Error;
@@ -48,6 +48,7 @@ pub use fault::{Concerned, Delay, Direction, Fault, Faults, Pause};
 pub use flurry_core::config::Level;
 pub use flurry_core::id::{DurationNs, Epoch, Version, WallNs};
 pub use flurry_core::key_value::{Answer, Condition, Operation};
+pub use flurry_core::machine::{self, Access, StateMachine};
 pub use link::{LinkCounts, Transport};
 pub use recording::{About, Recording};
 pub use router::{Router, RouterOptions};

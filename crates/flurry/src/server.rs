@@ -12,6 +12,7 @@ use flurry_core::id::{
     ConfigNumber, DurationNs, Endpoint, Incarnation, MonoNs, OperationId, ServerId, ShardId,
 };
 use flurry_core::key_value::KeyValue;
+use flurry_core::machine::StateMachine;
 use flurry_core::message::{Life, Message};
 use flurry_core::server::{self, Destination, ServerParams};
 use unruly_trace::{Clock, ClockPair, ClockWatch};
@@ -79,6 +80,19 @@ impl Server {
     /// [`Error::Address`] for an address that others could reach, [`Error::Refused`] without a shard,
     /// [`Error::Io`] for a port that is taken or a server of this number that runs already.
     pub fn start(options: &ServerOptions) -> Result<Self, Error> {
+        Self::start_with(options, &KeyValue::with_values_up_to(VALUE_BYTES_MAX))
+    }
+
+    /// Starts a server of the caller's own machine, as all servers of the cluster must be. Its clients
+    /// call [`crate::Call::apply`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::start`].
+    pub fn start_with<M: StateMachine>(
+        options: &ServerOptions,
+        machine: &M,
+    ) -> Result<Self, Error> {
         let controller = loopback(options.controller)?;
         if options.shards == 0 {
             return Err(Error::Refused {
@@ -118,11 +132,7 @@ impl Server {
                 let name = format!("server-{}.{shard}", options.id);
                 Node::start(&name, link, options.spin, |now| {
                     Ok(Shard {
-                        machine: server::Server::new(
-                            now,
-                            params,
-                            KeyValue::with_values_up_to(VALUE_BYTES_MAX),
-                        ),
+                        machine: server::Server::new(now, params, machine.clone()),
                         controller,
                         peers: Peers::default(),
                         stamps: options.stamps.then(Stamps::start),
@@ -255,14 +265,14 @@ impl Stamps {
 }
 
 #[derive(Debug)]
-struct Shard {
-    machine: server::Server<KeyValue>,
+struct Shard<M: StateMachine> {
+    machine: server::Server<M>,
     controller: SocketAddrV4,
     peers: Peers,
     stamps: Option<Stamps>,
 }
 
-impl Part for Shard {
+impl<M: StateMachine> Part for Shard<M> {
     fn message(&mut self, now: MonoNs, letter: Letter) {
         if let Some(stamps) = &mut self.stamps {
             stamps.came(&letter);

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use flurry_core::id::MonoNs;
 
-use super::Done;
+use super::Answered;
 use super::owner::{Owner, Reply};
 use super::thread::{Call, Core, LEFT_ALONE, PARKED, Shared};
 use crate::link::{Link, LinkCounts, LinkView};
@@ -107,9 +107,9 @@ impl Engine {
     pub(super) fn run(
         &self,
         call: Call,
-        told: &Receiver<Result<Done, Error>>,
+        told: &Receiver<Result<Answered, Error>>,
         until: MonoNs,
-    ) -> Option<Result<Done, Error>> {
+    ) -> Option<Result<Answered, Error>> {
         if self.is_crowded() {
             self.drop_in(call);
             return None;
@@ -161,9 +161,9 @@ impl Engine {
     fn drive<'a>(
         &'a self,
         mut core: MutexGuard<'a, Core>,
-        told: &Receiver<Result<Done, Error>>,
+        told: &Receiver<Result<Answered, Error>>,
         until: MonoNs,
-    ) -> Option<Result<Done, Error>> {
+    ) -> Option<Result<Answered, Error>> {
         let begun = clock::now();
         let mut looks = self.shared.looking.begins();
         loop {

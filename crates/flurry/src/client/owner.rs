@@ -8,12 +8,11 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use flurry_core::id::{DurationNs, Epoch, MonoNs};
-use flurry_core::key_value::Answer;
 use flurry_core::message::{Ask, Control, Message, Request};
 use flurry_core::portal::{self, Event, Outcome, Portal, PortalParams, Submission};
 use flurry_core::router::{self, Router, RouterParams};
 
-use super::Done;
+use super::Answered;
 use crate::Error;
 use crate::link::{Letter, Link};
 use crate::node::Part;
@@ -54,7 +53,7 @@ struct Waiter {
     wanted: MonoNs,
     /// The router has it; it may be driven there again.
     routed: bool,
-    reply: Reply<Done>,
+    reply: Reply<Answered>,
 }
 
 /// Who waits for what.
@@ -164,7 +163,7 @@ impl Owner {
         now: MonoNs,
         submission: Submission,
         wanted: MonoNs,
-        reply: Reply<Done>,
+        reply: Reply<Answered>,
     ) -> Option<u64> {
         match self.portal.submit(now, submission) {
             Ok(sequence) => {
@@ -246,22 +245,17 @@ impl Owner {
     }
 }
 
-fn result(sequence: u64, outcome: Outcome, took: Duration) -> Result<Done, Error> {
+fn result(sequence: u64, outcome: Outcome, took: Duration) -> Result<Answered, Error> {
     match outcome {
         Outcome::Done {
             answer,
             tail_unknown,
-        } => match Answer::decode(answer) {
-            Ok(answer) => Ok(Done {
-                sequence,
-                answer,
-                is_tail_unknown: tail_unknown,
-                took,
-            }),
-            Err(error) => Err(Error::Refused {
-                reason: error.to_string(),
-            }),
-        },
+        } => Ok(Answered {
+            sequence,
+            answer,
+            is_tail_unknown: tail_unknown,
+            took,
+        }),
         Outcome::Unknown => Err(Error::Unknown { waited_ms: 0 }),
         Outcome::DataLoss { need, have } => Err(Error::DataLoss { need, have }),
         Outcome::Fenced(epoch) => Err(Error::Fenced { epoch }),

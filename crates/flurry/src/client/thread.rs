@@ -7,7 +7,7 @@ use std::time::Duration;
 use flurry_core::id::{DurationNs, MonoNs};
 use flurry_core::portal::Submission;
 
-use super::Done;
+use super::Answered;
 use super::owner::{Owner, Reply};
 use crate::fault::Fault;
 use crate::link::{Link, Waiter, Wake};
@@ -26,7 +26,7 @@ pub(super) const PARKED: u64 = u64::MAX;
 pub(super) struct Call {
     pub(super) submission: Submission,
     pub(super) wanted: MonoNs,
-    pub(super) reply: Reply<Done>,
+    pub(super) reply: Reply<Answered>,
     /// What happens to its messages on purpose.
     pub(super) fault: Option<Fault>,
 }
