@@ -5,24 +5,22 @@ mod engine;
 mod owner;
 mod thread;
 
-use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use flurry_core::config::Level;
-use flurry_core::id::{DurationNs, Epoch, MonoNs};
-use flurry_core::key_value::{Answer, Condition, Operation};
-use flurry_core::portal::Submission;
+use flurry_core::id::Epoch;
+use flurry_core::key_value::{Answer, Condition};
 
-use crate::clock::{self, wall, wall_after};
-use crate::fault::{Fault, Faults};
+use crate::clock::{self};
+use crate::fault::Faults;
 use crate::link::{Link, LinkCounts, Transport};
 use crate::recording::Recording;
-use crate::{Error, VALUE_BYTES_MAX, loopback};
+use crate::{Error, loopback};
 pub use call::{Call, Waiting};
 use engine::Engine;
 use owner::{Calls, Owner, Shared, Ways};

@@ -93,11 +93,10 @@ fn city(city: &City) -> Result<()> {
         let killer = scope.spawn(move || replicas.kill_each(kill_every, &told));
         let phones: Vec<_> = (0..city.handsets)
             .map(|number| {
-                let share = city.signals / city.handsets
-                    + u64::from(number < city.signals % city.handsets);
-                scope.spawn(move || {
-                    Handset::open(address, number, Level::First)?.live(share, limit)
-                })
+                let share =
+                    city.signals / city.handsets + u64::from(number < city.signals % city.handsets);
+                scope
+                    .spawn(move || Handset::open(address, number, Level::First)?.live(share, limit))
             })
             .collect();
         let mut tally = Tally::default();
@@ -105,7 +104,9 @@ fn city(city: &City) -> Result<()> {
             tally.add(&phone.join().map_err(|_| anyhow!("a phone panicked"))??);
         }
         drop(tell);
-        let killed = killer.join().map_err(|_| anyhow!("the killer panicked"))??;
+        let killed = killer
+            .join()
+            .map_err(|_| anyhow!("the killer panicked"))??;
         anyhow::Ok((tally, killed))
     })?;
     report(city, &tally, killed, begun.elapsed());

@@ -89,6 +89,9 @@ fn start(controller: SocketAddr, id: u16) -> Result<Child> {
     let output = child.stdout.take().context("its output")?;
     let mut line = String::new();
     BufReader::new(output).read_line(&mut line)?;
-    ensure!(line.trim() == "ready", "replica {id}: it said {line:?}; wanted ready");
+    ensure!(
+        line.trim() == "ready",
+        "replica {id}: it said {line:?}; wanted ready"
+    );
     Ok(child)
 }
