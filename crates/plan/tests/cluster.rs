@@ -155,7 +155,7 @@ fn what_is_unknown_is_said_with_what_is_known() {
     );
     three(
         "[cluster]\nreplica = 2\n",
-        "cluster.toml:11: unknown key \"replica\" in [cluster]; known: replicas, shards, memory, evict, stamps; hint: did you mean replicas",
+        "cluster.toml:11: unknown key \"replica\" in [cluster]; known: replicas, shards, memory, evict, stamps, spin; hint: did you mean replicas",
     );
     three(
         "[[fault]]\npart = \"server-4\"\nloss = 0.1\n",
