@@ -99,7 +99,7 @@ e2e: setup build $(CHECKER) ## Plan, run, trace, report on this machine, with pl
 bench: setup build ## Side-by-side benchmarks; results go to bench/runs/
 	$(PY) -m bench
 
-bench-flurry: setup build ## Flurry beside memcached, Redis and etcd: ten minutes on a quiet machine
+bench-flurry: setup build ## Flurry beside memcached, Redis and etcd: twenty minutes on a quiet machine
 	$(PY) -m bench flurry
 
 docs: setup ## Check the documents: links, titles, examples
