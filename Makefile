@@ -27,7 +27,7 @@ setup: $(VENV)/.installed ## Make the Python environment
 $(VENV)/.installed: requirements.lock
 	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is missing; wanted Python 3.11; hint: make PYTHON=python3 setup" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --require-hashes --no-deps -r requirements.lock
+	$(PY) -m pip install --quiet --no-compile --require-hashes --no-deps -r requirements.lock
 	$(PY) -c "import site, pathlib; pathlib.Path(site.getsitepackages()[0], 'unruly-checkout.pth').write_text('$(CURDIR)/python\n')"
 	touch $@
 
@@ -87,14 +87,17 @@ rules: setup ## Layers, sizes, links, licences: what holds for the whole reposit
 mutations: setup ## Break three promises, chosen by the commit, and see their tests go red
 	$(PY) tests/mutations/run.py
 
+# The examples are built with the tests: a build of their own would have other features, and compile
+# half of everything again.
 $(CHECKER): FORCE
 	scripts/debian.sh go golang-go
 	scripts/debian.sh nft nftables
-	cargo build --release --locked --package unruly-flurry --example history --example mme
+	cargo test --workspace --locked --quiet --no-run
 	cd tests/linearizability && go vet ./... && test -z "$$(gofmt -l .)" && go test ./... && go build -o $(CURDIR)/$@ .
 
 e2e: setup build $(CHECKER) ## Plan, run, trace, report on this machine, with planted truth; histories of Flurry under kills, pauses and partitions
-	$(PY) -m pytest -q tests/e2e
+	$(PY) -m pytest -q tests/e2e/test_planted.py
+	$(PY) -m pytest -q -n 2 --dist loadfile tests/e2e --ignore tests/e2e/test_planted.py
 
 bench: setup build ## Side-by-side benchmarks; results go to bench/runs/
 	$(PY) -m bench

@@ -213,13 +213,22 @@ def _await_listener(port, process):
     pytest.fail("the master does not listen")
 
 
-def test_a_cluster_gives_the_same_verdict(run, cluster):
-    """In processes of their own: this one has its Spark already."""
+def test_a_cluster_gives_the_same_verdict(cluster, tmp_path):
+    """In processes of their own: this one has its Spark already.
+
+    Of one cell: what a verdict has of several is compared above, in this process.
+    """
+    run = write_run(tmp_path / "run [1] {a,b}", agents=3, duration_s=20.0, rate_hz=10.0)
+    # as whoever runs a cluster would: its default is for data ten thousand times as large
+    settings = tmp_path / "settings"
+    settings.mkdir()
+    (settings / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 4\n")
+    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_CONF_DIR": str(settings)}
     texts = []
     for engine in ("duckdb", cluster):
         done = subprocess.run(
             [sys.executable, "-m", "unruly", "verdict", str(run), "--engine", engine],
-            env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
+            env=environment,
             capture_output=True, text=True, timeout=600, check=True,
         )  # fmt: skip
         texts.append(done.stdout)

@@ -27,9 +27,9 @@ from weather import (
     table,
 )
 
-RELEASE = Path(__file__).parents[2] / "target" / "release"
-FLURRY = RELEASE / "flurry"
-HISTORY = RELEASE / "examples" / "history"
+TARGET = Path(__file__).parents[2] / "target"
+FLURRY = TARGET / "release" / "flurry"
+HISTORY = TARGET / "debug" / "examples" / "history"
 CONTROLLER_AT = f"{ADDRESSES[CONTROLLER]}:7700"
 
 # Far more than anything takes once nothing goes wrong any more; only reached by a failure.
