@@ -38,7 +38,10 @@ def test_every_crate_of_the_workspace_has_its_place() -> None:
 
 
 def test_no_build_takes_the_whole_workspace_and_so_the_bugs_of_the_simulation() -> None:
-    """Cargo unites the features of all packages that a command selects, whatever it builds."""
+    """Cargo unites the features of all packages that a command selects, whatever it builds.
+
+    Tests are built together, and their examples with them: none of these is shipped.
+    """
     builds = re.findall(r"cargo build.*", (ROOT / "Makefile").read_text())
-    assert len(builds) >= 3
+    assert len(builds) >= 2
     assert [line for line in builds if "--package" not in line] == []
