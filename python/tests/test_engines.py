@@ -213,12 +213,8 @@ def _await_listener(port, process):
     pytest.fail("the master does not listen")
 
 
-def test_a_cluster_gives_the_same_verdict(cluster, tmp_path):
-    """In processes of their own: this one has its Spark already.
-
-    Of one cell: what a verdict has of several is compared above, in this process.
-    """
-    run = write_run(tmp_path / "run [1] {a,b}", agents=3, duration_s=20.0, rate_hz=10.0)
+def test_a_cluster_gives_the_same_verdict(run, cluster, tmp_path):
+    """In processes of their own: this one has its Spark already."""
     # as whoever runs a cluster would: its default is for data ten thousand times as large
     settings = tmp_path / "settings"
     settings.mkdir()

@@ -199,6 +199,17 @@ pub enum Outcome {
     Malformed,
 }
 
+/// Where a message of a server or a router goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Destination {
+    /// Whoever sent what this answers: the driver's number for it.
+    Sender(u64),
+    /// The controller.
+    Controller,
+    /// A data server.
+    Server(Endpoint),
+}
+
 /// Everything that travels.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Message {

@@ -663,8 +663,8 @@ impl World {
         }
         while let Some((to, message)) = router.poll_send() {
             match to {
-                router::Destination::Portal(_) if inside.is_some() => own.push(message),
-                router::Destination::Portal(portal) => {
+                router::Destination::Sender(_) if inside.is_some() => own.push(message),
+                router::Destination::Sender(portal) => {
                     self.transmit(place, usize::try_from(portal).unwrap_or(0), message);
                 }
                 router::Destination::Controller => self.transmit(place, self.controller, message),

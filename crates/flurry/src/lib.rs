@@ -32,6 +32,7 @@ mod fault;
 mod link;
 mod looking;
 mod node;
+mod peers;
 mod random;
 mod recording;
 mod router;

@@ -41,6 +41,25 @@ pub struct About {
     pub duration: Duration,
 }
 
+impl About {
+    /// A run of this name, without a warm-up, on a host of which nothing is said.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            tag: name.to_owned(),
+            host: Host::unknown("local"),
+            tool: Tool {
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                commit: "unknown".to_owned(),
+            },
+            seed: 0,
+            warmup: Duration::ZERO,
+            duration: Duration::ZERO,
+        }
+    }
+}
+
 /// A run directory that clients write their arrival logs into. Cloned handles are the same recording.
 #[derive(Debug, Clone)]
 pub struct Recording(Arc<Inner>);

@@ -1,16 +1,16 @@
 //! A router of its own: many owners share what it knows of the servers, and need not be fast.
 
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use flurry_core::id::{DurationNs, MonoNs};
 use flurry_core::message::{Control, Message};
-use flurry_core::router::{self, Destination, RouterParams};
+use flurry_core::router::{self, RouterParams};
 
 use crate::fault::Faults;
-use crate::link::{Letter, Link, LinkCounts, Peer};
+use crate::link::{Letter, Link, LinkCounts};
 use crate::node::{Node, Part};
-use crate::server::Peers;
+use crate::peers::Peers;
 use crate::{Error, loopback};
 
 /// An owner that has not driven an unanswered operation for so long is gone.
@@ -60,8 +60,7 @@ impl Router {
                     abandoned_after: Some(ABANDONED),
                     ..RouterParams::default()
                 }),
-                controller,
-                peers: Peers::default(),
+                peers: Peers::new(controller),
             })
         })
         .map(Self)
@@ -92,7 +91,6 @@ impl Router {
 #[derive(Debug)]
 struct Shared {
     machine: router::Router,
-    controller: SocketAddrV4,
     peers: Peers,
 }
 
@@ -121,14 +119,7 @@ impl Part for Shared {
 
     fn carry_out(&mut self, _now: MonoNs, link: &mut Link) -> Result<(), Error> {
         while let Some((to, message)) = self.machine.poll_send() {
-            let peer = match to {
-                Destination::Portal(token) => Peer::of_token(token),
-                Destination::Controller => Some(link.to(self.controller)),
-                Destination::Server(endpoint) => self
-                    .peers
-                    .find(self.machine.config(), endpoint)
-                    .map(|it| link.to(it)),
-            };
+            let peer = self.peers.find(to, self.machine.config(), link);
             if let Some(peer) = peer {
                 link.send(peer, &message);
             }

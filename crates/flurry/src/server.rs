@@ -1,26 +1,21 @@
 //! A data server: a thread and a socket for each shard.
 
-use std::collections::BTreeMap;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{self, UnixDatagram};
-use std::sync::Arc;
 use std::time::Duration;
 
-use flurry_core::config::Config;
-use flurry_core::id::{
-    ConfigNumber, DurationNs, Endpoint, Incarnation, MonoNs, OperationId, ServerId, ShardId,
-};
+use flurry_core::id::{DurationNs, Endpoint, Incarnation, MonoNs, OperationId, ServerId, ShardId};
 use flurry_core::key_value::KeyValue;
 use flurry_core::machine::StateMachine;
 use flurry_core::message::{Life, Message};
-use flurry_core::server::{self, Destination, ServerParams};
+use flurry_core::server::{self, ServerParams};
 use unruly_trace::{Clock, ClockPair, ClockWatch};
 
-use crate::address::listed;
 use crate::fault::Faults;
-use crate::link::{Letter, Link, LinkCounts, Peer};
+use crate::link::{Letter, Link, LinkCounts};
 use crate::node::{Node, Part};
+use crate::peers::Peers;
 use crate::{Error, LEASE, VALUE_BYTES_MAX, loopback, random};
 
 /// How a data server is started.
@@ -133,8 +128,7 @@ impl Server {
                 Node::start(&name, link, options.spin, |now| {
                     Ok(Shard {
                         machine: server::Server::new(now, params, machine.clone()),
-                        controller,
-                        peers: Peers::default(),
+                        peers: Peers::new(controller),
                         stamps: options.stamps.then(Stamps::start),
                     })
                 })
@@ -181,31 +175,6 @@ fn take_place(id: u16, controller: SocketAddrV4) -> Result<UnixDatagram, Error> 
                 &error,
             )
         })
-}
-
-/// Where the servers of a configuration listen, parsed once for each.
-#[derive(Debug, Default)]
-pub(crate) struct Peers {
-    number: ConfigNumber,
-    addresses: BTreeMap<Endpoint, Option<SocketAddrV4>>,
-}
-
-impl Peers {
-    pub(crate) fn find(
-        &mut self,
-        config: Option<&Arc<Config>>,
-        to: Endpoint,
-    ) -> Option<SocketAddrV4> {
-        let config = config?;
-        if config.number != self.number {
-            self.number = config.number;
-            self.addresses.clear();
-        }
-        *self
-            .addresses
-            .entry(to)
-            .or_insert_with(|| config.address_of(to).and_then(listed))
-    }
 }
 
 /// When the request that is being handled came.
@@ -267,7 +236,6 @@ impl Stamps {
 #[derive(Debug)]
 struct Shard<M: StateMachine> {
     machine: server::Server<M>,
-    controller: SocketAddrV4,
     peers: Peers,
     stamps: Option<Stamps>,
 }
@@ -301,14 +269,7 @@ impl<M: StateMachine> Part for Shard<M> {
             if let Some(stamps) = &self.stamps {
                 stamps.put(&mut message);
             }
-            let peer = match to {
-                Destination::Sender(sender) => Peer::of_token(sender),
-                Destination::Controller => Some(link.to(self.controller)),
-                Destination::Server(endpoint) => self
-                    .peers
-                    .find(self.machine.config(), endpoint)
-                    .map(|it| link.to(it)),
-            };
+            let peer = self.peers.find(to, self.machine.config(), link);
             if let Some(peer) = peer {
                 link.send(peer, &message);
             }

@@ -2,43 +2,16 @@
 
 mod common;
 
-use std::time::Duration;
-
 use common::{Cluster, value};
 use flurry::{About, Client, Error, Level, Options, Recording};
-use unruly_trace::{Host, Manifest, RunStatus, Tool};
-
-fn about() -> About {
-    About {
-        name: "test".to_owned(),
-        tag: "test".to_owned(),
-        host: Host {
-            name: "local".to_owned(),
-            cpu_model: None,
-            cores: None,
-            kernel: None,
-            clock_source: None,
-            virtualised: None,
-            memory_bytes: None,
-            steal_share: None,
-            noise_floor_ns: None,
-        },
-        tool: Tool {
-            version: "0".to_owned(),
-            commit: "unknown".to_owned(),
-        },
-        seed: 1,
-        warmup: Duration::ZERO,
-        duration: Duration::ZERO,
-    }
-}
+use unruly_trace::{Manifest, RunStatus};
 
 #[test]
 fn every_copy_is_a_row_and_the_counts_add_up() {
     let cluster = Cluster::start();
     let directory = tempfile::tempdir().unwrap();
     let run = directory.path().join("run");
-    let recording = Recording::start(&run, about()).unwrap();
+    let recording = Recording::start(&run, About::named("test")).unwrap();
     let clients: Vec<Client> = ["a", "b"]
         .map(|session| {
             Client::open(&Options {
@@ -81,7 +54,7 @@ fn every_copy_is_a_row_and_the_counts_add_up() {
 fn a_copy_to_a_server_that_is_gone_is_lost_and_the_operation_answered() {
     let mut cluster = Cluster::start();
     let directory = tempfile::tempdir().unwrap();
-    let recording = Recording::start(&directory.path().join("run"), about()).unwrap();
+    let recording = Recording::start(&directory.path().join("run"), About::named("test")).unwrap();
     let client = Client::open(&Options {
         recording: Some(recording.clone()),
         ..cluster.options("s")
@@ -102,8 +75,8 @@ fn a_recording_is_finished_only_when_nobody_writes_to_it_and_never_begun_twice()
     let cluster = Cluster::start();
     let directory = tempfile::tempdir().unwrap();
     let run = directory.path().join("run");
-    let recording = Recording::start(&run, about()).unwrap();
-    let again = Recording::start(&run, about()).unwrap_err();
+    let recording = Recording::start(&run, About::named("test")).unwrap();
+    let again = Recording::start(&run, About::named("test")).unwrap_err();
     assert!(again.to_string().contains("holds a run already"), "{again}");
     let client = Client::open(&Options {
         recording: Some(recording.clone()),

@@ -61,6 +61,24 @@ pub struct Host {
     pub noise_floor_ns: Option<i64>,
 }
 
+impl Host {
+    /// A host of which nothing but the name is known.
+    #[must_use]
+    pub fn unknown(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            cpu_model: None,
+            cores: None,
+            kernel: None,
+            clock_source: None,
+            virtualised: None,
+            memory_bytes: None,
+            steal_share: None,
+            noise_floor_ns: None,
+        }
+    }
+}
+
 /// A cell of the plan's matrix.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {

@@ -21,29 +21,18 @@ use crate::bugs::{Bug, planted};
 use crate::config::{Config, Level};
 use crate::id::{ConfigNumber, DurationNs, Endpoint, MonoNs, OperationId, ServerId};
 use crate::log::{Arrival, CopyEnd};
+pub use crate::message::Destination;
 use crate::message::{Answer, Ask, Control, Copy, Message, Outcome, Request};
 use auto::Auto;
 use operation::{InFlight, Progress};
 use rate::{RETRY_MAX, Rate};
+use repair::{Repair, RepairKey};
 
 /// Copies for a server that has said nothing for so long have been repeated at the longest interval.
 const SILENT_AFTER: DurationNs = DurationNs(2 * RETRY_MAX.0);
 
 /// While servers are silent, the configuration is asked for no more often.
 const SILENT_AGAIN: DurationNs = DurationNs::millis(250);
-
-use repair::{Repair, RepairKey};
-
-/// Where a message of a router goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Destination {
-    /// A portal: the driver's number for it.
-    Portal(u64),
-    /// The controller.
-    Controller,
-    /// A data server.
-    Server(Endpoint),
-}
 
 /// What a router is told at its start.
 #[derive(Debug, Clone)]
@@ -339,7 +328,7 @@ impl Router {
             absent,
             stable: false,
         });
-        self.outbox.push_back((Destination::Portal(portal), answer));
+        self.outbox.push_back((Destination::Sender(portal), answer));
     }
 
     /// Asks for the configuration until there is a newer one.

@@ -319,7 +319,7 @@ impl Router {
                 };
                 let portal = operation.portal;
                 self.outbox
-                    .push_back((Destination::Portal(portal), Message::Answer(answer)));
+                    .push_back((Destination::Sender(portal), Message::Answer(answer)));
                 self.retire(now, id);
                 return;
             }

@@ -17,8 +17,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::id::{ConfigNumber, DurationNs, Endpoint, Epoch, MonoNs, Sequence, ServerId, SessionId};
+use crate::id::{ConfigNumber, DurationNs, Epoch, MonoNs, Sequence, ServerId, SessionId};
 use crate::machine::StateMachine;
+pub use crate::message::Destination;
 use crate::message::{Control, Life, Message, State};
 use crate::table::{Table, state_of};
 use join::Join;
@@ -26,17 +27,6 @@ use lease::Lease;
 
 /// Sessions that a server knows at most; a cluster that needs more needs more servers.
 pub const SESSIONS_MAX: usize = 65_536;
-
-/// Where a message of a server goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Destination {
-    /// Whoever sent what this answers: the driver's number for it.
-    Sender(u64),
-    /// The controller.
-    Controller,
-    /// Another server.
-    Server(Endpoint),
-}
 
 /// What a server is told at its start.
 #[derive(Debug, Clone)]

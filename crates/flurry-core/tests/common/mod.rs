@@ -201,7 +201,7 @@ impl Cluster {
             while let Some((to, message)) = self.router.poll_send() {
                 idle = false;
                 match to {
-                    router::Destination::Portal(_) => self.portal.handle_message(self.now, message),
+                    router::Destination::Sender(_) => self.portal.handle_message(self.now, message),
                     router::Destination::Controller => {
                         self.letters.push_back((PORTAL, CONTROLLER, message));
                     }

@@ -281,7 +281,7 @@ impl Done {
             while let Some((to, message)) = router.poll_send() {
                 busy = true;
                 match to {
-                    router::Destination::Portal(_) => portal.handle_message(now, message),
+                    router::Destination::Sender(_) => portal.handle_message(now, message),
                     router::Destination::Controller => {
                         self.letters.push((Place::CONTROLLER, message));
                     }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use flurry::{About, Client, DurationNs, Level, Options, Recording};
-use unruly_trace::{Host, Tool};
 
 use crate::Connect;
 use crate::store::{Item, PATIENCE, Store};
@@ -37,7 +36,12 @@ pub(crate) fn open(
     match how {
         [] => {}
         ["sleep"] => options.spin = Duration::ZERO,
-        ["log", directory] => options.recording = Some(recording(directory)?),
+        ["log", directory] => {
+            options.recording = Some(Recording::start(
+                Path::new(directory),
+                About::named("bench"),
+            )?);
+        }
         _ => bail!("{how:?}: no way of Flurry's; wanted sleep, or log DIRECTORY"),
     }
     let recording = options.recording.clone();
@@ -45,33 +49,6 @@ pub(crate) fn open(
     drop(options);
     let connect: Connect = Box::new(move || Ok(Box::new(Owner(Arc::clone(&client)))));
     Ok((connect, recording))
-}
-
-fn recording(directory: &str) -> Result<Recording> {
-    let unknown = Host {
-        name: "local".to_owned(),
-        cpu_model: None,
-        cores: None,
-        kernel: None,
-        clock_source: None,
-        virtualised: None,
-        memory_bytes: None,
-        steal_share: None,
-        noise_floor_ns: None,
-    };
-    let about = About {
-        name: "bench".to_owned(),
-        tag: "bench".to_owned(),
-        host: unknown,
-        tool: Tool {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: "unknown".to_owned(),
-        },
-        seed: 0,
-        warmup: Duration::ZERO,
-        duration: Duration::ZERO,
-    };
-    Ok(Recording::start(Path::new(directory), about)?)
 }
 
 impl Store for Owner {

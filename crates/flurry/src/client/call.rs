@@ -58,7 +58,7 @@ impl<'a> Call<'a> {
     }
 
     /// Has this done to every message of it on purpose, to and from each replica that it concerns,
-    /// beside what [`Options::faults`] does to all. Its time counts from the client's first fault.
+    /// beside what [`crate::Options::faults`] does to all. Its time counts from the client's first fault.
     pub fn with_fault(mut self, fault: &'a Fault) -> Self {
         self.fault = Some(fault);
         self
@@ -75,8 +75,8 @@ impl<'a> Call<'a> {
         let (tell, told) = mpsc::sync_channel(1);
         let waiting = self.waiting(told, value_bytes(operation))?;
         let bytes = waiting.bytes;
-        let call = self.begin(key.into(), operation.encode(), operation.access(), tell);
-        done(self.finish(call, waiting)?, bytes)
+        let task = self.begin(key.into(), operation.encode(), operation.access(), tell);
+        done(self.finish(task, waiting)?, bytes)
     }
 
     /// Does an operation of the machine that the servers were started with
@@ -96,13 +96,13 @@ impl<'a> Call<'a> {
         let (tell, told) = mpsc::sync_channel(1);
         let operation = operation.into();
         let waiting = self.waiting(told, operation.len())?;
-        let call = self.begin(key.into(), operation, access, tell);
-        self.finish(call, waiting)
+        let task = self.begin(key.into(), operation, access, tell);
+        self.finish(task, waiting)
     }
 
-    fn finish(self, call: thread::Call, waiting: Waiting<'a>) -> Result<Answered, Error> {
+    fn finish(self, task: thread::Task, waiting: Waiting<'a>) -> Result<Answered, Error> {
         let until = MonoNs(clock::now().0.saturating_add(waiting.longest().0));
-        match self.client.engine.run(call, &waiting.told, until) {
+        match self.client.engine.run(task, &waiting.told, until) {
             Some(outcome) => waiting.judge(outcome),
             None => waiting.raw(),
         }
@@ -117,8 +117,8 @@ impl<'a> Call<'a> {
     pub fn start(self, key: impl Into<Bytes>, operation: &Operation) -> Result<Waiting<'a>, Error> {
         let (tell, told) = mpsc::sync_channel(1);
         let waiting = self.waiting(told, value_bytes(operation))?;
-        let call = self.begin(key.into(), operation.encode(), operation.access(), tell);
-        self.client.engine.submit(call);
+        let task = self.begin(key.into(), operation.encode(), operation.access(), tell);
+        self.client.engine.submit(task);
         Ok(waiting)
     }
 
@@ -144,10 +144,10 @@ impl<'a> Call<'a> {
         operation: Bytes,
         access: Access,
         reply: Reply<Answered>,
-    ) -> thread::Call {
+    ) -> thread::Task {
         let wanted = clock::since(self.wanted);
         let patience = u64::try_from(self.timeout.as_nanos()).unwrap_or(u64::MAX);
-        thread::Call {
+        thread::Task {
             submission: Submission {
                 key,
                 operation,

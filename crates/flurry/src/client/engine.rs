@@ -17,7 +17,7 @@ use flurry_core::id::MonoNs;
 
 use super::Answered;
 use super::owner::{Owner, Reply};
-use super::thread::{Call, Core, LEFT_ALONE, PARKED, Shared};
+use super::thread::{Core, LEFT_ALONE, PARKED, Shared, Task};
 use crate::link::{Link, LinkCounts, LinkView};
 use crate::looking::Looking;
 use crate::node::due;
@@ -77,12 +77,12 @@ impl Engine {
     }
 
     /// Begins an operation, and leaves it to the thread.
-    pub(super) fn submit(&self, call: Call) {
+    pub(super) fn submit(&self, task: Task) {
         if self.is_crowded() {
-            return self.drop_in(call);
+            return self.drop_in(task);
         }
         let mut core = self.shared.locked();
-        self.shared.submit(&mut core, call);
+        self.shared.submit(&mut core, task);
         self.leave(&core);
     }
 
@@ -91,8 +91,8 @@ impl Engine {
     }
 
     /// Leaves an operation to whoever moves messages next.
-    fn drop_in(&self, call: Call) {
-        self.shared.inbox().push(call);
+    fn drop_in(&self, task: Task) {
+        self.shared.inbox().push(task);
         if self.shared.rung.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -106,17 +106,17 @@ impl Engine {
     /// Does an operation; its outcome is in `told` then, or its time is over.
     pub(super) fn run(
         &self,
-        call: Call,
+        task: Task,
         told: &Receiver<Result<Answered, Error>>,
         until: MonoNs,
     ) -> Option<Result<Answered, Error>> {
         if self.is_crowded() {
-            self.drop_in(call);
+            self.drop_in(task);
             return None;
         }
         let mut core = self.shared.locked();
         let alone = self.is_alone(&core);
-        self.shared.submit(&mut core, call);
+        self.shared.submit(&mut core, task);
         if !alone {
             self.leave(&core);
             return None;
@@ -235,5 +235,70 @@ impl Drop for Engine {
             // It has nothing to say.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use bytes::Bytes;
+    use flurry_core::config::Level;
+    use flurry_core::id::DurationNs;
+    use flurry_core::key_value::Operation;
+    use flurry_core::portal::Submission;
+
+    use super::*;
+    use crate::{Client, Controller, ControllerOptions, Options, Server, ServerOptions};
+
+    /// Far more than anything takes; only reached by a failure.
+    const DEADLINE: Duration = Duration::from_secs(20);
+
+    fn append(text: &'static str) -> (Task, Receiver<Result<Answered, Error>>) {
+        let (reply, told) = mpsc::sync_channel(1);
+        let operation = Operation::Append(Bytes::from(text));
+        let submission = Submission {
+            key: Bytes::from("k"),
+            operation: operation.encode(),
+            access: operation.access(),
+            level: Level::First,
+            at: clock::wall(),
+            patience: DurationNs::millis(20_000),
+            sequence: None,
+        };
+        let task = Task {
+            submission,
+            wanted: clock::now(),
+            reply,
+            fault: None,
+        };
+        (task, told)
+    }
+
+    #[test]
+    fn what_was_left_before_is_begun_before_what_comes_now() {
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let controller = Controller::start(&ControllerOptions::new(listen, None)).unwrap();
+        let address = controller.address();
+        let _servers: Vec<Server> = (1..=3)
+            .map(|id| Server::start(&ServerOptions::new(id, address)).unwrap())
+            .collect();
+        let client = Client::open(&Options {
+            open_timeout: DEADLINE,
+            timeout: DEADLINE,
+            ..Options::new(address, "s")
+        })
+        .unwrap();
+        let ((first, first_told), (second, second_told)) = (append("a"), append("b"));
+        {
+            // While it is held nobody else can take what was left.
+            let mut core = client.engine.shared.locked();
+            client.engine.drop_in(first);
+            client.engine.shared.submit(&mut core, second);
+        }
+        for told in [first_told, second_told] {
+            told.recv_timeout(DEADLINE).unwrap().unwrap();
+        }
+        assert_eq!(client.get("k").unwrap().unwrap(), "ab");
     }
 }

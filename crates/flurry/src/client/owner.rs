@@ -8,16 +8,16 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use flurry_core::id::{DurationNs, Epoch, MonoNs};
-use flurry_core::message::{Ask, Control, Message, Request};
+use flurry_core::message::{Ask, Control, Destination, Message, Request};
 use flurry_core::portal::{self, Event, Outcome, Portal, PortalParams, Submission};
-use flurry_core::router::{self, Router, RouterParams};
+use flurry_core::router::{Router, RouterParams};
 
 use super::Answered;
 use crate::Error;
 use crate::link::{Letter, Link};
 use crate::node::Part;
+use crate::peers::Peers;
 use crate::recording::ArrivalLog;
-use crate::server::Peers;
 
 /// Operations that a client holds at most, answered ones that are not on every replica yet included:
 /// while a server is silent its copies are kept, until it is counted out.
@@ -113,7 +113,7 @@ impl Owner {
             portal: Portal::new(now, params),
             router,
             ways,
-            peers: Peers::default(),
+            peers: Peers::new(ways.controller),
             calls,
             fenced: None,
             // Tells a controller that is not there from one that cannot open the session yet.
@@ -322,14 +322,10 @@ impl Part for Owner {
             }
             while let Some((to, message)) = self.router.poll_send() {
                 idle = false;
-                match to {
-                    router::Destination::Portal(_) => self.portal.handle_message(now, message),
-                    router::Destination::Controller => link.send(controller, &message),
-                    router::Destination::Server(endpoint) => {
-                        if let Some(address) = self.peers.find(self.router.config(), endpoint) {
-                            link.send(link.to(address), &message);
-                        }
-                    }
+                if matches!(to, Destination::Sender(_)) {
+                    self.portal.handle_message(now, message);
+                } else if let Some(peer) = self.peers.find(to, self.router.config(), link) {
+                    link.send(peer, &message);
                 }
             }
             while let Some(event) = self.portal.poll_event() {

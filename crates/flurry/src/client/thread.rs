@@ -21,9 +21,9 @@ pub(super) const LEFT_ALONE: DurationNs = DurationNs::millis(1);
 /// The thread sleeps, and only [`std::thread::Thread::unpark`] wakes it.
 pub(super) const PARKED: u64 = u64::MAX;
 
-/// An operation that a caller has left to the thread.
+/// An operation to begin, and where its outcome goes.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct Task {
     pub(super) submission: Submission,
     pub(super) wanted: MonoNs,
     pub(super) reply: Reply<Answered>,
@@ -40,7 +40,7 @@ pub(super) struct Core {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) core: Mutex<Core>,
-    pub(super) inbox: Mutex<Vec<Call>>,
+    pub(super) inbox: Mutex<Vec<Task>>,
     /// Whoever moves messages next has been told of the inbox.
     pub(super) rung: AtomicBool,
     /// Callers that wait, as of the last turn.
@@ -69,11 +69,11 @@ impl Core {
         Ok(())
     }
 
-    fn submit(&mut self, now: MonoNs, call: Call) {
+    fn submit(&mut self, now: MonoNs, task: Task) {
         let number = self
             .owner
-            .submit(now, call.submission, call.wanted, call.reply);
-        if let (Some(number), Some(fault)) = (number, call.fault) {
+            .submit(now, task.submission, task.wanted, task.reply);
+        if let (Some(number), Some(fault)) = (number, task.fault) {
             self.link.add_fault(number, fault);
         }
     }
@@ -85,14 +85,14 @@ impl Shared {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn inbox(&self) -> MutexGuard<'_, Vec<Call>> {
+    pub(super) fn inbox(&self) -> MutexGuard<'_, Vec<Task>> {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn submit(&self, core: &mut Core, call: Call) {
+    pub(super) fn submit(&self, core: &mut Core, task: Task) {
         // What a caller has left before comes before: operations on a key are done in their order.
         let _ = self.take_in(core);
-        core.submit(clock::now(), call);
+        core.submit(clock::now(), task);
         // What cannot be carried out ends the thread, which whoever waits will hear.
         let _ = core.carry_out();
         self.waiting.store(core.owner.waiting(), Ordering::Relaxed);
@@ -102,12 +102,12 @@ impl Shared {
     pub(super) fn take_in(&self, core: &mut Core) -> Result<usize, Error> {
         // Before it looks: who comes later rings again.
         self.rung.store(false, Ordering::SeqCst);
-        let calls = std::mem::take(&mut *self.inbox());
-        let taken = calls.len();
+        let tasks = std::mem::take(&mut *self.inbox());
+        let taken = tasks.len();
         if taken > 0 {
             let now = clock::now();
-            for call in calls {
-                core.submit(now, call);
+            for task in tasks {
+                core.submit(now, task);
             }
             core.carry_out()?;
         }
@@ -117,9 +117,9 @@ impl Shared {
     /// Does what there is to do now; how much of it had come from others.
     pub(super) fn turn(&self, core: &mut Core) -> Result<usize, Error> {
         let letters = turn(&mut core.link, &mut core.owner)?;
-        let calls = self.take_in(core)?;
+        let tasks = self.take_in(core)?;
         self.waiting.store(core.owner.waiting(), Ordering::Relaxed);
-        Ok(letters + calls)
+        Ok(letters + tasks)
     }
 
     /// Lets the thread look for messages before it sleeps, if somebody waits for one. Says whether

@@ -1,5 +1,6 @@
 //! How the cluster is, as its controller sees it.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -32,6 +33,18 @@ impl View {
     pub(super) fn is_whole(&self) -> bool {
         let up = self.members.iter().filter(|it| it.state == "up").count();
         self.config > 0 && !self.changing && up >= self.wanted_servers
+    }
+
+    /// How many copies there are of a key: as many as wanted, or as servers that are left.
+    fn copies(&self) -> String {
+        let left = self.members.iter().filter(|it| it.state != "gone");
+        let servers: BTreeSet<u16> = left.map(|it| it.server).collect();
+        let wanted = usize::from(self.replicas);
+        if servers.len() >= wanted {
+            wanted.to_string()
+        } else {
+            format!("{} of {wanted}", servers.len())
+        }
     }
 }
 
@@ -74,9 +87,49 @@ pub(super) fn status(controller: SocketAddr, timeout: Duration) -> Result<u8> {
         let changing = if view.changing { ", changing" } else { "" };
         lines.push(format!(
             "configuration {}{changing}, {} copies of each key, {} sessions",
-            view.config, view.replicas, view.sessions
+            view.config,
+            view.copies(),
+            view.sessions
         ));
     }
     say(lines.join("\n"))?;
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(members: &[(u16, &str)]) -> View {
+        let member = |(server, state): &(u16, &str)| Member {
+            server: *server,
+            state: (*state).to_owned(),
+            address: String::new(),
+            heard_ms_ago: None,
+        };
+        View {
+            members: members.iter().map(member).collect(),
+            config: 1,
+            changing: false,
+            replicas: 3,
+            waiting_servers: 0,
+            wanted_servers: 3,
+            sessions: 0,
+        }
+    }
+
+    #[test]
+    fn with_fewer_servers_than_wanted_there_are_fewer_copies() {
+        let four = [(1, "up"), (2, "up"), (3, "silent"), (4, "joining")];
+        assert_eq!(view(&four).copies(), "3");
+        assert_eq!(
+            view(&[(1, "gone"), (2, "up"), (3, "up")]).copies(),
+            "2 of 3"
+        );
+        // One that came back is in the old set and in the new one.
+        assert_eq!(
+            view(&[(1, "gone"), (1, "joining"), (2, "up")]).copies(),
+            "2 of 3"
+        );
+    }
 }
