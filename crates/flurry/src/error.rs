@@ -46,6 +46,12 @@ pub enum Error {
         "key: its value was evicted; wanted it in memory; hint: set it anew, or give the servers more --memory"
     )]
     Evicted,
+    /// An earlier owner's last writes to the key may have been lost, so that what was answered, or what
+    /// was done to the value, may rest on an older one. It is said once.
+    #[error(
+        "key: an earlier owner's last writes to it may have been lost with the servers that had them; wanted the last value; hint: this is said once, ask again for what there is"
+    )]
+    TailUnknown,
     /// The controller answers, but the session is not open yet.
     #[error(
         "session: not open after {waited_ms} ms, though the controller at {controller} answers; wanted it open; hint: `flurry status` tells whether servers are missing; after a server was lost an opening waits until its lease ends, so try again or wait longer"

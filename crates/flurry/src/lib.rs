@@ -4,6 +4,7 @@
 //! - [`Server`]: a data server, one thread for each shard.
 //! - [`Router`]: a router of its own, for clients that shall not have one inside.
 //! - [`Controller`]: who takes part and who owns what, kept on disk.
+//! - [`Gateway`]: the owner of keys for programs that speak the protocol of Redis.
 //! - [`Recording`]: what became of every copy of every operation, for `unruly report`.
 //! - [`Faults`]: what a network or a machine may do, on purpose.
 //! - [`status`]: what the controller says of its cluster.
@@ -29,9 +30,11 @@ mod clock;
 mod controller;
 mod error;
 mod fault;
+mod gateway;
 mod link;
 mod looking;
 mod node;
+mod owner;
 mod peers;
 mod random;
 mod recording;
@@ -48,8 +51,9 @@ pub use error::Error;
 pub use fault::{Concerned, Delay, Direction, Fault, Faults, Pause};
 pub use flurry_core::config::Level;
 pub use flurry_core::id::{DurationNs, Epoch, Version, WallNs};
-pub use flurry_core::key_value::{Answer, Condition, Operation};
+pub use flurry_core::key_value::{Answer, Condition, ExpireCondition, Lifetime, Operation};
 pub use flurry_core::machine::{self, Access, StateMachine};
+pub use gateway::{Gateway, GatewayOptions, GatewayPlace, SLOTS};
 pub use link::{LinkCounts, Transport};
 pub use recording::{About, Recording};
 pub use router::{Router, RouterOptions};

@@ -31,6 +31,17 @@ pub(crate) trait Part: Send + 'static {
 
     /// Does everything that the machine wants done.
     fn carry_out(&mut self, now: MonoNs, link: &mut Link) -> Result<(), Error>;
+
+    /// Whether what it has beside its link has something for it.
+    fn has_guests(&self) -> bool {
+        false
+    }
+
+    /// Once in each turn, after its messages: whatever the part has beside its link, which may have
+    /// something when `guests` says so. Says how much there was.
+    fn serve(&mut self, _now: MonoNs, _guests: bool, _link: &mut Link) -> Result<usize, Error> {
+        Ok(0)
+    }
 }
 
 /// A part on its thread; dropping it ends both.
@@ -164,22 +175,32 @@ pub(crate) fn turn(link: &mut Link, part: &mut impl Part) -> Result<usize, Error
         part.timeout(now);
         part.carry_out(now, link)?;
     }
+    let guests = link.take_guests();
+    letters += part.serve(now, guests, link)?;
     link.flush();
     Ok(letters)
 }
 
-/// Looks for a message until one comes, something is due, or it has taken long enough. Gives way
-/// meanwhile: what it waits for may need this core.
-fn look(link: &mut Link, looking: &Looking, due: MonoNs) -> Option<Letter> {
+/// What looking has found.
+enum Found {
+    Letter(Letter),
+    Guests,
+}
+
+/// Looks for something to do until there is some, something is due, or it has taken long enough. Gives
+/// way meanwhile: what it waits for may need this core.
+fn look(link: &mut Link, part: &impl Part, looking: &Looking) -> Option<Found> {
     if !looking.begins() {
         return None;
     }
-    let until = clock::now().after(looking.most).min(due);
+    let until = clock::now().after(looking.most).min(due(link, part));
     while clock::now() < until {
         link.look_for_messages();
-        if let Some(letter) = link.receive() {
+        let letter = link.receive().map(Found::Letter);
+        let found = letter.or_else(|| part.has_guests().then_some(Found::Guests));
+        if found.is_some() {
             looking.ended(true);
-            return Some(letter);
+            return found;
         }
         std::thread::yield_now();
     }
@@ -198,7 +219,7 @@ fn run(
     let mut load = Load::new(clock::now());
     loop {
         let idle_since = clock::now();
-        let found = look(link, looking, due(link, part));
+        let found = look(link, part, looking);
         if found.is_none() {
             link.wait(due(link, part).since(clock::now()));
         }
@@ -208,8 +229,10 @@ fn run(
         if stop.load(Ordering::Acquire) {
             return Ok(());
         }
-        if let Some(letter) = found {
-            take(link, part, letter)?;
+        if let Some(found) = found {
+            if let Found::Letter(letter) = found {
+                take(link, part, letter)?;
+            }
             // What else is there, also by the ways that were not looked at.
             link.wait(DurationNs(0));
         }

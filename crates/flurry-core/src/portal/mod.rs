@@ -272,6 +272,12 @@ impl Portal {
     }
 
     /// Every write up to this number is on all replicas.
+    #[must_use]
+    pub fn stable_through(&self) -> u64 {
+        number_of(self.stable())
+    }
+
+    /// As [`Self::stable_through`], as numbered on the wire.
     fn stable(&self) -> Sequence {
         let Some(first) = self.unstable.first() else {
             return self.last;

@@ -380,7 +380,7 @@ pub struct UseStream {
 /// The operations of the key-value machine.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Operation {
-    #[prost(oneof = "operation::Kind", tags = "1, 2, 3, 4, 5, 6")]
+    #[prost(oneof = "operation::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
     pub kind: ::core::option::Option<operation::Kind>,
 }
 /// Nested message and enum types in `Operation`.
@@ -399,6 +399,16 @@ pub mod operation {
         Append(super::Append),
         #[prost(message, tag = "6")]
         CompareAndSet(super::CompareAndSet),
+        #[prost(message, tag = "7")]
+        Exchange(super::Exchange),
+        #[prost(message, tag = "8")]
+        Take(super::Take),
+        #[prost(message, tag = "9")]
+        Expire(super::Expire),
+        #[prost(message, tag = "10")]
+        Expiry(super::Expiry),
+        #[prost(message, tag = "11")]
+        SetRange(super::SetRange),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -439,10 +449,53 @@ pub struct CompareAndSet {
     #[prost(bytes = "bytes", tag = "2")]
     pub value: ::prost::bytes::Bytes,
 }
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Exchange {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub value: ::prost::bytes::Bytes,
+    #[prost(sint64, optional, tag = "2")]
+    pub expires_at_ns: ::core::option::Option<i64>,
+    /// As in Set.
+    #[prost(uint32, tag = "3")]
+    pub condition: u32,
+    /// It ends when the old one would have; expires_at_ns says nothing then.
+    #[prost(bool, tag = "4")]
+    pub keeps_expiry: bool,
+    /// Answer the old value.
+    #[prost(bool, tag = "5")]
+    pub returns_old: bool,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Take {
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Expire {
+    /// The owner's time; absent is never.
+    #[prost(sint64, optional, tag = "1")]
+    pub at_ns: ::core::option::Option<i64>,
+    /// 0 always, 1 only a value that never ends, 2 only one that ends, 3 only to end later, 4 only earlier,
+    /// 5 only a value that ends, and earlier.
+    #[prost(uint32, tag = "2")]
+    pub condition: u32,
+    /// Answer the value.
+    #[prost(bool, tag = "3")]
+    pub returns_value: bool,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Expiry {
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetRange {
+    #[prost(uint32, tag = "1")]
+    pub offset: u32,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub value: ::prost::bytes::Bytes,
+}
 /// What the key-value machine answers.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Answer {
-    /// 0 stored, 1 value, 2 not found, 3 number, 4 condition not met, 5 not a number, 6 out of range, 7 too large.
+    /// 0 stored, 1 value, 2 not found, 3 number, 4 condition not met, 5 not a number, 6 out of range, 7 too large,
+    /// 8 a value that never ends.
     #[prost(uint32, tag = "1")]
     pub code: u32,
     #[prost(bytes = "bytes", tag = "2")]

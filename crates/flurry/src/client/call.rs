@@ -11,10 +11,10 @@ use flurry_core::key_value::{Answer, Operation};
 use flurry_core::machine::Access;
 use flurry_core::portal::Submission;
 
-use super::owner::Reply;
 use super::{Answered, Client, Done, Set, thread};
 use crate::clock::{self, wall, wall_after};
 use crate::fault::Fault;
+use crate::owner::Reply;
 use crate::{Error, VALUE_BYTES_MAX};
 
 /// How much longer than its own deadline a call waits for the thread to say that it has passed.
@@ -333,8 +333,16 @@ fn done(applied: Answered, bytes: usize) -> Result<Done, Error> {
 /// Bytes of values that an operation carries: together they must fit a message.
 fn value_bytes(operation: &Operation) -> usize {
     match operation {
-        Operation::Get | Operation::Delete { .. } | Operation::Increment(_) => 0,
-        Operation::Set { value, .. } | Operation::Append(value) => value.len(),
+        Operation::Get
+        | Operation::Delete { .. }
+        | Operation::Increment(_)
+        | Operation::Take
+        | Operation::Expire { .. }
+        | Operation::Expiry => 0,
+        Operation::Set { value, .. }
+        | Operation::Append(value)
+        | Operation::Exchange { value, .. }
+        | Operation::SetRange { value, .. } => value.len(),
         Operation::CompareAndSet { expected, value } => {
             value.len() + expected.as_ref().map_or(0, Bytes::len)
         }

@@ -16,11 +16,11 @@ use std::time::Duration;
 use flurry_core::id::MonoNs;
 
 use super::Answered;
-use super::owner::{Owner, Reply};
 use super::thread::{Core, LEFT_ALONE, PARKED, Shared, Task};
 use crate::link::{Link, LinkCounts, LinkView};
 use crate::looking::Looking;
 use crate::node::due;
+use crate::owner::{Owner, Reply};
 use crate::{Error, clock};
 
 /// So many that wait leave it to the thread to send what they want done.
@@ -38,7 +38,7 @@ pub(super) struct Engine {
 
 impl Engine {
     pub(super) fn start(
-        owner: Owner,
+        owner: Owner<Reply<Answered>>,
         link: Link,
         spin: Duration,
         always_thread: bool,

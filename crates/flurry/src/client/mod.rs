@@ -2,12 +2,11 @@
 
 mod call;
 mod engine;
-mod owner;
 mod thread;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
@@ -19,11 +18,11 @@ use flurry_core::key_value::{Answer, Condition};
 use crate::clock::{self};
 use crate::fault::Faults;
 use crate::link::{Link, LinkCounts, Transport};
+use crate::owner::{Calls, Owner, OwnerParams, Shared, Ways};
 use crate::recording::Recording;
 use crate::{Error, loopback};
 pub use call::{Call, Waiting};
 use engine::Engine;
-use owner::{Calls, Owner, Shared, Ways};
 
 /// How a client is opened.
 #[derive(Debug, Clone)]
@@ -51,6 +50,12 @@ pub struct Options {
     /// or come from the same core, it soon looks for one in 64 only. Zero sleeps at once.
     pub spin: Duration,
 }
+
+/// Operations that a client holds at most.
+const OPERATIONS_MAX: usize = 16_384;
+
+/// Keys that a client remembers at most.
+const KEYS_MAX: usize = 100_000;
 
 /// Longer than an answer takes on one machine.
 const SPIN: Duration = Duration::from_micros(50);
@@ -144,40 +149,22 @@ impl Client {
         let records = options.recording.is_some();
         let link = Link::dial(options.transport, records)?.with_faults(&options.faults, 0);
         let (tell, told) = mpsc::sync_channel(1);
-        let shared = Arc::new(Shared {
-            controller_heard: AtomicBool::new(false),
-            unstable: AtomicU64::new(0),
-            tails_unknown: AtomicU64::new(0),
-        });
-        let nonce = u64::from_le_bytes(crate::random::bytes()?);
-        let ways = Ways {
-            controller: loopback(options.controller)?,
-            router: options.router.map(loopback).transpose()?,
+        let shared = Arc::<Shared>::default();
+        let params = OwnerParams {
+            name: options.session.clone(),
+            nonce: u64::from_le_bytes(crate::random::bytes()?),
+            ways: Ways {
+                controller: loopback(options.controller)?,
+                router: options.router.map(loopback).transpose()?,
+            },
+            operations_max: OPERATIONS_MAX,
+            keys_max: KEYS_MAX,
         };
         let log = options.recording.as_ref().map(Recording::log).transpose()?;
-        let (name, known) = (options.session.clone(), Arc::clone(&shared));
         let calls = Calls::new(tell);
-        let owner = Owner::new(clock::now(), name, nonce, ways, calls, known, log);
+        let owner = Owner::new(clock::now(), params, calls, Arc::clone(&shared), log);
         let engine = Engine::start(owner, link, options.spin, records)?;
-        let epoch = match told.recv_timeout(options.open_timeout) {
-            Ok(opened) => opened?,
-            Err(RecvTimeoutError::Disconnected) => return Err(stopped()),
-            Err(RecvTimeoutError::Timeout) => {
-                let waited_ms = options.open_timeout.as_millis();
-                let controller = options.controller;
-                return Err(if shared.controller_heard.load(Ordering::Relaxed) {
-                    Error::NotOpen {
-                        controller,
-                        waited_ms,
-                    }
-                } else {
-                    Error::NoAnswer {
-                        controller,
-                        waited_ms,
-                    }
-                });
-            }
-        };
+        let epoch = shared.opened(&told, options.open_timeout, options.controller)?;
         Ok(Self {
             engine,
             options: options.clone(),

@@ -8,11 +8,11 @@ use flurry_core::id::{DurationNs, MonoNs};
 use flurry_core::portal::Submission;
 
 use super::Answered;
-use super::owner::{Owner, Reply};
 use crate::fault::Fault;
 use crate::link::{Link, Waiter, Wake};
 use crate::looking::Looking;
 use crate::node::{Part as _, due, turn};
+use crate::owner::{Owner, Reply};
 use crate::{Error, clock};
 
 /// For so long after a caller was at work the thread leaves the sockets to the next one.
@@ -33,7 +33,7 @@ pub(super) struct Task {
 
 #[derive(Debug)]
 pub(super) struct Core {
-    pub(super) owner: Owner,
+    pub(super) owner: Owner<Reply<Answered>>,
     pub(super) link: Link,
 }
 

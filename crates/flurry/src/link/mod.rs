@@ -109,6 +109,7 @@ pub(crate) struct Ready {
     datagrams: bool,
     streams: bool,
     woken: bool,
+    guests: bool,
 }
 
 /// Waits for a link's sources, without the link.
@@ -117,27 +118,35 @@ pub(crate) struct Waiter {
     socket: OwnedFd,
     streams: OwnedFd,
     wake: Wake,
+    /// What the part of this thread waits for beside its link.
+    guests: Option<OwnedFd>,
 }
 
 impl Waiter {
     /// Waits for a message, for a call of [`Wake`], or for `left` to pass.
     pub(crate) fn wait(&self, left: Duration) -> Ready {
+        let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
+        // The last stands in for guests where there are none.
+        let wake = self.wake.0.as_fd();
         let mut waited = [
-            PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.streams.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.wake.0.as_fd(), PollFlags::POLLIN),
+            readable(self.socket.as_fd()),
+            readable(self.streams.as_fd()),
+            readable(wake),
+            readable(self.guests.as_ref().map_or(wake, OwnedFd::as_fd)),
         ];
+        let used = if self.guests.is_some() { 4 } else { 3 };
         // A signal ends the wait early, which is no harm.
         let _ = ppoll(
-            &mut waited,
+            &mut waited[..used],
             Some(TimeSpec::from_duration(left.min(WAIT_MAX))),
             None,
         );
-        let [datagrams, streams, woken] = waited.map(|it| it.any().unwrap_or(false));
+        let [datagrams, streams, woken, guests] = waited.map(|it| it.any().unwrap_or(false));
         Ready {
             datagrams,
             streams,
             woken,
+            guests,
         }
     }
 }
@@ -210,6 +219,7 @@ impl Link {
             socket: copy(socket.as_fd())?,
             streams: copy(streams.as_fd())?,
             wake: wake.clone(),
+            guests: None,
         };
         Ok(Self {
             waiter: Arc::new(waiter),
@@ -224,6 +234,7 @@ impl Link {
                 datagrams: true,
                 streams: true,
                 woken: true,
+                guests: true,
             },
             injector: None,
             input: vec![0; RECEIVE_BYTES],
@@ -301,6 +312,7 @@ impl Link {
             datagrams: self.transport != Transport::InProcess,
             streams: by_streams || !self.streams.is_empty(),
             woken: false,
+            guests: true,
         };
     }
 
@@ -310,7 +322,22 @@ impl Link {
             datagrams: true,
             streams: true,
             woken: true,
+            guests: true,
         };
+    }
+
+    /// Waits for this too, which is readable when the part of this thread should look at it.
+    pub(crate) fn with_guests(mut self, guests: OwnedFd) -> Self {
+        let waiter = Arc::get_mut(&mut self.waiter);
+        if let Some(waiter) = waiter {
+            waiter.guests = Some(guests);
+        }
+        self
+    }
+
+    /// Whether the part should look at what it waits for beside the link.
+    pub(crate) fn take_guests(&mut self) -> bool {
+        std::mem::take(&mut self.ready.guests)
     }
 
     /// Waits for a message, for a call of [`Wake`], or for `left` to pass.

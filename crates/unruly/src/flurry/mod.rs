@@ -2,6 +2,7 @@
 
 mod bench;
 mod config;
+mod gateway;
 mod level;
 mod operate;
 mod serve;
@@ -108,6 +109,8 @@ enum Verb {
         #[arg(long, conflicts_with_all = ["listen", "controller"])]
         config: Option<PathBuf>,
     },
+    /// The owner of keys for programs that speak the protocol of Redis
+    Gateway(gateway::GatewayArguments),
     /// Print a value
     Get {
         /// The key
@@ -279,6 +282,7 @@ fn call(verb: Verb) -> Result<u8> {
     match verb {
         Verb::Serve(whole) => whole.run(),
         Verb::Controller { .. } | Verb::Server { .. } | Verb::Route { .. } => alone(verb)?.run(),
+        Verb::Gateway(arguments) => arguments.run(),
         Verb::Get { key, common } => operate(&common, key, &Operation::Get),
         Verb::Set {
             key,

@@ -1,10 +1,10 @@
-//! What runs on a client's thread: a portal and a router, wired to each other and to the socket.
+//! The owner of a session: a portal and a router, wired to each other and to the socket.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddrV4;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
 use flurry_core::id::{DurationNs, Epoch, MonoNs};
@@ -12,60 +12,113 @@ use flurry_core::message::{Ask, Control, Destination, Message, Request};
 use flurry_core::portal::{self, Event, Outcome, Portal, PortalParams, Submission};
 use flurry_core::router::{Router, RouterParams};
 
-use super::Answered;
 use crate::Error;
+use crate::client::Answered;
 use crate::link::{Letter, Link};
 use crate::node::Part;
 use crate::peers::Peers;
 use crate::recording::ArrivalLog;
 
-/// Operations that a client holds at most, answered ones that are not on every replica yet included:
-/// while a server is silent its copies are kept, until it is counted out.
-const OPERATIONS_MAX: usize = 16_384;
-
-/// Keys that a client remembers at most; a forgotten one costs a question to all at its next use.
-const KEYS_MAX: usize = 100_000;
-
 /// How often a router of its own is told again what is not on every replica: it may have forgotten.
 const DRIVE_AGAIN: DurationNs = DurationNs::millis(50);
 
-pub(super) type Reply<T> = SyncSender<Result<T, Error>>;
+pub(crate) type Reply<T> = SyncSender<Result<T, Error>>;
+
+/// Who asked for an operation, and hears what came of it.
+pub(crate) trait Caller: Send + std::fmt::Debug + 'static {
+    /// Takes the outcome; nobody may be there for it any more, which is no error.
+    fn told(self, outcome: Result<Answered, Error>);
+}
+
+impl Caller for Reply<Answered> {
+    fn told(self, outcome: Result<Answered, Error>) {
+        let _ = self.send(outcome);
+    }
+}
 
 /// What callers may look at.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) controller_heard: AtomicBool,
-    pub(super) unstable: AtomicU64,
-    pub(super) tails_unknown: AtomicU64,
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) controller_heard: AtomicBool,
+    pub(crate) unstable: AtomicU64,
+    pub(crate) tails_unknown: AtomicU64,
+}
+
+impl Shared {
+    /// Waits for the opening.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoAnswer`] when nobody answers at the controller's address, [`Error::NotOpen`] when it
+    /// took too long, [`Error::Refused`] when the controller refused, [`Error::Stopped`].
+    pub(crate) fn opened(
+        &self,
+        told: &Receiver<Result<Epoch, Error>>,
+        timeout: Duration,
+        controller: SocketAddr,
+    ) -> Result<Epoch, Error> {
+        let waited_ms = timeout.as_millis();
+        match told.recv_timeout(timeout) {
+            Ok(opened) => opened,
+            Err(RecvTimeoutError::Disconnected) => Err(Error::Stopped {
+                part: "owner".to_owned(),
+            }),
+            Err(RecvTimeoutError::Timeout) if self.controller_heard.load(Ordering::Relaxed) => {
+                Err(Error::NotOpen {
+                    controller,
+                    waited_ms,
+                })
+            }
+            Err(RecvTimeoutError::Timeout) => Err(Error::NoAnswer {
+                controller,
+                waited_ms,
+            }),
+        }
+    }
 }
 
 /// Whom an owner talks to.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ways {
-    pub(super) controller: SocketAddrV4,
+pub(crate) struct Ways {
+    pub(crate) controller: SocketAddrV4,
     /// Without one the router is inside.
-    pub(super) router: Option<SocketAddrV4>,
+    pub(crate) router: Option<SocketAddrV4>,
+}
+
+/// How an owner is made.
+#[derive(Debug)]
+pub(crate) struct OwnerParams {
+    /// The session's name.
+    pub(crate) name: String,
+    /// Random: tells this opening from another.
+    pub(crate) nonce: u64,
+    pub(crate) ways: Ways,
+    /// Operations that it holds at most, answered ones that are not on every replica yet included: while
+    /// a server is silent its copies are kept, until it is counted out.
+    pub(crate) operations_max: usize,
+    /// Keys that it remembers at most; a forgotten one costs a question to all at its next use.
+    pub(crate) keys_max: usize,
 }
 
 /// Who waits for an operation.
 #[derive(Debug)]
-struct Waiter {
+struct Waiter<C> {
     wanted: MonoNs,
     /// The router has it; it may be driven there again.
     routed: bool,
-    reply: Reply<Answered>,
+    caller: C,
 }
 
 /// Who waits for what.
 #[derive(Debug)]
-pub(super) struct Calls {
-    waiting: BTreeMap<u64, Waiter>,
+pub(crate) struct Calls<C> {
+    waiting: BTreeMap<u64, Waiter<C>>,
     opening: Option<Reply<Epoch>>,
     closing: Option<Reply<()>>,
 }
 
-impl Calls {
-    pub(super) fn new(opening: Reply<Epoch>) -> Self {
+impl<C> Calls<C> {
+    pub(crate) fn new(opening: Reply<Epoch>) -> Self {
         Self {
             waiting: BTreeMap::new(),
             opening: Some(opening),
@@ -75,12 +128,12 @@ impl Calls {
 }
 
 #[derive(Debug)]
-pub(super) struct Owner {
+pub(crate) struct Owner<C: Caller> {
     portal: Portal,
     router: Router,
     ways: Ways,
     peers: Peers,
-    calls: Calls,
+    calls: Calls<C>,
     fenced: Option<Epoch>,
     /// What the controller is asked at the start.
     question: Option<Control>,
@@ -88,21 +141,20 @@ pub(super) struct Owner {
     log: Option<ArrivalLog>,
 }
 
-impl Owner {
-    pub(super) fn new(
+impl<C: Caller> Owner<C> {
+    pub(crate) fn new(
         now: MonoNs,
-        name: String,
-        nonce: u64,
-        ways: Ways,
-        calls: Calls,
+        params: OwnerParams,
+        calls: Calls<C>,
         shared: Arc<Shared>,
         log: Option<ArrivalLog>,
     ) -> Self {
+        let ways = params.ways;
         let params = PortalParams {
-            name,
-            nonce,
-            operations_max: OPERATIONS_MAX,
-            keys_max: KEYS_MAX,
+            name: params.name,
+            nonce: params.nonce,
+            operations_max: params.operations_max,
+            keys_max: params.keys_max,
             drive_again: ways.router.map(|_| DRIVE_AGAIN),
         };
         let router = Router::new(RouterParams {
@@ -124,7 +176,7 @@ impl Owner {
     }
 
     /// Lets go of the session when every write is on every replica.
-    pub(super) fn close(&mut self, now: MonoNs, reply: Reply<()>) {
+    pub(crate) fn close(&mut self, now: MonoNs, reply: Reply<()>) {
         if let Some(epoch) = self.fenced {
             let _ = reply.send(Err(Error::Fenced { epoch }));
             return;
@@ -133,13 +185,41 @@ impl Owner {
         self.portal.close(now);
     }
 
+    /// Who owns the session now, when it is somebody else.
+    pub(crate) fn fenced(&self) -> Option<Epoch> {
+        self.fenced
+    }
+
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.portal.epoch()
+    }
+
+    /// Every replica has every write up to this number.
+    pub(crate) fn stable(&self) -> u64 {
+        self.portal.stable_through()
+    }
+
+    /// Operations that are not answered, or not yet on every replica.
+    pub(crate) fn held(&self) -> usize {
+        self.portal.held()
+    }
+
+    /// Copies of each key, as far as there are servers for them.
+    pub(crate) fn copies(&self) -> usize {
+        self.router.config().map_or(1, |config| {
+            usize::from(config.replicas)
+                .min(config.members.len())
+                .max(1)
+        })
+    }
+
     /// Operations that callers wait for.
-    pub(super) fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.calls.waiting.len()
     }
 
     /// No caller waits for an operation, for the opening or for the closing.
-    pub(super) fn is_waited_for_by_nobody(&self) -> bool {
+    pub(crate) fn is_waited_for_by_nobody(&self) -> bool {
         let Calls {
             waiting,
             opening,
@@ -149,7 +229,7 @@ impl Owner {
     }
 
     /// Nothing more will come of anything.
-    pub(super) fn abandon(&mut self) {
+    pub(crate) fn abandon(&mut self) {
         self.calls = Calls {
             waiting: BTreeMap::new(),
             opening: None,
@@ -158,25 +238,25 @@ impl Owner {
     }
 
     /// Begins an operation; its number, unless it was refused.
-    pub(super) fn submit(
+    pub(crate) fn submit(
         &mut self,
         now: MonoNs,
         submission: Submission,
         wanted: MonoNs,
-        reply: Reply<Answered>,
+        caller: C,
     ) -> Option<u64> {
         match self.portal.submit(now, submission) {
             Ok(sequence) => {
                 let waiter = Waiter {
                     wanted,
                     routed: false,
-                    reply,
+                    caller,
                 };
                 self.calls.waiting.insert(sequence, waiter);
                 Some(sequence)
             }
             Err(error) => {
-                let _ = reply.send(Err(error.into()));
+                caller.told(Err(error.into()));
                 None
             }
         }
@@ -225,8 +305,7 @@ impl Owner {
                 }
                 if let Some(waiter) = self.calls.waiting.remove(&sequence) {
                     let took = Duration::from_nanos(now.since(waiter.wanted).0);
-                    // A caller that waits no longer is no error.
-                    let _ = waiter.reply.send(result(sequence, outcome, took));
+                    waiter.caller.told(result(sequence, outcome, took));
                 }
             }
             Event::Stable(_) => {}
@@ -267,7 +346,7 @@ fn result(sequence: u64, outcome: Outcome, took: Duration) -> Result<Answered, E
     }
 }
 
-impl Part for Owner {
+impl<C: Caller> Part for Owner<C> {
     fn message(&mut self, now: MonoNs, letter: Letter) {
         let Letter { message, stamp, .. } = letter;
         let from = letter.from.address;
@@ -340,7 +419,7 @@ impl Part for Owner {
     }
 }
 
-impl Drop for Owner {
+impl<C: Caller> Drop for Owner<C> {
     /// What is still open is lost to the log.
     fn drop(&mut self) {
         self.router.close();

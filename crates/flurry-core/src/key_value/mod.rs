@@ -1,0 +1,314 @@
+//! The first state machine: a value for each key, with expiry, counters and conditions.
+
+mod execute;
+mod operation;
+
+use bytes::Bytes;
+use prost::Message as _;
+
+use crate::id::WallNs;
+use crate::machine::{Access, Applied, Malformed, StateMachine};
+use crate::wire::body;
+pub use operation::{Answer, Condition, ExpireCondition, Lifetime, Operation};
+
+/// The largest value, one that still fits a TCP frame beside its key and envelope.
+pub const VALUE_BYTES_MAX: usize = 1 << 20;
+
+/// A value and when it ends.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Value {
+    /// The bytes.
+    pub bytes: Bytes,
+    /// The owner's time at which it ends.
+    pub expires_at: Option<WallNs>,
+}
+
+/// The key-value machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyValue {
+    value_bytes_max: usize,
+}
+
+impl Default for KeyValue {
+    fn default() -> Self {
+        Self::with_values_up_to(VALUE_BYTES_MAX)
+    }
+}
+
+impl KeyValue {
+    /// A machine whose values are no longer than this, nor than [`VALUE_BYTES_MAX`]: as long as the
+    /// transport can carry.
+    #[must_use]
+    pub fn with_values_up_to(bytes: usize) -> Self {
+        Self {
+            value_bytes_max: bytes.min(VALUE_BYTES_MAX),
+        }
+    }
+
+    /// Reads an operation, and refuses one whose value is too long: a blind write always answers that
+    /// it was done, so what cannot be done is refused before.
+    fn read(&self, operation: &[u8]) -> Result<Operation, Malformed> {
+        let operation = Operation::decode(operation)?;
+        match &operation {
+            Operation::Set { value, .. }
+            | Operation::CompareAndSet { value, .. }
+            | Operation::Exchange { value, .. }
+                if value.len() > self.value_bytes_max =>
+            {
+                Err(Malformed(format!("its value has {} bytes", value.len())))
+            }
+            _ => Ok(operation),
+        }
+    }
+}
+
+impl StateMachine for KeyValue {
+    type State = Value;
+
+    fn access(&self, operation: &[u8]) -> Result<Access, Malformed> {
+        self.read(operation).map(|operation| operation.access())
+    }
+
+    fn apply(
+        &self,
+        state: Option<&Value>,
+        operation: &[u8],
+        at: WallNs,
+    ) -> Result<Applied<Value>, Malformed> {
+        let operation = self.read(operation)?;
+        // Expired by the owner's own time, so that every replica decides alike.
+        let live = state.filter(|value| value.expires_at.is_none_or(|end| at < end));
+        let (state, answer) = execute::execute(live, operation, at, self.value_bytes_max);
+        Ok(Applied {
+            state,
+            answer: answer.encode(),
+        })
+    }
+
+    fn blind_answer(&self) -> Bytes {
+        Answer::Stored.encode()
+    }
+
+    fn snapshot(&self, state: &Value) -> Bytes {
+        body::Set {
+            value: state.bytes.clone(),
+            expires_at_ns: state.expires_at.map(|at| at.0),
+            condition: 0,
+        }
+        .encode_to_vec()
+        .into()
+    }
+
+    fn restore(&self, snapshot: &[u8]) -> Result<Value, Malformed> {
+        let set = body::Set::decode(snapshot).map_err(|error| Malformed(error.to_string()))?;
+        Ok(Value {
+            bytes: set.value,
+            expires_at: set.expires_at_ns.map(WallNs),
+        })
+    }
+
+    fn size_bytes(&self, state: &Value) -> usize {
+        state.bytes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: usize = 100;
+
+    #[test]
+    fn a_value_grows_up_to_the_limit_and_no_further() {
+        let machine = KeyValue::with_values_up_to(LIMIT);
+        let nearly = Value {
+            bytes: Bytes::from(vec![7; LIMIT - 1]),
+            expires_at: None,
+        };
+        let append = |text: &'static str| {
+            let operation = Operation::Append(Bytes::from(text)).encode();
+            machine.apply(Some(&nearly), &operation, WallNs(1)).unwrap()
+        };
+        assert_eq!(append("1").state.unwrap().bytes.len(), LIMIT);
+        assert_eq!(append("12").state, Some(nearly.clone()));
+        assert_eq!(append("12").answer, Answer::TooLarge.encode());
+    }
+
+    #[test]
+    fn a_plain_write_over_the_limit_is_refused_as_a_whole() {
+        let machine = KeyValue::with_values_up_to(LIMIT);
+        let set = |bytes| Operation::set(Bytes::from(vec![7; bytes])).encode();
+        assert!(machine.access(&set(LIMIT)).is_ok());
+        assert!(machine.access(&set(LIMIT + 1)).is_err());
+        assert!(machine.apply(None, &set(LIMIT + 1), WallNs(1)).is_err());
+    }
+
+    /// A run of operations on one key at instants; what each answers.
+    fn run(operations: &[(i64, Operation)]) -> Vec<Answer> {
+        let machine = KeyValue::with_values_up_to(LIMIT);
+        let mut state = None;
+        let step = |(at, operation): &(i64, Operation)| {
+            let bytes = operation.encode();
+            assert_eq!(Operation::decode(&bytes).as_ref(), Ok(operation));
+            let applied = machine.apply(state.as_ref(), &bytes, WallNs(*at)).unwrap();
+            if operation.access() == Access::Read {
+                let live = state
+                    .clone()
+                    .filter(|it: &Value| it.expires_at.is_none_or(|end| WallNs(*at) < end));
+                assert_eq!(applied.state, live, "a read changes nothing");
+            }
+            state = applied.state;
+            let answer = Answer::decode(applied.answer.clone()).unwrap();
+            assert_eq!(answer.encode(), applied.answer);
+            answer
+        };
+        operations.iter().map(step).collect()
+    }
+
+    fn value(text: &'static str) -> Answer {
+        Answer::Value(Bytes::from(text))
+    }
+
+    fn exchange(text: &'static str, lifetime: Lifetime, returns_old: bool) -> Operation {
+        Operation::Exchange {
+            value: Bytes::from(text),
+            lifetime,
+            condition: Condition::Always,
+            returns_old,
+        }
+    }
+
+    fn expire(at: Option<i64>, condition: ExpireCondition) -> Operation {
+        Operation::Expire {
+            at: at.map(WallNs),
+            condition,
+            returns_value: false,
+        }
+    }
+
+    #[test]
+    fn an_exchange_tells_the_old_value_and_keeps_its_end_when_told_to() {
+        let ends = Lifetime::Until(Some(WallNs(10)));
+        let told = run(&[
+            (1, exchange("a", ends, true)),
+            (2, exchange("b", Lifetime::Kept, true)),
+            (3, Operation::Expiry),
+            (4, exchange("c", Lifetime::Until(None), false)),
+            (5, Operation::Expiry),
+            (6, Operation::Take),
+            (7, Operation::Take),
+            (8, Operation::Expiry),
+        ]);
+        let wanted = [
+            Answer::NotFound,
+            value("a"),
+            Answer::Number(10),
+            Answer::Stored,
+            Answer::ForEver,
+            value("c"),
+            Answer::NotFound,
+            Answer::NotFound,
+        ];
+        assert_eq!(told, wanted);
+    }
+
+    #[test]
+    fn a_value_ends_when_it_is_told_to_and_never_is_the_latest() {
+        use ExpireCondition::{Always, Earlier, Later, Never, Once};
+        let (no, yes) = (Answer::Number(0), Answer::Number(1));
+        for (at, condition, wanted) in [
+            (Some(50), Once, &no),
+            (None, Once, &no),
+            (Some(50), Later, &no),
+            (Some(50), Earlier, &yes),
+            (Some(60), Earlier, &no),
+            (Some(60), Never, &no),
+            (Some(60), Later, &yes),
+            (Some(55), Once, &yes),
+            (None, Later, &yes),
+            (Some(40), Never, &yes),
+        ] {
+            // Each begins where the ones before have led.
+            let mut steps = vec![(1, Operation::set(Bytes::from("v")))];
+            let before: &[(Option<i64>, ExpireCondition)] = match (at, condition) {
+                (Some(60), Earlier | Never | Later) => &[(Some(50), Earlier)],
+                (Some(55), Once) => &[(Some(60), Always)],
+                (None, Later) => &[(Some(55), Always)],
+                _ => &[],
+            };
+            steps.extend(
+                before
+                    .iter()
+                    .map(|(at, condition)| (2, expire(*at, *condition))),
+            );
+            steps.push((3, expire(at, condition)));
+            assert_eq!(run(&steps).last(), Some(wanted), "{at:?} {condition:?}");
+        }
+        let told = run(&[
+            (1, expire(Some(5), Always)),
+            (1, Operation::set(Bytes::from("v"))),
+            (2, expire(Some(5), Always)),
+            (4, Operation::Get),
+            (5, Operation::Get),
+            (5, Operation::set(Bytes::from("w"))),
+            (6, expire(Some(6), Always)),
+            (6, Operation::Get),
+        ]);
+        assert_eq!(told[3], value("v"));
+        assert_eq!(told[4], Answer::NotFound);
+        assert_eq!(told[6..], [yes, Answer::NotFound]);
+        assert_eq!(told[0], no);
+    }
+
+    #[test]
+    fn a_part_is_written_over_with_zeros_before_it_and_not_beyond_the_limit() {
+        let range = |offset, text: &'static str| Operation::SetRange {
+            offset,
+            value: Bytes::from(text),
+        };
+        let told = run(&[
+            (1, range(3, "")),
+            (1, Operation::Get),
+            (1, range(2, "ab")),
+            (1, range(1, "c")),
+            (1, range(4, "de")),
+            (1, Operation::Get),
+            (1, range(99, "xy")),
+            (1, range(u32::MAX, "x")),
+            (1, range(2, "")),
+        ]);
+        let wanted = [
+            Answer::Number(0),
+            Answer::NotFound,
+            Answer::Number(4),
+            Answer::Number(4),
+            Answer::Number(6),
+            value("\0cabde"),
+            Answer::TooLarge,
+            Answer::TooLarge,
+            Answer::Number(6),
+        ];
+        assert_eq!(told, wanted);
+    }
+
+    #[test]
+    fn only_what_a_sum_would_write_is_a_number() {
+        for (text, answer) in [
+            ("41", Answer::Number(42)),
+            ("-1", Answer::Number(0)),
+            ("+1", Answer::NotANumber),
+            ("01", Answer::NotANumber),
+            ("-0", Answer::NotANumber),
+            (" 1", Answer::NotANumber),
+            ("", Answer::NotANumber),
+            ("9223372036854775807", Answer::OutOfRange),
+            ("9223372036854775808", Answer::NotANumber),
+        ] {
+            let told = run(&[
+                (1, Operation::set(Bytes::from(text))),
+                (1, Operation::Increment(1)),
+            ]);
+            assert_eq!(told[1], answer, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! One client: what it has sent, what it still has to be told, and in which order.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use bytes::{Bytes, BytesMut};
+use flurry_core::config::Level;
+use flurry_core::id::{MonoNs, WallNs};
+use flurry_core::key_value::Answer;
+
+use super::reply::{Reply, Version};
+use super::request::Requests;
+use super::shape::Shape;
+use crate::Error;
+
+/// Commands of one client that are under way at most; what it sends behind them waits unread.
+const UNDER_WAY_MAX: usize = 1_024;
+
+/// Bytes of replies that wait for one client at most before nothing more of it is read.
+const OUTPUT_BYTES_MAX: usize = 1 << 20;
+
+/// Keys that a client has written and not waited for copies of, kept at most.
+const WRITTEN_MAX: usize = 64;
+
+/// Where a reply stands in the order of a client's commands.
+pub(super) type Place = u64;
+
+/// A reply of several answers, some of which are still to come.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) shape: Shape,
+    /// When it was asked for.
+    pub(super) at: WallNs,
+    pub(super) answers: Vec<Option<Answer>>,
+    pub(super) missing: usize,
+    /// The first thing that went wrong.
+    pub(super) failed: Option<Error>,
+}
+
+#[derive(Debug)]
+enum Slot {
+    Ready(Reply),
+    Waiting(Pending),
+}
+
+/// What a client has said of itself.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) version: Version,
+    pub(super) name: String,
+    pub(super) library_name: String,
+    pub(super) library_version: String,
+    /// Which replies its operations wait for.
+    pub(super) level: Level,
+    pub(super) user: Option<String>,
+}
+
+/// What a client has written since it last waited for copies.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    /// The number of the last write.
+    pub(super) last: u64,
+    keys: Vec<Bytes>,
+    /// There were too many keys to keep.
+    many: bool,
+}
+
+impl Written {
+    pub(super) fn note(&mut self, number: u64, key: Bytes) {
+        self.last = number;
+        if self.keys.len() < WRITTEN_MAX {
+            self.keys.push(key);
+        } else {
+            self.many = true;
+        }
+    }
+
+    /// The keys, if they are all known, and forgets them.
+    pub(super) fn take_keys(&mut self) -> Option<Vec<Bytes>> {
+        let keys = std::mem::take(&mut self.keys);
+        (!std::mem::take(&mut self.many)).then_some(keys)
+    }
+}
+
+/// One client.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) number: u64,
+    pub(super) address: SocketAddr,
+    pub(super) since: MonoNs,
+    pub(super) heard: MonoNs,
+    pub(super) said: Said,
+    pub(super) last_command: &'static str,
+    pub(super) written: Written,
+    pub(super) input: BytesMut,
+    pub(super) requests: Requests,
+    pub(super) output: BytesMut,
+    /// Nothing behind what is written already will be read or told.
+    pub(super) ends: bool,
+    slots: VecDeque<Slot>,
+    /// The place of the first slot.
+    first: Place,
+}
+
+impl Connection {
+    pub(super) fn new(
+        number: u64,
+        address: SocketAddr,
+        now: MonoNs,
+        level: Level,
+        requests: Requests,
+    ) -> Self {
+        Self {
+            number,
+            address,
+            since: now,
+            heard: now,
+            said: Said::new(level),
+            last_command: "NULL",
+            written: Written::default(),
+            input: BytesMut::new(),
+            requests,
+            output: BytesMut::new(),
+            ends: false,
+            slots: VecDeque::new(),
+            first: 0,
+        }
+    }
+
+    /// Whether another of its commands may be begun.
+    pub(super) fn has_room(&self) -> bool {
+        !self.ends && self.slots.len() < UNDER_WAY_MAX && self.output.len() < OUTPUT_BYTES_MAX
+    }
+
+    /// Commands that were begun and not told.
+    pub(super) fn under_way(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Tells something as soon as everything before it is told.
+    pub(super) fn tell(&mut self, reply: Reply) {
+        if self.slots.is_empty() {
+            reply.encode(self.said.version, &mut self.output);
+        } else {
+            self.slots.push_back(Slot::Ready(reply));
+        }
+    }
+
+    /// Keeps a place for a reply whose answers are still to come.
+    pub(super) fn expect(&mut self, pending: Pending) -> Place {
+        self.slots.push_back(Slot::Waiting(pending));
+        self.first + (self.slots.len() as u64) - 1
+    }
+
+    /// Notes the answer of one step of a command.
+    pub(super) fn answered(&mut self, place: Place, step: usize, outcome: Result<Answer, Error>) {
+        let index = place.checked_sub(self.first).map(usize::try_from);
+        let Some(Ok(index)) = index else { return };
+        let Some(slot @ Slot::Waiting(_)) = self.slots.get_mut(index) else {
+            return;
+        };
+        let Slot::Waiting(pending) = slot else { return };
+        pending.missing = pending.missing.saturating_sub(1);
+        match outcome {
+            Ok(answer) => {
+                if let Some(kept) = pending.answers.get_mut(step) {
+                    *kept = Some(answer);
+                }
+            }
+            Err(error) => {
+                pending.failed.get_or_insert(error);
+            }
+        }
+        if pending.missing == 0 {
+            // Whatever was under way when the outcome of something got lost: its client must look anew.
+            let unknown = matches!(pending.failed, Some(Error::Unknown { .. }));
+            *slot = Slot::Ready(pending.reply());
+            if unknown {
+                self.slots.truncate(index + 1);
+                self.ends = true;
+            }
+        }
+        self.advance();
+    }
+
+    fn advance(&mut self) {
+        while let Some(Slot::Ready(_)) = self.slots.front() {
+            if let Some(Slot::Ready(reply)) = self.slots.pop_front() {
+                reply.encode(self.said.version, &mut self.output);
+            }
+            self.first += 1;
+        }
+    }
+
+    /// Everything that it will be told is written.
+    pub(super) fn is_over(&self) -> bool {
+        self.ends && self.slots.is_empty() && self.output.is_empty()
+    }
+}
+
+impl Said {
+    pub(super) fn new(level: Level) -> Self {
+        Self {
+            version: Version::Two,
+            name: String::new(),
+            library_name: String::new(),
+            library_version: String::new(),
+            level,
+            user: None,
+        }
+    }
+}
+
+impl Pending {
+    pub(super) fn new(shape: Shape, at: WallNs, steps: usize) -> Self {
+        Self {
+            shape,
+            at,
+            answers: vec![None; steps],
+            missing: steps,
+            failed: None,
+        }
+    }
+
+    fn reply(&mut self) -> Reply {
+        match self.failed.take() {
+            Some(error) => super::failure(&error),
+            None => {
+                let answers = self.answers.drain(..).flatten().collect();
+                self.shape.reply(answers, self.at)
+            }
+        }
+    }
+}

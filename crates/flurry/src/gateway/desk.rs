@@ -1,0 +1,239 @@
+//! The thread of a gateway: its clients on one side, the owner of their keys on the other.
+
+use flurry_core::id::{DurationNs, MonoNs};
+
+use super::about::described;
+use super::connection::Connection;
+use super::reply::{Reply, error};
+use super::request::{Limits, Requests};
+use super::shop::{Errand, Shop};
+use super::sockets::{Guest, Read, Sockets};
+use crate::link::{Letter, Link};
+use crate::node::Part;
+use crate::{Error, VALUE_BYTES_MAX};
+
+/// Commands of one client in a row, before the others get their turn.
+const COMMANDS_MAX: usize = 128;
+
+/// How often clients are looked through for those who have taken too long.
+const TICK: DurationNs = DurationNs::millis(1_000);
+
+/// A client whose last reply does not go out for so long is let go.
+const LINGER: DurationNs = DurationNs::millis(5_000);
+
+/// What listening to a client has come to.
+enum Heard {
+    /// It has nothing more, or no room for more.
+    Nothing,
+    /// It may have more.
+    More,
+    /// What it wants concerns others, and what is behind it must wait.
+    Errand(Errand),
+    /// It is gone.
+    End,
+}
+
+#[derive(Debug)]
+pub(super) struct Desk {
+    pub(super) shop: Shop,
+    pub(super) sockets: Sockets,
+    tick: MonoNs,
+}
+
+impl Desk {
+    pub(super) fn new(now: MonoNs, shop: Shop, sockets: Sockets) -> Self {
+        Self {
+            shop,
+            sockets,
+            tick: now,
+        }
+    }
+
+    fn look(&mut self, now: MonoNs) {
+        let shop = &mut self.shop;
+        self.sockets.look(|number, address| {
+            shop.counts.connections += 1;
+            let limits = Limits::with_words_up_to(VALUE_BYTES_MAX);
+            Connection::new(number, address, now, shop.level, Requests::new(limits))
+        });
+    }
+
+    /// Reads, does and writes what one client has, up to a limit.
+    fn attend(&mut self, now: MonoNs, number: u64) {
+        match self.hear(now, number) {
+            Heard::Nothing => {}
+            Heard::More => self.sockets.list(number),
+            Heard::Errand(errand) => {
+                self.run(now, number, errand);
+                self.sockets.list(number);
+            }
+            Heard::End => return self.sockets.close(number),
+        }
+        if let Some(guest) = self.sockets.find(number)
+            && !guest.write()
+        {
+            self.sockets.close(number);
+        }
+    }
+
+    /// Does what a client has asked for, in its order, until something else has its turn.
+    fn hear(&mut self, now: MonoNs, number: u64) -> Heard {
+        let Some((guest, buffer)) = self.sockets.with_buffer(number) else {
+            return Heard::Nothing;
+        };
+        // What was in the way of more may go now.
+        if !guest.connection.output.is_empty() && !guest.write() {
+            return Heard::End;
+        }
+        for _ in 0..COMMANDS_MAX {
+            let connection = &mut guest.connection;
+            if !connection.has_room() {
+                return Heard::Nothing;
+            }
+            match connection.requests.take(&mut connection.input) {
+                Ok(Some(words)) => {
+                    connection.heard = now;
+                    if let Some(errand) = self.shop.command(now, connection, &words) {
+                        return Heard::Errand(errand);
+                    }
+                }
+                Ok(None) => match guest.read(buffer) {
+                    Read::Some => {}
+                    Read::Nothing => return Heard::Nothing,
+                    Read::End => return Heard::End,
+                },
+                Err(refusal) => {
+                    connection.tell(error(format!("ERR {refusal}")));
+                    connection.ends = true;
+                }
+            }
+        }
+        Heard::More
+    }
+
+    fn run(&mut self, now: MonoNs, number: u64, errand: Errand) {
+        let reply = match errand {
+            Errand::List => {
+                let lines = self.sockets.iter().map(|it| described(it, now));
+                Reply::text(lines.collect::<String>())
+            }
+            Errand::Kill {
+                number: wanted,
+                address,
+                skip_me,
+                counted,
+            } => {
+                let fits = |it: &&Connection| {
+                    wanted.is_none_or(|number| it.number == number)
+                        && address
+                            .as_ref()
+                            .is_none_or(|to| it.address.to_string() == *to)
+                        && !(skip_me && it.number == number)
+                };
+                let found: Vec<u64> = self
+                    .sockets
+                    .iter()
+                    .filter(fits)
+                    .map(|it| it.number)
+                    .collect();
+                let count = found.len();
+                for other in found {
+                    if let Some(Guest { connection, .. }) = self.sockets.find(other) {
+                        connection.ends = true;
+                        self.sockets.list(other);
+                    }
+                }
+                match (counted, count) {
+                    (true, _) => Reply::Integer(i64::try_from(count).unwrap_or(i64::MAX)),
+                    (false, 0) => error("ERR No such client"),
+                    (false, _) => Reply::Status("OK"),
+                }
+            }
+            Errand::Info(sections) => super::info::told(&self.shop, &self.sockets, now, &sections),
+        };
+        if let Some(guest) = self.sockets.find(number) {
+            guest.connection.tell(reply);
+        }
+    }
+
+    /// Tells clients what has come of their operations.
+    fn tell(&mut self, now: MonoNs) {
+        for told in self.shop.outcomes() {
+            if let Some((number, place, step, outcome)) = self.shop.settle(told)
+                && let Some(guest) = self.sockets.find(number)
+            {
+                guest.connection.answered(place, step, outcome);
+                self.sockets.list(number);
+            }
+        }
+        for (number, place, copies) in self.shop.waits_over(now) {
+            if let Some(guest) = self.sockets.find(number) {
+                let answer = flurry_core::key_value::Answer::Number(copies);
+                guest.connection.answered(place, 0, Ok(answer));
+                self.sockets.list(number);
+            }
+        }
+    }
+
+    /// Lets those go who have taken too long.
+    fn tick(&mut self, now: MonoNs) {
+        if now < self.tick {
+            return;
+        }
+        self.tick = now.after(TICK);
+        let gone = |it: &&Connection| it.ends && now.since(it.heard) > LINGER;
+        let gone: Vec<u64> = self
+            .sockets
+            .iter()
+            .filter(gone)
+            .map(|it| it.number)
+            .collect();
+        for number in gone {
+            self.sockets.close(number);
+        }
+    }
+}
+
+impl Part for Desk {
+    fn message(&mut self, now: MonoNs, letter: Letter) {
+        self.shop.owner.message(now, letter);
+    }
+
+    fn timeout(&mut self, now: MonoNs) {
+        self.shop.owner.timeout(now);
+        self.tick(now);
+    }
+
+    fn due(&self) -> MonoNs {
+        if self.sockets.has_listed() {
+            return MonoNs(0);
+        }
+        let waits = self.shop.due().unwrap_or(MonoNs(u64::MAX));
+        self.shop.owner.due().min(self.tick).min(waits)
+    }
+
+    fn carry_out(&mut self, now: MonoNs, link: &mut Link) -> Result<(), Error> {
+        self.shop.owner.carry_out(now, link)
+    }
+
+    fn has_guests(&self) -> bool {
+        self.sockets.has_events()
+    }
+
+    fn serve(&mut self, now: MonoNs, guests: bool, link: &mut Link) -> Result<usize, Error> {
+        if guests {
+            self.look(now);
+        }
+        self.tell(now);
+        let listed = self.sockets.take_listed();
+        for number in &listed {
+            self.attend(now, *number);
+        }
+        if let Some(epoch) = self.shop.owner.fenced() {
+            // Its clients have been told what became of what was under way.
+            return Err(Error::Fenced { epoch });
+        }
+        self.shop.owner.carry_out(now, link)?;
+        Ok(listed.len())
+    }
+}

@@ -1,0 +1,548 @@
+//! What the words of a command ask for: operations on keys, and how their answers become one reply.
+
+use bytes::Bytes;
+use flurry_core::id::WallNs;
+use flurry_core::key_value::{Condition, ExpireCondition, Lifetime, Operation};
+
+use super::reply::{Reply, error};
+use super::request::number;
+use super::shape::{Base, Shape, Unit, too_large};
+
+/// Operations on keys, and what is made of their answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) steps: Vec<(Bytes, Operation)>,
+    pub(crate) shape: Shape,
+}
+
+const NS_PER_MS: i64 = 1_000_000;
+
+/// No value of Redis is longer; ours are shorter, but what is refused before a key is looked at says so
+/// in its words.
+const OFFSET_MAX: i64 = 512 << 20;
+
+type Read = Result<Plan, Reply>;
+
+fn syntax() -> Reply {
+    error("ERR syntax error")
+}
+
+fn integer(word: &[u8]) -> Result<i64, Reply> {
+    number(word).ok_or_else(|| error("ERR value is not an integer or out of range"))
+}
+
+fn one(key: &Bytes, operation: Operation, shape: Shape) -> Read {
+    let steps = vec![(key.clone(), operation)];
+    Ok(Plan { steps, shape })
+}
+
+fn each(keys: &[Bytes], operation: &Operation, shape: Shape) -> Read {
+    let steps = keys.iter().map(|key| (key.clone(), operation.clone()));
+    Ok(Plan {
+        steps: steps.collect(),
+        shape,
+    })
+}
+
+/// When something ends that is given in this unit from this base.
+fn end(given: i64, unit: Unit, base: Base, now: WallNs) -> Option<WallNs> {
+    let milliseconds = match unit {
+        Unit::Seconds => given.checked_mul(1_000)?,
+        Unit::Milliseconds => given,
+    };
+    let from_ms = match base {
+        Base::Now => now.0 / NS_PER_MS,
+        Base::Epoch => 0,
+    };
+    // Redis has room for more years than nanoseconds have: such an end is never.
+    let end_ms = milliseconds.checked_add(from_ms)?;
+    Some(WallNs(end_ms.saturating_mul(NS_PER_MS)))
+}
+
+/// An option of SET and GETEX that says when the value ends.
+fn ending(option: &[u8]) -> Option<(Unit, Base)> {
+    match option {
+        b"EX" => Some((Unit::Seconds, Base::Now)),
+        b"PX" => Some((Unit::Milliseconds, Base::Now)),
+        b"EXAT" => Some((Unit::Seconds, Base::Epoch)),
+        b"PXAT" => Some((Unit::Milliseconds, Base::Epoch)),
+        _ => None,
+    }
+}
+
+/// As [`end`], for a command that refuses what is not above 0.
+fn positive_end(
+    word: &[u8],
+    (unit, base): (Unit, Base),
+    now: WallNs,
+    command: &str,
+) -> Result<WallNs, Reply> {
+    let given = integer(word)?;
+    let ends = (given > 0).then(|| end(given, unit, base, now)).flatten();
+    ends.ok_or_else(|| error(format!("ERR invalid expire time in '{command}' command")))
+}
+
+/// Reads a command on keys. `name` is in lower case, `words` are those behind it; `None` is no command on
+/// keys, a number of words that does not fit included.
+pub(crate) fn read(name: &str, words: &[Bytes], now: WallNs) -> Option<Read> {
+    let fits = |least: usize, most: usize| (least..=most).contains(&words.len());
+    let exactly = |count: usize| words.len() == count;
+    Some(match name {
+        "get" if exactly(1) => one(&words[0], Operation::Get, Shape::Value),
+        "getset" if exactly(2) => one(&words[0], exchange(&words[1], true), Shape::Value),
+        "getdel" if exactly(1) => one(&words[0], Operation::Take, Shape::Value),
+        "getex" if fits(1, 3) => get_and_expire(words, now),
+        "set" if fits(2, usize::MAX) => set(words, now),
+        "setnx" if exactly(2) => one(
+            &words[0],
+            set_if(&words[1], Condition::Absent),
+            Shape::StoredNumber,
+        ),
+        "setex" if exactly(3) => set_until(words, Unit::Seconds, now, name),
+        "psetex" if exactly(3) => set_until(words, Unit::Milliseconds, now, name),
+        "mget" if fits(1, usize::MAX) => each(words, &Operation::Get, Shape::Values),
+        "mset" if fits(2, usize::MAX) && words.len().is_multiple_of(2) => set_many(words),
+        "incr" if exactly(1) => one(&words[0], Operation::Increment(1), Shape::Number),
+        "decr" if exactly(1) => one(&words[0], Operation::Increment(-1), Shape::Number),
+        "incrby" if exactly(2) => integer(&words[1])
+            .and_then(|by| one(&words[0], Operation::Increment(by), Shape::Number)),
+        "decrby" if exactly(2) => decrement(words),
+        "append" if exactly(2) => one(
+            &words[0],
+            Operation::Append(words[1].clone()),
+            Shape::Number,
+        ),
+        "strlen" if exactly(1) => one(&words[0], Operation::Get, Shape::Length),
+        "getrange" | "substr" if exactly(3) => range(words),
+        "setrange" if exactly(3) => set_range(words),
+        "del" | "unlink" if fits(1, usize::MAX) => {
+            each(words, &Operation::Delete { counted: true }, Shape::Count)
+        }
+        "exists" | "touch" if fits(1, usize::MAX) => each(words, &Operation::Get, Shape::Count),
+        "type" if exactly(1) => one(&words[0], Operation::Get, Shape::Type),
+        "persist" if exactly(1) => one(
+            &words[0],
+            Operation::Expire {
+                at: None,
+                condition: ExpireCondition::Once,
+                returns_value: false,
+            },
+            Shape::Number,
+        ),
+        "expire" | "pexpire" | "expireat" | "pexpireat" if fits(2, usize::MAX) => {
+            expire(name, words, now)
+        }
+        "ttl" | "pttl" | "expiretime" | "pexpiretime" if exactly(1) => {
+            let unit = if name.starts_with('p') {
+                Unit::Milliseconds
+            } else {
+                Unit::Seconds
+            };
+            let base = if name.ends_with("time") {
+                Base::Epoch
+            } else {
+                Base::Now
+            };
+            one(&words[0], Operation::Expiry, Shape::Lives(unit, base))
+        }
+        _ => return None,
+    })
+}
+
+fn exchange(value: &Bytes, returns_old: bool) -> Operation {
+    Operation::Exchange {
+        value: value.clone(),
+        lifetime: Lifetime::Until(None),
+        condition: Condition::Always,
+        returns_old,
+    }
+}
+
+fn set_if(value: &Bytes, condition: Condition) -> Operation {
+    Operation::Set {
+        value: value.clone(),
+        expires_at: None,
+        condition,
+    }
+}
+
+fn set(words: &[Bytes], now: WallNs) -> Read {
+    let (mut condition, mut lifetime, mut returns_old) = (Condition::Always, None, false);
+    let mut options = words[2..].iter();
+    while let Some(option) = options.next() {
+        let option = option.to_ascii_uppercase();
+        match option.as_slice() {
+            b"NX" if condition != Condition::Present => condition = Condition::Absent,
+            b"XX" if condition != Condition::Absent => condition = Condition::Present,
+            b"GET" => returns_old = true,
+            b"KEEPTTL" if lifetime.is_none() => lifetime = Some(Lifetime::Kept),
+            other => {
+                let Some((ending, given)) = ending(other).zip(options.next()) else {
+                    return Err(syntax());
+                };
+                if lifetime.is_some() {
+                    return Err(syntax());
+                }
+                let ends = positive_end(given, ending, now, "set")?;
+                lifetime = Some(Lifetime::Until(Some(ends)));
+            }
+        }
+    }
+    let (key, value) = (&words[0], words[1].clone());
+    let lifetime = lifetime.unwrap_or(Lifetime::Until(None));
+    match lifetime {
+        // A blind write where nothing but the value matters: it may come to any replica first.
+        Lifetime::Until(expires_at) if !returns_old => {
+            let operation = Operation::Set {
+                value,
+                expires_at,
+                condition,
+            };
+            one(key, operation, Shape::Stored)
+        }
+        _ => {
+            let operation = Operation::Exchange {
+                value,
+                lifetime,
+                condition,
+                returns_old,
+            };
+            let shape = if returns_old {
+                Shape::Value
+            } else {
+                Shape::Stored
+            };
+            one(key, operation, shape)
+        }
+    }
+}
+
+fn set_until(words: &[Bytes], unit: Unit, now: WallNs, name: &str) -> Read {
+    let ends = positive_end(&words[1], (unit, Base::Now), now, name)?;
+    let operation = Operation::Set {
+        value: words[2].clone(),
+        expires_at: Some(ends),
+        condition: Condition::Always,
+    };
+    one(&words[0], operation, Shape::Stored)
+}
+
+fn set_many(words: &[Bytes]) -> Read {
+    let steps = words
+        .chunks_exact(2)
+        .map(|pair| (pair[0].clone(), Operation::set(pair[1].clone())));
+    Ok(Plan {
+        steps: steps.collect(),
+        shape: Shape::Stored,
+    })
+}
+
+fn decrement(words: &[Bytes]) -> Read {
+    let by = integer(&words[1])?;
+    let negative = by
+        .checked_neg()
+        .ok_or_else(|| error("ERR decrement would overflow"))?;
+    one(&words[0], Operation::Increment(negative), Shape::Number)
+}
+
+fn range(words: &[Bytes]) -> Read {
+    let (first, last) = (integer(&words[1])?, integer(&words[2])?);
+    one(&words[0], Operation::Get, Shape::Range(first, last))
+}
+
+fn set_range(words: &[Bytes]) -> Read {
+    let offset = integer(&words[1])?;
+    if offset < 0 {
+        return Err(error("ERR offset is out of range"));
+    }
+    let value = words[2].clone();
+    let length = i64::try_from(value.len()).unwrap_or(i64::MAX);
+    if length > 0 && offset.saturating_add(length) > OFFSET_MAX {
+        return Err(too_large());
+    }
+    // Beyond the limit all places are alike.
+    let offset = u32::try_from(offset).unwrap_or(u32::MAX);
+    one(
+        &words[0],
+        Operation::SetRange { offset, value },
+        Shape::Number,
+    )
+}
+
+fn get_and_expire(words: &[Bytes], now: WallNs) -> Read {
+    let key = &words[0];
+    let option = words.get(1).map(|word| word.to_ascii_uppercase());
+    let at = match (option.as_deref(), words.get(2)) {
+        (None, _) => return one(key, Operation::Get, Shape::Value),
+        (Some(b"PERSIST"), None) => None,
+        (Some(option), Some(given)) => {
+            let ending = ending(option).ok_or_else(syntax)?;
+            Some(positive_end(given, ending, now, "getex")?)
+        }
+        _ => return Err(syntax()),
+    };
+    let operation = Operation::Expire {
+        at,
+        condition: ExpireCondition::Always,
+        returns_value: true,
+    };
+    one(key, operation, Shape::Value)
+}
+
+fn expire(name: &str, words: &[Bytes], now: WallNs) -> Read {
+    let unit = if name.starts_with('p') {
+        Unit::Milliseconds
+    } else {
+        Unit::Seconds
+    };
+    let base = if name.ends_with("at") {
+        Base::Epoch
+    } else {
+        Base::Now
+    };
+    let given = integer(&words[1])?;
+    let condition = expire_condition(&words[2..])?;
+    let ends = end(given, unit, base, now)
+        .ok_or_else(|| error(format!("ERR invalid expire time in '{name}' command")))?;
+    let operation = Operation::Expire {
+        at: Some(ends),
+        condition,
+        returns_value: false,
+    };
+    one(&words[0], operation, Shape::Number)
+}
+
+fn expire_condition(options: &[Bytes]) -> Result<ExpireCondition, Reply> {
+    let (mut never, mut once, mut later, mut earlier) = (false, false, false, false);
+    for option in options {
+        match option.to_ascii_uppercase().as_slice() {
+            b"NX" => never = true,
+            b"XX" => once = true,
+            b"GT" => later = true,
+            b"LT" => earlier = true,
+            _ => {
+                let text = String::from_utf8_lossy(option);
+                return Err(error(format!("ERR Unsupported option {text}")));
+            }
+        }
+    }
+    if never && (once || later || earlier) {
+        return Err(error(
+            "ERR NX and XX, GT or LT options at the same time are not compatible",
+        ));
+    }
+    if later && earlier {
+        return Err(error(
+            "ERR GT and LT options at the same time are not compatible",
+        ));
+    }
+    Ok(match (never, once, later, earlier) {
+        (true, ..) => ExpireCondition::Never,
+        // A value that never ends cannot end later anyhow; that it may not end earlier is `once`.
+        (_, _, true, _) => ExpireCondition::Later,
+        (_, true, _, true) => ExpireCondition::EarlierOnce,
+        (_, _, _, true) => ExpireCondition::Earlier,
+        (_, true, ..) => ExpireCondition::Once,
+        _ => ExpireCondition::Always,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: WallNs = WallNs(1_700_000_000_123_456_789);
+    const NOW_MS: i64 = 1_700_000_000_123;
+
+    fn words(line: &str) -> (String, Vec<Bytes>) {
+        let mut words = line.split(' ').map(str::to_owned);
+        let name = words.next().unwrap().to_lowercase();
+        (name, words.map(Bytes::from).collect())
+    }
+
+    fn asked(line: &str) -> Option<Read> {
+        let (name, words) = words(line);
+        read(&name, &words, NOW)
+    }
+
+    fn complaint_to(line: &str) -> String {
+        match asked(line) {
+            Some(Err(Reply::Error(text))) => text,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    fn operation(line: &str) -> Operation {
+        let plan = asked(line).unwrap().unwrap();
+        assert_eq!(plan.steps.len(), 1, "{line}");
+        plan.steps[0].1.clone()
+    }
+
+    fn at(milliseconds: i64) -> Option<WallNs> {
+        Some(WallNs(milliseconds * NS_PER_MS))
+    }
+
+    #[test]
+    fn a_wrong_number_of_words_is_no_command() {
+        for line in [
+            "GET",
+            "GET a b",
+            "SET k",
+            "MSET",
+            "MSET a",
+            "MSET a b c",
+            "DEL",
+            "EXPIRE k",
+            "TTL",
+            "GETRANGE k 1",
+            "NOTHING k",
+        ] {
+            assert_eq!(asked(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_value_is_counted_as_the_option_says() {
+        for (line, ends) in [
+            ("SET k v EX 10", at(NOW_MS + 10_000)),
+            ("SET k v px 10", at(NOW_MS + 10)),
+            ("SET k v EXAT 2000000000", at(2_000_000_000_000)),
+            ("SET k v PXAT 2000000000000", at(2_000_000_000_000)),
+            ("SET k v", None),
+            ("SETEX k 10 v", at(NOW_MS + 10_000)),
+            ("PSETEX k 10 v", at(NOW_MS + 10)),
+        ] {
+            let Operation::Set { expires_at, .. } = operation(line) else {
+                panic!("{line}")
+            };
+            assert_eq!(expires_at, ends, "{line}");
+        }
+    }
+
+    #[test]
+    fn options_that_do_not_fit_together_are_refused_in_the_words_of_redis() {
+        for (line, wanted) in [
+            ("SET k v NX XX", "ERR syntax error"),
+            ("SET k v EX", "ERR syntax error"),
+            ("SET k v EX 1 PX 1", "ERR syntax error"),
+            ("SET k v KEEPTTL EX 1", "ERR syntax error"),
+            ("SET k v WHAT", "ERR syntax error"),
+            ("SET k v EX 0", "ERR invalid expire time in 'set' command"),
+            (
+                "SET k v EX 9223372036854775807",
+                "ERR invalid expire time in 'set' command",
+            ),
+            (
+                "SET k v EX 1.5",
+                "ERR value is not an integer or out of range",
+            ),
+            ("SETEX k -1 v", "ERR invalid expire time in 'setex' command"),
+            ("GETEX k EX", "ERR syntax error"),
+            ("GETEX k PERSIST 1", "ERR syntax error"),
+            ("INCRBY k x", "ERR value is not an integer or out of range"),
+            (
+                "DECRBY k -9223372036854775808",
+                "ERR decrement would overflow",
+            ),
+            ("SETRANGE k -1 v", "ERR offset is out of range"),
+            (
+                "SETRANGE k 536870912 v",
+                "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
+            ),
+            ("EXPIRE k 1 NOW", "ERR Unsupported option NOW"),
+            (
+                "EXPIRE k 1 NX XX",
+                "ERR NX and XX, GT or LT options at the same time are not compatible",
+            ),
+            (
+                "EXPIRE k 1 GT LT",
+                "ERR GT and LT options at the same time are not compatible",
+            ),
+        ] {
+            assert_eq!(complaint_to(line), wanted, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_plain_set_looks_at_nothing_and_what_must_look_does() {
+        for (line, access) in [
+            ("SET k v", "Blind"),
+            ("SET k v PX 5", "Blind"),
+            ("MSET k v", "Blind"),
+            ("SET k v NX", "Update"),
+            ("SET k v GET", "Update"),
+            ("SET k v KEEPTTL", "Update"),
+            ("GETEX k", "Read"),
+            ("GETEX k EX 1", "Update"),
+            ("TTL k", "Read"),
+        ] {
+            let found = format!("{:?}", operation(line).access());
+            assert_eq!(found, access, "{line}");
+        }
+    }
+
+    #[test]
+    fn answers_become_the_replies_of_redis() {
+        let value = |text: &'static str| Answer::Value(Bytes::from(text));
+        let reply = |line: &str, answers: &[Answer]| {
+            let plan = asked(line).unwrap().unwrap();
+            plan.shape.reply(answers.to_vec(), NOW)
+        };
+        let ok = Reply::Status("OK");
+        assert_eq!(reply("SET k v", &[Answer::Stored]), ok);
+        assert_eq!(reply("SET k v NX", &[Answer::NotStored]), Reply::Null);
+        assert_eq!(reply("SET k v GET", &[value("old")]), Reply::text("old"));
+        assert_eq!(reply("SET k v GET", &[Answer::NotFound]), Reply::Null);
+        assert_eq!(reply("SETNX k v", &[Answer::NotStored]), Reply::Integer(0));
+        assert_eq!(reply("MSET a 1 b 2", &[Answer::Stored, Answer::Stored]), ok);
+        assert_eq!(
+            reply("MGET a b", &[value("1"), Answer::NotFound]),
+            Reply::Array(vec![Reply::text("1"), Reply::Null])
+        );
+        assert_eq!(
+            reply("DEL a b", &[Answer::Number(1), Answer::Number(0)]),
+            Reply::Integer(1)
+        );
+        assert_eq!(
+            reply("EXISTS a a b", &[value("1"), value("1"), Answer::NotFound]),
+            Reply::Integer(2)
+        );
+        assert_eq!(reply("STRLEN k", &[value("four")]), Reply::Integer(4));
+        assert_eq!(reply("TYPE k", &[value("four")]), Reply::Status("string"));
+        assert_eq!(reply("TYPE k", &[Answer::NotFound]), Reply::Status("none"));
+        assert_eq!(reply("PERSIST k", &[Answer::Number(0)]), Reply::Integer(0));
+        let ends = Answer::Number((NOW_MS + 1_499) * NS_PER_MS);
+        assert_eq!(reply("TTL k", &[ends.clone()]), Reply::Integer(1));
+        assert_eq!(reply("PTTL k", &[ends.clone()]), Reply::Integer(1_499));
+        assert_eq!(
+            reply("PEXPIRETIME k", &[ends]),
+            Reply::Integer(NOW_MS + 1_499)
+        );
+        assert_eq!(reply("TTL k", &[Answer::ForEver]), Reply::Integer(-1));
+        assert_eq!(reply("TTL k", &[Answer::NotFound]), Reply::Integer(-2));
+        let number = reply("INCR k", &[Answer::NotANumber]);
+        assert_eq!(number, error("ERR value is not an integer or out of range"));
+    }
+
+    #[test]
+    fn a_range_counts_from_both_ends() {
+        for (first, last, wanted) in [
+            (0, 2, "Thi"),
+            (-3, -1, "ing"),
+            (0, -1, "This is a string"),
+            (10, 100, "string"),
+            (5, 3, ""),
+            (-100, 3, "This"),
+            (-1, -5, ""),
+            (20, 30, ""),
+        ] {
+            let answer = Answer::Value(Bytes::from("This is a string"));
+            assert_eq!(
+                part(answer, first, last),
+                Reply::text(wanted),
+                "{first} {last}"
+            );
+        }
+        assert_eq!(part(Answer::NotFound, 0, -1), Reply::text(""));
+    }
+}

@@ -1,0 +1,204 @@
+//! The gateway: the owner of a range of slots, for programs that speak the protocol of Redis.
+
+mod about;
+mod channel;
+mod cluster;
+mod connection;
+mod desk;
+mod glob;
+mod info;
+mod keys;
+mod reply;
+mod request;
+mod shape;
+mod shop;
+mod slots;
+mod sockets;
+mod table;
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use flurry_core::config::Level;
+use flurry_core::id::Epoch;
+
+use crate::fault::Faults;
+use crate::link::{Link, LinkCounts, Transport};
+use crate::node::Node;
+use crate::owner::{Calls, Owner, OwnerParams, Shared, Ways};
+use crate::{Error, loopback, random};
+use cluster::Cluster;
+pub use cluster::GatewayPlace;
+use desk::Desk;
+use reply::{Reply, error};
+use shop::Shop;
+pub use slots::SLOTS;
+use sockets::Sockets;
+
+/// Operations under way at most, of all clients; while a server is silent its copies are kept too, until
+/// it is counted out.
+const OPERATIONS_MAX: usize = 131_072;
+
+/// Descriptors that are not clients': the link's, files, and what a library may want.
+const DESCRIPTORS_SPARE: u64 = 64;
+
+/// How a gateway is started.
+#[derive(Debug, Clone)]
+pub struct GatewayOptions {
+    /// Where it listens for clients, and which slots it serves.
+    pub place: GatewayPlace,
+    /// All gateways of the cluster; this one may be among them.
+    pub gateways: Vec<GatewayPlace>,
+    /// Where the controller listens.
+    pub controller: SocketAddr,
+    /// Which replies an operation waits for, unless its client wants others.
+    pub level: Level,
+    /// How long an operation may take before its outcome is called unknown.
+    pub timeout: Duration,
+    /// How long the opening of its slots may take.
+    pub open_timeout: Duration,
+    /// How messages travel to the servers.
+    pub transport: Transport,
+    /// Clients at most.
+    pub connections_max: usize,
+    /// Keys that it remembers the versions of; a forgotten one costs a question to all servers at its
+    /// next use.
+    pub keys_max: usize,
+    /// How long its thread looks for something to do before it sleeps.
+    pub spin: Duration,
+    /// Faults on purpose, between it and the servers.
+    pub faults: Faults,
+}
+
+impl GatewayOptions {
+    /// All slots, the first correct reply, 10,000 clients, a million keys.
+    #[must_use]
+    pub fn new(listen: SocketAddr, controller: SocketAddr) -> Self {
+        Self {
+            place: GatewayPlace::of_all(listen),
+            gateways: Vec::new(),
+            controller,
+            level: Level::First,
+            timeout: Duration::from_secs(2),
+            open_timeout: Duration::from_secs(5),
+            transport: Transport::Udp,
+            connections_max: 10_000,
+            keys_max: 1_000_000,
+            spin: Duration::ZERO,
+            faults: Faults::default(),
+        }
+    }
+}
+
+/// A running gateway; dropping it stops it. Another one that opens the same slots fences it off: then it
+/// lets its clients go, and ends.
+#[derive(Debug)]
+pub struct Gateway {
+    node: Node,
+    address: SocketAddr,
+    epoch: Epoch,
+}
+
+impl Gateway {
+    /// Makes this process the owner of its slots, and listens for clients.
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::Client::open`]; [`Error::Io`] for a port that is taken.
+    pub fn start(options: &GatewayOptions) -> Result<Self, Error> {
+        let listen = options.place.address;
+        let controller = loopback(options.controller)?;
+        let failed = |error: std::io::Error| Error::io(listen, "to listen there", &error);
+        let listener = TcpListener::bind(loopback(listen)?).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let own = GatewayPlace {
+            address,
+            slots: options.place.slots.clone(),
+        };
+        let connections_max = options.connections_max.min(descriptors());
+        let sockets = Sockets::new(listener, None, connections_max)?;
+        let guests = sockets.as_fd().try_clone_to_owned().map_err(failed)?;
+        let link = Link::dial(options.transport, false)?
+            .with_faults(&options.faults, 0)
+            .with_guests(guests);
+        let params = OwnerParams {
+            name: own.session(),
+            nonce: u64::from_le_bytes(random::bytes()?),
+            ways: Ways {
+                controller,
+                router: None,
+            },
+            operations_max: OPERATIONS_MAX,
+            keys_max: options.keys_max,
+        };
+        let (tell, told) = mpsc::sync_channel(1);
+        let shared = Arc::<Shared>::default();
+        let known = Arc::clone(&shared);
+        let cluster = Cluster::new(own, &options.gateways, 1);
+        let node = Node::start("gateway", link, options.spin, |now| {
+            let owner = Owner::new(now, params, Calls::new(tell), known, None);
+            let shop = Shop::new(owner, cluster, options.timeout, options.level);
+            Ok(Desk::new(now, shop, sockets))
+        })?;
+        let epoch = shared.opened(&told, options.open_timeout, options.controller)?;
+        Ok(Self {
+            node,
+            address,
+            epoch,
+        })
+    }
+
+    /// Where clients reach it.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The owner's number: every opening of the same slots gets a higher one.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// What its sockets have counted, those of clients left out.
+    #[must_use]
+    pub fn counts(&self) -> LinkCounts {
+        self.node.counts()
+    }
+
+    /// Waits until it ends by itself.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Fenced`]: another one has its slots now. [`Error::Stopped`]: its thread has ended, which
+    /// it should not.
+    pub fn wait(mut self) -> Result<(), Error> {
+        self.node.wait()
+    }
+}
+
+/// Descriptors that may be clients', as many as the system grants.
+fn descriptors() -> usize {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let granted = getrlimit(Resource::RLIMIT_NOFILE).map_or(1_024, |(soft, hard)| {
+        let raised = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+        raised.map_or(soft, |()| hard)
+    });
+    usize::try_from(granted.saturating_sub(DESCRIPTORS_SPARE)).unwrap_or(usize::MAX)
+}
+
+/// What a client is told when nothing came of a command.
+fn failure(cause: &Error) -> Reply {
+    let word = match cause {
+        Error::Unknown { .. } => "UNKNOWN",
+        Error::DataLoss { .. } => "DATALOSS",
+        Error::TailUnknown => "TAILUNKNOWN",
+        Error::Evicted => "EVICTED",
+        Error::Fenced { .. } => "FENCED",
+        Error::Busy => "BUSY",
+        _ => "ERR",
+    };
+    error(format!("{word} {cause}"))
+}

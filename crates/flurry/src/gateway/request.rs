@@ -1,0 +1,424 @@
+//! Commands out of a stream of bytes, as Redis reads them: arrays of bulk strings, and inline words.
+//!
+//! A complaint is worded as Redis words it, and is the last thing of its connection: nothing behind what
+//! is no command can be found.
+
+use bytes::{Buf as _, Bytes, BytesMut};
+
+/// What a client may send as one command.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Words.
+    pub(crate) words_max: i64,
+    /// Bytes of one word.
+    pub(crate) word_bytes_max: usize,
+    /// Bytes of all words.
+    pub(crate) bytes_max: usize,
+    /// Nobody has said who this is; what is too much is named so.
+    pub(crate) stranger: bool,
+}
+
+impl Limits {
+    /// What a stranger may send: enough to say who it is.
+    pub(crate) const STRANGER: Self = Self {
+        words_max: 10,
+        word_bytes_max: 16 << 10,
+        bytes_max: 64 << 10,
+        stranger: true,
+    };
+
+    /// What anybody else may send.
+    pub(crate) fn with_words_up_to(bytes: usize) -> Self {
+        Self {
+            words_max: 1 << 20,
+            word_bytes_max: bytes,
+            bytes_max: 32 * bytes,
+            stranger: false,
+        }
+    }
+}
+
+/// Bytes of a line that is no bulk string: of an inline command, or of a length.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// Why a stream cannot be read on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ProtocolError {
+    /// An inline command without an end.
+    #[error("Protocol error: too big inline request")]
+    LongLine,
+    /// A length without an end.
+    #[error("Protocol error: too big mbulk count string")]
+    LongCount,
+    /// The number of words is none, or too large.
+    #[error("Protocol error: invalid multibulk length")]
+    Count,
+    /// A word begins with something else.
+    #[error("Protocol error: expected '$', got '{0}'")]
+    NotBulk(char),
+    /// The length of a word is none, or too large.
+    #[error("Protocol error: invalid bulk length")]
+    Length,
+    /// More words than a stranger may send.
+    #[error("Protocol error: unauthenticated multibulk length")]
+    CountOfStranger,
+    /// A longer word than a stranger may send.
+    #[error("Protocol error: unauthenticated bulk length")]
+    LengthOfStranger,
+    /// Its words are too long together.
+    #[error("Protocol error: too big command")]
+    LongCommand,
+    /// Quotes of an inline command do not end.
+    #[error("Protocol error: unbalanced quotes in request")]
+    Quotes,
+}
+
+/// Reads commands as they come.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    /// Words of an array that are still to come.
+    missing: i64,
+    words: Vec<Bytes>,
+    /// Bytes of the words so far.
+    bytes: usize,
+    limits: Limits,
+}
+
+impl Requests {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            missing: 0,
+            words: Vec::new(),
+            bytes: 0,
+            limits,
+        }
+    }
+
+    /// From the next command on.
+    pub(crate) fn allow(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// Takes the next command off the front; `None` when more must come.
+    ///
+    /// # Errors
+    ///
+    /// [`ProtocolError`], after which nothing more can be read.
+    pub(crate) fn take(
+        &mut self,
+        input: &mut BytesMut,
+    ) -> Result<Option<Vec<Bytes>>, ProtocolError> {
+        loop {
+            if self.missing > 0 {
+                let Some(word) = self.bulk(input)? else {
+                    return Ok(None);
+                };
+                self.bytes += word.len();
+                if self.bytes > self.limits.bytes_max {
+                    return Err(ProtocolError::LongCommand);
+                }
+                self.words.push(word);
+                self.missing -= 1;
+                if self.missing == 0 {
+                    self.bytes = 0;
+                    return Ok(Some(std::mem::take(&mut self.words)));
+                }
+                continue;
+            }
+            match input.first() {
+                None => return Ok(None),
+                Some(b'*') => {
+                    let Some(line) = line(input, ProtocolError::LongCount)? else {
+                        return Ok(None);
+                    };
+                    let count = number(&line[1..]).ok_or(ProtocolError::Count)?;
+                    if count > self.limits.words_max {
+                        return Err(if self.limits.stranger {
+                            ProtocolError::CountOfStranger
+                        } else {
+                            ProtocolError::Count
+                        });
+                    }
+                    // None at all, or fewer, is no command.
+                    self.missing = count.max(0);
+                }
+                Some(_) => {
+                    let Some(line) = line(input, ProtocolError::LongLine)? else {
+                        return Ok(None);
+                    };
+                    let words = inline(&line).ok_or(ProtocolError::Quotes)?;
+                    if !words.is_empty() {
+                        return Ok(Some(words));
+                    }
+                }
+            }
+        }
+    }
+
+    fn bulk(&self, input: &mut BytesMut) -> Result<Option<Bytes>, ProtocolError> {
+        let Some(end) = input
+            .iter()
+            .take(LINE_BYTES_MAX)
+            .position(|it| *it == b'\r')
+        else {
+            return if input.len() >= LINE_BYTES_MAX {
+                Err(ProtocolError::LongCount)
+            } else {
+                Ok(None)
+            };
+        };
+        if input[0] != b'$' {
+            return Err(ProtocolError::NotBulk(char::from(input[0])));
+        }
+        let length = number(&input[1..end])
+            .and_then(|length| usize::try_from(length).ok())
+            .ok_or(ProtocolError::Length)?;
+        if length > self.limits.word_bytes_max {
+            return Err(if self.limits.stranger {
+                ProtocolError::LengthOfStranger
+            } else {
+                ProtocolError::Length
+            });
+        }
+        // The line's end, the word, and its end.
+        let begin = end + 2;
+        if input.len() < begin + length + 2 {
+            return Ok(None);
+        }
+        input.advance(begin);
+        let word = input.split_to(length).freeze();
+        input.advance(2);
+        Ok(Some(word))
+    }
+}
+
+/// Takes a line off the front, without its end.
+fn line(input: &mut BytesMut, too_long: ProtocolError) -> Result<Option<Bytes>, ProtocolError> {
+    let Some(end) = input
+        .iter()
+        .take(LINE_BYTES_MAX)
+        .position(|it| *it == b'\n')
+    else {
+        return if input.len() >= LINE_BYTES_MAX {
+            Err(too_long)
+        } else {
+            Ok(None)
+        };
+    };
+    let mut line = input.split_to(end).freeze();
+    input.advance(1);
+    if line.last() == Some(&b'\r') {
+        line.truncate(line.len() - 1);
+    }
+    Ok(Some(line))
+}
+
+/// A number as Redis reads one: no sign but a minus, no zero before it.
+pub(crate) fn number(text: &[u8]) -> Option<i64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let number = text.parse::<i64>().ok()?;
+    (number.to_string() == text).then_some(number)
+}
+
+/// The words of a line: separated by spaces, quoted like strings of C or as they are.
+fn inline(line: &[u8]) -> Option<Vec<Bytes>> {
+    let mut words = Vec::new();
+    let mut rest = line;
+    loop {
+        let spaces = rest
+            .iter()
+            .take_while(|it| it.is_ascii_whitespace() || **it == 0x0b);
+        rest = &rest[spaces.count()..];
+        let Some(first) = rest.first() else {
+            return Some(words);
+        };
+        let (word, after) = match first {
+            b'"' => quoted(&rest[1..])?,
+            b'\'' => plain(&rest[1..])?,
+            _ => bare(rest)?,
+        };
+        words.push(word);
+        rest = after;
+    }
+}
+
+/// A word without quotes, which may turn into one with quotes in its middle.
+fn bare(text: &[u8]) -> Option<(Bytes, &[u8])> {
+    let mut word = BytesMut::new();
+    let mut rest = text;
+    while let Some(first) = rest.first() {
+        let (part, after) = match first {
+            b'"' => quoted(&rest[1..])?,
+            b'\'' => plain(&rest[1..])?,
+            it if it.is_ascii_whitespace() || *it == 0 => break,
+            _ => (Bytes::copy_from_slice(&rest[..1]), &rest[1..]),
+        };
+        let ended = matches!(first, b'"' | b'\'');
+        word.extend_from_slice(&part);
+        rest = after;
+        if ended {
+            break;
+        }
+    }
+    Some((word.freeze(), rest))
+}
+
+/// What stands up to the closing quote, behind which a space must follow.
+fn plain(text: &[u8]) -> Option<(Bytes, &[u8])> {
+    let mut word = BytesMut::new();
+    let mut rest = text;
+    loop {
+        match rest {
+            [b'\\', b'\'', after @ ..] => {
+                word.extend_from_slice(b"'");
+                rest = after;
+            }
+            [b'\'', after @ ..] => return ends(word, after),
+            [byte, after @ ..] => {
+                word.extend_from_slice(&[*byte]);
+                rest = after;
+            }
+            [] => return None,
+        }
+    }
+}
+
+fn quoted(text: &[u8]) -> Option<(Bytes, &[u8])> {
+    let mut word = BytesMut::new();
+    let mut rest = text;
+    loop {
+        let (byte, after) = match rest {
+            [b'\\', b'x', high, low, after @ ..]
+                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+            {
+                (hex(*high) << 4 | hex(*low), after)
+            }
+            [b'\\', escaped, after @ ..] => {
+                let byte = match escaped {
+                    b'n' => b'\n',
+                    b'r' => b'\r',
+                    b't' => b'\t',
+                    b'b' => 8,
+                    b'a' => 7,
+                    other => *other,
+                };
+                (byte, after)
+            }
+            [b'"', after @ ..] => return ends(word, after),
+            [byte, after @ ..] => (*byte, after),
+            [] => return None,
+        };
+        word.extend_from_slice(&[byte]);
+        rest = after;
+    }
+}
+
+fn ends(word: BytesMut, after: &[u8]) -> Option<(Bytes, &[u8])> {
+    let separate = after.first().is_none_or(u8::is_ascii_whitespace);
+    separate.then(|| (word.freeze(), after))
+}
+
+fn hex(digit: u8) -> u8 {
+    match digit {
+        b'0'..=b'9' => digit - b'0',
+        b'a'..=b'f' => digit - b'a' + 10,
+        _ => digit - b'A' + 10,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX: usize = 1_000;
+
+    type Words = Vec<Vec<Bytes>>;
+
+    fn words(all: &[&[&str]]) -> Words {
+        let word = |word: &&str| Bytes::copy_from_slice(word.as_bytes());
+        all.iter()
+            .map(|words| words.iter().map(word).collect())
+            .collect()
+    }
+
+    /// All commands of a stream, and how it ends; the same however it is cut.
+    fn read(stream: &[u8]) -> (Words, Option<ProtocolError>) {
+        let whole = cut(stream, stream.len().max(1));
+        for bytes in [1, 3, 7] {
+            assert_eq!(cut(stream, bytes), whole, "in parts of {bytes}");
+        }
+        whole
+    }
+
+    fn cut(stream: &[u8], bytes: usize) -> (Words, Option<ProtocolError>) {
+        let mut requests = Requests::new(Limits::with_words_up_to(MAX));
+        let mut input = BytesMut::new();
+        let mut found = Vec::new();
+        for part in stream.chunks(bytes) {
+            input.extend_from_slice(part);
+            loop {
+                match requests.take(&mut input) {
+                    Ok(Some(command)) => found.push(command),
+                    Ok(None) => break,
+                    Err(error) => return (found, Some(error)),
+                }
+            }
+        }
+        (found, None)
+    }
+
+    #[test]
+    fn commands_follow_each_other_in_both_forms() {
+        let stream = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\nSET k  v\r\n*1\r\n$4\r\nPING\r\n\r\n*0\r\n*-1\r\nPING\n";
+        let wanted = words(&[&["GET", "k"], &["SET", "k", "v"], &["PING"], &["PING"]]);
+        assert_eq!(read(stream), (wanted, None));
+        let binary = b"*1\r\n$6\r\n\r\n\0*$ \r\n";
+        assert_eq!(read(binary), (words(&[&["\r\n\0*$ "]]), None));
+        assert_eq!(read(b"*2\r\n$3\r\nGET\r\n$1\r\n"), (Vec::new(), None));
+    }
+
+    #[test]
+    fn quotes_are_read_as_a_shell_of_redis_writes_them() {
+        for (line, wanted) in [
+            (r#"SET "a b" 'c d'"#, &["SET", "a b", "c d"][..]),
+            (r#"SET "\x41\n\"" 'it\'s'"#, &["SET", "A\n\"", "it's"]),
+            (r#"a"b c""#, &["ab c"]),
+            (r#""" ''"#, &["", ""]),
+        ] {
+            let stream = format!("{line}\r\n");
+            assert_eq!(read(stream.as_bytes()), (words(&[wanted]), None), "{line}");
+        }
+        for line in ["\"a", "'a", "\"a\"b", "'a'b"] {
+            let stream = format!("{line}\r\n");
+            let found = read(stream.as_bytes());
+            assert_eq!(found, (Vec::new(), Some(ProtocolError::Quotes)), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_command_ends_the_stream_with_its_reason() {
+        let long = [b"*".as_slice(), &[b'1'; LINE_BYTES_MAX]].concat();
+        let text = vec![b'a'; LINE_BYTES_MAX];
+        let large = format!("*1\r\n${}\r\n", MAX + 1);
+        for (stream, wanted) in [
+            (&b"*x\r\n"[..], ProtocolError::Count),
+            (b"*1048577\r\n", ProtocolError::Count),
+            (b"*1\r\nGET\r\n", ProtocolError::NotBulk('G')),
+            (b"*1\r\n$-1\r\n", ProtocolError::Length),
+            (b"*1\r\n$01\r\n", ProtocolError::Length),
+            (large.as_bytes(), ProtocolError::Length),
+            (&long, ProtocolError::LongCount),
+            (&text, ProtocolError::LongLine),
+        ] {
+            let mut requests = Requests::new(Limits::with_words_up_to(MAX));
+            let found = requests.take(&mut BytesMut::from(stream));
+            assert_eq!(found, Err(wanted));
+        }
+        let head = b"*1\r\n$4\r\nPING\r\n*1\r\n!";
+        let (before, after) = read(&[head.as_slice(), b"\r\n"].concat());
+        assert_eq!(
+            (before, after),
+            (words(&[&["PING"]]), Some(ProtocolError::NotBulk('!')))
+        );
+    }
+}

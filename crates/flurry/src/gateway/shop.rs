@@ -1,0 +1,384 @@
+//! What a gateway does with a command: keys go to their owner, everything else is answered here.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use flurry_core::config::{Level, majority};
+use flurry_core::id::{DurationNs, MonoNs, WallNs};
+use flurry_core::key_value::{Answer, Operation};
+use flurry_core::machine::Access;
+use flurry_core::portal::Submission;
+
+use super::cluster::Cluster;
+use super::connection::{Connection, Pending, Place};
+use super::keys::{self, Plan};
+use super::reply::{Reply, error};
+use super::table::{self, Class, Spec};
+use crate::client::Answered;
+use crate::owner::{Caller, Owner};
+use crate::{Error, clock};
+
+/// Waits of clients at most, each for copies of what it has written.
+const WAITS_MAX: usize = 16_384;
+
+/// Where the outcome of an operation goes.
+#[derive(Debug, Clone, Copy)]
+enum Purpose {
+    /// To the reply of a client's command.
+    Step {
+        connection: u64,
+        place: Place,
+        step: usize,
+    },
+    /// To a wait of this number.
+    Copies(u64),
+    /// Nowhere.
+    Housekeeping,
+}
+
+/// What came of an operation.
+#[derive(Debug)]
+pub(super) struct Told {
+    purpose: Purpose,
+    access: Access,
+    outcome: Result<Answered, Error>,
+}
+
+/// Outcomes that nobody has looked at yet; only one thread ever does.
+type Tray = Arc<Mutex<Vec<Told>>>;
+
+/// Who asked, for the owner to tell.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    purpose: Purpose,
+    access: Access,
+    tray: Tray,
+}
+
+impl Caller for Ticket {
+    fn told(self, outcome: Result<Answered, Error>) {
+        let told = Told {
+            purpose: self.purpose,
+            access: self.access,
+            outcome,
+        };
+        let mut tray = self.tray.lock().unwrap_or_else(PoisonError::into_inner);
+        tray.push(told);
+    }
+}
+
+/// A client that waits for copies of what it has written.
+#[derive(Debug)]
+struct Wait {
+    number: u64,
+    connection: u64,
+    place: Place,
+    /// Copies beside the first.
+    wanted: i64,
+    /// Its last write.
+    through: u64,
+    until: MonoNs,
+    /// Questions to a majority that are not answered; `None` is that not all were asked.
+    asked: Option<usize>,
+}
+
+/// Something that concerns other clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Errand {
+    /// Tell of all clients.
+    List,
+    /// End these.
+    Kill {
+        number: Option<u64>,
+        address: Option<String>,
+        skip_me: bool,
+        counted: bool,
+    },
+    /// Tell about the gateway.
+    Info(Vec<String>),
+}
+
+/// What a gateway counts.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counts {
+    pub(super) commands: u64,
+    pub(super) connections: u64,
+    pub(super) refused: u64,
+    pub(super) unknown: u64,
+    pub(super) tails_unknown: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Shop {
+    pub(super) owner: Owner<Ticket>,
+    pub(super) cluster: Cluster,
+    pub(super) timeout: Duration,
+    pub(super) level: Level,
+    pub(super) counts: Counts,
+    pub(super) started: MonoNs,
+    tray: Tray,
+    waits: Vec<Wait>,
+    next_wait: u64,
+}
+
+impl Shop {
+    pub(super) fn new(
+        owner: Owner<Ticket>,
+        cluster: Cluster,
+        timeout: Duration,
+        level: Level,
+    ) -> Self {
+        Self {
+            owner,
+            cluster,
+            timeout,
+            level,
+            counts: Counts::default(),
+            started: clock::now(),
+            tray: Tray::default(),
+            waits: Vec::new(),
+            next_wait: 0,
+        }
+    }
+
+    /// Does a command, or says what others have to do for it.
+    pub(super) fn command(
+        &mut self,
+        now: MonoNs,
+        connection: &mut Connection,
+        words: &[Bytes],
+    ) -> Option<Errand> {
+        self.counts.commands += 1;
+        let name = String::from_utf8_lossy(&words[0]).to_ascii_lowercase();
+        let Some(spec) = table::find(&name) else {
+            connection.tell(unknown(words));
+            return None;
+        };
+        if !spec.fits(words.len()) {
+            connection.tell(wrong_number(spec.name));
+            return None;
+        }
+        connection.last_command = spec.name;
+        if matches!(spec.class, Class::Read | Class::Write) {
+            self.on_keys(now, connection, spec, words);
+            return None;
+        }
+        self.on_connection(now, connection, spec.name, words)
+    }
+
+    fn on_keys(&mut self, now: MonoNs, connection: &mut Connection, spec: &Spec, words: &[Bytes]) {
+        let elsewhere = spec
+            .keys(words.len())
+            .find_map(|at| self.cluster.elsewhere(&words[at]));
+        if let Some(elsewhere) = elsewhere {
+            return connection.tell(elsewhere);
+        }
+        let at = clock::wall();
+        match keys::read(spec.name, &words[1..], at) {
+            // The table has let it pass: its words are an odd number.
+            None => connection.tell(wrong_number(spec.name)),
+            Some(Err(refusal)) => connection.tell(refusal),
+            Some(Ok(plan)) => self.begin(now, connection, plan, at),
+        }
+    }
+
+    fn begin(&mut self, now: MonoNs, connection: &mut Connection, plan: Plan, at: WallNs) {
+        let place = connection.expect(Pending::new(plan.shape, at, plan.steps.len()));
+        for (step, (key, operation)) in plan.steps.into_iter().enumerate() {
+            let purpose = Purpose::Step {
+                connection: connection.number,
+                place,
+                step,
+            };
+            let writes = operation.access() != Access::Read;
+            // Of its own, since what the client has sent is one piece with everything beside it.
+            let key = Bytes::copy_from_slice(&key);
+            let (level, timeout) = (connection.said.level, self.timeout);
+            let number = self.submit(now, key.clone(), &operation, level, timeout, purpose);
+            if let Some(number) = number.filter(|_| writes) {
+                connection.written.note(number, key);
+            }
+        }
+    }
+
+    fn submit(
+        &mut self,
+        now: MonoNs,
+        key: Bytes,
+        operation: &Operation,
+        level: Level,
+        timeout: Duration,
+        purpose: Purpose,
+    ) -> Option<u64> {
+        let patience = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let access = operation.access();
+        let submission = Submission {
+            key,
+            operation: operation.encode(),
+            access,
+            level,
+            at: clock::wall(),
+            patience: DurationNs(patience),
+            sequence: None,
+        };
+        let ticket = Ticket {
+            purpose,
+            access,
+            tray: Arc::clone(&self.tray),
+        };
+        self.owner.submit(now, submission, now, ticket)
+    }
+
+    /// What has come of operations since the last time.
+    pub(super) fn outcomes(&mut self) -> Vec<Told> {
+        let mut tray = self.tray.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *tray)
+    }
+
+    /// Notes an outcome; which client's, and where it stands there.
+    pub(super) fn settle(
+        &mut self,
+        told: Told,
+    ) -> Option<(u64, Place, usize, Result<Answer, Error>)> {
+        match told.purpose {
+            Purpose::Step {
+                connection,
+                place,
+                step,
+            } => Some((
+                connection,
+                place,
+                step,
+                self.judge(told.access, told.outcome),
+            )),
+            Purpose::Copies(number) => {
+                let wait = self.waits.iter_mut().find(|it| it.number == number);
+                if let Some(asked) = wait.and_then(|it| it.asked.as_mut())
+                    && told.outcome.is_ok()
+                {
+                    *asked -= 1;
+                }
+                None
+            }
+            Purpose::Housekeeping => None,
+        }
+    }
+
+    fn judge(&mut self, access: Access, outcome: Result<Answered, Error>) -> Result<Answer, Error> {
+        let done = match outcome {
+            Ok(done) => done,
+            Err(error) => {
+                if let Error::Unknown { .. } = error {
+                    self.counts.unknown += 1;
+                    let waited_ms = self.timeout.as_millis();
+                    return Err(Error::Unknown { waited_ms });
+                }
+                return Err(error);
+            }
+        };
+        if done.is_tail_unknown {
+            self.counts.tails_unknown += 1;
+            // What it answers may rest on an older value than the client was told of before.
+            if access != Access::Blind {
+                return Err(Error::TailUnknown);
+            }
+        }
+        Answer::decode(done.answer).map_err(|error| Error::Refused {
+            reason: error.to_string(),
+        })
+    }
+
+    /// `WAIT`: copies of everything that this client has written.
+    pub(super) fn wait(&mut self, now: MonoNs, connection: &mut Connection, words: &[Bytes]) {
+        let numbers = [&words[1], &words[2]].map(|word| super::request::number(word));
+        let [Some(wanted), Some(timeout_ms)] = numbers else {
+            return connection.tell(error("ERR value is not an integer or out of range"));
+        };
+        if timeout_ms < 0 {
+            return connection.tell(error("ERR timeout is negative"));
+        }
+        if self.waits.len() >= WAITS_MAX {
+            return connection.tell(super::failure(&Error::Busy));
+        }
+        // 0 is for ever; an hour is what a client is kept waiting for.
+        let limit_ms = if timeout_ms == 0 {
+            3_600_000
+        } else {
+            timeout_ms.unsigned_abs()
+        };
+        let limit = Duration::from_millis(limit_ms);
+        let number = self.next_wait;
+        self.next_wait += 1;
+        let keys = connection.written.take_keys();
+        let asked = keys.as_ref().map(Vec::len);
+        for key in keys.into_iter().flatten() {
+            let purpose = Purpose::Copies(number);
+            self.submit(now, key, &Operation::Get, Level::Quorum, limit, purpose);
+        }
+        let place = connection.expect(Pending::new(super::shape::Shape::Number, WallNs(0), 1));
+        self.waits.push(Wait {
+            number,
+            connection: connection.number,
+            place,
+            wanted,
+            through: connection.written.last,
+            until: now.after(DurationNs::millis(limit_ms)),
+            asked,
+        });
+    }
+
+    /// Waits that are over: which client's, where it stands there, and how many copies there are.
+    pub(super) fn waits_over(&mut self, now: MonoNs) -> Vec<(u64, Place, i64)> {
+        if self.waits.is_empty() {
+            return Vec::new();
+        }
+        let copies = self.owner.copies();
+        let others = |copies: usize| i64::try_from(copies).unwrap_or(i64::MAX) - 1;
+        let stable = self.owner.stable();
+        let mut over = Vec::new();
+        self.waits.retain(|wait| {
+            let there = if stable >= wait.through {
+                others(copies)
+            } else if wait.asked == Some(0) {
+                others(majority(copies))
+            } else {
+                0
+            };
+            let ended = there >= wait.wanted || there >= others(copies) || now >= wait.until;
+            if ended {
+                over.push((wait.connection, wait.place, there));
+            }
+            !ended
+        });
+        over
+    }
+
+    /// When the next wait ends without its copies.
+    pub(super) fn due(&self) -> Option<MonoNs> {
+        self.waits.iter().map(|wait| wait.until).min()
+    }
+}
+
+fn unknown(words: &[Bytes]) -> Reply {
+    let text = |word: &Bytes, most: usize| {
+        String::from_utf8_lossy(&word[..word.len().min(most)]).into_owned()
+    };
+    let mut rest = String::new();
+    for word in &words[1..] {
+        if rest.len() >= 128 {
+            break;
+        }
+        rest += &format!("'{}' ", text(word, 128 - rest.len()));
+    }
+    let name = text(&words[0], 128);
+    error(format!(
+        "ERR unknown command '{name}', with args beginning with: {rest}"
+    ))
+}
+
+pub(super) fn wrong_number(name: &str) -> Reply {
+    error(format!(
+        "ERR wrong number of arguments for '{name}' command"
+    ))
+}

@@ -1,0 +1,243 @@
+//! The clients' sockets: accepted, read, written, and never more of them than there may be.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use rustls::ServerConfig;
+
+use super::channel::Channel;
+use super::connection::Connection;
+use crate::Error;
+
+const READ_BYTES: usize = 64 << 10;
+const EVENTS_MAX: usize = 256;
+
+/// Clients that are let in at once.
+const ACCEPTED_MAX: usize = 64;
+
+/// What the listening socket is called beside the connections' numbers.
+const LISTENER: u64 = u64::MAX;
+
+/// A client and its socket.
+#[derive(Debug)]
+pub(super) struct Guest {
+    pub(super) connection: Connection,
+    channel: Channel,
+    /// The kernel may have something of it.
+    readable: bool,
+    /// It stands in the list of those who have something to do.
+    listed: bool,
+}
+
+/// What reading has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Read {
+    Some,
+    Nothing,
+    End,
+}
+
+impl Guest {
+    /// Appends what the kernel has, a buffer's length at most.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Read {
+        if !self.readable {
+            return Read::Nothing;
+        }
+        match self.channel.read(buffer) {
+            Ok(0) => Read::End,
+            Ok(count) => {
+                if count < buffer.len() && self.channel.is_drained_by_short_reads() {
+                    self.readable = false;
+                }
+                self.connection.input.extend_from_slice(&buffer[..count]);
+                Read::Some
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.readable = false;
+                Read::Nothing
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Read::Some,
+            Err(_) => Read::End,
+        }
+    }
+
+    /// Writes what the kernel takes; says whether the connection goes on.
+    pub(super) fn write(&mut self) -> bool {
+        let written = self.channel.write(&mut self.connection.output);
+        if self.connection.output.is_empty() && self.connection.output.capacity() > READ_BYTES {
+            self.connection.output = BytesMut::new();
+        }
+        written.is_ok_and(|all| !(all && self.connection.is_over()))
+    }
+}
+
+/// The connections of a gateway.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    epoll: Epoll,
+    listener: TcpListener,
+    tls: Option<Arc<ServerConfig>>,
+    guests: BTreeMap<u64, Guest>,
+    connections_max: usize,
+    next: u64,
+    /// Who may have something to do.
+    listed: Vec<u64>,
+    buffer: Vec<u8>,
+}
+
+impl Sockets {
+    pub(super) fn new(
+        listener: TcpListener,
+        tls: Option<Arc<ServerConfig>>,
+        connections_max: usize,
+    ) -> Result<Self, Error> {
+        let failed =
+            |error: nix::Error| Error::io("epoll", "to watch the clients' sockets", &error);
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(failed)?;
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, LISTENER);
+        epoll.add(listener.as_fd(), event).map_err(failed)?;
+        Ok(Self {
+            epoll,
+            listener,
+            tls,
+            guests: BTreeMap::new(),
+            connections_max,
+            next: 1,
+            listed: Vec::new(),
+            buffer: vec![0; READ_BYTES],
+        })
+    }
+
+    /// Readable when there is something to do.
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.0.as_fd()
+    }
+
+    /// Secures connections from now on by this.
+    pub(super) fn secure(&mut self, tls: Option<Arc<ServerConfig>>) {
+        self.tls = tls;
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.guests.len()
+    }
+
+    pub(super) fn connections_max(&self) -> usize {
+        self.connections_max
+    }
+
+    /// Whether the kernel has something to say.
+    pub(super) fn has_events(&self) -> bool {
+        let mut waited = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
+        poll(&mut waited, PollTimeout::ZERO).is_ok_and(|count| count > 0)
+    }
+
+    pub(super) fn find(&mut self, number: u64) -> Option<&mut Guest> {
+        self.guests.get_mut(&number)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Connection> {
+        self.guests.values().map(|guest| &guest.connection)
+    }
+
+    /// A client, and a buffer to read it with.
+    pub(super) fn with_buffer(&mut self, number: u64) -> Option<(&mut Guest, &mut [u8])> {
+        let guest = self.guests.get_mut(&number)?;
+        Some((guest, &mut self.buffer))
+    }
+
+    /// Has a client looked at once more.
+    pub(super) fn list(&mut self, number: u64) {
+        if let Some(guest) = self.guests.get_mut(&number)
+            && !std::mem::replace(&mut guest.listed, true)
+        {
+            self.listed.push(number);
+        }
+    }
+
+    /// Those who may have something to do, each once.
+    pub(super) fn take_listed(&mut self) -> Vec<u64> {
+        let listed = std::mem::take(&mut self.listed);
+        for number in &listed {
+            if let Some(guest) = self.guests.get_mut(number) {
+                guest.listed = false;
+            }
+        }
+        listed
+    }
+
+    pub(super) fn has_listed(&self) -> bool {
+        !self.listed.is_empty()
+    }
+
+    pub(super) fn close(&mut self, number: u64) {
+        if let Some(mut guest) = self.guests.remove(&number) {
+            guest.channel.end();
+            let _ = self.epoll.delete(guest.channel.as_fd());
+        }
+    }
+
+    /// Hears what the kernel has to say; `greet` makes a connection of a number and an address, or
+    /// says why there may be none.
+    pub(super) fn look(&mut self, mut greet: impl FnMut(u64, SocketAddr) -> Connection) {
+        let mut events = [EpollEvent::empty(); EVENTS_MAX];
+        let count = self.epoll.wait(&mut events, EpollTimeout::ZERO);
+        for event in &events[..count.unwrap_or(0)] {
+            if event.data() == LISTENER {
+                self.accept(&mut greet);
+                continue;
+            }
+            if let Some(guest) = self.guests.get_mut(&event.data()) {
+                let closed = EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP | EpollFlags::EPOLLRDHUP;
+                guest.readable |= event.events().intersects(EpollFlags::EPOLLIN | closed);
+                self.list(event.data());
+            }
+        }
+    }
+
+    fn accept(&mut self, greet: &mut impl FnMut(u64, SocketAddr) -> Connection) {
+        // As many as there are, but the others must get their turn.
+        for _ in 0..ACCEPTED_MAX {
+            let (socket, from) = match self.listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return,
+            };
+            let Ok(mut channel) = Channel::new(socket, self.tls.as_ref()) else {
+                continue;
+            };
+            if self.guests.len() >= self.connections_max {
+                let mut refusal = BytesMut::from(&b"-ERR max number of clients reached\r\n"[..]);
+                let _ = channel.write(&mut refusal);
+                continue;
+            }
+            let number = self.next;
+            self.next += 1;
+            let flags = EpollFlags::EPOLLIN
+                | EpollFlags::EPOLLOUT
+                | EpollFlags::EPOLLRDHUP
+                | EpollFlags::EPOLLET;
+            if self
+                .epoll
+                .add(channel.as_fd(), EpollEvent::new(flags, number))
+                .is_err()
+            {
+                continue;
+            }
+            let guest = Guest {
+                connection: greet(number, from),
+                channel,
+                readable: true,
+                listed: false,
+            };
+            self.guests.insert(number, guest);
+            self.list(number);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The commands that there are: how many words each has, and where its keys stand.
+
+use super::reply::Reply;
+
+/// What a user may be allowed to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Class {
+    /// About the connection itself: everybody may.
+    Connection,
+    /// Reads keys.
+    Read,
+    /// Writes keys.
+    Write,
+    /// Looks at other people's keys, or at the gateway.
+    Admin,
+}
+
+/// A command.
+#[derive(Debug)]
+pub(crate) struct Spec {
+    pub(crate) name: &'static str,
+    /// Words with the name; a negative number is at least so many.
+    arity: i64,
+    pub(crate) class: Class,
+    /// The words that are keys: first, last (negative ones count from the end), and how far apart; all
+    /// 0 for none.
+    keys: (i64, i64, i64),
+}
+
+use Class::{Admin, Connection, Read, Write};
+
+const ONE: (i64, i64, i64) = (1, 1, 1);
+const ALL: (i64, i64, i64) = (1, -1, 1);
+const PAIRS: (i64, i64, i64) = (1, -1, 2);
+const NONE: (i64, i64, i64) = (0, 0, 0);
+
+const fn spec(name: &'static str, arity: i64, class: Class, keys: (i64, i64, i64)) -> Spec {
+    Spec {
+        name,
+        arity,
+        class,
+        keys,
+    }
+}
+
+/// In the order of their names.
+static COMMANDS: &[Spec] = &[
+    spec("append", 3, Write, ONE),
+    spec("auth", -2, Connection, NONE),
+    spec("client", -2, Connection, NONE),
+    spec("cluster", -2, Connection, NONE),
+    spec("command", -1, Connection, NONE),
+    spec("config", -2, Admin, NONE),
+    spec("dbsize", 1, Admin, NONE),
+    spec("decr", 2, Write, ONE),
+    spec("decrby", 3, Write, ONE),
+    spec("del", -2, Write, ALL),
+    spec("echo", 2, Connection, NONE),
+    spec("exists", -2, Read, ALL),
+    spec("expire", -3, Write, ONE),
+    spec("expireat", -3, Write, ONE),
+    spec("expiretime", 2, Read, ONE),
+    spec("flurry", -2, Connection, NONE),
+    spec("get", 2, Read, ONE),
+    spec("getdel", 2, Write, ONE),
+    spec("getex", -2, Write, ONE),
+    spec("getrange", 4, Read, ONE),
+    spec("getset", 3, Write, ONE),
+    spec("hello", -1, Connection, NONE),
+    spec("incr", 2, Write, ONE),
+    spec("incrby", 3, Write, ONE),
+    spec("info", -1, Admin, NONE),
+    spec("keys", 2, Admin, NONE),
+    spec("mget", -2, Read, ALL),
+    spec("mset", -3, Write, PAIRS),
+    spec("persist", 2, Write, ONE),
+    spec("pexpire", -3, Write, ONE),
+    spec("pexpireat", -3, Write, ONE),
+    spec("pexpiretime", 2, Read, ONE),
+    spec("ping", -1, Connection, NONE),
+    spec("psetex", 4, Write, ONE),
+    spec("pttl", 2, Read, ONE),
+    spec("quit", -1, Connection, NONE),
+    spec("readonly", 1, Connection, NONE),
+    spec("readwrite", 1, Connection, NONE),
+    spec("reset", 1, Connection, NONE),
+    spec("scan", -2, Admin, NONE),
+    spec("select", 2, Connection, NONE),
+    spec("set", -3, Write, ONE),
+    spec("setex", 4, Write, ONE),
+    spec("setnx", 3, Write, ONE),
+    spec("setrange", 4, Write, ONE),
+    spec("strlen", 2, Read, ONE),
+    spec("substr", 4, Read, ONE),
+    spec("time", 1, Connection, NONE),
+    spec("touch", -2, Read, ALL),
+    spec("ttl", 2, Read, ONE),
+    spec("type", 2, Read, ONE),
+    spec("unlink", -2, Write, ALL),
+    spec("wait", 3, Connection, NONE),
+];
+
+/// The command of a name in lower case.
+pub(crate) fn find(name: &str) -> Option<&'static Spec> {
+    let found = COMMANDS.binary_search_by(|spec| spec.name.cmp(name));
+    found.ok().and_then(|index| COMMANDS.get(index))
+}
+
+/// All of them.
+pub(crate) fn all() -> &'static [Spec] {
+    COMMANDS
+}
+
+impl Spec {
+    /// Whether so many words, its name included, can be this command.
+    pub(crate) fn fits(&self, words: usize) -> bool {
+        let least = usize::try_from(self.arity.unsigned_abs()).unwrap_or(usize::MAX);
+        if self.arity < 0 {
+            words >= least
+        } else {
+            words == least
+        }
+    }
+
+    /// The places of its keys among so many words.
+    pub(crate) fn keys(&self, words: usize) -> impl Iterator<Item = usize> {
+        let (first, last, step) = self.keys;
+        let place = |at: i64| usize::try_from(at).unwrap_or(0);
+        let end = if last < 0 {
+            words.saturating_sub(place(-last) - 1)
+        } else {
+            place(last) + 1
+        };
+        let all = if first == 0 { 0..0 } else { place(first)..end };
+        all.step_by(place(step).max(1))
+    }
+
+    /// As `COMMAND` tells it.
+    pub(crate) fn told(&self) -> Reply {
+        let texts =
+            |all: &[&'static str]| Reply::Array(all.iter().map(|it| Reply::Status(it)).collect());
+        let (flags, categories): (&[_], &[_]) = match self.class {
+            Read => (&["readonly"], &["@read", "@string"]),
+            Write => (&["write", "denyoom"], &["@write", "@string"]),
+            Connection => (&["noscript", "loading", "stale"], &["@connection"]),
+            Admin => (&["admin", "noscript"], &["@admin"]),
+        };
+        let (first, last, step) = self.keys;
+        Reply::Array(vec![
+            Reply::text(self.name),
+            Reply::Integer(self.arity),
+            texts(flags),
+            Reply::Integer(first),
+            Reply::Integer(last),
+            Reply::Integer(step),
+            texts(categories),
+            Reply::Array(Vec::new()),
+            Reply::Array(Vec::new()),
+            Reply::Array(Vec::new()),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys_of(name: &str, words: usize) -> Vec<usize> {
+        find(name).unwrap().keys(words).collect()
+    }
+
+    #[test]
+    fn every_command_is_found_by_its_name() {
+        for spec in all() {
+            assert_eq!(find(spec.name).map(|it| it.name), Some(spec.name));
+        }
+        assert!(find("lpush").is_none());
+    }
+
+    #[test]
+    fn keys_stand_where_the_table_says() {
+        assert_eq!(keys_of("get", 2), [1]);
+        assert_eq!(keys_of("set", 5), [1]);
+        assert_eq!(keys_of("mget", 4), [1, 2, 3]);
+        assert_eq!(keys_of("mset", 5), [1, 3]);
+        assert_eq!(keys_of("ping", 1), [0; 0]);
+    }
+
+    #[test]
+    fn words_are_counted_with_the_name() {
+        let fits = |name: &str, words| find(name).unwrap().fits(words);
+        assert!(fits("get", 2) && !fits("get", 3) && !fits("get", 1));
+        assert!(fits("del", 2) && fits("del", 9) && !fits("del", 1));
+    }
+}
