@@ -71,6 +71,11 @@ pub trait StateMachine: Clone + std::fmt::Debug + Send + 'static {
     /// [`Malformed`] when the bytes are no snapshot.
     fn restore(&self, snapshot: &[u8]) -> Result<Self::State, Malformed>;
 
+    /// Whether a state counts for nothing at its owner's time `at`, such as a value that has expired.
+    fn has_ended(&self, _state: &Self::State, _at: WallNs) -> bool {
+        false
+    }
+
     /// Memory that a state takes, for the limit.
     fn size_bytes(&self, state: &Self::State) -> usize;
 }

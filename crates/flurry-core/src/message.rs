@@ -276,6 +276,10 @@ pub enum Control {
     StatusQuery,
     /// A JSON object.
     Status(String),
+    /// Owner to server: which keys of my session are you the first of that has them?
+    List(List),
+    /// These.
+    Listed(Listed),
     /// From whoever carries messages: the answer is too long for a datagram, ask over a stream.
     UseStream,
 }
@@ -318,6 +322,41 @@ pub enum Cursor {
 impl Cursor {
     /// Nothing was copied yet; sessions are numbered from one.
     pub const START: Self = Self::Sessions(SessionId(0));
+}
+
+/// A question for the keys of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct List {
+    /// Of which session.
+    pub session: SessionId,
+    /// In which configuration.
+    pub config: ConfigNumber,
+    /// The owner's time.
+    pub at: WallNs,
+    /// Those whose state has ended by then, instead of those whose has not.
+    pub ended: bool,
+    /// The records below this place of the server's table.
+    pub below: u64,
+    /// How many records to look at; at most [`List::RECORDS_MAX`].
+    pub records: u32,
+}
+
+impl List {
+    /// A look at so many keeps nobody waiting.
+    pub const RECORDS_MAX: u32 = 1_024;
+}
+
+/// Keys of a session that a server is the first of that has them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Listed {
+    /// Who says so.
+    pub from: Endpoint,
+    /// What was asked.
+    pub question: List,
+    /// Where to go on; `None` when this is the last.
+    pub next: Option<u64>,
+    /// The keys.
+    pub keys: Vec<Bytes>,
 }
 
 /// A part of what a joining server copies.

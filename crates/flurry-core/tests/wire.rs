@@ -3,9 +3,10 @@
 use bytes::{Bytes, BytesMut};
 use flurry_core::config::Member;
 use flurry_core::id::{
-    ConfigNumber, Endpoint, Epoch, Incarnation, Key, MonoNs, Sequence, ServerId, SessionId, ShardId,
+    ConfigNumber, Endpoint, Epoch, Incarnation, Key, MonoNs, Sequence, ServerId, SessionId,
+    ShardId, WallNs,
 };
-use flurry_core::message::{Batch, Control, Cursor, Life, Message};
+use flurry_core::message::{Batch, Control, Cursor, Life, List, Listed, Message};
 use flurry_core::wire::{WireError, decode, encode};
 use proptest::prelude::*;
 
@@ -73,6 +74,14 @@ fn what_a_server_says_of_itself_arrives() {
         addresses: vec!["127.0.0.1:1".to_owned()],
         gone: false,
     };
+    let question = List {
+        session: SessionId(3),
+        config: ConfigNumber(4),
+        at: WallNs(-5),
+        ended: true,
+        below: u64::MAX,
+        records: 7,
+    };
     for control in [
         Control::Join(member, 77),
         Control::Prove(life.incarnation, u64::MAX),
@@ -89,6 +98,13 @@ fn what_a_server_says_of_itself_arrives() {
             next: Some(Cursor::Keys(9)),
             sessions: vec![(SessionId(1), Epoch(2), Sequence(3))],
             entries: Vec::new(),
+        }),
+        Control::List(question),
+        Control::Listed(Listed {
+            from: life.endpoint,
+            question,
+            next: Some(5),
+            keys: vec![Bytes::from_static(b"k"), Bytes::from_static(b"l")],
         }),
         Control::Synced(life, ConfigNumber(4)),
         Control::FenceHeld(life, SessionId(1), Epoch(2)),

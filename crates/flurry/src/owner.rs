@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
-use flurry_core::id::{DurationNs, Epoch, MonoNs};
+use flurry_core::config::Config;
+use flurry_core::id::{DurationNs, Endpoint, Epoch, MonoNs, SessionId};
 use flurry_core::message::{Ask, Control, Destination, Message, Request};
 use flurry_core::portal::{self, Event, Outcome, Portal, PortalParams, Submission};
 use flurry_core::router::{Router, RouterParams};
@@ -197,6 +198,27 @@ impl<C: Caller> Owner<C> {
     /// Every replica has every write up to this number.
     pub(crate) fn stable(&self) -> u64 {
         self.portal.stable_through()
+    }
+
+    /// The number of the last operation.
+    pub(crate) fn last(&self) -> u64 {
+        self.portal.last()
+    }
+
+    pub(crate) fn session(&self) -> SessionId {
+        self.portal.session()
+    }
+
+    pub(crate) fn config(&self) -> Option<&Arc<Config>> {
+        self.router.config()
+    }
+
+    /// Asks a server something that is no operation.
+    pub(crate) fn ask(&mut self, endpoint: Endpoint, question: Control, link: &mut Link) {
+        let to = Destination::Server(endpoint);
+        if let Some(peer) = self.peers.find(to, self.router.config(), link) {
+            link.send(peer, &Message::Control(question));
+        }
     }
 
     /// Operations that are not answered, or not yet on every replica.

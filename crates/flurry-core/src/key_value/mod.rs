@@ -77,7 +77,7 @@ impl StateMachine for KeyValue {
     ) -> Result<Applied<Value>, Malformed> {
         let operation = self.read(operation)?;
         // Expired by the owner's own time, so that every replica decides alike.
-        let live = state.filter(|value| value.expires_at.is_none_or(|end| at < end));
+        let live = state.filter(|value| !self.has_ended(value, at));
         let (state, answer) = execute::execute(live, operation, at, self.value_bytes_max);
         Ok(Applied {
             state,
@@ -105,6 +105,10 @@ impl StateMachine for KeyValue {
             bytes: set.value,
             expires_at: set.expires_at_ns.map(WallNs),
         })
+    }
+
+    fn has_ended(&self, state: &Value, at: WallNs) -> bool {
+        state.expires_at.is_some_and(|end| end <= at)
     }
 
     fn size_bytes(&self, state: &Value) -> usize {

@@ -271,6 +271,12 @@ impl Portal {
         self.unstable.len().max(self.operations.len())
     }
 
+    /// The number of the last operation that it took.
+    #[must_use]
+    pub fn last(&self) -> u64 {
+        number_of(self.last)
+    }
+
     /// Every write up to this number is on all replicas.
     #[must_use]
     pub fn stable_through(&self) -> u64 {

@@ -12,6 +12,7 @@ mod check;
 mod fingerprint;
 mod join;
 mod lease;
+mod list;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -207,6 +208,7 @@ impl<M: StateMachine> Server<M> {
             }
             Control::Pull(from, number, cursor) => self.handle_pull(back, from, number, cursor),
             Control::Batch(batch) => self.handle_batch(now, batch),
+            Control::List(question) => self.handle_list(now, back, question),
             Control::ConfigQuery => {
                 if let Some(config) = &self.config {
                     let told = Message::Control(Control::Config(Arc::clone(config)));

@@ -134,7 +134,7 @@ pub struct Config {
 /// Everything that is not an operation on a key.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Control {
-    #[prost(oneof = "control::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21")]
+    #[prost(oneof = "control::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 22, 23")]
     pub kind: ::core::option::Option<control::Kind>,
 }
 /// Nested message and enum types in `Control`.
@@ -179,6 +179,10 @@ pub mod control {
         UseStream(super::UseStream),
         #[prost(message, tag = "21")]
         Prove(super::Prove),
+        #[prost(message, tag = "22")]
+        List(super::List),
+        #[prost(message, tag = "23")]
+        Listed(super::Listed),
     }
 }
 /// Server to controller: this is a new life.
@@ -372,6 +376,40 @@ pub struct Status {
     /// A JSON object; its fields are in docs/flurry/operations.md.
     #[prost(string, tag = "1")]
     pub json: ::prost::alloc::string::String,
+}
+/// Owner to server: which keys of my session are you the first of that has them?
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct List {
+    #[prost(uint32, tag = "1")]
+    pub session: u32,
+    #[prost(uint32, tag = "2")]
+    pub number: u32,
+    /// Those that have ended at this time of mine, or those that have not.
+    #[prost(sint64, tag = "3")]
+    pub at_ns: i64,
+    #[prost(bool, tag = "4")]
+    pub ended: bool,
+    /// Below this place of your table.
+    #[prost(fixed64, tag = "5")]
+    pub below: u64,
+    /// Look at so many records.
+    #[prost(uint32, tag = "6")]
+    pub records: u32,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Listed {
+    #[prost(uint32, tag = "1")]
+    pub server: u32,
+    #[prost(uint32, tag = "2")]
+    pub shard: u32,
+    /// What was asked.
+    #[prost(message, optional, tag = "3")]
+    pub question: ::core::option::Option<List>,
+    /// Where to go on; 0 when this is the last.
+    #[prost(fixed64, tag = "4")]
+    pub next: u64,
+    #[prost(bytes = "bytes", repeated, tag = "5")]
+    pub keys: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
 }
 /// The answer is too long for a datagram: ask over TCP.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

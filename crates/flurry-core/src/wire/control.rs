@@ -11,9 +11,10 @@ use super::header::{Header, Kind, WireError};
 use super::operation::{put_state, state};
 use crate::config::{ADDRESS_BYTES_MAX, Config, MEMBERS_MAX, Member, REPLICAS_MAX, SHARDS_MAX};
 use crate::id::{
-    ConfigNumber, Endpoint, Epoch, Incarnation, Key, MonoNs, Sequence, ServerId, SessionId, ShardId,
+    ConfigNumber, Endpoint, Epoch, Incarnation, Key, MonoNs, Sequence, ServerId, SessionId,
+    ShardId, WallNs,
 };
-use crate::message::{Batch, Control, Cursor, Life, Opened};
+use crate::message::{Batch, Control, Cursor, Life, List, Listed, Opened};
 
 /// What a member has in a configuration beside its addresses, and each of these beside its text.
 const MEMBER_BYTES: usize = 32;
@@ -224,11 +225,54 @@ fn kind(control: &Control) -> Body {
             number: number.0,
             cursor: Some(put_cursor(*cursor)),
         }),
+        Control::List(list) => Body::List(put_list(*list)),
+        Control::Listed(listed) => Body::Listed(put_listed(listed)),
         Control::Synced(life, number) => Body::Synced(body::Synced {
             life: Some(put_life(*life)),
             number: number.0,
         }),
     }
+}
+
+fn put_list(list: List) -> body::List {
+    body::List {
+        session: list.session.0,
+        number: list.config.0,
+        at_ns: list.at.0,
+        ended: list.ended,
+        below: list.below,
+        records: list.records,
+    }
+}
+
+fn list(read: body::List) -> List {
+    List {
+        session: SessionId(read.session),
+        config: ConfigNumber(read.number),
+        at: WallNs(read.at_ns),
+        ended: read.ended,
+        below: read.below,
+        records: read.records,
+    }
+}
+
+fn put_listed(listed: &Listed) -> body::Listed {
+    body::Listed {
+        server: u32::from(listed.from.server.0),
+        shard: u32::from(listed.from.shard.0),
+        question: Some(put_list(listed.question)),
+        next: listed.next.unwrap_or(0),
+        keys: listed.keys.clone(),
+    }
+}
+
+fn listed(read: body::Listed) -> Result<Listed, WireError> {
+    Ok(Listed {
+        from: endpoint(read.server, read.shard)?,
+        question: list(read.question.ok_or(WireError::Body("list"))?),
+        next: (read.next != 0).then_some(read.next),
+        keys: read.keys,
+    })
 }
 
 fn put_cursor(cursor: Cursor) -> body::Cursor {
@@ -350,6 +394,8 @@ pub(super) fn read(bytes: Bytes) -> Result<Control, WireError> {
         }
         Body::Batch(it) => Control::Batch(batch(it)?),
         Body::Synced(it) => Control::Synced(life(it.life)?, ConfigNumber(it.number)),
+        Body::List(it) => Control::List(list(it)),
+        Body::Listed(it) => Control::Listed(listed(it)?),
         Body::StatusQuery(_) => Control::StatusQuery,
         Body::UseStream(_) => Control::UseStream,
         Body::Status(it) => Control::Status(it.json),

@@ -46,6 +46,12 @@ impl Shop {
                 self.wait(now, connection, words);
                 return None;
             }
+            "scan" | "keys" | "dbsize" => {
+                if let Some(refusal) = self.begin_walk(now, connection, name, words) {
+                    connection.tell(refusal);
+                }
+                return None;
+            }
             "hello" => self.hello(connection, words),
             "auth" => auth(words),
             "client" => match client(now, connection, words) {
@@ -283,7 +289,7 @@ fn command(words: &[Bytes]) -> Reply {
                 names.iter().filter_map(found).map(documented).collect()
             })
         }
-        (b"getkeys", [first, ..]) => match found(first) {
+        (b"getkeys", [first, _, ..]) => match found(first) {
             None => error("ERR Invalid command specified"),
             Some(spec) if !spec.fits(words.len() - 2) => {
                 error("ERR Invalid number of arguments specified for command")

@@ -97,6 +97,8 @@ pub(super) struct Connection {
     pub(super) output: BytesMut,
     /// Nothing behind what is written already will be read or told.
     pub(super) ends: bool,
+    /// What comes behind the command at this place begins when it is answered.
+    barrier: Option<Place>,
     slots: VecDeque<Slot>,
     /// The place of the first slot.
     first: Place,
@@ -122,6 +124,7 @@ impl Connection {
             requests,
             output: BytesMut::new(),
             ends: false,
+            barrier: None,
             slots: VecDeque::new(),
             first: 0,
         }
@@ -129,7 +132,17 @@ impl Connection {
 
     /// Whether another of its commands may be begun.
     pub(super) fn has_room(&self) -> bool {
-        !self.ends && self.slots.len() < UNDER_WAY_MAX && self.output.len() < OUTPUT_BYTES_MAX
+        !self.ends
+            && self.barrier.is_none()
+            && self.slots.len() < UNDER_WAY_MAX
+            && self.output.len() < OUTPUT_BYTES_MAX
+    }
+
+    /// As [`Self::expect`], and whatever comes behind it waits until it is answered.
+    pub(super) fn expect_alone(&mut self) -> Place {
+        let place = self.expect(Pending::new(Shape::Number, WallNs(0), 1));
+        self.barrier = Some(place);
+        place
     }
 
     /// Commands that were begun and not told.
@@ -181,6 +194,18 @@ impl Connection {
             }
         }
         self.advance();
+    }
+
+    /// Notes the whole reply of a command.
+    pub(super) fn settled(&mut self, place: Place, reply: Reply) {
+        let index = place.checked_sub(self.first).map(usize::try_from);
+        if let Some(Ok(index)) = index
+            && let Some(slot @ Slot::Waiting(_)) = self.slots.get_mut(index)
+        {
+            *slot = Slot::Ready(reply);
+            self.barrier = self.barrier.filter(|it| *it != place);
+            self.advance();
+        }
     }
 
     fn advance(&mut self) {

@@ -1,6 +1,7 @@
 //! The thread of a gateway: its clients on one side, the owner of their keys on the other.
 
 use flurry_core::id::{DurationNs, MonoNs};
+use flurry_core::message::{Control, Message};
 
 use super::about::described;
 use super::connection::Connection;
@@ -168,8 +169,17 @@ impl Desk {
         }
         for (number, place, copies) in self.shop.waits_over(now) {
             if let Some(guest) = self.sockets.find(number) {
-                let answer = flurry_core::key_value::Answer::Number(copies);
-                guest.connection.answered(place, 0, Ok(answer));
+                guest.connection.settled(place, Reply::Integer(copies));
+                self.sockets.list(number);
+            }
+        }
+    }
+
+    /// Goes on with walks through the keys, and tells those whose walk is over.
+    fn walk(&mut self, now: MonoNs, link: &mut Link) {
+        for (number, place, reply) in self.shop.walk(now, link) {
+            if let Some(guest) = self.sockets.find(number) {
+                guest.connection.settled(place, reply);
                 self.sockets.list(number);
             }
         }
@@ -196,7 +206,10 @@ impl Desk {
 
 impl Part for Desk {
     fn message(&mut self, now: MonoNs, letter: Letter) {
-        self.shop.owner.message(now, letter);
+        match letter.message {
+            Message::Control(Control::Listed(listed)) => self.shop.listed(&listed),
+            _ => self.shop.owner.message(now, letter),
+        }
     }
 
     fn timeout(&mut self, now: MonoNs) {
@@ -208,8 +221,9 @@ impl Part for Desk {
         if self.sockets.has_listed() {
             return MonoNs(0);
         }
-        let waits = self.shop.due().unwrap_or(MonoNs(u64::MAX));
-        self.shop.owner.due().min(self.tick).min(waits)
+        let others = [Some(self.tick), self.shop.due(), self.shop.walks.due()];
+        let next = others.into_iter().flatten().min();
+        self.shop.owner.due().min(next.unwrap_or(self.tick))
     }
 
     fn carry_out(&mut self, now: MonoNs, link: &mut Link) -> Result<(), Error> {
@@ -233,6 +247,7 @@ impl Part for Desk {
             // Its clients have been told what became of what was under way.
             return Err(Error::Fenced { epoch });
         }
+        self.walk(now, link);
         self.shop.owner.carry_out(now, link)?;
         Ok(listed.len())
     }

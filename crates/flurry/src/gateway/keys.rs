@@ -91,7 +91,7 @@ pub(crate) fn read(name: &str, words: &[Bytes], now: WallNs) -> Option<Read> {
         "get" if exactly(1) => one(&words[0], Operation::Get, Shape::Value),
         "getset" if exactly(2) => one(&words[0], exchange(&words[1], true), Shape::Value),
         "getdel" if exactly(1) => one(&words[0], Operation::Take, Shape::Value),
-        "getex" if fits(1, 3) => get_and_expire(words, now),
+        "getex" if fits(1, usize::MAX) => get_and_expire(words, now),
         "set" if fits(2, usize::MAX) => set(words, now),
         "setnx" if exactly(2) => one(
             &words[0],
@@ -166,30 +166,72 @@ fn set_if(value: &Bytes, condition: Condition) -> Operation {
     }
 }
 
-fn set(words: &[Bytes], now: WallNs) -> Read {
-    let (mut condition, mut lifetime, mut returns_old) = (Condition::Always, None, false);
-    let mut options = words[2..].iter();
-    while let Some(option) = options.next() {
-        let option = option.to_ascii_uppercase();
-        match option.as_slice() {
-            b"NX" if condition != Condition::Present => condition = Condition::Absent,
-            b"XX" if condition != Condition::Absent => condition = Condition::Present,
-            b"GET" => returns_old = true,
-            b"KEEPTTL" if lifetime.is_none() => lifetime = Some(Lifetime::Kept),
+/// What SET and GETEX are told about the end of a value.
+enum End<'a> {
+    /// It stays as it is.
+    Kept,
+    /// Never.
+    Never,
+    At((Unit, Base), &'a Bytes),
+}
+
+/// The options of SET, or of GETEX.
+#[derive(Default)]
+struct Options<'a> {
+    condition: Condition,
+    returns_old: bool,
+    end: Option<End<'a>>,
+}
+
+/// Reads options in any order. Of those that say the same the last one counts; others that do not fit
+/// together are refused.
+fn options<'a>(words: &'a [Bytes], sets: bool) -> Result<Options<'a>, Reply> {
+    let mut found = Options::default();
+    let mut rest = words.iter();
+    while let Some(word) = rest.next() {
+        let word = word.to_ascii_uppercase();
+        let (condition, end) = (found.condition, &found.end);
+        match word.as_slice() {
+            b"NX" if sets && condition != Condition::Present => found.condition = Condition::Absent,
+            b"XX" if sets && condition != Condition::Absent => found.condition = Condition::Present,
+            b"GET" if sets => found.returns_old = true,
+            b"KEEPTTL" if sets && matches!(end, None | Some(End::Kept)) => {
+                found.end = Some(End::Kept);
+            }
+            b"PERSIST" if !sets && matches!(end, None | Some(End::Never)) => {
+                found.end = Some(End::Never);
+            }
             other => {
-                let Some((ending, given)) = ending(other).zip(options.next()) else {
-                    return Err(syntax());
+                let (ending, given) = ending(other).zip(rest.next()).ok_or_else(syntax)?;
+                let fits = match end {
+                    None => true,
+                    Some(End::At(before, _)) => *before == ending,
+                    _ => false,
                 };
-                if lifetime.is_some() {
+                if !fits {
                     return Err(syntax());
                 }
-                let ends = positive_end(given, ending, now, "set")?;
-                lifetime = Some(Lifetime::Until(Some(ends)));
+                found.end = Some(End::At(ending, given));
             }
         }
     }
+    Ok(found)
+}
+
+fn set(words: &[Bytes], now: WallNs) -> Read {
+    let Options {
+        condition,
+        returns_old,
+        end,
+    } = options(&words[2..], true)?;
+    let lifetime = match end {
+        Some(End::Kept) => Lifetime::Kept,
+        None | Some(End::Never) => Lifetime::Until(None),
+        Some(End::At(ending, given)) => {
+            Lifetime::Until(Some(positive_end(given, ending, now, "set")?))
+        }
+    };
     let (key, value) = (&words[0], words[1].clone());
-    let lifetime = lifetime.unwrap_or(Lifetime::Until(None));
     match lifetime {
         // A blind write where nothing but the value matters: it may come to any replica first.
         Lifetime::Until(expires_at) if !returns_old => {
@@ -271,15 +313,17 @@ fn set_range(words: &[Bytes]) -> Read {
 
 fn get_and_expire(words: &[Bytes], now: WallNs) -> Read {
     let key = &words[0];
-    let option = words.get(1).map(|word| word.to_ascii_uppercase());
-    let at = match (option.as_deref(), words.get(2)) {
-        (None, _) => return one(key, Operation::Get, Shape::Value),
-        (Some(b"PERSIST"), None) => None,
-        (Some(option), Some(given)) => {
-            let ending = ending(option).ok_or_else(syntax)?;
-            Some(positive_end(given, ending, now, "getex")?)
-        }
-        _ => return Err(syntax()),
+    let at = match options(&words[1..], false)?.end {
+        None | Some(End::Kept) => return one(key, Operation::Get, Shape::Value),
+        Some(End::Never) => None,
+        Some(End::At(ending, given)) => match positive_end(given, ending, now, "getex") {
+            Ok(end) => Some(end),
+            // Where there is no value, nobody looks at its end.
+            Err(Reply::Error(refusal)) => {
+                return one(key, Operation::Get, Shape::NothingOr(refusal));
+            }
+            Err(other) => return Err(other),
+        },
     };
     let operation = Operation::Expire {
         at,
@@ -300,8 +344,8 @@ fn expire(name: &str, words: &[Bytes], now: WallNs) -> Read {
     } else {
         Base::Now
     };
-    let given = integer(&words[1])?;
     let condition = expire_condition(&words[2..])?;
+    let given = integer(&words[1])?;
     let ends = end(given, unit, base, now)
         .ok_or_else(|| error(format!("ERR invalid expire time in '{name}' command")))?;
     let operation = Operation::Expire {
@@ -349,6 +393,8 @@ fn expire_condition(options: &[Bytes]) -> Result<ExpireCondition, Reply> {
 
 #[cfg(test)]
 mod tests {
+    use flurry_core::key_value::Answer;
+
     use super::*;
 
     const NOW: WallNs = WallNs(1_700_000_000_123_456_789);
@@ -522,27 +568,5 @@ mod tests {
         assert_eq!(reply("TTL k", &[Answer::NotFound]), Reply::Integer(-2));
         let number = reply("INCR k", &[Answer::NotANumber]);
         assert_eq!(number, error("ERR value is not an integer or out of range"));
-    }
-
-    #[test]
-    fn a_range_counts_from_both_ends() {
-        for (first, last, wanted) in [
-            (0, 2, "Thi"),
-            (-3, -1, "ing"),
-            (0, -1, "This is a string"),
-            (10, 100, "string"),
-            (5, 3, ""),
-            (-100, 3, "This"),
-            (-1, -5, ""),
-            (20, 30, ""),
-        ] {
-            let answer = Answer::Value(Bytes::from("This is a string"));
-            assert_eq!(
-                part(answer, first, last),
-                Reply::text(wanted),
-                "{first} {last}"
-            );
-        }
-        assert_eq!(part(Answer::NotFound, 0, -1), Reply::text(""));
     }
 }

@@ -15,6 +15,8 @@ mod shop;
 mod slots;
 mod sockets;
 mod table;
+mod walk;
+mod walks;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, mpsc};

@@ -5,6 +5,9 @@
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
+/// What a word takes beside its bytes.
+const WORD_BYTES: usize = 64;
+
 /// What a client may send as one command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
@@ -12,7 +15,7 @@ pub(crate) struct Limits {
     pub(crate) words_max: i64,
     /// Bytes of one word.
     pub(crate) word_bytes_max: usize,
-    /// Bytes of all words.
+    /// Bytes of all words, and of what keeps them.
     pub(crate) bytes_max: usize,
     /// Nobody has said who this is; what is too much is named so.
     pub(crate) stranger: bool,
@@ -30,7 +33,7 @@ impl Limits {
     /// What anybody else may send.
     pub(crate) fn with_words_up_to(bytes: usize) -> Self {
         Self {
-            words_max: 1 << 20,
+            words_max: i64::from(i32::MAX),
             word_bytes_max: bytes,
             bytes_max: 32 * bytes,
             stranger: false,
@@ -113,7 +116,7 @@ impl Requests {
                 let Some(word) = self.bulk(input)? else {
                     return Ok(None);
                 };
-                self.bytes += word.len();
+                self.bytes += word.len() + WORD_BYTES;
                 if self.bytes > self.limits.bytes_max {
                     return Err(ProtocolError::LongCommand);
                 }
@@ -402,7 +405,7 @@ mod tests {
         let large = format!("*1\r\n${}\r\n", MAX + 1);
         for (stream, wanted) in [
             (&b"*x\r\n"[..], ProtocolError::Count),
-            (b"*1048577\r\n", ProtocolError::Count),
+            (b"*2147483648\r\n", ProtocolError::Count),
             (b"*1\r\nGET\r\n", ProtocolError::NotBulk('G')),
             (b"*1\r\n$-1\r\n", ProtocolError::Length),
             (b"*1\r\n$01\r\n", ProtocolError::Length),

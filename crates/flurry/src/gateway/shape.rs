@@ -9,7 +9,7 @@ use super::reply::{Reply, error};
 const NS_PER_MS: i64 = 1_000_000;
 
 /// How answers become a reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// OK, or nothing where a condition did not hold.
     Stored,
@@ -17,6 +17,8 @@ pub(crate) enum Shape {
     StoredNumber,
     /// The value, or nothing.
     Value,
+    /// This complaint, or nothing where there is no value.
+    NothingOr(String),
     /// Each value, or nothing.
     Values,
     /// The number.
@@ -49,17 +51,17 @@ pub(crate) enum Base {
 
 impl Shape {
     /// The reply to all answers, in their order.
-    pub(crate) fn reply(self, answers: Vec<Answer>, now: WallNs) -> Reply {
+    pub(crate) fn reply(&self, answers: Vec<Answer>, now: WallNs) -> Reply {
         if let Some(complaint) = answers.iter().find_map(complaint) {
             return complaint;
         }
-        if self == Self::Values {
+        if *self == Self::Values {
             return Reply::Array(answers.into_iter().map(value).collect());
         }
-        if self == Self::Count {
+        if *self == Self::Count {
             return Reply::Integer(answers.iter().map(count).sum());
         }
-        if self == Self::Stored && answers.len() > 1 {
+        if *self == Self::Stored && answers.len() > 1 {
             return Reply::Status("OK");
         }
         let answer = answers.into_iter().next().unwrap_or(Answer::NotFound);
@@ -70,10 +72,11 @@ impl Shape {
                 Reply::Integer(i64::try_from(value.len()).unwrap_or(i64::MAX))
             }
             (Self::Length, _) => Reply::Integer(0),
-            (Self::Range(first, last), answer) => part(answer, first, last),
+            (Self::Range(first, last), answer) => part(answer, *first, *last),
             (Self::Type, Answer::Value(_)) => Reply::Status("string"),
             (Self::Type, _) => Reply::Status("none"),
-            (Self::Lives(unit, base), answer) => lives(&answer, unit, base, now),
+            (Self::Lives(unit, base), answer) => lives(&answer, *unit, *base, now),
+            (Self::NothingOr(refusal), Answer::Value(_)) => error(refusal.clone()),
             (_, Answer::Number(number)) => Reply::Integer(number),
             (_, answer) => value(answer),
         }
@@ -142,4 +145,31 @@ fn lives(answer: &Answer, unit: Unit, base: Base, now: WallNs) -> Reply {
 
 pub(super) fn too_large() -> Reply {
     error("ERR string exceeds maximum allowed size (proto-max-bulk-len)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_counts_from_both_ends() {
+        for (first, last, wanted) in [
+            (0, 2, "Thi"),
+            (-3, -1, "ing"),
+            (0, -1, "This is a string"),
+            (10, 100, "string"),
+            (5, 3, ""),
+            (-100, 3, "This"),
+            (-1, -5, ""),
+            (20, 30, ""),
+        ] {
+            let answer = Answer::Value(Bytes::from("This is a string"));
+            assert_eq!(
+                part(answer, first, last),
+                Reply::text(wanted),
+                "{first} {last}"
+            );
+        }
+        assert_eq!(part(Answer::NotFound, 0, -1), Reply::text(""));
+    }
 }

@@ -15,6 +15,7 @@ use super::connection::{Connection, Pending, Place};
 use super::keys::{self, Plan};
 use super::reply::{Reply, error};
 use super::table::{self, Class, Spec};
+use super::walks::Walks;
 use crate::client::Answered;
 use crate::owner::{Caller, Owner};
 use crate::{Error, clock};
@@ -24,7 +25,7 @@ const WAITS_MAX: usize = 16_384;
 
 /// Where the outcome of an operation goes.
 #[derive(Debug, Clone, Copy)]
-enum Purpose {
+pub(super) enum Purpose {
     /// To the reply of a client's command.
     Step {
         connection: u64,
@@ -120,6 +121,7 @@ pub(super) struct Shop {
     tray: Tray,
     waits: Vec<Wait>,
     next_wait: u64,
+    pub(super) walks: Walks,
 }
 
 impl Shop {
@@ -139,6 +141,7 @@ impl Shop {
             tray: Tray::default(),
             waits: Vec::new(),
             next_wait: 0,
+            walks: Walks::default(),
         }
     }
 
@@ -202,7 +205,7 @@ impl Shop {
         }
     }
 
-    fn submit(
+    pub(super) fn submit(
         &mut self,
         now: MonoNs,
         key: Bytes,
@@ -316,7 +319,7 @@ impl Shop {
             let purpose = Purpose::Copies(number);
             self.submit(now, key, &Operation::Get, Level::Quorum, limit, purpose);
         }
-        let place = connection.expect(Pending::new(super::shape::Shape::Number, WallNs(0), 1));
+        let place = connection.expect_alone();
         self.waits.push(Wait {
             number,
             connection: connection.number,

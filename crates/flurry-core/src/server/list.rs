@@ -1,0 +1,64 @@
+//! Which keys there are, for the owner of a session.
+//!
+//! Each key is told by the first of its replicas alone, so that going through all servers gives each
+//! key once. What was on every replica when the owner began is told if it stays: a removal moves the
+//! last record, which was looked at before, into the gap.
+
+use super::{Destination, Server};
+use crate::machine::StateMachine;
+use crate::message::{Control, List, Listed, Message};
+
+/// Bytes of keys in one answer at most; it fits a datagram.
+const KEY_BYTES_MAX: usize = 32 << 10;
+
+impl<M: StateMachine> Server<M> {
+    pub(super) fn handle_list(
+        &mut self,
+        now: crate::id::MonoNs,
+        back: Destination,
+        question: List,
+    ) {
+        let Some(config) = self.config.clone() else {
+            return;
+        };
+        if question.config != config.number || self.lease_left(now).0 == 0 {
+            return;
+        }
+        let len = self.table.len();
+        let end = usize::try_from(question.below).map_or(len, |below| below.min(len));
+        let records = question.records.min(List::RECORDS_MAX) as usize;
+        let begin = end.saturating_sub(records.max(1));
+        let (mut keys, mut bytes, mut next) = (Vec::new(), 0, begin);
+        for index in (begin..end).rev() {
+            let Some((key, record)) = self.table.at(index) else {
+                continue;
+            };
+            let wanted = key.session() == question.session
+                && record.state.as_ref().is_some_and(|state| {
+                    self.machine.has_ended(state, question.at) == question.ended
+                });
+            if !wanted || !self.is_first_of(&config, key) {
+                continue;
+            }
+            bytes += key.bytes().len();
+            if bytes > KEY_BYTES_MAX {
+                next = index + 1;
+                break;
+            }
+            keys.push(key.bytes().clone());
+        }
+        let listed = Listed {
+            from: self.params.life.endpoint,
+            question,
+            next: (next > 0).then_some(next as u64),
+            keys,
+        };
+        self.send(back, Message::Control(Control::Listed(listed)));
+    }
+
+    /// Whether this server comes first among those that have all there is of a key.
+    fn is_first_of(&self, config: &crate::config::Config, key: &crate::id::Key) -> bool {
+        let first = config.replicas_of(key).iter().find(|replica| replica.old);
+        first.is_some_and(|replica| replica.server == self.me())
+    }
+}

@@ -1,0 +1,377 @@
+//! Going through the keys of all servers: for `SCAN`, `KEYS` and `DBSIZE`, and to let go of values that
+//! have ended.
+//!
+//! A walk starts when everything that was written before it is on every replica; from then on each key
+//! that stays is told once, by the first of its servers. When the configuration changes under way it
+//! starts again, and may tell a key twice.
+
+use bytes::Bytes;
+use flurry_core::config::Config;
+use flurry_core::id::{ConfigNumber, DurationNs, Endpoint, MonoNs, SessionId, ShardId, WallNs};
+use flurry_core::message::{List, Listed};
+
+use super::glob;
+use super::reply::{Reply, error};
+
+/// When an unanswered question is repeated.
+const ASK_AGAIN: DurationNs = DurationNs::millis(20);
+
+/// Bytes of keys that one walk collects at most.
+const KEY_BYTES_MAX: usize = 64 << 20;
+
+/// From the end of a table.
+const FROM_THE_END: u64 = u64::MAX >> 1;
+
+/// What a walk is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Goal {
+    /// Some keys and where to go on.
+    Some,
+    /// All keys.
+    All,
+    /// How many there are.
+    Count,
+    /// Keys whose values have ended.
+    Ended,
+}
+
+/// Where a client goes on: of which configuration, at which server, below which record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Position {
+    number: u16,
+    place: u16,
+    below: u32,
+}
+
+impl Position {
+    pub(super) const START: Self = Self {
+        number: 0,
+        place: 0,
+        below: 0,
+    };
+
+    pub(super) fn of_cursor(cursor: u64) -> Self {
+        let [a, b, c, d, e, f, g, h] = cursor.to_be_bytes();
+        Self {
+            number: u16::from_be_bytes([a, b]),
+            place: u16::from_be_bytes([c, d]),
+            below: u32::from_be_bytes([e, f, g, h]),
+        }
+    }
+
+    fn cursor(self) -> u64 {
+        u64::from(self.number) << 48 | u64::from(self.place) << 32 | u64::from(self.below)
+    }
+}
+
+/// A walk under way.
+#[derive(Debug)]
+pub(super) struct Walk {
+    pub(super) goal: Goal,
+    pattern: Option<Bytes>,
+    /// There are no keys of the kind that is wanted.
+    pub(super) finds_nothing: bool,
+    /// Between two questions.
+    pub(super) pause: DurationNs,
+    /// Every write up to this one must be on every replica first.
+    pub(super) after: u64,
+    pub(super) until: MonoNs,
+    /// Records that a server looks at for one answer.
+    pub(super) records: u32,
+    pub(super) position: Position,
+    number: ConfigNumber,
+    asked: Option<(MonoNs, Endpoint, List)>,
+    /// When the next question may be asked.
+    next: MonoNs,
+    /// Not before something else has happened.
+    waits: bool,
+    keys: Vec<Bytes>,
+    bytes: usize,
+    count: i64,
+    is_over: bool,
+}
+
+/// Every shard of every server that takes part.
+fn places(config: &Config) -> Vec<Endpoint> {
+    let members = config.members.iter().filter(|member| !member.gone);
+    let shards = 0..config.shards;
+    members
+        .flat_map(|member| {
+            shards.clone().map(|shard| Endpoint {
+                server: member.server,
+                shard: ShardId(shard),
+            })
+        })
+        .collect()
+}
+
+impl Walk {
+    pub(super) fn new(goal: Goal, after: u64, until: MonoNs) -> Self {
+        Self {
+            goal,
+            pattern: None,
+            finds_nothing: false,
+            pause: DurationNs(0),
+            after,
+            until,
+            records: List::RECORDS_MAX,
+            position: Position::START,
+            number: ConfigNumber(0),
+            asked: None,
+            next: MonoNs(0),
+            waits: false,
+            keys: Vec::new(),
+            bytes: 0,
+            count: 0,
+            is_over: false,
+        }
+    }
+
+    /// Only keys that are as this says.
+    pub(super) fn of(mut self, pattern: Bytes) -> Self {
+        self.pattern = Some(pattern);
+        self
+    }
+
+    /// What to ask whom now, if anything.
+    pub(super) fn poll(
+        &mut self,
+        now: MonoNs,
+        at: WallNs,
+        session: SessionId,
+        config: &Config,
+        stable: u64,
+    ) -> Option<(Endpoint, List)> {
+        self.waits = stable < self.after;
+        if self.waits || self.is_over || now < self.next {
+            return None;
+        }
+        if self.number != config.number {
+            self.begin(config);
+        }
+        if let Some((asked, _, _)) = self.asked
+            && now.since(asked) < ASK_AGAIN
+        {
+            return None;
+        }
+        let all = places(config);
+        let Some(endpoint) = all.get(usize::from(self.position.place)).copied() else {
+            self.is_over = true;
+            return None;
+        };
+        let question = List {
+            session,
+            config: config.number,
+            at,
+            ended: self.goal == Goal::Ended,
+            below: match self.position.below {
+                0 => FROM_THE_END,
+                below => u64::from(below),
+            },
+            records: self.records,
+        };
+        self.asked = Some((now, endpoint, question));
+        self.next = now.after(self.pause);
+        Some((endpoint, question))
+    }
+
+    /// Starts in this configuration, or goes on where a client of it has stopped.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the low bits tell two that follow apart"
+    )]
+    fn begin(&mut self, config: &Config) {
+        let number = config.number.0 as u16;
+        if self.position.number != number || self.number != ConfigNumber(0) {
+            self.position = Position {
+                number,
+                ..Position::START
+            };
+        }
+        self.number = config.number;
+        self.asked = None;
+        self.keys.clear();
+        (self.bytes, self.count) = (0, 0);
+    }
+
+    /// Takes an answer, if it is one to what was asked last.
+    pub(super) fn handle(&mut self, listed: &Listed, places: usize) {
+        let expected = self.asked.as_ref().is_some_and(|(_, from, question)| {
+            (*from, *question) == (listed.from, listed.question)
+        });
+        if !expected {
+            return;
+        }
+        self.asked = None;
+        self.count += i64::try_from(listed.keys.len()).unwrap_or(i64::MAX);
+        if self.goal != Goal::Count {
+            let fits = |key: &&Bytes| {
+                let pattern = self.pattern.as_ref();
+                !self.finds_nothing && pattern.is_none_or(|pattern| glob::matches(pattern, key))
+            };
+            let found = listed.keys.iter().filter(fits).cloned();
+            self.keys.extend(found);
+            self.bytes += listed.keys.iter().map(Bytes::len).sum::<usize>();
+        }
+        match listed.next.and_then(|next| u32::try_from(next).ok()) {
+            Some(next) => self.position.below = next,
+            None => {
+                self.position.place += 1;
+                self.position.below = 0;
+            }
+        }
+        let last = usize::from(self.position.place) >= places;
+        self.is_over = last || self.goal == Goal::Some || self.bytes > KEY_BYTES_MAX;
+        if last {
+            self.position = Position::START;
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// When it needs looking at again.
+    pub(super) fn due(&self) -> MonoNs {
+        let again = self
+            .asked
+            .as_ref()
+            .map(|(asked, _, _)| asked.after(ASK_AGAIN));
+        let next = if self.waits { self.until } else { self.next };
+        again.unwrap_or(next).min(self.until)
+    }
+
+    /// The keys that were found since the last time.
+    pub(super) fn take_keys(&mut self) -> Vec<Bytes> {
+        std::mem::take(&mut self.keys)
+    }
+
+    /// What its client is told at its end.
+    pub(super) fn reply(&mut self) -> Reply {
+        if !self.is_over {
+            return error(
+                "TRYAGAIN keys: not all servers have told theirs in time; wanted all; hint: `flurry status` tells whether a server is missing",
+            );
+        }
+        if self.bytes > KEY_BYTES_MAX {
+            return error(format!(
+                "ERR keys: they have more than {KEY_BYTES_MAX} bytes; wanted fewer in one reply; hint: use SCAN"
+            ));
+        }
+        let keys =
+            |walk: &mut Self| Reply::Array(walk.take_keys().into_iter().map(Reply::Bulk).collect());
+        match self.goal {
+            Goal::Count => Reply::Integer(self.count),
+            Goal::All | Goal::Ended => keys(self),
+            Goal::Some => {
+                let cursor = self.position.cursor().to_string();
+                Reply::Array(vec![Reply::text(cursor), keys(self)])
+            }
+        }
+    }
+}
+
+/// How many answers end a walk.
+pub(super) fn places_of(config: &Config) -> usize {
+    places(config).len()
+}
+
+#[cfg(test)]
+mod tests {
+    use flurry_core::config::Member;
+    use flurry_core::id::{Incarnation, ServerId};
+
+    use super::*;
+
+    fn config(number: u32, servers: u16) -> Config {
+        let member = |server| Member {
+            server: ServerId(server),
+            incarnation: Incarnation(1),
+            addresses: Vec::new(),
+            gone: false,
+        };
+        Config {
+            number: ConfigNumber(number),
+            replicas: 2,
+            shards: 1,
+            members: (1..=servers).map(member).collect(),
+            next: None,
+            last_loss: ConfigNumber(0),
+            last_wipe: ConfigNumber(0),
+        }
+    }
+
+    fn ask(walk: &mut Walk, config: &Config, stable: u64) -> Option<(Endpoint, List)> {
+        walk.poll(MonoNs(0), WallNs(0), SessionId(1), config, stable)
+    }
+
+    fn tell(
+        walk: &mut Walk,
+        (from, question): (Endpoint, List),
+        next: Option<u64>,
+        keys: &[&'static str],
+    ) {
+        let keys = keys
+            .iter()
+            .map(|key| Bytes::from_static(key.as_bytes()))
+            .collect();
+        let listed = Listed {
+            from,
+            question,
+            next,
+            keys,
+        };
+        walk.handle(&listed, 2);
+    }
+
+    #[test]
+    fn a_walk_waits_for_the_writes_before_it() {
+        let mut walk = Walk::new(Goal::All, 7, MonoNs(u64::MAX));
+        assert_eq!(ask(&mut walk, &config(1, 2), 6), None);
+        assert!(ask(&mut walk, &config(1, 2), 7).is_some());
+    }
+
+    #[test]
+    fn all_servers_are_asked_until_each_has_told_everything() {
+        let config = config(1, 2);
+        let mut walk = Walk::new(Goal::All, 0, MonoNs(u64::MAX));
+        for (next, keys) in [(Some(9), &["a"][..]), (None, &["b"]), (None, &["c"])] {
+            assert!(!walk.is_over());
+            let asked = ask(&mut walk, &config, 0).unwrap();
+            assert_eq!(ask(&mut walk, &config, 0), None, "one question at a time");
+            tell(&mut walk, asked, next, keys);
+        }
+        assert!(walk.is_over());
+        assert_eq!(walk.take_keys(), ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn a_client_goes_on_where_it_stopped_unless_the_servers_have_changed() {
+        let old = config(3, 2);
+        let mut walk = Walk::new(Goal::Some, 0, MonoNs(u64::MAX));
+        let asked = ask(&mut walk, &old, 0).unwrap();
+        tell(&mut walk, asked, Some(5), &["a"]);
+        let cursor = walk.position.cursor();
+        assert_ne!(cursor, 0, "0 would be the end");
+        let go_on = |config: &Config| {
+            let mut walk = Walk::new(Goal::Some, 0, MonoNs(u64::MAX));
+            walk.position = Position::of_cursor(cursor);
+            ask(&mut walk, config, 0).unwrap().1.below
+        };
+        assert_eq!(go_on(&old), 5);
+        assert_eq!(go_on(&config(4, 2)), FROM_THE_END);
+    }
+
+    #[test]
+    fn an_answer_to_something_else_is_nobody_s() {
+        let config = config(1, 2);
+        let mut walk = Walk::new(Goal::Count, 0, MonoNs(u64::MAX));
+        let (from, question) = ask(&mut walk, &config, 0).unwrap();
+        let other = List {
+            below: 3,
+            ..question
+        };
+        tell(&mut walk, (from, other), None, &["a"]);
+        assert_eq!(walk.count, 0);
+    }
+}

@@ -1,0 +1,178 @@
+//! The walks of all clients, and the gateway's own, which lets go of values that have ended.
+
+use bytes::Bytes;
+use flurry_core::id::{DurationNs, MonoNs};
+use flurry_core::key_value::Operation;
+use flurry_core::message::{Control, Listed};
+
+use super::connection::{Connection, Place};
+use super::reply::{Reply, error};
+use super::request::number;
+use super::shop::{Purpose, Shop};
+use super::walk::{Goal, Position, Walk, places_of};
+use crate::link::Link;
+use crate::{Error, clock};
+
+/// Walks at once, each for a client.
+const WALKS_MAX: usize = 64;
+
+/// How long the gateway rests between two walks of its own.
+const REST: DurationNs = DurationNs::millis(1_000);
+
+/// Records that a server looks at for one step of it, and the pause between two: others have their turn.
+const SWEEP_RECORDS: u32 = 64;
+const SWEEP_PAUSE: DurationNs = DurationNs::millis(1);
+
+/// Values that have ended and are let go at once.
+const SWEPT_MAX: usize = 256;
+
+#[derive(Debug)]
+struct Walking {
+    connection: u64,
+    place: Place,
+    walk: Walk,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Walks {
+    clients: Vec<Walking>,
+    /// For values that have ended.
+    own: Option<Walk>,
+    /// When it begins again.
+    rests_until: MonoNs,
+}
+
+impl Walks {
+    pub(super) fn due(&self) -> Option<MonoNs> {
+        let clients = self.clients.iter().map(|it| it.walk.due());
+        let own = self.own.as_ref().map_or(self.rests_until, Walk::due);
+        clients.chain([own]).min()
+    }
+}
+
+impl Shop {
+    /// `SCAN`, `KEYS` and `DBSIZE`; what is wrong with it, if something is.
+    pub(super) fn begin_walk(
+        &mut self,
+        now: MonoNs,
+        connection: &mut Connection,
+        name: &str,
+        words: &[Bytes],
+    ) -> Option<Reply> {
+        if self.walks.clients.len() >= WALKS_MAX {
+            return Some(super::failure(&Error::Busy));
+        }
+        let until = now.after(DurationNs(
+            u64::try_from(self.timeout.as_nanos()).unwrap_or(u64::MAX),
+        ));
+        let after = self.owner.last();
+        let walk = match name {
+            "dbsize" => Walk::new(Goal::Count, after, until),
+            "keys" => Walk::new(Goal::All, after, until).of(words[1].clone()),
+            _ => match scan(&words[1..], after, until) {
+                Ok(walk) => walk,
+                Err(refusal) => return Some(refusal),
+            },
+        };
+        let place = connection.expect_alone();
+        self.walks.clients.push(Walking {
+            connection: connection.number,
+            place,
+            walk,
+        });
+        None
+    }
+
+    /// A server has told keys.
+    pub(super) fn listed(&mut self, listed: &Listed) {
+        let Some(places) = self.owner.config().map(|config| places_of(config)) else {
+            return;
+        };
+        let clients = self.walks.clients.iter_mut().map(|it| &mut it.walk);
+        for walk in clients.chain(self.walks.own.as_mut()) {
+            walk.handle(listed, places);
+        }
+    }
+
+    /// Goes on with all walks; the replies of those that are over.
+    pub(super) fn walk(&mut self, now: MonoNs, link: &mut Link) -> Vec<(u64, Place, Reply)> {
+        let Some(config) = self.owner.config().cloned() else {
+            return Vec::new();
+        };
+        self.sweep(now);
+        if self.walks.clients.is_empty() && self.walks.own.is_none() {
+            return Vec::new();
+        }
+        let (at, session, stable) = (clock::wall(), self.owner.session(), self.owner.stable());
+        let clients = self.walks.clients.iter_mut().map(|it| &mut it.walk);
+        for walk in clients.chain(self.walks.own.as_mut()) {
+            if let Some((endpoint, question)) = walk.poll(now, at, session, &config, stable) {
+                self.owner.ask(endpoint, Control::List(question), link);
+            }
+        }
+        let over = |it: &mut Walking| it.walk.is_over() || now >= it.walk.until;
+        let ended = self.walks.clients.extract_if(.., over);
+        ended
+            .map(|mut it| (it.connection, it.place, it.walk.reply()))
+            .collect()
+    }
+
+    /// Lets go of values that have ended: nobody may ever ask for them again.
+    fn sweep(&mut self, now: MonoNs) {
+        let Some(walk) = &mut self.walks.own else {
+            if now >= self.walks.rests_until {
+                let until = MonoNs(u64::MAX);
+                let mut walk = Walk::new(Goal::Ended, 0, until);
+                (walk.records, walk.pause) = (SWEEP_RECORDS, SWEEP_PAUSE);
+                self.walks.own = Some(walk);
+            }
+            return;
+        };
+        let (keys, is_over) = (walk.take_keys(), walk.is_over());
+        if is_over {
+            self.walks.own = None;
+            self.walks.rests_until = now.after(REST);
+        }
+        // What is not let go now is found again the next time.
+        for key in keys.into_iter().take(SWEPT_MAX) {
+            // It changes nothing of a value that lives, and finds none where it has ended.
+            let nothing = Operation::SetRange {
+                offset: 0,
+                value: Bytes::new(),
+            };
+            let (level, timeout) = (self.level, self.timeout);
+            self.submit(now, key, &nothing, level, timeout, Purpose::Housekeeping);
+        }
+    }
+}
+
+/// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`.
+fn scan(words: &[Bytes], after: u64, until: MonoNs) -> Result<Walk, Reply> {
+    let text = std::str::from_utf8(&words[0]).ok();
+    let cursor = text.and_then(|text| text.parse::<u64>().ok());
+    let cursor = cursor.ok_or_else(|| error("ERR invalid cursor"))?;
+    let mut walk = Walk::new(Goal::Some, if cursor == 0 { after } else { 0 }, until);
+    walk.position = Position::of_cursor(cursor);
+    walk.records = 32;
+    for pair in words[1..].chunks(2) {
+        let [option, value] = pair else {
+            return Err(error("ERR syntax error"));
+        };
+        match option.to_ascii_uppercase().as_slice() {
+            b"MATCH" => walk = walk.of(value.clone()),
+            b"COUNT" => {
+                let count = number(value)
+                    .ok_or_else(|| error("ERR value is not an integer or out of range"))?;
+                if count < 1 {
+                    return Err(error("ERR syntax error"));
+                }
+                walk.records = u32::try_from(count).unwrap_or(u32::MAX).max(10);
+            }
+            // There are no others.
+            b"TYPE" if value.eq_ignore_ascii_case(b"string") => {}
+            b"TYPE" => walk.finds_nothing = true,
+            _ => return Err(error("ERR syntax error")),
+        }
+    }
+    Ok(walk)
+}
