@@ -53,7 +53,9 @@ pub use flurry_core::config::Level;
 pub use flurry_core::id::{DurationNs, Epoch, Version, WallNs};
 pub use flurry_core::key_value::{Answer, Condition, ExpireCondition, Lifetime, Operation};
 pub use flurry_core::machine::{self, Access, StateMachine};
-pub use gateway::{Gateway, GatewayOptions, GatewayPlace, SLOTS};
+pub use gateway::{
+    Gateway, GatewayOptions, GatewayPlace, Rights, SLOTS, Tls, User, Users, hash_password,
+};
 pub use link::{LinkCounts, Transport};
 pub use recording::{About, Recording};
 pub use router::{Router, RouterOptions};

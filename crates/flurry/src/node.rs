@@ -91,6 +91,11 @@ impl Node {
         self.view.counts()
     }
 
+    /// Has the thread take a turn.
+    pub(crate) fn call(&self) {
+        self.wake.call();
+    }
+
     pub(crate) fn is_running(&self) -> bool {
         self.thread.as_ref().is_some_and(|it| !it.is_finished())
     }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use flurry_core::config::Level;
 use flurry_core::id::{DurationNs, MonoNs};
 
-use super::connection::{Connection, Said};
+use super::connection::Connection;
 use super::glob;
 use super::reply::{Reply, Version, error};
 use super::request::number;
@@ -38,10 +38,7 @@ impl Shop {
                 connection.ends = true;
                 return None;
             }
-            "reset" => {
-                connection.said = Said::new(self.level);
-                Reply::Status("RESET")
-            }
+            "reset" => self.reset(connection),
             "wait" => {
                 self.wait(now, connection, words);
                 return None;
@@ -52,8 +49,14 @@ impl Shop {
                 }
                 return None;
             }
-            "hello" => self.hello(connection, words),
-            "auth" => auth(words),
+            "hello" => {
+                self.hello(connection, words);
+                return None;
+            }
+            "auth" => {
+                self.auth(connection, words);
+                return None;
+            }
             "client" => match client(now, connection, words) {
                 Ok(reply) => reply,
                 Err(errand) => return Some(errand),
@@ -70,53 +73,6 @@ impl Shop {
         };
         connection.tell(reply);
         None
-    }
-
-    fn hello(&mut self, connection: &mut Connection, words: &[Bytes]) -> Reply {
-        let mut version = connection.said.version;
-        if let Some(word) = words.get(1) {
-            version = match number(word) {
-                Some(2) => Version::Two,
-                Some(3) => Version::Three,
-                Some(_) => return error("NOPROTO unsupported protocol version"),
-                None => return error("ERR Protocol version is not an integer or out of range"),
-            };
-        }
-        let mut options = words.get(2..).unwrap_or_default();
-        while let [option, rest @ ..] = options {
-            options = match (option.to_ascii_uppercase().as_slice(), rest) {
-                (b"SETNAME", [name, rest @ ..]) => {
-                    if let Some(refusal) = name_client(connection, name) {
-                        return refusal;
-                    }
-                    rest
-                }
-                _ => {
-                    let option = text(option);
-                    return error(format!("ERR Syntax error in HELLO option '{option}'"));
-                }
-            };
-        }
-        connection.said.version = version;
-        let proto = match version {
-            Version::Two => 2,
-            Version::Three => 3,
-        };
-        let mode = if self.cluster.is_alone() {
-            "standalone"
-        } else {
-            "cluster"
-        };
-        let id = i64::try_from(connection.number).unwrap_or(i64::MAX);
-        Reply::Map(vec![
-            (Reply::text("server"), Reply::text("redis")),
-            (Reply::text("version"), Reply::text(REDIS_VERSION)),
-            (Reply::text("proto"), Reply::Integer(proto)),
-            (Reply::text("id"), Reply::Integer(id)),
-            (Reply::text("mode"), Reply::text(mode)),
-            (Reply::text("role"), Reply::text("master")),
-            (Reply::text("modules"), Reply::Array(Vec::new())),
-        ])
     }
 }
 
@@ -139,25 +95,18 @@ fn time() -> Reply {
     Reply::Array(parts.map(|part| Reply::text(part.to_string())).to_vec())
 }
 
-fn auth(words: &[Bytes]) -> Reply {
-    match words {
-        [_, _] => error(
-            "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
-        ),
-        [_, user, _] if **user == *b"default" => Reply::Status("OK"),
-        [_, _, _] => error("WRONGPASS invalid username-password pair or user is disabled."),
-        _ => error("ERR syntax error"),
-    }
+/// What is wrong with the name of a client, if anything is.
+pub(super) fn refused_name(name: &Bytes) -> Option<Reply> {
+    let fits = name.iter().all(|byte| (b'!'..=b'~').contains(byte));
+    let refusal = "ERR Client names cannot contain spaces, newlines or special characters.";
+    (!fits).then(|| error(refusal))
 }
 
-fn name_client(connection: &mut Connection, name: &Bytes) -> Option<Reply> {
-    if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
-        return Some(error(
-            "ERR Client names cannot contain spaces, newlines or special characters.",
-        ));
-    }
-    connection.said.name = text(name);
-    None
+fn name_client(connection: &mut Connection, name: &Bytes) -> Reply {
+    refused_name(name).unwrap_or_else(|| {
+        connection.said.name = text(name);
+        Reply::Status("OK")
+    })
 }
 
 fn unknown_subcommand(command: &str, word: &Bytes) -> Reply {
@@ -174,7 +123,7 @@ fn client(now: MonoNs, connection: &mut Connection, words: &[Bytes]) -> Result<R
         (b"id", []) => Reply::Integer(id),
         (b"getname", []) if connection.said.name.is_empty() => Reply::Null,
         (b"getname", []) => Reply::text(connection.said.name.clone()),
-        (b"setname", [name]) => name_client(connection, name).unwrap_or(Reply::Status("OK")),
+        (b"setname", [name]) => name_client(connection, name),
         (b"setinfo", [option, value]) => set_info(connection, option, value),
         (b"info", []) => Reply::text(described(connection, now)),
         (b"list", []) => return Err(Errand::List),
@@ -256,7 +205,7 @@ pub(super) fn described(connection: &Connection, now: MonoNs) -> String {
         connection.output.len(),
         connection.under_way(),
         connection.last_command,
-        said.user.as_deref().unwrap_or("default"),
+        said.user.as_ref().map_or("default", |user| &user.name),
         said.library_name,
         said.library_version,
         level_text(said.level),

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use flurry_core::config::Level;
@@ -11,6 +12,7 @@ use flurry_core::key_value::Answer;
 use super::reply::{Reply, Version};
 use super::request::Requests;
 use super::shape::Shape;
+use super::users::User;
 use crate::Error;
 
 /// Commands of one client that are under way at most; what it sends behind them waits unread.
@@ -52,7 +54,8 @@ pub(super) struct Said {
     pub(super) library_version: String,
     /// Which replies its operations wait for.
     pub(super) level: Level,
-    pub(super) user: Option<String>,
+    /// Who it is, once that is known.
+    pub(super) user: Option<Arc<User>>,
 }
 
 /// What a client has written since it last waited for copies.
@@ -92,6 +95,8 @@ pub(super) struct Connection {
     pub(super) said: Said,
     pub(super) last_command: &'static str,
     pub(super) written: Written,
+    /// Passwords that were wrong.
+    pub(super) wrong: u32,
     pub(super) input: BytesMut,
     pub(super) requests: Requests,
     pub(super) output: BytesMut,
@@ -120,6 +125,7 @@ impl Connection {
             said: Said::new(level),
             last_command: "NULL",
             written: Written::default(),
+            wrong: 0,
             input: BytesMut::new(),
             requests,
             output: BytesMut::new(),

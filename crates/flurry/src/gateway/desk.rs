@@ -1,17 +1,22 @@
 //! The thread of a gateway: its clients on one side, the owner of their keys on the other.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use flurry_core::id::{DurationNs, MonoNs};
 use flurry_core::message::{Control, Message};
 
 use super::about::described;
 use super::connection::Connection;
+use super::entry::Door;
 use super::reply::{Reply, error};
-use super::request::{Limits, Requests};
+use super::request::Requests;
 use super::shop::{Errand, Shop};
 use super::sockets::{Guest, Read, Sockets};
+use super::tls::Tls;
+use super::users::Users;
+use crate::Error;
 use crate::link::{Letter, Link};
 use crate::node::Part;
-use crate::{Error, VALUE_BYTES_MAX};
 
 /// Commands of one client in a row, before the others get their turn.
 const COMMANDS_MAX: usize = 128;
@@ -21,6 +26,19 @@ const TICK: DurationNs = DurationNs::millis(1_000);
 
 /// A client whose last reply does not go out for so long is let go.
 const LINGER: DurationNs = DurationNs::millis(5_000);
+
+/// Without saying who it is a client may stay for so long.
+const STRANGER: DurationNs = DurationNs::millis(10_000);
+
+/// What whoever runs a gateway wants changed.
+#[derive(Debug)]
+pub(super) enum Order {
+    Users(Users),
+    Tls(Tls),
+}
+
+/// Orders that are not carried out yet.
+pub(super) type Orders = Arc<Mutex<Vec<Order>>>;
 
 /// What listening to a client has come to.
 enum Heard {
@@ -38,14 +56,16 @@ enum Heard {
 pub(super) struct Desk {
     pub(super) shop: Shop,
     pub(super) sockets: Sockets,
+    orders: Orders,
     tick: MonoNs,
 }
 
 impl Desk {
-    pub(super) fn new(now: MonoNs, shop: Shop, sockets: Sockets) -> Self {
+    pub(super) fn new(now: MonoNs, shop: Shop, sockets: Sockets, orders: Orders) -> Self {
         Self {
             shop,
             sockets,
+            orders,
             tick: now,
         }
     }
@@ -54,8 +74,8 @@ impl Desk {
         let shop = &mut self.shop;
         self.sockets.look(|number, address| {
             shop.counts.connections += 1;
-            let limits = Limits::with_words_up_to(VALUE_BYTES_MAX);
-            Connection::new(number, address, now, shop.level, Requests::new(limits))
+            let requests = Requests::new(shop.limits());
+            Connection::new(number, address, now, shop.level, requests)
         });
     }
 
@@ -68,12 +88,12 @@ impl Desk {
                 self.run(now, number, errand);
                 self.sockets.list(number);
             }
-            Heard::End => return self.sockets.close(number),
+            Heard::End => return self.close(number),
         }
         if let Some(guest) = self.sockets.find(number)
             && !guest.write()
         {
-            self.sockets.close(number);
+            self.close(number);
         }
     }
 
@@ -167,6 +187,14 @@ impl Desk {
                 self.sockets.list(number);
             }
         }
+        let found = self.shop.door.as_ref().map(Door::found);
+        for found in found.into_iter().flatten() {
+            let number = found.connection;
+            if let Some(guest) = self.sockets.find(number) {
+                self.shop.found(&mut guest.connection, found);
+                self.sockets.list(number);
+            }
+        }
         for (number, place, copies) in self.shop.waits_over(now) {
             if let Some(guest) = self.sockets.find(number) {
                 guest.connection.settled(place, Reply::Integer(copies));
@@ -191,7 +219,10 @@ impl Desk {
             return;
         }
         self.tick = now.after(TICK);
-        let gone = |it: &&Connection| it.ends && now.since(it.heard) > LINGER;
+        let gone = |it: &&Connection| {
+            let lingers = it.ends && now.since(it.heard) > LINGER;
+            lingers || (self.shop.is_stranger(it) && now.since(it.since) > STRANGER)
+        };
         let gone: Vec<u64> = self
             .sockets
             .iter()
@@ -199,7 +230,45 @@ impl Desk {
             .map(|it| it.number)
             .collect();
         for number in gone {
-            self.sockets.close(number);
+            self.close(number);
+        }
+    }
+
+    fn close(&mut self, number: u64) {
+        self.shop.left(number);
+        self.sockets.close(number);
+    }
+
+    fn obey(&mut self) {
+        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = std::mem::take(&mut *orders);
+        drop(orders);
+        for order in all {
+            match order {
+                Order::Tls(tls) => self.sockets.secure(tls),
+                Order::Users(users) => self.change(users),
+            }
+        }
+    }
+
+    /// Whoever is no user any more, or has another password, has to come again.
+    fn change(&mut self, users: Users) {
+        let Some(door) = &mut self.shop.door else {
+            return;
+        };
+        door.change(users);
+        let mut gone = Vec::new();
+        for connection in self.sockets.iter_mut() {
+            let Some(user) = &connection.said.user else {
+                continue;
+            };
+            match door.still(user) {
+                Some(user) => connection.said.user = Some(Arc::clone(user)),
+                None => gone.push(connection.number),
+            }
+        }
+        for number in gone {
+            self.close(number);
         }
     }
 }
@@ -235,6 +304,7 @@ impl Part for Desk {
     }
 
     fn serve(&mut self, now: MonoNs, guests: bool, link: &mut Link) -> Result<usize, Error> {
+        self.obey();
         if guests {
             self.look(now);
         }

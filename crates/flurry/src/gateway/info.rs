@@ -78,6 +78,7 @@ fn stats(told: &Told<'_>) -> Lines {
     vec![
         ("total_connections_received", counts.connections.to_string()),
         ("total_commands_processed", counts.commands.to_string()),
+        ("wrong_passwords", counts.wrong_passwords.to_string()),
         ("unknown_outcomes", counts.unknown.to_string()),
         ("tails_unknown", counts.tails_unknown.to_string()),
         ("unstable_operations", told.shop.owner.held().to_string()),

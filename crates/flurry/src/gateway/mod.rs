@@ -5,6 +5,8 @@ mod channel;
 mod cluster;
 mod connection;
 mod desk;
+mod doorman;
+mod entry;
 mod glob;
 mod info;
 mod keys;
@@ -15,11 +17,13 @@ mod shop;
 mod slots;
 mod sockets;
 mod table;
+mod tls;
+mod users;
 mod walk;
 mod walks;
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, PoisonError, mpsc};
 use std::time::Duration;
 
 use flurry_core::config::Level;
@@ -32,11 +36,15 @@ use crate::owner::{Calls, Owner, OwnerParams, Shared, Ways};
 use crate::{Error, loopback, random};
 use cluster::Cluster;
 pub use cluster::GatewayPlace;
-use desk::Desk;
+use desk::{Desk, Order, Orders};
+use doorman::Doorman;
+use entry::Door;
 use reply::{Reply, error};
 use shop::Shop;
 pub use slots::SLOTS;
 use sockets::Sockets;
+pub use tls::Tls;
+pub use users::{Rights, User, Users, hash_password};
 
 /// Operations under way at most, of all clients; while a server is silent its copies are kept too, until
 /// it is counted out.
@@ -69,6 +77,10 @@ pub struct GatewayOptions {
     pub keys_max: usize,
     /// How long its thread looks for something to do before it sleeps.
     pub spin: Duration,
+    /// Who may come in; without it everybody may do everything.
+    pub users: Option<Users>,
+    /// How connections are secured; without it they are not.
+    pub tls: Option<Tls>,
     /// Faults on purpose, between it and the servers.
     pub faults: Faults,
 }
@@ -88,6 +100,8 @@ impl GatewayOptions {
             connections_max: 10_000,
             keys_max: 1_000_000,
             spin: Duration::ZERO,
+            users: None,
+            tls: None,
             faults: Faults::default(),
         }
     }
@@ -98,6 +112,7 @@ impl GatewayOptions {
 #[derive(Debug)]
 pub struct Gateway {
     node: Node,
+    orders: Orders,
     address: SocketAddr,
     epoch: Epoch,
 }
@@ -120,11 +135,17 @@ impl Gateway {
             slots: options.place.slots.clone(),
         };
         let connections_max = options.connections_max.min(descriptors());
-        let sockets = Sockets::new(listener, None, connections_max)?;
+        let sockets = Sockets::new(listener, options.tls.clone(), connections_max)?;
         let guests = sockets.as_fd().try_clone_to_owned().map_err(failed)?;
         let link = Link::dial(options.transport, false)?
             .with_faults(&options.faults, 0)
             .with_guests(guests);
+        let door = match options.users.clone() {
+            Some(users) => Some(Door::new(users, Doorman::start(link.wake().clone())?)),
+            None => None,
+        };
+        let orders = Orders::default();
+        let obeyed = Arc::clone(&orders);
         let params = OwnerParams {
             name: own.session(),
             nonce: u64::from_le_bytes(random::bytes()?),
@@ -141,12 +162,13 @@ impl Gateway {
         let cluster = Cluster::new(own, &options.gateways, 1);
         let node = Node::start("gateway", link, options.spin, |now| {
             let owner = Owner::new(now, params, Calls::new(tell), known, None);
-            let shop = Shop::new(owner, cluster, options.timeout, options.level);
-            Ok(Desk::new(now, shop, sockets))
+            let shop = Shop::new(owner, cluster, options.timeout, options.level, door);
+            Ok(Desk::new(now, shop, sockets, obeyed))
         })?;
         let epoch = shared.opened(&told, options.open_timeout, options.controller)?;
         Ok(Self {
             node,
+            orders,
             address,
             epoch,
         })
@@ -168,6 +190,23 @@ impl Gateway {
     #[must_use]
     pub fn counts(&self) -> LinkCounts {
         self.node.counts()
+    }
+
+    /// Goes by these users from now on. Clients of a user that is no more, or has another password, are
+    /// let go. A gateway that was started without users stays so.
+    pub fn set_users(&self, users: Users) {
+        self.order(Order::Users(users));
+    }
+
+    /// Secures connections by this from now on; those that there are stay as they are.
+    pub fn set_tls(&self, tls: Tls) {
+        self.order(Order::Tls(tls));
+    }
+
+    fn order(&self, order: Order) {
+        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        orders.push(order);
+        self.node.call();
     }
 
     /// Waits until it ends by itself.

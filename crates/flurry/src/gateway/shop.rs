@@ -12,6 +12,7 @@ use flurry_core::portal::Submission;
 
 use super::cluster::Cluster;
 use super::connection::{Connection, Pending, Place};
+use super::entry::Door;
 use super::keys::{self, Plan};
 use super::reply::{Reply, error};
 use super::table::{self, Class, Spec};
@@ -105,7 +106,7 @@ pub(super) enum Errand {
 pub(super) struct Counts {
     pub(super) commands: u64,
     pub(super) connections: u64,
-    pub(super) refused: u64,
+    pub(super) wrong_passwords: u64,
     pub(super) unknown: u64,
     pub(super) tails_unknown: u64,
 }
@@ -122,6 +123,8 @@ pub(super) struct Shop {
     waits: Vec<Wait>,
     next_wait: u64,
     pub(super) walks: Walks,
+    /// Who has to say who he is; without one nobody has.
+    pub(super) door: Option<Door>,
 }
 
 impl Shop {
@@ -130,6 +133,7 @@ impl Shop {
         cluster: Cluster,
         timeout: Duration,
         level: Level,
+        door: Option<Door>,
     ) -> Self {
         Self {
             owner,
@@ -142,6 +146,7 @@ impl Shop {
             waits: Vec::new(),
             next_wait: 0,
             walks: Walks::default(),
+            door,
         }
     }
 
@@ -154,12 +159,21 @@ impl Shop {
     ) -> Option<Errand> {
         self.counts.commands += 1;
         let name = String::from_utf8_lossy(&words[0]).to_ascii_lowercase();
+        let enters = matches!(name.as_str(), "auth" | "hello" | "quit" | "reset");
+        if self.is_stranger(connection) && !enters {
+            connection.tell(error("NOAUTH Authentication required."));
+            return None;
+        }
         let Some(spec) = table::find(&name) else {
             connection.tell(unknown(words));
             return None;
         };
         if !spec.fits(words.len()) {
             connection.tell(wrong_number(spec.name));
+            return None;
+        }
+        if let Some(refusal) = refused(connection, spec, words) {
+            connection.tell(refusal);
             return None;
         }
         connection.last_command = spec.name;
@@ -361,6 +375,20 @@ impl Shop {
     pub(super) fn due(&self) -> Option<MonoNs> {
         self.waits.iter().map(|wait| wait.until).min()
     }
+}
+
+/// What a user may not do.
+fn refused(connection: &Connection, spec: &Spec, words: &[Bytes]) -> Option<Reply> {
+    let user = connection.said.user.as_ref()?;
+    if !user.may_run(spec.class) {
+        let name = spec.name;
+        let refusal = format!("NOPERM this user has no permissions to run the '{name}' command");
+        return Some(error(refusal));
+    }
+    let all = spec.keys(words.len()).all(|at| user.may_use(&words[at]));
+    (!all).then(|| {
+        error("NOPERM this user has no permissions to access one of the keys used as arguments")
+    })
 }
 
 fn unknown(words: &[Bytes]) -> Reply {

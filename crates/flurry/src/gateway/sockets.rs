@@ -13,6 +13,7 @@ use rustls::ServerConfig;
 
 use super::channel::Channel;
 use super::connection::Connection;
+use super::tls::Tls;
 use crate::Error;
 
 const READ_BYTES: usize = 64 << 10;
@@ -94,7 +95,7 @@ pub(super) struct Sockets {
 impl Sockets {
     pub(super) fn new(
         listener: TcpListener,
-        tls: Option<Arc<ServerConfig>>,
+        tls: Option<Tls>,
         connections_max: usize,
     ) -> Result<Self, Error> {
         let failed =
@@ -105,7 +106,7 @@ impl Sockets {
         Ok(Self {
             epoll,
             listener,
-            tls,
+            tls: tls.map(|it| it.0),
             guests: BTreeMap::new(),
             connections_max,
             next: 1,
@@ -120,8 +121,8 @@ impl Sockets {
     }
 
     /// Secures connections from now on by this.
-    pub(super) fn secure(&mut self, tls: Option<Arc<ServerConfig>>) {
-        self.tls = tls;
+    pub(super) fn secure(&mut self, tls: Tls) {
+        self.tls = Some(tls.0);
     }
 
     pub(super) fn len(&self) -> usize {
@@ -144,6 +145,10 @@ impl Sockets {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Connection> {
         self.guests.values().map(|guest| &guest.connection)
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
+        self.guests.values_mut().map(|guest| &mut guest.connection)
     }
 
     /// A client, and a buffer to read it with.

@@ -1,0 +1,263 @@
+//! Who a client is: `AUTH` and `HELLO`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::about::REDIS_VERSION;
+use super::connection::{Connection, Place, Said};
+use super::doorman::{Doorman, Found, Taken};
+use super::reply::{Reply, Version, error};
+use super::request::{Limits, number};
+use super::shop::Shop;
+use super::users::{User, Users};
+use crate::{Error, VALUE_BYTES_MAX};
+
+/// Whoever is wrong so often has to come again.
+const WRONG_MAX: u32 = 3;
+
+/// What a client gets when its password is right.
+#[derive(Debug)]
+enum Wanted {
+    Entry,
+    Hello(Version, Option<String>),
+}
+
+#[derive(Debug)]
+struct Waiting {
+    place: Place,
+    password: Bytes,
+    wanted: Wanted,
+}
+
+/// The door: who is known, and who waits to be.
+#[derive(Debug)]
+pub(super) struct Door {
+    users: Users,
+    doorman: Doorman,
+    waiting: BTreeMap<u64, Waiting>,
+}
+
+impl Door {
+    pub(super) fn new(users: Users, doorman: Doorman) -> Self {
+        Self {
+            users,
+            doorman,
+            waiting: BTreeMap::new(),
+        }
+    }
+
+    /// Knows these users from now on.
+    pub(super) fn change(&mut self, users: Users) {
+        self.users = users;
+        self.doorman.forget();
+    }
+
+    /// The user as it is now; `None` when it is no more, or has another password.
+    pub(super) fn still(&self, user: &User) -> Option<&Arc<User>> {
+        let found = self.users.find(&user.name)?;
+        (found.password_hash == user.password_hash).then_some(found)
+    }
+
+    pub(super) fn found(&self) -> Vec<Found> {
+        self.doorman.found()
+    }
+}
+
+fn wrong_password() -> Reply {
+    error("WRONGPASS invalid username-password pair or user is disabled.")
+}
+
+impl Shop {
+    /// What a new client may send.
+    pub(super) fn limits(&self) -> Limits {
+        match self.door {
+            None => Limits::with_words_up_to(VALUE_BYTES_MAX),
+            Some(_) => Limits::STRANGER,
+        }
+    }
+
+    /// Nobody knows yet who this is, and somebody must.
+    pub(super) fn is_stranger(&self, connection: &Connection) -> bool {
+        self.door.is_some() && connection.said.user.is_none()
+    }
+
+    /// As a client is at its beginning.
+    pub(super) fn reset(&mut self, connection: &mut Connection) -> Reply {
+        connection.said = Said::new(self.level);
+        connection.requests.allow(self.limits());
+        Reply::Status("RESET")
+    }
+
+    pub(super) fn auth(&mut self, connection: &mut Connection, words: &[Bytes]) {
+        let (name, password) = match words {
+            [_, password] => (Bytes::from_static(b"default"), password),
+            [_, name, password] => (name.clone(), password),
+            _ => return connection.tell(error("ERR syntax error")),
+        };
+        if self.door.is_none() {
+            let reply = match words.len() {
+                2 => error(
+                    "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
+                ),
+                _ if *name == *b"default" => Reply::Status("OK"),
+                _ => wrong_password(),
+            };
+            return connection.tell(reply);
+        }
+        self.enter(connection, &name, password, Wanted::Entry);
+    }
+
+    pub(super) fn hello(&mut self, connection: &mut Connection, words: &[Bytes]) {
+        let mut version = connection.said.version;
+        if let Some(word) = words.get(1) {
+            version = match number(word) {
+                Some(2) => Version::Two,
+                Some(3) => Version::Three,
+                Some(_) => return connection.tell(error("NOPROTO unsupported protocol version")),
+                None => {
+                    let refusal = "ERR Protocol version is not an integer or out of range";
+                    return connection.tell(error(refusal));
+                }
+            };
+        }
+        let (mut entry, mut name) = (None, None);
+        let mut options = words.get(2..).unwrap_or_default();
+        while let [option, rest @ ..] = options {
+            options = match (option.to_ascii_uppercase().as_slice(), rest) {
+                (b"AUTH", [user, password, rest @ ..]) => {
+                    entry = Some((user, password));
+                    rest
+                }
+                (b"SETNAME", [given, rest @ ..]) => {
+                    if let Some(refusal) = super::about::refused_name(given) {
+                        return connection.tell(refusal);
+                    }
+                    name = Some(String::from_utf8_lossy(given).into_owned());
+                    rest
+                }
+                _ => {
+                    let option = String::from_utf8_lossy(option);
+                    let refusal = format!("ERR Syntax error in HELLO option '{option}'");
+                    return connection.tell(error(refusal));
+                }
+            };
+        }
+        match entry {
+            Some((user, password)) if self.door.is_some() => {
+                self.enter(connection, user, password, Wanted::Hello(version, name));
+            }
+            Some((user, _)) if **user != *b"default" => connection.tell(wrong_password()),
+            None if self.is_stranger(connection) => connection.tell(error(
+                "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
+            )),
+            _ => {
+                let reply = self.welcome(connection, version, name);
+                connection.tell(reply);
+            }
+        }
+    }
+
+    fn enter(
+        &mut self,
+        connection: &mut Connection,
+        name: &Bytes,
+        password: &Bytes,
+        wanted: Wanted,
+    ) {
+        let Some(door) = &mut self.door else { return };
+        let name = String::from_utf8_lossy(name);
+        match door
+            .doorman
+            .take(&door.users, connection.number, &name, password)
+        {
+            Taken::Known(user) => {
+                let reply = self.admit(connection, user, wanted);
+                connection.tell(reply);
+            }
+            Taken::Full => connection.tell(super::failure(&Error::Busy)),
+            Taken::Waits => {
+                let waiting = Waiting {
+                    place: connection.expect_alone(),
+                    password: password.clone(),
+                    wanted,
+                };
+                door.waiting.insert(connection.number, waiting);
+            }
+        }
+    }
+
+    /// Tells a client what was found of its password.
+    pub(super) fn found(&mut self, connection: &mut Connection, found: Found) {
+        let Some(door) = &mut self.door else { return };
+        let Some(waiting) = door.waiting.remove(&connection.number) else {
+            return;
+        };
+        // It may have been taken away meanwhile.
+        let user = found.user.and_then(|user| door.still(&user).cloned());
+        let reply = match user {
+            Some(user) => {
+                door.doorman.remember(&user, &waiting.password);
+                self.admit(connection, user, waiting.wanted)
+            }
+            None => {
+                self.counts.wrong_passwords += 1;
+                connection.wrong += 1;
+                connection.ends |= connection.wrong >= WRONG_MAX;
+                wrong_password()
+            }
+        };
+        connection.settled(waiting.place, reply);
+    }
+
+    /// A client that went away waits for nothing.
+    pub(super) fn left(&mut self, number: u64) {
+        if let Some(door) = &mut self.door {
+            door.waiting.remove(&number);
+        }
+    }
+
+    fn admit(&mut self, connection: &mut Connection, user: Arc<User>, wanted: Wanted) -> Reply {
+        connection.said.level = user.level.unwrap_or(self.level);
+        connection.said.user = Some(user);
+        connection
+            .requests
+            .allow(Limits::with_words_up_to(VALUE_BYTES_MAX));
+        match wanted {
+            Wanted::Entry => Reply::Status("OK"),
+            Wanted::Hello(version, name) => self.welcome(connection, version, name),
+        }
+    }
+
+    fn welcome(
+        &self,
+        connection: &mut Connection,
+        version: Version,
+        name: Option<String>,
+    ) -> Reply {
+        connection.said.version = version;
+        if let Some(name) = name {
+            connection.said.name = name;
+        }
+        let proto = match version {
+            Version::Two => 2,
+            Version::Three => 3,
+        };
+        let mode = if self.cluster.is_alone() {
+            "standalone"
+        } else {
+            "cluster"
+        };
+        let id = i64::try_from(connection.number).unwrap_or(i64::MAX);
+        Reply::Map(vec![
+            (Reply::text("server"), Reply::text("redis")),
+            (Reply::text("version"), Reply::text(REDIS_VERSION)),
+            (Reply::text("proto"), Reply::Integer(proto)),
+            (Reply::text("id"), Reply::Integer(id)),
+            (Reply::text("mode"), Reply::text(mode)),
+            (Reply::text("role"), Reply::text("master")),
+            (Reply::text("modules"), Reply::Array(Vec::new())),
+        ])
+    }
+}

@@ -1,0 +1,179 @@
+//! Who may do what.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use argon2::password_hash::{
+    self, PasswordHash, PasswordHasher as _, PasswordVerifier as _, SaltString,
+};
+use argon2::{Algorithm, Argon2, Params, Version};
+use flurry_core::config::Level;
+
+use super::table::Class;
+use crate::{Error, random};
+
+/// Memory and passes of one hash: a few milliseconds for us, and for whoever tries passwords.
+const MEMORY_KIB: u32 = 8_192;
+const PASSES: u32 = 2;
+
+/// What a user may do with the keys that it may use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rights {
+    /// Read keys.
+    pub read: bool,
+    /// Write keys.
+    pub write: bool,
+    /// Look at all keys, at other clients and at the gateway.
+    pub admin: bool,
+}
+
+/// A user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    /// Its name; `default` is whoever gives a password alone.
+    pub name: String,
+    /// What [`hash_password`] made of its password.
+    pub password_hash: String,
+    /// Its keys begin with one of these; an empty one is all keys.
+    pub prefixes: Vec<String>,
+    /// What it may do.
+    pub rights: Rights,
+    /// Which replies its operations wait for, instead of the gateway's level.
+    pub level: Option<Level>,
+}
+
+impl User {
+    pub(super) fn may_run(&self, class: Class) -> bool {
+        match class {
+            Class::Connection => true,
+            Class::Read => self.rights.read,
+            Class::Write => self.rights.write,
+            Class::Admin => self.rights.admin,
+        }
+    }
+
+    pub(super) fn may_use(&self, key: &[u8]) -> bool {
+        let mut prefixes = self.prefixes.iter();
+        prefixes.any(|prefix| key.starts_with(prefix.as_bytes()))
+    }
+}
+
+/// All users of a gateway.
+#[derive(Debug, Clone, Default)]
+pub struct Users(BTreeMap<String, Arc<User>>);
+
+impl Users {
+    /// Users that were read from somewhere.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] for two of one name, and for a password that is no hash.
+    pub fn new(all: Vec<User>) -> Result<Self, Error> {
+        let refused = |name: &str, problem: &str, wanted: &str, hint: &str| Error::Refused {
+            reason: format!("user {name}: {problem}; wanted {wanted}; hint: {hint}"),
+        };
+        let mut users = BTreeMap::new();
+        for user in all {
+            if let Err(error) = PasswordHash::new(&user.password_hash) {
+                let problem = format!("its password is no hash ({error})");
+                return Err(refused(
+                    &user.name,
+                    &problem,
+                    "what `flurry password` prints",
+                    "never write a password itself into a file",
+                ));
+            }
+            let name = user.name.clone();
+            if users.insert(name.clone(), Arc::new(user)).is_some() {
+                return Err(refused(
+                    &name,
+                    "it is there twice",
+                    "each once",
+                    "remove one",
+                ));
+            }
+        }
+        Ok(Self(users))
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<&Arc<User>> {
+        self.0.get(name)
+    }
+}
+
+fn hasher() -> Argon2<'static> {
+    let params = Params::new(MEMORY_KIB, PASSES, 1, None).unwrap_or_default();
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+}
+
+/// What may be kept of a password: Argon2id with a salt of its own.
+///
+/// # Errors
+///
+/// [`Error::Io`] without randomness.
+pub fn hash_password(password: &str) -> Result<String, Error> {
+    let failed = |error: password_hash::Error| Error::io("password", "to hash it", &error);
+    let salt = SaltString::encode_b64(&random::bytes::<16>()?).map_err(failed)?;
+    let hash = hasher().hash_password(password.as_bytes(), &salt);
+    hash.map(|hash| hash.to_string()).map_err(failed)
+}
+
+/// Whether a password is the one of a hash. It takes milliseconds.
+pub(super) fn is_password(password: &[u8], hash: &str) -> bool {
+    let Ok(hash) = PasswordHash::new(hash) else {
+        return false;
+    };
+    hasher().verify_password(password, &hash).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(name: &str, password: &str) -> User {
+        User {
+            name: name.to_owned(),
+            password_hash: password.to_owned(),
+            prefixes: vec!["cart:".to_owned()],
+            rights: Rights {
+                read: true,
+                ..Rights::default()
+            },
+            level: None,
+        }
+    }
+
+    #[test]
+    fn a_password_is_known_again_and_no_other_is() {
+        let hash = hash_password("secret").unwrap();
+        assert!(hash.starts_with("$argon2id$"));
+        assert!(!hash.contains("secret"));
+        assert!(is_password(b"secret", &hash));
+        assert!(!is_password(b"Secret", &hash));
+        assert!(!is_password(b"", &hash));
+        assert_ne!(hash, hash_password("secret").unwrap(), "each has its salt");
+    }
+
+    #[test]
+    fn a_user_may_do_what_it_was_given_and_nothing_else() {
+        let user = user("cart", "$argon2id$");
+        assert!(user.may_run(Class::Read) && user.may_run(Class::Connection));
+        assert!(!user.may_run(Class::Write) && !user.may_run(Class::Admin));
+        assert!(user.may_use(b"cart:17"));
+        assert!(!user.may_use(b"cart") && !user.may_use(b"other:cart:"));
+    }
+
+    #[test]
+    fn a_password_in_clear_and_a_name_used_twice_are_refused() {
+        let clear = Users::new(vec![user("a", "secret")])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            clear.contains("is no hash") && !clear.contains("secret"),
+            "{clear}"
+        );
+        let hash = hash_password("x").unwrap();
+        let twice = Users::new(vec![user("a", &hash), user("a", &hash)]);
+        assert!(twice.unwrap_err().to_string().contains("twice"));
+    }
+}
