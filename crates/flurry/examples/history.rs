@@ -216,7 +216,7 @@ impl Told {
             Answer::Number(number) => Self::Number { number: *number },
             Answer::NotANumber => Self::NotANumber,
             Answer::OutOfRange => Self::OutOfRange,
-            Answer::TooLarge => return None,
+            Answer::TooLarge | Answer::ForEver => return None,
         })
     }
 }

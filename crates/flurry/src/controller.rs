@@ -7,10 +7,10 @@ use std::time::Duration;
 use flurry_core::controller::{self, ControllerParams, Destination, Output};
 use flurry_core::id::MonoNs;
 
-use crate::address::listed;
 use crate::fault::Faults;
 use crate::link::{Letter, Link, LinkCounts, Peer};
 use crate::node::{Node, Part};
+use crate::security::Security;
 use crate::store::Store;
 use crate::{Error, LEASE};
 
@@ -28,6 +28,8 @@ pub struct ControllerOptions {
     /// Where its state is kept. Without one the state ends with the process, and so must its servers:
     /// only for a cluster that lives in one process.
     pub directory: Option<PathBuf>,
+    /// Who may be talked to, and what messages are sealed with.
+    pub security: Security,
     /// Faults on purpose.
     pub faults: Faults,
 }
@@ -42,6 +44,7 @@ impl ControllerOptions {
             replicas: 3,
             shards: 1,
             directory,
+            security: Security::default(),
             faults: Faults::default(),
         }
     }
@@ -59,7 +62,8 @@ impl Controller {
     /// [`Error::Address`] for an address that others could reach, [`Error::Refused`] for numbers that
     /// do not fit together or a damaged file, [`Error::Io`] for a directory or a port that is taken.
     pub fn start(options: &ControllerOptions) -> Result<Self, Error> {
-        let link = Link::listen(options.listen, false)?.with_faults(&options.faults, 0);
+        let link =
+            Link::listen(options.listen, false, &options.security)?.with_faults(&options.faults, 0);
         let store = options.directory.as_deref().map(Store::open).transpose()?;
         let stored = store.as_ref().map(Store::read).transpose()?.flatten();
         let params = ControllerParams {
@@ -75,7 +79,11 @@ impl Controller {
                     controller::Controller::restore(now, params, &bytes).map_err(refused)?
                 }
             };
-            Ok(Decider { machine, store })
+            Ok(Decider {
+                machine,
+                store,
+                security: options.security.clone(),
+            })
         })
         .map(Self)
     }
@@ -118,6 +126,7 @@ fn refused(error: impl std::fmt::Display) -> Error {
 struct Decider {
     machine: controller::Controller,
     store: Option<Store>,
+    security: Security,
 }
 
 impl Part for Decider {
@@ -147,7 +156,8 @@ impl Part for Decider {
                     let peer = match to {
                         Destination::Sender(sender) => Peer::of_token(sender),
                         Destination::Server(_, text) => {
-                            text.as_deref().and_then(listed).map(|it| link.to(it))
+                            let address = text.and_then(|text| self.security.listed(&text));
+                            address.map(|it| link.to(it))
                         }
                     };
                     if let Some(peer) = peer {

@@ -9,9 +9,9 @@
 //! - [`Faults`]: what a network or a machine may do, on purpose.
 //! - [`status`]: what the controller says of its cluster.
 //!
-//! Everything that decides something is in the core; here is only what carries it out. All of
-//! it listens on the loopback interface alone, since nothing is encrypted and nobody has to say who
-//! they are. Every part takes datagrams and connections on one port; see [`Transport`].
+//! Everything that decides something is in the core; here is only what carries it out. Without a
+//! [`ClusterKey`] all of it stays on the loopback interface, since nothing is encrypted and nobody has
+//! to say who they are. Every part takes datagrams and connections on one port; see [`Transport`].
 //!
 //! ```no_run
 //! # fn main() -> Result<(), flurry::Error> {
@@ -39,11 +39,12 @@ mod peers;
 mod random;
 mod recording;
 mod router;
+mod security;
 mod server;
 mod status;
 mod store;
 
-pub use address::{loopback, resolve};
+pub use address::resolve;
 pub use client::{Answered, Call, Client, Closed, Done, Options, Set, Waiting};
 pub use clock::wall_after;
 pub use controller::{Controller, ControllerOptions};
@@ -54,11 +55,13 @@ pub use flurry_core::id::{DurationNs, Epoch, Version, WallNs};
 pub use flurry_core::key_value::{Answer, Condition, ExpireCondition, Lifetime, Operation};
 pub use flurry_core::machine::{self, Access, StateMachine};
 pub use gateway::{
-    Gateway, GatewayOptions, GatewayPlace, Rights, SLOTS, Tls, User, Users, hash_password,
+    Gateway, GatewayHandle, GatewayOptions, GatewayPlace, Rights, SLOTS, Tls, User, Users,
+    hash_password,
 };
 pub use link::{LinkCounts, Transport};
 pub use recording::{About, Recording};
 pub use router::{Router, RouterOptions};
+pub use security::{ClusterKey, Security};
 pub use server::{Server, ServerOptions};
 pub use status::status;
 

@@ -91,9 +91,9 @@ impl Node {
         self.view.counts()
     }
 
-    /// Has the thread take a turn.
-    pub(crate) fn call(&self) {
-        self.wake.call();
+    /// What has the thread take a turn.
+    pub(crate) fn wake(&self) -> Wake {
+        self.wake.clone()
     }
 
     pub(crate) fn is_running(&self) -> bool {

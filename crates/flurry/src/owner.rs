@@ -19,6 +19,7 @@ use crate::link::{Letter, Link};
 use crate::node::Part;
 use crate::peers::Peers;
 use crate::recording::ArrivalLog;
+use crate::security::Security;
 
 /// How often a router of its own is told again what is not on every replica: it may have forgotten.
 const DRIVE_AGAIN: DurationNs = DurationNs::millis(50);
@@ -99,6 +100,7 @@ pub(crate) struct OwnerParams {
     pub(crate) operations_max: usize,
     /// Keys that it remembers at most; a forgotten one costs a question to all at its next use.
     pub(crate) keys_max: usize,
+    pub(crate) security: Security,
 }
 
 /// Who waits for an operation.
@@ -151,6 +153,7 @@ impl<C: Caller> Owner<C> {
         log: Option<ArrivalLog>,
     ) -> Self {
         let ways = params.ways;
+        let peers = Peers::new(ways.controller, &params.security);
         let params = PortalParams {
             name: params.name,
             nonce: params.nonce,
@@ -166,7 +169,7 @@ impl<C: Caller> Owner<C> {
             portal: Portal::new(now, params),
             router,
             ways,
-            peers: Peers::new(ways.controller),
+            peers,
             calls,
             fenced: None,
             // Tells a controller that is not there from one that cannot open the session yet.

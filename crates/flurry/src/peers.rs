@@ -8,21 +8,23 @@ use flurry_core::config::Config;
 use flurry_core::id::{ConfigNumber, Endpoint};
 use flurry_core::message::Destination;
 
-use crate::address::listed;
 use crate::link::{Link, Peer};
+use crate::security::Security;
 
 /// Addresses of a configuration, parsed once for each.
 #[derive(Debug)]
 pub(crate) struct Peers {
     controller: SocketAddrV4,
+    security: Security,
     number: ConfigNumber,
     addresses: BTreeMap<Endpoint, Option<SocketAddrV4>>,
 }
 
 impl Peers {
-    pub(crate) fn new(controller: SocketAddrV4) -> Self {
+    pub(crate) fn new(controller: SocketAddrV4, security: &Security) -> Self {
         Self {
             controller,
+            security: security.clone(),
             number: ConfigNumber::default(),
             addresses: BTreeMap::new(),
         }
@@ -47,9 +49,9 @@ impl Peers {
             self.number = config.number;
             self.addresses.clear();
         }
-        *self
-            .addresses
-            .entry(endpoint)
-            .or_insert_with(|| config.address_of(endpoint).and_then(listed))
+        *self.addresses.entry(endpoint).or_insert_with(|| {
+            let text = config.address_of(endpoint);
+            text.and_then(|text| self.security.listed(text))
+        })
     }
 }

@@ -7,11 +7,12 @@ use flurry_core::id::{DurationNs, MonoNs};
 use flurry_core::message::{Control, Message};
 use flurry_core::router::{self, RouterParams};
 
+use crate::Error;
 use crate::fault::Faults;
 use crate::link::{Letter, Link, LinkCounts};
 use crate::node::{Node, Part};
 use crate::peers::Peers;
-use crate::{Error, loopback};
+use crate::security::Security;
 
 /// An owner that has not driven an unanswered operation for so long is gone.
 const ABANDONED: DurationNs = DurationNs::millis(5_000);
@@ -23,6 +24,8 @@ pub struct RouterOptions {
     pub listen: SocketAddr,
     /// Where the controller listens.
     pub controller: SocketAddr,
+    /// Who may be talked to, and what messages are sealed with.
+    pub security: Security,
     /// Faults on purpose.
     pub faults: Faults,
 }
@@ -34,6 +37,7 @@ impl RouterOptions {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             controller,
+            security: Security::default(),
             faults: Faults::default(),
         }
     }
@@ -52,15 +56,16 @@ impl Router {
     /// [`Error::Address`] for an address that others could reach, [`Error::Io`] for a port that is
     /// taken.
     pub fn start(options: &RouterOptions) -> Result<Self, Error> {
-        let controller = loopback(options.controller)?;
-        let link = Link::listen(options.listen, false)?.with_faults(&options.faults, 0);
+        let controller = options.security.allow(options.controller)?;
+        let link =
+            Link::listen(options.listen, false, &options.security)?.with_faults(&options.faults, 0);
         Node::start("router", link, Duration::ZERO, |_| {
             Ok(Shared {
                 machine: router::Router::new(RouterParams {
                     abandoned_after: Some(ABANDONED),
                     ..RouterParams::default()
                 }),
-                peers: Peers::new(controller),
+                peers: Peers::new(controller, &options.security),
             })
         })
         .map(Self)

@@ -16,7 +16,8 @@ use crate::fault::Faults;
 use crate::link::{Letter, Link, LinkCounts};
 use crate::node::{Node, Part};
 use crate::peers::Peers;
-use crate::{Error, LEASE, VALUE_BYTES_MAX, loopback, random};
+use crate::security::Security;
+use crate::{Error, LEASE, VALUE_BYTES_MAX, random};
 
 /// How a data server is started.
 #[derive(Debug, Clone)]
@@ -38,6 +39,8 @@ pub struct ServerOptions {
     /// How long a thread looks for the next message again and again before it sleeps, giving way to
     /// whoever else wants the core. Only where a core is spare; zero, the default, sleeps at once.
     pub spin: Duration,
+    /// Who may be talked to, and what messages are sealed with.
+    pub security: Security,
     /// Faults on purpose.
     pub faults: Faults,
 }
@@ -55,6 +58,7 @@ impl ServerOptions {
             evict: false,
             stamps: true,
             spin: Duration::ZERO,
+            security: Security::default(),
             faults: Faults::default(),
         }
     }
@@ -88,7 +92,7 @@ impl Server {
         options: &ServerOptions,
         machine: &M,
     ) -> Result<Self, Error> {
-        let controller = loopback(options.controller)?;
+        let controller = options.security.allow(options.controller)?;
         if options.shards == 0 {
             return Err(Error::Refused {
                 reason: "shards: it is 0; wanted 1 or more; hint: one for each core that a server may use".to_owned(),
@@ -101,7 +105,7 @@ impl Server {
                 if address.port() != 0 {
                     address.set_port(address.port().saturating_add(u16::from(shard)));
                 }
-                Link::listen(address, options.stamps)
+                Link::listen(address, options.stamps, &options.security)
                     .map(|link| link.with_faults(&options.faults, u64::from(shard)))
             })
             .collect::<Result<Vec<_>, _>>()?;
@@ -128,7 +132,7 @@ impl Server {
                 Node::start(&name, link, options.spin, |now| {
                     Ok(Shard {
                         machine: server::Server::new(now, params, machine.clone()),
-                        peers: Peers::new(controller),
+                        peers: Peers::new(controller, &options.security),
                         stamps: options.stamps.then(Stamps::start),
                     })
                 })

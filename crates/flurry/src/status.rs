@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use flurry_core::id::DurationNs;
 use flurry_core::message::{Control, Message};
 
+use crate::Error;
 use crate::link::{Link, Transport};
-use crate::{Error, loopback};
+use crate::security::Security;
 
 /// How often the question is repeated: it or its answer may be lost.
 const ASK_AGAIN: DurationNs = DurationNs::millis(50);
@@ -17,9 +18,13 @@ const ASK_AGAIN: DurationNs = DurationNs::millis(50);
 /// # Errors
 ///
 /// [`Error::NoAnswer`] within `patience`, [`Error::Address`] for an address that is not of this machine.
-pub fn status(controller: SocketAddr, patience: Duration) -> Result<String, Error> {
-    let to = loopback(controller)?;
-    let mut link = Link::dial(Transport::Udp, false)?;
+pub fn status(
+    controller: SocketAddr,
+    patience: Duration,
+    security: &Security,
+) -> Result<String, Error> {
+    let to = security.allow(controller)?;
+    let mut link = Link::dial(Transport::Udp, false, to, security)?;
     let start = Instant::now();
     while start.elapsed() < patience {
         link.send(link.to(to), &Message::Control(Control::StatusQuery));

@@ -25,6 +25,7 @@ mod random;
 mod render;
 mod section;
 mod units;
+mod users;
 
 pub use arrivals::{Arrivals, Schedule, ThinkTimes};
 pub use cluster::{
@@ -41,3 +42,4 @@ pub use model::{
 };
 pub use random::mix;
 pub use units::{Bytes, DurationNs, RateHz, UnitError};
+pub use users::{UserEntry, UserRight, users};

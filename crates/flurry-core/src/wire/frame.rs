@@ -14,18 +14,28 @@ pub const LENGTH_BYTES: usize = 4;
 ///
 /// [`WireError`] when it is none: nothing behind it can be found, so the stream is over.
 pub fn take_frame(input: &mut BytesMut) -> Result<Option<Message>, WireError> {
+    let frame = cut_frame(input, MESSAGE_BYTES_MAX)?;
+    frame.map(|frame| decode(&frame.freeze())).transpose()
+}
+
+/// Cuts the bytes of one frame off the front, whatever they are; `None` when more must come.
+///
+/// # Errors
+///
+/// [`WireError::Long`] when there are more than `bytes_max` of them: the stream is over.
+pub fn cut_frame(input: &mut BytesMut, bytes_max: usize) -> Result<Option<BytesMut>, WireError> {
     let Some(length) = input.first_chunk::<LENGTH_BYTES>() else {
         return Ok(None);
     };
     let length = u32::from_le_bytes(*length) as usize;
-    if length > MESSAGE_BYTES_MAX {
+    if length > bytes_max {
         return Err(WireError::Long(length));
     }
     if input.len() < LENGTH_BYTES + length {
         return Ok(None);
     }
     input.advance(LENGTH_BYTES);
-    decode(&input.split_to(length).freeze()).map(Some)
+    Ok(Some(input.split_to(length)))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ mod header;
 mod operation;
 mod pack;
 
-pub use frame::{LENGTH_BYTES, take_frame};
+pub use frame::{LENGTH_BYTES, cut_frame, take_frame};
 pub use header::{HEADER_BYTES, Header, Kind, WireError};
 pub use pack::{PACK_BYTES_MAX, Pack, Unpack};
 

@@ -15,12 +15,13 @@ use flurry_core::config::Level;
 use flurry_core::id::Epoch;
 use flurry_core::key_value::{Answer, Condition};
 
+use crate::Error;
 use crate::clock::{self};
 use crate::fault::Faults;
 use crate::link::{Link, LinkCounts, Transport};
 use crate::owner::{Calls, Owner, OwnerParams, Shared, Ways};
 use crate::recording::Recording;
-use crate::{Error, loopback};
+use crate::security::Security;
 pub use call::{Call, Waiting};
 use engine::Engine;
 
@@ -43,6 +44,8 @@ pub struct Options {
     pub router: Option<SocketAddr>,
     /// Where every copy of every operation is noted. Only with the router inside.
     pub recording: Option<Recording>,
+    /// Who may be talked to, and what messages are sealed with.
+    pub security: Security,
     /// Faults on purpose.
     pub faults: Faults,
     /// How long a caller that is alone looks for its answer again and again before it sleeps. It saves
@@ -73,6 +76,7 @@ impl Options {
             transport: Transport::Udp,
             router: None,
             recording: None,
+            security: Security::default(),
             faults: Faults::default(),
             spin: SPIN,
         }
@@ -147,18 +151,22 @@ impl Client {
     /// that is not of this machine, [`Error::Io`] for a recording that cannot be written.
     pub fn open(options: &Options) -> Result<Self, Error> {
         let records = options.recording.is_some();
-        let link = Link::dial(options.transport, records)?.with_faults(&options.faults, 0);
+        let security = &options.security;
+        let controller = security.allow(options.controller)?;
+        let link = Link::dial(options.transport, records, controller, security)?
+            .with_faults(&options.faults, 0);
         let (tell, told) = mpsc::sync_channel(1);
         let shared = Arc::<Shared>::default();
         let params = OwnerParams {
             name: options.session.clone(),
             nonce: u64::from_le_bytes(crate::random::bytes()?),
             ways: Ways {
-                controller: loopback(options.controller)?,
-                router: options.router.map(loopback).transpose()?,
+                controller,
+                router: options.router.map(|it| security.allow(it)).transpose()?,
             },
             operations_max: OPERATIONS_MAX,
             keys_max: KEYS_MAX,
+            security: security.clone(),
         };
         let log = options.recording.as_ref().map(Recording::log).transpose()?;
         let calls = Calls::new(tell);

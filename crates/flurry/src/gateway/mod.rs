@@ -30,10 +30,11 @@ use flurry_core::config::Level;
 use flurry_core::id::Epoch;
 
 use crate::fault::Faults;
-use crate::link::{Link, LinkCounts, Transport};
+use crate::link::{Link, LinkCounts, Transport, Wake};
 use crate::node::Node;
 use crate::owner::{Calls, Owner, OwnerParams, Shared, Ways};
-use crate::{Error, loopback, random};
+use crate::security::Security;
+use crate::{Error, random};
 use cluster::Cluster;
 pub use cluster::GatewayPlace;
 use desk::{Desk, Order, Orders};
@@ -81,6 +82,8 @@ pub struct GatewayOptions {
     pub users: Option<Users>,
     /// How connections are secured; without it they are not.
     pub tls: Option<Tls>,
+    /// Who may be talked to, and what messages are sealed with.
+    pub security: Security,
     /// Faults on purpose, between it and the servers.
     pub faults: Faults,
 }
@@ -102,8 +105,28 @@ impl GatewayOptions {
             spin: Duration::ZERO,
             users: None,
             tls: None,
+            security: Security::default(),
             faults: Faults::default(),
         }
+    }
+}
+
+impl GatewayOptions {
+    /// Whoever others can reach must know who they are, and nobody else may read along.
+    fn may_listen(&self) -> Result<(), Error> {
+        let address = self.place.address;
+        let guarded = self.users.is_some() && self.tls.is_some();
+        if address.ip().is_loopback() || guarded || self.security.insecure {
+            return Ok(());
+        }
+        Err(Error::Address {
+            text: address.to_string(),
+            problem:
+                "others could reach it, and without users and TLS whoever does can do everything"
+                    .to_owned(),
+            wanted: "an address of 127.0.0.0/8, or users and a certificate",
+            hint: "--users, --tls-cert and --tls-key (see docs/flurry/security.md), or --insecure where only friends are",
+        })
     }
 }
 
@@ -125,9 +148,10 @@ impl Gateway {
     /// As [`crate::Client::open`]; [`Error::Io`] for a port that is taken.
     pub fn start(options: &GatewayOptions) -> Result<Self, Error> {
         let listen = options.place.address;
-        let controller = loopback(options.controller)?;
+        let controller = options.security.allow(options.controller)?;
         let failed = |error: std::io::Error| Error::io(listen, "to listen there", &error);
-        let listener = TcpListener::bind(loopback(listen)?).map_err(failed)?;
+        options.may_listen()?;
+        let listener = TcpListener::bind(listen).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let own = GatewayPlace {
@@ -137,7 +161,7 @@ impl Gateway {
         let connections_max = options.connections_max.min(descriptors());
         let sockets = Sockets::new(listener, options.tls.clone(), connections_max)?;
         let guests = sockets.as_fd().try_clone_to_owned().map_err(failed)?;
-        let link = Link::dial(options.transport, false)?
+        let link = Link::dial(options.transport, false, controller, &options.security)?
             .with_faults(&options.faults, 0)
             .with_guests(guests);
         let door = match options.users.clone() {
@@ -155,6 +179,7 @@ impl Gateway {
             },
             operations_max: OPERATIONS_MAX,
             keys_max: options.keys_max,
+            security: options.security.clone(),
         };
         let (tell, told) = mpsc::sync_channel(1);
         let shared = Arc::<Shared>::default();
@@ -192,6 +217,34 @@ impl Gateway {
         self.node.counts()
     }
 
+    /// What another thread changes it with.
+    #[must_use]
+    pub fn handle(&self) -> GatewayHandle {
+        GatewayHandle {
+            orders: Arc::clone(&self.orders),
+            wake: self.node.wake(),
+        }
+    }
+
+    /// Waits until it ends by itself.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Fenced`]: another one has its slots now. [`Error::Stopped`]: its thread has ended, which
+    /// it should not.
+    pub fn wait(mut self) -> Result<(), Error> {
+        self.node.wait()
+    }
+}
+
+/// Changes a gateway while it runs.
+#[derive(Debug, Clone)]
+pub struct GatewayHandle {
+    orders: Orders,
+    wake: Wake,
+}
+
+impl GatewayHandle {
     /// Goes by these users from now on. Clients of a user that is no more, or has another password, are
     /// let go. A gateway that was started without users stays so.
     pub fn set_users(&self, users: Users) {
@@ -206,17 +259,7 @@ impl Gateway {
     fn order(&self, order: Order) {
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         orders.push(order);
-        self.node.call();
-    }
-
-    /// Waits until it ends by itself.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Fenced`]: another one has its slots now. [`Error::Stopped`]: its thread has ended, which
-    /// it should not.
-    pub fn wait(mut self) -> Result<(), Error> {
-        self.node.wait()
+        self.wake.call();
     }
 }
 

@@ -3,10 +3,11 @@
 mod local;
 mod outbox;
 mod peer;
+mod seal;
 mod stream;
 
 use std::collections::BTreeSet;
-use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,13 +23,15 @@ use nix::sys::time::TimeSpec;
 use unruly_trace::WallNs;
 use unruly_trace::stamp::{enable_stamps, receive};
 
+use crate::Error;
 use crate::clock;
 use crate::fault::{Direction, Fault, Faults, Injector};
-use crate::{Error, loopback};
+use crate::security::Security;
 use local::Mailbox;
 use outbox::{Outbox, Sent};
 pub use peer::Transport;
 pub(crate) use peer::{Peer, Way};
+use seal::{Refused, Seal};
 use stream::{Damaged, Streams};
 
 /// No datagram is longer.
@@ -56,6 +59,10 @@ pub struct LinkCounts {
     pub received: u64,
     /// What was no message: dropped, and a connection that it came by closed.
     pub damaged: u64,
+    /// What was not sealed with the cluster's key, or not for here: dropped.
+    pub foreign: u64,
+    /// What was sealed too long ago, or had come before: dropped.
+    pub replayed: u64,
     /// Messages sent.
     pub sent: u64,
     /// Answers too long for a datagram: whoever asked was told to ask over TCP instead.
@@ -68,6 +75,8 @@ pub struct LinkCounts {
 struct Counters {
     received: AtomicU64,
     damaged: AtomicU64,
+    foreign: AtomicU64,
+    replayed: AtomicU64,
     sent: AtomicU64,
     too_long: AtomicU64,
     not_taken: AtomicU64,
@@ -87,6 +96,8 @@ impl LinkView {
         LinkCounts {
             received: read(&self.0.received),
             damaged: read(&self.0.damaged),
+            foreign: read(&self.0.foreign),
+            replayed: read(&self.0.replayed),
             sent: read(&self.0.sent),
             too_long: read(&self.0.too_long),
             not_taken: read(&self.0.not_taken),
@@ -173,6 +184,8 @@ pub(crate) struct Link {
     waiter: Arc<Waiter>,
     ready: Ready,
     injector: Option<Injector>,
+    /// What messages are sealed with; without one they go as they are.
+    seal: Option<Seal>,
     input: Vec<u8>,
     control: Vec<u8>,
     /// The rest of the datagram that came last.
@@ -184,23 +197,40 @@ pub(crate) struct Link {
 
 impl Link {
     /// Listens at `address` for datagrams, connections and parts of this process.
-    pub(crate) fn listen(address: SocketAddr, stamps: bool) -> Result<Self, Error> {
-        Self::open(address, true, Transport::Udp, stamps)
+    pub(crate) fn listen(
+        address: SocketAddr,
+        stamps: bool,
+        security: &Security,
+    ) -> Result<Self, Error> {
+        Self::open(
+            security.allow(address)?,
+            true,
+            Transport::Udp,
+            stamps,
+            security,
+        )
     }
 
-    /// Listens nowhere; starts what it says by `transport`.
-    pub(crate) fn dial(transport: Transport, stamps: bool) -> Result<Self, Error> {
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        Self::open(any, false, transport, stamps)
+    /// Listens nowhere; starts what it says by `transport`, from the address that reaches `toward`.
+    pub(crate) fn dial(
+        transport: Transport,
+        stamps: bool,
+        toward: SocketAddrV4,
+        security: &Security,
+    ) -> Result<Self, Error> {
+        let own = SocketAddrV4::new(own_address(toward)?, 0);
+        Self::open(own, false, transport, stamps, security)
     }
 
     fn open(
-        address: SocketAddr,
+        address: SocketAddrV4,
         listens: bool,
         transport: Transport,
         stamps: bool,
+        security: &Security,
     ) -> Result<Self, Error> {
-        let (socket, streams) = bind(loopback(address)?, listens)?;
+        let seal = security.key.as_ref().map(Seal::new).transpose()?;
+        let (socket, streams) = bind(address, listens)?;
         let options = socket2::SockRef::from(&socket);
         // Less than asked for only means more losses, which are repaired.
         let _ = options.set_recv_buffer_size(SOCKET_BYTES);
@@ -237,6 +267,7 @@ impl Link {
                 guests: true,
             },
             injector: None,
+            seal,
             input: vec![0; RECEIVE_BYTES],
             control: vec![0; CONTROL_BYTES],
             opened: Opened {
@@ -427,7 +458,7 @@ impl Link {
             return Some(letter);
         }
         while self.ready.streams {
-            match self.streams.take() {
+            match self.streams.take(&mut self.seal) {
                 Some(Ok((from, message))) => {
                     return Some(Letter {
                         from,
@@ -435,7 +466,9 @@ impl Link {
                         stamp: WallNs(0),
                     });
                 }
-                Some(Err(Damaged)) => count(&self.counters.damaged),
+                Some(Err(Damaged::Message)) => count(&self.counters.damaged),
+                Some(Err(Damaged::Seal(Refused::Foreign))) => count(&self.counters.foreign),
+                Some(Err(Damaged::Seal(Refused::Replayed))) => count(&self.counters.replayed),
                 None => self.ready.streams = false,
             }
         }
@@ -469,15 +502,27 @@ impl Link {
                 self.ready.datagrams = false;
                 break;
             };
-            if let Some(SocketAddr::V4(from)) = found.from {
-                self.opened = Opened {
-                    from,
-                    stamp: found.stamp,
-                    messages: Unpack::new(&self.input[..found.bytes]),
-                };
-                return Some(());
+            let Some(SocketAddr::V4(from)) = found.from else {
+                count(&self.counters.damaged);
+                continue;
+            };
+            let datagram = &mut self.input[..found.bytes];
+            let opened = match &mut self.seal {
+                None => Ok(&*datagram),
+                Some(seal) => seal.open(self.address, datagram),
+            };
+            match opened {
+                Ok(messages) => {
+                    self.opened = Opened {
+                        from,
+                        stamp: found.stamp,
+                        messages: Unpack::new(messages),
+                    };
+                    return Some(());
+                }
+                Err(Refused::Foreign) => count(&self.counters.foreign),
+                Err(Refused::Replayed) => count(&self.counters.replayed),
             }
-            count(&self.counters.damaged);
         }
         None
     }
@@ -520,23 +565,24 @@ impl Link {
     fn hand_bytes(&mut self, to: Peer) -> Sent {
         let is_datagram = matches!(to.way, Way::Datagram | Way::Return);
         if !is_datagram || self.streaming.contains(&to.address) {
-            return one(self.streams.send(to, &self.output));
+            return one(self.streams.send(to, &self.output, &mut self.seal));
         }
         if self.output.len() > DATAGRAM_BYTES_MAX {
             if to.way == Way::Datagram {
-                return one(self.streams.send(to, &self.output));
+                return one(self.streams.send(to, &self.output, &mut self.seal));
             }
             // Whoever asked listens nowhere, and has to open the connection.
             count(&self.counters.too_long);
             self.output.clear();
             wire::encode(&Message::Control(Control::UseStream), &mut self.output);
         }
-        self.outbox.put(&self.socket, to.address, &self.output)
+        self.outbox
+            .put(&self.socket, &mut self.seal, to.address, &self.output)
     }
 
     /// Lets the datagrams go that wait for the end of the turn.
     pub(crate) fn flush(&mut self) {
-        let sent = self.outbox.flush(&self.socket);
+        let sent = self.outbox.flush(&self.socket, &mut self.seal);
         self.count_sent(sent);
     }
 
@@ -555,8 +601,24 @@ fn one(is_taken: bool) -> Sent {
 }
 
 fn bound(socket: &UdpSocket) -> Result<SocketAddrV4, Error> {
-    let address = socket.local_addr();
-    loopback(address.map_err(|error| Error::io("socket", "to know its address", &error))?)
+    let failed = |error: &dyn std::fmt::Display| Error::io("socket", "to know its address", &error);
+    match socket.local_addr() {
+        Ok(SocketAddr::V4(address)) => Ok(address),
+        Ok(other) => Err(failed(&other)),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+/// The address of this machine by which `toward` is reached: what is sealed is bound to it, so it must be
+/// one.
+fn own_address(toward: SocketAddrV4) -> Result<Ipv4Addr, Error> {
+    if toward.ip().is_loopback() {
+        return Ok(Ipv4Addr::LOCALHOST);
+    }
+    let failed = |error: std::io::Error| Error::io(toward, "a way to there", &error);
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(failed)?;
+    socket.connect(toward).map_err(failed)?;
+    bound(&socket).map(|address| *address.ip())
 }
 
 /// A socket for datagrams, and what waits for connections at the same port.

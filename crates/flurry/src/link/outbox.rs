@@ -4,6 +4,8 @@ use std::net::{SocketAddrV4, UdpSocket};
 
 use flurry_core::wire::Pack;
 
+use super::seal::Seal;
+
 /// Places in one turn at most; with more, what is here goes out earlier.
 const PLACES_MAX: usize = 64;
 
@@ -24,12 +26,18 @@ pub(super) struct Outbox {
 
 impl Outbox {
     /// Adds a message to what this place gets. What had to go out to make room is told.
-    pub(super) fn put(&mut self, socket: &UdpSocket, to: SocketAddrV4, message: &[u8]) -> Sent {
+    pub(super) fn put(
+        &mut self,
+        socket: &UdpSocket,
+        seal: &mut Option<Seal>,
+        to: SocketAddrV4,
+        message: &[u8],
+    ) -> Sent {
         let mut sent = Sent::default();
         let known = self.packs[..self.used].iter().position(|(at, _)| *at == to);
         let index = known.unwrap_or_else(|| {
             if self.used == PLACES_MAX {
-                sent = self.flush(socket);
+                sent = self.flush(socket, seal);
             }
             if self.used == self.packs.len() {
                 self.packs.push((to, Pack::default()));
@@ -40,27 +48,37 @@ impl Outbox {
         });
         let pack = &mut self.packs[index].1;
         if !pack.push(message) {
-            send(socket, to, pack, &mut sent);
+            send(socket, seal, to, pack, &mut sent);
             pack.push(message);
         }
         sent
     }
 
     /// Hands everything to the kernel.
-    pub(super) fn flush(&mut self, socket: &UdpSocket) -> Sent {
+    pub(super) fn flush(&mut self, socket: &UdpSocket, seal: &mut Option<Seal>) -> Sent {
         let mut sent = Sent::default();
         for (to, pack) in &mut self.packs[..self.used] {
-            send(socket, *to, pack, &mut sent);
+            send(socket, seal, *to, pack, &mut sent);
         }
         self.used = 0;
         sent
     }
 }
 
-fn send(socket: &UdpSocket, to: SocketAddrV4, pack: &mut Pack, sent: &mut Sent) {
+fn send(
+    socket: &UdpSocket,
+    seal: &mut Option<Seal>,
+    to: SocketAddrV4,
+    pack: &mut Pack,
+    sent: &mut Sent,
+) {
     let messages = u64::from(pack.messages());
     // What is not taken is lost, as on a network.
-    match socket.send_to(pack.datagram(), to) {
+    let datagram = match seal {
+        None => pack.datagram(),
+        Some(seal) => seal.seal(to, pack.datagram()),
+    };
+    match socket.send_to(datagram, to) {
         Ok(_) => sent.taken += messages,
         Err(_) => sent.not_taken += messages,
     }
@@ -115,11 +133,11 @@ mod tests {
         let mut outbox = Outbox::default();
         for turn in 0..2 {
             for number in 0..6 {
-                outbox.put(&socket, places[number % 3].1, &message("text"));
+                outbox.put(&socket, &mut None, places[number % 3].1, &message("text"));
             }
-            outbox.put(&socket, places[2].1, &message("more"));
+            outbox.put(&socket, &mut None, places[2].1, &message("more"));
             assert!(places.iter().all(|(place, _)| came(place).is_empty()));
-            assert_eq!(outbox.flush(&socket).taken, 7, "turn {turn}");
+            assert_eq!(outbox.flush(&socket, &mut None).taken, 7, "turn {turn}");
             let counts: Vec<_> = places.iter().map(|(place, _)| came(place)).collect();
             assert_eq!(counts, [[2], [2], [3]]);
         }
@@ -131,17 +149,17 @@ mod tests {
         let (place, address) = listener();
         let mut outbox = Outbox::default();
         let long = message(&"{".repeat(PACK_BYTES_MAX / 2));
-        assert_eq!(outbox.put(&socket, address, &long).taken, 0);
-        assert_eq!(outbox.put(&socket, address, &long).taken, 1);
-        assert_eq!(outbox.flush(&socket).taken, 1);
+        assert_eq!(outbox.put(&socket, &mut None, address, &long).taken, 0);
+        assert_eq!(outbox.put(&socket, &mut None, address, &long).taken, 1);
+        assert_eq!(outbox.flush(&socket, &mut None).taken, 1);
         assert_eq!(came(&place), [1, 1]);
         let nobody = |port: u16| SocketAddrV4::new([127, 0, 0, 9].into(), port);
         let places = u16::try_from(PLACES_MAX).unwrap();
         for port in 1..=places {
-            let sent = outbox.put(&socket, nobody(port), &message(""));
+            let sent = outbox.put(&socket, &mut None, nobody(port), &message(""));
             assert_eq!(sent.taken + sent.not_taken, 0);
         }
-        let sent = outbox.put(&socket, nobody(places + 1), &message(""));
+        let sent = outbox.put(&socket, &mut None, nobody(places + 1), &message(""));
         assert_eq!(sent.taken + sent.not_taken, u64::from(places));
     }
 }

@@ -6,12 +6,13 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use bytes::{Buf as _, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
 use flurry_core::message::Message;
-use flurry_core::wire::{MESSAGE_BYTES_MAX, take_frame};
+use flurry_core::wire::{MESSAGE_BYTES_MAX, cut_frame, decode, take_frame};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use socket2::{Domain, Socket, Type};
 
+use super::seal::{Refused, SEAL_BYTES, Seal};
 use super::{Peer, Way};
 use crate::Error;
 
@@ -38,6 +39,8 @@ struct Connection {
     socket: TcpStream,
     /// The other side opened it.
     accepted: bool,
+    /// Our end of it, which what is sealed is bound to.
+    own: Option<SocketAddrV4>,
     input: BytesMut,
     output: BytesMut,
     /// Waits for room in the kernel.
@@ -46,9 +49,14 @@ struct Connection {
     heard: Instant,
 }
 
-/// Bytes that were no message: the connection that they came by is closed.
+/// Bytes that could not be used: the connection that they came by is closed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Damaged;
+pub(super) enum Damaged {
+    /// It was no message.
+    Message,
+    /// It was not sealed as it should.
+    Seal(Refused),
+}
 
 /// What came by a connection.
 pub(super) type Came = Result<(Peer, Message), Damaged>;
@@ -104,15 +112,15 @@ impl Streams {
     }
 
     /// The next message that has come whole.
-    pub(super) fn take(&mut self) -> Option<Came> {
+    pub(super) fn take(&mut self, seal: &mut Option<Seal>) -> Option<Came> {
         if self.came.is_empty() {
-            self.look();
+            self.look(seal);
         }
         self.came.pop_front()
     }
 
     /// Hands a message over; says whether there was a way and room for it.
-    pub(super) fn send(&mut self, to: Peer, message: &[u8]) -> bool {
+    pub(super) fn send(&mut self, to: Peer, message: &[u8], seal: &mut Option<Seal>) -> bool {
         if !self.connections.contains_key(&to.address)
             && (to.way == Way::Back || !self.dial(to.address))
         {
@@ -124,6 +132,10 @@ impl Streams {
         if message.len() > MESSAGE_BYTES_MAX {
             return false;
         }
+        let message = match seal {
+            None => message,
+            Some(seal) => seal.seal(to.address, message),
+        };
         let waiting = connection.output.len();
         if waiting + message.len() > OUTPUT_BYTES_MAX {
             if connection.heard.elapsed() > STUCK_MAX {
@@ -183,9 +195,14 @@ impl Streams {
         if watched.is_err() {
             return false;
         }
+        let own = match socket.local_addr() {
+            Ok(SocketAddr::V4(own)) => Some(own),
+            _ => None,
+        };
         let connection = Connection {
             socket,
             accepted,
+            own,
             input: BytesMut::new(),
             output: BytesMut::new(),
             waits,
@@ -205,7 +222,7 @@ impl Streams {
     }
 
     /// Does what the kernel says can be done now.
-    fn look(&mut self) {
+    fn look(&mut self, seal: &mut Option<Seal>) {
         let mut events = [EpollEvent::empty(); EVENTS_MAX];
         let count = self
             .epoll
@@ -225,7 +242,7 @@ impl Streams {
                 self.write(address);
             }
             if flags.contains(EpollFlags::EPOLLIN) || broken {
-                self.read(address);
+                self.read(address, seal);
             }
         }
     }
@@ -244,7 +261,7 @@ impl Streams {
         }
     }
 
-    fn read(&mut self, address: SocketAddrV4) {
+    fn read(&mut self, address: SocketAddrV4, seal: &mut Option<Seal>) {
         let Some(connection) = self.connections.get_mut(&address) else {
             return;
         };
@@ -259,13 +276,14 @@ impl Streams {
                     Way::Dial
                 };
                 loop {
-                    match take_frame(&mut connection.input) {
+                    let own = connection.own.unwrap_or(address);
+                    match take(&mut connection.input, own, seal) {
                         Ok(Some(message)) => {
                             self.came.push_back(Ok((Peer { way, address }, message)));
                         }
                         Ok(None) => break,
-                        Err(_) => {
-                            self.came.push_back(Err(Damaged));
+                        Err(damaged) => {
+                            self.came.push_back(Err(damaged));
                             self.close(address);
                             break;
                         }
@@ -298,6 +316,24 @@ impl Streams {
             let _ = self.epoll.modify(connection.socket.as_fd(), &mut event);
         }
     }
+}
+
+/// The next message of a stream.
+fn take(
+    input: &mut BytesMut,
+    own: SocketAddrV4,
+    seal: &mut Option<Seal>,
+) -> Result<Option<Message>, Damaged> {
+    let Some(seal) = seal else {
+        return take_frame(input).map_err(|_| Damaged::Message);
+    };
+    let frame = cut_frame(input, MESSAGE_BYTES_MAX + SEAL_BYTES);
+    let Some(mut frame) = frame.map_err(|_| Damaged::Message)? else {
+        return Ok(None);
+    };
+    let opened = seal.open(own, &mut frame).map_err(Damaged::Seal)?;
+    let message = decode(&Bytes::copy_from_slice(opened));
+    message.map(Some).map_err(|_| Damaged::Message)
 }
 
 fn token(address: SocketAddrV4) -> u64 {

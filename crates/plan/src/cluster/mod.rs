@@ -9,7 +9,8 @@ use crate::error::PlanError;
 use crate::limits::MAX_SEED;
 use crate::section::{Limits, Source};
 use crate::units::{Bytes, DurationNs};
-use parts::{Client, Shape, controller, distinct, router, servers};
+pub(crate) use parts::level;
+use parts::{Client, Reach, Shape, controller, distinct, router, servers};
 use trouble::Parts;
 
 const MANUAL: &str = "see docs/flurry/configuration.md";
@@ -24,7 +25,9 @@ const TOP: &[&str] = &[
     "fault",
     "pause",
 ];
-const CLUSTER: &[&str] = &["replicas", "shards", "memory", "evict", "stamps", "spin"];
+const CLUSTER: &[&str] = &[
+    "replicas", "shards", "memory", "evict", "stamps", "spin", "key", "insecure",
+];
 const CONTROLLER: &[&str] = &["listen", "directory"];
 const SERVER: &[&str] = &["id", "listen"];
 const ROUTER: &[&str] = &["listen"];
@@ -181,6 +184,10 @@ pub struct Cluster {
     pub client_spin: DurationNs,
     /// What chance is drawn from.
     pub seed: u64,
+    /// The file of the key that messages are sealed with.
+    pub key: Option<String>,
+    /// Others may reach the parts without a key too.
+    pub insecure: bool,
     /// What happens to messages.
     pub faults: Vec<ClusterFault>,
     /// What happens to parts.
@@ -205,10 +212,11 @@ impl Cluster {
         let document = source.document(MANUAL)?;
         let top = source.top(&document, "the cluster");
         top.check_keys(TOP)?;
-        let servers = servers(&top)?;
+        let reach = Reach::read(&top)?;
+        let servers = servers(&top, &reach)?;
         let shape = Shape::read(&top, &servers)?;
-        let (controller, directory) = controller(&top)?;
-        let router = router(&top)?;
+        let (controller, directory) = controller(&top, &reach)?;
+        let router = router(&top, &reach)?;
         distinct(&top, controller, router, &servers, shape.shards)?;
         let client = Client::read(&top)?;
         let parts = Parts {
@@ -225,6 +233,8 @@ impl Cluster {
             seed: top.number("seed", &seed)?,
             faults: parts.faults(&top)?,
             pauses: parts.pauses(&top)?,
+            key: reach.key,
+            insecure: reach.insecure,
             controller,
             directory,
             replicas: shape.replicas,

@@ -23,26 +23,59 @@ const CLIENT_SPIN: DurationNs = DurationNs(50_000);
 /// Memory of a server.
 const MAX_MEMORY: Bytes = Bytes(1 << 44);
 
-fn address(section: &Section<'_>, key: &str, example: &str) -> Result<SocketAddr, PlanError> {
-    let hint = format!("{key} = {example:?}");
-    let Some(text) = section.text(key, &hint)? else {
-        return Err(section.missing(key, "must be an address with a port", hint));
-    };
-    let Ok(address) = text.parse::<SocketAddr>() else {
-        return Err(section.refuse(key, "must be an address with a port", hint));
-    };
-    let SocketAddr::V4(four) = address else {
-        return Err(section.refuse(key, "must be an IPv4 address", hint));
-    };
-    if !four.ip().is_loopback() {
-        let wanted =
-            "must be of 127.0.0.0/8: nothing is encrypted and nobody has to say who they are";
-        return Err(section.refuse(key, wanted, hint));
+/// What parts may be reached by, and how nobody else may.
+pub(super) struct Reach {
+    pub(super) key: Option<String>,
+    pub(super) insecure: bool,
+}
+
+impl Reach {
+    pub(super) fn read(top: &Section<'_>) -> Result<Self, PlanError> {
+        let (mut key, mut insecure) = (None, false);
+        if let Some(section) = top.child("cluster", "[cluster]")? {
+            key = section.text("key", "key = \"cluster.key\"")?;
+            if key.is_some_and(str::is_empty) {
+                return Err(section.refuse("key", "must not be empty", "key = \"cluster.key\""));
+            }
+            insecure = section.switch("insecure", false)?;
+        }
+        Ok(Self {
+            key: key.map(str::to_owned),
+            insecure,
+        })
     }
-    if four.port() == 0 {
-        return Err(section.refuse(key, "must name a port: the others have to find it", hint));
+
+    fn address(
+        &self,
+        section: &Section<'_>,
+        key: &str,
+        example: &str,
+    ) -> Result<SocketAddr, PlanError> {
+        let hint = format!("{key} = {example:?}");
+        let Some(text) = section.text(key, &hint)? else {
+            return Err(section.missing(key, "must be an address with a port", hint));
+        };
+        let Ok(address) = text.parse::<SocketAddr>() else {
+            return Err(section.refuse(key, "must be an address with a port", hint));
+        };
+        let SocketAddr::V4(four) = address else {
+            return Err(section.refuse(key, "must be an IPv4 address", hint));
+        };
+        if four.ip().is_unspecified() {
+            let wanted = "must be an address that the others reach it by";
+            return Err(section.refuse(key, wanted, hint));
+        }
+        if !four.ip().is_loopback() && self.key.is_none() && !self.insecure {
+            let wanted = "must be of 127.0.0.0/8: without a key nothing is encrypted and nobody has to say who they are";
+            let hint = "[cluster] with key = \"cluster.key\" (flurry key prints one)";
+            return Err(section.refuse(key, wanted, hint));
+        }
+        if four.port() == 0 {
+            let wanted = "must name a port: the others have to find it";
+            return Err(section.refuse(key, wanted, hint));
+        }
+        Ok(address)
     }
-    Ok(address)
 }
 
 /// How long a part looks for what it waits for before it sleeps.
@@ -60,7 +93,7 @@ fn server_sections<'a>(top: &Section<'a>) -> Result<Vec<Section<'a>>, PlanError>
     top.tables("server", "[[server]]", MAX_SERVERS, "make several clusters")
 }
 
-pub(super) fn servers(top: &Section<'_>) -> Result<Vec<ClusterServer>, PlanError> {
+pub(super) fn servers(top: &Section<'_>, reach: &Reach) -> Result<Vec<ClusterServer>, PlanError> {
     let sections = server_sections(top)?;
     if sections.is_empty() {
         let hint = "[[server]] with id = 1 and listen = \"127.0.0.1:7701\"";
@@ -77,7 +110,7 @@ pub(super) fn servers(top: &Section<'_>) -> Result<Vec<ClusterServer>, PlanError
         };
         let server = ClusterServer {
             id: section.whole("id", &id)?,
-            listen: address(section, "listen", "127.0.0.1:7701")?,
+            listen: reach.address(section, "listen", "127.0.0.1:7701")?,
         };
         if servers.iter().any(|it| it.id == server.id) {
             return Err(section.refuse("id", "must be another server's", "give each its own"));
@@ -87,14 +120,17 @@ pub(super) fn servers(top: &Section<'_>) -> Result<Vec<ClusterServer>, PlanError
     Ok(servers)
 }
 
-pub(super) fn controller(top: &Section<'_>) -> Result<(SocketAddr, Option<String>), PlanError> {
+pub(super) fn controller(
+    top: &Section<'_>,
+    reach: &Reach,
+) -> Result<(SocketAddr, Option<String>), PlanError> {
     let default = SocketAddr::from(([127, 0, 0, 1], 7700));
     let Some(section) = top.child("controller", "[controller]")? else {
         return Ok((default, None));
     };
     section.check_keys(CONTROLLER)?;
     let listen = if section.has("listen") {
-        address(&section, "listen", "127.0.0.1:7700")?
+        reach.address(&section, "listen", "127.0.0.1:7700")?
     } else {
         default
     };
@@ -105,12 +141,14 @@ pub(super) fn controller(top: &Section<'_>) -> Result<(SocketAddr, Option<String
     Ok((listen, directory.map(str::to_owned)))
 }
 
-pub(super) fn router(top: &Section<'_>) -> Result<Option<SocketAddr>, PlanError> {
+pub(super) fn router(top: &Section<'_>, reach: &Reach) -> Result<Option<SocketAddr>, PlanError> {
     let Some(section) = top.child("router", "[router]")? else {
         return Ok(None);
     };
     section.check_keys(ROUTER)?;
-    address(&section, "listen", "127.0.0.1:7690").map(Some)
+    reach
+        .address(&section, "listen", "127.0.0.1:7690")
+        .map(Some)
 }
 
 /// Two parts at one address would be told apart by nobody.
@@ -211,6 +249,30 @@ pub(super) struct Client {
     pub(super) spin: DurationNs,
 }
 
+/// Which replies to wait for: `level`, and `hedge` where it has a delay.
+pub(crate) fn level(section: &Section<'_>) -> Result<ClusterLevel, PlanError> {
+    let hedge = Limits {
+        default: Some(DurationNs(1_000_000)),
+        least: None,
+        most: MAX_TIMEOUT,
+        example: DurationNs(1_000_000),
+    };
+    let hedge = section.number("hedge", &hedge)?;
+    let levels = [
+        ("first", ClusterLevel::First),
+        ("quorum", ClusterLevel::Quorum),
+        ("all", ClusterLevel::All),
+        ("hedge", ClusterLevel::Hedge(hedge)),
+        ("auto", ClusterLevel::Auto),
+    ];
+    let level = section.choice("level", &levels, Some(ClusterLevel::First))?;
+    if section.has("hedge") && !matches!(level, ClusterLevel::Hedge(_)) {
+        let wanted = "must be left out unless level is \"hedge\"";
+        return Err(section.refuse("hedge", wanted, "level = \"hedge\""));
+    }
+    Ok(level)
+}
+
 impl Client {
     pub(super) fn read(top: &Section<'_>) -> Result<Self, PlanError> {
         let usual = DurationNs(2_000_000_000);
@@ -223,25 +285,7 @@ impl Client {
             });
         };
         section.check_keys(CLIENT)?;
-        let hedge = Limits {
-            default: Some(DurationNs(1_000_000)),
-            least: None,
-            most: MAX_TIMEOUT,
-            example: DurationNs(1_000_000),
-        };
-        let hedge = section.number("hedge", &hedge)?;
-        let levels = [
-            ("first", ClusterLevel::First),
-            ("quorum", ClusterLevel::Quorum),
-            ("all", ClusterLevel::All),
-            ("hedge", ClusterLevel::Hedge(hedge)),
-            ("auto", ClusterLevel::Auto),
-        ];
-        let level = section.choice("level", &levels, Some(ClusterLevel::First))?;
-        if section.has("hedge") && !matches!(level, ClusterLevel::Hedge(_)) {
-            let wanted = "must be left out unless level is \"hedge\"";
-            return Err(section.refuse("hedge", wanted, "level = \"hedge\""));
-        }
+        let level = level(&section)?;
         let timeout = Limits {
             default: Some(usual),
             least: None,

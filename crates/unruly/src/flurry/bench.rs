@@ -15,6 +15,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use unruly_plan::{Arrivals, Bytes, DurationNs, RateHz, mix};
 use unruly_trace::ClockPair;
 
+use super::keyed::Keyed;
 use super::level::LevelName;
 use super::{Reach, say, say_error};
 use crate::about::{host_of, noise_floor_ns, tool, utc};
@@ -94,13 +95,13 @@ struct Work {
 }
 
 impl Bench {
-    pub(super) fn run(self) -> Result<u8> {
+    pub(super) fn run(self, keyed: &Keyed) -> Result<u8> {
         self.check()?;
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             signal_hook::flag::register(signal, Arc::clone(&stop))?;
         }
-        let base = self.reach.options("bench")?;
+        let base = self.reach.options("bench", keyed)?;
         let noise_ns = (!self.no_log).then(noise_floor_ns);
         let (directory, recording) = self.recording(noise_ns)?;
         let sessions: Vec<Client> = (0..self.sessions)

@@ -7,32 +7,58 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use flurry::{
     Concerned, ControllerOptions, Delay, Direction, Fault, Faults, Level, Options, Pause,
-    RouterOptions, ServerOptions, Transport,
+    RouterOptions, Security, ServerOptions, Transport,
 };
 use unruly_plan::{
     Cluster, ClusterDelay, ClusterDirection, ClusterLevel, ClusterServer, ClusterTransport,
     DurationNs, Part,
 };
 
+use super::keyed::Keyed;
+
 /// A cluster's file, read.
 #[derive(Debug)]
 pub(super) struct Config {
     cluster: Cluster,
+    security: Security,
 }
 
 fn span(of: DurationNs) -> Duration {
     Duration::from_nanos(of.0)
 }
 
+/// A level in the words of the library.
+pub(super) fn level(of: ClusterLevel) -> Level {
+    match of {
+        ClusterLevel::First => Level::First,
+        ClusterLevel::Quorum => Level::Quorum,
+        ClusterLevel::All => Level::All,
+        ClusterLevel::Hedge(delay) => Level::Hedge(flurry::DurationNs(delay.0)),
+        ClusterLevel::Auto => Level::Auto,
+    }
+}
+
 impl Config {
-    pub(super) fn read(path: &Path) -> Result<Self> {
+    /// Reads a file; what the command line says of the key goes before it.
+    pub(super) fn read(path: &Path, keyed: &Keyed) -> Result<Self> {
         let place = path.display().to_string();
         let text = std::fs::read_to_string(path).with_context(|| {
             format!("{place}: cannot be read; wanted a cluster's file; hint: docs/flurry/configuration.md has one to copy")
         })?;
+        let cluster = Cluster::parse(&place, &text)?;
+        let key = cluster.key.as_ref().map(PathBuf::from);
+        let security = Keyed {
+            key_file: keyed.key_file.clone().or(key),
+            insecure: keyed.insecure || cluster.insecure,
+        };
         Ok(Self {
-            cluster: Cluster::parse(&place, &text)?,
+            cluster,
+            security: security.read()?,
         })
+    }
+
+    pub(super) fn security(&self) -> &Security {
+        &self.security
     }
 
     pub(super) fn controller_address(&self) -> SocketAddr {
@@ -48,6 +74,7 @@ impl Config {
             replicas: cluster.replicas,
             shards: cluster.shards,
             directory: directory.or_else(|| cluster.directory.as_ref().map(PathBuf::from)),
+            security: self.security.clone(),
             faults: self.faults(Part::Controller),
         }
     }
@@ -75,6 +102,7 @@ impl Config {
             evict: cluster.evict,
             stamps: cluster.stamps,
             spin: span(cluster.spin),
+            security: self.security.clone(),
             faults: self.faults(Part::Server(id)),
             ..usual
         })
@@ -85,6 +113,7 @@ impl Config {
         let listen = self.cluster.router?;
         Some(RouterOptions {
             listen,
+            security: self.security.clone(),
             faults: self.faults(Part::Router),
             ..RouterOptions::new(self.cluster.controller)
         })
@@ -95,13 +124,7 @@ impl Config {
         let cluster = &self.cluster;
         let timeout = span(cluster.timeout);
         Options {
-            level: match cluster.level {
-                ClusterLevel::First => Level::First,
-                ClusterLevel::Quorum => Level::Quorum,
-                ClusterLevel::All => Level::All,
-                ClusterLevel::Hedge(delay) => Level::Hedge(flurry::DurationNs(delay.0)),
-                ClusterLevel::Auto => Level::Auto,
-            },
+            level: level(cluster.level),
             timeout,
             open_timeout: timeout,
             transport: match cluster.transport {
@@ -110,6 +133,7 @@ impl Config {
             },
             router: cluster.router,
             spin: span(cluster.client_spin),
+            security: self.security.clone(),
             faults: self.faults(Part::Client),
             ..Options::new(cluster.controller, session)
         }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -9,6 +10,8 @@ use clap::Args;
 use flurry::{Gateway, GatewayOptions, GatewayPlace, SLOTS, Transport};
 use unruly_plan::DurationNs;
 
+use super::guard::Guard;
+use super::keyed::Keyed;
 use super::level::LevelName;
 use super::{DEFAULT_CONTROLLER, local, say, transport};
 
@@ -44,13 +47,15 @@ pub(super) struct GatewayArguments {
     /// Keys that it remembers at most; a forgotten one costs a question to all servers
     #[arg(long, default_value_t = 1_000_000)]
     keys: usize,
+    #[command(flatten)]
+    guard: Guard,
     /// Look for something to do for so long before sleeping; only where a core is spare
     #[arg(long, default_value = "0s")]
     spin: DurationNs,
 }
 
 impl GatewayArguments {
-    fn options(&self) -> Result<GatewayOptions> {
+    fn options(&self, keyed: &Keyed) -> Result<GatewayOptions> {
         let usual = GatewayOptions::new(local(&self.listen)?, local(&self.controller)?);
         let others = self.others.iter().map(|text| other(text));
         Ok(GatewayOptions {
@@ -66,13 +71,16 @@ impl GatewayArguments {
             connections_max: self.connections,
             keys_max: self.keys,
             spin: Duration::from_nanos(self.spin.0),
+            users: self.guard.users()?,
+            tls: self.guard.tls()?,
+            security: keyed.read()?,
             ..usual
         })
     }
 
     /// Serves until it is killed, or until another gateway has its slots.
-    pub(super) fn run(&self) -> Result<u8> {
-        let options = self.options()?;
+    pub(super) fn run(&self, keyed: &Keyed) -> Result<u8> {
+        let options = self.options(keyed)?;
         let gateway = Gateway::start(&options)?;
         let slots = &options.place.slots;
         say(format!(
@@ -82,7 +90,14 @@ impl GatewayArguments {
             slots.end(),
             gateway.epoch().0
         ))?;
-        gateway.wait()?;
+        let (end, ended) = mpsc::sync_channel::<()>(0);
+        std::thread::scope(|scope| {
+            let handle = gateway.handle();
+            scope.spawn(move || self.guard.watch(&handle, &ended));
+            let outcome = gateway.wait();
+            drop(end);
+            outcome
+        })?;
         Ok(0)
     }
 }

@@ -3,6 +3,8 @@
 mod bench;
 mod config;
 mod gateway;
+mod guard;
+mod keyed;
 mod level;
 mod operate;
 mod serve;
@@ -22,6 +24,7 @@ use flurry::{Operation, Options, Transport};
 use unruly_plan::{Bytes, DurationNs};
 
 use config::Config;
+use keyed::Keyed;
 use level::LevelName;
 use operate::{operate, set};
 use serve::Alone;
@@ -38,9 +41,11 @@ const DEFAULT_CONTROLLER: &str = "127.0.0.1:7700";
     version,
     about = "A replicated store that answers with the first correct response.",
     after_help = "Exit codes: 0 done, 1 not found or a condition that did not hold, 2 an error.\n\
-                  Everything listens on 127.0.0.0/8 alone: nothing is encrypted."
+                  Without --key-file everything stays on 127.0.0.0/8: nothing is encrypted."
 )]
 struct Arguments {
+    #[command(flatten)]
+    keyed: Keyed,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -111,6 +116,10 @@ enum Verb {
     },
     /// The owner of keys for programs that speak the protocol of Redis
     Gateway(gateway::GatewayArguments),
+    /// Print what a file of users may keep of a password, which is read from standard input
+    Password,
+    /// Print a new key for a cluster; whoever has it can do everything
+    Key,
     /// Print a value
     Get {
         /// The key
@@ -222,11 +231,12 @@ struct Common {
 
 impl Reach {
     /// What the flags say, before what the file says.
-    fn options(&self, session: &str) -> Result<Options> {
+    fn options(&self, session: &str, keyed: &Keyed) -> Result<Options> {
         let mut options = match &self.config {
-            Some(path) => Config::read(path)?.client(session),
+            Some(path) => Config::read(path, keyed)?.client(session),
             None => Options {
                 open_timeout: Duration::from_secs(2),
+                security: keyed.read()?,
                 ..Options::new(DEFAULT_CONTROLLER.parse()?, session)
             },
         };
@@ -249,8 +259,8 @@ impl Reach {
 }
 
 impl Common {
-    fn options(&self) -> Result<Options> {
-        let mut options = self.reach.options(&self.session)?;
+    fn options(&self, keyed: &Keyed) -> Result<Options> {
+        let mut options = self.reach.options(&self.session, keyed)?;
         options.level = self.level.map_or(options.level, |it| it.0);
         Ok(options)
     }
@@ -269,7 +279,8 @@ fn transport(text: &str) -> Result<Transport, String> {
 /// Parses, calls, prints; never panics on input.
 #[must_use]
 pub fn main() -> ExitCode {
-    match call(Arguments::parse().verb) {
+    let Arguments { keyed, verb } = Arguments::parse();
+    match call(verb, &keyed) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             say_error(&format!("flurry: {error:#}"));
@@ -278,23 +289,35 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn call(verb: Verb) -> Result<u8> {
+fn call(verb: Verb, keyed: &Keyed) -> Result<u8> {
     match verb {
-        Verb::Serve(whole) => whole.run(),
-        Verb::Controller { .. } | Verb::Server { .. } | Verb::Route { .. } => alone(verb)?.run(),
-        Verb::Gateway(arguments) => arguments.run(),
-        Verb::Get { key, common } => operate(&common, key, &Operation::Get),
+        Verb::Serve(whole) => whole.run(keyed),
+        Verb::Controller { .. } | Verb::Server { .. } | Verb::Route { .. } => {
+            alone(verb, keyed)?.run()
+        }
+        Verb::Gateway(arguments) => arguments.run(keyed),
+        Verb::Password => guard::password(),
+        Verb::Key => {
+            say(flurry::ClusterKey::random()?.to_text())?;
+            Ok(0)
+        }
+        Verb::Get { key, common } => operate(&common, keyed, key, &Operation::Get),
         Verb::Set {
             key,
             value,
             ttl,
             common,
-        } => set(&common, key, value, ttl),
-        Verb::Del { key, common } => operate(&common, key, &Operation::Delete { counted: true }),
-        Verb::Incr { key, by, common } => operate(&common, key, &Operation::Increment(by)),
-        Verb::Append { key, value, common } => {
-            operate(&common, key, &Operation::Append(value.into_vec().into()))
+        } => set(&common, keyed, key, value, ttl),
+        Verb::Del { key, common } => {
+            operate(&common, keyed, key, &Operation::Delete { counted: true })
         }
+        Verb::Incr { key, by, common } => operate(&common, keyed, key, &Operation::Increment(by)),
+        Verb::Append { key, value, common } => operate(
+            &common,
+            keyed,
+            key,
+            &Operation::Append(value.into_vec().into()),
+        ),
         Verb::Cas {
             key,
             old,
@@ -305,7 +328,7 @@ fn call(verb: Verb) -> Result<u8> {
                 expected: Some(old.into_vec().into()),
                 value: new.into_vec().into(),
             };
-            operate(&common, key, &operation)
+            operate(&common, keyed, key, &operation)
         }
         Verb::Status {
             controller,
@@ -313,24 +336,27 @@ fn call(verb: Verb) -> Result<u8> {
             timeout,
         } => {
             let timeout = Duration::from_nanos(timeout.0);
-            let address = match config {
-                Some(path) => Config::read(&path)?.controller_address(),
-                None => flurry::resolve(&controller, timeout)?,
+            let (address, security) = match config {
+                Some(path) => {
+                    let config = Config::read(&path, keyed)?;
+                    (config.controller_address(), config.security().clone())
+                }
+                None => (flurry::resolve(&controller, timeout)?, keyed.read()?),
             };
-            status::status(address, timeout)
+            status::status(address, timeout, &security)
         }
-        Verb::Bench(bench) => bench.run(),
+        Verb::Bench(bench) => bench.run(keyed),
     }
 }
 
 /// A part of its own, from its file or its flags.
-fn alone(verb: Verb) -> Result<Alone> {
+fn alone(verb: Verb, keyed: &Keyed) -> Result<Alone> {
     Ok(match verb {
         Verb::Controller {
             config: Some(path),
             dir,
             ..
-        } => Alone::controller(Config::read(&path)?.controller(dir), &path)?,
+        } => Alone::controller(Config::read(&path, keyed)?.controller(dir), &path)?,
         Verb::Controller {
             listen,
             servers,
@@ -342,13 +368,14 @@ fn alone(verb: Verb) -> Result<Alone> {
             servers,
             replicas,
             shards,
+            security: keyed.read()?,
             ..flurry::ControllerOptions::new(local(&listen)?, dir)
         }),
         Verb::Server {
             id,
             config: Some(path),
             ..
-        } => Alone::Server(Config::read(&path)?.server(&path, id)?),
+        } => Alone::Server(Config::read(&path, keyed)?.server(&path, id)?),
         Verb::Server {
             id,
             controller,
@@ -364,15 +391,17 @@ fn alone(verb: Verb) -> Result<Alone> {
             shards,
             evict,
             spin: Duration::from_nanos(spin.0),
+            security: keyed.read()?,
             ..flurry::ServerOptions::new(id, local(&controller)?)
         }),
         Verb::Route {
             config: Some(path), ..
-        } => Alone::router(Config::read(&path)?.router(), &path)?,
+        } => Alone::router(Config::read(&path, keyed)?.router(), &path)?,
         Verb::Route {
             listen, controller, ..
         } => Alone::Router(flurry::RouterOptions {
             listen: local(&listen)?,
+            security: keyed.read()?,
             ..flurry::RouterOptions::new(local(&controller)?)
         }),
         other => unreachable!("{other:?} is no part of its own"),

@@ -8,10 +8,12 @@ use anyhow::Result;
 use flurry::{Answer, Client, Condition, Operation};
 use unruly_plan::DurationNs;
 
+use super::keyed::Keyed;
 use super::{Common, EXIT_NOT, say, say_error};
 
 pub(super) fn set(
     common: &Common,
+    keyed: &Keyed,
     key: OsString,
     value: OsString,
     ttl: Option<DurationNs>,
@@ -21,12 +23,17 @@ pub(super) fn set(
         expires_at: ttl.map(|ttl| flurry::wall_after(Duration::from_nanos(ttl.0))),
         condition: Condition::Always,
     };
-    operate(common, key, &operation)
+    operate(common, keyed, key, &operation)
 }
 
 /// Opens the session, does one operation, prints what came of it, and lets go of the session.
-pub(super) fn operate(common: &Common, key: OsString, operation: &Operation) -> Result<u8> {
-    let client = Client::open(&common.options()?)?;
+pub(super) fn operate(
+    common: &Common,
+    keyed: &Keyed,
+    key: OsString,
+    operation: &Operation,
+) -> Result<u8> {
+    let client = Client::open(&common.options(keyed)?)?;
     let code = match client.call().run(key.into_vec(), operation) {
         Ok(done) => {
             if done.is_tail_unknown {

@@ -6,9 +6,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::Args;
-use flurry::{Controller, ControllerOptions, Router, RouterOptions, Server, ServerOptions};
+use flurry::{
+    Controller, ControllerOptions, Router, RouterOptions, Security, Server, ServerOptions,
+};
 
 use super::config::Config;
+use super::keyed::Keyed;
 use super::{DEFAULT_CONTROLLER, local, say, status};
 
 /// How long `serve` waits for its own servers to join.
@@ -104,9 +107,9 @@ struct Parts {
 }
 
 impl Whole {
-    fn parts(self) -> Result<(Parts, String)> {
+    fn parts(self, keyed: &Keyed) -> Result<(Parts, String)> {
         if let Some(path) = &self.config {
-            let config = Config::read(path)?;
+            let config = Config::read(path, keyed)?;
             let ids = config.server_ids();
             let servers = ids.into_iter().map(|id| config.server(path, id));
             let parts = Parts {
@@ -117,14 +120,17 @@ impl Whole {
             return Ok((parts, format!(" --config {}", path.display())));
         }
         let listen = local(&self.controller)?;
+        let security = keyed.read()?;
         let controller = ControllerOptions {
             servers: self.embedded,
             replicas: self.replicas.unwrap_or_else(|| self.embedded.min(3)),
             shards: self.shards,
+            security: security.clone(),
             ..ControllerOptions::new(listen, self.dir)
         };
         let servers = (1..=u16::from(self.embedded)).map(|id| ServerOptions {
             shards: self.shards,
+            security: security.clone(),
             ..ServerOptions::new(id, listen)
         });
         let flag = if self.controller == DEFAULT_CONTROLLER {
@@ -141,8 +147,8 @@ impl Whole {
     }
 
     /// Starts all, tells what to try, and serves until it is killed.
-    pub(super) fn run(self) -> Result<u8> {
-        let (parts, flag) = self.parts()?;
+    pub(super) fn run(self, keyed: &Keyed) -> Result<u8> {
+        let (parts, flag) = self.parts(keyed)?;
         let place = parts.controller.directory.as_ref().map_or_else(
             || "state in memory".to_owned(),
             |directory| format!("state in {}", directory.display()),
@@ -163,7 +169,7 @@ impl Whole {
         if let Some(router) = &router {
             say(format!("router {}", router.address()))?;
         }
-        until_whole(address)?;
+        until_whole(address, &parts.controller.security)?;
         let flag = flag.replace("ADDRESS", &address.to_string());
         say(format!(
             "try: flurry set greeting hello{flag}\n     flurry get greeting{flag}\n     flurry status{flag}\n     flurry bench{flag}\nstop: Ctrl-C\nready"
@@ -173,9 +179,9 @@ impl Whole {
     }
 }
 
-fn until_whole(controller: SocketAddr) -> Result<()> {
+fn until_whole(controller: SocketAddr, security: &Security) -> Result<()> {
     let start = Instant::now();
-    while !status::seen(controller)?.is_whole() {
+    while !status::seen(controller, security)?.is_whole() {
         ensure!(
             start.elapsed() < JOIN_MAX,
             "serve: the servers have not joined within {JOIN_MAX:?}; wanted all of them up; hint: is the state in --dir of another cluster?"

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use flurry::Security;
 use serde::Deserialize;
 
 use super::say;
@@ -48,19 +49,19 @@ impl View {
     }
 }
 
-pub(super) fn seen(controller: SocketAddr) -> Result<View> {
-    view(controller, Duration::from_secs(2))
+pub(super) fn seen(controller: SocketAddr, security: &Security) -> Result<View> {
+    view(controller, Duration::from_secs(2), security)
 }
 
-fn view(controller: SocketAddr, timeout: Duration) -> Result<View> {
-    let text = flurry::status(controller, timeout)?;
+fn view(controller: SocketAddr, timeout: Duration, security: &Security) -> Result<View> {
+    let text = flurry::status(controller, timeout, security)?;
     serde_json::from_str(&text).with_context(|| {
         format!("controller {controller}: its status cannot be read; wanted a JSON object; hint: is it of another version?")
     })
 }
 
-pub(super) fn status(controller: SocketAddr, timeout: Duration) -> Result<u8> {
-    let mut view = view(controller, timeout)?;
+pub(super) fn status(controller: SocketAddr, timeout: Duration, security: &Security) -> Result<u8> {
+    let mut view = view(controller, timeout, security)?;
     let mut lines = vec![format!(
         "{:<8}{:<9}{:<23}heard",
         "server", "state", "address"
