@@ -125,7 +125,7 @@ fn mistakes_end_in_time_with_an_error_that_helps() {
     }
     let open = flurry("10.1.2.3:7700".parse().unwrap(), &["get", "k"]);
     assert_eq!(said(&open).0, 2);
-    let outside = ["server", "--id", "1", "--listen", "0.0.0.0:0"];
+    let outside = ["server", "--id", "1", "--listen", "10.1.2.3:0"];
     let output = flurry(nobody, &outside);
     let (code, _, error) = said(&output);
     assert_eq!(code, 2);

@@ -18,7 +18,10 @@ use crate::Error;
 /// Commands of one client that are under way at most; what it sends behind them waits unread.
 const UNDER_WAY_MAX: usize = 1_024;
 
-/// Bytes of replies that wait for one client at most before nothing more of it is read.
+/// How long replies are taken to be before any is known.
+const REPLY_BYTES: usize = 64 << 10;
+
+/// Bytes of replies that wait for one client, or will, before nothing more of it is begun.
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
 /// Keys that a client has written and not waited for copies of, kept at most.
@@ -54,6 +57,8 @@ pub(super) struct Said {
     pub(super) library_version: String,
     /// Which replies its operations wait for.
     pub(super) level: Level,
+    /// It has to say who it is, and has not.
+    pub(super) is_stranger: bool,
     /// Who it is, once that is known.
     pub(super) user: Option<Arc<User>>,
 }
@@ -104,6 +109,8 @@ pub(super) struct Connection {
     pub(super) ends: bool,
     /// What comes behind the command at this place begins when it is answered.
     barrier: Option<Place>,
+    /// How long replies were lately.
+    reply_bytes: usize,
     slots: VecDeque<Slot>,
     /// The place of the first slot.
     first: Place,
@@ -114,7 +121,7 @@ impl Connection {
         number: u64,
         address: SocketAddr,
         now: MonoNs,
-        level: Level,
+        said: Said,
         requests: Requests,
     ) -> Self {
         Self {
@@ -122,7 +129,7 @@ impl Connection {
             address,
             since: now,
             heard: now,
-            said: Said::new(level),
+            said,
             last_command: "NULL",
             written: Written::default(),
             wrong: 0,
@@ -131,6 +138,7 @@ impl Connection {
             output: BytesMut::new(),
             ends: false,
             barrier: None,
+            reply_bytes: REPLY_BYTES,
             slots: VecDeque::new(),
             first: 0,
         }
@@ -138,10 +146,10 @@ impl Connection {
 
     /// Whether another of its commands may be begun.
     pub(super) fn has_room(&self) -> bool {
-        !self.ends
-            && self.barrier.is_none()
-            && self.slots.len() < UNDER_WAY_MAX
-            && self.output.len() < OUTPUT_BYTES_MAX
+        let under_way = self.slots.len();
+        let bytes = self.output.len() + under_way * self.reply_bytes;
+        let may = !self.ends && self.barrier.is_none() && under_way < UNDER_WAY_MAX;
+        may && bytes < OUTPUT_BYTES_MAX
     }
 
     /// As [`Self::expect`], and whatever comes behind it waits until it is answered.
@@ -217,7 +225,10 @@ impl Connection {
     fn advance(&mut self) {
         while let Some(Slot::Ready(_)) = self.slots.front() {
             if let Some(Slot::Ready(reply)) = self.slots.pop_front() {
+                let before = self.output.len();
                 reply.encode(self.said.version, &mut self.output);
+                let bytes = self.output.len() - before;
+                self.reply_bytes = bytes.max(self.reply_bytes - self.reply_bytes / 8);
             }
             self.first += 1;
         }
@@ -230,8 +241,9 @@ impl Connection {
 }
 
 impl Said {
-    pub(super) fn new(level: Level) -> Self {
+    pub(super) fn new(level: Level, is_stranger: bool) -> Self {
         Self {
+            is_stranger,
             version: Version::Two,
             name: String::new(),
             library_name: String::new(),

@@ -27,9 +27,6 @@ const TICK: DurationNs = DurationNs::millis(1_000);
 /// A client whose last reply does not go out for so long is let go.
 const LINGER: DurationNs = DurationNs::millis(5_000);
 
-/// Without saying who it is a client may stay for so long.
-const STRANGER: DurationNs = DurationNs::millis(10_000);
-
 /// What whoever runs a gateway wants changed.
 #[derive(Debug)]
 pub(super) enum Order {
@@ -75,7 +72,7 @@ impl Desk {
         self.sockets.look(|number, address| {
             shop.counts.connections += 1;
             let requests = Requests::new(shop.limits());
-            Connection::new(number, address, now, shop.level, requests)
+            Connection::new(number, address, now, shop.nobody(), requests)
         });
     }
 
@@ -221,7 +218,7 @@ impl Desk {
         self.tick = now.after(TICK);
         let gone = |it: &&Connection| {
             let lingers = it.ends && now.since(it.heard) > LINGER;
-            lingers || (self.shop.is_stranger(it) && now.since(it.since) > STRANGER)
+            lingers || (it.said.is_stranger && now.since(it.since) > self.shop.entry_timeout)
         };
         let gone: Vec<u64> = self
             .sockets

@@ -78,14 +78,14 @@ impl Shop {
         }
     }
 
-    /// Nobody knows yet who this is, and somebody must.
-    pub(super) fn is_stranger(&self, connection: &Connection) -> bool {
-        self.door.is_some() && connection.said.user.is_none()
+    /// What is known of a client that has said nothing.
+    pub(super) fn nobody(&self) -> Said {
+        Said::new(self.level, self.door.is_some())
     }
 
     /// As a client is at its beginning.
     pub(super) fn reset(&mut self, connection: &mut Connection) -> Reply {
-        connection.said = Said::new(self.level);
+        connection.said = self.nobody();
         connection.requests.allow(self.limits());
         Reply::Status("RESET")
     }
@@ -149,7 +149,7 @@ impl Shop {
                 self.enter(connection, user, password, Wanted::Hello(version, name));
             }
             Some((user, _)) if **user != *b"default" => connection.tell(wrong_password()),
-            None if self.is_stranger(connection) => connection.tell(error(
+            None if connection.said.is_stranger => connection.tell(error(
                 "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
             )),
             _ => {
@@ -221,6 +221,7 @@ impl Shop {
     fn admit(&mut self, connection: &mut Connection, user: Arc<User>, wanted: Wanted) -> Reply {
         connection.said.level = user.level.unwrap_or(self.level);
         connection.said.user = Some(user);
+        connection.said.is_stranger = false;
         connection
             .requests
             .allow(Limits::with_words_up_to(VALUE_BYTES_MAX));

@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use flurry_core::config::Level;
 use flurry_core::id::Epoch;
+use socket2::{Domain, Socket, Type};
 
 use crate::fault::Faults;
 use crate::link::{Link, LinkCounts, Transport, Wake};
@@ -50,6 +51,9 @@ pub use users::{Rights, User, Users, hash_password};
 /// Operations under way at most, of all clients; while a server is silent its copies are kept too, until
 /// it is counted out.
 const OPERATIONS_MAX: usize = 131_072;
+
+/// Connections that wait to be let in, as far as the system allows.
+const BACKLOG: i32 = 4_096;
 
 /// Descriptors that are not clients': the link's, files, and what a library may want.
 const DESCRIPTORS_SPARE: u64 = 64;
@@ -80,6 +84,8 @@ pub struct GatewayOptions {
     pub spin: Duration,
     /// Who may come in; without it everybody may do everything.
     pub users: Option<Users>,
+    /// How long a client may stay without saying who it is, where it must.
+    pub entry_timeout: Duration,
     /// How connections are secured; without it they are not.
     pub tls: Option<Tls>,
     /// Who may be talked to, and what messages are sealed with.
@@ -104,6 +110,7 @@ impl GatewayOptions {
             keys_max: 1_000_000,
             spin: Duration::ZERO,
             users: None,
+            entry_timeout: Duration::from_secs(10),
             tls: None,
             security: Security::default(),
             faults: Faults::default(),
@@ -151,8 +158,7 @@ impl Gateway {
         let controller = options.security.allow(options.controller)?;
         let failed = |error: std::io::Error| Error::io(listen, "to listen there", &error);
         options.may_listen()?;
-        let listener = TcpListener::bind(listen).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
+        let listener = listen_at(listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let own = GatewayPlace {
             address,
@@ -187,7 +193,7 @@ impl Gateway {
         let cluster = Cluster::new(own, &options.gateways, 1);
         let node = Node::start("gateway", link, options.spin, |now| {
             let owner = Owner::new(now, params, Calls::new(tell), known, None);
-            let shop = Shop::new(owner, cluster, options.timeout, options.level, door);
+            let shop = Shop::new(owner, cluster, options, door);
             Ok(Desk::new(now, shop, sockets, obeyed))
         })?;
         let epoch = shared.opened(&told, options.open_timeout, options.controller)?;
@@ -261,6 +267,16 @@ impl GatewayHandle {
         orders.push(order);
         self.wake.call();
     }
+}
+
+/// A socket that many may knock at in one moment.
+fn listen_at(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
 }
 
 /// Descriptors that may be clients', as many as the system grants.

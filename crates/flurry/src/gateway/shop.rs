@@ -10,6 +10,7 @@ use flurry_core::key_value::{Answer, Operation};
 use flurry_core::machine::Access;
 use flurry_core::portal::Submission;
 
+use super::GatewayOptions;
 use super::cluster::Cluster;
 use super::connection::{Connection, Pending, Place};
 use super::entry::Door;
@@ -117,6 +118,8 @@ pub(super) struct Shop {
     pub(super) cluster: Cluster,
     pub(super) timeout: Duration,
     pub(super) level: Level,
+    /// Without saying who it is a client may stay for so long.
+    pub(super) entry_timeout: DurationNs,
     pub(super) counts: Counts,
     pub(super) started: MonoNs,
     tray: Tray,
@@ -131,15 +134,16 @@ impl Shop {
     pub(super) fn new(
         owner: Owner<Ticket>,
         cluster: Cluster,
-        timeout: Duration,
-        level: Level,
+        options: &GatewayOptions,
         door: Option<Door>,
     ) -> Self {
+        let entry_timeout = options.entry_timeout.as_nanos();
         Self {
             owner,
             cluster,
-            timeout,
-            level,
+            timeout: options.timeout,
+            level: options.level,
+            entry_timeout: DurationNs(u64::try_from(entry_timeout).unwrap_or(u64::MAX)),
             counts: Counts::default(),
             started: clock::now(),
             tray: Tray::default(),
@@ -159,8 +163,13 @@ impl Shop {
     ) -> Option<Errand> {
         self.counts.commands += 1;
         let name = String::from_utf8_lossy(&words[0]).to_ascii_lowercase();
+        // A browser that was sent here by a page of somebody else's.
+        if matches!(name.as_str(), "post" | "host:") {
+            connection.ends = true;
+            return None;
+        }
         let enters = matches!(name.as_str(), "auth" | "hello" | "quit" | "reset");
-        if self.is_stranger(connection) && !enters {
+        if connection.said.is_stranger && !enters {
             connection.tell(error("NOAUTH Authentication required."));
             return None;
         }

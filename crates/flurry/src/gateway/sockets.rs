@@ -206,6 +206,16 @@ impl Sockets {
         }
     }
 
+    /// Of those who have not said who they are the first has to go.
+    fn make_room(&mut self) -> bool {
+        let stranger = |(_, guest): &(&u64, &Guest)| guest.connection.said.is_stranger;
+        let first = self.guests.iter().find(stranger).map(|(number, _)| *number);
+        if let Some(number) = first {
+            self.close(number);
+        }
+        first.is_some()
+    }
+
     fn accept(&mut self, greet: &mut impl FnMut(u64, SocketAddr) -> Connection) {
         // As many as there are, but the others must get their turn.
         for _ in 0..ACCEPTED_MAX {
@@ -217,7 +227,7 @@ impl Sockets {
             let Ok(mut channel) = Channel::new(socket, self.tls.as_ref()) else {
                 continue;
             };
-            if self.guests.len() >= self.connections_max {
+            if self.guests.len() >= self.connections_max && !self.make_room() {
                 let mut refusal = BytesMut::from(&b"-ERR max number of clients reached\r\n"[..]);
                 let _ = channel.write(&mut refusal);
                 continue;

@@ -47,6 +47,9 @@ pub(super) struct GatewayArguments {
     /// Keys that it remembers at most; a forgotten one costs a question to all servers
     #[arg(long, default_value_t = 1_000_000)]
     keys: usize,
+    /// How long a client may stay without saying who it is, where there are users
+    #[arg(long, default_value = "10s")]
+    entry_timeout: DurationNs,
     #[command(flatten)]
     guard: Guard,
     /// Look for something to do for so long before sleeping; only where a core is spare
@@ -72,6 +75,7 @@ impl GatewayArguments {
             keys_max: self.keys,
             spin: Duration::from_nanos(self.spin.0),
             users: self.guard.users()?,
+            entry_timeout: Duration::from_nanos(self.entry_timeout.0),
             tls: self.guard.tls()?,
             security: keyed.read()?,
             ..usual
