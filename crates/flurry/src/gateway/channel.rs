@@ -1,7 +1,7 @@
 //! The bytes of one client: as they are, or through TLS.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -78,9 +78,14 @@ impl Channel {
 
     /// Says that nothing more will come.
     pub(super) fn end(&mut self) {
-        if let Self::Secured(stream) = self {
-            stream.conn.send_close_notify();
-            let _ = stream.flush();
-        }
+        let socket = match self {
+            Self::Plain(socket) => socket,
+            Self::Secured(stream) => {
+                stream.conn.send_close_notify();
+                let _ = stream.flush();
+                &stream.sock
+            }
+        };
+        let _ = socket.shutdown(Shutdown::Write);
     }
 }

@@ -104,6 +104,13 @@ impl Desk {
             return Heard::End;
         }
         for _ in 0..COMMANDS_MAX {
+            if guest.is_finished() {
+                match guest.read(buffer) {
+                    Read::Some => continue,
+                    Read::Nothing => return Heard::Nothing,
+                    Read::End => return Heard::End,
+                }
+            }
             let connection = &mut guest.connection;
             if !connection.has_room() {
                 return Heard::Nothing;

@@ -34,6 +34,8 @@ pub(super) struct Guest {
     readable: bool,
     /// It stands in the list of those who have something to do.
     listed: bool,
+    /// It was told that nothing more comes; what it still sends is not looked at.
+    is_finished: bool,
 }
 
 /// What reading has come to.
@@ -45,6 +47,17 @@ pub(super) enum Read {
 }
 
 impl Guest {
+    /// Says that nothing more comes. To let go at once would take back what it has not read yet.
+    pub(super) fn finish(&mut self) {
+        if !std::mem::replace(&mut self.is_finished, true) {
+            self.channel.end();
+        }
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
     /// Appends what the kernel has, a buffer's length at most.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Read {
         if !self.readable {
@@ -56,7 +69,9 @@ impl Guest {
                 if count < buffer.len() && self.channel.is_drained_by_short_reads() {
                     self.readable = false;
                 }
-                self.connection.input.extend_from_slice(&buffer[..count]);
+                if !self.is_finished {
+                    self.connection.input.extend_from_slice(&buffer[..count]);
+                }
                 Read::Some
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -68,13 +83,16 @@ impl Guest {
         }
     }
 
-    /// Writes what the kernel takes; says whether the connection goes on.
+    /// Writes what the kernel takes; says whether the connection is there.
     pub(super) fn write(&mut self) -> bool {
         let written = self.channel.write(&mut self.connection.output);
         if self.connection.output.is_empty() && self.connection.output.capacity() > READ_BYTES {
             self.connection.output = BytesMut::new();
         }
-        written.is_ok_and(|all| !(all && self.connection.is_over()))
+        if written.as_ref().is_ok_and(|all| *all) && self.connection.is_over() {
+            self.finish();
+        }
+        written.is_ok()
     }
 }
 
@@ -250,6 +268,7 @@ impl Sockets {
                 channel,
                 readable: true,
                 listed: false,
+                is_finished: false,
             };
             self.guests.insert(number, guest);
             self.list(number);
