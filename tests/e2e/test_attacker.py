@@ -13,46 +13,11 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from guarded import PASSWORD, certificate, user
 from house import need_root, wait_for
 from redis_house import FLURRY, Wire, encoded, gateway, started
 
-PASSWORD = "correct horse"
-
-USER = """
-[[user]]
-name = "{name}"
-password = "{hash}"
-keys = {keys}
-rights = {rights}
-"""
-
-
-
-def hashed(password: str) -> str:
-    done = subprocess.run(
-        [FLURRY, "password"], input=password, capture_output=True, text=True, check=True
-    )
-    return done.stdout.strip()
-
-
-def user(name: str, keys: str, rights: str) -> str:
-    return USER.format(name=name, hash=hashed(PASSWORD), keys=keys, rights=rights)
-
-
 TLS_HOST = "127.50.0.1"
-
-
-def certificate(folder: Path) -> tuple[Path, Path]:
-    """One that signs itself."""
-    key, chain = folder / "key.pem", folder / "cert.pem"
-    subject = ["-subj", "/CN=gateway", "-addext", f"subjectAltName=IP:{TLS_HOST}"]
-    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    subprocess.run(
-        ["openssl", "req", "-x509", *curve, "-days", "30", *subject, "-keyout", key, "-out", chain],
-        capture_output=True,
-        check=True,
-    )
-    return chain, key
 
 
 class Guarded:
@@ -271,7 +236,7 @@ def test_garbage_is_refused_and_delays_nobody(guarded: Guarded) -> None:
 
 
 def test_without_tls_nobody_is_heard_by_a_gateway_that_has_it(tmp_path: Path) -> None:
-    chain, key = certificate(tmp_path)
+    chain, key = certificate(tmp_path, TLS_HOST)
     words = ["--tls-cert", str(chain), "--tls-key", str(key)]
     with gateway(tmp_path, TLS_HOST, *words) as address:
         with closing(Wire(address)) as plain:
@@ -287,7 +252,7 @@ def test_without_tls_nobody_is_heard_by_a_gateway_that_has_it(tmp_path: Path) ->
                 assert said == b"$100000\r\n" + b"y" * 100_000 + b"\r\n"
                 first = safe.getpeercert(binary_form=True)
         # Another certificate is used from the next connection on.
-        certificate(tmp_path)
+        certificate(tmp_path, TLS_HOST)
 
         def renewed() -> bool:
             lax = ssl.create_default_context()

@@ -135,6 +135,26 @@ impl Spec {
         all.step_by(place(step).max(1))
     }
 
+    /// How a client of a cluster spreads it over the gateways and makes one reply of theirs.
+    fn tips(&self) -> &'static [&'static str] {
+        match self.name {
+            "dbsize" => &["request_policy:all_shards", "response_policy:agg_sum"],
+            "keys" => &["request_policy:all_shards", "nondeterministic_output_order"],
+            "del" | "exists" | "touch" | "unlink" => {
+                &["request_policy:multi_shard", "response_policy:agg_sum"]
+            }
+            "mget" => &["request_policy:multi_shard"],
+            "mset" => &[
+                "request_policy:multi_shard",
+                "response_policy:all_succeeded",
+            ],
+            "ping" => &["request_policy:all_shards", "response_policy:all_succeeded"],
+            "scan" => &["nondeterministic_output", "request_policy:special"],
+            "wait" => &["request_policy:all_shards", "response_policy:agg_min"],
+            _ => &[],
+        }
+    }
+
     /// As `COMMAND` tells it.
     pub(crate) fn told(&self) -> Reply {
         let texts =
@@ -154,7 +174,7 @@ impl Spec {
             Reply::Integer(last),
             Reply::Integer(step),
             texts(categories),
-            Reply::Array(Vec::new()),
+            texts(self.tips()),
             Reply::Array(Vec::new()),
             Reply::Array(Vec::new()),
         ])
