@@ -81,6 +81,7 @@ fn stats(told: &Told<'_>) -> Lines {
         ("wrong_passwords", counts.wrong_passwords.to_string()),
         ("unknown_outcomes", counts.unknown.to_string()),
         ("tails_unknown", counts.tails_unknown.to_string()),
+        ("ended_values_removed", counts.swept.to_string()),
         ("unstable_operations", told.shop.owner.held().to_string()),
     ]
 }

@@ -110,6 +110,8 @@ pub(super) struct Counts {
     pub(super) wrong_passwords: u64,
     pub(super) unknown: u64,
     pub(super) tails_unknown: u64,
+    /// Values that had ended, and were let go.
+    pub(super) swept: u64,
 }
 
 #[derive(Debug)]

@@ -142,6 +142,7 @@ impl Shop {
             };
             let (level, timeout) = (self.level, self.timeout);
             self.submit(now, key, &nothing, level, timeout, Purpose::Housekeeping);
+            self.counts.swept += 1;
         }
     }
 }

@@ -1,0 +1,151 @@
+"""A gateway in trouble: another takes over, and no write that was acknowledged is lost."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from guarded import PASSWORD, user
+from house import wait_for
+from redis_house import FLURRY, Wire, gateway, started
+
+HOST = "127.55.0.1"
+CONTROLLER = f"{HOST}:7700"
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    log = tmp_path_factory.mktemp("servers") / "serve.log"
+    with started([FLURRY, "serve", "--controller", CONTROLLER], "ready", log):
+        yield
+
+
+class Gateway:
+    """A process of its own, which may be killed."""
+
+    def __init__(self, folder: Path, name: str, *words: str) -> None:
+        self.log = folder / f"{name}.log"
+        listen = ["--listen", f"{HOST}:0", "--controller", CONTROLLER]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [FLURRY, "gateway", *listen, *words], stdout=log, stderr=log
+            )
+        wait_for(lambda: "ready" in self.log.read_text() or self.process.poll() is not None, name)
+        assert self.process.poll() is None, self.log.read_text()
+        port = self.log.read_text().split()[1].rpartition(":")[2]
+        self.address = (HOST, int(port))
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@contextmanager
+def gateways(folder: Path) -> Iterator[list[Gateway]]:
+    running: list[Gateway] = []
+    try:
+        yield running
+    finally:
+        for it in running:
+            it.kill()
+
+
+class Counter(threading.Thread):
+    """Adds to a few keys as long as somebody answers, and knows what was acknowledged."""
+
+    def __init__(self, address: tuple[str, int], name: str, told: threading.Event) -> None:
+        super().__init__()
+        self.wire = Wire(address)
+        self.sums = {f"{name}:{number}": 0 for number in range(8)}
+        self.told = told
+
+    def run(self) -> None:
+        try:
+            while True:
+                for key in self.sums:
+                    reply = self.wire.ask("INCR", key)
+                    if not reply.startswith(b":"):
+                        return
+                    self.sums[key] = int(reply[1:])
+                    self.told.set()
+        except OSError:
+            return
+        finally:
+            self.wire.close()
+
+
+@pytest.mark.parametrize("end", ["killed", "fenced off"])
+def test_another_gateway_goes_on_where_one_has_ended(
+    servers: None, tmp_path: Path, end: str
+) -> None:
+    with gateways(tmp_path) as running:
+        running.append(Gateway(tmp_path, "first"))
+        told = threading.Event()
+        counters = [Counter(running[0].address, f"{end}-{it}", told) for it in range(6)]
+        for counter in counters:
+            counter.start()
+        assert told.wait(20)
+        if end == "killed":
+            running[0].kill()
+        running.append(Gateway(tmp_path, "second"))
+        for counter in counters:
+            counter.join(20)
+            assert not counter.is_alive()
+        assert any(sum(counter.sums.values()) for counter in counters)
+        with closing(Wire(running[1].address)) as wire:
+            for counter in counters:
+                for key, acknowledged in counter.sums.items():
+                    # What was under way at the end may have been done, and was not acknowledged.
+                    found = int(wire.ask("INCRBY", key, 0)[1:])
+                    assert acknowledged <= found <= acknowledged + 1, key
+        if end == "fenced off":
+            assert running[0].process.wait(20) == 2
+            assert "owned by epoch" in running[0].log.read_text()
+
+
+def test_a_value_that_has_ended_is_let_go_though_nobody_asks_for_it(
+    servers: None, tmp_path: Path
+) -> None:
+    with gateways(tmp_path) as running:
+        running.append(Gateway(tmp_path, "only"))
+        with closing(Wire(running[0].address)) as wire:
+            wire.ask_all([("SET", f"short:{number}", "v", "PX", "1") for number in range(500)])
+            assert wire.ask("SET", "long", "v", "EX", "1000") == b"+OK\r\n"
+
+            def records() -> int:
+                lines = wire.ask("INFO", "stats").split(b"\r\n")
+                [swept] = [line for line in lines if line.startswith(b"ended_values_removed:")]
+                return int(swept.partition(b":")[2])
+
+            wait_for(lambda: records() >= 500, "values that have ended to be removed")
+            assert wire.ask("GET", "long") == b"$1\r\nv\r\n"
+
+
+def test_each_connection_and_each_user_has_its_level(tmp_path: Path) -> None:
+    users = tmp_path / "users.toml"
+    careful = user("careful", '[""]', '["read", "write"]') + 'level = "quorum"\n'
+    users.write_text(careful + user("quick", '[""]', '["read", "write"]'))
+    words = ["--users", str(users), "--level", "all"]
+    with gateway(tmp_path, "127.56.0.1", *words) as address, closing(Wire(address)) as wire:
+        for name, level in [("careful", b"quorum"), ("quick", b"all")]:
+            assert wire.ask("AUTH", name, PASSWORD) == b"+OK\r\n"
+            assert wire.ask("FLURRY", "LEVEL") == b"$%d\r\n%s\r\n" % (len(level), level)
+        assert wire.ask("FLURRY", "LEVEL", "HEDGE", "500") == b"+OK\r\n"
+        assert wire.ask("FLURRY", "LEVEL") == b"$9\r\nhedge 500\r\n"
+        assert wire.ask("SET", "k", "v") == b"+OK\r\n"
+        assert wire.ask("FLURRY", "LEVEL", "most").startswith(b"-ERR level")
+
+
+def test_wait_tells_how_many_copies_there_are(tmp_path: Path) -> None:
+    with gateway(tmp_path, "127.57.0.1") as address, closing(Wire(address)) as wire:
+        for number in range(100):
+            wire.ask("SET", f"k{number}", "v")
+        assert wire.ask("WAIT", 2, 5_000) == b":2\r\n"
+        wire.ask("SET", "k", "v")
+        assert int(wire.ask("WAIT", 1, 5_000)[1:]) >= 1
+        # As many as there are, when more are asked for.
+        assert wire.ask("WAIT", 9, 5_000) == b":2\r\n"
