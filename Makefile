@@ -74,7 +74,7 @@ sim-bugs: $(SIM) ## Search a seed for every planted bug, as tests/flurry/planted
 	$(SIM) bugs
 
 fuzz: ## Feed every parser with input that is nearly right, 30 s for each kind
-	cargo run --release --locked --quiet --package unruly-fuzz -- --threads 5
+	cargo run --release --locked --quiet --package unruly-fuzz -- --threads 6
 
 test-python: setup build ## Python tests, with the report in a real Chromium, and with Spark
 	scripts/debian.sh chromium chromium fonts-dejavu-core

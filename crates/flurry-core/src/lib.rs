@@ -27,6 +27,7 @@ pub mod log;
 pub mod machine;
 pub mod message;
 pub mod portal;
+pub mod resp;
 pub mod router;
 pub mod server;
 mod table;

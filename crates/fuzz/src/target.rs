@@ -7,6 +7,7 @@ use bytes::BytesMut;
 use flurry_core::controller::Controller;
 use flurry_core::id::MonoNs;
 use flurry_core::message::Message;
+use flurry_core::resp::{Limits, Requests};
 use flurry_core::wire::{self, DATAGRAM_BYTES_MAX, HEADER_BYTES};
 use unruly_plan::{Cluster, Plan};
 use unruly_trace::SpoolReader;
@@ -27,15 +28,18 @@ pub(crate) enum Kind {
     Configuration,
     /// The controller's file.
     State,
+    /// What clients of Redis send.
+    Resp,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Datagram,
         Self::Frame,
         Self::Log,
         Self::Configuration,
         Self::State,
+        Self::Resp,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -45,6 +49,7 @@ impl Kind {
             Self::Log => "log",
             Self::Configuration => "configuration",
             Self::State => "state",
+            Self::Resp => "resp",
         }
     }
 
@@ -52,7 +57,7 @@ impl Kind {
     pub(crate) fn bytes_max(self) -> usize {
         match self {
             Self::Datagram | Self::Frame => DATAGRAM_BYTES_MAX,
-            Self::Log | Self::Configuration | Self::State => 16 << 10,
+            Self::Log | Self::Configuration | Self::State | Self::Resp => 16 << 10,
         }
     }
 
@@ -65,7 +70,7 @@ impl Kind {
             // A reader's buffer of a mebibyte, and the header as text and as words.
             Self::Log => (1 << 20) + (64 << 10),
             // A syntax tree of TOML holds each of its pieces in a node with its place and its spaces.
-            Self::Configuration | Self::State => 512 << 10,
+            Self::Configuration | Self::State | Self::Resp => 512 << 10,
         }
     }
 
@@ -73,6 +78,8 @@ impl Kind {
     pub(crate) fn factor(self) -> usize {
         match self {
             Self::Configuration => 64,
+            // An empty word takes six bytes of a stream, and as much memory as any other.
+            Self::Resp => 16,
             _ => 2,
         }
     }
@@ -115,6 +122,7 @@ impl Target {
             .map(|text| text.as_bytes().to_vec())
             .to_vec(),
             Kind::State => vec![conversation().1],
+            Kind::Resp => RESP.map(|text| text.as_bytes().to_vec()).to_vec(),
         })
     }
 
@@ -182,12 +190,43 @@ impl Target {
                 let plan = Plan::parse("f", &text).map_or_else(|it| it.wanted, |_| String::new());
                 cut(&cluster) + &cut(&plan)
             }
+            Kind::Resp => {
+                let whole = commands(input, input.len().max(1));
+                // However the network cuts it.
+                assert_eq!(commands(input, 7), whole, "in pieces it is something else");
+                whole
+            }
             Kind::State => match Controller::restore(MonoNs(0), params(), input) {
                 Ok(_) => "whole".to_owned(),
                 Err(error) => cut(&error.to_string()),
             },
         }
     }
+}
+
+const RESP: [&str; 4] = [
+    "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nvalue\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n",
+    "PING\r\nSET \"a b\" 'c' \"\\x41\\n\"\r\n\r\nGET a\n",
+    "*1\r\n$4\r\nQUIT\r\n*0\r\n*-1\r\n",
+    "*2\r\n$4\r\nMGET\r\n$0\r\n\r\n",
+];
+
+/// What a stream of Redis's protocol says, when it comes in pieces of so many bytes.
+fn commands(stream: &[u8], bytes: usize) -> String {
+    let mut requests = Requests::new(Limits::with_words_up_to(4_096));
+    let mut input = BytesMut::new();
+    let mut ends = String::new();
+    for part in stream.chunks(bytes) {
+        input.extend_from_slice(part);
+        loop {
+            match requests.take(&mut input) {
+                Ok(Some(words)) => ends.push_str(&format!("{} ", words.len().min(9))),
+                Ok(None) => break,
+                Err(error) => return ends + &cut(&error.to_string()),
+            }
+        }
+    }
+    ends
 }
 
 const FAULTS: &str = r#"

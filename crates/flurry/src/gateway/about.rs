@@ -6,11 +6,11 @@ use flurry_core::id::{DurationNs, MonoNs};
 
 use super::connection::Connection;
 use super::glob;
-use super::reply::{Reply, Version, error};
-use super::request::number;
 use super::shop::{Errand, Shop, wrong_number};
 use super::table;
 use crate::VALUE_BYTES_MAX;
+use flurry_core::resp::number;
+use flurry_core::resp::{Reply, Version, error};
 
 /// The version of Redis whose words these are.
 pub(super) const REDIS_VERSION: &str = "7.0.15";

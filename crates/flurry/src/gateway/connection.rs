@@ -9,11 +9,11 @@ use flurry_core::config::Level;
 use flurry_core::id::{MonoNs, WallNs};
 use flurry_core::key_value::Answer;
 
-use super::reply::{Reply, Version};
-use super::request::Requests;
 use super::shape::Shape;
 use super::users::User;
 use crate::Error;
+use flurry_core::resp::Requests;
+use flurry_core::resp::{Reply, Version};
 
 /// Commands of one client that are under way at most; what it sends behind them waits unread.
 const UNDER_WAY_MAX: usize = 1_024;

@@ -8,8 +8,6 @@ use flurry_core::message::{Control, Message};
 use super::about::described;
 use super::connection::Connection;
 use super::entry::Door;
-use super::reply::{Reply, error};
-use super::request::Requests;
 use super::shop::{Errand, Shop};
 use super::sockets::{Guest, Read, Sockets};
 use super::tls::Tls;
@@ -17,6 +15,8 @@ use super::users::Users;
 use crate::Error;
 use crate::link::{Letter, Link};
 use crate::node::Part;
+use flurry_core::resp::Requests;
+use flurry_core::resp::{Reply, error};
 
 /// Commands of one client in a row, before the others get their turn.
 const COMMANDS_MAX: usize = 128;

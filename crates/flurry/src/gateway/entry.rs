@@ -8,11 +8,11 @@ use bytes::Bytes;
 use super::about::REDIS_VERSION;
 use super::connection::{Connection, Place, Said};
 use super::doorman::{Doorman, Found, Taken};
-use super::reply::{Reply, Version, error};
-use super::request::{Limits, number};
 use super::shop::Shop;
 use super::users::{User, Users};
 use crate::{Error, VALUE_BYTES_MAX};
+use flurry_core::resp::{Limits, number};
+use flurry_core::resp::{Reply, Version, error};
 
 /// Whoever is wrong so often has to come again.
 const WRONG_MAX: u32 = 3;

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use flurry_core::id::MonoNs;
 
 use super::about::{REDIS_VERSION, level_text};
-use super::reply::Reply;
 use super::shop::Shop;
 use super::sockets::Sockets;
+use flurry_core::resp::Reply;
 
 const SECTIONS: [(&str, fn(&Told<'_>) -> Lines); 5] = [
     ("Server", server),

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use flurry_core::id::WallNs;
 use flurry_core::key_value::{Condition, ExpireCondition, Lifetime, Operation};
 
-use super::reply::{Reply, error};
-use super::request::number;
 use super::shape::{Base, Shape, Unit, too_large};
+use flurry_core::resp::number;
+use flurry_core::resp::{Reply, error};
 
 /// Operations on keys, and what is made of their answers.
 #[derive(Debug, Clone, PartialEq, Eq)]

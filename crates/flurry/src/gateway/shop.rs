@@ -15,12 +15,12 @@ use super::cluster::Cluster;
 use super::connection::{Connection, Pending, Place};
 use super::entry::Door;
 use super::keys::{self, Plan};
-use super::reply::{Reply, error};
 use super::table::{self, Class, Spec};
 use super::walks::Walks;
 use crate::client::Answered;
 use crate::owner::{Caller, Owner};
 use crate::{Error, clock};
+use flurry_core::resp::{Reply, error};
 
 /// Waits of clients at most, each for copies of what it has written.
 const WAITS_MAX: usize = 16_384;
@@ -319,7 +319,7 @@ impl Shop {
 
     /// `WAIT`: copies of everything that this client has written.
     pub(super) fn wait(&mut self, now: MonoNs, connection: &mut Connection, words: &[Bytes]) {
-        let numbers = [&words[1], &words[2]].map(|word| super::request::number(word));
+        let numbers = [&words[1], &words[2]].map(|word| flurry_core::resp::number(word));
         let [Some(wanted), Some(timeout_ms)] = numbers else {
             return connection.tell(error("ERR value is not an integer or out of range"));
         };

@@ -1,6 +1,6 @@
 //! The commands that there are: how many words each has, and where its keys stand.
 
-use super::reply::Reply;
+use flurry_core::resp::Reply;
 
 /// What a user may be allowed to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

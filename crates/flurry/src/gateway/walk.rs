@@ -11,7 +11,7 @@ use flurry_core::id::{ConfigNumber, DurationNs, Endpoint, MonoNs, SessionId, Sha
 use flurry_core::message::{List, Listed};
 
 use super::glob;
-use super::reply::{Reply, error};
+use flurry_core::resp::{Reply, error};
 
 /// When an unanswered question is repeated.
 const ASK_AGAIN: DurationNs = DurationNs::millis(20);

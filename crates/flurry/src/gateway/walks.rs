@@ -6,12 +6,12 @@ use flurry_core::key_value::Operation;
 use flurry_core::message::{Control, Listed};
 
 use super::connection::{Connection, Place};
-use super::reply::{Reply, error};
-use super::request::number;
 use super::shop::{Purpose, Shop};
 use super::walk::{Goal, Position, Walk, places_of};
 use crate::link::Link;
 use crate::{Error, clock};
+use flurry_core::resp::number;
+use flurry_core::resp::{Reply, error};
 
 /// Walks at once, each for a client.
 const WALKS_MAX: usize = 64;

@@ -6,7 +6,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 
 /// Which version a connection speaks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Version {
+pub enum Version {
     /// What every client speaks, unless it says `HELLO 3`.
     #[default]
     Two,
@@ -16,7 +16,7 @@ pub(crate) enum Version {
 
 /// What a command is answered with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Reply {
+pub enum Reply {
     /// A short text without a line's end.
     Status(&'static str),
     /// A complaint; it begins with a word in capitals that programs go by.
@@ -35,12 +35,12 @@ pub(crate) enum Reply {
 
 impl Reply {
     /// A text as bytes.
-    pub(crate) fn text(text: impl Into<String>) -> Self {
+    pub fn text(text: impl Into<String>) -> Self {
         Self::Bulk(Bytes::from(text.into()))
     }
 
     /// Appends it.
-    pub(crate) fn encode(&self, version: Version, out: &mut BytesMut) {
+    pub fn encode(&self, version: Version, out: &mut BytesMut) {
         match self {
             Self::Status(text) => line(out, b'+', text.as_bytes()),
             Self::Error(text) => {
@@ -79,7 +79,7 @@ impl Reply {
 }
 
 /// A complaint.
-pub(crate) fn error(text: impl Into<String>) -> Reply {
+pub fn error(text: impl Into<String>) -> Reply {
     Reply::Error(text.into())
 }
 

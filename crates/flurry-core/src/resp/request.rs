@@ -10,20 +10,20 @@ const WORD_BYTES: usize = 64;
 
 /// What a client may send as one command.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// Words.
-    pub(crate) words_max: i64,
+    pub words_max: i64,
     /// Bytes of one word.
-    pub(crate) word_bytes_max: usize,
+    pub word_bytes_max: usize,
     /// Bytes of all words, and of what keeps them.
-    pub(crate) bytes_max: usize,
+    pub bytes_max: usize,
     /// Nobody has said who this is; what is too much is named so.
-    pub(crate) stranger: bool,
+    pub stranger: bool,
 }
 
 impl Limits {
     /// What a stranger may send: enough to say who it is.
-    pub(crate) const STRANGER: Self = Self {
+    pub const STRANGER: Self = Self {
         words_max: 10,
         word_bytes_max: 16 << 10,
         bytes_max: 64 << 10,
@@ -31,7 +31,7 @@ impl Limits {
     };
 
     /// What anybody else may send.
-    pub(crate) fn with_words_up_to(bytes: usize) -> Self {
+    pub fn with_words_up_to(bytes: usize) -> Self {
         Self {
             words_max: i64::from(i32::MAX),
             word_bytes_max: bytes,
@@ -46,7 +46,7 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// Why a stream cannot be read on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum ProtocolError {
+pub enum ProtocolError {
     /// An inline command without an end.
     #[error("Protocol error: too big inline request")]
     LongLine,
@@ -78,7 +78,7 @@ pub(crate) enum ProtocolError {
 
 /// Reads commands as they come.
 #[derive(Debug)]
-pub(crate) struct Requests {
+pub struct Requests {
     /// Words of an array that are still to come.
     missing: i64,
     words: Vec<Bytes>,
@@ -88,7 +88,9 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    pub(crate) fn new(limits: Limits) -> Self {
+    /// Nothing has come yet.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
         Self {
             missing: 0,
             words: Vec::new(),
@@ -98,7 +100,7 @@ impl Requests {
     }
 
     /// From the next command on.
-    pub(crate) fn allow(&mut self, limits: Limits) {
+    pub fn allow(&mut self, limits: Limits) {
         self.limits = limits;
     }
 
@@ -107,10 +109,7 @@ impl Requests {
     /// # Errors
     ///
     /// [`ProtocolError`], after which nothing more can be read.
-    pub(crate) fn take(
-        &mut self,
-        input: &mut BytesMut,
-    ) -> Result<Option<Vec<Bytes>>, ProtocolError> {
+    pub fn take(&mut self, input: &mut BytesMut) -> Result<Option<Vec<Bytes>>, ProtocolError> {
         loop {
             if self.missing > 0 {
                 let Some(word) = self.bulk(input)? else {
@@ -217,7 +216,7 @@ fn line(input: &mut BytesMut, too_long: ProtocolError) -> Result<Option<Bytes>, 
 }
 
 /// A number as Redis reads one: no sign but a minus, no zero before it.
-pub(crate) fn number(text: &[u8]) -> Option<i64> {
+pub fn number(text: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(text).ok()?;
     let number = text.parse::<i64>().ok()?;
     (number.to_string() == text).then_some(number)
@@ -232,7 +231,8 @@ fn inline(line: &[u8]) -> Option<Vec<Bytes>> {
             .iter()
             .take_while(|it| it.is_ascii_whitespace() || **it == 0x0b);
         rest = &rest[spaces.count()..];
-        let Some(first) = rest.first() else {
+        // A zero ends it, as it ends a string of C.
+        let Some(first) = rest.first().filter(|it| **it != 0) else {
             return Some(words);
         };
         let (word, after) = match first {
@@ -387,6 +387,7 @@ mod tests {
             (r#"SET "\x41\n\"" 'it\'s'"#, &["SET", "A\n\"", "it's"]),
             (r#"a"b c""#, &["ab c"]),
             (r#""" ''"#, &["", ""]),
+            ("a\0b c", &["a"]),
         ] {
             let stream = format!("{line}\r\n");
             assert_eq!(read(stream.as_bytes()), (words(&[wanted]), None), "{line}");
