@@ -243,14 +243,16 @@ def test_without_tls_nobody_is_heard_by_a_gateway_that_has_it(tmp_path: Path) ->
             plain.send(encoded("PING") * 3)
             assert b"PONG" not in plain.reader.read()
         context = ssl.create_default_context(cafile=str(chain))
-        with socket.create_connection(address, timeout=5) as raw:
-            with context.wrap_socket(raw, server_hostname=TLS_HOST) as safe:
-                safe.sendall(encoded("ECHO", b"y" * 100_000))
-                said = b""
-                while len(said) < 100_000 + len(b"$100000\r\n\r\n"):
-                    said += safe.recv(1 << 16)
-                assert said == b"$100000\r\n" + b"y" * 100_000 + b"\r\n"
-                first = safe.getpeercert(binary_form=True)
+        with (
+            socket.create_connection(address, timeout=5) as raw,
+            context.wrap_socket(raw, server_hostname=TLS_HOST) as safe,
+        ):
+            safe.sendall(encoded("ECHO", b"y" * 100_000))
+            said = b""
+            while len(said) < 100_000 + len(b"$100000\r\n\r\n"):
+                said += safe.recv(1 << 16)
+            assert said == b"$100000\r\n" + b"y" * 100_000 + b"\r\n"
+            first = safe.getpeercert(binary_form=True)
         # Another certificate is used from the next connection on.
         certificate(tmp_path, TLS_HOST)
 
@@ -264,7 +266,7 @@ def test_without_tls_nobody_is_heard_by_a_gateway_that_has_it(tmp_path: Path) ->
 
 
 def sniffed(host: str, port: int, packets: int) -> list[bytes]:
-    """Datagrams on their way to somebody of this machine, as whoever is on the network could keep."""
+    """Datagrams on their way to somebody, as anybody on the network could keep them."""
     kept: list[bytes] = []
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.ntohs(3)) as tap:
         tap.bind(("lo", 0))
@@ -327,11 +329,13 @@ def unsealed_question(folder: Path) -> bytes:
         question = listener.recv(1 << 16)
         asking.wait()
     serve = [FLURRY, "serve", "--controller", f"{host}:{port}"]
-    with started([*serve], "ready", folder / "open.log"):
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as friend:
-            friend.settimeout(5)
-            friend.sendto(question, (host, port))
-            assert friend.recv(1 << 16)
+    with (
+        started([*serve], "ready", folder / "open.log"),
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as friend,
+    ):
+        friend.settimeout(5)
+        friend.sendto(question, (host, port))
+        assert friend.recv(1 << 16)
     return question
 
 

@@ -45,7 +45,7 @@ class Gateway:
 
 
 @contextmanager
-def gateways(folder: Path) -> Iterator[list[Gateway]]:
+def gateways() -> Iterator[list[Gateway]]:
     running: list[Gateway] = []
     try:
         yield running
@@ -79,10 +79,9 @@ class Counter(threading.Thread):
 
 
 @pytest.mark.parametrize("end", ["killed", "fenced off"])
-def test_another_gateway_goes_on_where_one_has_ended(
-    servers: None, tmp_path: Path, end: str
-) -> None:
-    with gateways(tmp_path) as running:
+@pytest.mark.usefixtures("servers")
+def test_another_gateway_goes_on_where_one_has_ended(tmp_path: Path, end: str) -> None:
+    with gateways() as running:
         running.append(Gateway(tmp_path, "first"))
         told = threading.Event()
         counters = [Counter(running[0].address, f"{end}-{it}", told) for it in range(6)]
@@ -107,10 +106,9 @@ def test_another_gateway_goes_on_where_one_has_ended(
             assert "owned by epoch" in running[0].log.read_text()
 
 
-def test_a_value_that_has_ended_is_let_go_though_nobody_asks_for_it(
-    servers: None, tmp_path: Path
-) -> None:
-    with gateways(tmp_path) as running:
+@pytest.mark.usefixtures("servers")
+def test_a_value_that_has_ended_is_let_go_though_nobody_asks_for_it(tmp_path: Path) -> None:
+    with gateways() as running:
         running.append(Gateway(tmp_path, "only"))
         with closing(Wire(running[0].address)) as wire:
             wire.ask_all([("SET", f"short:{number}", "v", "PX", "1") for number in range(500)])

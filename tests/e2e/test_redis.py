@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import TypeVar
 
+import numpy as np
 import pytest
 from redis_house import Wire, Word, encoded, gateway, redis_server
+
+T = TypeVar("T")
 
 COMMANDS = 100_000
 BATCH = 100
@@ -28,82 +31,93 @@ BY_THE_CLOCK = {"TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME"}
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Wire, Wire]]:
     folder = tmp_path_factory.mktemp("redis")
-    with gateway(folder, "127.45.0.1") as ours, redis_server(folder, "127.45.0.1") as theirs:
-        with closing(Wire(ours)) as one, closing(Wire(theirs)) as other:
-            yield one, other
+    with (
+        gateway(folder, "127.45.0.1") as ours,
+        redis_server(folder, "127.45.0.1") as theirs,
+        closing(Wire(ours)) as one,
+        closing(Wire(theirs)) as other,
+    ):
+        yield one, other
+
+
+# How often each kind of command comes, as Commands.next lists them.
+WEIGHTS = [16, 10, 10, 8, 4, 4, 5, 6, 6, 8, 5, 5, 6, 3, 3, 4, 8, 2, 3]
 
 
 class Commands:
     """Random commands, sensible ones and others, from a seed."""
 
     def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
+        self.random = np.random.default_rng(seed)
         self.later_s = 0
 
-    def any(self, of: list[Word]) -> Word:
-        return self.random.choice(of)
+    def any(self, of: Sequence[T]) -> T:
+        return of[self.random.integers(len(of))]
+
+    def below(self, most: int) -> int:
+        return int(self.random.integers(most))
 
     def key(self) -> bytes:
         # The empty key is refused here, and taken there.
-        return self.random.choice([key for key in KEYS if key])
+        return self.any([key for key in KEYS if key])
 
     def value(self) -> Word:
         if self.random.random() < 0.5:
-            return self.random.choice(VALUES)
-        return self.random.randbytes(self.random.randrange(12))
+            return self.any(VALUES)
+        return self.random.bytes(self.below(12))
 
     def number(self) -> Word:
         if self.random.random() < 0.6:
-            return self.random.randrange(-20, 200)
-        return self.any(list(NUMBERS))
+            return self.below(220) - 20
+        return self.any(NUMBERS)
 
     def end(self) -> list[Word]:
-        option = self.random.choice(["EX", "PX", "EXAT", "PXAT", "ex", "Pxat"])
+        option = self.any(["EX", "PX", "EXAT", "PXAT", "ex", "Pxat"])
         scale = 1_000 if option.upper().startswith("P") else 1
         if option.upper().endswith("AT"):
-            return [option, self.random.choice(TIMES_S) * scale]
-        return [option, self.random.choice([100_000 * scale, 0, -1, "x", 2**63 - 1])]
+            return [option, self.any(TIMES_S) * scale]
+        return [option, self.any([100_000 * scale, 0, -1, "x", 2**63 - 1])]
 
     def mixed(self, name: str) -> str:
-        return self.random.choice([name, name.lower(), name.title()])
+        return self.any([name, name.lower(), name.title()])
 
     def set(self) -> list[Word]:
         words: list[Word] = ["SET", self.key(), self.value()]
-        for _ in range(self.random.choice([0, 0, 0, 1, 1, 2, 3])):
-            words += self.random.choice(
+        for _ in range(self.any([0, 0, 0, 1, 1, 2, 3])):
+            words += self.any(
                 [["NX"], ["XX"], ["GET"], ["KEEPTTL"], self.end(), self.end(), ["WHAT"]]
             )
         return words
 
     def getex(self) -> list[Word]:
-        more = self.random.choice([[], ["PERSIST"], self.end(), self.end(), ["PERSIST", 1], ["EX"]])
+        more = self.any([[], ["PERSIST"], self.end(), self.end(), ["PERSIST", 1], ["EX"]])
         return ["GETEX", self.key(), *more]
 
     def expire(self) -> list[Word]:
-        name = self.random.choice(["EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"])
+        name = self.any(["EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"])
         scale = 1_000 if name.startswith("P") else 1
-        given: Word = self.random.choice(TIMES_S) * scale
+        given: Word = self.any(TIMES_S) * scale
         if not name.endswith("AT"):
             # No two alike: which of two equal ones ends later would be the clock's choice.
-            self.later_s = self.later_s % 90_000_000 + self.random.randrange(100, 10_000)
-            given = self.random.choice([self.later_s * scale, self.later_s * scale, 0, -1])
+            self.later_s = self.later_s % 90_000_000 + 100 + self.below(9_900)
+            given = self.any([self.later_s * scale, self.later_s * scale, 0, -1])
         if self.random.random() < 0.1:
             # Not soon, and not behind the year 2262, which is told as that year here.
             given = self.any([it for it in NUMBERS if it not in (1, 2, 7, 100, 2**63 - 1)])
         options = ["NX", "XX", "GT", "LT", "gt", "WHAT"]
-        more = [self.random.choice(options) for _ in range(self.random.choice([0, 0, 0, 1, 1, 2]))]
+        more = [self.any(options) for _ in range(self.any([0, 0, 0, 1, 1, 2]))]
         return [name, self.key(), given, *more]
 
     def keys(self) -> list[bytes]:
-        return [self.key() for _ in range(self.random.randrange(1, 5))]
+        return [self.key() for _ in range(1 + self.below(4))]
 
     def pairs(self) -> list[Word]:
-        pairs = [word for _ in range(self.random.randrange(1, 4)) for word in (self.key(), self.value())]
+        pairs = [word for _ in range(1 + self.below(3)) for word in (self.key(), self.value())]
         return pairs[:-1] if self.random.random() < 0.1 else pairs
 
     def wrong(self) -> list[Word]:
         """No command, or one with words too many or too few."""
-        return self.random.choice(
+        return self.any(
             [
                 ["GET"],
                 ["GET", "a", "b"],
@@ -138,7 +152,7 @@ class Commands:
         )
 
     def about(self) -> list[Word]:
-        return self.random.choice(
+        return self.any(
             [
                 ["PING"],
                 ["PING", self.value()],
@@ -154,46 +168,44 @@ class Commands:
 
     def next(self) -> list[Word]:
         """Words of the next command."""
-        make = self.random.choices(
-            [
-                self.set,
-                lambda: ["GET", self.key()],
-                self.expire,
-                self.getex,
-                lambda: ["MGET", *self.keys()],
-                lambda: ["MSET", *self.pairs()],
-                lambda: [self.random.choice(["INCR", "DECR"]), self.key()],
-                lambda: [self.random.choice(["INCRBY", "DECRBY"]), self.key(), self.number()],
-                lambda: ["APPEND", self.key(), self.value()],
-                lambda: [self.random.choice(["STRLEN", "TYPE", "PERSIST", "GETDEL"]), self.key()],
-                lambda: [
-                    self.random.choice(["GETRANGE", "SUBSTR"]),
-                    self.key(),
-                    self.number(),
-                    self.number(),
-                ],
-                lambda: [
-                    "SETRANGE",
-                    self.key(),
-                    self.random.choice([0, 1, 5, 300, -1, "x", 2**29]),
-                    self.value(),
-                ],
-                lambda: [self.random.choice(["DEL", "UNLINK", "EXISTS", "TOUCH"]), *self.keys()],
-                lambda: ["SETNX", self.key(), self.value()],
-                lambda: ["GETSET", self.key(), self.value()],
-                lambda: [
-                    self.random.choice(["SETEX", "PSETEX"]),
-                    self.key(),
-                    self.random.choice([100_000_000, 0, -1, "x"]),
-                    self.value(),
-                ],
-                lambda: [self.random.choice(sorted(BY_THE_CLOCK)), self.key()],
-                self.about,
-                self.wrong,
+        makes: list[Callable[[], list[Word]]] = [
+            self.set,
+            lambda: ["GET", self.key()],
+            self.expire,
+            self.getex,
+            lambda: ["MGET", *self.keys()],
+            lambda: ["MSET", *self.pairs()],
+            lambda: [self.any(["INCR", "DECR"]), self.key()],
+            lambda: [self.any(["INCRBY", "DECRBY"]), self.key(), self.number()],
+            lambda: ["APPEND", self.key(), self.value()],
+            lambda: [self.any(["STRLEN", "TYPE", "PERSIST", "GETDEL"]), self.key()],
+            lambda: [
+                self.any(["GETRANGE", "SUBSTR"]),
+                self.key(),
+                self.number(),
+                self.number(),
             ],
-            weights=[16, 10, 10, 8, 4, 4, 5, 6, 6, 8, 5, 5, 6, 3, 3, 4, 8, 2, 3],
-        )[0]
-        words = make()
+            lambda: [
+                "SETRANGE",
+                self.key(),
+                self.any([0, 1, 5, 300, -1, "x", 2**29]),
+                self.value(),
+            ],
+            lambda: [self.any(["DEL", "UNLINK", "EXISTS", "TOUCH"]), *self.keys()],
+            lambda: ["SETNX", self.key(), self.value()],
+            lambda: ["GETSET", self.key(), self.value()],
+            lambda: [
+                self.any(["SETEX", "PSETEX"]),
+                self.key(),
+                self.any([100_000_000, 0, -1, "x"]),
+                self.value(),
+            ],
+            lambda: [self.any(sorted(BY_THE_CLOCK)), self.key()],
+            self.about,
+            self.wrong,
+        ]
+        make = self.random.choice(len(makes), p=np.array(WEIGHTS) / sum(WEIGHTS))
+        words = makes[make]()
         return [self.mixed(str(words[0])), *words[1:]]
 
 

@@ -186,26 +186,19 @@ pub(crate) fn turn(link: &mut Link, part: &mut impl Part) -> Result<usize, Error
     Ok(letters)
 }
 
-/// What looking has found.
-enum Found {
-    Letter(Letter),
-    Guests,
-}
-
-/// Looks for something to do until there is some, something is due, or it has taken long enough. Gives
+/// Looks for something to do until there is some (a letter, or `None` for what is beside the link), something is due, or it has taken long enough. Gives
 /// way meanwhile: what it waits for may need this core.
-fn look(link: &mut Link, part: &impl Part, looking: &Looking) -> Option<Found> {
+fn look(link: &mut Link, part: &impl Part, looking: &Looking) -> Option<Option<Letter>> {
     if !looking.begins() {
         return None;
     }
     let until = clock::now().after(looking.most).min(due(link, part));
     while clock::now() < until {
         link.look_for_messages();
-        let letter = link.receive().map(Found::Letter);
-        let found = letter.or_else(|| part.has_guests().then_some(Found::Guests));
-        if found.is_some() {
+        let letter = link.receive();
+        if letter.is_some() || part.has_guests() {
             looking.ended(true);
-            return found;
+            return Some(letter);
         }
         std::thread::yield_now();
     }
@@ -235,7 +228,7 @@ fn run(
             return Ok(());
         }
         if let Some(found) = found {
-            if let Found::Letter(letter) = found {
+            if let Some(letter) = found {
                 take(link, part, letter)?;
             }
             // What else is there, also by the ways that were not looked at.

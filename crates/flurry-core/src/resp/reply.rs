@@ -28,9 +28,9 @@ pub enum Reply {
     /// Nothing, where there could be bytes.
     Null,
     /// Several.
-    Array(Vec<Reply>),
+    Array(Vec<Self>),
     /// Names and what they stand for; in version 2 an array of both in turn.
-    Map(Vec<(Reply, Reply)>),
+    Map(Vec<(Self, Self)>),
 }
 
 impl Reply {

@@ -31,6 +31,7 @@ impl Limits {
     };
 
     /// What anybody else may send.
+    #[must_use]
     pub fn with_words_up_to(bytes: usize) -> Self {
         Self {
             words_max: i64::from(i32::MAX),
@@ -216,6 +217,7 @@ fn line(input: &mut BytesMut, too_long: ProtocolError) -> Result<Option<Bytes>, 
 }
 
 /// A number as Redis reads one: no sign but a minus, no zero before it.
+#[must_use]
 pub fn number(text: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(text).ok()?;
     let number = text.parse::<i64>().ok()?;

@@ -9,7 +9,10 @@ use super::shop::Shop;
 use super::sockets::Sockets;
 use flurry_core::resp::Reply;
 
-const SECTIONS: [(&str, fn(&Told<'_>) -> Lines); 5] = [
+/// What a section has to say.
+type Section = fn(&Told<'_>) -> Lines;
+
+const SECTIONS: [(&str, Section); 5] = [
     ("Server", server),
     ("Clients", clients),
     ("Stats", stats),

@@ -558,8 +558,14 @@ mod tests {
         assert_eq!(reply("TYPE k", &[Answer::NotFound]), Reply::Status("none"));
         assert_eq!(reply("PERSIST k", &[Answer::Number(0)]), Reply::Integer(0));
         let ends = Answer::Number((NOW_MS + 1_499) * NS_PER_MS);
-        assert_eq!(reply("TTL k", &[ends.clone()]), Reply::Integer(1));
-        assert_eq!(reply("PTTL k", &[ends.clone()]), Reply::Integer(1_499));
+        assert_eq!(
+            reply("TTL k", std::slice::from_ref(&ends)),
+            Reply::Integer(1)
+        );
+        assert_eq!(
+            reply("PTTL k", std::slice::from_ref(&ends)),
+            Reply::Integer(1_499)
+        );
         assert_eq!(
             reply("PEXPIRETIME k", &[ends]),
             Reply::Integer(NOW_MS + 1_499)
