@@ -10,6 +10,8 @@ const THREE: &str = "[[server]]\nid = 1\nlisten = \"127.0.0.1:7701\"\n[[server]]
 const WHOLE: &str = r#"
 seed = 7
 [cluster]
+key = "cluster.key"
+insecure = false
 replicas = 2
 shards = 2
 memory = "64MB"
@@ -155,7 +157,7 @@ fn what_is_unknown_is_said_with_what_is_known() {
     );
     three(
         "[cluster]\nreplica = 2\n",
-        "cluster.toml:11: unknown key \"replica\" in [cluster]; known: replicas, shards, memory, evict, stamps, spin; hint: did you mean replicas",
+        "cluster.toml:11: unknown key \"replica\" in [cluster]; known: replicas, shards, memory, evict, stamps, spin, key, insecure; hint: did you mean replicas",
     );
     three(
         "[[fault]]\npart = \"server-4\"\nloss = 0.1\n",
@@ -184,7 +186,7 @@ fn a_part_listens_on_loopback_at_an_address_of_its_own() {
     for (listen, wanted) in [
         (
             "0.0.0.0:7701",
-            "must be of 127.0.0.0/8: nothing is encrypted and nobody has to say who they are",
+            "must be an address that the others reach it by",
         ),
         ("[::1]:7701", "must be an IPv4 address"),
         ("somewhere", "must be an address with a port"),
@@ -199,6 +201,14 @@ fn a_part_listens_on_loopback_at_an_address_of_its_own() {
                 "cluster.toml:3: listen is \"{listen}\"; {wanted}; hint: listen = \"127.0.0.1:7701\""
             ),
         );
+    }
+    refused(
+        "[[server]]\nid = 1\nlisten = \"10.0.0.1:7701\"\n",
+        "cluster.toml:3: listen is \"10.0.0.1:7701\"; must be of 127.0.0.0/8: without a key nothing is encrypted and nobody has to say who they are; hint: [cluster] with key = \"cluster.key\" (flurry key prints one)",
+    );
+    for more in ["key = \"cluster.key\"", "insecure = true"] {
+        let text = format!("[cluster]\n{more}\n[[server]]\nid = 1\nlisten = \"10.0.0.1:7701\"\n");
+        assert!(Cluster::parse("cluster.toml", &text).is_ok(), "{more}");
     }
     three(
         "[[server]]\nid = 4\nlisten = \"127.0.0.1:7703\"\n",
