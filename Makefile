@@ -43,7 +43,7 @@ fmt: setup ## Format everything
 lint: lint-text ## Formatting, lints and types; warnings are errors
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-lint-text: setup
+lint-text: setup ## The same without clippy, which compiles the tests anyway
 	cargo fmt --all --check
 	$(VENV)/bin/ruff format --check python tests bench docs
 	$(VENV)/bin/ruff check python tests bench docs
