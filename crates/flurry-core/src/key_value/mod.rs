@@ -139,6 +139,26 @@ mod tests {
     }
 
     #[test]
+    fn a_value_that_has_ended_is_let_go_by_what_changes_nothing() {
+        let machine = KeyValue::default();
+        let value = Value {
+            bytes: Bytes::from_static(b"v"),
+            expires_at: Some(WallNs(10)),
+        };
+        let nothing = Operation::SetRange {
+            offset: 0,
+            value: Bytes::new(),
+        };
+        let after = |at| {
+            let applied = machine.apply(Some(&value), &nothing.encode(), WallNs(at));
+            applied.unwrap().state
+        };
+        assert_eq!(after(9), Some(value.clone()));
+        assert_eq!(after(10), None);
+        assert!(machine.has_ended(&value, WallNs(10)) && !machine.has_ended(&value, WallNs(9)));
+    }
+
+    #[test]
     fn a_plain_write_over_the_limit_is_refused_as_a_whole() {
         let machine = KeyValue::with_values_up_to(LIMIT);
         let set = |bytes| Operation::set(Bytes::from(vec![7; bytes])).encode();
