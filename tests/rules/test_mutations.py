@@ -72,7 +72,7 @@ def test_two_mutations_do_not_break_the_same_promise() -> None:
 
 def test_a_commit_always_chooses_the_same_three_and_every_mutation_has_its_turn() -> None:
     everything = RUNNER.everything()
-    chosen = [RUNNER.chosen_by(f"{number:040x}", everything) for number in range(200)]
+    chosen = [RUNNER.chosen_by(f"{number:040x}", everything) for number in range(2_000)]
     assert all(len(three) == RUNNER.CHOSEN for three in chosen)
     assert chosen[7] == RUNNER.chosen_by(f"{7:040x}", everything[::-1])
     assert {mutation.path for three in chosen for mutation in three} == set(PATCHES)
