@@ -23,7 +23,7 @@ from bench import (
     scale,
     stall,
 )
-from bench.flurry import auto, faults, latency, pace, throughput
+from bench.flurry import auto, faults, gateway, latency, pace, throughput
 
 BENCHES = {
     "echo": echo.run,
@@ -44,6 +44,7 @@ BENCHES = {
     "flurry-auto": auto.run,
     "flurry-kill": faults.kill,
     "flurry-log": throughput.log,
+    "flurry-gateway": gateway.run,
 }
 
 

@@ -38,7 +38,7 @@ class Processes:
     def start(
         self,
         *words: str | Path,
-        core: int = SERVER_CORE,
+        core: int | str = SERVER_CORE,
         stdin: int = subprocess.DEVNULL,
         stdout: int | None = None,
     ) -> Process:

@@ -34,16 +34,19 @@ class Store:
 class Flurry(Store):
     """A controller and three servers, each a process of its own."""
 
-    def __init__(self, started: Processes, *options: str) -> None:
+    def __init__(self, started: Processes, *options: str | Path, core: str = "1") -> None:
         self.started = started
         self.options = options
+        # Whoever talks to it needs its key too.
+        self.sealed = options[:2] if options[:1] == ("--key-file",) else ()
+        self.core = core
         self.program = flurry()
         controller = started.start(
             self.program, "controller", "--listen", "127.0.0.1:0",
-            "--dir", started.folder / f"controller-{len(started.started)}",
-            stdout=subprocess.PIPE,
+            "--dir", started.folder / f"controller-{len(started.started)}", *self.sealed,
+            core=core, stdout=subprocess.PIPE,
         )  # fmt: skip
-        super().__init__(self._ready(controller).split()[1], [])
+        super().__init__(self.ready(controller).split()[1], [])
         self.controller = controller
         for number in range(REPLICAS):
             self.servers.append(self._server(number))
@@ -52,12 +55,12 @@ class Flurry(Store):
     def _server(self, number: int) -> Process:
         server = self.started.start(
             self.program, "server", "--id", str(number + 1), "--controller", self.address,
-            *self.options, stdout=subprocess.PIPE,
+            *self.options, core=self.core, stdout=subprocess.PIPE,
         )  # fmt: skip
-        self._ready(server)
+        self.ready(server)
         return server
 
-    def _ready(self, process: Process) -> str:
+    def ready(self, process: Process) -> str:
         """Wait until a part says that it is ready; the first line that it said."""
         assert process.stdout is not None
         lines: list[str] = []
@@ -77,11 +80,29 @@ class Flurry(Store):
         """Wait until every server is up and no change is under way."""
 
         def holds() -> bool:
-            said = self.started.call(self.program, "status", "--controller", self.address)
+            said = self.started.call(
+                self.program, "status", "--controller", self.address, *self.sealed
+            )
             up = len(re.findall(r"^\d+ +up ", said, re.MULTILINE))
             return up == REPLICAS and "changing" not in said
 
         until("flurry: three servers up", holds)
+
+
+class Gateway(Store):
+    """A gateway over a cluster of its own; its servers and itself have these cores."""
+
+    def __init__(
+        self, started: Processes, *options: str | Path, key: Path | None = None, core: str = "1"
+    ) -> None:
+        sealed: list[str | Path] = [] if key is None else ["--key-file", key]
+        self.cluster = Flurry(started, *sealed, core=core)
+        gateway = started.start(
+            flurry(), "gateway", "--listen", "127.0.0.1:0", "--controller", self.cluster.address,
+            *sealed, *options, core=core, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        address = self.cluster.ready(gateway).split()[1]
+        super().__init__(address, [*self.cluster.servers, gateway])
 
 
 def memcached(started: Processes) -> Store:
@@ -96,20 +117,20 @@ def memcached(started: Processes) -> Store:
     return Store(f"127.0.0.1:{port}", [server])
 
 
-def redis(started: Processes) -> Store:
-    """A Redis with two replicas, nothing kept on disk."""
+def redis(started: Processes, nodes: int = REPLICAS, core: str = "1") -> Store:
+    """A Redis with replicas, or alone, and nothing kept on disk."""
     words: list[str | Path] = [
         *program("redis-server", "redis-server"), "--bind", "127.0.0.1", "--save", "",
         "--appendonly", "no", "--repl-diskless-sync-delay", "0", "--dir", started.folder,
     ]  # fmt: skip
-    ports = [free_port() for _ in range(REPLICAS)]
+    ports = [free_port() for _ in range(nodes)]
     servers: list[Process] = []
     for port in ports:
         follows = ["--replicaof", "127.0.0.1", str(ports[0])] if servers else []
-        servers.append(started.start(*words, "--port", str(port), *follows))
+        servers.append(started.start(*words, "--port", str(port), *follows, core=core))
 
     def holds() -> bool:
-        return asked_redis(ports[0]).count("state=online") == REPLICAS - 1
+        return asked_redis(ports[0]).count("state=online") == nodes - 1
 
     until("redis: its port", functools.partial(listens, ports[0]))
     until("redis: two replicas online", holds)

@@ -237,8 +237,10 @@ def test_garbage_is_refused_and_delays_nobody(guarded: Guarded) -> None:
 
 def test_without_tls_nobody_is_heard_by_a_gateway_that_has_it(tmp_path: Path) -> None:
     chain, key = certificate(tmp_path, TLS_HOST)
-    words = ["--tls-cert", str(chain), "--tls-key", str(key)]
+    words = ["--tls-cert", str(chain), "--tls-key", str(key), "--entry-timeout", "1s"]
     with gateway(tmp_path, TLS_HOST, *words) as address:
+        with closing(Wire(address)) as mute:
+            assert mute.is_closed(), "who begins no handshake is let go"
         with closing(Wire(address)) as plain:
             plain.send(encoded("PING") * 3)
             assert b"PONG" not in plain.reader.read()

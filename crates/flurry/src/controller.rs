@@ -2,14 +2,16 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use flurry_core::controller::{self, ControllerParams, Destination, Output};
-use flurry_core::id::MonoNs;
+use flurry_core::id::{ConfigNumber, MonoNs};
+use tracing::info;
 
 use crate::fault::Faults;
 use crate::link::{Letter, Link, LinkCounts, Peer};
-use crate::node::{Node, Part};
+use crate::metrics::count;
+use crate::metrics::{Metrics, Page};
+use crate::node::{Node, NodeOptions, Part};
 use crate::security::Security;
 use crate::store::Store;
 use crate::{Error, LEASE};
@@ -28,6 +30,8 @@ pub struct ControllerOptions {
     /// Where its state is kept. Without one the state ends with the process, and so must its servers:
     /// only for a cluster that lives in one process.
     pub directory: Option<PathBuf>,
+    /// Where it tells how it is.
+    pub metrics: Option<Metrics>,
     /// Who may be talked to, and what messages are sealed with.
     pub security: Security,
     /// Faults on purpose.
@@ -44,6 +48,7 @@ impl ControllerOptions {
             replicas: 3,
             shards: 1,
             directory,
+            metrics: None,
             security: Security::default(),
             faults: Faults::default(),
         }
@@ -72,7 +77,11 @@ impl Controller {
             servers_min: options.servers,
             lease: LEASE,
         };
-        Node::start("controller", link, Duration::ZERO, |now| {
+        let node = NodeOptions {
+            board: options.metrics.as_ref().map(Metrics::board),
+            ..NodeOptions::default()
+        };
+        Node::start("controller", link, node, |now| {
             let machine = match stored {
                 None => controller::Controller::new(now, params).map_err(refused)?,
                 Some(bytes) => {
@@ -83,6 +92,8 @@ impl Controller {
                 machine,
                 store,
                 security: options.security.clone(),
+                logged: ConfigNumber(0),
+                changing: false,
             })
         })
         .map(Self)
@@ -127,12 +138,61 @@ struct Decider {
     machine: controller::Controller,
     store: Option<Store>,
     security: Security,
+    /// The configuration that the log knows.
+    logged: ConfigNumber,
+    changing: bool,
+}
+
+impl Decider {
+    fn log(&mut self) {
+        let Some(config) = self.machine.config() else {
+            return;
+        };
+        let changing = config.next.is_some();
+        if (config.number, changing) != (self.logged, self.changing) {
+            (self.logged, self.changing) = (config.number, changing);
+            let gone = config.members.iter().filter(|it| it.gone).count();
+            let up = config.members.len() - gone;
+            info!(
+                configuration = config.number.0,
+                up, gone, changing, "the configuration has changed"
+            );
+        }
+    }
 }
 
 impl Part for Decider {
     fn message(&mut self, now: MonoNs, letter: Letter) {
         self.machine
             .handle_message(now, letter.from.token(), letter.message);
+    }
+
+    fn tell(&self, page: &mut Page) {
+        let config = self.machine.config();
+        let (members, gone) = config.map_or((0, 0), |config| {
+            let gone = config.members.iter().filter(|it| it.gone).count();
+            (config.members.len() - gone, gone)
+        });
+        let number = config.map_or(0, |config| config.number.0);
+        let changes = config.is_some_and(|config| config.next.is_some());
+        page.gauge(
+            ("flurry_configuration", "The number of the configuration."),
+            &[],
+            number.into(),
+        );
+        page.gauge(
+            (
+                "flurry_configuration_changing",
+                "Whether servers are copying from each other.",
+            ),
+            &[],
+            f64::from(u8::from(changes)),
+        );
+        let servers = ("flurry_servers", "Servers of the configuration.");
+        page.gauge(servers, &[("state", "up")], count(members));
+        page.gauge(servers, &[("state", "gone")], count(gone));
+        let sessions = ("flurry_sessions", "Sessions that have had an owner.");
+        page.gauge(sessions, &[], count(self.machine.sessions()));
     }
 
     fn timeout(&mut self, now: MonoNs) {
@@ -166,6 +226,7 @@ impl Part for Decider {
                 }
             }
         }
+        self.log();
         Ok(())
     }
 }

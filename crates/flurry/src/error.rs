@@ -49,7 +49,7 @@ pub enum Error {
     /// An earlier owner's last writes to the key may have been lost, so that what was answered, or what
     /// was done to the value, may rest on an older one. It is said once.
     #[error(
-        "key: an earlier owner's last writes to it may have been lost with the servers that had them; wanted the last value; hint: this is said once, ask again for what there is"
+        "key: an earlier owner's last writes to it may have been lost with the servers that had them, and what was asked for was done on what is left; wanted the last value; hint: this is said once; read the key for what there is"
     )]
     TailUnknown,
     /// The controller answers, but the session is not open yet.

@@ -6,6 +6,7 @@
 //! - [`Controller`]: who takes part and who owns what, kept on disk.
 //! - [`Gateway`]: the owner of keys for programs that speak the protocol of Redis.
 //! - [`Recording`]: what became of every copy of every operation, for `unruly report`.
+//! - [`Metrics`]: how the parts of a process are, for Prometheus.
 //! - [`Faults`]: what a network or a machine may do, on purpose.
 //! - [`status`]: what the controller says of its cluster.
 //!
@@ -33,6 +34,8 @@ mod fault;
 mod gateway;
 mod link;
 mod looking;
+mod meter;
+mod metrics;
 mod node;
 mod owner;
 mod peers;
@@ -43,6 +46,7 @@ mod security;
 mod server;
 mod status;
 mod store;
+mod teller;
 
 pub use address::resolve;
 pub use client::{Answered, Call, Client, Closed, Done, Options, Set, Waiting};
@@ -59,6 +63,7 @@ pub use gateway::{
     hash_password,
 };
 pub use link::{LinkCounts, Transport};
+pub use metrics::{Metrics, MetricsServer};
 pub use recording::{About, Recording};
 pub use router::{Router, RouterOptions};
 pub use security::{ClusterKey, Security};

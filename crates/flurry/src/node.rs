@@ -10,6 +10,8 @@ use flurry_core::id::{DurationNs, MonoNs};
 
 use crate::link::{Letter, Link, LinkCounts, LinkView, Wake};
 use crate::looking::Looking;
+use crate::metrics::{Board, Page};
+use crate::teller::Teller;
 use crate::{Error, clock};
 
 /// Messages taken before timers and callers get their turn.
@@ -25,6 +27,9 @@ pub(crate) trait Part: Send + 'static {
 
     /// When to call [`Part::timeout`].
     fn due(&self) -> MonoNs;
+
+    /// Tells how it is, on a page that has its name.
+    fn tell(&self, _page: &mut Page) {}
 
     /// For how much of the last moments the thread was busy, in 255ths.
     fn was_busy(&mut self, _share: u8) {}
@@ -44,6 +49,15 @@ pub(crate) trait Part: Send + 'static {
     }
 }
 
+/// How a part's thread goes about its work.
+#[derive(Debug, Default)]
+pub(crate) struct NodeOptions {
+    /// How long it looks for messages before it sleeps.
+    pub(crate) spin: Duration,
+    /// Where it tells how it is.
+    pub(crate) board: Option<Board>,
+}
+
 /// A part on its thread; dropping it ends both.
 #[derive(Debug)]
 pub(crate) struct Node {
@@ -56,12 +70,11 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Starts what `make` makes on a thread of its own, which looks for messages for up to `spin` before
-    /// it sleeps.
+    /// Starts what `make` makes on a thread of its own.
     pub(crate) fn start<P: Part>(
         name: &str,
         mut link: Link,
-        spin: Duration,
+        options: NodeOptions,
         make: impl FnOnce(MonoNs) -> Result<P, Error>,
     ) -> Result<Self, Error> {
         let mut part = make(clock::now())?;
@@ -69,9 +82,13 @@ impl Node {
         let stop = Arc::new(AtomicBool::new(false));
         let (address, view) = (link.address(), link.view());
         let stopped = Arc::clone(&stop);
+        let mut teller = Teller::new(name, options.board, link.view());
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
-            .spawn(move || run(&mut link, &mut part, &Looking::new(spin), &stopped))
+            .spawn(move || {
+                let looking = Looking::new(options.spin);
+                run(&mut link, &mut part, &looking, &mut teller, &stopped)
+            })
             .map_err(|error| Error::io(name, "a thread", &error))?;
         Ok(Self {
             name: name.to_owned(),
@@ -210,6 +227,7 @@ fn run(
     link: &mut Link,
     part: &mut impl Part,
     looking: &Looking,
+    teller: &mut Teller,
     stop: &AtomicBool,
 ) -> Result<(), Error> {
     part.carry_out(clock::now(), link)?;
@@ -227,6 +245,7 @@ fn run(
         if stop.load(Ordering::Acquire) {
             return Ok(());
         }
+        teller.tell(clock::now(), part);
         if let Some(found) = found {
             if let Some(letter) = found {
                 take(link, part, letter)?;

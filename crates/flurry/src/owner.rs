@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
-use flurry_core::config::Config;
+use flurry_core::config::{Config, Level};
 use flurry_core::id::{DurationNs, Endpoint, Epoch, MonoNs, SessionId};
+use flurry_core::machine::Access;
 use flurry_core::message::{Ask, Control, Destination, Message, Request};
 use flurry_core::portal::{self, Event, Outcome, Portal, PortalParams, Submission};
 use flurry_core::router::{Router, RouterParams};
@@ -16,6 +17,8 @@ use flurry_core::router::{Router, RouterParams};
 use crate::Error;
 use crate::client::Answered;
 use crate::link::{Letter, Link};
+use crate::meter::Meter;
+use crate::metrics::{Page, count, routed};
 use crate::node::Part;
 use crate::peers::Peers;
 use crate::recording::ArrivalLog;
@@ -107,6 +110,8 @@ pub(crate) struct OwnerParams {
 #[derive(Debug)]
 struct Waiter<C> {
     wanted: MonoNs,
+    level: Level,
+    writes: bool,
     /// The router has it; it may be driven there again.
     routed: bool,
     caller: C,
@@ -142,6 +147,7 @@ pub(crate) struct Owner<C: Caller> {
     question: Option<Control>,
     shared: Arc<Shared>,
     log: Option<ArrivalLog>,
+    meter: Option<Meter>,
 }
 
 impl<C: Caller> Owner<C> {
@@ -176,6 +182,7 @@ impl<C: Caller> Owner<C> {
             question: Some(Control::StatusQuery),
             shared,
             log,
+            meter: None,
         }
     }
 
@@ -238,6 +245,30 @@ impl<C: Caller> Owner<C> {
         })
     }
 
+    /// Counts what comes of operations from now on.
+    pub(crate) fn with_meter(mut self) -> Self {
+        self.meter = Some(Meter::default());
+        self
+    }
+
+    /// Tells how it and its router are.
+    pub(crate) fn tell_of(&self, page: &mut Page) {
+        routed(&self.router, page);
+        let unstable = (
+            "flurry_unstable_operations",
+            "Operations that are not on every replica.",
+        );
+        page.gauge(unstable, &[], count(self.held()));
+        let waiting = (
+            "flurry_waiting_operations",
+            "Operations that somebody waits for.",
+        );
+        page.gauge(waiting, &[], count(self.waiting()));
+        if let Some(meter) = &self.meter {
+            meter.tell(page);
+        }
+    }
+
     /// Operations that callers wait for.
     pub(crate) fn waiting(&self) -> usize {
         self.calls.waiting.len()
@@ -270,10 +301,13 @@ impl<C: Caller> Owner<C> {
         wanted: MonoNs,
         caller: C,
     ) -> Option<u64> {
+        let (level, writes) = (submission.level, submission.access != Access::Read);
         match self.portal.submit(now, submission) {
             Ok(sequence) => {
                 let waiter = Waiter {
                     wanted,
+                    level,
+                    writes,
                     routed: false,
                     caller,
                 };
@@ -330,10 +364,18 @@ impl<C: Caller> Owner<C> {
                 }
                 if let Some(waiter) = self.calls.waiting.remove(&sequence) {
                     let took = Duration::from_nanos(now.since(waiter.wanted).0);
+                    if let Some(meter) = &mut self.meter {
+                        let write = waiter.writes.then_some(sequence);
+                        meter.answered(now, waiter.level, &outcome, took, write);
+                    }
                     waiter.caller.told(result(sequence, outcome, took));
                 }
             }
-            Event::Stable(_) => {}
+            Event::Stable(sequence) => {
+                if let Some(meter) = &mut self.meter {
+                    meter.stable(now, sequence);
+                }
+            }
             Event::Closed => {
                 if let Some(closing) = self.calls.closing.take() {
                     let _ = closing.send(Ok(()));

@@ -1,7 +1,6 @@
 //! A router of its own: many owners share what it knows of the servers, and need not be fast.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use flurry_core::id::{DurationNs, MonoNs};
 use flurry_core::message::{Control, Message};
@@ -10,7 +9,8 @@ use flurry_core::router::{self, RouterParams};
 use crate::Error;
 use crate::fault::Faults;
 use crate::link::{Letter, Link, LinkCounts};
-use crate::node::{Node, Part};
+use crate::metrics::{Metrics, Page, routed};
+use crate::node::{Node, NodeOptions, Part};
 use crate::peers::Peers;
 use crate::security::Security;
 
@@ -24,6 +24,8 @@ pub struct RouterOptions {
     pub listen: SocketAddr,
     /// Where the controller listens.
     pub controller: SocketAddr,
+    /// Where it tells how it is.
+    pub metrics: Option<Metrics>,
     /// Who may be talked to, and what messages are sealed with.
     pub security: Security,
     /// Faults on purpose.
@@ -37,6 +39,7 @@ impl RouterOptions {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             controller,
+            metrics: None,
             security: Security::default(),
             faults: Faults::default(),
         }
@@ -59,7 +62,11 @@ impl Router {
         let controller = options.security.allow(options.controller)?;
         let link =
             Link::listen(options.listen, false, &options.security)?.with_faults(&options.faults, 0);
-        Node::start("router", link, Duration::ZERO, |_| {
+        let node = NodeOptions {
+            board: options.metrics.as_ref().map(Metrics::board),
+            ..NodeOptions::default()
+        };
+        Node::start("router", link, node, |_| {
             Ok(Shared {
                 machine: router::Router::new(RouterParams {
                     abandoned_after: Some(ABANDONED),
@@ -112,6 +119,10 @@ impl Part for Shared {
             // The rest is for others.
             _ => {}
         }
+    }
+
+    fn tell(&self, page: &mut Page) {
+        routed(&self.machine, page);
     }
 
     fn timeout(&mut self, now: MonoNs) {

@@ -10,11 +10,13 @@ use flurry_core::key_value::KeyValue;
 use flurry_core::machine::StateMachine;
 use flurry_core::message::{Life, Message};
 use flurry_core::server::{self, ServerParams};
+use tracing::{info, warn};
 use unruly_trace::{Clock, ClockPair, ClockWatch};
 
 use crate::fault::Faults;
 use crate::link::{Letter, Link, LinkCounts};
-use crate::node::{Node, Part};
+use crate::metrics::{Metrics, Page, count};
+use crate::node::{Node, NodeOptions, Part};
 use crate::peers::Peers;
 use crate::security::Security;
 use crate::{Error, LEASE, VALUE_BYTES_MAX, random};
@@ -39,6 +41,8 @@ pub struct ServerOptions {
     /// How long a thread looks for the next message again and again before it sleeps, giving way to
     /// whoever else wants the core. Only where a core is spare; zero, the default, sleeps at once.
     pub spin: Duration,
+    /// Where it tells how it is.
+    pub metrics: Option<Metrics>,
     /// Who may be talked to, and what messages are sealed with.
     pub security: Security,
     /// Faults on purpose.
@@ -58,6 +62,7 @@ impl ServerOptions {
             evict: false,
             stamps: true,
             spin: Duration::ZERO,
+            metrics: None,
             security: Security::default(),
             faults: Faults::default(),
         }
@@ -129,11 +134,16 @@ impl Server {
                     evict: options.evict,
                 };
                 let name = format!("server-{}.{shard}", options.id);
-                Node::start(&name, link, options.spin, |now| {
+                let node = NodeOptions {
+                    spin: options.spin,
+                    board: options.metrics.as_ref().map(Metrics::board),
+                };
+                Node::start(&name, link, node, |now| {
                     Ok(Shard {
                         machine: server::Server::new(now, params, machine.clone()),
                         peers: Peers::new(controller, &options.security),
                         stamps: options.stamps.then(Stamps::start),
+                        was_member: false,
                     })
                 })
             })
@@ -242,6 +252,8 @@ struct Shard<M: StateMachine> {
     machine: server::Server<M>,
     peers: Peers,
     stamps: Option<Stamps>,
+    /// What the log knows: whether it takes part.
+    was_member: bool,
 }
 
 impl<M: StateMachine> Part for Shard<M> {
@@ -251,6 +263,53 @@ impl<M: StateMachine> Part for Shard<M> {
         }
         self.machine
             .handle_message(now, letter.from.token(), letter.message);
+    }
+
+    fn tell(&self, page: &mut Page) {
+        let counts = self.machine.counts();
+        let requests = (
+            "flurry_requests_total",
+            "Copies of operations, by how they were answered.",
+        );
+        for (outcome, number) in [
+            ("done", counts.done),
+            ("behind", counts.behind),
+            ("refused", counts.refused),
+        ] {
+            page.counter(requests, &[("outcome", outcome)], number);
+        }
+        let pushed = (
+            "flurry_states_installed_total",
+            "States installed by a repair or a copy.",
+        );
+        page.counter(pushed, &[], counts.pushed);
+        let evicted = ("flurry_evictions_total", "Values that had to make room.");
+        page.counter(evicted, &[], self.machine.evictions());
+        let memory = ("flurry_memory_bytes", "Memory that records take.");
+        page.gauge(memory, &[], count(self.machine.memory_bytes()));
+        let limit = ("flurry_memory_limit_bytes", "Memory that records may take.");
+        page.gauge(limit, &[], count(self.machine.memory_bytes_max()));
+        let records = (
+            "flurry_records",
+            "Keys that it has a record of, deleted ones included.",
+        );
+        page.gauge(records, &[], count(self.machine.records()));
+        let member = (
+            "flurry_member",
+            "Whether it takes part in the configuration.",
+        );
+        page.gauge(member, &[], f64::from(u8::from(self.machine.is_member())));
+        let busy = (
+            "flurry_busy_ratio",
+            "For how much of the last moments its thread was busy.",
+        );
+        page.gauge(busy, &[], f64::from(self.machine.busy()) / 255.0);
+        let life = self.machine.life().incarnation.0;
+        let info = (
+            "flurry_incarnation_info",
+            "Its life, as a label; another one has another memory.",
+        );
+        page.gauge(info, &[("incarnation", &format!("{life:032x}"))], 1.0);
     }
 
     fn timeout(&mut self, now: MonoNs) {
@@ -269,6 +328,16 @@ impl<M: StateMachine> Part for Shard<M> {
     }
 
     fn carry_out(&mut self, _now: MonoNs, link: &mut Link) -> Result<(), Error> {
+        let is_member = self.machine.is_member();
+        if std::mem::replace(&mut self.was_member, is_member) != is_member {
+            let endpoint = self.machine.life().endpoint;
+            let (server, shard) = (endpoint.server.0, endpoint.shard.0);
+            if is_member {
+                info!(server, shard, "it takes part");
+            } else {
+                warn!(server, shard, "it was counted out, and begins anew");
+            }
+        }
         while let Some((to, mut message)) = self.machine.poll_send() {
             if let Some(stamps) = &self.stamps {
                 stamps.put(&mut message);

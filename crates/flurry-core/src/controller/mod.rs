@@ -176,6 +176,12 @@ impl Controller {
         self.config.as_ref()
     }
 
+    /// Sessions that have had an owner.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
     /// A message; `sender` is the driver's number for whoever a reply goes to.
     pub fn handle_message(&mut self, now: MonoNs, sender: u64, message: Message) {
         let Message::Control(control) = message else {

@@ -140,6 +140,18 @@ impl<M: StateMachine> Server<M> {
         self.part_bytes_max = bytes;
     }
 
+    /// As it was told last, in 255ths.
+    #[must_use]
+    pub fn busy(&self) -> u8 {
+        self.busy
+    }
+
+    /// Memory that its records may take.
+    #[must_use]
+    pub fn memory_bytes_max(&self) -> usize {
+        self.params.memory_bytes_max
+    }
+
     /// Counts since the start.
     #[must_use]
     pub fn counts(&self) -> ServerCounts {

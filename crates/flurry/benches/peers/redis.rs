@@ -1,4 +1,5 @@
-//! Redis: a write and the wait for its replicas, pipelined in one message on one connection.
+//! Redis: a write and the wait for its replicas, pipelined in one message on one connection; for none
+//! there is no wait, and the peer may be whatever speaks the protocol.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -47,21 +48,30 @@ impl Store for Connection {
     fn set(&mut self, item: &Item) -> Result<()> {
         self.output.clear();
         self.command(&[b"SET", &item.key, &item.value]);
-        let (replicas, patience_ms) = (self.replicas.to_string(), PATIENCE.as_millis().to_string());
-        self.command(&[b"WAIT", replicas.as_bytes(), patience_ms.as_bytes()]);
+        if self.replicas > 0 {
+            let (replicas, patience_ms) =
+                (self.replicas.to_string(), PATIENCE.as_millis().to_string());
+            self.command(&[b"WAIT", replicas.as_bytes(), patience_ms.as_bytes()]);
+        }
+        let lines = 1 + usize::from(self.replicas > 0);
         self.stream.write_all(&self.output)?;
         let mut got = 0;
         // Two lines: of the write, and how many replicas have it.
-        while self.input[..got].iter().filter(|it| **it == b'\n').count() < 2 {
+        while self.input[..got].iter().filter(|it| **it == b'\n').count() < lines {
             let more = self.stream.read(&mut self.input[got..]).context("redis")?;
             ensure!(more > 0, "redis: the connection has ended");
             got += more;
         }
         let reply = self.input[..got].escape_ascii().to_string();
-        let held = reply
-            .strip_prefix("+OK\\r\\n:")
-            .and_then(|rest| rest.strip_suffix("\\r\\n"))
-            .and_then(|count| count.parse::<u8>().ok());
+        let rest = reply.strip_prefix("+OK\\r\\n");
+        let held = rest.map(|rest| {
+            let count = rest
+                .strip_prefix(':')
+                .and_then(|it| it.strip_suffix("\\r\\n"));
+            count
+                .and_then(|count| count.parse::<u8>().ok())
+                .unwrap_or(0)
+        });
         ensure!(
             held.is_some_and(|held| held >= self.replicas),
             "redis: {reply}; wanted the write on {} replicas",

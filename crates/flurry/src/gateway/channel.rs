@@ -70,6 +70,14 @@ impl Channel {
         }
     }
 
+    /// Whether it is not agreed yet how to speak safely.
+    pub(super) fn is_handshaking(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Secured(stream) => stream.conn.is_handshaking(),
+        }
+    }
+
     /// Whether a read that did not fill its buffer has taken all that there was.
     pub(super) fn is_drained_by_short_reads(&self) -> bool {
         // Records of TLS are read one by one.

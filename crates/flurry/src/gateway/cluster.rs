@@ -56,6 +56,7 @@ pub(super) struct Cluster {
     /// The others.
     pub(super) others: Vec<GatewayPlace>,
     epoch: u32,
+    serves_all: bool,
 }
 
 impl Cluster {
@@ -63,6 +64,7 @@ impl Cluster {
         let others = all.iter().filter(|it| it.address != own.address);
         Self {
             others: others.cloned().collect(),
+            serves_all: own.slots == (0..=SLOTS - 1),
             own,
             epoch,
         }
@@ -74,6 +76,9 @@ impl Cluster {
 
     /// Where to go with a key that is not served here.
     pub(super) fn elsewhere(&self, key: &[u8]) -> Option<Reply> {
+        if self.serves_all {
+            return None;
+        }
         let slot = slot_of(key);
         if self.own.slots.contains(&slot) {
             return None;

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use flurry_core::id::{DurationNs, MonoNs};
 use flurry_core::message::{Control, Message};
+use tracing::{info, warn};
 
 use super::about::described;
 use super::connection::Connection;
@@ -14,6 +15,7 @@ use super::tls::Tls;
 use super::users::Users;
 use crate::Error;
 use crate::link::{Letter, Link};
+use crate::metrics::{Page, count};
 use crate::node::Part;
 use flurry_core::resp::Requests;
 use flurry_core::resp::{Reply, error};
@@ -55,6 +57,8 @@ pub(super) struct Desk {
     pub(super) sockets: Sockets,
     orders: Orders,
     tick: MonoNs,
+    /// Wrong passwords that the log knows of.
+    wrong_logged: u64,
 }
 
 impl Desk {
@@ -64,6 +68,7 @@ impl Desk {
             sockets,
             orders,
             tick: now,
+            wrong_logged: 0,
         }
     }
 
@@ -194,9 +199,12 @@ impl Desk {
         let found = self.shop.door.as_ref().map(Door::found);
         for found in found.into_iter().flatten() {
             let number = found.connection;
-            if let Some(guest) = self.sockets.find(number) {
-                self.shop.found(&mut guest.connection, found);
-                self.sockets.list(number);
+            match self.sockets.find(number) {
+                Some(guest) => {
+                    self.shop.found(&mut guest.connection, found);
+                    self.sockets.list(number);
+                }
+                None => self.shop.left(number),
             }
         }
         for (number, place, copies) in self.shop.waits_over(now) {
@@ -223,16 +231,18 @@ impl Desk {
             return;
         }
         self.tick = now.after(TICK);
-        let gone = |it: &&Connection| {
+        let wrong = self.shop.counts.wrong_passwords;
+        let count = wrong - std::mem::replace(&mut self.wrong_logged, wrong);
+        if count > 0 {
+            warn!(count, "passwords were wrong");
+        }
+        let gone = |guest: &&Guest| {
+            let it = &guest.connection;
             let lingers = it.ends && now.since(it.heard) > LINGER;
-            lingers || (it.said.is_stranger && now.since(it.since) > self.shop.entry_timeout)
+            lingers || (guest.is_stranger() && now.since(it.since) > self.shop.entry_timeout)
         };
-        let gone: Vec<u64> = self
-            .sockets
-            .iter()
-            .filter(gone)
-            .map(|it| it.number)
-            .collect();
+        let gone = self.sockets.guests().filter(gone);
+        let gone: Vec<u64> = gone.map(|guest| guest.connection.number).collect();
         for number in gone {
             self.close(number);
         }
@@ -249,8 +259,14 @@ impl Desk {
         drop(orders);
         for order in all {
             match order {
-                Order::Tls(tls) => self.sockets.secure(tls),
-                Order::Users(users) => self.change(users),
+                Order::Tls(tls) => {
+                    self.sockets.secure(tls);
+                    info!("connections have another certificate from now on");
+                }
+                Order::Users(users) => {
+                    self.change(users);
+                    info!("the users have changed");
+                }
             }
         }
     }
@@ -282,6 +298,39 @@ impl Part for Desk {
         match letter.message {
             Message::Control(Control::Listed(listed)) => self.shop.listed(&listed),
             _ => self.shop.owner.message(now, letter),
+        }
+    }
+
+    fn tell(&self, page: &mut Page) {
+        self.shop.owner.tell_of(page);
+        let counts = &self.shop.counts;
+        let clients = ("flurry_gateway_clients", "Clients that are connected.");
+        page.gauge(clients, &[], count(self.sockets.len()));
+        for (name, number) in [
+            (
+                ("flurry_gateway_connections_total", "Clients that came."),
+                counts.connections,
+            ),
+            (
+                ("flurry_gateway_commands_total", "Commands of clients."),
+                counts.commands,
+            ),
+            (
+                (
+                    "flurry_gateway_wrong_passwords_total",
+                    "Passwords that were wrong.",
+                ),
+                counts.wrong_passwords,
+            ),
+            (
+                (
+                    "flurry_gateway_ended_values_total",
+                    "Values that had ended, and were let go.",
+                ),
+                counts.swept,
+            ),
+        ] {
+            page.counter(name, &[], number);
         }
     }
 
@@ -319,6 +368,7 @@ impl Part for Desk {
         }
         if let Some(epoch) = self.shop.owner.fenced() {
             // Its clients have been told what became of what was under way.
+            warn!(epoch = epoch.0, "another gateway has these slots");
             return Err(Error::Fenced { epoch });
         }
         self.walk(now, link);

@@ -27,10 +27,12 @@ use std::time::Duration;
 use flurry_core::config::Level;
 use flurry_core::id::Epoch;
 use socket2::{Domain, Socket, Type};
+use tracing::info;
 
 use crate::fault::Faults;
 use crate::link::{Link, LinkCounts, Transport, Wake};
-use crate::node::Node;
+use crate::metrics::Metrics;
+use crate::node::{Node, NodeOptions};
 use crate::owner::{Calls, Owner, OwnerParams, Shared, Ways};
 use crate::security::Security;
 use crate::{Error, random};
@@ -86,6 +88,8 @@ pub struct GatewayOptions {
     pub entry_timeout: Duration,
     /// How connections are secured; without it they are not.
     pub tls: Option<Tls>,
+    /// Where it tells how it is.
+    pub metrics: Option<Metrics>,
     /// Who may be talked to, and what messages are sealed with.
     pub security: Security,
     /// Faults on purpose, between it and the servers.
@@ -110,6 +114,7 @@ impl GatewayOptions {
             users: None,
             entry_timeout: Duration::from_secs(10),
             tls: None,
+            metrics: None,
             security: Security::default(),
             faults: Faults::default(),
         }
@@ -189,12 +194,17 @@ impl Gateway {
         let shared = Arc::<Shared>::default();
         let known = Arc::clone(&shared);
         let cluster = Cluster::new(own, &options.gateways, 1);
-        let node = Node::start("gateway", link, options.spin, |now| {
-            let owner = Owner::new(now, params, Calls::new(tell), known, None);
+        let node = NodeOptions {
+            spin: options.spin,
+            board: options.metrics.as_ref().map(Metrics::board),
+        };
+        let node = Node::start("gateway", link, node, |now| {
+            let owner = Owner::new(now, params, Calls::new(tell), known, None).with_meter();
             let shop = Shop::new(owner, cluster, options, door);
             Ok(Desk::new(now, shop, sockets, obeyed))
         })?;
         let epoch = shared.opened(&told, options.open_timeout, options.controller)?;
+        info!(%address, epoch = epoch.0, "its slots are open");
         Ok(Self {
             node,
             orders,

@@ -54,6 +54,11 @@ impl Guest {
         }
     }
 
+    /// Whether it has still to say who it is, or to begin to speak safely.
+    pub(super) fn is_stranger(&self) -> bool {
+        self.connection.said.is_stranger || self.channel.is_handshaking()
+    }
+
     pub(super) fn is_finished(&self) -> bool {
         self.is_finished
     }
@@ -165,6 +170,10 @@ impl Sockets {
         self.guests.values().map(|guest| &guest.connection)
     }
 
+    pub(super) fn guests(&self) -> impl Iterator<Item = &Guest> {
+        self.guests.values()
+    }
+
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
         self.guests.values_mut().map(|guest| &mut guest.connection)
     }
@@ -226,7 +235,7 @@ impl Sockets {
 
     /// Of those who have not said who they are the first has to go.
     fn make_room(&mut self) -> bool {
-        let stranger = |(_, guest): &(&u64, &Guest)| guest.connection.said.is_stranger;
+        let stranger = |(_, guest): &(&u64, &Guest)| guest.is_stranger();
         let first = self.guests.iter().find(stranger).map(|(number, _)| *number);
         if let Some(number) = first {
             self.close(number);

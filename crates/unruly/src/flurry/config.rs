@@ -74,6 +74,7 @@ impl Config {
             replicas: cluster.replicas,
             shards: cluster.shards,
             directory: directory.or_else(|| cluster.directory.as_ref().map(PathBuf::from)),
+            metrics: None,
             security: self.security.clone(),
             faults: self.faults(Part::Controller),
         }

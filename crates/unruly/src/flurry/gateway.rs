@@ -13,6 +13,7 @@ use unruly_plan::DurationNs;
 use super::guard::Guard;
 use super::keyed::Keyed;
 use super::level::LevelName;
+use super::watch::Watch;
 use super::{DEFAULT_CONTROLLER, local, say, transport};
 
 /// How long the opening may wait: a lost server's lease has to end first.
@@ -47,7 +48,10 @@ pub(super) struct GatewayArguments {
     /// Keys that it remembers at most; a forgotten one costs a question to all servers
     #[arg(long, default_value_t = 1_000_000)]
     keys: usize,
-    /// How long a client may stay without saying who it is, where there are users
+    #[command(flatten)]
+    watch: Watch,
+    /// How long a client may stay without saying who it is where there are users, or without finishing
+    /// the handshake where there is TLS
     #[arg(long, default_value = "10s")]
     entry_timeout: DurationNs,
     #[command(flatten)]
@@ -84,7 +88,11 @@ impl GatewayArguments {
 
     /// Serves until it is killed, or until another gateway has its slots.
     pub(super) fn run(&self, keyed: &Keyed) -> Result<u8> {
-        let options = self.options(keyed)?;
+        let watched = self.watch.start()?;
+        let options = GatewayOptions {
+            metrics: watched.metrics.clone(),
+            ..self.options(keyed)?
+        };
         let gateway = Gateway::start(&options)?;
         let slots = &options.place.slots;
         say(format!(

@@ -6,9 +6,11 @@ mod gateway;
 mod guard;
 mod keyed;
 mod level;
+mod log;
 mod operate;
 mod serve;
 mod status;
+mod watch;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -26,8 +28,10 @@ use unruly_plan::{Bytes, DurationNs};
 use config::Config;
 use keyed::Keyed;
 use level::LevelName;
+use log::Log;
 use operate::{operate, set};
 use serve::Alone;
+use watch::Watch;
 
 /// Nothing is there, or a condition did not hold.
 const EXIT_NOT: u8 = 1;
@@ -46,6 +50,9 @@ const DEFAULT_CONTROLLER: &str = "127.0.0.1:7700";
 struct Arguments {
     #[command(flatten)]
     keyed: Keyed,
+    /// How parts that serve tell what happens, on standard error
+    #[arg(long, global = true, value_enum, default_value_t)]
+    log: Log,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -74,6 +81,8 @@ enum Verb {
         /// A cluster's file, instead of the other options
         #[arg(long, conflicts_with_all = ["listen", "servers", "replicas", "shards"])]
         config: Option<PathBuf>,
+        #[command(flatten)]
+        watch: Watch,
     },
     /// A data server
     Server {
@@ -101,6 +110,8 @@ enum Verb {
         /// A cluster's file, instead of the other options but --id
         #[arg(long, conflicts_with_all = ["controller", "listen", "memory", "shards", "evict", "spin"])]
         config: Option<PathBuf>,
+        #[command(flatten)]
+        watch: Watch,
     },
     /// A router of its own, for clients with --router
     Route {
@@ -113,6 +124,8 @@ enum Verb {
         /// A cluster's file, instead of the other options
         #[arg(long, conflicts_with_all = ["listen", "controller"])]
         config: Option<PathBuf>,
+        #[command(flatten)]
+        watch: Watch,
     },
     /// The owner of keys for programs that speak the protocol of Redis
     Gateway(gateway::GatewayArguments),
@@ -279,7 +292,8 @@ fn transport(text: &str) -> Result<Transport, String> {
 /// Parses, calls, prints; never panics on input.
 #[must_use]
 pub fn main() -> ExitCode {
-    let Arguments { keyed, verb } = Arguments::parse();
+    let Arguments { keyed, log, verb } = Arguments::parse();
+    log.begin();
     match call(verb, &keyed) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
@@ -292,8 +306,11 @@ pub fn main() -> ExitCode {
 fn call(verb: Verb, keyed: &Keyed) -> Result<u8> {
     match verb {
         Verb::Serve(whole) => whole.run(keyed),
-        Verb::Controller { .. } | Verb::Server { .. } | Verb::Route { .. } => {
-            alone(verb, keyed)?.run()
+        Verb::Controller { ref watch, .. }
+        | Verb::Server { ref watch, .. }
+        | Verb::Route { ref watch, .. } => {
+            let watched = watch.start()?;
+            alone(verb, keyed)?.run(&watched)
         }
         Verb::Gateway(arguments) => arguments.run(keyed),
         Verb::Password => guard::password(),

@@ -12,6 +12,7 @@ use flurry::{
 
 use super::config::Config;
 use super::keyed::Keyed;
+use super::watch::Watched;
 use super::{DEFAULT_CONTROLLER, local, say, status};
 
 /// How long `serve` waits for its own servers to join.
@@ -47,19 +48,22 @@ impl Alone {
     }
 
     /// Serves until it is killed.
-    pub(super) fn run(self) -> Result<u8> {
+    pub(super) fn run(self, watched: &Watched) -> Result<u8> {
         match self {
-            Self::Controller(options) => {
+            Self::Controller(mut options) => {
+                options.metrics.clone_from(&watched.metrics);
                 let controller = Controller::start(&options)?;
                 say(format!("controller {}\nready", controller.address()))?;
                 controller.wait()?;
             }
-            Self::Server(options) => {
+            Self::Server(mut options) => {
+                options.metrics.clone_from(&watched.metrics);
                 let server = Server::start(&options)?;
                 say(format!("server {} {}\nready", options.id, places(&server)))?;
                 server.wait()?;
             }
-            Self::Router(options) => {
+            Self::Router(mut options) => {
+                options.metrics.clone_from(&watched.metrics);
                 let router = Router::start(&options)?;
                 say(format!("router {}\nready", router.address()))?;
                 router.wait()?;

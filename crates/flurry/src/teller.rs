@@ -1,0 +1,90 @@
+//! Once a second: how a part is goes onto its board, and what should not be into the log.
+
+use flurry_core::id::{DurationNs, MonoNs};
+use tracing::warn;
+
+use crate::link::{LinkCounts, LinkView};
+use crate::metrics::{Board, Page};
+use crate::node::Part;
+
+const PERIOD: DurationNs = DurationNs::millis(1_000);
+
+#[derive(Debug)]
+pub(crate) struct Teller {
+    name: String,
+    board: Option<Board>,
+    view: LinkView,
+    /// The counts of the last time.
+    seen: LinkCounts,
+    next: MonoNs,
+}
+
+impl Teller {
+    pub(crate) fn new(name: &str, board: Option<Board>, view: LinkView) -> Self {
+        Self {
+            name: name.to_owned(),
+            board,
+            view,
+            seen: LinkCounts::default(),
+            next: MonoNs(0),
+        }
+    }
+
+    pub(crate) fn tell(&mut self, now: MonoNs, part: &impl Part) {
+        if now < self.next {
+            return;
+        }
+        self.next = now.after(PERIOD);
+        let counts = self.view.counts();
+        self.complain(&counts);
+        self.seen = counts;
+        if let Some(board) = &self.board {
+            let mut page = Page::of(&self.name);
+            messages(&mut page, &counts);
+            part.tell(&mut page);
+            board.put(page);
+        }
+    }
+
+    fn complain(&self, counts: &LinkCounts) {
+        let part = self.name.as_str();
+        let foreign = counts.foreign - self.seen.foreign;
+        if foreign > 0 {
+            warn!(
+                part,
+                count = foreign,
+                "packets without the cluster's key were dropped"
+            );
+        }
+        let replayed = counts.replayed - self.seen.replayed;
+        if replayed > 0 {
+            warn!(
+                part,
+                count = replayed,
+                "packets that are old, or came again, were dropped"
+            );
+        }
+        let damaged = counts.damaged - self.seen.damaged;
+        if damaged > 0 {
+            warn!(part, count = damaged, "what is no message was dropped");
+        }
+    }
+}
+
+fn messages(page: &mut Page, counts: &LinkCounts) {
+    let name = (
+        "flurry_messages_total",
+        "Messages between the parts, by what became of them.",
+    );
+    for (outcome, count) in [
+        ("received", counts.received),
+        ("damaged", counts.damaged),
+        ("foreign", counts.foreign),
+        ("replayed", counts.replayed),
+        ("sent", counts.sent),
+        ("too_long", counts.too_long),
+        ("not_taken", counts.not_taken),
+    ] {
+        page.counter(name, &[("outcome", outcome)], count);
+    }
+}
