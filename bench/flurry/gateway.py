@@ -35,8 +35,8 @@ COST_CONNECTIONS = 16
 
 TRIED = (
     "With 128 connections the gateway's thread has 0.84 of a core and each of the three servers"
-    " 0.17; redis-benchmark gets what is left of two. Half of the gateway's time is the protocol (router"
-    " and portal, with their trees and small allocations), the rest the kernel's sockets"
+    " 0.17; redis-benchmark gets what is left of two. Half of the gateway's time is the protocol"
+    " (router and portal, with their trees and small allocations), the rest the kernel's sockets"
 )
 
 

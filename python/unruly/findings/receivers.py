@@ -144,12 +144,18 @@ def _correlate(
                 found.append(row)
     q_values = benjamini_hochberg([row["p_value"] for row in found])
     rows = [Correlation(**row, q_value=float(q)) for row, q in zip(found, q_values, strict=True)]
-    rows.sort(key=lambda row: -abs(row.spearman.estimate or 0.0))
+    # By both: a rank alone puts first whatever tells one process from the others all the time, such as
+    # its memory, before what moves with the latency.
+    rows.sort(key=_closeness, reverse=True)
     scatter = {
         f"{row.scope}:{row.metric}": _scatter(frames[row.scope], row.metric)
         for row in rows[:SCATTER_METRICS]
     }
     return rows, scatter
+
+
+def _closeness(row: Correlation) -> float:
+    return abs(row.spearman.estimate or 0.0) + abs(row.pearson.estimate or 0.0)
 
 
 def _one(frame: pd.DataFrame, scope: str, metric: str) -> dict[str, Any] | None:
