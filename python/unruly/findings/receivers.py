@@ -144,8 +144,8 @@ def _correlate(
                 found.append(row)
     q_values = benjamini_hochberg([row["p_value"] for row in found])
     rows = [Correlation(**row, q_value=float(q)) for row, q in zip(found, q_values, strict=True)]
-    # By both: a rank alone puts first whatever tells one process from the others all the time, such as
-    # its memory, before what moves with the latency.
+    # By both: a rank alone puts first whatever tells one process from the others all the time, such
+    # as its memory, before what moves with the latency.
     rows.sort(key=_closeness, reverse=True)
     scatter = {
         f"{row.scope}:{row.metric}": _scatter(frames[row.scope], row.metric)
