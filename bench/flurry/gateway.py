@@ -62,7 +62,7 @@ def ask(
 ) -> Asked:
     """Run redis-benchmark once, with values of 64 bytes in 100,000 keys."""
     host, _, port = store.address.rpartition(":")
-    commands = COMMANDS[connections] * pipeline // (4 if ROUGH else 1)
+    commands = COMMANDS[connections] * min(pipeline, 4) // (4 if ROUGH else 1)
     before = sum(cpu_s(it.pid) for it in store.servers)
     done = subprocess.run(
         [*program("redis-benchmark", "redis-tools"), "-h", host, "-p", port, "--csv",

@@ -69,8 +69,12 @@ class Storm:
     def spawn(
         self, name: str, words: list[str], stdin: int, group: int | None = None
     ) -> subprocess.Popen[bytes]:
-        with self.log(name).open("wb") as out:
-            return subprocess.Popen(words, stdin=stdin, stdout=out, stderr=out, group=group)
+        # What a part logs is not what it says: of that the places are read.
+        errors = (
+            self.log(name) if name.startswith(tuple(OWNERS)) else self.folder / f"{name}.errors"
+        )
+        with self.log(name).open("ab") as out, errors.open("ab") as more:
+            return subprocess.Popen(words, stdin=stdin, stdout=out, stderr=more, group=group)
 
     def log(self, name: str) -> Path:
         return self.folder / f"{name}.log"

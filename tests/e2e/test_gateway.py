@@ -28,15 +28,15 @@ class Gateway:
     """A process of its own, which may be killed."""
 
     def __init__(self, folder: Path, name: str, *words: str) -> None:
-        self.log = folder / f"{name}.log"
+        self.said, self.log = folder / f"{name}.out", folder / f"{name}.log"
         listen = ["--listen", f"{HOST}:0", "--controller", CONTROLLER]
-        with self.log.open("wb") as log:
+        with self.said.open("wb") as said, self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [FLURRY, "gateway", *listen, *words], stdout=log, stderr=log
+                [FLURRY, "gateway", *listen, *words], stdout=said, stderr=log
             )
-        wait_for(lambda: "ready" in self.log.read_text() or self.process.poll() is not None, name)
+        wait_for(lambda: "ready" in self.said.read_text() or self.process.poll() is not None, name)
         assert self.process.poll() is None, self.log.read_text()
-        port = self.log.read_text().split()[1].rpartition(":")[2]
+        port = self.said.read_text().split()[1].rpartition(":")[2]
         self.address = (HOST, int(port))
 
     def kill(self) -> None:
@@ -104,6 +104,7 @@ def test_another_gateway_goes_on_where_one_has_ended(tmp_path: Path, end: str) -
         if end == "fenced off":
             assert running[0].process.wait(20) == 2
             assert "owned by epoch" in running[0].log.read_text()
+            assert "another gateway has these slots" in running[0].log.read_text()
 
 
 @pytest.mark.usefixtures("servers")
