@@ -44,7 +44,9 @@ BENCHES = {
     "flurry-auto": auto.run,
     "flurry-kill": faults.kill,
     "flurry-log": throughput.log,
-    "flurry-gateway": gateway.run,
+    "flurry-gateway-latency": gateway.latency,
+    "flurry-gateway-rate": gateway.throughput,
+    "flurry-gateway-cost": gateway.costs,
 }
 
 

@@ -76,11 +76,6 @@ def ask(
     return Asked(rate, p99, spent / commands * 1e6)
 
 
-def run() -> list[Result]:
-    """Latency at quorum-free writes, throughput, and what each guard costs."""
-    return [*latency(), *throughput(), *costs()]
-
-
 def latency() -> list[Result]:
     """A write through the gateway, against Redis and the wait for one replica."""
     results = []

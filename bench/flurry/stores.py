@@ -97,11 +97,12 @@ class Gateway(Store):
     ) -> None:
         sealed: list[str | Path] = [] if key is None else ["--key-file", key]
         self.cluster = Flurry(started, *sealed, core=core)
+        address = f"127.0.0.1:{free_port()}"
         gateway = started.start(
-            flurry(), "gateway", "--listen", "127.0.0.1:0", "--controller", self.cluster.address,
+            flurry(), "gateway", "--listen", address, "--controller", self.cluster.address,
             *sealed, *options, core=core, stdout=subprocess.PIPE,
         )  # fmt: skip
-        address = self.cluster.ready(gateway).split()[1]
+        self.cluster.ready(gateway)
         super().__init__(address, [*self.cluster.servers, gateway])
 
 
