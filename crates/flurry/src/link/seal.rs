@@ -295,8 +295,10 @@ mod tests {
             Err(Refused::Replayed)
         );
         receiver.started = 0;
-        for now in [sender.last + FRESH_US + 1, sender.last - FRESH_US - 1] {
-            let opened = receiver.open_at(now, PLACE, &mut early.clone()).is_ok();
+        for clock_us in [sender.last + FRESH_US + 1, sender.last - FRESH_US - 1] {
+            let opened = receiver
+                .open_at(clock_us, PLACE, &mut early.clone())
+                .is_ok();
             assert!(!opened, "the clocks are too far apart");
         }
         let soon = sender.last + FRESH_US;
