@@ -21,6 +21,7 @@
 pub mod bugs;
 pub mod config;
 pub mod controller;
+pub mod decimal;
 pub mod id;
 pub mod key_value;
 pub mod log;

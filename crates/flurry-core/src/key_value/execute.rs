@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::{Answer, Condition, ExpireCondition, Lifetime, Operation, Value};
+use crate::decimal::decimal;
 use crate::id::WallNs;
 
 /// What an operation does to a value that has not ended, and what it answers.
@@ -180,12 +181,7 @@ fn replace(
 
 fn increment(kept: Option<Value>, by: i64) -> (Option<Value>, Answer) {
     let text = kept.as_ref().map_or(&b"0"[..], |value| &value.bytes);
-    // Written as a sum would be: no sign before what is not below zero, no zero before a number.
-    let number = std::str::from_utf8(text).ok().and_then(|text| {
-        let number = text.parse::<i64>().ok()?;
-        (number.to_string() == text).then_some(number)
-    });
-    let Some(number) = number else {
+    let Some(number) = decimal(text) else {
         return (kept, Answer::NotANumber);
     };
     match number.checked_add(by) {

@@ -4,4 +4,4 @@ mod reply;
 mod request;
 
 pub use reply::{Reply, Version, error};
-pub use request::{Limits, ProtocolError, Requests, number};
+pub use request::{Limits, ProtocolError, Requests};

@@ -5,6 +5,8 @@
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
+use crate::decimal::decimal;
+
 /// What a word takes beside its bytes.
 const WORD_BYTES: usize = 64;
 
@@ -134,7 +136,7 @@ impl Requests {
                     let Some(line) = line(input, ProtocolError::LongCount)? else {
                         return Ok(None);
                     };
-                    let count = number(&line[1..]).ok_or(ProtocolError::Count)?;
+                    let count = decimal(&line[1..]).ok_or(ProtocolError::Count)?;
                     if count > self.limits.words_max {
                         return Err(if self.limits.stranger {
                             ProtocolError::CountOfStranger
@@ -173,7 +175,7 @@ impl Requests {
         if input[0] != b'$' {
             return Err(ProtocolError::NotBulk(char::from(input[0])));
         }
-        let length = number(&input[1..end])
+        let length = decimal(&input[1..end])
             .and_then(|length| usize::try_from(length).ok())
             .ok_or(ProtocolError::Length)?;
         if length > self.limits.word_bytes_max {
@@ -214,14 +216,6 @@ fn line(input: &mut BytesMut, too_long: ProtocolError) -> Result<Option<Bytes>, 
         line.truncate(line.len() - 1);
     }
     Ok(Some(line))
-}
-
-/// A number as Redis reads one: no sign but a minus, no zero before it.
-#[must_use]
-pub fn number(text: &[u8]) -> Option<i64> {
-    let text = std::str::from_utf8(text).ok()?;
-    let number = text.parse::<i64>().ok()?;
-    (number.to_string() == text).then_some(number)
 }
 
 /// The words of a line: separated by spaces, quoted like strings of C or as they are.

@@ -2,15 +2,15 @@
 
 use bytes::Bytes;
 use flurry_core::config::Level;
+use flurry_core::decimal::decimal;
 use flurry_core::id::{DurationNs, MonoNs};
+use flurry_core::resp::{Reply, Version, error};
 
 use super::connection::Connection;
 use super::glob;
 use super::shop::{Errand, Shop, wrong_number};
 use super::table;
 use crate::VALUE_BYTES_MAX;
-use flurry_core::resp::number;
-use flurry_core::resp::{Reply, Version, error};
 
 /// The version of Redis whose words these are.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
@@ -82,7 +82,7 @@ fn text(word: &Bytes) -> String {
 
 /// There is one database.
 fn select(index: &Bytes) -> Reply {
-    match number(index) {
+    match decimal(index) {
         Some(0) => Reply::Status("OK"),
         Some(_) => error("ERR DB index is out of range"),
         None => error("ERR value is not an integer or out of range"),
@@ -136,10 +136,12 @@ fn client(now: MonoNs, connection: &mut Connection, words: &[Bytes]) -> Result<R
             });
         }
         (b"kill", filters @ [_, _, ..]) => return kill(filters),
-        (b"no-evict" | b"no-touch", [_]) | (b"reply", [_]) => Reply::Status("OK"),
+        // Nobody is evicted here, and nothing is touched.
+        (b"no-evict" | b"no-touch", [_]) => Reply::Status("OK"),
+        (b"reply", [mode]) if mode.eq_ignore_ascii_case(b"on") => Reply::Status("OK"),
         (
             b"id" | b"getname" | b"setname" | b"setinfo" | b"info" | b"list" | b"kill"
-            | b"no-evict" | b"no-touch" | b"reply",
+            | b"no-evict" | b"no-touch",
             _,
         ) => wrong_number(&format!("client|{}", String::from_utf8_lossy(&name))),
         _ => unknown_subcommand("client", &words[1]),
@@ -168,7 +170,7 @@ fn kill(filters: &[Bytes]) -> Result<Reply, Errand> {
             return Ok(error("ERR syntax error"));
         };
         match filter.to_ascii_lowercase().as_slice() {
-            b"id" => match number(value).and_then(|it| u64::try_from(it).ok()) {
+            b"id" => match decimal(value).and_then(|it| u64::try_from(it).ok()) {
                 Some(number) if number > 0 => wanted = Some(number),
                 _ => return Ok(error("ERR client-id should be greater than 0")),
             },
@@ -217,7 +219,7 @@ fn command(words: &[Bytes]) -> Reply {
     let Some(name) = words.get(1) else {
         return Reply::Array(all().map(table::Spec::told).collect());
     };
-    let found = |word: &Bytes| table::find(&text(word).to_lowercase());
+    let found = |word: &Bytes| table::find(word);
     match (name.to_ascii_lowercase().as_slice(), &words[2..]) {
         (b"count", []) => Reply::Integer(i64::try_from(all().len()).unwrap_or(i64::MAX)),
         (b"list", []) => Reply::Array(all().map(|it| Reply::text(it.name)).collect()),
@@ -314,7 +316,7 @@ fn level_of(words: &[Bytes]) -> Option<Level> {
         (b"all", []) => Level::All,
         (b"auto", []) => Level::Auto,
         (b"hedge", [delay_us]) => {
-            let delay_us = number(delay_us).and_then(|it| u64::try_from(it).ok())?;
+            let delay_us = decimal(delay_us).and_then(|it| u64::try_from(it).ok())?;
             Level::Hedge(DurationNs(delay_us.saturating_mul(1_000)))
         }
         _ => return None,

@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
-use super::slots::{SLOTS, slot_of};
 use flurry_core::resp::{Reply, error};
+
+use super::slots::{SLOTS, slot_of};
 
 /// A gateway as clients know it.
 #[derive(Debug, Clone, PartialEq, Eq)]

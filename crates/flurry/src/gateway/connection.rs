@@ -8,12 +8,12 @@ use bytes::{Bytes, BytesMut};
 use flurry_core::config::Level;
 use flurry_core::id::{MonoNs, WallNs};
 use flurry_core::key_value::Answer;
+use flurry_core::resp::Requests;
+use flurry_core::resp::{Reply, Version};
 
 use super::shape::Shape;
 use super::users::User;
 use crate::Error;
-use flurry_core::resp::Requests;
-use flurry_core::resp::{Reply, Version};
 
 /// Commands of one client that are under way at most; what it sends behind them waits unread.
 const UNDER_WAY_MAX: usize = 1_024;
@@ -24,7 +24,7 @@ const REPLY_BYTES: usize = 64 << 10;
 /// Bytes of replies that wait for one client, or will, before nothing more of it is begun.
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
-/// Keys that a client has written and not waited for copies of, kept at most.
+/// Keys of one client's writes that are kept at most.
 const WRITTEN_MAX: usize = 64;
 
 /// Where a reply stands in the order of a client's commands.
@@ -63,7 +63,7 @@ pub(super) struct Said {
     pub(super) user: Option<Arc<User>>,
 }
 
-/// What a client has written since it last waited for copies.
+/// What a client has written, as far as it is not known to be on every replica.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     /// The number of the last write.
@@ -83,10 +83,14 @@ impl Written {
         }
     }
 
-    /// The keys, if they are all known, and forgets them.
-    pub(super) fn take_keys(&mut self) -> Option<Vec<Bytes>> {
-        let keys = std::mem::take(&mut self.keys);
-        (!std::mem::take(&mut self.many)).then_some(keys)
+    /// The keys that are not known to be on every replica, when it is known which these are: every write
+    /// up to `stable` is. They are kept, since whoever asks for copies may not get them.
+    pub(super) fn keys(&mut self, stable: u64) -> Option<Vec<Bytes>> {
+        if stable >= self.last {
+            self.keys.clear();
+            self.many = false;
+        }
+        (!self.many).then(|| self.keys.clone())
     }
 }
 
@@ -273,5 +277,30 @@ impl Pending {
                 self.shape.reply(answers, self.at)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &'static str) -> Bytes {
+        Bytes::from_static(text.as_bytes())
+    }
+
+    #[test]
+    fn what_was_written_is_asked_for_again_until_every_replica_has_it() {
+        let mut written = Written::default();
+        written.note(1, key("a"));
+        written.note(2, key("b"));
+        for stable in [0, 1, 1] {
+            assert_eq!(written.keys(stable), Some(vec![key("a"), key("b")]));
+        }
+        assert_eq!(written.keys(2), Some(Vec::new()));
+        for number in 3..=3 + WRITTEN_MAX as u64 {
+            written.note(number, key("c"));
+        }
+        assert_eq!(written.keys(2), None, "there are more than are kept");
+        assert_eq!(written.keys(written.last), Some(Vec::new()));
     }
 }

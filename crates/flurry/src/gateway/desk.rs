@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use flurry_core::id::{DurationNs, MonoNs};
 use flurry_core::message::{Control, Message};
+use flurry_core::resp::Requests;
+use flurry_core::resp::{Reply, error};
 use tracing::{info, warn};
 
 use super::about::described;
@@ -17,8 +19,6 @@ use crate::Error;
 use crate::link::{Letter, Link};
 use crate::metrics::{Page, count};
 use crate::node::Part;
-use flurry_core::resp::Requests;
-use flurry_core::resp::{Reply, error};
 
 /// Commands of one client in a row, before the others get their turn.
 const COMMANDS_MAX: usize = 128;

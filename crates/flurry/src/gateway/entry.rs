@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use flurry_core::decimal::decimal;
+use flurry_core::resp::Limits;
+use flurry_core::resp::{Reply, Version, error};
 
 use super::about::REDIS_VERSION;
 use super::connection::{Connection, Place, Said};
@@ -11,8 +14,6 @@ use super::doorman::{Doorman, Found, Taken};
 use super::shop::Shop;
 use super::users::{User, Users};
 use crate::{Error, VALUE_BYTES_MAX};
-use flurry_core::resp::{Limits, number};
-use flurry_core::resp::{Reply, Version, error};
 
 /// Whoever is wrong so often has to come again.
 const WRONG_MAX: u32 = 3;
@@ -112,7 +113,7 @@ impl Shop {
     pub(super) fn hello(&mut self, connection: &mut Connection, words: &[Bytes]) {
         let mut version = connection.said.version;
         if let Some(word) = words.get(1) {
-            version = match number(word) {
+            version = match decimal(word) {
                 Some(2) => Version::Two,
                 Some(3) => Version::Three,
                 Some(_) => return connection.tell(error("NOPROTO unsupported protocol version")),

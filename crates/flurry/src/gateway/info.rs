@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use flurry_core::id::MonoNs;
+use flurry_core::resp::Reply;
 
 use super::about::{REDIS_VERSION, level_text};
 use super::shop::Shop;
 use super::sockets::Sockets;
-use flurry_core::resp::Reply;
 
 /// What a section has to say.
 type Section = fn(&Told<'_>) -> Lines;

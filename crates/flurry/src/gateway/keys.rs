@@ -1,12 +1,12 @@
 //! What the words of a command ask for: operations on keys, and how their answers become one reply.
 
 use bytes::Bytes;
+use flurry_core::decimal::decimal;
 use flurry_core::id::WallNs;
 use flurry_core::key_value::{Condition, ExpireCondition, Lifetime, Operation};
+use flurry_core::resp::{Reply, error};
 
 use super::shape::{Base, Shape, Unit, too_large};
-use flurry_core::resp::number;
-use flurry_core::resp::{Reply, error};
 
 /// Operations on keys, and what is made of their answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +28,7 @@ fn syntax() -> Reply {
 }
 
 fn integer(word: &[u8]) -> Result<i64, Reply> {
-    number(word).ok_or_else(|| error("ERR value is not an integer or out of range"))
+    decimal(word).ok_or_else(|| error("ERR value is not an integer or out of range"))
 }
 
 fn one(key: &Bytes, operation: Operation, shape: Shape) -> Read {

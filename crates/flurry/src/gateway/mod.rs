@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use flurry_core::config::Level;
 use flurry_core::id::Epoch;
+use flurry_core::resp::{Reply, error};
 use socket2::{Domain, Socket, Type};
 use tracing::info;
 
@@ -41,7 +42,6 @@ pub use cluster::GatewayPlace;
 use desk::{Desk, Order, Orders};
 use doorman::Doorman;
 use entry::Door;
-use flurry_core::resp::{Reply, error};
 use shop::Shop;
 pub use slots::SLOTS;
 use sockets::Sockets;

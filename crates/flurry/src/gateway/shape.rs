@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use flurry_core::id::WallNs;
 use flurry_core::key_value::Answer;
-
 use flurry_core::resp::{Reply, error};
 
 const NS_PER_MS: i64 = 1_000_000;

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use flurry_core::config::{Level, majority};
+use flurry_core::decimal::decimal;
 use flurry_core::id::{DurationNs, MonoNs, WallNs};
 use flurry_core::key_value::{Answer, Operation};
 use flurry_core::machine::Access;
 use flurry_core::portal::Submission;
+use flurry_core::resp::{Reply, error};
 
 use super::GatewayOptions;
 use super::cluster::Cluster;
@@ -20,7 +22,6 @@ use super::walks::Walks;
 use crate::client::Answered;
 use crate::owner::{Caller, Owner};
 use crate::{Error, clock};
-use flurry_core::resp::{Reply, error};
 
 /// Waits of clients at most, each for copies of what it has written.
 const WAITS_MAX: usize = 16_384;
@@ -164,18 +165,17 @@ impl Shop {
         words: &[Bytes],
     ) -> Option<Errand> {
         self.counts.commands += 1;
-        let name = String::from_utf8_lossy(&words[0]).to_ascii_lowercase();
-        // A browser that was sent here by a page of somebody else's.
-        if matches!(name.as_str(), "post" | "host:") {
+        let spec = table::find(&words[0]);
+        let enters = spec.is_some_and(|it| matches!(it.name, "auth" | "hello" | "quit" | "reset"));
+        if spec.is_none() && is_http(&words[0]) {
             connection.ends = true;
             return None;
         }
-        let enters = matches!(name.as_str(), "auth" | "hello" | "quit" | "reset");
         if connection.said.is_stranger && !enters {
             connection.tell(error("NOAUTH Authentication required."));
             return None;
         }
-        let Some(spec) = table::find(&name) else {
+        let Some(spec) = spec else {
             connection.tell(unknown(words));
             return None;
         };
@@ -319,7 +319,7 @@ impl Shop {
 
     /// `WAIT`: copies of everything that this client has written.
     pub(super) fn wait(&mut self, now: MonoNs, connection: &mut Connection, words: &[Bytes]) {
-        let numbers = [&words[1], &words[2]].map(|word| flurry_core::resp::number(word));
+        let numbers = [&words[1], &words[2]].map(|word| decimal(word));
         let [Some(wanted), Some(timeout_ms)] = numbers else {
             return connection.tell(error("ERR value is not an integer or out of range"));
         };
@@ -338,7 +338,7 @@ impl Shop {
         let limit = Duration::from_millis(limit_ms);
         let number = self.next_wait;
         self.next_wait += 1;
-        let keys = connection.written.take_keys();
+        let keys = connection.written.keys(self.owner.stable());
         let asked = keys.as_ref().map(Vec::len);
         for key in keys.into_iter().flatten() {
             let purpose = Purpose::Copies(number);
@@ -386,6 +386,11 @@ impl Shop {
     pub(super) fn due(&self) -> Option<MonoNs> {
         self.waits.iter().map(|wait| wait.until).min()
     }
+}
+
+/// Whether a browser was sent here by a page of somebody else's.
+fn is_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
 
 /// What a user may not do.

@@ -1,7 +1,5 @@
 //! The commands that there are: how many words each has, and where its keys stand.
 
-use flurry_core::resp::Reply;
-
 /// What a user may be allowed to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Class {
@@ -27,6 +25,8 @@ pub(crate) struct Spec {
     keys: (i64, i64, i64),
 }
 
+use flurry_core::resp::Reply;
+
 use Class::{Admin, Connection, Read, Write};
 
 const ONE: (i64, i64, i64) = (1, 1, 1);
@@ -42,6 +42,9 @@ const fn spec(name: &'static str, arity: i64, class: Class, keys: (i64, i64, i64
         keys,
     }
 }
+
+/// No name is longer.
+const NAME_BYTES_MAX: usize = 16;
 
 /// In the order of their names.
 static COMMANDS: &[Spec] = &[
@@ -100,9 +103,16 @@ static COMMANDS: &[Spec] = &[
     spec("wait", 3, Connection, NONE),
 ];
 
-/// The command of a name in lower case.
-pub(crate) fn find(name: &str) -> Option<&'static Spec> {
-    let found = COMMANDS.binary_search_by(|spec| spec.name.cmp(name));
+/// The command of a name in any case.
+pub(crate) fn find(name: &[u8]) -> Option<&'static Spec> {
+    let mut buffer = [0; NAME_BYTES_MAX];
+    let name = {
+        let lower = buffer.get_mut(..name.len())?;
+        lower.copy_from_slice(name);
+        lower.make_ascii_lowercase();
+        &*lower
+    };
+    let found = COMMANDS.binary_search_by(|spec| spec.name.as_bytes().cmp(name));
     found.ok().and_then(|index| COMMANDS.get(index))
 }
 
@@ -186,15 +196,19 @@ mod tests {
     use super::*;
 
     fn keys_of(name: &str, words: usize) -> Vec<usize> {
-        find(name).unwrap().keys(words).collect()
+        find(name.as_bytes()).unwrap().keys(words).collect()
     }
 
     #[test]
     fn every_command_is_found_by_its_name() {
         for spec in all() {
-            assert_eq!(find(spec.name).map(|it| it.name), Some(spec.name));
+            assert_eq!(
+                find(spec.name.to_uppercase().as_bytes()).map(|it| it.name),
+                Some(spec.name)
+            );
         }
-        assert!(find("lpush").is_none());
+        assert!(find(b"lpush").is_none());
+        assert!(find(&[b'x'; 2 * NAME_BYTES_MAX]).is_none());
     }
 
     #[test]
@@ -208,7 +222,7 @@ mod tests {
 
     #[test]
     fn words_are_counted_with_the_name() {
-        let fits = |name: &str, words| find(name).unwrap().fits(words);
+        let fits = |name: &str, words| find(name.as_bytes()).unwrap().fits(words);
         assert!(fits("get", 2) && !fits("get", 3) && !fits("get", 1));
         assert!(fits("del", 2) && fits("del", 9) && !fits("del", 1));
     }

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use flurry_core::config::Config;
 use flurry_core::id::{ConfigNumber, DurationNs, Endpoint, MonoNs, SessionId, ShardId, WallNs};
 use flurry_core::message::{List, Listed};
+use flurry_core::resp::{Reply, error};
 
 use super::glob;
-use flurry_core::resp::{Reply, error};
 
 /// When an unanswered question is repeated.
 const ASK_AGAIN: DurationNs = DurationNs::millis(20);

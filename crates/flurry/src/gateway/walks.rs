@@ -1,17 +1,17 @@
 //! The walks of all clients, and the gateway's own, which lets go of values that have ended.
 
 use bytes::Bytes;
+use flurry_core::decimal::decimal;
 use flurry_core::id::{DurationNs, MonoNs};
 use flurry_core::key_value::Operation;
 use flurry_core::message::{Control, Listed};
+use flurry_core::resp::{Reply, error};
 
 use super::connection::{Connection, Place};
 use super::shop::{Purpose, Shop};
 use super::walk::{Goal, Position, Walk, places_of};
 use crate::link::Link;
 use crate::{Error, clock};
-use flurry_core::resp::number;
-use flurry_core::resp::{Reply, error};
 
 /// Walks at once, each for a client.
 const WALKS_MAX: usize = 64;
@@ -162,7 +162,7 @@ fn scan(words: &[Bytes], after: u64, until: MonoNs) -> Result<Walk, Reply> {
         match option.to_ascii_uppercase().as_slice() {
             b"MATCH" => walk = walk.of(value.clone()),
             b"COUNT" => {
-                let count = number(value)
+                let count = decimal(value)
                     .ok_or_else(|| error("ERR value is not an integer or out of range"))?;
                 if count < 1 {
                     return Err(error("ERR syntax error"));
