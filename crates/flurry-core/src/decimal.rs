@@ -3,10 +3,7 @@
 /// A number written as a sum would be: no sign but a minus, no zero before it, and within 64 bits.
 #[must_use]
 pub fn decimal(text: &[u8]) -> Option<i64> {
-    let canonical = match text {
-        [b'0'] | [b'1'..=b'9', ..] | [b'-', b'1'..=b'9', ..] => true,
-        _ => false,
-    };
+    let canonical = matches!(text, [b'0'] | [b'1'..=b'9', ..] | [b'-', b'1'..=b'9', ..]);
     // What is canonical so far may still hold anything behind its first digit.
     let text = std::str::from_utf8(text).ok().filter(|_| canonical)?;
     text.parse().ok()
