@@ -43,7 +43,7 @@ pub(crate) trait Part: Send + 'static {
     }
 
     /// Once in each turn, after its messages: whatever the part has beside its link, which may have
-    /// something when `guests` says so. Says how much there was.
+    /// something when `clients` says so. Says how much there was.
     fn serve(&mut self, _now: MonoNs, _guests: bool, _link: &mut Link) -> Result<usize, Error> {
         Ok(0)
     }
@@ -197,8 +197,8 @@ pub(crate) fn turn(link: &mut Link, part: &mut impl Part) -> Result<usize, Error
         part.timeout(now);
         part.carry_out(now, link)?;
     }
-    let guests = link.take_guests();
-    letters += part.serve(now, guests, link)?;
+    let clients = link.take_clients();
+    letters += part.serve(now, clients, link)?;
     link.flush();
     Ok(letters)
 }

@@ -48,25 +48,19 @@ impl Teller {
 
     fn complain(&self, counts: &LinkCounts) {
         let part = self.name.as_str();
-        let foreign = counts.foreign - self.seen.foreign;
-        if foreign > 0 {
-            warn!(
-                part,
-                count = foreign,
-                "packets without the cluster's key were dropped"
-            );
-        }
-        let replayed = counts.replayed - self.seen.replayed;
-        if replayed > 0 {
-            warn!(
-                part,
-                count = replayed,
-                "packets that are old, or came again, were dropped"
-            );
-        }
-        let damaged = counts.damaged - self.seen.damaged;
-        if damaged > 0 {
-            warn!(part, count = damaged, "what is no message was dropped");
+        for (now, before, what) in [
+            (
+                counts.foreign,
+                self.seen.foreign,
+                "without the cluster's key",
+            ),
+            (counts.replayed, self.seen.replayed, "old, or there before"),
+            (counts.damaged, self.seen.damaged, "no message"),
+        ] {
+            let count = now - before;
+            if count > 0 {
+                warn!(part, count, "packets were dropped: {what}");
+            }
         }
     }
 }

@@ -7,22 +7,22 @@ use flurry_core::id::{DurationNs, MonoNs};
 use flurry_core::resp::{Reply, Version, error};
 
 use super::connection::Connection;
+use super::dispatcher::{Dispatcher, GlobalCommand, wrong_number};
 use super::glob;
-use super::shop::{Errand, Shop, wrong_number};
 use super::table;
 use crate::VALUE_BYTES_MAX;
 
 /// The version of Redis whose words these are.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
 
-impl Shop {
+impl Dispatcher {
     pub(super) fn on_connection(
         &mut self,
         now: MonoNs,
         connection: &mut Connection,
         name: &'static str,
         words: &[Bytes],
-    ) -> Option<Errand> {
+    ) -> Option<GlobalCommand> {
         let reply = match name {
             "ping" => match words {
                 [_] => Reply::Status("PONG"),
@@ -59,14 +59,16 @@ impl Shop {
             }
             "client" => match client(now, connection, words) {
                 Ok(reply) => reply,
-                Err(errand) => return Some(errand),
+                Err(command) => return Some(command),
             },
             "cluster" => self.cluster.answer(&words[1..]),
             "command" => command(words),
             "config" => config(words),
             "info" => {
                 let sections = words[1..].iter().map(text);
-                return Some(Errand::Info(sections.map(|it| it.to_lowercase()).collect()));
+                return Some(GlobalCommand::Info(
+                    sections.map(|it| it.to_lowercase()).collect(),
+                ));
             }
             "flurry" => flurry(connection, words),
             _ => error(format!("ERR '{name}' is not served")),
@@ -116,7 +118,11 @@ fn unknown_subcommand(command: &str, word: &Bytes) -> Reply {
     ))
 }
 
-fn client(now: MonoNs, connection: &mut Connection, words: &[Bytes]) -> Result<Reply, Errand> {
+fn client(
+    now: MonoNs,
+    connection: &mut Connection,
+    words: &[Bytes],
+) -> Result<Reply, GlobalCommand> {
     let id = i64::try_from(connection.number).unwrap_or(i64::MAX);
     let name = words[1].to_ascii_lowercase();
     Ok(match (name.as_slice(), &words[2..]) {
@@ -126,9 +132,9 @@ fn client(now: MonoNs, connection: &mut Connection, words: &[Bytes]) -> Result<R
         (b"setname", [name]) => name_client(connection, name),
         (b"setinfo", [option, value]) => set_info(connection, option, value),
         (b"info", []) => Reply::text(described(connection, now)),
-        (b"list", []) => return Err(Errand::List),
+        (b"list", []) => return Err(GlobalCommand::List),
         (b"kill", [address]) => {
-            return Err(Errand::Kill {
+            return Err(GlobalCommand::Kill {
                 number: None,
                 address: Some(text(address)),
                 skip_me: false,
@@ -163,7 +169,7 @@ fn set_info(connection: &mut Connection, option: &Bytes, value: &Bytes) -> Reply
     Reply::Status("OK")
 }
 
-fn kill(filters: &[Bytes]) -> Result<Reply, Errand> {
+fn kill(filters: &[Bytes]) -> Result<Reply, GlobalCommand> {
     let (mut wanted, mut address, mut skip_me) = (None, None, true);
     for pair in filters.chunks(2) {
         let [filter, value] = pair else {
@@ -179,7 +185,7 @@ fn kill(filters: &[Bytes]) -> Result<Reply, Errand> {
             _ => return Ok(error("ERR syntax error")),
         }
     }
-    Err(Errand::Kill {
+    Err(GlobalCommand::Kill {
         number: wanted,
         address,
         skip_me,
@@ -230,8 +236,7 @@ fn command(words: &[Bytes]) -> Reply {
         }
         (b"docs", names) => {
             let documented = |spec: &table::Spec| {
-                let summary = "docs/flurry/gateway.md has what it does here";
-                let docs = vec![(Reply::text("summary"), Reply::text(summary))];
+                let docs = vec![(Reply::text("summary"), Reply::text(spec.summary))];
                 (Reply::text(spec.name), Reply::Map(docs))
             };
             Reply::Map(if names.is_empty() {

@@ -6,11 +6,11 @@ use flurry_core::id::MonoNs;
 use flurry_core::resp::Reply;
 
 use super::about::{REDIS_VERSION, level_text};
-use super::shop::Shop;
+use super::dispatcher::Dispatcher;
 use super::sockets::Sockets;
 
 /// What a section has to say.
-type Section = fn(&Told<'_>) -> Lines;
+type Section = fn(&Facts<'_>) -> Lines;
 
 const SECTIONS: [(&str, Section); 5] = [
     ("Server", server),
@@ -22,15 +22,24 @@ const SECTIONS: [(&str, Section); 5] = [
 
 type Lines = Vec<(&'static str, String)>;
 
-struct Told<'a> {
-    shop: &'a Shop,
+struct Facts<'a> {
+    dispatcher: &'a Dispatcher,
     sockets: &'a Sockets,
     now: MonoNs,
 }
 
 /// The sections asked for; none is all.
-pub(super) fn told(shop: &Shop, sockets: &Sockets, now: MonoNs, wanted: &[String]) -> Reply {
-    let told = Told { shop, sockets, now };
+pub(super) fn lines(
+    dispatcher: &Dispatcher,
+    sockets: &Sockets,
+    now: MonoNs,
+    wanted: &[String],
+) -> Reply {
+    let told = Facts {
+        dispatcher,
+        sockets,
+        now,
+    };
     let all = ["all", "default", "everything"];
     let is_wanted = |name: &str| {
         let fits = |it: &String| all.contains(&it.as_str()) || it.eq_ignore_ascii_case(name);
@@ -50,9 +59,9 @@ pub(super) fn told(shop: &Shop, sockets: &Sockets, now: MonoNs, wanted: &[String
     Reply::text(text)
 }
 
-fn server(told: &Told<'_>) -> Lines {
-    let uptime_s = told.now.since(told.shop.started).0 / 1_000_000_000;
-    let mode = if told.shop.cluster.is_alone() {
+fn server(told: &Facts<'_>) -> Lines {
+    let uptime_s = told.now.since(told.dispatcher.started).0 / 1_000_000_000;
+    let mode = if told.dispatcher.cluster.is_alone() {
         "standalone"
     } else {
         "cluster"
@@ -62,12 +71,15 @@ fn server(told: &Told<'_>) -> Lines {
         ("redis_mode", mode.to_owned()),
         ("flurry_version", env!("CARGO_PKG_VERSION").to_owned()),
         ("process_id", std::process::id().to_string()),
-        ("tcp_port", told.shop.cluster.own.address.port().to_string()),
+        (
+            "tcp_port",
+            told.dispatcher.cluster.own.address.port().to_string(),
+        ),
         ("uptime_in_seconds", uptime_s.to_string()),
     ]
 }
 
-fn clients(told: &Told<'_>) -> Lines {
+fn clients(told: &Facts<'_>) -> Lines {
     let waiting = told.sockets.iter().filter(|it| it.under_way() > 0).count();
     vec![
         ("connected_clients", told.sockets.len().to_string()),
@@ -76,8 +88,8 @@ fn clients(told: &Told<'_>) -> Lines {
     ]
 }
 
-fn stats(told: &Told<'_>) -> Lines {
-    let counts = &told.shop.counts;
+fn stats(told: &Facts<'_>) -> Lines {
+    let counts = &told.dispatcher.counts;
     vec![
         ("total_connections_received", counts.connections.to_string()),
         ("total_commands_processed", counts.commands.to_string()),
@@ -85,22 +97,25 @@ fn stats(told: &Told<'_>) -> Lines {
         ("unknown_outcomes", counts.unknown.to_string()),
         ("tails_unknown", counts.tails_unknown.to_string()),
         ("ended_values_removed", counts.swept.to_string()),
-        ("unstable_operations", told.shop.owner.held().to_string()),
+        (
+            "unstable_operations",
+            told.dispatcher.owner.held().to_string(),
+        ),
     ]
 }
 
-fn replication(told: &Told<'_>) -> Lines {
-    let copies = told.shop.owner.copies();
+fn replication(told: &Facts<'_>) -> Lines {
+    let copies = told.dispatcher.owner.copies();
     vec![
         ("role", "master".to_owned()),
         ("connected_slaves", copies.saturating_sub(1).to_string()),
         ("copies", copies.to_string()),
-        ("level", level_text(told.shop.level)),
-        ("epoch", told.shop.owner.epoch().0.to_string()),
+        ("level", level_text(told.dispatcher.level)),
+        ("epoch", told.dispatcher.owner.epoch().0.to_string()),
     ]
 }
 
-fn cluster(_: &Told<'_>) -> Lines {
+fn cluster(_: &Facts<'_>) -> Lines {
     // Its commands are answered, whether there are others or not.
     vec![("cluster_enabled", "1".to_owned())]
 }

@@ -1,17 +1,17 @@
 //! The gateway: the owner of a range of slots, for programs that speak the protocol of Redis.
 
 mod about;
+mod authentication;
 mod channel;
 mod cluster;
 mod connection;
-mod desk;
-mod doorman;
-mod entry;
+mod dispatcher;
+mod event_loop;
 mod glob;
 mod info;
 mod keys;
+mod passwords;
 mod shape;
-mod shop;
 mod slots;
 mod sockets;
 mod table;
@@ -37,12 +37,12 @@ use crate::node::{Node, NodeOptions};
 use crate::owner::{Calls, Owner, OwnerParams, Shared, Ways};
 use crate::security::Security;
 use crate::{Error, random};
+use authentication::Authentication;
 use cluster::Cluster;
 pub use cluster::GatewayPlace;
-use desk::{Desk, Order, Orders};
-use doorman::Doorman;
-use entry::Door;
-use shop::Shop;
+use dispatcher::Dispatcher;
+use event_loop::{EventLoop, Order, Orders};
+use passwords::PasswordChecker;
 pub use slots::SLOTS;
 use sockets::Sockets;
 pub use tls::Tls;
@@ -169,12 +169,15 @@ impl Gateway {
         };
         let connections_max = options.connections_max.min(descriptors());
         let sockets = Sockets::new(listener, options.tls.clone(), connections_max)?;
-        let guests = sockets.as_fd().try_clone_to_owned().map_err(failed)?;
+        let clients = sockets.as_fd().try_clone_to_owned().map_err(failed)?;
         let link = Link::dial(options.transport, false, controller, &options.security)?
             .with_faults(&options.faults, 0)
-            .with_guests(guests);
-        let door = match options.users.clone() {
-            Some(users) => Some(Door::new(users, Doorman::start(link.wake().clone())?)),
+            .with_clients(clients);
+        let authentication = match options.users.clone() {
+            Some(users) => Some(Authentication::new(
+                users,
+                PasswordChecker::start(link.wake().clone())?,
+            )),
             None => None,
         };
         let orders = Orders::default();
@@ -200,8 +203,8 @@ impl Gateway {
         };
         let node = Node::start("gateway", link, node, |now| {
             let owner = Owner::new(now, params, Calls::new(tell), known, None).with_meter();
-            let shop = Shop::new(owner, cluster, options, door);
-            Ok(Desk::new(now, shop, sockets, obeyed))
+            let dispatcher = Dispatcher::new(owner, cluster, options, authentication);
+            Ok(EventLoop::new(now, dispatcher, sockets, obeyed))
         })?;
         let epoch = shared.opened(&told, options.open_timeout, options.controller)?;
         info!(%address, epoch = epoch.0, "its slots are open");

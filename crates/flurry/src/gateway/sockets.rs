@@ -27,7 +27,7 @@ const LISTENER: u64 = u64::MAX;
 
 /// A client and its socket.
 #[derive(Debug)]
-pub(super) struct Guest {
+pub(super) struct ClientSocket {
     pub(super) connection: Connection,
     channel: Channel,
     /// The kernel may have something of it.
@@ -46,7 +46,7 @@ pub(super) enum Read {
     End,
 }
 
-impl Guest {
+impl ClientSocket {
     /// Says that nothing more comes. To let go at once would take back what it has not read yet.
     pub(super) fn finish(&mut self) {
         if !std::mem::replace(&mut self.is_finished, true) {
@@ -107,7 +107,7 @@ pub(super) struct Sockets {
     epoll: Epoll,
     listener: TcpListener,
     tls: Option<Arc<ServerConfig>>,
-    guests: BTreeMap<u64, Guest>,
+    clients: BTreeMap<u64, ClientSocket>,
     connections_max: usize,
     next: u64,
     /// Who may have something to do.
@@ -130,7 +130,7 @@ impl Sockets {
             epoll,
             listener,
             tls: tls.map(|it| it.0),
-            guests: BTreeMap::new(),
+            clients: BTreeMap::new(),
             connections_max,
             next: 1,
             listed: Vec::new(),
@@ -149,7 +149,7 @@ impl Sockets {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.guests.len()
+        self.clients.len()
     }
 
     pub(super) fn connections_max(&self) -> usize {
@@ -162,32 +162,34 @@ impl Sockets {
         poll(&mut waited, PollTimeout::ZERO).is_ok_and(|count| count > 0)
     }
 
-    pub(super) fn find(&mut self, number: u64) -> Option<&mut Guest> {
-        self.guests.get_mut(&number)
+    pub(super) fn find(&mut self, number: u64) -> Option<&mut ClientSocket> {
+        self.clients.get_mut(&number)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Connection> {
-        self.guests.values().map(|guest| &guest.connection)
+        self.clients.values().map(|client| &client.connection)
     }
 
-    pub(super) fn guests(&self) -> impl Iterator<Item = &Guest> {
-        self.guests.values()
+    pub(super) fn clients(&self) -> impl Iterator<Item = &ClientSocket> {
+        self.clients.values()
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
-        self.guests.values_mut().map(|guest| &mut guest.connection)
+        self.clients
+            .values_mut()
+            .map(|client| &mut client.connection)
     }
 
     /// A client, and a buffer to read it with.
-    pub(super) fn with_buffer(&mut self, number: u64) -> Option<(&mut Guest, &mut [u8])> {
-        let guest = self.guests.get_mut(&number)?;
-        Some((guest, &mut self.buffer))
+    pub(super) fn with_buffer(&mut self, number: u64) -> Option<(&mut ClientSocket, &mut [u8])> {
+        let client = self.clients.get_mut(&number)?;
+        Some((client, &mut self.buffer))
     }
 
     /// Has a client looked at once more.
     pub(super) fn list(&mut self, number: u64) {
-        if let Some(guest) = self.guests.get_mut(&number)
-            && !std::mem::replace(&mut guest.listed, true)
+        if let Some(client) = self.clients.get_mut(&number)
+            && !std::mem::replace(&mut client.listed, true)
         {
             self.listed.push(number);
         }
@@ -197,8 +199,8 @@ impl Sockets {
     pub(super) fn take_listed(&mut self) -> Vec<u64> {
         let listed = std::mem::take(&mut self.listed);
         for number in &listed {
-            if let Some(guest) = self.guests.get_mut(number) {
-                guest.listed = false;
+            if let Some(client) = self.clients.get_mut(number) {
+                client.listed = false;
             }
         }
         listed
@@ -209,9 +211,9 @@ impl Sockets {
     }
 
     pub(super) fn close(&mut self, number: u64) {
-        if let Some(mut guest) = self.guests.remove(&number) {
-            guest.channel.end();
-            let _ = self.epoll.delete(guest.channel.as_fd());
+        if let Some(mut client) = self.clients.remove(&number) {
+            client.channel.end();
+            let _ = self.epoll.delete(client.channel.as_fd());
         }
     }
 
@@ -225,9 +227,9 @@ impl Sockets {
                 self.accept(&mut greet);
                 continue;
             }
-            if let Some(guest) = self.guests.get_mut(&event.data()) {
+            if let Some(client) = self.clients.get_mut(&event.data()) {
                 let closed = EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP | EpollFlags::EPOLLRDHUP;
-                guest.readable |= event.events().intersects(EpollFlags::EPOLLIN | closed);
+                client.readable |= event.events().intersects(EpollFlags::EPOLLIN | closed);
                 self.list(event.data());
             }
         }
@@ -235,8 +237,12 @@ impl Sockets {
 
     /// Of those who have not said who they are the first has to go.
     fn make_room(&mut self) -> bool {
-        let stranger = |(_, guest): &(&u64, &Guest)| guest.is_stranger();
-        let first = self.guests.iter().find(stranger).map(|(number, _)| *number);
+        let stranger = |(_, client): &(&u64, &ClientSocket)| client.is_stranger();
+        let first = self
+            .clients
+            .iter()
+            .find(stranger)
+            .map(|(number, _)| *number);
         if let Some(number) = first {
             self.close(number);
         }
@@ -254,7 +260,7 @@ impl Sockets {
             let Ok(mut channel) = Channel::new(socket, self.tls.as_ref()) else {
                 continue;
             };
-            if self.guests.len() >= self.connections_max && !self.make_room() {
+            if self.clients.len() >= self.connections_max && !self.make_room() {
                 let mut refusal = BytesMut::from(&b"-ERR max number of clients reached\r\n"[..]);
                 let _ = channel.write(&mut refusal);
                 continue;
@@ -272,14 +278,14 @@ impl Sockets {
             {
                 continue;
             }
-            let guest = Guest {
+            let client = ClientSocket {
                 connection: greet(number, from),
                 channel,
                 readable: true,
                 listed: false,
                 is_finished: false,
             };
-            self.guests.insert(number, guest);
+            self.clients.insert(number, client);
             self.list(number);
         }
     }

@@ -8,7 +8,7 @@ use flurry_core::message::{Control, Listed};
 use flurry_core::resp::{Reply, error};
 
 use super::connection::{Connection, Place};
-use super::shop::{Purpose, Shop};
+use super::dispatcher::{Dispatcher, Purpose};
 use super::walk::{Goal, Position, Walk, places_of};
 use crate::link::Link;
 use crate::{Error, clock};
@@ -50,7 +50,7 @@ impl Walks {
     }
 }
 
-impl Shop {
+impl Dispatcher {
     /// `SCAN`, `KEYS` and `DBSIZE`; what is wrong with it, if something is.
     pub(super) fn begin_walk(
         &mut self,

@@ -120,7 +120,7 @@ pub(crate) struct Ready {
     datagrams: bool,
     streams: bool,
     woken: bool,
-    guests: bool,
+    clients: bool,
 }
 
 /// Waits for a link's sources, without the link.
@@ -130,34 +130,34 @@ pub(crate) struct Waiter {
     streams: OwnedFd,
     wake: Wake,
     /// What the part of this thread waits for beside its link.
-    guests: Option<OwnedFd>,
+    clients: Option<OwnedFd>,
 }
 
 impl Waiter {
     /// Waits for a message, for a call of [`Wake`], or for `left` to pass.
     pub(crate) fn wait(&self, left: Duration) -> Ready {
         let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
-        // The last stands in for guests where there are none.
+        // The last stands in for clients where there are none.
         let wake = self.wake.0.as_fd();
         let mut waited = [
             readable(self.socket.as_fd()),
             readable(self.streams.as_fd()),
             readable(wake),
-            readable(self.guests.as_ref().map_or(wake, OwnedFd::as_fd)),
+            readable(self.clients.as_ref().map_or(wake, OwnedFd::as_fd)),
         ];
-        let used = if self.guests.is_some() { 4 } else { 3 };
+        let used = if self.clients.is_some() { 4 } else { 3 };
         // A signal ends the wait early, which is no harm.
         let _ = ppoll(
             &mut waited[..used],
             Some(TimeSpec::from_duration(left.min(WAIT_MAX))),
             None,
         );
-        let [datagrams, streams, woken, guests] = waited.map(|it| it.any().unwrap_or(false));
+        let [datagrams, streams, woken, clients] = waited.map(|it| it.any().unwrap_or(false));
         Ready {
             datagrams,
             streams,
             woken,
-            guests,
+            clients,
         }
     }
 }
@@ -249,7 +249,7 @@ impl Link {
             socket: copy(socket.as_fd())?,
             streams: copy(streams.as_fd())?,
             wake: wake.clone(),
-            guests: None,
+            clients: None,
         };
         Ok(Self {
             waiter: Arc::new(waiter),
@@ -264,7 +264,7 @@ impl Link {
                 datagrams: true,
                 streams: true,
                 woken: true,
-                guests: true,
+                clients: true,
             },
             injector: None,
             seal,
@@ -343,7 +343,7 @@ impl Link {
             datagrams: self.transport != Transport::InProcess,
             streams: by_streams || !self.streams.is_empty(),
             woken: false,
-            guests: true,
+            clients: true,
         };
     }
 
@@ -353,22 +353,22 @@ impl Link {
             datagrams: true,
             streams: true,
             woken: true,
-            guests: true,
+            clients: true,
         };
     }
 
     /// Waits for this too, which is readable when the part of this thread should look at it.
-    pub(crate) fn with_guests(mut self, guests: OwnedFd) -> Self {
+    pub(crate) fn with_clients(mut self, clients: OwnedFd) -> Self {
         let waiter = Arc::get_mut(&mut self.waiter);
         if let Some(waiter) = waiter {
-            waiter.guests = Some(guests);
+            waiter.clients = Some(clients);
         }
         self
     }
 
     /// Whether the part should look at what it waits for beside the link.
-    pub(crate) fn take_guests(&mut self) -> bool {
-        std::mem::take(&mut self.ready.guests)
+    pub(crate) fn take_clients(&mut self) -> bool {
+        std::mem::take(&mut self.ready.clients)
     }
 
     /// Waits for a message, for a call of [`Wake`], or for `left` to pass.

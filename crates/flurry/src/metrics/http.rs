@@ -42,13 +42,13 @@ impl MetricsServer {
         let thread = std::thread::Builder::new()
             .name("flurry-metrics".to_owned())
             .spawn(move || {
-                for guest in listener.incoming() {
+                for client in listener.incoming() {
                     if stopped.load(Ordering::Acquire) {
                         return;
                     }
-                    if let Ok(guest) = guest {
+                    if let Ok(client) = client {
                         // One that goes away is no error.
-                        let _ = answer(guest, &metrics);
+                        let _ = answer(client, &metrics);
                     }
                 }
             })
@@ -78,10 +78,10 @@ impl Drop for MetricsServer {
     }
 }
 
-fn answer(mut guest: TcpStream, metrics: &Metrics) -> std::io::Result<()> {
-    guest.set_read_timeout(Some(PATIENCE))?;
-    guest.set_write_timeout(Some(PATIENCE))?;
-    let asked = request(&mut guest)?;
+fn answer(mut client: TcpStream, metrics: &Metrics) -> std::io::Result<()> {
+    client.set_read_timeout(Some(PATIENCE))?;
+    client.set_write_timeout(Some(PATIENCE))?;
+    let asked = request(&mut client)?;
     let line = asked
         .split(|byte| *byte == b'\r')
         .next()
@@ -99,17 +99,17 @@ fn answer(mut guest: TcpStream, metrics: &Metrics) -> std::io::Result<()> {
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
-    guest.write_all(head.as_bytes())?;
-    guest.write_all(body.as_bytes())
+    client.write_all(head.as_bytes())?;
+    client.write_all(body.as_bytes())
 }
 
 /// Everything up to the empty line; what is longer, or takes longer, is cut.
-fn request(guest: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+fn request(client: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     let began = Instant::now();
     let mut request = Vec::new();
     let mut part = [0; 1_024];
     while request.len() < REQUEST_BYTES_MAX && began.elapsed() < PATIENCE {
-        let count = guest.read(&mut part)?;
+        let count = client.read(&mut part)?;
         request.extend_from_slice(&part[..count]);
         if count == 0 || request.windows(4).any(|end| end == b"\r\n\r\n") {
             break;

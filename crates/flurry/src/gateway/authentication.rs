@@ -10,8 +10,8 @@ use flurry_core::resp::{Reply, Version, error};
 
 use super::about::REDIS_VERSION;
 use super::connection::{Connection, Place, Said};
-use super::doorman::{Doorman, Found, Taken};
-use super::shop::Shop;
+use super::dispatcher::Dispatcher;
+use super::passwords::{Found, PasswordChecker, Taken};
 use super::users::{User, Users};
 use crate::{Error, VALUE_BYTES_MAX};
 
@@ -32,19 +32,19 @@ struct Waiting {
     wanted: Wanted,
 }
 
-/// The door: who is known, and who waits to be.
+/// Who is known, and who waits to be.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct Authentication {
     users: Users,
-    doorman: Doorman,
+    checker: PasswordChecker,
     waiting: BTreeMap<u64, Waiting>,
 }
 
-impl Door {
-    pub(super) fn new(users: Users, doorman: Doorman) -> Self {
+impl Authentication {
+    pub(super) fn new(users: Users, checker: PasswordChecker) -> Self {
         Self {
             users,
-            doorman,
+            checker,
             waiting: BTreeMap::new(),
         }
     }
@@ -52,7 +52,7 @@ impl Door {
     /// Knows these users from now on.
     pub(super) fn change(&mut self, users: Users) {
         self.users = users;
-        self.doorman.forget();
+        self.checker.forget();
     }
 
     /// The user as it is now; `None` when it is no more, or has another password.
@@ -62,7 +62,7 @@ impl Door {
     }
 
     pub(super) fn found(&self) -> Vec<Found> {
-        self.doorman.found()
+        self.checker.found()
     }
 }
 
@@ -70,10 +70,10 @@ fn wrong_password() -> Reply {
     error("WRONGPASS invalid username-password pair or user is disabled.")
 }
 
-impl Shop {
+impl Dispatcher {
     /// What a new client may send.
     pub(super) fn limits(&self) -> Limits {
-        match self.door {
+        match self.authentication {
             None => Limits::with_words_up_to(VALUE_BYTES_MAX),
             Some(_) => Limits::STRANGER,
         }
@@ -81,7 +81,7 @@ impl Shop {
 
     /// What is known of a client that has said nothing.
     pub(super) fn nobody(&self) -> Said {
-        Said::new(self.level, self.door.is_some())
+        Said::new(self.level, self.authentication.is_some())
     }
 
     /// As a client is at its beginning.
@@ -97,7 +97,7 @@ impl Shop {
             [_, name, password] => (name.clone(), password),
             _ => return connection.tell(error("ERR syntax error")),
         };
-        if self.door.is_none() {
+        if self.authentication.is_none() {
             let reply = match words.len() {
                 2 => error(
                     "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
@@ -146,7 +146,7 @@ impl Shop {
             };
         }
         match entry {
-            Some((user, password)) if self.door.is_some() => {
+            Some((user, password)) if self.authentication.is_some() => {
                 self.enter(connection, user, password, Wanted::Hello(version, name));
             }
             Some((user, _)) if **user != *b"default" => connection.tell(wrong_password()),
@@ -167,11 +167,13 @@ impl Shop {
         password: &Bytes,
         wanted: Wanted,
     ) {
-        let Some(door) = &mut self.door else { return };
+        let Some(authentication) = &mut self.authentication else {
+            return;
+        };
         let name = String::from_utf8_lossy(name);
-        match door
-            .doorman
-            .take(&door.users, connection.number, &name, password)
+        match authentication
+            .checker
+            .take(&authentication.users, connection.number, &name, password)
         {
             Taken::Known(user) => {
                 let reply = self.admit(connection, user, wanted);
@@ -184,22 +186,26 @@ impl Shop {
                     password: password.clone(),
                     wanted,
                 };
-                door.waiting.insert(connection.number, waiting);
+                authentication.waiting.insert(connection.number, waiting);
             }
         }
     }
 
     /// Tells a client what was found of its password.
     pub(super) fn found(&mut self, connection: &mut Connection, found: Found) {
-        let Some(door) = &mut self.door else { return };
-        let Some(waiting) = door.waiting.remove(&connection.number) else {
+        let Some(authentication) = &mut self.authentication else {
+            return;
+        };
+        let Some(waiting) = authentication.waiting.remove(&connection.number) else {
             return;
         };
         // It may have been taken away meanwhile.
-        let user = found.user.and_then(|user| door.still(&user).cloned());
+        let user = found
+            .user
+            .and_then(|user| authentication.still(&user).cloned());
         let reply = match user {
             Some(user) => {
-                door.doorman.remember(&user, &waiting.password);
+                authentication.checker.remember(&user, &waiting.password);
                 self.admit(connection, user, waiting.wanted)
             }
             None => {
@@ -214,8 +220,8 @@ impl Shop {
 
     /// A client that went away waits for nothing.
     pub(super) fn left(&mut self, number: u64) {
-        if let Some(door) = &mut self.door {
-            door.waiting.remove(&number);
+        if let Some(authentication) = &mut self.authentication {
+            authentication.waiting.remove(&number);
         }
     }
 

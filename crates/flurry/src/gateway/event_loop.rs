@@ -9,10 +9,10 @@ use flurry_core::resp::{Reply, error};
 use tracing::{info, warn};
 
 use super::about::described;
+use super::authentication::Authentication;
 use super::connection::Connection;
-use super::entry::Door;
-use super::shop::{Errand, Shop};
-use super::sockets::{Guest, Read, Sockets};
+use super::dispatcher::{Dispatcher, GlobalCommand};
+use super::sockets::{ClientSocket, Read, Sockets};
 use super::tls::Tls;
 use super::users::Users;
 use crate::Error;
@@ -46,14 +46,14 @@ enum Heard {
     /// It may have more.
     More,
     /// What it wants concerns others, and what is behind it must wait.
-    Errand(Errand),
+    GlobalCommand(GlobalCommand),
     /// It is gone.
     End,
 }
 
 #[derive(Debug)]
-pub(super) struct Desk {
-    pub(super) shop: Shop,
+pub(super) struct EventLoop {
+    pub(super) dispatcher: Dispatcher,
     pub(super) sockets: Sockets,
     orders: Orders,
     tick: MonoNs,
@@ -61,10 +61,15 @@ pub(super) struct Desk {
     wrong_logged: u64,
 }
 
-impl Desk {
-    pub(super) fn new(now: MonoNs, shop: Shop, sockets: Sockets, orders: Orders) -> Self {
+impl EventLoop {
+    pub(super) fn new(
+        now: MonoNs,
+        dispatcher: Dispatcher,
+        sockets: Sockets,
+        orders: Orders,
+    ) -> Self {
         Self {
-            shop,
+            dispatcher,
             sockets,
             orders,
             tick: now,
@@ -73,11 +78,11 @@ impl Desk {
     }
 
     fn look(&mut self, now: MonoNs) {
-        let shop = &mut self.shop;
+        let dispatcher = &mut self.dispatcher;
         self.sockets.look(|number, address| {
-            shop.counts.connections += 1;
-            let requests = Requests::new(shop.limits());
-            Connection::new(number, address, now, shop.nobody(), requests)
+            dispatcher.counts.connections += 1;
+            let requests = Requests::new(dispatcher.limits());
+            Connection::new(number, address, now, dispatcher.nobody(), requests)
         });
     }
 
@@ -86,14 +91,14 @@ impl Desk {
         match self.hear(now, number) {
             Heard::Nothing => {}
             Heard::More => self.sockets.list(number),
-            Heard::Errand(errand) => {
-                self.run(now, number, errand);
+            Heard::GlobalCommand(command) => {
+                self.run(now, number, command);
                 self.sockets.list(number);
             }
             Heard::End => return self.close(number),
         }
-        if let Some(guest) = self.sockets.find(number)
-            && !guest.write()
+        if let Some(client) = self.sockets.find(number)
+            && !client.write()
         {
             self.close(number);
         }
@@ -101,33 +106,33 @@ impl Desk {
 
     /// Does what a client has asked for, in its order, until something else has its turn.
     fn hear(&mut self, now: MonoNs, number: u64) -> Heard {
-        let Some((guest, buffer)) = self.sockets.with_buffer(number) else {
+        let Some((client, buffer)) = self.sockets.with_buffer(number) else {
             return Heard::Nothing;
         };
         // What was in the way of more may go now.
-        if !guest.connection.output.is_empty() && !guest.write() {
+        if !client.connection.output.is_empty() && !client.write() {
             return Heard::End;
         }
         for _ in 0..COMMANDS_MAX {
-            if guest.is_finished() {
-                match guest.read(buffer) {
+            if client.is_finished() {
+                match client.read(buffer) {
                     Read::Some => continue,
                     Read::Nothing => return Heard::Nothing,
                     Read::End => return Heard::End,
                 }
             }
-            let connection = &mut guest.connection;
+            let connection = &mut client.connection;
             if !connection.has_room() {
                 return Heard::Nothing;
             }
             match connection.requests.take(&mut connection.input) {
                 Ok(Some(words)) => {
                     connection.heard = now;
-                    if let Some(errand) = self.shop.command(now, connection, &words) {
-                        return Heard::Errand(errand);
+                    if let Some(command) = self.dispatcher.command(now, connection, &words) {
+                        return Heard::GlobalCommand(command);
                     }
                 }
-                Ok(None) => match guest.read(buffer) {
+                Ok(None) => match client.read(buffer) {
                     Read::Some => {}
                     Read::Nothing => return Heard::Nothing,
                     Read::End => return Heard::End,
@@ -141,13 +146,13 @@ impl Desk {
         Heard::More
     }
 
-    fn run(&mut self, now: MonoNs, number: u64, errand: Errand) {
-        let reply = match errand {
-            Errand::List => {
+    fn run(&mut self, now: MonoNs, number: u64, command: GlobalCommand) {
+        let reply = match command {
+            GlobalCommand::List => {
                 let lines = self.sockets.iter().map(|it| described(it, now));
                 Reply::text(lines.collect::<String>())
             }
-            Errand::Kill {
+            GlobalCommand::Kill {
                 number: wanted,
                 address,
                 skip_me,
@@ -168,7 +173,7 @@ impl Desk {
                     .collect();
                 let count = found.len();
                 for other in found {
-                    if let Some(Guest { connection, .. }) = self.sockets.find(other) {
+                    if let Some(ClientSocket { connection, .. }) = self.sockets.find(other) {
                         connection.ends = true;
                         self.sockets.list(other);
                     }
@@ -179,37 +184,43 @@ impl Desk {
                     (false, _) => Reply::Status("OK"),
                 }
             }
-            Errand::Info(sections) => super::info::told(&self.shop, &self.sockets, now, &sections),
+            GlobalCommand::Info(sections) => {
+                super::info::lines(&self.dispatcher, &self.sockets, now, &sections)
+            }
         };
-        if let Some(guest) = self.sockets.find(number) {
-            guest.connection.tell(reply);
+        if let Some(client) = self.sockets.find(number) {
+            client.connection.tell(reply);
         }
     }
 
     /// Tells clients what has come of their operations.
     fn tell(&mut self, now: MonoNs) {
-        for told in self.shop.outcomes() {
-            if let Some((number, place, step, outcome)) = self.shop.settle(told)
-                && let Some(guest) = self.sockets.find(number)
+        for told in self.dispatcher.outcomes() {
+            if let Some((number, place, step, outcome)) = self.dispatcher.settle(told)
+                && let Some(client) = self.sockets.find(number)
             {
-                guest.connection.answered(place, step, outcome);
+                client.connection.answered(place, step, outcome);
                 self.sockets.list(number);
             }
         }
-        let found = self.shop.door.as_ref().map(Door::found);
+        let found = self
+            .dispatcher
+            .authentication
+            .as_ref()
+            .map(Authentication::found);
         for found in found.into_iter().flatten() {
             let number = found.connection;
             match self.sockets.find(number) {
-                Some(guest) => {
-                    self.shop.found(&mut guest.connection, found);
+                Some(client) => {
+                    self.dispatcher.found(&mut client.connection, found);
                     self.sockets.list(number);
                 }
-                None => self.shop.left(number),
+                None => self.dispatcher.left(number),
             }
         }
-        for (number, place, copies) in self.shop.waits_over(now) {
-            if let Some(guest) = self.sockets.find(number) {
-                guest.connection.settled(place, Reply::Integer(copies));
+        for (number, place, copies) in self.dispatcher.waits_over(now) {
+            if let Some(client) = self.sockets.find(number) {
+                client.connection.settled(place, Reply::Integer(copies));
                 self.sockets.list(number);
             }
         }
@@ -217,9 +228,9 @@ impl Desk {
 
     /// Goes on with walks through the keys, and tells those whose walk is over.
     fn walk(&mut self, now: MonoNs, link: &mut Link) {
-        for (number, place, reply) in self.shop.walk(now, link) {
-            if let Some(guest) = self.sockets.find(number) {
-                guest.connection.settled(place, reply);
+        for (number, place, reply) in self.dispatcher.walk(now, link) {
+            if let Some(client) = self.sockets.find(number) {
+                client.connection.settled(place, reply);
                 self.sockets.list(number);
             }
         }
@@ -231,25 +242,25 @@ impl Desk {
             return;
         }
         self.tick = now.after(TICK);
-        let wrong = self.shop.counts.wrong_passwords;
+        let wrong = self.dispatcher.counts.wrong_passwords;
         let count = wrong - std::mem::replace(&mut self.wrong_logged, wrong);
         if count > 0 {
             warn!(count, "passwords were wrong");
         }
-        let gone = |guest: &&Guest| {
-            let it = &guest.connection;
+        let gone = |client: &&ClientSocket| {
+            let it = &client.connection;
             let lingers = it.ends && now.since(it.heard) > LINGER;
-            lingers || (guest.is_stranger() && now.since(it.since) > self.shop.entry_timeout)
+            lingers || (client.is_stranger() && now.since(it.since) > self.dispatcher.entry_timeout)
         };
-        let gone = self.sockets.guests().filter(gone);
-        let gone: Vec<u64> = gone.map(|guest| guest.connection.number).collect();
+        let gone = self.sockets.clients().filter(gone);
+        let gone: Vec<u64> = gone.map(|client| client.connection.number).collect();
         for number in gone {
             self.close(number);
         }
     }
 
     fn close(&mut self, number: u64) {
-        self.shop.left(number);
+        self.dispatcher.left(number);
         self.sockets.close(number);
     }
 
@@ -273,16 +284,16 @@ impl Desk {
 
     /// Whoever is no user any more, or has another password, has to come again.
     fn change(&mut self, users: Users) {
-        let Some(door) = &mut self.shop.door else {
+        let Some(authentication) = &mut self.dispatcher.authentication else {
             return;
         };
-        door.change(users);
+        authentication.change(users);
         let mut gone = Vec::new();
         for connection in self.sockets.iter_mut() {
             let Some(user) = &connection.said.user else {
                 continue;
             };
-            match door.still(user) {
+            match authentication.still(user) {
                 Some(user) => connection.said.user = Some(Arc::clone(user)),
                 None => gone.push(connection.number),
             }
@@ -293,17 +304,17 @@ impl Desk {
     }
 }
 
-impl Part for Desk {
+impl Part for EventLoop {
     fn message(&mut self, now: MonoNs, letter: Letter) {
         match letter.message {
-            Message::Control(Control::Listed(listed)) => self.shop.listed(&listed),
-            _ => self.shop.owner.message(now, letter),
+            Message::Control(Control::Listed(listed)) => self.dispatcher.listed(&listed),
+            _ => self.dispatcher.owner.message(now, letter),
         }
     }
 
     fn tell(&self, page: &mut Page) {
-        self.shop.owner.tell_of(page);
-        let counts = &self.shop.counts;
+        self.dispatcher.owner.tell_of(page);
+        let counts = &self.dispatcher.counts;
         let clients = ("flurry_gateway_clients", "Clients that are connected.");
         page.gauge(clients, &[], count(self.sockets.len()));
         for (name, number) in [
@@ -335,7 +346,7 @@ impl Part for Desk {
     }
 
     fn timeout(&mut self, now: MonoNs) {
-        self.shop.owner.timeout(now);
+        self.dispatcher.owner.timeout(now);
         self.tick(now);
     }
 
@@ -343,22 +354,26 @@ impl Part for Desk {
         if self.sockets.has_listed() {
             return MonoNs(0);
         }
-        let others = [Some(self.tick), self.shop.due(), self.shop.walks.due()];
+        let others = [
+            Some(self.tick),
+            self.dispatcher.due(),
+            self.dispatcher.walks.due(),
+        ];
         let next = others.into_iter().flatten().min();
-        self.shop.owner.due().min(next.unwrap_or(self.tick))
+        self.dispatcher.owner.due().min(next.unwrap_or(self.tick))
     }
 
     fn carry_out(&mut self, now: MonoNs, link: &mut Link) -> Result<(), Error> {
-        self.shop.owner.carry_out(now, link)
+        self.dispatcher.owner.carry_out(now, link)
     }
 
     fn has_guests(&self) -> bool {
         self.sockets.has_events()
     }
 
-    fn serve(&mut self, now: MonoNs, guests: bool, link: &mut Link) -> Result<usize, Error> {
+    fn serve(&mut self, now: MonoNs, clients: bool, link: &mut Link) -> Result<usize, Error> {
         self.obey();
-        if guests {
+        if clients {
             self.look(now);
         }
         self.tell(now);
@@ -366,13 +381,13 @@ impl Part for Desk {
         for number in &listed {
             self.attend(now, *number);
         }
-        if let Some(epoch) = self.shop.owner.fenced() {
+        if let Some(epoch) = self.dispatcher.owner.fenced() {
             // Its clients have been told what became of what was under way.
             warn!(epoch = epoch.0, "another gateway has these slots");
             return Err(Error::Fenced { epoch });
         }
         self.walk(now, link);
-        self.shop.owner.carry_out(now, link)?;
+        self.dispatcher.owner.carry_out(now, link)?;
         Ok(listed.len())
     }
 }

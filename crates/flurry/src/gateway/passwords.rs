@@ -32,13 +32,13 @@ pub(super) struct Found {
     pub(super) user: Option<Arc<User>>,
 }
 
-type Tray = Arc<Mutex<Vec<Found>>>;
+type Completions = Arc<Mutex<Vec<Found>>>;
 
 /// The thread, and what it has seen before.
 #[derive(Debug)]
-pub(super) struct Doorman {
+pub(super) struct PasswordChecker {
     claims: Option<SyncSender<Claim>>,
-    found: Tray,
+    found: Completions,
     /// Passwords that were right, by their hash: what is kept is of use to this process alone.
     known: BTreeMap<String, [u8; 32]>,
     secret: [u8; 32],
@@ -56,17 +56,17 @@ pub(super) enum Taken {
     Full,
 }
 
-impl Doorman {
+impl PasswordChecker {
     pub(super) fn start(wake: Wake) -> Result<Self, Error> {
         let (claims, inbox) = sync_channel(WAITING_MAX);
-        let found = Tray::default();
-        let tray = Arc::clone(&found);
+        let found = Completions::default();
+        let completions = Arc::clone(&found);
         // Somebody who does not exist takes as long.
         let nobody = super::users::hash_password("nobody")?;
         let thread = std::thread::Builder::new()
-            .name("flurry-doorman".to_owned())
-            .spawn(move || look(&inbox, &tray, &wake, &nobody))
-            .map_err(|error| Error::io("flurry-doorman", "a thread", &error))?;
+            .name("flurry-passwords".to_owned())
+            .spawn(move || look(&inbox, &completions, &wake, &nobody))
+            .map_err(|error| Error::io("flurry-passwords", "a thread", &error))?;
         Ok(Self {
             claims: Some(claims),
             found,
@@ -126,7 +126,7 @@ impl Doorman {
     }
 }
 
-impl Drop for Doorman {
+impl Drop for PasswordChecker {
     fn drop(&mut self) {
         self.claims = None;
         if let Some(thread) = self.thread.take() {
@@ -136,7 +136,7 @@ impl Drop for Doorman {
     }
 }
 
-fn look(claims: &Receiver<Claim>, tray: &Tray, wake: &Wake, nobody: &str) {
+fn look(claims: &Receiver<Claim>, completions: &Completions, wake: &Wake, nobody: &str) {
     while let Ok(claim) = claims.recv() {
         let hash = claim
             .user
@@ -147,7 +147,8 @@ fn look(claims: &Receiver<Claim>, tray: &Tray, wake: &Wake, nobody: &str) {
             connection: claim.connection,
             user: claim.user.filter(|_| right),
         };
-        tray.lock()
+        completions
+            .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(found);
         wake.call();

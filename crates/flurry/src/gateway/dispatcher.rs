@@ -13,9 +13,9 @@ use flurry_core::portal::Submission;
 use flurry_core::resp::{Reply, error};
 
 use super::GatewayOptions;
+use super::authentication::Authentication;
 use super::cluster::Cluster;
 use super::connection::{Connection, Pending, Place};
-use super::entry::Door;
 use super::keys::{self, Plan};
 use super::table::{self, Class, Spec};
 use super::walks::Walks;
@@ -43,32 +43,35 @@ pub(super) enum Purpose {
 
 /// What came of an operation.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct Completion {
     purpose: Purpose,
     access: Access,
     outcome: Result<Answered, Error>,
 }
 
 /// Outcomes that nobody has looked at yet; only one thread ever does.
-type Tray = Arc<Mutex<Vec<Told>>>;
+type Completions = Arc<Mutex<Vec<Completion>>>;
 
 /// Who asked, for the owner to tell.
 #[derive(Debug)]
-pub(super) struct Ticket {
+pub(super) struct Requester {
     purpose: Purpose,
     access: Access,
-    tray: Tray,
+    completions: Completions,
 }
 
-impl Caller for Ticket {
+impl Caller for Requester {
     fn told(self, outcome: Result<Answered, Error>) {
-        let told = Told {
+        let completion = Completion {
             purpose: self.purpose,
             access: self.access,
             outcome,
         };
-        let mut tray = self.tray.lock().unwrap_or_else(PoisonError::into_inner);
-        tray.push(told);
+        let mut completions = self
+            .completions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        completions.push(completion);
     }
 }
 
@@ -89,7 +92,7 @@ struct Wait {
 
 /// Something that concerns other clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Errand {
+pub(super) enum GlobalCommand {
     /// Tell of all clients.
     List,
     /// End these.
@@ -116,8 +119,8 @@ pub(super) struct Counts {
 }
 
 #[derive(Debug)]
-pub(super) struct Shop {
-    pub(super) owner: Owner<Ticket>,
+pub(super) struct Dispatcher {
+    pub(super) owner: Owner<Requester>,
     pub(super) cluster: Cluster,
     pub(super) timeout: Duration,
     pub(super) level: Level,
@@ -125,20 +128,20 @@ pub(super) struct Shop {
     pub(super) entry_timeout: DurationNs,
     pub(super) counts: Counts,
     pub(super) started: MonoNs,
-    tray: Tray,
+    completions: Completions,
     waits: Vec<Wait>,
     next_wait: u64,
     pub(super) walks: Walks,
     /// Who has to say who he is; without one nobody has.
-    pub(super) door: Option<Door>,
+    pub(super) authentication: Option<Authentication>,
 }
 
-impl Shop {
+impl Dispatcher {
     pub(super) fn new(
-        owner: Owner<Ticket>,
+        owner: Owner<Requester>,
         cluster: Cluster,
         options: &GatewayOptions,
-        door: Option<Door>,
+        authentication: Option<Authentication>,
     ) -> Self {
         let entry_timeout = options.entry_timeout.as_nanos();
         Self {
@@ -149,11 +152,11 @@ impl Shop {
             entry_timeout: DurationNs(u64::try_from(entry_timeout).unwrap_or(u64::MAX)),
             counts: Counts::default(),
             started: clock::now(),
-            tray: Tray::default(),
+            completions: Completions::default(),
             waits: Vec::new(),
             next_wait: 0,
             walks: Walks::default(),
-            door,
+            authentication,
         }
     }
 
@@ -163,7 +166,7 @@ impl Shop {
         now: MonoNs,
         connection: &mut Connection,
         words: &[Bytes],
-    ) -> Option<Errand> {
+    ) -> Option<GlobalCommand> {
         self.counts.commands += 1;
         let spec = table::find(&words[0]);
         let enters = spec.is_some_and(|it| matches!(it.name, "auth" | "hello" | "quit" | "reset"));
@@ -250,24 +253,27 @@ impl Shop {
             patience: DurationNs(patience),
             sequence: None,
         };
-        let ticket = Ticket {
+        let requester = Requester {
             purpose,
             access,
-            tray: Arc::clone(&self.tray),
+            completions: Arc::clone(&self.completions),
         };
-        self.owner.submit(now, submission, now, ticket)
+        self.owner.submit(now, submission, now, requester)
     }
 
     /// What has come of operations since the last time.
-    pub(super) fn outcomes(&mut self) -> Vec<Told> {
-        let mut tray = self.tray.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *tray)
+    pub(super) fn outcomes(&mut self) -> Vec<Completion> {
+        let mut completions = self
+            .completions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *completions)
     }
 
     /// Notes an outcome; which client's, and where it stands there.
     pub(super) fn settle(
         &mut self,
-        told: Told,
+        told: Completion,
     ) -> Option<(u64, Place, usize, Result<Answer, Error>)> {
         match told.purpose {
             Purpose::Step {
