@@ -15,8 +15,9 @@ from unruly import stats
 from unruly.__main__ import main
 from unruly.errors import ParameterError
 from unruly.findings.context import Context
-from unruly.findings.receivers import pair
+from unruly.findings.receivers import correlate, pair
 from unruly.tables import fetch
+from unruly.tables.resources import METRICS
 
 
 def _rows(path):
@@ -263,6 +264,24 @@ def test_the_correlate_of_a_planted_slow_node_is_its_wait_for_a_cpu(slow):
     assert slow.correlations.largest_distance_ns < 1.1e9
     assert len(slow.correlations.scatter) == 6
     assert max(map(len, slow.correlations.scatter.values())) <= 1_500
+
+
+def test_what_follows_the_latency_by_size_comes_before_what_does_by_rank_alone():
+    generator = np.random.default_rng(3)
+    latency = generator.pareto(2.0, 400)
+    metrics = {
+        # as memory that grows while a run gets later
+        "rss_bytes": np.argsort(np.argsort(latency)).astype(float),
+        "run_queue_wait_ns": latency + 0.1 * generator.random(400),
+    }
+    frame = pd.DataFrame(
+        {"receiver": "agent-1", "cell": 0, "block": np.arange(400) % 20, "latency": latency}
+    ).assign(raw=latency, **{name: metrics.get(name, np.nan) for name in METRICS})
+    rows, _ = correlate({"process": frame})
+    wait, memory = rows
+    assert (wait.metric, memory.metric) == ("run_queue_wait_ns", "rss_bytes")
+    assert wait.spearman.estimate < memory.spearman.estimate
+    assert wait.pearson.estimate > memory.pearson.estimate
 
 
 def test_a_reply_is_paired_with_the_sample_nearest_to_its_arrival(clean_run):

@@ -169,6 +169,15 @@ class Correlation:
     highest: str
     """The receiver with the highest mean of the metric."""
 
+    @property
+    def closeness(self) -> float:
+        """How closely the two move together, by which the rows are ordered: 0 to 2.
+
+        By rank and by size: a rank alone puts first whatever tells one receiver from the others all
+        the time, such as its memory, before what moves with the latency.
+        """
+        return abs(self.spearman.estimate or 0.0) + abs(self.pearson.estimate or 0.0)
+
 
 @dataclass(frozen=True)
 class Correlations:

@@ -94,7 +94,7 @@ def correlations(
             distances.append(float(frame["distance_ns"].max()))
     if not frames:
         return _noted(none, "no reply is near a sample of its receiver")
-    rows, scatter = _correlate(frames)
+    rows, scatter = correlate(frames)
     note = "" if rows else f"fewer than {BLOCKS_MIN} blocks of time, or no metric that varies"
     return Correlations(max(shares), max(distances), UNIT, tuple(rows), scatter, note)
 
@@ -133,9 +133,10 @@ def _prepared(context: Context, frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-def _correlate(
+def correlate(
     frames: dict[str, pd.DataFrame],
 ) -> tuple[list[Correlation], dict[str, pd.DataFrame]]:
+    """Every metric of the frames by scope, the closest first; and what to draw of the first."""
     found: list[dict[str, Any]] = []
     for scope, frame in frames.items():
         for metric in resource_tables.METRICS:
@@ -144,18 +145,12 @@ def _correlate(
                 found.append(row)
     q_values = benjamini_hochberg([row["p_value"] for row in found])
     rows = [Correlation(**row, q_value=float(q)) for row, q in zip(found, q_values, strict=True)]
-    # By both: a rank alone puts first whatever tells one process from the others all the time, such
-    # as its memory, before what moves with the latency.
-    rows.sort(key=_closeness, reverse=True)
+    rows.sort(key=lambda row: row.closeness, reverse=True)
     scatter = {
         f"{row.scope}:{row.metric}": _scatter(frames[row.scope], row.metric)
         for row in rows[:SCATTER_METRICS]
     }
     return rows, scatter
-
-
-def _closeness(row: Correlation) -> float:
-    return abs(row.spearman.estimate or 0.0) + abs(row.pearson.estimate or 0.0)
 
 
 def _one(frame: pd.DataFrame, scope: str, metric: str) -> dict[str, Any] | None:
