@@ -12,6 +12,7 @@ from bench.flurry.pace import PAIRS, ROUGH, lasting
 from bench.flurry.processes import processes, program
 from bench.flurry.rounds import compared, interleaved
 from bench.pairs import ratio
+from bench.program import ROOT
 from bench.result import Result
 
 if TYPE_CHECKING:
@@ -199,11 +200,6 @@ def costs() -> list[Result]:
 
 def certificate(started: Processes) -> tuple[Path, Path]:
     """One that signs itself, and its key."""
-    chain, key = started.folder / "cert.pem", started.folder / "key.pem"
-    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    subject = ["-subj", "/CN=gateway", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(
-        ["openssl", "req", "-x509", *curve, "-days", "30", *subject, "-keyout", key, "-out", chain],
-        capture_output=True, check=True,
-    )  # fmt: skip
-    return chain, key
+    script = ROOT / "scripts" / "certificate.sh"
+    subprocess.run([script, started.folder, "127.0.0.1"], check=True)
+    return started.folder / "cert.pem", started.folder / "key.pem"

@@ -6,7 +6,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from redis_house import FLURRY
+from house import FLURRY, REPOSITORY
 
 PASSWORD = "correct horse"
 
@@ -33,12 +33,5 @@ def user(name: str, keys: str, rights: str) -> str:
 
 def certificate(folder: Path, host: str) -> tuple[Path, Path]:
     """One that signs itself, and its key."""
-    key, chain = folder / "key.pem", folder / "cert.pem"
-    subject = ["-subj", "/CN=gateway", "-addext", f"subjectAltName=IP:{host}"]
-    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    subprocess.run(
-        ["openssl", "req", "-x509", *curve, "-days", "30", *subject, "-keyout", key, "-out", chain],
-        capture_output=True,
-        check=True,
-    )
-    return chain, key
+    subprocess.run([REPOSITORY / "scripts" / "certificate.sh", folder, host], check=True)
+    return folder / "cert.pem", folder / "key.pem"

@@ -17,6 +17,7 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[2]
 UNRULY = REPOSITORY / "target" / "release" / "unruly"
+FLURRY = UNRULY.with_name("flurry")
 
 
 def need_root(what: str) -> None:
@@ -33,6 +34,25 @@ def call(*words: str | Path, timeout: float = 120, **more: Any) -> subprocess.Co
     return subprocess.run(
         [UNRULY, *words], capture_output=True, text=True, timeout=timeout, check=False, **more
     )
+
+
+@contextmanager
+def started(words: list[str | Path], ready: str, log: Path) -> Iterator[list[str]]:
+    """A process that says when it is ready, ended in the end; yields what it said before."""
+    with log.open("wb") as errors:
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True)
+        with process:
+            try:
+                assert process.stdout is not None
+                said = []
+                for line in process.stdout:
+                    if line.startswith(ready):
+                        break
+                    said.append(line.strip())
+                assert process.poll() is None, (said, log.read_text())
+                yield said
+            finally:
+                process.kill()
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from house import REPOSITORY, wait_for
-
-FLURRY = REPOSITORY / "target" / "release" / "flurry"
+from house import FLURRY, started, wait_for
 
 # Only reached by a failure.
 LIMIT_S = 20.0
@@ -72,25 +70,6 @@ class Wire:
     def close(self) -> None:
         self.reader.close()
         self.socket.close()
-
-
-@contextmanager
-def started(words: list[str | Path], ready: str, log: Path) -> Iterator[list[str]]:
-    """A process that says when it is ready, ended in the end; yields what it said before."""
-    with log.open("wb") as errors:
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True)
-        with process:
-            try:
-                assert process.stdout is not None
-                said = []
-                for line in process.stdout:
-                    if line.startswith(ready):
-                        break
-                    said.append(line.strip())
-                assert process.poll() is None, (said, log.read_text())
-                yield said
-            finally:
-                process.kill()
 
 
 @contextmanager

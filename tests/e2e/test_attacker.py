@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 from guarded import PASSWORD, certificate, user
-from house import need_root, wait_for
-from redis_house import FLURRY, Wire, encoded, gateway, started
+from house import FLURRY, need_root, started, wait_for
+from redis_house import Wire, encoded, gateway
 
 TLS_HOST = "127.50.0.1"
 

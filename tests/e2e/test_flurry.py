@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from house import REPOSITORY, Measured, call
+from house import FLURRY, Measured, call, started
 
 import unruly
-
-FLURRY = REPOSITORY / "target" / "release" / "flurry"
 
 CLUSTER = """
 [controller]
@@ -33,26 +29,13 @@ duration = "50ms"
 """
 
 
-@contextmanager
-def serving(config: Path) -> Iterator[None]:
-    """A whole cluster in one process, ready, and ended in the end."""
-    words = [FLURRY, "serve", "--config", config]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            said = list(iter(process.stdout.readline, "ready\n"))
-            assert process.poll() is None, said
-            yield
-        finally:
-            process.kill()
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     folder = tmp_path_factory.mktemp("flurry")
     config = folder / "cluster.toml"
     config.write_text(CLUSTER.format(host="127.44.0.1"))
-    with serving(config):
+    words = [FLURRY, "serve", "--config", config]
+    with started(words, "ready", folder / "serve.log"):
         words = ["--rate", "800/s", "--duration", "4s", "--warmup", "500ms"]
         levels = ["--level", "first,quorum,all"]
         done = subprocess.run(

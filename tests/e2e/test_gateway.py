@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from guarded import PASSWORD, user
-from house import wait_for
-from redis_house import FLURRY, Wire, gateway, started
+from house import FLURRY, started, wait_for
+from redis_house import Wire, gateway
 
 HOST = "127.55.0.1"
 CONTROLLER = f"{HOST}:7700"

@@ -10,8 +10,8 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
-from house import REPOSITORY, wait_for
-from redis_house import FLURRY, Wire, started
+from house import FLURRY, REPOSITORY, started, wait_for
+from redis_house import Wire
 
 HOST = "127.58.0.1"
 DOCS = REPOSITORY / "docs" / "flurry"

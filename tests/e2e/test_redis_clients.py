@@ -15,9 +15,9 @@ import pyspark
 import pytest
 import redis
 from guarded import PASSWORD, certificate, user
-from house import REPOSITORY
+from house import FLURRY, REPOSITORY, started
 from redis.cluster import ClusterNode, RedisCluster
-from redis_house import FLURRY, gateway, redis_binary, started
+from redis_house import gateway, redis_binary
 
 HOST = "127.51.0.1"
 CLIENTS = REPOSITORY / "tests" / "clients"
