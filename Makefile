@@ -57,6 +57,7 @@ test: lint-text test-rust test-flurry test-python rules e2e fuzz mutations ## Ev
 CLIPPED := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings__CLIPPY_HACKERY__
 
 test-rust: ## Rust tests, and clippy on everything
+	scripts/debian.sh etcd etcd-server
 	$(CLIPPED) cargo test --workspace --locked --quiet --no-run --benches
 	$(CLIPPED) cargo test --workspace --locked --quiet
 

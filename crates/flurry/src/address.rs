@@ -1,10 +1,119 @@
-//! Names of hosts.
+//! Names of hosts, and where controllers are.
 
-use std::net::{SocketAddr, ToSocketAddrs as _};
-use std::sync::mpsc;
+use std::fmt;
+use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs as _};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use crate::Error;
+use crate::security::Security;
+
+/// More controllers than this only cost messages.
+const CONTROLLERS_MAX: usize = 8;
+
+/// Where the controllers of a cluster listen. One of them decides; everybody tells all of them what is
+/// for it, and the others keep silent, so that nobody has to find out which it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Controllers(Vec<SocketAddr>);
+
+impl From<SocketAddr> for Controllers {
+    fn from(only: SocketAddr) -> Self {
+        Self(vec![only])
+    }
+}
+
+impl fmt::Display for Controllers {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, address) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            write!(formatter, "{comma}{address}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Controllers {
+    /// These, in the order that they are given.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Address`] for none, more than eight, or one that is there twice.
+    pub fn new(addresses: Vec<SocketAddr>) -> Result<Self, Error> {
+        let mut distinct = addresses.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let count = addresses.len();
+        let all = Self(addresses);
+        let refused = |problem: String| Error::Address {
+            text: all.to_string(),
+            problem,
+            wanted: "one to eight addresses of controllers",
+            hint: "127.0.0.1:7700, or several with commas between",
+        };
+        if count == 0 || count > CONTROLLERS_MAX {
+            return Err(refused(format!("there are {count}")));
+        }
+        if distinct.len() < count {
+            return Err(refused("one is there twice".to_owned()));
+        }
+        Ok(all)
+    }
+
+    /// Looks up `host:port`, or several with commas between, each for at most `patience`.
+    ///
+    /// # Errors
+    ///
+    /// As [`resolve`] and [`Self::new`].
+    pub fn resolve(text: &str, patience: Duration) -> Result<Self, Error> {
+        if text.contains("://") {
+            return Err(Error::Address {
+                text: text.to_owned(),
+                problem: "it is no controller: only controllers talk to etcd".to_owned(),
+                wanted: "where the controllers listen",
+                hint: "flurry controller --etcd PLACE, and here its address, several with commas",
+            });
+        }
+        let found = text.split(',').map(|it| resolve(it, patience));
+        Self::new(found.collect::<Result<_, _>>()?)
+    }
+
+    /// Where they listen.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.0
+    }
+
+    /// Those that may be talked to, which is all or an error.
+    pub(crate) fn allowed(&self, security: &Security) -> Result<Allowed, Error> {
+        let all = self.0.iter().map(|it| security.allow(*it));
+        Ok(Allowed(all.collect::<Result<_, _>>()?))
+    }
+}
+
+/// Controllers that may be talked to: at least one.
+#[derive(Debug, Clone)]
+pub(crate) struct Allowed(Arc<[SocketAddrV4]>);
+
+impl Allowed {
+    /// Any of them: how to reach one is how to reach them all.
+    pub(crate) fn any(&self) -> SocketAddrV4 {
+        self.0[0]
+    }
+
+    /// What the cluster is called on this machine, in whatever order its controllers are given.
+    pub(crate) fn name(&self) -> String {
+        let least = self.0.iter().min();
+        least.map_or_else(String::new, SocketAddrV4::to_string)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = SocketAddrV4> {
+        self.0.iter().copied()
+    }
+
+    pub(crate) fn has(&self, address: SocketAddrV4) -> bool {
+        self.0.contains(&address)
+    }
+}
 
 /// Looks `host:port` up, for at most `patience`.
 ///
@@ -50,5 +159,36 @@ mod tests {
         assert!(resolve("localhost:7700", soon).unwrap().ip().is_loopback());
         let refused = resolve("no port", soon).unwrap_err().to_string();
         assert!(refused.contains("wanted host:port"), "{refused}");
+    }
+
+    #[test]
+    fn controllers_are_one_to_eight_different_addresses() {
+        let all = |text: &str| Controllers::resolve(text, Duration::from_secs(5));
+        let three = "127.0.0.1:7,127.0.0.2:7,127.0.0.1:8";
+        assert_eq!(all(three).unwrap().to_string(), three);
+        let nine: Vec<String> = (1..=9).map(|it| format!("127.0.0.{it}:7")).collect();
+        for (text, reason) in [
+            ("127.0.0.1:7,127.0.0.2:7,127.0.0.1:7", "one is there twice"),
+            (nine.join(",").as_str(), "there are 9"),
+            ("127.0.0.1:7,", "wanted host:port"),
+            ("etcd://127.0.0.1", "only controllers talk to etcd"),
+        ] {
+            let refused = all(text).unwrap_err().to_string();
+            assert!(refused.contains(reason), "{refused}");
+        }
+        let none = Controllers::new(Vec::new()).unwrap_err().to_string();
+        assert!(none.contains("there are 0"), "{none}");
+    }
+
+    #[test]
+    fn a_cluster_has_one_name_in_whatever_order_its_controllers_are_given() {
+        let name = |text: &str| {
+            let all = Controllers::resolve(text, Duration::from_secs(5)).unwrap();
+            all.allowed(&Security::default()).unwrap().name()
+        };
+        assert_eq!(
+            name("127.0.0.2:7,127.0.0.1:9"),
+            name("127.0.0.1:9,127.0.0.2:7")
+        );
     }
 }

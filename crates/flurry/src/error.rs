@@ -1,12 +1,11 @@
 //! What can go wrong, for whoever calls.
 
-use std::net::SocketAddr;
-
 use flurry_core::id::{Epoch, KeyLength, Version};
 use flurry_core::key_value::Answer;
 use flurry_core::portal::SubmitError;
 
 use crate::VALUE_BYTES_MAX;
+use crate::address::Controllers;
 
 /// Why something was not done, or is not known to be done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -54,21 +53,31 @@ pub enum Error {
     TailUnknown,
     /// The controller answers, but the session is not open yet.
     #[error(
-        "session: not open after {waited_ms} ms, though the controller at {controller} answers; wanted it open; hint: `flurry status` tells whether servers are missing; after a server was lost an opening waits until its lease ends, so try again or wait longer"
+        "session: not open after {waited_ms} ms, though the controller at {controllers} answers; wanted it open; hint: `flurry status` tells whether servers are missing; after a server was lost an opening waits until its lease ends, so try again or wait longer"
     )]
     NotOpen {
-        /// The controller's address.
-        controller: SocketAddr,
+        /// The controllers' addresses.
+        controllers: Controllers,
         /// How long it was waited for.
         waited_ms: u128,
     },
     /// The controller does not answer.
     #[error(
-        "controller {controller}: no answer within {waited_ms} ms; wanted a controller there; hint: start one with `flurry serve --embedded 3`, or name another with --controller"
+        "controller {controllers}: no answer within {waited_ms} ms; wanted a controller there; hint: start one with `flurry serve --embedded 3`, or name another with --controller"
     )]
     NoAnswer {
-        /// The controller's address.
-        controller: SocketAddr,
+        /// The controllers' addresses.
+        controllers: Controllers,
+        /// How long it was waited for.
+        waited_ms: u128,
+    },
+    /// Controllers answer, but all of them wait for their turn.
+    #[error(
+        "controllers {controllers}: they answer, but for {waited_ms} ms none of them decides; wanted one that does; hint: operations go on without; is etcd there, which says whose turn it is? See docs/flurry/etcd.md"
+    )]
+    NobodyDecides {
+        /// The controllers' addresses.
+        controllers: Controllers,
         /// How long it was waited for.
         waited_ms: u128,
     },

@@ -3,7 +3,7 @@
 //! - [`Client`]: a blocking client, the owner of a session. Its router is inside.
 //! - [`Server`]: a data server, one thread for each shard.
 //! - [`Router`]: a router of its own, for clients that shall not have one inside.
-//! - [`Controller`]: who takes part and who owns what, kept on disk.
+//! - [`Controller`]: who takes part and who owns what, kept on disk or in etcd.
 //! - [`Gateway`]: the owner of keys for programs that speak the protocol of Redis.
 //! - [`Recording`]: what became of every copy of every operation, for `unruly report`.
 //! - [`Metrics`]: how the parts of a process are, for Prometheus.
@@ -16,7 +16,7 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), flurry::Error> {
-//! let controller = "127.0.0.1:7700".parse().expect("an address");
+//! let controller = std::net::SocketAddr::from(([127, 0, 0, 1], 7700));
 //! let client = flurry::Client::open(&flurry::Options::new(controller, "cart-17"))?;
 //! client.set("apples", "3")?;
 //! assert_eq!(client.increment("apples", 2)?, 5);
@@ -30,6 +30,7 @@ mod client;
 mod clock;
 mod controller;
 mod error;
+mod etcd;
 mod fault;
 mod gateway;
 mod link;
@@ -45,14 +46,14 @@ mod router;
 mod security;
 mod server;
 mod status;
-mod store;
 mod teller;
 
-pub use address::resolve;
+pub use address::{Controllers, resolve};
 pub use client::{Answered, Call, Client, Closed, Done, Options, Set, Waiting};
 pub use clock::wall_after;
-pub use controller::{Controller, ControllerOptions};
+pub use controller::{Controller, ControllerOptions, StateAt};
 pub use error::Error;
+pub use etcd::{Etcd, EtcdTls};
 pub use fault::{Concerned, Delay, Direction, Fault, Faults, Pause};
 pub use flurry_core::config::Level;
 pub use flurry_core::id::{DurationNs, Epoch, Version, WallNs};

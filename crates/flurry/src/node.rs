@@ -38,13 +38,13 @@ pub(crate) trait Part: Send + 'static {
     fn carry_out(&mut self, now: MonoNs, link: &mut Link) -> Result<(), Error>;
 
     /// Whether what it has beside its link has something for it.
-    fn has_guests(&self) -> bool {
+    fn has_clients(&self) -> bool {
         false
     }
 
     /// Once in each turn, after its messages: whatever the part has beside its link, which may have
     /// something when `clients` says so. Says how much there was.
-    fn serve(&mut self, _now: MonoNs, _guests: bool, _link: &mut Link) -> Result<usize, Error> {
+    fn serve(&mut self, _now: MonoNs, _clients: bool, _link: &mut Link) -> Result<usize, Error> {
         Ok(0)
     }
 }
@@ -213,7 +213,7 @@ fn look(link: &mut Link, part: &impl Part, looking: &Looking) -> Option<Option<L
     while clock::now() < until {
         link.look_for_messages();
         let letter = link.receive();
-        if letter.is_some() || part.has_guests() {
+        if letter.is_some() || part.has_clients() {
             looking.ended(true);
             return Some(letter);
         }

@@ -1,7 +1,7 @@
 //! The owner of a session: a portal and a router, wired to each other and to the socket.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -15,6 +15,7 @@ use flurry_core::portal::{self, Event, Outcome, Portal, PortalParams, Submission
 use flurry_core::router::{Router, RouterParams};
 
 use crate::Error;
+use crate::address::{Allowed, Controllers};
 use crate::client::Answered;
 use crate::link::{Letter, Link};
 use crate::meter::Meter;
@@ -60,7 +61,7 @@ impl Shared {
         &self,
         told: &Receiver<Result<Epoch, Error>>,
         timeout: Duration,
-        controller: SocketAddr,
+        controllers: &Controllers,
     ) -> Result<Epoch, Error> {
         let waited_ms = timeout.as_millis();
         match told.recv_timeout(timeout) {
@@ -70,12 +71,12 @@ impl Shared {
             }),
             Err(RecvTimeoutError::Timeout) if self.controller_heard.load(Ordering::Relaxed) => {
                 Err(Error::NotOpen {
-                    controller,
+                    controllers: controllers.clone(),
                     waited_ms,
                 })
             }
             Err(RecvTimeoutError::Timeout) => Err(Error::NoAnswer {
-                controller,
+                controllers: controllers.clone(),
                 waited_ms,
             }),
         }
@@ -83,9 +84,9 @@ impl Shared {
 }
 
 /// Whom an owner talks to.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct Ways {
-    pub(crate) controller: SocketAddrV4,
+    pub(crate) controllers: Allowed,
     /// Without one the router is inside.
     pub(crate) router: Option<SocketAddrV4>,
 }
@@ -139,7 +140,8 @@ impl<C> Calls<C> {
 pub(crate) struct Owner<C: Caller> {
     portal: Portal,
     router: Router,
-    ways: Ways,
+    /// Without one the router is inside.
+    router_at: Option<SocketAddrV4>,
     peers: Peers,
     calls: Calls<C>,
     fenced: Option<Epoch>,
@@ -159,7 +161,7 @@ impl<C: Caller> Owner<C> {
         log: Option<ArrivalLog>,
     ) -> Self {
         let ways = params.ways;
-        let peers = Peers::new(ways.controller, &params.security);
+        let peers = Peers::new(ways.controllers, &params.security);
         let params = PortalParams {
             name: params.name,
             nonce: params.nonce,
@@ -174,7 +176,7 @@ impl<C: Caller> Owner<C> {
         Self {
             portal: Portal::new(now, params),
             router,
-            ways,
+            router_at: ways.router,
             peers,
             calls,
             fenced: None,
@@ -226,9 +228,8 @@ impl<C: Caller> Owner<C> {
     /// Asks a server something that is no operation.
     pub(crate) fn ask(&mut self, endpoint: Endpoint, question: Control, link: &mut Link) {
         let to = Destination::Server(endpoint);
-        if let Some(peer) = self.peers.find(to, self.router.config(), link) {
-            link.send(peer, &Message::Control(question));
-        }
+        let question = Message::Control(question);
+        self.peers.send(to, &question, self.router.config(), link);
     }
 
     /// Operations that are not answered, or not yet on every replica.
@@ -417,7 +418,7 @@ impl<C: Caller> Part for Owner<C> {
     fn message(&mut self, now: MonoNs, letter: Letter) {
         let Letter { message, stamp, .. } = letter;
         let from = letter.from.address;
-        let decides = from == self.ways.controller;
+        let decides = self.peers.decides(from);
         if decides {
             self.shared.controller_heard.store(true, Ordering::Relaxed);
         }
@@ -427,7 +428,7 @@ impl<C: Caller> Part for Owner<C> {
                 self.router.handle_message(now, message, stamp);
             }
             Message::Control(_) if decides => self.portal.handle_message(now, message),
-            Message::Answer(_) if self.ways.router == Some(from) => {
+            Message::Answer(_) if self.router_at == Some(from) => {
                 self.portal.handle_message(now, message);
             }
             // The rest is for others.
@@ -446,9 +447,9 @@ impl<C: Caller> Part for Owner<C> {
     }
 
     fn carry_out(&mut self, now: MonoNs, link: &mut Link) -> Result<(), Error> {
-        let controller = link.to(self.ways.controller);
         if let Some(question) = self.question.take() {
-            link.send(controller, &Message::Control(question));
+            self.peers
+                .tell_controllers(&Message::Control(question), link);
         }
         let mut idle = false;
         while !idle {
@@ -456,13 +457,13 @@ impl<C: Caller> Part for Owner<C> {
             while let Some((to, message)) = self.portal.poll_send() {
                 idle = false;
                 match (to, message) {
-                    (portal::Destination::Controller, message) => link.send(controller, &message),
-                    (portal::Destination::Router, Message::Request(copy)) => {
-                        match self.ways.router {
-                            Some(router) => link.send(link.to(router), &Message::Request(copy)),
-                            None => self.route(now, copy.request),
-                        }
+                    (portal::Destination::Controller, message) => {
+                        self.peers.tell_controllers(&message, link);
                     }
+                    (portal::Destination::Router, Message::Request(copy)) => match self.router_at {
+                        Some(router) => link.send(link.to(router), &Message::Request(copy)),
+                        None => self.route(now, copy.request),
+                    },
                     (portal::Destination::Router, _) => {}
                 }
             }
@@ -470,8 +471,8 @@ impl<C: Caller> Part for Owner<C> {
                 idle = false;
                 if matches!(to, Destination::Sender(_)) {
                     self.portal.handle_message(now, message);
-                } else if let Some(peer) = self.peers.find(to, self.router.config(), link) {
-                    link.send(peer, &message);
+                } else {
+                    self.peers.send(to, &message, self.router.config(), link);
                 }
             }
             while let Some(event) = self.portal.poll_event() {

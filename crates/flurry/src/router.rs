@@ -7,6 +7,7 @@ use flurry_core::message::{Control, Message};
 use flurry_core::router::{self, RouterParams};
 
 use crate::Error;
+use crate::address::Controllers;
 use crate::fault::Faults;
 use crate::link::{Letter, Link, LinkCounts};
 use crate::metrics::{Metrics, Page, routed};
@@ -22,8 +23,8 @@ const ABANDONED: DurationNs = DurationNs::millis(5_000);
 pub struct RouterOptions {
     /// Where it listens.
     pub listen: SocketAddr,
-    /// Where the controller listens.
-    pub controller: SocketAddr,
+    /// Where the controllers listen.
+    pub controllers: Controllers,
     /// Where it tells how it is.
     pub metrics: Option<Metrics>,
     /// Who may be talked to, and what messages are sealed with.
@@ -35,10 +36,10 @@ pub struct RouterOptions {
 impl RouterOptions {
     /// A port of the kernel's choice.
     #[must_use]
-    pub fn new(controller: SocketAddr) -> Self {
+    pub fn new(controllers: impl Into<Controllers>) -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            controller,
+            controllers: controllers.into(),
             metrics: None,
             security: Security::default(),
             faults: Faults::default(),
@@ -59,7 +60,7 @@ impl Router {
     /// [`Error::Address`] for an address that others could reach, [`Error::Io`] for a port that is
     /// taken.
     pub fn start(options: &RouterOptions) -> Result<Self, Error> {
-        let controller = options.security.allow(options.controller)?;
+        let controllers = options.controllers.allowed(&options.security)?;
         let link =
             Link::listen(options.listen, false, &options.security)?.with_faults(&options.faults, 0);
         let node = NodeOptions {
@@ -72,7 +73,7 @@ impl Router {
                     abandoned_after: Some(ABANDONED),
                     ..RouterParams::default()
                 }),
-                peers: Peers::new(controller, &options.security),
+                peers: Peers::new(controllers, &options.security),
             })
         })
         .map(Self)
@@ -135,10 +136,7 @@ impl Part for Shared {
 
     fn carry_out(&mut self, _now: MonoNs, link: &mut Link) -> Result<(), Error> {
         while let Some((to, message)) = self.machine.poll_send() {
-            let peer = self.peers.find(to, self.machine.config(), link);
-            if let Some(peer) = peer {
-                link.send(peer, &message);
-            }
+            self.peers.send(to, &message, self.machine.config(), link);
         }
         Ok(())
     }

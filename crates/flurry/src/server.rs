@@ -1,6 +1,6 @@
 //! A data server: a thread and a socket for each shard.
 
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{self, UnixDatagram};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use flurry_core::server::{self, ServerParams};
 use tracing::{info, warn};
 use unruly_trace::{Clock, ClockPair, ClockWatch};
 
+use crate::address::{Allowed, Controllers};
 use crate::fault::Faults;
 use crate::link::{Letter, Link, LinkCounts};
 use crate::metrics::{Metrics, Page, count};
@@ -26,8 +27,8 @@ use crate::{Error, LEASE, VALUE_BYTES_MAX, random};
 pub struct ServerOptions {
     /// Its place in the cluster, which outlives the process.
     pub id: u16,
-    /// Where the controller listens.
-    pub controller: SocketAddr,
+    /// Where the controllers listen.
+    pub controllers: Controllers,
     /// Where the first shard listens, the others behind it; port 0 leaves all to the kernel.
     pub listen: SocketAddr,
     /// Threads; the same as the controller is told.
@@ -52,10 +53,10 @@ pub struct ServerOptions {
 impl ServerOptions {
     /// One thread, a port of the kernel's choice, 256 MB.
     #[must_use]
-    pub fn new(id: u16, controller: SocketAddr) -> Self {
+    pub fn new(id: u16, controllers: impl Into<Controllers>) -> Self {
         Self {
             id,
-            controller,
+            controllers: controllers.into(),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             shards: 1,
             memory_bytes_max: 256_000_000,
@@ -97,13 +98,13 @@ impl Server {
         options: &ServerOptions,
         machine: &M,
     ) -> Result<Self, Error> {
-        let controller = options.security.allow(options.controller)?;
+        let controllers = options.controllers.allowed(&options.security)?;
         if options.shards == 0 {
             return Err(Error::Refused {
                 reason: "shards: it is 0; wanted 1 or more; hint: one for each core that a server may use".to_owned(),
             });
         }
-        let place = take_place(options.id, controller)?;
+        let place = take_place(options.id, &controllers)?;
         let links = (0..options.shards)
             .map(|shard| {
                 let mut address = options.listen;
@@ -141,7 +142,7 @@ impl Server {
                 Node::start(&name, link, node, |now| {
                     Ok(Shard {
                         machine: server::Server::new(now, params, machine.clone()),
-                        peers: Peers::new(controller, &options.security),
+                        peers: Peers::new(controllers.clone(), &options.security),
                         stamps: options.stamps.then(Stamps::start),
                         was_member: false,
                     })
@@ -178,13 +179,14 @@ impl Server {
 
 /// A new life proves to the controller that the earlier one of the same number has ended. So two must
 /// never run at once: the first holds a name of the kernel's, which ends with its process.
-fn take_place(id: u16, controller: SocketAddrV4) -> Result<UnixDatagram, Error> {
-    let name = format!("flurry/{controller}/server/{id}");
+fn take_place(id: u16, controllers: &Allowed) -> Result<UnixDatagram, Error> {
+    let cluster = controllers.name();
+    let name = format!("flurry/{cluster}/server/{id}");
     net::SocketAddr::from_abstract_name(&name)
         .and_then(|address| UnixDatagram::bind_addr(&address))
         .map_err(|error| {
             Error::io(
-                format!("server {id} of controller {controller}"),
+                format!("server {id} of controller {cluster}"),
                 "that no other server of this number runs",
                 &error,
             )
@@ -342,10 +344,7 @@ impl<M: StateMachine> Part for Shard<M> {
             if let Some(stamps) = &self.stamps {
                 stamps.put(&mut message);
             }
-            let peer = self.peers.find(to, self.machine.config(), link);
-            if let Some(peer) = peer {
-                link.send(peer, &message);
-            }
+            self.peers.send(to, &message, self.machine.config(), link);
         }
         Ok(())
     }

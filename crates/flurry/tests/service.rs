@@ -76,7 +76,7 @@ fn start(id: u16, controller: SocketAddr) -> Server {
     let address = server.addresses()[0].to_string();
     let begun = Instant::now();
     loop {
-        let seen = status(controller, DEADLINE, &flurry::Security::default()).unwrap();
+        let seen = status(&controller.into(), DEADLINE, &flurry::Security::default()).unwrap();
         let is_in = seen.contains(&address) && seen.contains("\"changing\":false");
         if is_in || seen.contains("\"config\":0") {
             return server;

@@ -29,7 +29,7 @@ mod users;
 
 pub use arrivals::{Arrivals, Schedule, ThinkTimes};
 pub use cluster::{
-    Cluster, ClusterDelay, ClusterDirection, ClusterFault, ClusterLevel, ClusterPause,
+    Cluster, ClusterDelay, ClusterDirection, ClusterEtcd, ClusterFault, ClusterLevel, ClusterPause,
     ClusterServer, ClusterTransport, Part, known_cluster_keys,
 };
 pub use error::PlanError;

@@ -398,6 +398,10 @@ impl<'a> Section<'a> {
         }
     }
 
+    pub(crate) fn is_list(&self, key: &str) -> bool {
+        self.table.get(key).is_some_and(Item::is_array)
+    }
+
     /// A list of at least one value; none when absent.
     pub(crate) fn list(&self, key: &str, hint: &str) -> Result<Option<Vec<&'a Value>>, PlanError> {
         let Some(item) = self.table.get(key) else {

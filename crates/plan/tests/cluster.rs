@@ -77,7 +77,7 @@ fn three(lines: &str, message: &str) {
 #[test]
 fn three_servers_are_a_cluster() {
     let cluster = Cluster::parse("cluster.toml", THREE).unwrap();
-    assert_eq!(cluster.controller, "127.0.0.1:7700".parse().unwrap());
+    assert_eq!(cluster.controllers, ["127.0.0.1:7700".parse().unwrap()]);
     assert_eq!((cluster.replicas, cluster.shards), (3, 1));
     assert_eq!(cluster.level, ClusterLevel::First);
     assert_eq!(cluster.transport, ClusterTransport::Udp);
@@ -129,9 +129,44 @@ fn every_key_is_read() {
     assert_eq!(cluster.pauses[0].part, Part::Server(2));
     for key in known_cluster_keys() {
         let (table, name) = key.split_once('.').unwrap_or(("", &key));
-        let shown = WHOLE.contains(&format!("{name} = "));
-        assert!(shown, "{key} of {table:?} is not in the example above");
+        let shown = [WHOLE, SEVERAL].concat().contains(&format!("{name} = "));
+        assert!(shown, "{key} of {table:?} is not in the examples above");
     }
+}
+
+const SEVERAL: &str = r#"[controller]
+listen = ["127.0.0.1:7700", "127.0.0.2:7700"]
+etcd = "etcds://127.0.0.1/shop"
+etcd_ca = "ca.pem"
+etcd_cert = "own.pem"
+etcd_key = "own.key"
+"#;
+
+#[test]
+fn several_controllers_keep_their_state_in_etcd() {
+    let cluster = Cluster::parse("cluster.toml", &format!("{THREE}{SEVERAL}")).unwrap();
+    assert_eq!(cluster.controllers.len(), 2);
+    let etcd = cluster.etcd.unwrap();
+    assert_eq!(etcd.place, "etcds://127.0.0.1/shop");
+    assert_eq!(etcd.authorities.as_deref(), Some("ca.pem"));
+    assert_eq!(etcd.certificate.as_deref(), Some("own.pem"));
+    assert_eq!(etcd.key.as_deref(), Some("own.key"));
+    three(
+        "[controller]\nlisten = [\"127.0.0.1:7700\", \"127.0.0.2:7700\"]\n",
+        "cluster.toml:11: listen is [\"127.0.0.1:7700\", \"127.0.0.2:7700\"]; must be one address, unless etcd says whose turn it is to decide; hint: etcd = \"etcd://10.0.0.1,10.0.0.2,10.0.0.3/shop\"",
+    );
+    three(
+        "[controller]\nlisten = [\"127.0.0.1:7700\", \"127.0.0.1:7700\"]\n",
+        "cluster.toml:11: listen is [\"127.0.0.1:7700\", \"127.0.0.1:7700\"]; must name each address once; hint: listen = [\"127.0.0.1:7700\"]",
+    );
+    three(
+        "[controller]\netcd = \"etcd://127.0.0.1\"\ndirectory = \"state\"\n",
+        "cluster.toml:12: directory is \"state\"; must be left out where the state is in etcd; hint: keep one of directory and etcd",
+    );
+    three(
+        "[controller]\netcd = \"\"\n",
+        "cluster.toml:11: etcd is \"\"; must not be empty; hint: etcd = \"etcd://10.0.0.1,10.0.0.2,10.0.0.3/shop\"",
+    );
 }
 
 #[test]

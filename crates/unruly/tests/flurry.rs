@@ -37,7 +37,8 @@ impl Cluster {
     fn until_whole(&self) {
         let start = Instant::now();
         loop {
-            let seen = status(self.address, DEADLINE, &flurry::Security::default()).unwrap();
+            let seen =
+                status(&self.address.into(), DEADLINE, &flurry::Security::default()).unwrap();
             // A life that was killed may be listed as up until the new one is let in.
             let is_in = |server: &Process| seen.contains(&server.addresses[0].to_string());
             let all_in = self.servers.iter().all(is_in);

@@ -56,7 +56,11 @@ impl Replicas {
     fn until_whole(&self) -> Result<()> {
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {
-            let seen = status(self.controller, PATIENCE, &flurry::Security::default())?;
+            let seen = status(
+                &self.controller.into(),
+                PATIENCE,
+                &flurry::Security::default(),
+            )?;
             let all_up = seen.matches("\"up\"").count() == self.children.len();
             if all_up && seen.contains("\"changing\":false") {
                 return Ok(());

@@ -16,6 +16,7 @@ use flurry_core::id::Epoch;
 use flurry_core::key_value::{Answer, Condition};
 
 use crate::Error;
+use crate::address::Controllers;
 use crate::clock::{self};
 use crate::fault::Faults;
 use crate::link::{Link, LinkCounts, Transport};
@@ -28,8 +29,8 @@ use engine::Engine;
 /// How a client is opened.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where the controller listens.
-    pub controller: SocketAddr,
+    /// Where the controllers listen.
+    pub controllers: Controllers,
     /// The session's name: a space of keys that has one owner at a time.
     pub session: String,
     /// Which replies an operation waits for, unless it says otherwise.
@@ -66,9 +67,9 @@ const SPIN: Duration = Duration::from_micros(50);
 impl Options {
     /// The first correct reply, waited for up to 2 s; an opening up to 5 s, which is enough for a lost
     /// server's lease to end.
-    pub fn new(controller: SocketAddr, session: impl Into<String>) -> Self {
+    pub fn new(controllers: impl Into<Controllers>, session: impl Into<String>) -> Self {
         Self {
-            controller,
+            controllers: controllers.into(),
             session: session.into(),
             level: Level::First,
             timeout: Duration::from_secs(2),
@@ -152,8 +153,8 @@ impl Client {
     pub fn open(options: &Options) -> Result<Self, Error> {
         let records = options.recording.is_some();
         let security = &options.security;
-        let controller = security.allow(options.controller)?;
-        let link = Link::dial(options.transport, records, controller, security)?
+        let controllers = options.controllers.allowed(security)?;
+        let link = Link::dial(options.transport, records, controllers.any(), security)?
             .with_faults(&options.faults, 0);
         let (tell, told) = mpsc::sync_channel(1);
         let shared = Arc::<Shared>::default();
@@ -161,7 +162,7 @@ impl Client {
             name: options.session.clone(),
             nonce: u64::from_le_bytes(crate::random::bytes()?),
             ways: Ways {
-                controller,
+                controllers,
                 router: options.router.map(|it| security.allow(it)).transpose()?,
             },
             operations_max: OPERATIONS_MAX,
@@ -172,7 +173,7 @@ impl Client {
         let calls = Calls::new(tell);
         let owner = Owner::new(clock::now(), params, calls, Arc::clone(&shared), log);
         let engine = Engine::start(owner, link, options.spin, records)?;
-        let epoch = shared.opened(&told, options.open_timeout, options.controller)?;
+        let epoch = shared.opened(&told, options.open_timeout, &options.controllers)?;
         Ok(Self {
             engine,
             options: options.clone(),

@@ -367,7 +367,7 @@ impl Part for EventLoop {
         self.dispatcher.owner.carry_out(now, link)
     }
 
-    fn has_guests(&self) -> bool {
+    fn has_clients(&self) -> bool {
         self.sockets.has_events()
     }
 

@@ -30,6 +30,7 @@ use flurry_core::resp::{Reply, error};
 use socket2::{Domain, Socket, Type};
 use tracing::info;
 
+use crate::address::Controllers;
 use crate::fault::Faults;
 use crate::link::{Link, LinkCounts, Transport, Wake};
 use crate::metrics::Metrics;
@@ -65,8 +66,8 @@ pub struct GatewayOptions {
     pub place: GatewayPlace,
     /// All gateways of the cluster; this one may be among them.
     pub gateways: Vec<GatewayPlace>,
-    /// Where the controller listens.
-    pub controller: SocketAddr,
+    /// Where the controllers listen.
+    pub controllers: Controllers,
     /// Which replies an operation waits for, unless its client wants others.
     pub level: Level,
     /// How long an operation may take before its outcome is called unknown.
@@ -99,11 +100,11 @@ pub struct GatewayOptions {
 impl GatewayOptions {
     /// All slots, the first correct reply, 10,000 clients, a million keys.
     #[must_use]
-    pub fn new(listen: SocketAddr, controller: SocketAddr) -> Self {
+    pub fn new(listen: SocketAddr, controllers: impl Into<Controllers>) -> Self {
         Self {
             place: GatewayPlace::of_all(listen),
             gateways: Vec::new(),
-            controller,
+            controllers: controllers.into(),
             level: Level::First,
             timeout: Duration::from_secs(2),
             open_timeout: Duration::from_secs(5),
@@ -158,7 +159,7 @@ impl Gateway {
     /// As [`crate::Client::open`]; [`Error::Io`] for a port that is taken.
     pub fn start(options: &GatewayOptions) -> Result<Self, Error> {
         let listen = options.place.address;
-        let controller = options.security.allow(options.controller)?;
+        let controllers = options.controllers.allowed(&options.security)?;
         let failed = |error: std::io::Error| Error::io(listen, "to listen there", &error);
         options.may_listen()?;
         let listener = listen_at(listen).map_err(failed)?;
@@ -170,9 +171,14 @@ impl Gateway {
         let connections_max = options.connections_max.min(descriptors());
         let sockets = Sockets::new(listener, options.tls.clone(), connections_max)?;
         let clients = sockets.as_fd().try_clone_to_owned().map_err(failed)?;
-        let link = Link::dial(options.transport, false, controller, &options.security)?
-            .with_faults(&options.faults, 0)
-            .with_clients(clients);
+        let link = Link::dial(
+            options.transport,
+            false,
+            controllers.any(),
+            &options.security,
+        )?
+        .with_faults(&options.faults, 0)
+        .with_clients(clients);
         let authentication = match options.users.clone() {
             Some(users) => Some(Authentication::new(
                 users,
@@ -186,7 +192,7 @@ impl Gateway {
             name: own.session(),
             nonce: u64::from_le_bytes(random::bytes()?),
             ways: Ways {
-                controller,
+                controllers,
                 router: None,
             },
             operations_max: OPERATIONS_MAX,
@@ -206,7 +212,7 @@ impl Gateway {
             let dispatcher = Dispatcher::new(owner, cluster, options, authentication);
             Ok(EventLoop::new(now, dispatcher, sockets, obeyed))
         })?;
-        let epoch = shared.opened(&told, options.open_timeout, options.controller)?;
+        let epoch = shared.opened(&told, options.open_timeout, &options.controllers)?;
         info!(%address, epoch = epoch.0, "its slots are open");
         Ok(Self {
             node,

@@ -51,7 +51,7 @@ impl Cluster {
         let start = Instant::now();
         let mut seen = String::new();
         while start.elapsed() < DEADLINE {
-            seen = status(self.address, DEADLINE, &flurry::Security::default()).unwrap();
+            seen = status(&self.address.into(), DEADLINE, &flurry::Security::default()).unwrap();
             if holds(&seen) {
                 return;
             }

@@ -10,7 +10,7 @@ use crate::limits::MAX_SEED;
 use crate::section::{Limits, Source};
 use crate::units::{Bytes, DurationNs};
 pub(crate) use parts::level;
-use parts::{Client, Reach, Shape, controller, distinct, router, servers};
+use parts::{Client, Deciders, Reach, Shape, distinct, router, servers};
 use trouble::Parts;
 
 const MANUAL: &str = "see docs/flurry/configuration.md";
@@ -28,7 +28,14 @@ const TOP: &[&str] = &[
 const CLUSTER: &[&str] = &[
     "replicas", "shards", "memory", "evict", "stamps", "spin", "key", "insecure",
 ];
-const CONTROLLER: &[&str] = &["listen", "directory"];
+const CONTROLLER: &[&str] = &[
+    "listen",
+    "directory",
+    "etcd",
+    "etcd_ca",
+    "etcd_cert",
+    "etcd_key",
+];
 const SERVER: &[&str] = &["id", "listen"];
 const ROUTER: &[&str] = &["listen"];
 const CLIENT: &[&str] = &["level", "hedge", "timeout", "transport", "spin"];
@@ -95,6 +102,19 @@ pub struct ClusterServer {
     pub listen: SocketAddr,
 }
 
+/// Where controllers keep what must outlive them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterEtcd {
+    /// `etcd://HOST:PORT,HOST:PORT/NAME`, or `etcds://` by TLS; not looked at.
+    pub place: String,
+    /// The file of who may have signed its certificate.
+    pub authorities: Option<String>,
+    /// The file of the certificate that is shown to it.
+    pub certificate: Option<String>,
+    /// The file of that certificate's key.
+    pub key: Option<String>,
+}
+
 /// How long messages are held back.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ClusterDelay {
@@ -154,10 +174,12 @@ pub struct ClusterPause {
 /// A cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cluster {
-    /// Where the controller listens.
-    pub controller: SocketAddr,
-    /// Where it keeps its state.
+    /// Where the controllers listen; one of them decides.
+    pub controllers: Vec<SocketAddr>,
+    /// Where the only one keeps its state.
     pub directory: Option<String>,
+    /// Where several keep their state.
+    pub etcd: Option<ClusterEtcd>,
     /// The servers.
     pub servers: Vec<ClusterServer>,
     /// Copies of each key.
@@ -215,9 +237,9 @@ impl Cluster {
         let reach = Reach::read(&top)?;
         let servers = servers(&top, &reach)?;
         let shape = Shape::read(&top, &servers)?;
-        let (controller, directory) = controller(&top, &reach)?;
+        let deciders = Deciders::read(&top, &reach)?;
         let router = router(&top, &reach)?;
-        distinct(&top, controller, router, &servers, shape.shards)?;
+        distinct(&top, &deciders.controllers, router, &servers, shape.shards)?;
         let client = Client::read(&top)?;
         let parts = Parts {
             servers: &servers,
@@ -235,8 +257,9 @@ impl Cluster {
             pauses: parts.pauses(&top)?,
             key: reach.key,
             insecure: reach.insecure,
-            controller,
-            directory,
+            controllers: deciders.controllers,
+            directory: deciders.directory,
+            etcd: deciders.etcd,
             replicas: shape.replicas,
             shards: shape.shards,
             memory: shape.memory,

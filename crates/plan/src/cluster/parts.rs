@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use super::{
-    CLIENT, CLUSTER, CONTROLLER, ClusterLevel, ClusterServer, ClusterTransport, ROUTER, SERVER,
+    CLIENT, CLUSTER, CONTROLLER, ClusterEtcd, ClusterLevel, ClusterServer, ClusterTransport,
+    ROUTER, SERVER,
 };
 use crate::error::PlanError;
 use crate::limits::MAX_TIMEOUT;
@@ -12,6 +13,8 @@ use crate::units::{Bytes, DurationNs};
 
 /// Servers of a cluster: as many as its members may be.
 const MAX_SERVERS: usize = 64;
+/// Those that decide in turn.
+const MAX_CONTROLLERS: usize = 8;
 /// Copies of a key.
 const MAX_REPLICAS: u64 = 8;
 /// Threads of a server.
@@ -23,6 +26,8 @@ const CLIENT_SPIN: DurationNs = DurationNs(50_000);
 /// Memory of a server.
 const MAX_MEMORY: Bytes = Bytes(1 << 44);
 
+const ETCD: &str = "etcd = \"etcd://10.0.0.1,10.0.0.2,10.0.0.3/shop\"";
+
 /// What parts may be reached by, and how nobody else may.
 pub(super) struct Reach {
     pub(super) key: Option<String>,
@@ -33,16 +38,10 @@ impl Reach {
     pub(super) fn read(top: &Section<'_>) -> Result<Self, PlanError> {
         let (mut key, mut insecure) = (None, false);
         if let Some(section) = top.child("cluster", "[cluster]")? {
-            key = section.text("key", "key = \"cluster.key\"")?;
-            if key.is_some_and(str::is_empty) {
-                return Err(section.refuse("key", "must not be empty", "key = \"cluster.key\""));
-            }
+            key = not_empty(&section, "key", "key = \"cluster.key\"")?;
             insecure = section.switch("insecure", false)?;
         }
-        Ok(Self {
-            key: key.map(str::to_owned),
-            insecure,
-        })
+        Ok(Self { key, insecure })
     }
 
     fn address(
@@ -55,6 +54,42 @@ impl Reach {
         let Some(text) = section.text(key, &hint)? else {
             return Err(section.missing(key, "must be an address with a port", hint));
         };
+        self.checked(section, key, text, hint)
+    }
+
+    /// One address, or a list of several.
+    fn addresses(
+        &self,
+        section: &Section<'_>,
+        key: &str,
+        example: &str,
+    ) -> Result<Vec<SocketAddr>, PlanError> {
+        if !section.is_list(key) {
+            return Ok(vec![self.address(section, key, example)?]);
+        }
+        let hint = format!("{key} = [{example:?}]");
+        let mut found = Vec::new();
+        for value in section.list(key, &hint)?.unwrap_or_default() {
+            let text = value.as_str().unwrap_or_default();
+            let address = self.checked(section, key, text, hint.clone())?;
+            if found.contains(&address) {
+                return Err(section.refuse(key, "must name each address once", hint));
+            }
+            found.push(address);
+        }
+        if found.len() > MAX_CONTROLLERS {
+            return Err(section.refuse(key, "must have at most eight addresses", hint));
+        }
+        Ok(found)
+    }
+
+    fn checked(
+        &self,
+        section: &Section<'_>,
+        key: &str,
+        text: &str,
+        hint: String,
+    ) -> Result<SocketAddr, PlanError> {
         let Ok(address) = text.parse::<SocketAddr>() else {
             return Err(section.refuse(key, "must be an address with a port", hint));
         };
@@ -120,25 +155,62 @@ pub(super) fn servers(top: &Section<'_>, reach: &Reach) -> Result<Vec<ClusterSer
     Ok(servers)
 }
 
-pub(super) fn controller(
-    top: &Section<'_>,
-    reach: &Reach,
-) -> Result<(SocketAddr, Option<String>), PlanError> {
-    let default = SocketAddr::from(([127, 0, 0, 1], 7700));
-    let Some(section) = top.child("controller", "[controller]")? else {
-        return Ok((default, None));
-    };
-    section.check_keys(CONTROLLER)?;
-    let listen = if section.has("listen") {
-        reach.address(&section, "listen", "127.0.0.1:7700")?
-    } else {
-        default
-    };
-    let directory = section.text("directory", "directory = \"state\"")?;
-    if directory.is_some_and(str::is_empty) {
-        return Err(section.refuse("directory", "must not be empty", "directory = \"state\""));
+/// What decides, and where it keeps what must outlive it.
+pub(super) struct Deciders {
+    pub(super) controllers: Vec<SocketAddr>,
+    pub(super) directory: Option<String>,
+    pub(super) etcd: Option<ClusterEtcd>,
+}
+
+impl Deciders {
+    pub(super) fn read(top: &Section<'_>, reach: &Reach) -> Result<Self, PlanError> {
+        let default = SocketAddr::from(([127, 0, 0, 1], 7700));
+        let Some(section) = top.child("controller", "[controller]")? else {
+            return Ok(Self {
+                controllers: vec![default],
+                directory: None,
+                etcd: None,
+            });
+        };
+        section.check_keys(CONTROLLER)?;
+        let controllers = if section.has("listen") {
+            reach.addresses(&section, "listen", "127.0.0.1:7700")?
+        } else {
+            vec![default]
+        };
+        let file = |key: &str| not_empty(&section, key, &format!("{key} = \"{key}\""));
+        let directory = file("directory")?;
+        let etcd = match not_empty(&section, "etcd", ETCD)? {
+            Some(place) => Some(ClusterEtcd {
+                place,
+                authorities: file("etcd_ca")?,
+                certificate: file("etcd_cert")?,
+                key: file("etcd_key")?,
+            }),
+            None => None,
+        };
+        if etcd.is_some() && directory.is_some() {
+            let wanted = "must be left out where the state is in etcd";
+            return Err(section.refuse("directory", wanted, "keep one of directory and etcd"));
+        }
+        if controllers.len() > 1 && etcd.is_none() {
+            let wanted = "must be one address, unless etcd says whose turn it is to decide";
+            return Err(section.refuse("listen", wanted, ETCD));
+        }
+        Ok(Self {
+            controllers,
+            directory,
+            etcd,
+        })
     }
-    Ok((listen, directory.map(str::to_owned)))
+}
+
+fn not_empty(section: &Section<'_>, key: &str, hint: &str) -> Result<Option<String>, PlanError> {
+    let text = section.text(key, hint)?;
+    if text.is_some_and(str::is_empty) {
+        return Err(section.refuse(key, "must not be empty", hint));
+    }
+    Ok(text.map(str::to_owned))
 }
 
 pub(super) fn router(top: &Section<'_>, reach: &Reach) -> Result<Option<SocketAddr>, PlanError> {
@@ -154,15 +226,18 @@ pub(super) fn router(top: &Section<'_>, reach: &Reach) -> Result<Option<SocketAd
 /// Two parts at one address would be told apart by nobody.
 pub(super) fn distinct(
     top: &Section<'_>,
-    controller: SocketAddr,
+    controllers: &[SocketAddr],
     router: Option<SocketAddr>,
     servers: &[ClusterServer],
     shards: u8,
 ) -> Result<(), PlanError> {
     let wanted = "must have addresses of their own";
-    let mut taken = vec![("the controller".to_owned(), controller)];
+    let names = controllers
+        .iter()
+        .map(|it| ("the controller".to_owned(), *it));
+    let mut taken: Vec<_> = names.collect();
     if let Some(router) = router {
-        if router == controller {
+        if controllers.contains(&router) {
             let wrong = format!("the router would listen at {router}, where the controller does");
             return Err(top.complain("router", wrong, wanted, "give each its own port"));
         }

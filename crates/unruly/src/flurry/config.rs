@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use flurry::{
-    Concerned, ControllerOptions, Delay, Direction, Fault, Faults, Level, Options, Pause,
-    RouterOptions, Security, ServerOptions, Transport,
+    Concerned, ControllerOptions, Controllers, Delay, Direction, Etcd, Fault, Faults, Level,
+    Options, Pause, RouterOptions, Security, ServerOptions, StateAt, Transport,
 };
 use unruly_plan::{
     Cluster, ClusterDelay, ClusterDirection, ClusterLevel, ClusterServer, ClusterTransport,
     DurationNs, Part,
 };
 
+use super::controller::etcd_tls;
 use super::keyed::Keyed;
 
 /// A cluster's file, read.
@@ -61,23 +62,42 @@ impl Config {
         &self.security
     }
 
-    pub(super) fn controller_address(&self) -> SocketAddr {
-        self.cluster.controller
+    pub(super) fn controllers(&self) -> Result<Controllers> {
+        Ok(Controllers::new(self.cluster.controllers.clone())?)
     }
 
-    /// The controller's options; `directory` goes before the file's.
-    pub(super) fn controller(&self, directory: Option<PathBuf>) -> ControllerOptions {
+    /// The options of the controller at one of their addresses; `directory` goes before the file's.
+    pub(super) fn controller(
+        &self,
+        listen: SocketAddr,
+        directory: Option<PathBuf>,
+    ) -> Result<ControllerOptions> {
         let cluster = &self.cluster;
-        ControllerOptions {
-            listen: cluster.controller,
+        Ok(ControllerOptions {
+            listen,
             servers: u8::try_from(cluster.servers.len()).unwrap_or(u8::MAX),
             replicas: cluster.replicas,
             shards: cluster.shards,
-            directory: directory.or_else(|| cluster.directory.as_ref().map(PathBuf::from)),
+            state: self.state(directory)?,
             metrics: None,
             security: self.security.clone(),
             faults: self.faults(Part::Controller),
-        }
+        })
+    }
+
+    fn state(&self, directory: Option<PathBuf>) -> Result<StateAt> {
+        let path = |text: &Option<String>| text.as_ref().map(PathBuf::from);
+        Ok(match &self.cluster.etcd {
+            None => StateAt::from(directory.or_else(|| path(&self.cluster.directory))),
+            Some(etcd) => {
+                let tls = etcd_tls(
+                    path(&etcd.authorities),
+                    path(&etcd.certificate),
+                    path(&etcd.key),
+                );
+                StateAt::Etcd(Etcd::parse(&etcd.place, tls)?)
+            }
+        })
     }
 
     pub(super) fn server_ids(&self) -> Vec<u16> {
@@ -95,7 +115,7 @@ impl Config {
             known.join(", ")
         );
         let cluster = &self.cluster;
-        let usual = ServerOptions::new(id, cluster.controller);
+        let usual = ServerOptions::new(id, self.controllers()?);
         Ok(ServerOptions {
             listen: found.map_or(usual.listen, |it| it.listen),
             shards: cluster.shards,
@@ -110,21 +130,23 @@ impl Config {
     }
 
     /// The options of the router of its own, where the file has one.
-    pub(super) fn router(&self) -> Option<RouterOptions> {
-        let listen = self.cluster.router?;
-        Some(RouterOptions {
+    pub(super) fn router(&self) -> Result<Option<RouterOptions>> {
+        let Some(listen) = self.cluster.router else {
+            return Ok(None);
+        };
+        Ok(Some(RouterOptions {
             listen,
             security: self.security.clone(),
             faults: self.faults(Part::Router),
-            ..RouterOptions::new(self.cluster.controller)
-        })
+            ..RouterOptions::new(self.controllers()?)
+        }))
     }
 
     /// What a client does unless it says otherwise.
-    pub(super) fn client(&self, session: &str) -> Options {
+    pub(super) fn client(&self, session: &str) -> Result<Options> {
         let cluster = &self.cluster;
         let timeout = span(cluster.timeout);
-        Options {
+        Ok(Options {
             level: level(cluster.level),
             timeout,
             open_timeout: timeout,
@@ -136,8 +158,8 @@ impl Config {
             spin: span(cluster.client_spin),
             security: self.security.clone(),
             faults: self.faults(Part::Client),
-            ..Options::new(cluster.controller, session)
-        }
+            ..Options::new(self.controllers()?, session)
+        })
     }
 
     /// Where a part listens; clients listen nowhere.
@@ -153,7 +175,7 @@ impl Config {
                 .collect::<Vec<_>>()
         };
         match part {
-            Part::Controller => vec![cluster.controller],
+            Part::Controller => cluster.controllers.clone(),
             Part::Router => cluster.router.into_iter().collect(),
             Part::Client => Vec::new(),
             Part::Server(id) => {

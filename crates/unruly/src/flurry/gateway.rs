@@ -14,7 +14,7 @@ use super::guard::Guard;
 use super::keyed::Keyed;
 use super::level::LevelName;
 use super::watch::Watch;
-use super::{DEFAULT_CONTROLLER, local, say, transport};
+use super::{DEFAULT_CONTROLLER, controllers, local, say, transport};
 
 /// How long the opening may wait: a lost server's lease has to end first.
 const OPEN_MAX: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ pub(super) struct GatewayArguments {
     /// Where it listens for clients
     #[arg(long, default_value = "127.0.0.1:6379")]
     listen: String,
-    /// Where the controller listens
+    /// Where the controllers listen, with commas between
     #[arg(long, default_value = DEFAULT_CONTROLLER)]
     controller: String,
     /// The slots that it serves, 0-16383 in all
@@ -63,7 +63,7 @@ pub(super) struct GatewayArguments {
 
 impl GatewayArguments {
     fn options(&self, keyed: &Keyed) -> Result<GatewayOptions> {
-        let usual = GatewayOptions::new(local(&self.listen)?, local(&self.controller)?);
+        let usual = GatewayOptions::new(local(&self.listen)?, controllers(&self.controller)?);
         let others = self.others.iter().map(|text| other(text));
         Ok(GatewayOptions {
             place: GatewayPlace {

@@ -2,6 +2,7 @@
 
 mod bench;
 mod config;
+mod controller;
 mod gateway;
 mod guard;
 mod keyed;
@@ -22,7 +23,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
-use flurry::{Operation, Options, Transport};
+use flurry::{Controllers, Operation, Options, Transport};
 use unruly_plan::{Bytes, DurationNs};
 
 use config::Config;
@@ -62,34 +63,13 @@ enum Verb {
     /// A whole cluster in one process, to try it out
     Serve(serve::Whole),
     /// A controller: who takes part, and who owns what
-    Controller {
-        /// Where it listens
-        #[arg(long, default_value = DEFAULT_CONTROLLER)]
-        listen: String,
-        /// Servers that must have come before anybody is served
-        #[arg(long, default_value_t = 3)]
-        servers: u8,
-        /// Copies of each key
-        #[arg(long, default_value_t = 3)]
-        replicas: u8,
-        /// Threads of each server
-        #[arg(long, default_value_t = 1)]
-        shards: u8,
-        /// Where it keeps its state; only one controller may use it
-        #[arg(long, required_unless_present = "config")]
-        dir: Option<PathBuf>,
-        /// A cluster's file, instead of the other options
-        #[arg(long, conflicts_with_all = ["listen", "servers", "replicas", "shards"])]
-        config: Option<PathBuf>,
-        #[command(flatten)]
-        watch: Watch,
-    },
+    Controller(controller::ControllerArguments),
     /// A data server
     Server {
         /// Its place in the cluster; no two may run with the same
         #[arg(long)]
         id: u16,
-        /// Where the controller listens
+        /// Where the controllers listen, with commas between
         #[arg(long, default_value = DEFAULT_CONTROLLER)]
         controller: String,
         /// Where its first thread listens, the others behind it; port 0 is any
@@ -118,7 +98,7 @@ enum Verb {
         /// Where it listens
         #[arg(long, default_value = "127.0.0.1:7690")]
         listen: String,
-        /// Where the controller listens
+        /// Where the controllers listen, with commas between
         #[arg(long, default_value = DEFAULT_CONTROLLER)]
         controller: String,
         /// A cluster's file, instead of the other options
@@ -191,7 +171,7 @@ enum Verb {
     },
     /// The servers, as the controller sees them
     Status {
-        /// Where the controller listens
+        /// Where the controllers listen, with commas between
         #[arg(long, default_value = DEFAULT_CONTROLLER)]
         controller: String,
         /// A cluster's file, which says where
@@ -208,7 +188,7 @@ enum Verb {
 /// How a client reaches its cluster.
 #[derive(Debug, Args)]
 struct Reach {
-    /// Where the controller listens (default: 127.0.0.1:7700, or what --config says)
+    /// Where the controllers listen, with commas between (default: 127.0.0.1:7700, or what --config says)
     #[arg(long)]
     controller: Option<String>,
     /// A cluster's file
@@ -246,11 +226,11 @@ impl Reach {
     /// What the flags say, before what the file says.
     fn options(&self, session: &str, keyed: &Keyed) -> Result<Options> {
         let mut options = match &self.config {
-            Some(path) => Config::read(path, keyed)?.client(session),
+            Some(path) => Config::read(path, keyed)?.client(session)?,
             None => Options {
                 open_timeout: Duration::from_secs(2),
                 security: keyed.read()?,
-                ..Options::new(DEFAULT_CONTROLLER.parse()?, session)
+                ..Options::new(controllers(DEFAULT_CONTROLLER)?, session)
             },
         };
         if let Some(timeout) = self.timeout {
@@ -258,7 +238,7 @@ impl Reach {
             options.open_timeout = options.timeout;
         }
         if let Some(text) = &self.controller {
-            options.controller = flurry::resolve(text, options.open_timeout)?;
+            options.controllers = Controllers::resolve(text, options.open_timeout)?;
         }
         if let Some(text) = &self.router {
             options.router = Some(flurry::resolve(text, options.open_timeout)?);
@@ -306,9 +286,8 @@ pub fn main() -> ExitCode {
 fn call(verb: Verb, keyed: &Keyed) -> Result<u8> {
     match verb {
         Verb::Serve(whole) => whole.run(keyed),
-        Verb::Controller { ref watch, .. }
-        | Verb::Server { ref watch, .. }
-        | Verb::Route { ref watch, .. } => {
+        Verb::Controller(arguments) => arguments.run(keyed),
+        Verb::Server { ref watch, .. } | Verb::Route { ref watch, .. } => {
             let watched = watch.start()?;
             alone(verb, keyed)?.run(&watched)
         }
@@ -353,14 +332,14 @@ fn call(verb: Verb, keyed: &Keyed) -> Result<u8> {
             timeout,
         } => {
             let timeout = Duration::from_nanos(timeout.0);
-            let (address, security) = match config {
+            let (controllers, security) = match config {
                 Some(path) => {
                     let config = Config::read(&path, keyed)?;
-                    (config.controller_address(), config.security().clone())
+                    (config.controllers()?, config.security().clone())
                 }
-                None => (flurry::resolve(&controller, timeout)?, keyed.read()?),
+                None => (Controllers::resolve(&controller, timeout)?, keyed.read()?),
             };
-            status::status(address, timeout, &security)
+            status::status(&controllers, timeout, &security)
         }
         Verb::Bench(bench) => bench.run(keyed),
     }
@@ -369,25 +348,6 @@ fn call(verb: Verb, keyed: &Keyed) -> Result<u8> {
 /// A part of its own, from its file or its flags.
 fn alone(verb: Verb, keyed: &Keyed) -> Result<Alone> {
     Ok(match verb {
-        Verb::Controller {
-            config: Some(path),
-            dir,
-            ..
-        } => Alone::controller(Config::read(&path, keyed)?.controller(dir), &path)?,
-        Verb::Controller {
-            listen,
-            servers,
-            replicas,
-            shards,
-            dir,
-            ..
-        } => Alone::Controller(flurry::ControllerOptions {
-            servers,
-            replicas,
-            shards,
-            security: keyed.read()?,
-            ..flurry::ControllerOptions::new(local(&listen)?, dir)
-        }),
         Verb::Server {
             id,
             config: Some(path),
@@ -409,20 +369,24 @@ fn alone(verb: Verb, keyed: &Keyed) -> Result<Alone> {
             evict,
             spin: Duration::from_nanos(spin.0),
             security: keyed.read()?,
-            ..flurry::ServerOptions::new(id, local(&controller)?)
+            ..flurry::ServerOptions::new(id, controllers(&controller)?)
         }),
         Verb::Route {
             config: Some(path), ..
-        } => Alone::router(Config::read(&path, keyed)?.router(), &path)?,
+        } => Alone::router(Config::read(&path, keyed)?.router()?, &path)?,
         Verb::Route {
             listen, controller, ..
         } => Alone::Router(flurry::RouterOptions {
             listen: local(&listen)?,
             security: keyed.read()?,
-            ..flurry::RouterOptions::new(local(&controller)?)
+            ..flurry::RouterOptions::new(controllers(&controller)?)
         }),
         other => unreachable!("{other:?} is no part of its own"),
     })
+}
+
+fn controllers(text: &str) -> Result<Controllers> {
+    Ok(Controllers::resolve(text, Duration::from_secs(2))?)
 }
 
 fn local(text: &str) -> Result<SocketAddr> {

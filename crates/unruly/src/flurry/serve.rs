@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 use flurry::{
-    Controller, ControllerOptions, Router, RouterOptions, Security, Server, ServerOptions,
+    Controller, ControllerOptions, Controllers, Router, RouterOptions, Security, Server,
+    ServerOptions, StateAt,
 };
 
 use super::config::Config;
@@ -27,17 +28,6 @@ pub(super) enum Alone {
 }
 
 impl Alone {
-    /// A controller whose servers outlive it has to keep its state.
-    pub(super) fn controller(options: ControllerOptions, path: &Path) -> Result<Self> {
-        if options.directory.is_none() {
-            bail!(
-                "{}: [controller] has no directory; wanted one, since servers outlive their controller; hint: --dir, or directory = \"state\"",
-                path.display()
-            );
-        }
-        Ok(Self::Controller(options))
-    }
-
     pub(super) fn router(options: Option<RouterOptions>, path: &Path) -> Result<Self> {
         options.map(Self::Router).ok_or_else(|| {
             anyhow!(
@@ -105,7 +95,7 @@ pub(super) struct Whole {
 
 /// What a cluster consists of.
 struct Parts {
-    controller: ControllerOptions,
+    controllers: Vec<ControllerOptions>,
     servers: Vec<ServerOptions>,
     router: Option<RouterOptions>,
 }
@@ -116,10 +106,13 @@ impl Whole {
             let config = Config::read(path, keyed)?;
             let ids = config.server_ids();
             let servers = ids.into_iter().map(|id| config.server(path, id));
+            let controllers = config.controllers()?;
+            let all = controllers.addresses().iter();
+            let all = all.map(|listen| config.controller(*listen, self.dir.clone()));
             let parts = Parts {
                 servers: servers.collect::<Result<_>>()?,
-                router: config.router(),
-                controller: config.controller(self.dir),
+                router: config.router()?,
+                controllers: all.collect::<Result<_>>()?,
             };
             return Ok((parts, format!(" --config {}", path.display())));
         }
@@ -143,7 +136,7 @@ impl Whole {
             " --controller ADDRESS".to_owned()
         };
         let parts = Parts {
-            controller,
+            controllers: vec![controller],
             servers: servers.collect(),
             router: None,
         };
@@ -153,17 +146,27 @@ impl Whole {
     /// Starts all, tells what to try, and serves until it is killed.
     pub(super) fn run(self, keyed: &Keyed) -> Result<u8> {
         let (parts, flag) = self.parts(keyed)?;
-        let place = parts.controller.directory.as_ref().map_or_else(
-            || "state in memory".to_owned(),
-            |directory| format!("state in {}", directory.display()),
-        );
-        let controller = Controller::start(&parts.controller)?;
-        let address = controller.address();
-        say(format!("controller {address}, {place}"))?;
+        let mut controllers = Vec::new();
+        for options in &parts.controllers {
+            let controller = Controller::start(options)?;
+            let place = match &options.state {
+                StateAt::Memory => "memory".to_owned(),
+                StateAt::Directory(directory) => directory.display().to_string(),
+                StateAt::Etcd(etcd) => etcd.to_string(),
+            };
+            say(format!(
+                "controller {}, state in {place}",
+                controller.address()
+            ))?;
+            controllers.push(controller);
+        }
+        let security = &parts.controllers[0].security;
+        let addresses = controllers.iter().map(Controller::address);
+        let all = Controllers::new(addresses.collect())?;
         let mut running = Vec::new();
         for options in parts.servers {
             let server = Server::start(&ServerOptions {
-                controller: address,
+                controllers: all.clone(),
                 ..options.clone()
             })?;
             say(format!("server {} {}", options.id, places(&server)))?;
@@ -173,19 +176,19 @@ impl Whole {
         if let Some(router) = &router {
             say(format!("router {}", router.address()))?;
         }
-        until_whole(address, &parts.controller.security)?;
-        let flag = flag.replace("ADDRESS", &address.to_string());
+        until_whole(&all, security)?;
+        let flag = flag.replace("ADDRESS", &all.to_string());
         say(format!(
             "try: flurry set greeting hello{flag}\n     flurry get greeting{flag}\n     flurry status{flag}\n     flurry bench{flag}\nstop: Ctrl-C\nready"
         ))?;
-        controller.wait()?;
+        controllers.into_iter().try_for_each(Controller::wait)?;
         Ok(0)
     }
 }
 
-fn until_whole(controller: SocketAddr, security: &Security) -> Result<()> {
+fn until_whole(controllers: &Controllers, security: &Security) -> Result<()> {
     let start = Instant::now();
-    while !status::seen(controller, security)?.is_whole() {
+    while !status::seen(controllers, security)?.is_whole() {
         ensure!(
             start.elapsed() < JOIN_MAX,
             "serve: the servers have not joined within {JOIN_MAX:?}; wanted all of them up; hint: is the state in --dir of another cluster?"

@@ -1,11 +1,10 @@
 //! How the cluster is, as its controller sees it.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use flurry::Security;
+use flurry::{Controllers, Security};
 use serde::Deserialize;
 
 use super::say;
@@ -49,19 +48,23 @@ impl View {
     }
 }
 
-pub(super) fn seen(controller: SocketAddr, security: &Security) -> Result<View> {
-    view(controller, Duration::from_secs(2), security)
+pub(super) fn seen(controllers: &Controllers, security: &Security) -> Result<View> {
+    view(controllers, Duration::from_secs(2), security)
 }
 
-fn view(controller: SocketAddr, timeout: Duration, security: &Security) -> Result<View> {
-    let text = flurry::status(controller, timeout, security)?;
+fn view(controllers: &Controllers, timeout: Duration, security: &Security) -> Result<View> {
+    let text = flurry::status(controllers, timeout, security)?;
     serde_json::from_str(&text).with_context(|| {
-        format!("controller {controller}: its status cannot be read; wanted a JSON object; hint: is it of another version?")
+        format!("controllers {controllers}: their status cannot be read; wanted a JSON object; hint: are they of another version?")
     })
 }
 
-pub(super) fn status(controller: SocketAddr, timeout: Duration, security: &Security) -> Result<u8> {
-    let mut view = view(controller, timeout, security)?;
+pub(super) fn status(
+    controllers: &Controllers,
+    timeout: Duration,
+    security: &Security,
+) -> Result<u8> {
+    let mut view = view(controllers, timeout, security)?;
     let mut lines = vec![format!(
         "{:<8}{:<9}{:<23}heard",
         "server", "state", "address"

@@ -12,14 +12,14 @@ const LOCK: &str = "controller.lock";
 
 /// A directory that one controller writes to.
 #[derive(Debug)]
-pub(crate) struct Store {
-    directory: PathBuf,
+pub(super) struct Directory {
+    path: PathBuf,
     /// Held for as long as the controller runs: two on one file would give out epochs twice.
     _lock: File,
 }
 
-impl Store {
-    pub(crate) fn open(directory: &Path) -> Result<Self, Error> {
+impl Directory {
+    pub(super) fn open(directory: &Path) -> Result<Self, Error> {
         let failed = |error: std::io::Error| {
             Error::io(directory.display(), "a directory to write to", &error)
         };
@@ -34,14 +34,14 @@ impl Store {
             )
         })?;
         Ok(Self {
-            directory: directory.to_owned(),
+            path: directory.to_owned(),
             _lock: lock,
         })
     }
 
     /// What was written last; `None` when nothing ever was.
-    pub(crate) fn read(&self) -> Result<Option<Vec<u8>>, Error> {
-        let path = self.directory.join(STATE);
+    pub(super) fn read(&self) -> Result<Option<Vec<u8>>, Error> {
+        let path = self.path.join(STATE);
         match fs::read(&path) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -50,14 +50,14 @@ impl Store {
     }
 
     /// On disk when this returns.
-    pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), Error> {
-        let (path, next) = (self.directory.join(STATE), self.directory.join(NEXT));
+    pub(super) fn write(&self, bytes: &[u8]) -> Result<(), Error> {
+        let (path, next) = (self.path.join(STATE), self.path.join(NEXT));
         let replace = || -> std::io::Result<()> {
             let mut file = File::create(&next)?;
             file.write_all(bytes)?;
             file.sync_all()?;
             fs::rename(&next, &path)?;
-            File::open(&self.directory)?.sync_all()
+            File::open(&self.path)?.sync_all()
         };
         replace().map_err(|error| Error::io(path.display(), "to replace it", &error))
     }
@@ -70,16 +70,20 @@ mod tests {
     #[test]
     fn what_was_written_last_is_read_and_nobody_else_may_write() {
         let place = tempfile::tempdir().unwrap();
-        let store = Store::open(place.path()).unwrap();
+        let store = Directory::open(place.path()).unwrap();
         assert_eq!(store.read().unwrap(), None);
         store.write(b"one").unwrap();
         store.write(b"two").unwrap();
         assert_eq!(store.read().unwrap().unwrap(), b"two");
-        let refused = Store::open(place.path()).unwrap_err().to_string();
+        let refused = Directory::open(place.path()).unwrap_err().to_string();
         assert!(refused.contains("only controller"), "{refused}");
         drop(store);
         assert_eq!(
-            Store::open(place.path()).unwrap().read().unwrap().unwrap(),
+            Directory::open(place.path())
+                .unwrap()
+                .read()
+                .unwrap()
+                .unwrap(),
             b"two"
         );
     }

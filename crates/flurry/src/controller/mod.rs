@@ -1,20 +1,25 @@
-//! The controller on its thread, with its file.
+//! The controller on its thread, with whatever keeps its state.
+
+mod file;
+mod store;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use flurry_core::controller::{self, ControllerParams, Destination, Output};
 use flurry_core::id::{ConfigNumber, MonoNs};
+use flurry_core::message::{Control, Message};
 use tracing::info;
 
+use crate::etcd::{Etcd, Standing};
 use crate::fault::Faults;
 use crate::link::{Letter, Link, LinkCounts, Peer};
 use crate::metrics::count;
 use crate::metrics::{Metrics, Page};
 use crate::node::{Node, NodeOptions, Part};
 use crate::security::Security;
-use crate::store::Store;
 use crate::{Error, LEASE};
+use store::Store;
 
 /// How a controller is started.
 #[derive(Debug, Clone)]
@@ -27,9 +32,8 @@ pub struct ControllerOptions {
     pub replicas: u8,
     /// Threads of each server; the same as the servers are told.
     pub shards: u8,
-    /// Where its state is kept. Without one the state ends with the process, and so must its servers:
-    /// only for a cluster that lives in one process.
-    pub directory: Option<PathBuf>,
+    /// Where its state is kept.
+    pub state: StateAt,
     /// Where it tells how it is.
     pub metrics: Option<Metrics>,
     /// Who may be talked to, and what messages are sealed with.
@@ -38,8 +42,27 @@ pub struct ControllerOptions {
     pub faults: Faults,
 }
 
+/// Where a controller keeps what must outlive it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StateAt {
+    /// In memory: it ends with the process, and so must its servers. Only for a cluster that lives in
+    /// one process.
+    Memory,
+    /// In a directory of this machine, which no other controller may use.
+    Directory(PathBuf),
+    /// In etcd. Several controllers may be started there, each on a machine of its own: one decides, the
+    /// others wait for their turn.
+    Etcd(Etcd),
+}
+
+impl From<Option<PathBuf>> for StateAt {
+    fn from(directory: Option<PathBuf>) -> Self {
+        directory.map_or(Self::Memory, Self::Directory)
+    }
+}
+
 impl ControllerOptions {
-    /// Three servers of one thread that all hold everything.
+    /// Three servers of one thread that all hold everything; without a directory its state is in memory.
     #[must_use]
     pub fn new(listen: SocketAddr, directory: Option<PathBuf>) -> Self {
         Self {
@@ -47,7 +70,7 @@ impl ControllerOptions {
             servers: 3,
             replicas: 3,
             shards: 1,
-            directory,
+            state: directory.into(),
             metrics: None,
             security: Security::default(),
             faults: Faults::default(),
@@ -60,41 +83,44 @@ impl ControllerOptions {
 pub struct Controller(Node);
 
 impl Controller {
-    /// Starts a controller, from what is in its directory if there is something.
+    /// Starts a controller, from what is in its directory if there is something. One with etcd waits for
+    /// its turn, and may begin without etcd.
     ///
     /// # Errors
     ///
     /// [`Error::Address`] for an address that others could reach, [`Error::Refused`] for numbers that
-    /// do not fit together or a damaged file, [`Error::Io`] for a directory or a port that is taken.
+    /// do not fit together or a damaged file, [`Error::Io`] for a directory or a port that is taken, or a
+    /// certificate that cannot be read.
     pub fn start(options: &ControllerOptions) -> Result<Self, Error> {
         let link =
             Link::listen(options.listen, false, &options.security)?.with_faults(&options.faults, 0);
-        let store = options.directory.as_deref().map(Store::open).transpose()?;
-        let stored = store.as_ref().map(Store::read).transpose()?.flatten();
         let params = ControllerParams {
             replicas: options.replicas,
             shards: options.shards,
             servers_min: options.servers,
             lease: LEASE,
         };
+        // Found out at once, also by one that waits for its turn.
+        controller::Controller::new(crate::clock::now(), params).map_err(refused)?;
+        let address = link.address().to_string();
+        let wake = link.wake().clone();
+        let store = Store::open(&options.state, address, wake, &options.security)?;
         let node = NodeOptions {
             board: options.metrics.as_ref().map(Metrics::board),
             ..NodeOptions::default()
         };
         Node::start("controller", link, node, |now| {
-            let machine = match stored {
-                None => controller::Controller::new(now, params).map_err(refused)?,
-                Some(bytes) => {
-                    controller::Controller::restore(now, params, &bytes).map_err(refused)?
-                }
-            };
-            Ok(Decider {
-                machine,
+            let mut decider = Decider {
+                params,
+                machine: None,
                 store,
                 security: options.security.clone(),
                 logged: ConfigNumber(0),
                 changing: false,
-            })
+                asked: Vec::new(),
+            };
+            decider.take_turn(now)?;
+            Ok(decider)
         })
         .map(Self)
     }
@@ -111,7 +137,8 @@ impl Controller {
         self.0.counts()
     }
 
-    /// Whether it still runs: it ends by itself when its state cannot be written.
+    /// Whether it still runs: it ends by itself when its state cannot be written to its directory, or
+    /// cannot be read.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.0.is_running()
@@ -122,6 +149,7 @@ impl Controller {
     /// # Errors
     ///
     /// [`Error::Io`]: its state could not be written. Nobody was told what was not on disk.
+    /// [`Error::Refused`]: what etcd has is no state.
     pub fn wait(mut self) -> Result<(), Error> {
         self.0.wait()
     }
@@ -135,17 +163,45 @@ fn refused(error: impl std::fmt::Display) -> Error {
 
 #[derive(Debug)]
 struct Decider {
-    machine: controller::Controller,
-    store: Option<Store>,
+    params: ControllerParams,
+    /// Nobody, while it is not its turn.
+    machine: Option<controller::Controller>,
+    store: Store,
     security: Security,
     /// The configuration that the log knows.
     logged: ConfigNumber,
     changing: bool,
+    /// Who asked how the cluster is, while others decide.
+    asked: Vec<Peer>,
 }
 
 impl Decider {
+    /// Begins to decide when its turn has come, and ceases when it is over.
+    fn take_turn(&mut self, now: MonoNs) -> Result<(), Error> {
+        match self.store.standing()? {
+            Standing::Decides => {}
+            Standing::Waits => self.machine = None,
+            Standing::Begins(stored) => {
+                let params = self.params;
+                let machine = match stored {
+                    None => controller::Controller::new(now, params).map_err(refused)?,
+                    Some(bytes) => {
+                        controller::Controller::restore(now, params, &bytes).map_err(refused)?
+                    }
+                };
+                self.machine = Some(machine);
+            }
+        }
+        Ok(())
+    }
+
+    /// The machine, if it is its turn now.
+    fn decides(&mut self) -> Option<&mut controller::Controller> {
+        self.machine.as_mut().filter(|_| self.store.is_sure())
+    }
+
     fn log(&mut self) {
-        let Some(config) = self.machine.config() else {
+        let Some(config) = self.machine.as_ref().and_then(|it| it.config()) else {
             return;
         };
         let changing = config.next.is_some();
@@ -163,12 +219,26 @@ impl Decider {
 
 impl Part for Decider {
     fn message(&mut self, now: MonoNs, letter: Letter) {
-        self.machine
-            .handle_message(now, letter.from.token(), letter.message);
+        let Letter { from, message, .. } = letter;
+        match self.decides() {
+            Some(machine) => machine.handle_message(now, from.token(), message),
+            None if message == Message::Control(Control::StatusQuery) => self.asked.push(from),
+            None => {}
+        }
     }
 
     fn tell(&self, page: &mut Page) {
-        let config = self.machine.config();
+        let decides = self.machine.is_some();
+        page.gauge(
+            (
+                "flurry_controller_decides",
+                "Whether it is the one of the controllers that decides.",
+            ),
+            &[],
+            f64::from(u8::from(decides)),
+        );
+        let Some(machine) = &self.machine else { return };
+        let config = machine.config();
         let (members, gone) = config.map_or((0, 0), |config| {
             let gone = config.members.iter().filter(|it| it.gone).count();
             (config.members.len() - gone, gone)
@@ -192,24 +262,37 @@ impl Part for Decider {
         page.gauge(servers, &[("state", "up")], count(members));
         page.gauge(servers, &[("state", "gone")], count(gone));
         let sessions = ("flurry_sessions", "Sessions that have had an owner.");
-        page.gauge(sessions, &[], count(self.machine.sessions()));
+        page.gauge(sessions, &[], count(machine.sessions()));
     }
 
     fn timeout(&mut self, now: MonoNs) {
-        self.machine.handle_timeout(now);
+        if let Some(machine) = self.decides() {
+            machine.handle_timeout(now);
+        }
     }
 
     fn due(&self) -> MonoNs {
-        self.machine.poll_timeout()
+        let machine = self.machine.as_ref();
+        machine.map_or(MonoNs(u64::MAX), controller::Controller::poll_timeout)
+    }
+
+    /// Whatever woke it may have been its turn.
+    fn serve(&mut self, now: MonoNs, _clients: bool, _link: &mut Link) -> Result<usize, Error> {
+        self.take_turn(now)?;
+        Ok(0)
     }
 
     fn carry_out(&mut self, _now: MonoNs, link: &mut Link) -> Result<(), Error> {
-        while let Some(output) = self.machine.poll_output() {
+        for asked in self.asked.drain(..) {
+            // It waits for its turn, and has nothing to say.
+            link.send(asked, &Message::Control(Control::Status(String::new())));
+        }
+        while let Some(output) = self.decides().and_then(|it| it.poll_output()) {
             match output {
-                // What follows may only be heard once this is on disk.
+                // What follows may only be heard once this is stored.
                 Output::Persist(bytes) => {
-                    if let Some(store) = &self.store {
-                        store.write(&bytes)?;
+                    if !self.store.write(&bytes)? {
+                        self.machine = None;
                     }
                 }
                 Output::Send(to, message) => {

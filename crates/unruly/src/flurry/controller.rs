@@ -1,0 +1,118 @@
+//! `flurry controller`: who takes part, and who owns what.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail, ensure};
+use clap::Args;
+use flurry::{ControllerOptions, Etcd, EtcdTls, StateAt};
+
+use super::config::Config;
+use super::keyed::Keyed;
+use super::serve::Alone;
+use super::watch::Watch;
+use super::{DEFAULT_CONTROLLER, local};
+
+#[derive(Debug, Args)]
+pub(super) struct ControllerArguments {
+    /// Where it listens (default: 127.0.0.1:7700, or what --config says); with --config one of those
+    /// that it has
+    #[arg(long)]
+    listen: Option<String>,
+    /// Servers that must have come before anybody is served
+    #[arg(long, default_value_t = 3)]
+    servers: u8,
+    /// Copies of each key
+    #[arg(long, default_value_t = 3)]
+    replicas: u8,
+    /// Threads of each server
+    #[arg(long, default_value_t = 1)]
+    shards: u8,
+    /// Where it keeps its state; only one controller may use it
+    #[arg(long, required_unless_present_any = ["config", "etcd"])]
+    dir: Option<PathBuf>,
+    /// Keep the state in etcd, such as etcd://10.0.0.1,10.0.0.2,10.0.0.3/shop, or etcds:// by TLS; several
+    /// controllers may, and one of them decides
+    #[arg(long, value_name = "PLACE", conflicts_with_all = ["dir", "config"])]
+    etcd: Option<String>,
+    /// Who may have signed etcd's certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "etcd")]
+    etcd_ca: Option<PathBuf>,
+    /// The certificate to show to etcd, in PEM
+    #[arg(long, value_name = "FILE", requires_all = ["etcd_ca", "etcd_key"])]
+    etcd_cert: Option<PathBuf>,
+    /// The key of that certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "etcd_cert")]
+    etcd_key: Option<PathBuf>,
+    /// A cluster's file, instead of the other options
+    #[arg(long, conflicts_with_all = ["servers", "replicas", "shards"])]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    watch: Watch,
+}
+
+/// How etcd is talked to, where files are named.
+pub(super) fn etcd_tls(
+    authorities: Option<PathBuf>,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+) -> Option<EtcdTls> {
+    Some(EtcdTls {
+        authorities: authorities?,
+        own: certificate.zip(key),
+    })
+}
+
+impl ControllerArguments {
+    /// Serves until it is killed.
+    pub(super) fn run(self, keyed: &Keyed) -> Result<u8> {
+        let watched = self.watch.start()?;
+        Alone::Controller(self.options(keyed)?).run(&watched)
+    }
+
+    fn options(self, keyed: &Keyed) -> Result<ControllerOptions> {
+        let listen = self.listen.as_deref().map(local).transpose()?;
+        if let Some(path) = &self.config {
+            let config = Config::read(path, keyed)?;
+            let place = path.display().to_string();
+            let listen = among(&place, &config.controllers()?, listen)?;
+            let options = config.controller(listen, self.dir)?;
+            // Its servers outlive it.
+            ensure!(
+                options.state != StateAt::Memory,
+                "{place}: [controller] has no directory; wanted one, since servers outlive their controller; hint: --dir, directory = \"state\", or etcd"
+            );
+            return Ok(options);
+        }
+        let state = match self.etcd {
+            Some(place) => {
+                let tls = etcd_tls(self.etcd_ca, self.etcd_cert, self.etcd_key);
+                StateAt::Etcd(Etcd::parse(&place, tls)?)
+            }
+            None => StateAt::from(self.dir),
+        };
+        let listen = listen.map_or_else(|| local(DEFAULT_CONTROLLER), Ok)?;
+        Ok(ControllerOptions {
+            servers: self.servers,
+            replicas: self.replicas,
+            shards: self.shards,
+            state,
+            security: keyed.read()?,
+            ..ControllerOptions::new(listen, None)
+        })
+    }
+}
+
+/// Which of the controllers of a file it is.
+fn among(place: &str, all: &flurry::Controllers, listen: Option<SocketAddr>) -> Result<SocketAddr> {
+    match (all.addresses(), listen) {
+        ([only], None) => Ok(*only),
+        (several, Some(one)) if several.contains(&one) => Ok(one),
+        (_, None) => bail!(
+            "{place}: [controller] has several addresses, {all}; wanted to know which this one is; hint: --listen ADDRESS"
+        ),
+        (_, Some(one)) => bail!(
+            "--listen {one}: {place} has no such controller; wanted one of {all}; hint: add it to [controller] listen, so that the others find it"
+        ),
+    }
+}
