@@ -1,4 +1,4 @@
-"""Three nodes of etcd, which may be killed and come back, and controllers that keep their state there."""
+"""Three nodes of etcd, which may be killed and come back, and controllers that keep state there."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def free_ports(host: str, count: int) -> list[int]:
 class EtcdNodes:
     """Nodes of one etcd; with files of a certificate, by TLS that asks for the client's too."""
 
-    def __init__(self, folder: Path, host: str, count: int = 3, tls: tuple[Path, Path] | None = None):
+    def __init__(
+        self, folder: Path, host: str, count: int = 3, tls: tuple[Path, Path] | None = None
+    ) -> None:
         scheme = "https" if tls else "http"
         ports = free_ports(host, 2 * count)
         self.addresses = [f"{host}:{port}" for port in ports[:count]]
