@@ -86,7 +86,7 @@ fuzz: ## Feed every parser with input that is nearly right, 30 s for each kind
 test-python: setup build ## Python tests, with the report in a real Chromium, and with Spark
 	scripts/debian.sh chromium chromium fonts-dejavu-core
 	scripts/debian.sh java default-jre-headless
-	$(PY) -m pytest -q -n 2 --dist loadfile python
+	$(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder python
 
 rules: setup ## Layers, sizes, links, licences: what holds for the whole repository
 	$(PY) -m pytest -q tests/rules
