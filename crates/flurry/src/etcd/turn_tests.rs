@@ -184,6 +184,8 @@ fn a_turn_is_kept_for_longer_than_its_lease_and_given_up_without_etcd() {
         start.elapsed() > LEASE + LEASE / 4
     });
     node.process.kill().unwrap();
-    until("it gives its turn up", || seat.standing() == Standing::Waits);
+    until("it gives its turn up", || {
+        seat.standing() == Standing::Waits
+    });
     assert!(!seat.write(b"nobody hears it"));
 }
