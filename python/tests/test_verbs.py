@@ -44,6 +44,17 @@ def test_what_is_null_in_a_cell_has_its_reason(slow):
     assert nulls > 0
 
 
+def test_a_report_may_say_the_verdict_first_and_the_same(clean_run, tmp_path, capsys):
+    assert main(["verdict", str(clean_run)]) == 0
+    verdict = capsys.readouterr().out
+    page = tmp_path / "report.html"
+    assert main(["report", "--verdict", str(clean_run), "-o", str(page)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(verdict)
+    assert str(page) in said.removeprefix(verdict)
+    assert "<html" in page.read_text()
+
+
 def test_an_empty_run_has_a_valid_summary(tmp_path, schema):
     path = write_run(tmp_path / "run", agents=2, ops=("null",), warmup_s=5, duration_s=0)
     schema.validate(unruly.summary(unruly.analyse(unruly.open_run(path))))

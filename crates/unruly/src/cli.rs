@@ -1,6 +1,6 @@
 //! The verbs.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -234,15 +234,17 @@ fn run(path: &Path, changes: &Changes, options: &RunOptions) -> Result<u8> {
 /// Verdict and report of a fresh run. A host without the Python side has measured all the same.
 fn conclude(directory: &Path) -> Result<()> {
     let path = directory.display();
-    let shown = python::run_verb("verdict", directory).and_then(|code| {
+    // One analysis for both.
+    let shown = python::run_verb("report", &[OsStr::new("--verdict"), directory.as_os_str()]);
+    let shown = shown.and_then(|code| {
         anyhow::ensure!(
             code == 0,
             "{path}: no verdict; wanted a readable run; hint: see above"
         );
-        python::run_verb("report", directory)
+        Ok(())
     });
     match shown {
-        Ok(_) => Ok(()),
+        Ok(()) => Ok(()),
         Err(error) => {
             say_error(&format!("{error:#}"));
             say(&format!("measured: {path}\nnext: unruly verdict {path}"))

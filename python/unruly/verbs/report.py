@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unruly.verbs.shared import INTERACTIONS, add_engine, open_for, written
+from unruly.verbs.shared import INTERACTIONS, add_engine, open_for, terminal, written
 
 if TYPE_CHECKING:
     import argparse
@@ -24,6 +24,9 @@ def add(verbs: Verbs) -> None:
     pictured.add_argument(
         "--advice", action="store_true", help="with the pictures of `advise` however many rows"
     )
+    pictured.add_argument(
+        "--verdict", action="store_true", help="print the verdict of each first, as `verdict` does"
+    )
     pictured.add_argument("--interactions", action="store_true", help=INTERACTIONS)
     add_engine(pictured)
     pictured.set_defaults(run=run)
@@ -31,7 +34,7 @@ def add(verbs: Verbs) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do it; return the exit code."""
-    from unruly import advise, analyse  # noqa: PLC0415
+    from unruly import advise, analyse, verdict  # noqa: PLC0415
     from unruly.report import prepare, write_report  # noqa: PLC0415
     from unruly.summary import write_summary  # noqa: PLC0415
 
@@ -42,6 +45,9 @@ def run(options: argparse.Namespace) -> int:
     ]
     for analysis in analyses:
         write_summary(analysis)
+        if options.verdict:
+            width, colour = terminal(None)
+            print(verdict(analysis, width=width, colour=colour), flush=True)
     output = options.output or Path(options.directories[0]) / "report.html"
     advice = [
         advise(analysis.run, trustworthy=analysis.trustworthy)
