@@ -136,8 +136,8 @@ class Cluster:
             capture_output=True, text=True, timeout=LIMIT_S, check=False,
         )  # fmt: skip
 
-    def decides(self) -> str | None:
-        """The controller whose turn it is, as etcd has it."""
+    def leader(self) -> str | None:
+        """The controller that leads, as etcd has it."""
         found = self.etcd.value(f"/flurry/{self.name}/controller")
         return found.decode() if found else None
 

@@ -1,7 +1,8 @@
-"""Controllers that keep their state in etcd: one decides, and operations never wait for it."""
+"""Controllers that keep their state in etcd: one leads, and operations never wait for it."""
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import threading
@@ -97,8 +98,11 @@ class Openings:
                 self.sum += 1
                 assert int(said.stdout) == self.sum
                 return True
-            # Nobody decides yet, so that nothing was opened, and nothing done.
-            assert "not open" in said.stderr or "no answer" in said.stderr, said.stderr
+            # Nobody leads yet, so that nothing was opened, and nothing done. The operation itself must
+            # never be without an answer: it would be unknown whether it was done.
+            assert re.match(r"flurry: (session: not open|controllers? \S+: no answer)", said.stderr), (
+                said.stderr
+            )
             return False
 
         wait_for(done, "a session to be opened", LIMIT_S)
@@ -127,11 +131,11 @@ def test_operations_go_on_while_all_of_etcd_is_away_and_openings_when_it_is_back
     cluster.etcd.kill()
     traffic.goes_on()
 
-    def nobody_decides() -> bool:
+    def nobody_leads() -> bool:
         said = cluster.ask("status", "--timeout", "500ms")
-        return said.returncode == 2 and "none of them decides" in said.stderr
+        return said.returncode == 2 and "none of them leads" in said.stderr
 
-    wait_for(nobody_decides, "the turn to end", LIMIT_S)
+    wait_for(nobody_leads, "the term to end", LIMIT_S)
     traffic.goes_on()
     refused = cluster.ask("incr", "openings", "--session", "openings", "--timeout", "200ms")
     assert refused.returncode == 2, refused.stdout
@@ -144,11 +148,11 @@ def test_another_controller_goes_on_where_one_was_killed(
     cluster: Cluster, traffic: Traffic, openings: Openings
 ) -> None:
     openings.one_more()
-    killed = cluster.decides()
+    killed = cluster.leader()
     assert killed is not None
     cluster.controllers[killed].kill()
     openings.one_more()
-    assert cluster.decides() not in (None, killed)
+    assert cluster.leader() not in (None, killed)
     traffic.goes_on()
     cluster.controllers[killed].start()
     # All end, and all come back.
@@ -160,30 +164,30 @@ def test_another_controller_goes_on_where_one_was_killed(
     openings.one_more()
 
 
-def test_a_controller_that_slept_through_its_turn_decides_nothing(
+def test_a_controller_that_slept_through_its_term_decides_nothing(
     cluster: Cluster, traffic: Traffic, openings: Openings
 ) -> None:
     openings.one_more()
-    asleep = cluster.decides()
+    asleep = cluster.leader()
     assert asleep is not None
     cluster.controllers[asleep].signal(signal.SIGSTOP)
-    wait_for(lambda: cluster.decides() not in (None, asleep), "another's turn", LIMIT_S)
+    wait_for(lambda: cluster.leader() not in (None, asleep), "another's term", LIMIT_S)
     openings.one_more()
     cluster.controllers[asleep].signal(signal.SIGCONT)
-    line = 'flurry_controller_decides{part="controller"} 0'
+    line = 'flurry_controller_is_leader{part="controller"} 0'
     wait_for(lambda: line in cluster.metrics_of(asleep), "it to know", LIMIT_S)
     openings.one_more()
     pages = [cluster.metrics_of(it) for it in cluster.controllers]
-    assert sum('flurry_controller_decides{part="controller"} 1' in it for it in pages) == 1
+    assert sum('flurry_controller_is_leader{part="controller"} 1' in it for it in pages) == 1
     traffic.goes_on()
 
 
-def test_a_server_that_is_lost_is_counted_out_by_whoever_decides(
+def test_a_server_that_is_lost_is_counted_out_by_whoever_leads(
     cluster: Cluster, traffic: Traffic, openings: Openings
 ) -> None:
-    decides = cluster.decides()
-    assert decides is not None
-    cluster.controllers[decides].kill()
+    leader = cluster.leader()
+    assert leader is not None
+    cluster.controllers[leader].kill()
     cluster.servers[0].kill()
 
     def is_counted_out() -> bool:
@@ -194,7 +198,7 @@ def test_a_server_that_is_lost_is_counted_out_by_whoever_decides(
     traffic.goes_on()
     cluster.servers[0].start()
     wait_for(cluster.is_whole, "the server to come back", LIMIT_S)
-    cluster.controllers[decides].start()
+    cluster.controllers[leader].start()
     openings.one_more()
 
 
@@ -240,7 +244,7 @@ def test_etcd_is_talked_to_by_tls_and_sees_a_certificate(tmp_path: Path) -> None
             )  # fmt: skip
             return "waiting for servers: 0 of 3" in said.stdout
 
-        wait_for(waits_for_servers, "its turn", LIMIT_S)
+        wait_for(waits_for_servers, "its term", LIMIT_S)
     finally:
         controller.kill()
         etcd.kill()

@@ -11,7 +11,7 @@ use crate::security::Security;
 /// More controllers than this only cost messages.
 const CONTROLLERS_MAX: usize = 8;
 
-/// Where the controllers of a cluster listen. One of them decides; everybody tells all of them what is
+/// Where the controllers of a cluster listen. One of them leads; everybody tells all of them what is
 /// for it, and the others keep silent, so that nobody has to find out which it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Controllers(Vec<SocketAddr>);
@@ -100,12 +100,6 @@ impl Allowed {
         self.0[0]
     }
 
-    /// What the cluster is called on this machine, in whatever order its controllers are given.
-    pub(crate) fn name(&self) -> String {
-        let least = self.0.iter().min();
-        least.map_or_else(String::new, SocketAddrV4::to_string)
-    }
-
     pub(crate) fn iter(&self) -> impl Iterator<Item = SocketAddrV4> {
         self.0.iter().copied()
     }
@@ -178,17 +172,5 @@ mod tests {
         }
         let none = Controllers::new(Vec::new()).unwrap_err().to_string();
         assert!(none.contains("there are 0"), "{none}");
-    }
-
-    #[test]
-    fn a_cluster_has_one_name_in_whatever_order_its_controllers_are_given() {
-        let name = |text: &str| {
-            let all = Controllers::resolve(text, Duration::from_secs(5)).unwrap();
-            all.allowed(&Security::default()).unwrap().name()
-        };
-        assert_eq!(
-            name("127.0.0.2:7,127.0.0.1:9"),
-            name("127.0.0.1:9,127.0.0.2:7")
-        );
     }
 }

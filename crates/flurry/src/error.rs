@@ -71,11 +71,11 @@ pub enum Error {
         /// How long it was waited for.
         waited_ms: u128,
     },
-    /// Controllers answer, but all of them wait for their turn.
+    /// Controllers answer, but all of them stand by.
     #[error(
-        "controllers {controllers}: they answer, but for {waited_ms} ms none of them decides; wanted one that does; hint: operations go on without; is etcd there, which says whose turn it is? See docs/flurry/etcd.md"
+        "controllers {controllers}: they answer, but for {waited_ms} ms none of them leads; wanted one that does; hint: operations go on without; is etcd there, by which they elect one? See docs/flurry/etcd.md"
     )]
-    NobodyDecides {
+    NoLeader {
         /// The controllers' addresses.
         controllers: Controllers,
         /// How long it was waited for.

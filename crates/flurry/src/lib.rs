@@ -40,6 +40,7 @@ mod metrics;
 mod node;
 mod owner;
 mod peers;
+mod pem;
 mod random;
 mod recording;
 mod router;

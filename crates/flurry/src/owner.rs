@@ -418,8 +418,8 @@ impl<C: Caller> Part for Owner<C> {
     fn message(&mut self, now: MonoNs, letter: Letter) {
         let Letter { message, stamp, .. } = letter;
         let from = letter.from.address;
-        let decides = self.peers.decides(from);
-        if decides {
+        let is_controller = self.peers.is_controller(from);
+        if is_controller {
             self.shared.controller_heard.store(true, Ordering::Relaxed);
         }
         match message {
@@ -427,7 +427,7 @@ impl<C: Caller> Part for Owner<C> {
                 let stamp = self.log.as_ref().map_or(0, |log| log.stamp(stamp));
                 self.router.handle_message(now, message, stamp);
             }
-            Message::Control(_) if decides => self.portal.handle_message(now, message),
+            Message::Control(_) if is_controller => self.portal.handle_message(now, message),
             Message::Answer(_) if self.router_at == Some(from) => {
                 self.portal.handle_message(now, message);
             }

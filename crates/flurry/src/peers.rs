@@ -52,7 +52,7 @@ impl Peers {
         }
     }
 
-    /// Sends a message to every controller: the one that decides is among them.
+    /// Sends a message to every controller: the one that leads is among them.
     pub(crate) fn tell_controllers(&self, message: &Message, link: &mut Link) {
         for controller in self.controllers.iter() {
             link.send(link.to(controller), message);
@@ -60,7 +60,7 @@ impl Peers {
     }
 
     /// Whether an address is that of a controller.
-    pub(crate) fn decides(&self, address: SocketAddrV4) -> bool {
+    pub(crate) fn is_controller(&self, address: SocketAddrV4) -> bool {
         self.controllers.has(address)
     }
 

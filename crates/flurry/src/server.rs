@@ -74,7 +74,7 @@ impl ServerOptions {
 #[derive(Debug)]
 pub struct Server {
     shards: Vec<Node>,
-    _place: UnixDatagram,
+    _places: Vec<UnixDatagram>,
 }
 
 impl Server {
@@ -104,7 +104,7 @@ impl Server {
                 reason: "shards: it is 0; wanted 1 or more; hint: one for each core that a server may use".to_owned(),
             });
         }
-        let place = take_place(options.id, &controllers)?;
+        let places = take_places(options.id, &controllers)?;
         let links = (0..options.shards)
             .map(|shard| {
                 let mut address = options.listen;
@@ -151,7 +151,7 @@ impl Server {
             .collect::<Result<_, _>>()?;
         Ok(Self {
             shards,
-            _place: place,
+            _places: places,
         })
     }
 
@@ -178,19 +178,22 @@ impl Server {
 }
 
 /// A new life proves to the controller that the earlier one of the same number has ended. So two must
-/// never run at once: the first holds a name of the kernel's, which ends with its process.
-fn take_place(id: u16, controllers: &Allowed) -> Result<UnixDatagram, Error> {
-    let cluster = controllers.name();
-    let name = format!("flurry/{cluster}/server/{id}");
-    net::SocketAddr::from_abstract_name(&name)
-        .and_then(|address| UnixDatagram::bind_addr(&address))
-        .map_err(|error| {
-            Error::io(
-                format!("server {id} of controller {cluster}"),
-                "that no other server of this number runs",
-                &error,
-            )
-        })
+/// never run at once: the first holds names of the kernel's, which end with its process. One for each
+/// controller, since two servers of a cluster need not have been told of the same ones.
+fn take_places(id: u16, controllers: &Allowed) -> Result<Vec<UnixDatagram>, Error> {
+    let take = |controller| {
+        let name = format!("flurry/{controller}/server/{id}");
+        net::SocketAddr::from_abstract_name(&name)
+            .and_then(|address| UnixDatagram::bind_addr(&address))
+            .map_err(|error| {
+                Error::io(
+                    format!("server {id} of controller {controller}"),
+                    "that no other server of this number runs",
+                    &error,
+                )
+            })
+    };
+    controllers.iter().map(take).collect()
 }
 
 /// When the request that is being handled came.

@@ -13,12 +13,12 @@ use crate::security::Security;
 /// How often the question is repeated: it or its answer may be lost.
 const ASK_AGAIN: DurationNs = DurationNs::millis(50);
 
-/// Asks the controllers how the cluster is; the answer is a JSON object, of the one that decides.
+/// Asks the controllers how the cluster is; the answer is a JSON object, of the one that leads.
 ///
 /// # Errors
 ///
-/// [`Error::NoAnswer`] within `patience`, [`Error::NobodyDecides`] when controllers answer and none of
-/// them decides, [`Error::Address`] for an address that may not be used.
+/// [`Error::NoAnswer`] within `patience`, [`Error::NoLeader`] when controllers answer and none of them
+/// leads, [`Error::Address`] for an address that may not be used.
 pub fn status(
     controllers: &Controllers,
     patience: Duration,
@@ -38,7 +38,7 @@ pub fn status(
             match link.receive() {
                 Some(letter) if !allowed.has(letter.from.address) => {}
                 Some(letter) => match letter.message {
-                    // One that waits for its turn has nothing to say.
+                    // One that stands by has nothing to say.
                     Message::Control(Control::Status(text)) if text.is_empty() => waiting = true,
                     Message::Control(Control::Status(text)) => return Ok(text),
                     _ => {}
@@ -49,7 +49,7 @@ pub fn status(
     }
     let (controllers, waited_ms) = (controllers.clone(), start.elapsed().as_millis());
     Err(if waiting {
-        Error::NobodyDecides {
+        Error::NoLeader {
             controllers,
             waited_ms,
         }

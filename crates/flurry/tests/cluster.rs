@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use common::{Cluster, DEADLINE, start_controller, start_server, value};
 use flurry::{
-    Client, Condition, Controller, ControllerOptions, Error, Level, Operation, Options, Server,
-    ServerOptions, Set, VALUE_BYTES_MAX,
+    Client, Condition, Controller, ControllerOptions, Controllers, Error, Level, Operation,
+    Options, Server, ServerOptions, Set, VALUE_BYTES_MAX,
 };
 
 #[test]
@@ -186,6 +186,13 @@ fn what_cannot_be_asked_for_is_refused_with_a_reason_of_its_own() {
     assert!(matches!(unnamed, Error::Refused { .. }));
     let twice = Server::start(&ServerOptions::new(1, cluster.address)).unwrap_err();
     assert!(twice.to_string().contains("no other server"), "{twice}");
+    let elsewhere = SocketAddr::from(([127, 0, 0, 1], 1));
+    let more = Controllers::new(vec![elsewhere, cluster.address]).unwrap();
+    let told_of_more = Server::start(&ServerOptions::new(1, more)).unwrap_err();
+    assert!(
+        told_of_more.to_string().contains("no other server"),
+        "{told_of_more}"
+    );
 }
 
 #[test]

@@ -153,7 +153,7 @@ fn several_controllers_keep_their_state_in_etcd() {
     assert_eq!(etcd.key.as_deref(), Some("own.key"));
     three(
         "[controller]\nlisten = [\"127.0.0.1:7700\", \"127.0.0.2:7700\"]\n",
-        "cluster.toml:11: listen is [\"127.0.0.1:7700\", \"127.0.0.2:7700\"]; must be one address, unless etcd says whose turn it is to decide; hint: etcd = \"etcd://10.0.0.1,10.0.0.2,10.0.0.3/shop\"",
+        "cluster.toml:11: listen is [\"127.0.0.1:7700\", \"127.0.0.2:7700\"]; must be one address, unless they elect a leader by etcd; hint: etcd = \"etcd://10.0.0.1,10.0.0.2,10.0.0.3/shop\"",
     );
     three(
         "[controller]\nlisten = [\"127.0.0.1:7700\", \"127.0.0.1:7700\"]\n",

@@ -11,7 +11,7 @@ use flurry_core::id::{ConfigNumber, MonoNs};
 use flurry_core::message::{Control, Message};
 use tracing::info;
 
-use crate::etcd::{Etcd, Standing};
+use crate::etcd::{Etcd, Role};
 use crate::fault::Faults;
 use crate::link::{Letter, Link, LinkCounts, Peer};
 use crate::metrics::count;
@@ -50,8 +50,8 @@ pub enum StateAt {
     Memory,
     /// In a directory of this machine, which no other controller may use.
     Directory(PathBuf),
-    /// In etcd. Several controllers may be started there, each on a machine of its own: one decides, the
-    /// others wait for their turn.
+    /// In etcd. Several controllers may be started there, each on a machine of its own: one leads, the
+    /// others stand by.
     Etcd(Etcd),
 }
 
@@ -83,8 +83,8 @@ impl ControllerOptions {
 pub struct Controller(Node);
 
 impl Controller {
-    /// Starts a controller, from what is in its directory if there is something. One with etcd waits for
-    /// its turn, and may begin without etcd.
+    /// Starts a controller, from what is in its directory if there is something. One with etcd stands
+    /// by until it is elected, and may begin without etcd.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl Controller {
             servers_min: options.servers,
             lease: LEASE,
         };
-        // Found out at once, also by one that waits for its turn.
+        // Found out at once, also by one that stands by.
         controller::Controller::new(crate::clock::now(), params).map_err(refused)?;
         let address = link.address().to_string();
         let wake = link.wake().clone();
@@ -119,7 +119,7 @@ impl Controller {
                 changing: false,
                 asked: Vec::new(),
             };
-            decider.take_turn(now)?;
+            decider.follow_role(now)?;
             Ok(decider)
         })
         .map(Self)
@@ -164,24 +164,24 @@ fn refused(error: impl std::fmt::Display) -> Error {
 #[derive(Debug)]
 struct Decider {
     params: ControllerParams,
-    /// Nobody, while it is not its turn.
+    /// Nobody, while it stands by.
     machine: Option<controller::Controller>,
     store: Store,
     security: Security,
     /// The configuration that the log knows.
     logged: ConfigNumber,
     changing: bool,
-    /// Who asked how the cluster is, while others decide.
+    /// Who asked how the cluster is, while it stands by.
     asked: Vec<Peer>,
 }
 
 impl Decider {
-    /// Begins to decide when its turn has come, and ceases when it is over.
-    fn take_turn(&mut self, now: MonoNs) -> Result<(), Error> {
-        match self.store.standing()? {
-            Standing::Decides => {}
-            Standing::Waits => self.machine = None,
-            Standing::Begins(stored) => {
+    /// Begins to decide when it is elected, and ceases when its term is over.
+    fn follow_role(&mut self, now: MonoNs) -> Result<(), Error> {
+        match self.store.role()? {
+            Role::Leader => {}
+            Role::Standby => self.machine = None,
+            Role::Elected(stored) => {
                 let params = self.params;
                 let machine = match stored {
                     None => controller::Controller::new(now, params).map_err(refused)?,
@@ -195,9 +195,9 @@ impl Decider {
         Ok(())
     }
 
-    /// The machine, if it is its turn now.
-    fn decides(&mut self) -> Option<&mut controller::Controller> {
-        self.machine.as_mut().filter(|_| self.store.is_sure())
+    /// The machine, if it leads now.
+    fn leading(&mut self) -> Option<&mut controller::Controller> {
+        self.machine.as_mut().filter(|_| self.store.is_leader())
     }
 
     fn log(&mut self) {
@@ -220,7 +220,7 @@ impl Decider {
 impl Part for Decider {
     fn message(&mut self, now: MonoNs, letter: Letter) {
         let Letter { from, message, .. } = letter;
-        match self.decides() {
+        match self.leading() {
             Some(machine) => machine.handle_message(now, from.token(), message),
             None if message == Message::Control(Control::StatusQuery) => self.asked.push(from),
             None => {}
@@ -228,14 +228,14 @@ impl Part for Decider {
     }
 
     fn tell(&self, page: &mut Page) {
-        let decides = self.machine.is_some();
+        let leads = self.machine.is_some();
         page.gauge(
             (
-                "flurry_controller_decides",
-                "Whether it is the one of the controllers that decides.",
+                "flurry_controller_is_leader",
+                "Whether it is the controller that decides.",
             ),
             &[],
-            f64::from(u8::from(decides)),
+            f64::from(u8::from(leads)),
         );
         let Some(machine) = &self.machine else { return };
         let config = machine.config();
@@ -266,7 +266,7 @@ impl Part for Decider {
     }
 
     fn timeout(&mut self, now: MonoNs) {
-        if let Some(machine) = self.decides() {
+        if let Some(machine) = self.leading() {
             machine.handle_timeout(now);
         }
     }
@@ -276,18 +276,18 @@ impl Part for Decider {
         machine.map_or(MonoNs(u64::MAX), controller::Controller::poll_timeout)
     }
 
-    /// Whatever woke it may have been its turn.
+    /// Whatever woke it may have been the election.
     fn serve(&mut self, now: MonoNs, _clients: bool, _link: &mut Link) -> Result<usize, Error> {
-        self.take_turn(now)?;
+        self.follow_role(now)?;
         Ok(0)
     }
 
     fn carry_out(&mut self, _now: MonoNs, link: &mut Link) -> Result<(), Error> {
         for asked in self.asked.drain(..) {
-            // It waits for its turn, and has nothing to say.
+            // It stands by, and has nothing to say.
             link.send(asked, &Message::Control(Control::Status(String::new())));
         }
-        while let Some(output) = self.decides().and_then(|it| it.poll_output()) {
+        while let Some(output) = self.leading().and_then(|it| it.poll_output()) {
             match output {
                 // What follows may only be heard once this is stored.
                 Output::Persist(bytes) => {

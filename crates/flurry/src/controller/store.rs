@@ -1,11 +1,11 @@
-//! What keeps a controller's state, and says whether it may decide.
+//! What keeps a controller's state, and says whether it leads.
 
 use std::time::Duration;
 
 use super::StateAt;
 use super::file::Directory;
 use crate::Error;
-use crate::etcd::{Seat, Standing};
+use crate::etcd::{Election, Role};
 use crate::link::Wake;
 use crate::security::Security;
 
@@ -17,13 +17,13 @@ enum Keeper {
     /// Nothing outlives the process.
     Memory,
     Directory(Directory),
-    Etcd(Box<Seat>),
+    Etcd(Box<Election>),
 }
 
 #[derive(Debug)]
 pub(super) struct Store {
     keeper: Keeper,
-    /// Its turn has begun; of a directory there is one turn, which never ends.
+    /// Its term has begun; of a directory there is one, which never ends.
     begun: bool,
 }
 
@@ -39,7 +39,7 @@ impl Store {
             StateAt::Directory(path) => Keeper::Directory(Directory::open(path)?),
             StateAt::Etcd(etcd) => {
                 etcd.allow(security, PATIENCE)?;
-                Keeper::Etcd(Box::new(Seat::wait_for(etcd, address, wake)?))
+                Keeper::Etcd(Box::new(Election::start(etcd, address, wake)?))
             }
         };
         Ok(Self {
@@ -48,32 +48,32 @@ impl Store {
         })
     }
 
-    /// How it stands with the controller now.
-    pub(super) fn standing(&mut self) -> Result<Standing, Error> {
+    /// What the controller is now.
+    pub(super) fn role(&mut self) -> Result<Role, Error> {
         let stored = match &mut self.keeper {
-            Keeper::Etcd(seat) => return Ok(seat.standing()),
-            _ if self.begun => return Ok(Standing::Decides),
+            Keeper::Etcd(election) => return Ok(election.role()),
+            _ if self.begun => return Ok(Role::Leader),
             Keeper::Memory => None,
             Keeper::Directory(directory) => directory.read()?,
         };
         self.begun = true;
-        Ok(Standing::Begins(stored))
+        Ok(Role::Elected(stored))
     }
 
-    /// Whether it may decide, without a doubt.
-    pub(super) fn is_sure(&self) -> bool {
+    /// Whether it leads, without a doubt.
+    pub(super) fn is_leader(&self) -> bool {
         match &self.keeper {
-            Keeper::Etcd(seat) => seat.is_sure(),
+            Keeper::Etcd(election) => election.is_leader(),
             Keeper::Memory | Keeper::Directory(_) => self.begun,
         }
     }
 
-    /// Stored when this returns `true`; with `false` others may decide now.
+    /// Stored when this returns `true`; with `false` others may lead now.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<bool, Error> {
         match &mut self.keeper {
             Keeper::Memory => Ok(true),
             Keeper::Directory(directory) => directory.write(bytes).map(|()| true),
-            Keeper::Etcd(seat) => Ok(seat.write(bytes)),
+            Keeper::Etcd(election) => Ok(election.write(bytes)),
         }
     }
 }

@@ -11,10 +11,10 @@ use base64::engine::general_purpose::STANDARD;
 use rustls::crypto::ring::default_provider;
 use serde_json::{Value, json};
 use ureq::Agent;
-use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
+use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use super::place::{Etcd, EtcdTls};
-use crate::Error;
+use crate::{Error, pem};
 
 /// How long a node may take to answer before the next one is asked.
 const PATIENCE: Duration = Duration::from_millis(1_000);
@@ -173,20 +173,9 @@ fn secured(tls: &EtcdTls) -> Result<TlsConfig, Error> {
 }
 
 fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, Error> {
-    let failed =
-        |error: &dyn fmt::Display| Error::io(path.display(), "certificates in PEM", &error);
-    let text = std::fs::read(path).map_err(|error| failed(&error))?;
-    let items = parse_pem(&text).collect::<Result<Vec<_>, _>>();
-    let items = items.map_err(|error| failed(&error))?;
-    let found = items.into_iter().filter_map(|item| match item {
-        PemItem::Certificate(it) => Some(it),
-        _ => None,
-    });
-    let found: Vec<_> = found.collect();
-    if found.is_empty() {
-        return Err(failed(&"it has none"));
-    }
-    Ok(found)
+    let all = pem::certificates(path)?;
+    let owned = all.iter().map(|it| Certificate::from_der(it).to_owned());
+    Ok(owned.collect())
 }
 
 fn private_key(path: &Path) -> Result<PrivateKey<'static>, Error> {

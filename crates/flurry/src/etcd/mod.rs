@@ -1,10 +1,10 @@
-//! A cluster's memory in etcd, which several machines keep together, and whose turn it is to decide.
+//! A cluster's memory in etcd, which several machines keep together, and which controller leads.
 
 mod call;
+mod election;
 mod place;
 mod state;
-mod turn;
 
 pub use place::{Etcd, EtcdTls};
 
-pub(crate) use turn::{Seat, Standing};
+pub(crate) use election::{Election, Role};

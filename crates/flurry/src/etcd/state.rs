@@ -45,9 +45,11 @@ impl State {
         let (name, count) = place.split_once(' ').unwrap_or((&place, "0"));
         let mut bytes = Vec::new();
         for number in 0..count.parse().unwrap_or(0) {
-            if let Some(piece) = caller.get(&self.piece(name, number))? {
-                bytes.extend(piece.value);
-            }
+            // One that is missing is left to the checksum too.
+            let Some(piece) = caller.get(&self.piece(name, number))? else {
+                break;
+            };
+            bytes.extend(piece.value);
         }
         Ok(bytes)
     }
@@ -56,18 +58,18 @@ impl State {
         format!("{}/{name}/{number}", self.pieces)
     }
 
-    /// Makes these bytes the state, if nobody has since `revision` and whoever holds the key `seat`
-    /// does so since `seated`; the revision of it, or `None`. `name` is one of its own.
+    /// Makes these bytes the state, if nobody has since `revision`, and the key `leader` is as it was
+    /// written at `won_at`; the revision of it, or `None`. `name` is one of its own.
     pub(super) fn write(
         &self,
         caller: &mut Caller,
-        (seat, seated): (&str, i64),
+        (leader, won_at): (&str, i64),
         revision: i64,
         name: &str,
         bytes: &[u8],
     ) -> Result<Option<i64>, NoAnswer> {
         let holds = [
-            is_unchanged(seat, seated),
+            is_unchanged(leader, won_at),
             is_unchanged(&self.key, revision),
         ];
         // All pieces are between: of earlier states, of ones too that were never finished.

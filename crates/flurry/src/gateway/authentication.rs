@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use flurry_core::decimal::decimal;
-use flurry_core::resp::Limits;
-use flurry_core::resp::{Reply, Version, error};
+use flurry_core::resp::{Limits, Reply, Version, error};
 
 use super::about::REDIS_VERSION;
 use super::connection::{Connection, Place, Said};

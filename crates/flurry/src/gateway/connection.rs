@@ -8,8 +8,7 @@ use bytes::{Bytes, BytesMut};
 use flurry_core::config::Level;
 use flurry_core::id::{MonoNs, WallNs};
 use flurry_core::key_value::Answer;
-use flurry_core::resp::Requests;
-use flurry_core::resp::{Reply, Version};
+use flurry_core::resp::{Reply, Requests, Version};
 
 use super::shape::Shape;
 use super::users::User;

@@ -4,8 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use flurry_core::id::{DurationNs, MonoNs};
 use flurry_core::message::{Control, Message};
-use flurry_core::resp::Requests;
-use flurry_core::resp::{Reply, error};
+use flurry_core::resp::{Reply, Requests, error};
 use tracing::{info, warn};
 
 use super::about::described;

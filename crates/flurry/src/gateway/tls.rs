@@ -4,12 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustls::crypto::ring::default_provider;
+use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
 use crate::Error;
+use crate::pem::certificates;
 
 /// A certificate and its key, as connections are secured by.
 #[derive(Debug, Clone)]
@@ -17,16 +18,6 @@ pub struct Tls(pub(super) Arc<ServerConfig>);
 
 fn failed(path: &Path, wanted: &'static str, error: &impl std::fmt::Display) -> Error {
     Error::io(path.display(), wanted, error)
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let wrong = |error| failed(path, "certificates in PEM", &error);
-    let all = CertificateDer::pem_file_iter(path).map_err(wrong)?;
-    let all = all.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
-    if all.is_empty() {
-        return Err(failed(path, "certificates in PEM", &"it has none"));
-    }
-    Ok(all)
 }
 
 impl Tls {

@@ -152,6 +152,8 @@ mod tests {
         let mut socket = TcpStream::connect(server.address()).unwrap();
         // It may be gone before all of it is sent.
         let _ = socket.write_all(&long);
+        let again = ask(server.address(), b"GET /metrics HTTP/1.1\r\n\r\n");
+        assert_eq!(again, told);
         assert!(metrics.serve("10.1.2.3:0".parse().unwrap()).is_err());
     }
 }

@@ -194,7 +194,7 @@ impl Deciders {
             return Err(section.refuse("directory", wanted, "keep one of directory and etcd"));
         }
         if controllers.len() > 1 && etcd.is_none() {
-            let wanted = "must be one address, unless etcd says whose turn it is to decide";
+            let wanted = "must be one address, unless they elect a leader by etcd";
             return Err(section.refuse("listen", wanted, ETCD));
         }
         Ok(Self {

@@ -66,6 +66,11 @@ impl Config {
         Ok(Controllers::new(self.cluster.controllers.clone())?)
     }
 
+    /// Whether controllers keep their state in etcd.
+    pub(super) fn is_on_etcd(&self) -> bool {
+        self.cluster.etcd.is_some()
+    }
+
     /// The options of the controller at one of their addresses; `directory` goes before the file's.
     pub(super) fn controller(
         &self,

@@ -32,7 +32,7 @@ pub(super) struct ControllerArguments {
     #[arg(long, required_unless_present_any = ["config", "etcd"])]
     dir: Option<PathBuf>,
     /// Keep the state in etcd, such as etcd://10.0.0.1,10.0.0.2,10.0.0.3/shop, or etcds:// by TLS; several
-    /// controllers may, and one of them decides
+    /// controllers may, and one of them leads
     #[arg(long, value_name = "PLACE", conflicts_with_all = ["dir", "config"])]
     etcd: Option<String>,
     /// Who may have signed etcd's certificate, in PEM
@@ -76,6 +76,10 @@ impl ControllerArguments {
             let config = Config::read(path, keyed)?;
             let place = path.display().to_string();
             let listen = among(&place, &config.controllers()?, listen)?;
+            ensure!(
+                self.dir.is_none() || !config.is_on_etcd(),
+                "--dir: {place} keeps the state in etcd; wanted one place; hint: leave --dir out"
+            );
             let options = config.controller(listen, self.dir)?;
             // Its servers outlive it.
             ensure!(

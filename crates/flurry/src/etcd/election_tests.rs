@@ -66,11 +66,11 @@ impl Node {
         Caller::new(&self.place).unwrap()
     }
 
-    fn seat(&self, address: &str) -> Seat {
-        Seat::wait_for(&self.place, address.to_owned(), Wake::new().unwrap()).unwrap()
+    fn controller(&self, address: &str) -> Election {
+        Election::start(&self.place, address.to_owned(), Wake::new().unwrap()).unwrap()
     }
 
-    fn holder(&self) -> Option<String> {
+    fn leader(&self) -> Option<String> {
         let found = self.caller().get(&self.place.key("controller")).unwrap();
         found.map(|it| String::from_utf8(it.value).unwrap())
     }
@@ -91,11 +91,11 @@ fn until(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// What its turn begins with.
-fn begins(seat: &mut Seat) -> Option<Vec<u8>> {
+/// What its term begins with.
+fn elected(controller: &mut Election) -> Option<Vec<u8>> {
     let mut stored = None;
-    until("its turn", || match seat.standing() {
-        Standing::Begins(found) => {
+    until("its term", || match controller.role() {
+        Role::Elected(found) => {
             stored = found;
             true
         }
@@ -105,56 +105,83 @@ fn begins(seat: &mut Seat) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn one_decides_and_when_it_leaves_the_next_goes_on_with_what_it_wrote() {
+fn one_leads_and_when_it_leaves_the_next_goes_on_with_what_it_wrote() {
     let node = Node::start();
-    let mut first = node.seat("first");
-    assert_eq!(begins(&mut first), None);
-    assert_eq!(first.standing(), Standing::Decides);
+    let mut first = node.controller("first");
+    assert_eq!(elected(&mut first), None);
+    assert_eq!(first.role(), Role::Leader);
     assert!(first.write(b"one") && first.write(b"two"));
-    let mut second = node.seat("second");
-    assert_eq!(second.standing(), Standing::Waits);
-    assert!(!second.write(b"not its turn"));
-    assert_eq!(node.holder().as_deref(), Some("first"));
+    let mut second = node.controller("second");
+    assert_eq!(second.role(), Role::Standby);
+    assert!(!second.write(b"not its term"));
+    assert_eq!(node.leader().as_deref(), Some("first"));
     drop(first);
-    assert_eq!(begins(&mut second).as_deref(), Some(&b"two"[..]));
-    assert_eq!(node.holder().as_deref(), Some("second"));
+    assert_eq!(elected(&mut second).as_deref(), Some(&b"two"[..]));
+    assert_eq!(node.leader().as_deref(), Some("second"));
 }
 
 #[test]
-fn who_has_lost_the_place_writes_nothing_more() {
+fn who_has_lost_the_lead_writes_nothing_more() {
     let node = Node::start();
-    let mut first = node.seat("first");
-    begins(&mut first);
+    let mut first = node.controller("first");
+    elected(&mut first);
     assert!(first.write(b"before"));
-    // Somebody else takes the place before etcd would give it, and writes nothing yet.
+    // Somebody else takes the lead before etcd would give it, and writes nothing yet.
     let taken = put(&node.place.key("controller"), b"other", None);
     node.caller().transact(&[], &[taken]).unwrap().unwrap();
-    assert!(first.is_sure(), "its clock says so");
+    assert!(first.is_leader(), "its clock says so");
     assert!(!first.write(b"after"));
-    assert_eq!(first.standing(), Standing::Waits);
+    assert_eq!(first.role(), Role::Standby);
     let (stored, _) = State::new(&node.place).read(&mut node.caller()).unwrap();
     assert_eq!(stored.as_deref(), Some(&b"before"[..]));
 }
 
 #[test]
+fn a_later_term_of_the_same_controller_makes_nobody_sure_of_the_earlier_one() {
+    let node = Node::start();
+    let mut controller = node.controller("only");
+    elected(&mut controller);
+    assert!(controller.write(b"mine"));
+    // Its lease is taken from it, and it is elected again before whoever decides has looked.
+    let mut caller = node.caller();
+    let key = node.place.key("controller");
+    let first = caller.get(&key).unwrap().unwrap();
+    let lease = controller.term.as_ref().unwrap().lease;
+    let revoke = json!({ "ID": lease.to_string() });
+    caller.call("lease/revoke", &revoke).unwrap();
+    let other = put(&node.place.key("state"), b"\0of another leader", None);
+    caller.transact(&[], &[other]).unwrap().unwrap();
+    until("another term", || {
+        let found = caller.get(&key).unwrap();
+        found.is_some_and(|it| it.revision != first.revision)
+            && controller.shared.lock().elected.is_some()
+    });
+    assert!(!controller.is_leader());
+    assert_eq!(
+        elected(&mut controller).as_deref(),
+        Some(&b"of another leader"[..])
+    );
+}
+
+#[test]
 fn a_state_that_somebody_has_replaced_is_not_written_over() {
     let node = Node::start();
-    let mut seat = node.seat("only");
-    begins(&mut seat);
-    assert!(seat.write(b"before"));
+    let mut controller = node.controller("only");
+    elected(&mut controller);
+    assert!(controller.write(b"before"));
     let replaced = put(&node.place.key("state"), b"\0restored", None);
     node.caller().transact(&[], &[replaced]).unwrap().unwrap();
-    assert!(!seat.write(b"after"));
+    assert!(!controller.write(b"after"));
     // It begins anew, with what there is now.
-    assert_eq!(begins(&mut seat).as_deref(), Some(&b"restored"[..]));
-    assert!(seat.write(b"after"));
+    assert_eq!(elected(&mut controller).as_deref(), Some(&b"restored"[..]));
+    assert!(controller.write(b"after"));
 }
 
 #[test]
 fn a_state_of_any_length_is_read_as_it_was_written_and_leaves_nothing_behind() {
     let node = Node::start();
-    let mut seat = node.seat("only");
-    begins(&mut seat);
+    let mut controller = node.controller("only");
+    elected(&mut controller);
     let long: Vec<u8> = (0..3_500_000_u32)
         .map(|it| it.to_le_bytes()[0] ^ 0x5a)
         .collect();
@@ -166,7 +193,7 @@ fn a_state_of_any_length_is_read_as_it_was_written_and_leaves_nothing_behind() {
     };
     let mut caller = node.caller();
     for (state, count) in [(&longer[..], 4), (&long, 4), (b"short", 0)] {
-        assert!(seat.write(state));
+        assert!(controller.write(state));
         let (stored, _) = State::new(&node.place).read(&mut caller).unwrap();
         assert!(stored.as_deref() == Some(state), "{} bytes", state.len());
         assert_eq!(pieces(&mut caller), count);
@@ -174,18 +201,18 @@ fn a_state_of_any_length_is_read_as_it_was_written_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_turn_is_kept_for_longer_than_its_lease_and_given_up_without_etcd() {
+fn a_term_is_kept_for_longer_than_its_lease_and_given_up_without_etcd() {
     let mut node = Node::start();
-    let mut seat = node.seat("only");
-    begins(&mut seat);
+    let mut controller = node.controller("only");
+    elected(&mut controller);
     let start = Instant::now();
     until("longer than the lease", || {
-        assert_eq!(seat.standing(), Standing::Decides);
+        assert_eq!(controller.role(), Role::Leader);
         start.elapsed() > LEASE + LEASE / 4
     });
     node.process.kill().unwrap();
-    until("it gives its turn up", || {
-        seat.standing() == Standing::Waits
+    until("it gives its term up", || {
+        controller.role() == Role::Standby
     });
-    assert!(!seat.write(b"nobody hears it"));
+    assert!(!controller.write(b"nobody hears it"));
 }
