@@ -2,8 +2,8 @@
 
 ``python tests/mutations/run.py`` takes three of the patches beside it, chosen by the commit;
 ``--all`` takes all, and names take those. A patch says in its first lines which promise it breaks
-and which command must then fail. The work is done in a copy of the tree under ``target/``: its
-crates are other packages to cargo, so that they share the built dependencies and nothing else.
+and which command must then fail. The work is done in a copy of the tree under ``target/``, with the
+built dependencies of the tree itself.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -129,6 +130,14 @@ def copy_of_the_tree(place: Path) -> None:
     subprocess.run(["git", "init", "-q"], cwd=place, check=True)
 
 
+def forget_builds() -> None:
+    """Have cargo build the tree's crates anew: what it has of them now was built from the copy."""
+    for manifest in (ROOT / "crates").glob("*/Cargo.toml"):
+        name = tomllib.loads(manifest.read_text(encoding="utf-8"))["package"]["name"]
+        for built in (ROOT / "target" / "debug" / ".fingerprint").glob(f"{name}-*"):
+            shutil.rmtree(built)
+
+
 def environment(place: Path) -> dict[str, str]:
     """The copy's Python package goes before the installed one; cargo builds beside our target."""
     shared = str(ROOT.parent / "shared" / "data")
@@ -239,7 +248,10 @@ def main() -> int:
             mutations = chosen_by(commit(), mutations)
         with alone(place):
             copy_of_the_tree(place)
-            return judge(mutations, place)
+            try:
+                return judge(mutations, place)
+            finally:
+                forget_builds()
     except BrokenMutationError as error:
         sys.stderr.write(f"mutations: {error}\n")
         return 2
