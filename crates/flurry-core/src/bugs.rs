@@ -82,6 +82,14 @@ bugs! {
     FencedCloseIgnored = "fenced-close-ignored",
     /// A new owner is told to go on before every server knows of it.
     OpenBeforeFence = "open-before-fence",
+    /// At level `disk` a write is acknowledged while it is in memory alone.
+    DiskLevelInMemory = "disk-level-in-memory",
+    /// A server counts as having copied everything while its disk has not.
+    SyncedBeforeDisk = "synced-before-disk",
+    /// A server believes its disk though others have lived on.
+    DiskOverLiving = "disk-over-living",
+    /// After all were lost, the first disk that comes back speaks for all.
+    DisksNotWaitedFor = "disks-not-waited-for",
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -1,7 +1,7 @@
 //! Who holds what: members, placement, levels.
 
 use crate::bugs::{Bug, planted};
-use crate::id::{ConfigNumber, DurationNs, Endpoint, Incarnation, Key, ServerId, ShardId};
+use crate::id::{ConfigNumber, DurationNs, Endpoint, Incarnation, Key, ServerId, ShardId, WallNs};
 
 /// The most members of a cluster, so that nothing derived from a configuration is unbounded.
 pub const MEMBERS_MAX: usize = 64;
@@ -29,6 +29,8 @@ pub enum Level {
     Hedge(DurationNs),
     /// First, hedge or one alone, as the router's measurements say.
     Auto,
+    /// Correct ones of a majority, each from a server that has what it tells on its disk.
+    Disk,
 }
 
 impl Level {
@@ -37,7 +39,7 @@ impl Level {
     pub fn needed(self, replicas: usize) -> usize {
         match self {
             Self::First | Self::Hedge(_) | Self::Auto => 1.min(replicas),
-            Self::Quorum => majority(replicas).min(replicas),
+            Self::Quorum | Self::Disk => majority(replicas).min(replicas),
             Self::All => replicas,
         }
     }
@@ -48,6 +50,31 @@ impl Level {
 pub fn majority(of: usize) -> usize {
     of / 2 + 1
 }
+
+/// What a server's disk held when it asked to join.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Disk {
+    /// The life whose records it holds, all that it had up to a moment.
+    pub life: Option<Incarnation>,
+    /// A later life of which it holds all as well. Whether that takes part for good was not known yet:
+    /// the earlier one may be who the others count.
+    pub next: Option<Incarnation>,
+    /// That moment, by the server's wall clock.
+    pub through: WallNs,
+    /// Whoever runs the server says that what was there before is gone for good: nobody shall wait.
+    pub lost: bool,
+}
+
+impl Disk {
+    /// Whether it holds all records of a life, or of one that came after it and had them all.
+    #[must_use]
+    pub fn holds(&self, life: Incarnation) -> bool {
+        self.life == Some(life) || self.next == Some(life)
+    }
+}
+
+/// A disk that ends by so much before another one has missed what the other may have forgotten since.
+pub const DISK_LAG_MAX: DurationNs = DurationNs::millis(60_000);
 
 /// A data server in a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -60,6 +87,8 @@ pub struct Member {
     pub addresses: Vec<String>,
     /// It was lost: its lease ran out, or a new life proved the old one dead.
     pub gone: bool,
+    /// It keeps its records on a disk too.
+    pub disk: Option<Disk>,
 }
 
 /// A configuration. While the members change, `next` has those after the change: operations then
@@ -245,6 +274,76 @@ impl Config {
         gone >= self.members.len().min(usize::from(self.replicas))
     }
 
+    /// How many servers held a key when the change began, those counted that are gone.
+    #[must_use]
+    pub fn copies(&self) -> usize {
+        self.members.len().min(usize::from(self.replicas))
+    }
+
+    /// Whether a server held the key and is gone with so many others that those who are left are fewer
+    /// than a majority: what a majority had may be on disks alone.
+    #[must_use]
+    pub fn is_left_on_disks(&self, server: ServerId, hash: u64) -> bool {
+        let (mut held, mut copies, mut left) = (false, 0, 0);
+        for member in self.chosen(&self.members, hash) {
+            copies += 1;
+            left += usize::from(!member.gone);
+            held |= member.server == server;
+        }
+        held && left < majority(copies)
+    }
+
+    /// Whether something may be on the disks of members that are gone, and nowhere else.
+    #[must_use]
+    pub fn needs_disks(&self) -> bool {
+        let copies = self.copies();
+        let gone = self.members.iter().filter(|member| member.gone);
+        let kept = gone.clone().any(|member| member.disk.is_some());
+        kept && self.next.is_some() && gone.count() + majority(copies) > copies
+    }
+
+    /// Old members that are gone, and whose disk has not come back: while they are as many as a majority
+    /// of copies, something may be on their disks alone.
+    #[must_use]
+    pub fn disks_missing(&self) -> Vec<ServerId> {
+        let Some(next) = self.next.as_ref().filter(|_| self.needs_disks()) else {
+            return Vec::new();
+        };
+        let gone = self.members.iter().filter(|member| member.gone);
+        let kept: Vec<&Member> = gone.filter(|member| member.disk.is_some()).collect();
+        let came_back = |member: &Member| {
+            let mut disks = next.iter().filter(|it| it.server == member.server);
+            let disk = disks.find_map(|it| it.disk);
+            disk.filter(|disk| disk.holds(member.incarnation))
+        };
+        let latest = kept
+            .iter()
+            .filter_map(|it| came_back(it))
+            .map(|it| it.through);
+        let latest = latest.max().unwrap_or_default();
+        let in_time = |disk: Disk| {
+            let behind = latest.0.saturating_sub(disk.through.0);
+            u64::try_from(behind).unwrap_or(0) <= DISK_LAG_MAX.0
+        };
+        let given_up = |member: &Member| {
+            let mut disks = next.iter().filter(|it| it.server == member.server);
+            disks.any(|it| it.disk.is_some_and(|disk| disk.lost))
+        };
+        let missing =
+            |member: &&Member| !came_back(member).is_some_and(in_time) && !given_up(member);
+        let missing: Vec<ServerId> = kept
+            .iter()
+            .copied()
+            .filter(missing)
+            .map(|it| it.server)
+            .collect();
+        let copies = self.copies();
+        if missing.len() < majority(copies) {
+            return Vec::new();
+        }
+        missing
+    }
+
     /// Where a shard of a server listens.
     #[must_use]
     pub fn address_of(&self, to: Endpoint) -> Option<&str> {
@@ -256,7 +355,7 @@ impl Config {
             .map(String::as_str)
     }
 
-    /// Whether two sets place every key alike, so that nobody has to copy anything.
+    /// Whether this life holds the key, with everything that was ever written of it.
     #[must_use]
     pub fn holds_fully(&self, server: ServerId, incarnation: Incarnation, hash: u64) -> bool {
         self.chosen(&self.members, hash).any(|member| {

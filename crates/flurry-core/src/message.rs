@@ -74,6 +74,8 @@ pub struct Request {
     pub stable: Sequence,
     /// For a takeover: keys last written in this epoch or later are the same everywhere.
     pub clean_since: Option<Epoch>,
+    /// The same: that held in this configuration, and holds until some key has lost all its replicas.
+    pub opened_in: ConfigNumber,
     /// For the router: when to answer that the outcome is unknown.
     pub patience: DurationNs,
 }

@@ -162,6 +162,7 @@ fn member(id: u16, life: u128, address: &str) -> Member {
         incarnation: Incarnation(life),
         addresses: vec![address.to_owned(); SHARDS_MAX],
         gone: false,
+        disk: None,
     }
 }
 

@@ -359,6 +359,7 @@ fn a_late_word_of_a_life_that_has_ended_counts_nobody_out() {
         incarnation: Incarnation(99),
         addresses: Vec::new(),
         gone: false,
+        disk: None,
     };
     let number = cluster.controller.config().unwrap().number;
     // What it may have been asked once, and what nobody was ever asked.
@@ -536,6 +537,7 @@ fn a_second_thread_of_a_server_takes_up_no_life_of_an_earlier_process() {
             incarnation,
             addresses: Vec::new(),
             gone: false,
+            disk: None,
         };
         Message::Control(Control::Config(Arc::new(Config {
             number: ConfigNumber(number),

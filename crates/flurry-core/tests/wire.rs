@@ -1,7 +1,7 @@
 //! Whatever arrives, reading it does no harm; what was sent arrives as it was.
 
 use bytes::{Bytes, BytesMut};
-use flurry_core::config::Member;
+use flurry_core::config::{Disk, Member};
 use flurry_core::id::{
     ConfigNumber, Endpoint, Epoch, Incarnation, Key, MonoNs, Sequence, ServerId, SessionId,
     ShardId, WallNs,
@@ -73,6 +73,12 @@ fn what_a_server_says_of_itself_arrives() {
         incarnation: life.incarnation,
         addresses: vec!["127.0.0.1:1".to_owned()],
         gone: false,
+        disk: Some(Disk {
+            life: Some(Incarnation(1)),
+            next: Some(Incarnation(u128::MAX)),
+            through: WallNs(-3),
+            lost: true,
+        }),
     };
     let question = List {
         session: SessionId(3),

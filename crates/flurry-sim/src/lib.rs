@@ -9,6 +9,7 @@
 
 mod checks;
 pub mod dice;
+mod disks;
 pub mod model;
 pub mod oracle;
 pub mod run;

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use flurry_core::id::{Epoch, WallNs};
 use flurry_core::key_value::{KeyValue, Value};
 use flurry_core::machine::{Access, StateMachine};
-use flurry_core::portal::Outcome;
+use flurry_core::portal::{Outcome, number_of};
 
 /// States that a key may be in at most, before the oracle gives up telling them apart.
 const STATES_MAX: usize = 128;
@@ -31,6 +31,8 @@ pub struct Asked {
     pub access: Access,
     /// The owner's time.
     pub at: WallNs,
+    /// Its answer says that it is on a majority's disks.
+    pub to_disk: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -53,6 +55,8 @@ struct KeyTruth {
     taken_over: bool,
     /// Writes since the last answer that may or may not have happened.
     doubts: Vec<Asked>,
+    /// The last operation that was answered from disks: nothing from before can be all that is left.
+    on_disk: Option<(Epoch, u64)>,
 }
 
 impl Default for KeyTruth {
@@ -65,6 +69,7 @@ impl Default for KeyTruth {
             history_has_gap: false,
             taken_over: false,
             doubts: Vec::new(),
+            on_disk: None,
         }
     }
 }
@@ -150,7 +155,7 @@ impl Truth {
         entry.outcome = Some(outcome);
         // In the owner's order: an answer counts when all before it have theirs.
         while let Some(entry) = truth.queue.pop_front_if(|entry| entry.outcome.is_some()) {
-            truth.resolve(&entry, allowed).map_err(|what| {
+            truth.resolve(epoch, &entry, allowed).map_err(|what| {
                 format!(
                     "key {}, operation {}: {what}",
                     key.escape_ascii(),
@@ -202,13 +207,13 @@ impl KeyTruth {
         }
     }
 
-    fn resolve(&mut self, entry: &Entry, allowed: Allowed) -> Result<(), String> {
+    fn resolve(&mut self, epoch: Epoch, entry: &Entry, allowed: Allowed) -> Result<(), String> {
         let outcome = entry.outcome.clone().unwrap_or(Outcome::Unknown);
         match outcome {
             Outcome::Done {
                 answer,
                 tail_unknown,
-            } => self.done(entry, &answer, tail_unknown, allowed),
+            } => self.done((epoch, entry), &answer, tail_unknown, allowed),
             Outcome::Unknown => {
                 self.maybe(entry);
                 Ok(())
@@ -228,6 +233,14 @@ impl KeyTruth {
             }
             Outcome::Evicted => Err("evicted where there is room".to_owned()),
             Outcome::DataLoss { need, have } => {
+                let on_disk = self.on_disk.is_some_and(|(epoch, number)| {
+                    need.epoch == epoch && number_of(need.sequence) <= number
+                });
+                if on_disk {
+                    return Err(format!(
+                        "{need} was reported lost, {have} is left, but it was on a majority's disks"
+                    ));
+                }
                 if allowed.loss {
                     return Ok(());
                 }
@@ -245,7 +258,7 @@ impl KeyTruth {
 
     fn done(
         &mut self,
-        entry: &Entry,
+        (epoch, entry): (Epoch, &Entry),
         answer: &Bytes,
         tail_unknown: bool,
         allowed: Allowed,
@@ -257,7 +270,9 @@ impl KeyTruth {
             // Operations that were under way together carry it all; only the first tells something.
             if self.taken_over || allowed.forgets || allowed.shortage || allowed.loss {
                 self.possible.extend(self.history.iter().cloned());
-                self.possible.push(None);
+                if self.on_disk.is_none() {
+                    self.possible.push(None);
+                }
                 self.unclear |= self.history_has_gap;
                 for asked in self.doubts.clone() {
                     self.or_after(&asked);
@@ -288,7 +303,13 @@ impl KeyTruth {
                 self.possible.iter().take(4).collect::<Vec<_>>()
             ));
         }
-        for state in after.iter().take(4) {
+        if entry.asked.to_disk {
+            self.on_disk = Some((epoch, entry.number));
+            self.history.clear();
+            self.history_has_gap = false;
+        }
+        let kept = if entry.asked.to_disk { after.len() } else { 4 };
+        for state in after.iter().take(kept) {
             self.remember(state.clone());
         }
         self.possible = after;

@@ -54,6 +54,8 @@ pub struct Scenario {
     pub moves: bool,
     /// How large the parts are in which a server copies.
     pub part_bytes_max: usize,
+    /// Servers keep their records on disks, and all of them may end at once.
+    pub disk: bool,
 }
 
 impl Scenario {
@@ -98,6 +100,7 @@ impl Scenario {
             moves: dice.chance(500_000),
             // All that a small cluster has fits one usual part.
             part_bytes_max: *dice.pick(&[32 << 10, 32 << 10, 60, 400]),
+            disk: !tight && dice.chance(250_000),
         }
     }
 }

@@ -104,9 +104,33 @@ fn pause(world: &mut World) {
     world.nodes[place].paused_until = until;
 }
 
+/// All servers end at once; what is on their disks is all that there is.
+fn crash_all(world: &mut World) {
+    let servers = u16::from(world.scenario.servers);
+    // A promise of a majority's disks: one of three may be lost with them.
+    let may = world.scenario.replicas >= 3 && !world.disk_lost;
+    let may = may && (0..servers).all(|it| holds_everything(world, it));
+    let lost = (may && world.dice.chance(300_000))
+        .then(|| u16::try_from(world.dice.below(u64::from(servers))).unwrap_or(0));
+    for server in 0..servers {
+        for place in world.places_of(server) {
+            world.kill(place);
+            if lost == Some(server) {
+                world.lose_disk(place);
+            }
+        }
+        let down = world.dice.between(1, 1_000) * MS;
+        world.call_at(world.now + down, RESTART_SERVER | u64::from(server));
+    }
+}
+
 /// A server ends and comes back empty.
 fn crash_server(world: &mut World) {
     let servers = u16::from(world.scenario.servers);
+    if world.scenario.disk && world.dice.chance(150_000) {
+        crash_all(world);
+        return;
+    }
     let server = u16::try_from(world.dice.below(u64::from(servers))).unwrap_or(0);
     // Without a full memory: down, not yet a member again, or still copying.
     let without = (0..servers)

@@ -160,7 +160,9 @@ impl Workload {
             };
             let key = Bytes::from(format!("k{key}"));
             let at = WallNs(i64::try_from(world.now).unwrap_or(i64::MAX));
+            let level = level(&mut world.dice, world.scenario.disk);
             let asked = Asked {
+                to_disk: level == Level::Disk,
                 operation: operation.encode(),
                 access: operation.access(),
                 at,
@@ -169,7 +171,7 @@ impl Workload {
                 key: key.clone(),
                 operation: asked.operation.clone(),
                 access: asked.access,
-                level: level(&mut world.dice),
+                level,
                 at,
                 patience: DurationNs(world.dice.between(200, 2_000) * MS),
                 sequence: None,
@@ -541,7 +543,10 @@ fn name(outcome: &Outcome) -> &'static str {
     }
 }
 
-fn level(dice: &mut Dice) -> Level {
+fn level(dice: &mut Dice, disk: bool) -> Level {
+    if disk && dice.chance(250_000) {
+        return Level::Disk;
+    }
     match dice.below(20) {
         0..12 => Level::First,
         12..15 => Level::Quorum,

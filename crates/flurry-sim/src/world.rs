@@ -1,5 +1,7 @@
 //! A cluster on virtual time: nodes, a network, and what is checked at every step.
 
+mod network;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use flurry_core::router::{self, Router, RouterParams};
 use flurry_core::server::{self, Server, ServerParams};
 
 use crate::dice::Dice;
+use crate::disks::ShardDisk;
 use crate::scenario::{MS, Scenario};
 
 /// A node's place in the world; a restarted process keeps it.
@@ -71,6 +74,8 @@ impl Node {
 enum What {
     Deliver(NodeId, Box<Message>),
     Timer,
+    /// A disk has had its time, for the process of this number.
+    Disk(u64),
     /// For the workload and the troubles: something of theirs is due.
     Call(u64),
 }
@@ -131,6 +136,8 @@ pub struct World {
     endpoints: BTreeMap<Endpoint, NodeId>,
     controller: NodeId,
     pub(crate) disk: Vec<u8>,
+    /// Those of servers.
+    pub(crate) disks: BTreeMap<NodeId, ShardDisk>,
     queue: BinaryHeap<Reverse<Happening>>,
     order: u64,
     cuts: Vec<Cut>,
@@ -150,6 +157,8 @@ pub struct World {
     pub(crate) open_copies: BTreeMap<NodeId, BTreeSet<(OperationId, u16, u8)>>,
     /// A server was counted out or restarted empty.
     pub server_lost: bool,
+    /// A disk was lost with what was on it: the others must do.
+    pub disk_lost: bool,
     /// So many servers were without their memory at once that every replica of a key may have been.
     pub all_lost: bool,
 }
@@ -170,6 +179,7 @@ impl World {
             endpoints: BTreeMap::new(),
             controller: 0,
             disk: Vec::new(),
+            disks: BTreeMap::new(),
             queue: BinaryHeap::new(),
             order: 0,
             cuts: Vec::new(),
@@ -183,6 +193,7 @@ impl World {
             fenced: BTreeMap::new(),
             open_copies: BTreeMap::new(),
             server_lost: false,
+            disk_lost: false,
             all_lost: false,
             scenario,
         };
@@ -296,10 +307,15 @@ impl World {
                 memory_bytes_max: self.scenario.memory_bytes_max,
                 evict: self.scenario.evict,
             };
-            let now = self.nodes[place].local(self.now);
+            let now = self.local(place);
+            let found = self.disks.entry(place).or_default().found();
             let mut machine = Server::new(now, params, KeyValue::default());
             machine.set_part_bytes_max(self.scenario.part_bytes_max);
+            if self.scenario.disk {
+                machine = machine.with_disk(found);
+            }
             self.start(place, Machine::Server(Box::new(machine)));
+            self.disk_at(place, self.now);
         }
     }
 
@@ -360,6 +376,27 @@ impl World {
     pub fn kill(&mut self, place: NodeId) {
         self.nodes[place].machine = Machine::Down;
         self.open_copies.remove(&place);
+        if let Some(disk) = self.disks.get_mut(&place) {
+            disk.crash();
+        }
+    }
+
+    /// A disk breaks.
+    pub(crate) fn lose_disk(&mut self, place: NodeId) {
+        self.disk_lost = true;
+        self.disks.entry(place).or_default().lose();
+    }
+
+    /// Gives a disk a turn.
+    pub(crate) fn disk_at(&mut self, place: NodeId, at: u64) {
+        if self.scenario.disk {
+            let process = self.nodes[place].started;
+            self.push(at, place, What::Disk(process));
+        }
+    }
+
+    pub(crate) fn local(&self, place: NodeId) -> MonoNs {
+        self.nodes[place].local(self.now)
     }
 
     /// Schedules a call of the workload's or the troubles' own.
@@ -443,9 +480,21 @@ impl World {
         match next.what {
             What::Deliver(from, message) => self.deliver(from, to, *message),
             What::Timer => self.timer(to),
+            What::Disk(process) => self.disk(to, process),
             What::Call(_) => {}
         }
         Some(self.after(to))
+    }
+
+    fn disk(&mut self, to: NodeId, process: u64) {
+        if self.nodes[to].started != process {
+            return;
+        }
+        let mut machine = std::mem::replace(&mut self.nodes[to].machine, Machine::Down);
+        if let Machine::Server(server) = &mut machine {
+            self.disk_turn(to, server);
+        }
+        self.nodes[to].machine = machine;
     }
 
     fn timer(&mut self, to: NodeId) {
@@ -546,6 +595,7 @@ impl World {
 
     fn after_server(&mut self, place: NodeId, server: &mut Server<KeyValue>) -> MonoNs {
         let life = server.life();
+        self.after_disk(place, server);
         while let Some((to, message)) = server.poll_send() {
             if let Message::Reply(reply) = &message {
                 self.check_reply(life, server.config().map(|it| &**it), reply);
@@ -687,47 +737,6 @@ impl World {
             self.violate("I1: two replicas answered one operation differently".to_owned());
         }
         own
-    }
-
-    /// Puts a message on the network.
-    fn transmit(&mut self, from: NodeId, to: NodeId, message: Message) {
-        let (one, other) = (1u64 << (from % 64), 1u64 << (to % 64));
-        let now = self.now;
-        let cut = self
-            .cuts
-            .iter()
-            .any(|cut| cut.until > now && cut.from & one != 0 && cut.to & other != 0);
-        let lost = !self.healed && self.dice.chance(self.scenario.loss);
-        if cut || lost {
-            return;
-        }
-        if !self.healed && self.scenario.damage > 0 && self.dice.chance(self.scenario.damage) {
-            if let Some(damaged) = self.damage(&message) {
-                let delay = self.delay();
-                self.push(now + delay, to, What::Deliver(from, Box::new(damaged)));
-            }
-            return;
-        }
-        if !self.healed && self.dice.chance(self.scenario.duplicates) {
-            let delay = self.delay() * self.dice.between(1, 50);
-            self.push(
-                now + delay,
-                to,
-                What::Deliver(from, Box::new(message.clone())),
-            );
-        }
-        let delay = self.delay();
-        self.push(now + delay, to, What::Deliver(from, Box::new(message)));
-    }
-
-    fn delay(&mut self) -> u64 {
-        let spread = self.scenario.delay_spread;
-        let plain = self.scenario.delay_min + self.dice.below(spread + 1);
-        if !self.healed && self.dice.chance(self.scenario.slow) {
-            plain * 100
-        } else {
-            plain
-        }
     }
 
     /// Runs a portal's own input, if it runs.

@@ -26,6 +26,7 @@ fn level_name(level: Level) -> &'static str {
         Level::All => "all",
         Level::Hedge(_) => "hedge",
         Level::Auto => "auto",
+        Level::Disk => "disk",
     }
 }
 

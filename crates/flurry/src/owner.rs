@@ -303,6 +303,12 @@ impl<C: Caller> Owner<C> {
         caller: C,
     ) -> Option<u64> {
         let (level, writes) = (submission.level, submission.access != Access::Read);
+        if level == Level::Disk && !self.has_disks() {
+            caller.told(Err(Error::Refused {
+                reason: "level: it is disk, and the servers keep nothing on one; wanted servers with disks; hint: flurry server --disk DIR, or another level".to_owned(),
+            }));
+            return None;
+        }
         match self.portal.submit(now, submission) {
             Ok(sequence) => {
                 let waiter = Waiter {
@@ -320,6 +326,12 @@ impl<C: Caller> Owner<C> {
                 None
             }
         }
+    }
+
+    /// Whether what is written can come to be on a disk.
+    fn has_disks(&self) -> bool {
+        let config = self.router.config();
+        config.is_some_and(|config| config.everybody().any(|member| member.disk.is_some()))
     }
 
     /// From the portal to the router, which is inside.

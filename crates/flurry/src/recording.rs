@@ -284,7 +284,7 @@ impl ArrivalLog {
                 Level::First => Some(unruly_trace::Level::First),
                 Level::Quorum => Some(unruly_trace::Level::Quorum),
                 Level::All => Some(unruly_trace::Level::All),
-                Level::Hedge(_) | Level::Auto => None,
+                Level::Hedge(_) | Level::Auto | Level::Disk => None,
             },
             status: status(arrival.end),
             answered: arrival.answered,

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{self, UnixDatagram};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use flurry_core::id::{DurationNs, Endpoint, Incarnation, MonoNs, OperationId, ServerId, ShardId};
@@ -14,6 +15,7 @@ use tracing::{info, warn};
 use unruly_trace::{Clock, ClockPair, ClockWatch};
 
 use crate::address::{Allowed, Controllers};
+use crate::disk::{DiskThread, ServerDisk, ShardDisk};
 use crate::fault::Faults;
 use crate::link::{Letter, Link, LinkCounts};
 use crate::metrics::{Metrics, Page, count};
@@ -37,6 +39,10 @@ pub struct ServerOptions {
     pub memory_bytes_max: usize,
     /// When the memory is full: evict the least recently used value, instead of refusing.
     pub evict: bool,
+    /// Where records are kept too, some moments later; without it they are in memory alone.
+    pub disk: Option<PathBuf>,
+    /// What an earlier life had on disk is gone for good: the others shall not wait for it.
+    pub disk_lost: bool,
     /// Tell in each reply when the request reached the kernel and the thread, and when the reply left.
     pub stamps: bool,
     /// How long a thread looks for the next message again and again before it sleeps, giving way to
@@ -61,6 +67,8 @@ impl ServerOptions {
             shards: 1,
             memory_bytes_max: 256_000_000,
             evict: false,
+            disk: None,
+            disk_lost: false,
             stamps: true,
             spin: Duration::ZERO,
             metrics: None,
@@ -70,10 +78,42 @@ impl ServerOptions {
     }
 }
 
+impl ServerOptions {
+    /// Whether they fit together.
+    fn check(&self) -> Result<(), Error> {
+        if self.shards == 0 {
+            return Err(Error::Refused {
+                reason: "shards: it is 0; wanted 1 or more; hint: one for each core that a server may use".to_owned(),
+            });
+        }
+        if self.evict && self.disk.is_some() {
+            return Err(Error::Refused {
+                reason: "disk: values are evicted when the memory is full; wanted all of them in memory; hint: a cache needs no --disk".to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    /// A link for each shard.
+    fn links(&self) -> Result<Vec<Link>, Error> {
+        let link = |shard: u8| {
+            let mut address = self.listen;
+            if address.port() != 0 {
+                address.set_port(address.port().saturating_add(u16::from(shard)));
+            }
+            Link::listen(address, self.stamps, &self.security)
+                .map(|link| link.with_faults(&self.faults, u64::from(shard)))
+        };
+        (0..self.shards).map(link).collect()
+    }
+}
+
 /// A running data server; dropping it stops it, and what it held is gone.
 #[derive(Debug)]
 pub struct Server {
     shards: Vec<Node>,
+    /// Ends after its shards, with all that they have sent.
+    _disk: Option<DiskThread>,
     _places: Vec<UnixDatagram>,
 }
 
@@ -99,27 +139,28 @@ impl Server {
         machine: &M,
     ) -> Result<Self, Error> {
         let controllers = options.controllers.allowed(&options.security)?;
-        if options.shards == 0 {
-            return Err(Error::Refused {
-                reason: "shards: it is 0; wanted 1 or more; hint: one for each core that a server may use".to_owned(),
-            });
-        }
+        options.check()?;
         let places = take_places(options.id, &controllers)?;
-        let links = (0..options.shards)
-            .map(|shard| {
-                let mut address = options.listen;
-                if address.port() != 0 {
-                    address.set_port(address.port().saturating_add(u16::from(shard)));
-                }
-                Link::listen(address, options.stamps, &options.security)
-                    .map(|link| link.with_faults(&options.faults, u64::from(shard)))
-            })
-            .collect::<Result<Vec<_>, _>>()?;
+        let disk = match &options.disk {
+            Some(path) => Some(ServerDisk::open(path, options.shards, options.disk_lost)?),
+            None => None,
+        };
+        let links = options.links()?;
         let addresses: Vec<String> = links.iter().map(|it| it.address().to_string()).collect();
         let incarnation = Incarnation(u128::from_le_bytes(random::bytes()?));
+        let found = disk.as_ref().map(ServerDisk::found);
+        let wakes = links.iter().map(|link| link.wake().clone()).collect();
+        let (disk, mut sides) = match disk {
+            Some(disk) => {
+                let (thread, sides) = disk.start(wakes)?;
+                (Some(thread), sides.into_iter().map(Some).collect())
+            }
+            None => (None, Vec::new()),
+        };
+        sides.resize_with(links.len(), || None);
         let shards = (0..options.shards)
-            .zip(links)
-            .map(|(shard, link)| {
+            .zip(links.into_iter().zip(sides))
+            .map(|(shard, (link, side))| {
                 let endpoint = Endpoint {
                     server: ServerId(options.id),
                     shard: ShardId(shard),
@@ -140,8 +181,13 @@ impl Server {
                     board: options.metrics.as_ref().map(Metrics::board),
                 };
                 Node::start(&name, link, node, |now| {
+                    let machine = server::Server::new(now, params, machine.clone());
                     Ok(Shard {
-                        machine: server::Server::new(now, params, machine.clone()),
+                        machine: match found {
+                            Some(found) => machine.with_disk(found),
+                            None => machine,
+                        },
+                        disk: side,
                         peers: Peers::new(controllers.clone(), &options.security),
                         stamps: options.stamps.then(Stamps::start),
                         was_member: false,
@@ -151,6 +197,7 @@ impl Server {
             .collect::<Result<_, _>>()?;
         Ok(Self {
             shards,
+            _disk: disk,
             _places: places,
         })
     }
@@ -255,6 +302,7 @@ impl Stamps {
 #[derive(Debug)]
 struct Shard<M: StateMachine> {
     machine: server::Server<M>,
+    disk: Option<ShardDisk>,
     peers: Peers,
     stamps: Option<Stamps>,
     /// What the log knows: whether it takes part.
@@ -315,6 +363,9 @@ impl<M: StateMachine> Part for Shard<M> {
             "Its life, as a label; another one has another memory.",
         );
         page.gauge(info, &[("incarnation", &format!("{life:032x}"))], 1.0);
+        if let Some(disk) = &self.disk {
+            disk.tell(page);
+        }
     }
 
     fn timeout(&mut self, now: MonoNs) {
@@ -322,7 +373,17 @@ impl<M: StateMachine> Part for Shard<M> {
     }
 
     fn due(&self) -> MonoNs {
-        self.machine.poll_timeout()
+        let disk = self.disk.as_ref().map(ShardDisk::due);
+        let machine = self.machine.poll_timeout();
+        disk.map_or(machine, |disk| machine.min(disk))
+    }
+
+    /// Whatever woke it may have been the disk.
+    fn serve(&mut self, now: MonoNs, _clients: bool, link: &mut Link) -> Result<usize, Error> {
+        if self.disk.is_some() {
+            self.carry_out(now, link)?;
+        }
+        Ok(0)
     }
 
     fn was_busy(&mut self, share: u8) {
@@ -332,7 +393,10 @@ impl<M: StateMachine> Part for Shard<M> {
         }
     }
 
-    fn carry_out(&mut self, _now: MonoNs, link: &mut Link) -> Result<(), Error> {
+    fn carry_out(&mut self, now: MonoNs, link: &mut Link) -> Result<(), Error> {
+        if let Some(disk) = &mut self.disk {
+            disk.turn(now, &mut self.machine)?;
+        }
         let is_member = self.machine.is_member();
         if std::mem::replace(&mut self.was_member, is_member) != is_member {
             let endpoint = self.machine.life().endpoint;

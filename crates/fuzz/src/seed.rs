@@ -24,7 +24,13 @@ pub(crate) fn conversation() -> (Vec<Message>, Vec<u8>) {
         expires_at: None,
         condition: Condition::Always,
     };
-    for (number, level) in (0..).zip([Level::First, Level::Quorum, Level::All, Level::Auto]) {
+    for (number, level) in (0..).zip([
+        Level::First,
+        Level::Quorum,
+        Level::All,
+        Level::Auto,
+        Level::Disk,
+    ]) {
         let key = format!("key-{number}");
         for operation in [
             &set,

@@ -224,7 +224,9 @@ impl Controller {
             return;
         };
         let lost = self.lost(now, &config);
-        let joins = config.next.is_none() && !self.joining.is_empty();
+        // Not while another change goes on, unless that waits for what they may bring.
+        let takes = config.next.is_none() || !config.disks_missing().is_empty();
+        let joins = takes && !self.joining.is_empty();
         if lost.is_empty() && !joins {
             return;
         }
@@ -294,6 +296,10 @@ impl Controller {
         if !self.lives().iter().filter(|life| is_next(life)).all(synced) {
             return;
         }
+        // Something may be on disks alone that have not come back.
+        if !config.disks_missing().is_empty() && !planted(Bug::DisksNotWaitedFor) {
+            return;
+        }
         let committed = Config {
             number: ConfigNumber(config.number.0 + 1),
             members: next.clone(),
@@ -338,9 +344,11 @@ impl Controller {
         }
         let number = config.map_or(0, |config| config.number.0);
         let changing = config.is_some_and(|config| config.next.is_some());
+        let missing = config.map(Config::disks_missing).unwrap_or_default();
+        let missing: Vec<u16> = missing.into_iter().map(|server| server.0).collect();
         let _ = write!(
             text,
-            "],\"config\":{number},\"changing\":{changing},\"replicas\":{},\"waiting_servers\":{},\"wanted_servers\":{},\"sessions\":{},\"again_ms\":{}}}",
+            "],\"config\":{number},\"changing\":{changing},\"disks_missing\":{missing:?},\"replicas\":{},\"waiting_servers\":{},\"wanted_servers\":{},\"sessions\":{},\"again_ms\":{}}}",
             self.params.replicas,
             self.joining.len(),
             self.params.servers_min,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::{Destination, Life, Operation, Pending, Portal};
 use crate::config::Level;
-use crate::id::{Epoch, Key, MonoNs, Sequence, Version};
+use crate::id::{ConfigNumber, Epoch, Key, MonoNs, Sequence, Version};
 use crate::machine::Access;
 use crate::message::{Ask, Copy, Message, Request};
 
@@ -193,6 +193,7 @@ impl Portal {
             at: pending.submission.at,
             stable,
             clean_since: None,
+            opened_in: ConfigNumber(0),
             patience: pending.submission.patience,
         };
         let operation = Operation {
@@ -231,6 +232,7 @@ impl Portal {
             at: self.at,
             stable,
             clean_since: self.clean_since.filter(|_| untouched),
+            opened_in: self.opened_in,
             // As long as it takes: its operation has its own patience.
             patience: crate::id::DurationNs(u64::MAX / 4),
         };
@@ -253,7 +255,7 @@ impl Portal {
         operation.driven = now;
         let copy = Copy {
             request: Arc::clone(&operation.request),
-            config: crate::id::ConfigNumber(0),
+            config: ConfigNumber(0),
             attempt: 0,
         };
         self.operations.insert(sequence, operation);

@@ -51,11 +51,6 @@ impl Portal {
                 last_loss,
                 last_wipe,
             } => {
-                let believed_one = operation.request.clean_since.is_some();
-                if last_wipe > self.opened_in && believed_one && version != id.version() {
-                    self.ask_all(now, id.sequence);
-                    return;
-                }
                 // Its own write-back, by an earlier sending: what was there before is not known any more.
                 let own = found == id.version();
                 let found = if own { Version::NONE } else { found };
@@ -135,24 +130,6 @@ impl Portal {
         wiped || (!clean && found.epoch < self.epoch && earlier)
     }
 
-    /// Since this owner came, all that had a key may have been lost together: no replica speaks for the
-    /// others any more, whatever earlier owners left everywhere.
-    fn ask_all(&mut self, now: MonoNs, sequence: Sequence) {
-        self.clean_since = None;
-        let Some(operation) = self.operations.remove(&sequence) else {
-            return;
-        };
-        let request = Request {
-            clean_since: None,
-            ..(*operation.request).clone()
-        };
-        let operation = Operation {
-            request: Arc::new(request),
-            ..operation
-        };
-        self.drive(now, sequence, operation);
-    }
-
     fn taken(&mut self, sequence: Sequence, version: Version, absent: bool, lossy: bool) {
         let written_back = version == self.id(sequence).version();
         let Some(operation) = self.operations.get_mut(&sequence) else {
@@ -195,7 +172,15 @@ impl Portal {
         // Or a late copy of a refused write was executed after all: nothing can be lost of a key that
         // was never written. Or what a takeover wrote back is gone, of which others may have the original.
         let taken_over = dep.epoch == self.epoch && dep.sequence.0 % 2 == 1 && !unproven;
-        if (chain.refused.contains(&dep) || dep == Version::NONE || taken_over) && !answered {
+        // Every replica had the deletion, and has ended since: a disk that was late knows what was before.
+        let is_older = |it: &Version| Version::NONE < have && have < *it;
+        let back = chain
+            .deleted_at
+            .filter(|it| dep == Version::NONE && is_older(it));
+        if back.is_none()
+            && (chain.refused.contains(&dep) || dep == Version::NONE || taken_over)
+            && !answered
+        {
             if access == Access::Read {
                 chain.reads -= 1;
                 if chain.known == Known::At(dep) {
@@ -234,7 +219,8 @@ impl Portal {
             let nothing = crate::key_value::Answer::NotFound.encode();
             self.done(sequence, nothing, false);
         } else {
-            self.refused(sequence, Outcome::DataLoss { need: dep, have });
+            let need = back.unwrap_or(dep);
+            self.refused(sequence, Outcome::DataLoss { need, have });
         }
     }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::bugs::{Bug, planted};
 use crate::config::{Config, Level, Replica, majority};
-use crate::id::{ConfigNumber, DurationNs, MonoNs, ServerId, Version};
+use crate::id::{ConfigNumber, DurationNs, Epoch, MonoNs, ServerId, Version};
 use crate::machine::Access;
 use crate::message::{Ask, Outcome, Request, State};
 
@@ -147,6 +147,8 @@ pub(super) struct InFlight {
     pub(super) driven: MonoNs,
     pub(super) config: ConfigNumber,
     pub(super) targets: Vec<Target>,
+    /// Replicas of the old set, those counted that are gone.
+    pub(super) copies: usize,
     pub(super) phase: Phase,
     pub(super) answer: Option<Bytes>,
     pub(super) digest: Option<u64>,
@@ -177,6 +179,7 @@ impl InFlight {
             driven: now,
             config: ConfigNumber(0),
             targets: Vec::new(),
+            copies: 0,
             phase,
             answer: None,
             digest: None,
@@ -218,6 +221,7 @@ impl InFlight {
     /// replica has, it keeps having.
     pub(super) fn place(&mut self, now: MonoNs, config: &Config) -> Vec<Target> {
         self.config = config.number;
+        self.copies = config.copies();
         let mut before = std::mem::take(&mut self.targets);
         let write = self.is_write() && self.phase != Phase::Asking;
         for replica in config.replicas_of(&self.request.key).iter() {
@@ -244,16 +248,18 @@ impl InFlight {
     }
 
     /// Whether enough replicas have it. While the members change a write must satisfy the old set
-    /// and the new one; a read asks the old one, since only that has everything.
+    /// and the new one; a read asks the old one, since only that has everything. Should all end before
+    /// the change is done, the disks of the old set are asked, which gets through without a minority of
+    /// them, whoever was gone before: so level `disk` takes a majority of all.
     pub(super) fn level_is_met(&self) -> bool {
-        let met = |of: fn(&Replica) -> bool, level: Level| {
+        let met = |of: fn(&Replica) -> bool, gone: usize| {
             let all = self.targets.iter().filter(|it| of(&it.replica)).count();
             let held = self
                 .targets
                 .iter()
                 .filter(|it| of(&it.replica) && it.progress == Progress::Held)
                 .count();
-            held >= level.needed(all)
+            held >= self.level.needed(all + gone)
         };
         let any = self
             .targets
@@ -262,8 +268,13 @@ impl InFlight {
         if !any {
             return false;
         }
-        let old = met(|replica| replica.old, self.level);
-        let new = met(|replica| replica.new, self.level);
+        let living = self.targets.iter().filter(|it| it.replica.old).count();
+        let gone = match self.level {
+            Level::Disk => self.copies.saturating_sub(living),
+            _ => 0,
+        };
+        let old = met(|replica| replica.old, gone);
+        let new = met(|replica| replica.new, 0);
         old && (new || !self.is_write())
     }
 
@@ -294,16 +305,23 @@ impl InFlight {
         })
     }
 
+    /// Since when one replica speaks for all, if it still does: since the owner came, all that had a key
+    /// may have been lost together.
+    pub(super) fn clean_since(&self, last_wipe: ConfigNumber) -> Option<Epoch> {
+        let holds = last_wipe <= self.request.opened_in;
+        self.request.clean_since.filter(|_| holds)
+    }
+
     /// What a takeover has found, when it may believe it: all replicas spoke, or one did and every
     /// earlier owner had left the key the same everywhere.
-    pub(super) fn found(&self) -> Option<State> {
+    pub(super) fn found(&self, last_wipe: ConfigNumber) -> Option<State> {
         let old: Vec<&Target> = self
             .targets
             .iter()
             .filter(|target| target.replica.old)
             .collect();
         let heard: Vec<&State> = old.iter().filter_map(|it| it.state.as_ref()).collect();
-        let clean = self.request.clean_since.and_then(|since| {
+        let clean = self.clean_since(last_wipe).and_then(|since| {
             let first = since.0 == 1;
             heard
                 .iter()

@@ -183,6 +183,7 @@ impl Router {
 
     /// Ends an operation that a refusal decides, or answers one that has its answer.
     pub(super) fn settle(&mut self, now: MonoNs, id: OperationId, verdict: Option<&Verdict>) {
+        let last_wipe = self.last_wipe();
         let Some(operation) = self.operations.get_mut(&id) else {
             return;
         };
@@ -210,7 +211,7 @@ impl Router {
             return;
         }
         if operation.phase == Phase::Asking {
-            if let Some(state) = operation.found() {
+            if let Some(state) = operation.found(last_wipe) {
                 self.take_over(now, id, state);
             }
             return;
@@ -240,6 +241,12 @@ impl Router {
         self.answer(portal, id, outcome);
     }
 
+    /// When all that had some key were last lost together.
+    fn last_wipe(&self) -> ConfigNumber {
+        let config = self.config.as_deref();
+        config.map_or(ConfigNumber(0), |it| it.last_wipe)
+    }
+
     /// What a takeover amounts to, with what the owner must know of losses.
     fn taken(&self, version: Version, found: Version) -> Outcome {
         let config = self.config.as_deref();
@@ -247,20 +254,21 @@ impl Router {
             version,
             found,
             last_loss: config.map_or(ConfigNumber(0), |it| it.last_loss),
-            last_wipe: config.map_or(ConfigNumber(0), |it| it.last_wipe),
+            last_wipe: self.last_wipe(),
         }
     }
 
     /// Makes what a takeover found the owner's: the same state under its own version, everywhere.
     fn take_over(&mut self, now: MonoNs, id: OperationId, found: State) {
         let taken = self.taken(id.version(), found.version);
+        let last_wipe = self.last_wipe();
         let Some(operation) = self.operations.get_mut(&id) else {
             return;
         };
         let portal = operation.portal;
         operation.absent = found.snapshot.is_none();
         // Not a deletion: others may have buried it, and would miss what the owner then depends on.
-        let clean = operation.request.clean_since.is_some_and(|since| {
+        let clean = operation.clean_since(last_wipe).is_some_and(|since| {
             let value = found.version.epoch >= since && found.snapshot.is_some();
             value || (since.0 == 1 && found.version == Version::NONE)
         });
@@ -307,7 +315,10 @@ impl Router {
             return;
         }
         let asking = operation.phase == Phase::Asking;
-        if operation.is_write() && !asking {
+        if operation.is_everywhere() && !operation.level_is_met() {
+            // Level `disk` wants more than are left: the next configuration may have them.
+            self.want_config(now);
+        } else if operation.is_write() && !asking {
             // All have it: also when none can tell any more what it answered.
             if operation.is_everywhere() {
                 // The answer once more: it may have been lost on its way.
@@ -355,8 +366,10 @@ impl Router {
         let Some(operation) = self.operations.get_mut(&id) else {
             return;
         };
-        operation.empty_rounds += 1;
-        if operation.empty_rounds < EMPTY_ROUNDS {
+        operation.empty_rounds = operation.empty_rounds.saturating_add(1);
+        // What is missed may be on a disk that is still to come back.
+        let may_come = self.config.as_ref().is_some_and(|it| it.needs_disks());
+        if operation.empty_rounds < EMPTY_ROUNDS || may_come {
             for target in &mut operation.targets {
                 if target.progress != Progress::Evicted {
                     target.progress = Progress::Sent;

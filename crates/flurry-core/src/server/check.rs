@@ -43,7 +43,7 @@ impl<M: StateMachine> Server<M> {
         }
     }
 
-    fn version(&mut self, key: &Key) -> Version {
+    pub(super) fn version(&mut self, key: &Key) -> Version {
         self.table
             .find(key)
             .map_or(Version::NONE, |record| record.version)
@@ -128,7 +128,9 @@ impl<M: StateMachine> Server<M> {
                 .find(key)
                 .is_some_and(|record| record.state.is_none() && !record.evicted);
         if dead || early {
+            let version = self.version(key);
             self.table.remove(&self.machine, key);
+            self.buried(key, version);
         }
     }
 
@@ -281,6 +283,7 @@ impl<M: StateMachine> Server<M> {
             applied.state,
             answer.clone(),
         );
+        self.changed(key);
         (Verdict::Done(answer), digest(snapshot.as_deref()))
     }
 
@@ -346,6 +349,7 @@ impl<M: StateMachine> Server<M> {
             // Without the version an evicted key would look as if it never was.
             self.table.mark_evicted(key);
         }
+        self.changed(key);
         Ok(true)
     }
 }

@@ -66,7 +66,8 @@ impl Join {
         let complete = old && config.members.len() <= usize::from(config.replicas);
         // When all that had some key may be gone, what they had given to other joining servers is all
         // that is left of it: then these are asked too, so that all hold the same in the end.
-        let others = config.next.iter().flatten().filter(|_| config.is_wiped());
+        let shared = config.is_wiped() || config.needs_disks();
+        let others = config.next.iter().flatten().filter(|_| shared);
         let sources = config
             .members
             .iter()
@@ -139,6 +140,7 @@ impl<M: StateMachine> Server<M> {
             incarnation: life.incarnation,
             addresses: self.params.addresses.clone(),
             gone: false,
+            disk: self.persist.as_ref().map(|it| it.disk),
         };
         let join = Message::Control(Control::Join(member, proof));
         self.send(Destination::Controller, join);
@@ -175,6 +177,10 @@ impl<M: StateMachine> Server<M> {
         };
         let (server, incarnation) = (target.endpoint.server, target.incarnation);
         if config.number != number || !config.has(server, incarnation) {
+            return;
+        }
+        // What comes from the disk goes to the end of the table, behind which no scan looks.
+        if self.restores().is_some() {
             return;
         }
         let mut part = Part {

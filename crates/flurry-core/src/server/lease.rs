@@ -123,9 +123,9 @@ impl<M: StateMachine> Server<M> {
                 self.send(Destination::Server(to), ping.clone());
             }
         }
-        if self.join.as_ref().is_some_and(super::join::Join::is_done)
-            || planted(Bug::SyncedTooEarly)
-        {
+        let copied = self.join.as_ref().is_some_and(super::join::Join::is_done);
+        let on_disk = copied && self.persist.as_mut().is_none_or(|it| it.is_done(number));
+        if on_disk || planted(Bug::SyncedTooEarly) {
             let synced = Message::Control(Control::Synced(life, number));
             self.send(Destination::Controller, synced);
         }

@@ -13,6 +13,7 @@ mod fingerprint;
 mod join;
 mod lease;
 mod list;
+mod persist;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -25,6 +26,8 @@ use crate::message::{Control, Life, Message, State};
 use crate::table::{Table, state_of};
 use join::Join;
 use lease::Lease;
+use persist::Persist;
+pub use persist::{Change, RestoreError, What};
 
 /// Sessions that a server knows at most; a cluster that needs more needs more servers.
 pub const SESSIONS_MAX: usize = 65_536;
@@ -82,6 +85,8 @@ pub struct Server<M: StateMachine> {
     /// In 255ths, as the driver measured it.
     busy: u8,
     part_bytes_max: usize,
+    /// Nothing, where records are in memory alone.
+    persist: Option<Persist>,
 }
 
 impl<M: StateMachine> Server<M> {
@@ -101,6 +106,7 @@ impl<M: StateMachine> Server<M> {
             counts: ServerCounts::default(),
             busy: 0,
             part_bytes_max: join::PART_BYTES_MAX,
+            persist: None,
         }
     }
 
@@ -194,7 +200,10 @@ impl<M: StateMachine> Server<M> {
         match message {
             Message::Request(copy) => {
                 let reply = self.execute(now, &copy);
-                self.send(Destination::Sender(sender), Message::Reply(reply));
+                let back = Destination::Sender(sender);
+                if !self.hold(back, &copy, &reply) {
+                    self.send(back, Message::Reply(reply));
+                }
             }
             Message::Control(control) => self.handle_control(now, sender, control),
             // Neither is ever for a server; strangers may send anything.
@@ -308,10 +317,19 @@ impl<M: StateMachine> Server<M> {
             let stable = config.next.is_none();
             self.join = Join::needed(now, self.params.life, config);
             self.config = Some(Arc::clone(config));
+            let speaks = self.disk_speaks(config);
+            if let Some(persist) = &mut self.persist {
+                persist.restores = speaks.then_some(config.number);
+            }
             if stable {
                 let server = endpoint.server;
+                let persist = &mut self.persist;
                 self.table.retain(&self.machine, |key| {
-                    config.replicas_of(key).find(server).is_some()
+                    let holds = config.replicas_of(key).find(server).is_some();
+                    if let (false, Some(persist)) = (holds, persist.as_mut()) {
+                        persist.note(key.clone(), What::Moved);
+                    }
+                    holds
                 });
             }
             self.ping(now);
@@ -326,6 +344,9 @@ impl<M: StateMachine> Server<M> {
         self.sessions.clear();
         self.config = None;
         self.join = None;
+        if let Some(persist) = &mut self.persist {
+            persist.forget();
+        }
         self.lease.forget();
     }
 

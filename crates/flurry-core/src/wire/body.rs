@@ -48,6 +48,9 @@ pub struct Request {
     /// For the router: give up after this long.
     #[prost(uint64, tag = "9")]
     pub patience_ns: u64,
+    /// For a takeover: clean_since held in this configuration.
+    #[prost(uint32, tag = "10")]
+    pub opened_in: u32,
 }
 /// Server to router, router to portal.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -96,6 +99,28 @@ pub struct Member {
     /// It was lost; its lease ran out.
     #[prost(bool, tag = "5")]
     pub gone: bool,
+    /// It keeps its records on a disk; what was there when it asked to join.
+    #[prost(message, optional, tag = "6")]
+    pub disk: ::core::option::Option<Disk>,
+}
+/// What a disk holds: every record of one life of its server, and up to when by that server's clock.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Disk {
+    /// 0: of none.
+    #[prost(fixed64, tag = "1")]
+    pub incarnation_high: u64,
+    #[prost(fixed64, tag = "2")]
+    pub incarnation_low: u64,
+    #[prost(sint64, tag = "3")]
+    pub through_ns: i64,
+    /// Whoever runs it says that what was there before is gone for good.
+    #[prost(bool, tag = "4")]
+    pub lost: bool,
+    /// A later life, whose records it holds all as well, while it is not sure to count. 0: none.
+    #[prost(fixed64, tag = "5")]
+    pub next_high: u64,
+    #[prost(fixed64, tag = "6")]
+    pub next_low: u64,
 }
 /// One shard of one life of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

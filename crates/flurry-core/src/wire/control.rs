@@ -9,7 +9,9 @@ use super::DATAGRAM_BYTES_MAX;
 use super::body::{self, control::Kind as Body, cursor::At};
 use super::header::{Header, Kind, WireError};
 use super::operation::{put_state, state};
-use crate::config::{ADDRESS_BYTES_MAX, Config, MEMBERS_MAX, Member, REPLICAS_MAX, SHARDS_MAX};
+use crate::config::{
+    ADDRESS_BYTES_MAX, Config, Disk, MEMBERS_MAX, Member, REPLICAS_MAX, SHARDS_MAX,
+};
 use crate::id::{
     ConfigNumber, Endpoint, Epoch, Incarnation, Key, MonoNs, Sequence, ServerId, SessionId,
     ShardId, WallNs,
@@ -88,6 +90,30 @@ fn put_member(member: &Member) -> body::Member {
         incarnation_low,
         addresses: member.addresses.clone(),
         gone: member.gone,
+        disk: member.disk.map(put_disk),
+    }
+}
+
+fn put_disk(disk: Disk) -> body::Disk {
+    let (incarnation_high, incarnation_low) = halves(disk.life.unwrap_or(Incarnation(0)));
+    let (next_high, next_low) = halves(disk.next.unwrap_or(Incarnation(0)));
+    body::Disk {
+        incarnation_high,
+        incarnation_low,
+        through_ns: disk.through.0,
+        lost: disk.lost,
+        next_high,
+        next_low,
+    }
+}
+
+fn disk(read: body::Disk) -> Disk {
+    let some = |life: Incarnation| (life != Incarnation(0)).then_some(life);
+    Disk {
+        life: some(whole(read.incarnation_high, read.incarnation_low)),
+        next: some(whole(read.next_high, read.next_low)),
+        through: WallNs(read.through_ns),
+        lost: read.lost,
     }
 }
 
@@ -97,6 +123,7 @@ fn member(read: body::Member) -> Result<Member, WireError> {
         incarnation: whole(read.incarnation_high, read.incarnation_low),
         addresses: read.addresses,
         gone: read.gone,
+        disk: read.disk.map(disk),
     })
 }
 

@@ -14,10 +14,12 @@ mod frame;
 mod header;
 mod operation;
 mod pack;
+mod record;
 
 pub use frame::{LENGTH_BYTES, cut_frame, take_frame};
 pub use header::{HEADER_BYTES, Header, Kind, WireError};
 pub use pack::{PACK_BYTES_MAX, Pack, Unpack};
+pub use record::{decode_record, encode_record};
 
 use bytes::{BufMut, Bytes, BytesMut};
 

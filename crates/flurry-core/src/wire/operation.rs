@@ -81,6 +81,7 @@ pub(super) fn put_request(copy: &Copy, out: &mut BytesMut) -> Header {
             hedge_ns,
             clean_since: request.clean_since.map_or(0, |epoch| epoch.0),
             patience_ns: request.patience.0,
+            opened_in: request.opened_in.0,
         },
         out,
     );
@@ -103,6 +104,7 @@ fn put_level(level: Level) -> (u8, u64) {
         Level::All => (2, 0),
         Level::Hedge(delay) => (3, delay.0),
         Level::Auto => (4, 0),
+        Level::Disk => (5, 0),
     }
 }
 
@@ -113,6 +115,7 @@ fn level(number: u8, hedge_ns: u64) -> Result<Level, WireError> {
         2 => Level::All,
         3 => Level::Hedge(DurationNs(hedge_ns)),
         4 => Level::Auto,
+        5 => Level::Disk,
         other => return Err(field("level", other)),
     })
 }
@@ -150,6 +153,7 @@ pub(super) fn request(header: &Header, bytes: Bytes) -> Result<Copy, WireError> 
             at: WallNs(read.at_ns),
             stable: Sequence(read.stable),
             clean_since: (read.clean_since != 0).then_some(Epoch(read.clean_since)),
+            opened_in: ConfigNumber(read.opened_in),
             patience: DurationNs(read.patience_ns),
         }),
         config: header.config,

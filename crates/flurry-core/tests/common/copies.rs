@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use flurry_core::config::Level;
-use flurry_core::id::{DurationNs, Epoch, Key, OperationId, Sequence, SessionId, Version, WallNs};
+use flurry_core::id::{
+    ConfigNumber, DurationNs, Epoch, Key, OperationId, Sequence, SessionId, Version, WallNs,
+};
 use flurry_core::key_value::Operation;
 use flurry_core::message::{Ask, Control, Copy, Message, Request, Verdict};
 
@@ -52,6 +54,7 @@ pub(crate) fn copy(
             at: WallNs(0),
             stable: Sequence(0),
             clean_since: None,
+            opened_in: ConfigNumber(0),
             patience: DurationNs::millis(10),
         }),
         config: cluster.controller.config().unwrap().number,

@@ -98,10 +98,20 @@ pub(crate) fn bytes_of(message: &Message) -> usize {
 impl Cluster {
     /// A cluster with an open session.
     pub(crate) fn open() -> Self {
+        let servers = (0..3).map(|id| server(id, u128::from(id) + 1));
+        let mut cluster = Self::of(servers.collect());
+        cluster.pass(DurationNs::millis(300));
+        assert!(cluster.portal.is_open(), "the session opens");
+        cluster.events.clear();
+        cluster
+    }
+
+    /// A cluster of these servers, in which nothing has happened yet.
+    pub(crate) fn of(servers: Vec<Server<KeyValue>>) -> Self {
         let now = MonoNs(1);
-        let mut cluster = Self {
+        Self {
             now,
-            servers: (0..3).map(|id| server(id, u128::from(id) + 1)).collect(),
+            servers,
             controller: Controller::new(now, params()).unwrap(),
             portal: portal(now, 1),
             router: Router::new(RouterParams::default()),
@@ -111,11 +121,7 @@ impl Cluster {
             moved: Vec::new(),
             longest_bytes: 0,
             disk: Vec::new(),
-        };
-        cluster.pass(DurationNs::millis(300));
-        assert!(cluster.portal.is_open(), "the session opens");
-        cluster.events.clear();
-        cluster
+        }
     }
 
     /// Lets time pass, in steps of a millisecond, delivering everything.

@@ -320,6 +320,7 @@ fn level_of(words: &[Bytes]) -> Option<Level> {
         (b"quorum", []) => Level::Quorum,
         (b"all", []) => Level::All,
         (b"auto", []) => Level::Auto,
+        (b"disk", []) => Level::Disk,
         (b"hedge", [delay_us]) => {
             let delay_us = decimal(delay_us).and_then(|it| u64::try_from(it).ok())?;
             Level::Hedge(DurationNs(delay_us.saturating_mul(1_000)))
@@ -334,6 +335,7 @@ pub(super) fn level_text(level: Level) -> String {
         Level::Quorum => "quorum".to_owned(),
         Level::All => "all".to_owned(),
         Level::Auto => "auto".to_owned(),
+        Level::Disk => "disk".to_owned(),
         Level::Hedge(delay) => format!("hedge {}", delay.0 / 1_000),
     }
 }

@@ -289,6 +289,7 @@ mod tests {
             incarnation: Incarnation(1),
             addresses: Vec::new(),
             gone: false,
+            disk: None,
         };
         Config {
             number: ConfigNumber(number),

@@ -36,7 +36,7 @@ const CONTROLLER: &[&str] = &[
     "etcd_cert",
     "etcd_key",
 ];
-const SERVER: &[&str] = &["id", "listen"];
+const SERVER: &[&str] = &["id", "listen", "disk"];
 const ROUTER: &[&str] = &["listen"];
 const CLIENT: &[&str] = &["level", "hedge", "timeout", "transport", "spin"];
 const FAULT: &[&str] = &[
@@ -82,6 +82,8 @@ pub enum ClusterLevel {
     Hedge(DurationNs),
     /// What the load suggests.
     Auto,
+    /// A majority, each from its disk.
+    Disk,
 }
 
 /// How messages travel.
@@ -100,6 +102,8 @@ pub struct ClusterServer {
     pub id: u16,
     /// Where its first shard listens, the others behind it.
     pub listen: SocketAddr,
+    /// The directory where it keeps its records too.
+    pub disk: Option<String>,
 }
 
 /// Where controllers keep what must outlive them.

@@ -146,6 +146,7 @@ pub(super) fn servers(top: &Section<'_>, reach: &Reach) -> Result<Vec<ClusterSer
         let server = ClusterServer {
             id: section.whole("id", &id)?,
             listen: reach.address(section, "listen", "127.0.0.1:7701")?,
+            disk: not_empty(section, "disk", "disk = \"records-1\"")?,
         };
         if servers.iter().any(|it| it.id == server.id) {
             return Err(section.refuse("id", "must be another server's", "give each its own"));
@@ -339,6 +340,7 @@ pub(crate) fn level(section: &Section<'_>) -> Result<ClusterLevel, PlanError> {
         ("all", ClusterLevel::All),
         ("hedge", ClusterLevel::Hedge(hedge)),
         ("auto", ClusterLevel::Auto),
+        ("disk", ClusterLevel::Disk),
     ];
     let level = section.choice("level", &levels, Some(ClusterLevel::First))?;
     if section.has("hedge") && !matches!(level, ClusterLevel::Hedge(_)) {

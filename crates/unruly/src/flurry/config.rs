@@ -36,6 +36,7 @@ pub(super) fn level(of: ClusterLevel) -> Level {
         ClusterLevel::All => Level::All,
         ClusterLevel::Hedge(delay) => Level::Hedge(flurry::DurationNs(delay.0)),
         ClusterLevel::Auto => Level::Auto,
+        ClusterLevel::Disk => Level::Disk,
     }
 }
 
@@ -126,6 +127,7 @@ impl Config {
             shards: cluster.shards,
             memory_bytes_max: usize::try_from(cluster.memory.0).unwrap_or(usize::MAX),
             evict: cluster.evict,
+            disk: found.and_then(|it| it.disk.as_ref()).map(PathBuf::from),
             stamps: cluster.stamps,
             spin: span(cluster.spin),
             security: self.security.clone(),

@@ -33,7 +33,7 @@ pub(super) struct GatewayArguments {
     /// Another gateway and what it serves, such as 127.0.0.1:6380=8192-16383; may be repeated
     #[arg(long = "other", value_name = "ADDRESS=SLOTS")]
     others: Vec<String>,
-    /// Which replies to wait for, unless a client wants others: first, quorum, all, hedge:1ms or auto
+    /// Which replies to wait for, unless a client wants others: first, quorum, all, hedge:1ms, auto or disk
     #[arg(long, default_value = "first")]
     level: LevelName,
     /// How long an operation may take before its outcome is called unknown

@@ -18,13 +18,14 @@ impl FromStr for LevelName {
             "quorum" => Level::Quorum,
             "all" => Level::All,
             "auto" => Level::Auto,
+            "disk" => Level::Disk,
             _ => {
                 let delay = text
                     .strip_prefix("hedge:")
                     .and_then(|it| it.parse::<DurationNs>().ok());
                 let wrong = || {
                     format!(
-                        "level is {text}; wanted first, quorum, all, hedge:TIME or auto; hint: hedge:1ms"
+                        "level is {text}; wanted first, quorum, all, hedge:TIME, auto or disk; hint: hedge:1ms"
                     )
                 };
                 Level::Hedge(flurry::DurationNs(delay.ok_or_else(wrong)?.0))
@@ -41,6 +42,7 @@ impl std::fmt::Display for LevelName {
             Level::Quorum => out.write_str("quorum"),
             Level::All => out.write_str("all"),
             Level::Auto => out.write_str("auto"),
+            Level::Disk => out.write_str("disk"),
             Level::Hedge(delay) => write!(out, "hedge:{}", DurationNs(delay.0)),
         }
     }

@@ -87,6 +87,12 @@ enum Verb {
         /// Look for the next message for so long before sleeping; only where a core is spare
         #[arg(long, default_value = "0s")]
         spin: DurationNs,
+        /// Keep its records in this directory too, some moments later; only one server may use it
+        #[arg(long, value_name = "DIR")]
+        disk: Option<PathBuf>,
+        /// What this server had on disk is gone for good: the others shall not wait for it
+        #[arg(long, requires = "disk")]
+        disk_lost: bool,
         /// A cluster's file, instead of the other options but --id
         #[arg(long, conflicts_with_all = ["controller", "listen", "memory", "shards", "evict", "spin"])]
         config: Option<PathBuf>,
@@ -216,7 +222,7 @@ struct Common {
     /// The session: a space of keys with one owner at a time
     #[arg(long, default_value = "default")]
     session: String,
-    /// Which replies to wait for: first, quorum, all, hedge:1ms or auto (default: first, or what
+    /// Which replies to wait for: first, quorum, all, hedge:1ms, auto or disk (default: first, or what
     /// --config says)
     #[arg(long)]
     level: Option<LevelName>,
@@ -351,8 +357,17 @@ fn alone(verb: Verb, keyed: &Keyed) -> Result<Alone> {
         Verb::Server {
             id,
             config: Some(path),
+            disk,
+            disk_lost,
             ..
-        } => Alone::Server(Config::read(&path, keyed)?.server(&path, id)?),
+        } => {
+            let options = Config::read(&path, keyed)?.server(&path, id)?;
+            Alone::Server(flurry::ServerOptions {
+                disk: disk.or_else(|| options.disk.clone()),
+                disk_lost,
+                ..options
+            })
+        }
         Verb::Server {
             id,
             controller,
@@ -361,8 +376,12 @@ fn alone(verb: Verb, keyed: &Keyed) -> Result<Alone> {
             shards,
             evict,
             spin,
+            disk,
+            disk_lost,
             ..
         } => Alone::Server(flurry::ServerOptions {
+            disk,
+            disk_lost,
             listen: local(&listen)?,
             memory_bytes_max: usize::try_from(memory.0).unwrap_or(usize::MAX),
             shards,

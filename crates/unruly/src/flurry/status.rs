@@ -15,6 +15,7 @@ pub(super) struct View {
     members: Vec<Member>,
     config: u32,
     changing: bool,
+    disks_missing: Vec<u16>,
     replicas: u8,
     waiting_servers: usize,
     wanted_servers: usize,
@@ -96,6 +97,13 @@ pub(super) fn status(
             view.sessions
         ));
     }
+    if !view.disks_missing.is_empty() {
+        let servers: Vec<String> = view.disks_missing.iter().map(u16::to_string).collect();
+        lines.push(format!(
+            "waiting for the disks of servers {}: what was kept may be there alone; hint: start them, or with --disk-lost if they are gone for good",
+            servers.join(", ")
+        ));
+    }
     say(lines.join("\n"))?;
     Ok(0)
 }
@@ -115,6 +123,7 @@ mod tests {
             members: members.iter().map(member).collect(),
             config: 1,
             changing: false,
+            disks_missing: Vec::new(),
             replicas: 3,
             waiting_servers: 0,
             wanted_servers: 3,

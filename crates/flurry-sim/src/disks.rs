@@ -1,0 +1,252 @@
+//! The servers' disks: what is on them some moments after it was in memory, and what outlives a crash.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use flurry_core::config::Disk;
+use flurry_core::id::{ConfigNumber, Incarnation, Key, MonoNs, WallNs};
+use flurry_core::key_value::KeyValue;
+use flurry_core::message::State;
+use flurry_core::server::{Change, Server, What};
+
+use crate::scenario::MS;
+use crate::world::{NodeId, World};
+
+/// How many bytes of records are copied at once.
+const SCAN_BYTES: usize = 200;
+
+type Rows = BTreeMap<Key, State>;
+
+/// Records of one life.
+#[derive(Debug, Clone, Default)]
+struct Copied {
+    life: Option<Incarnation>,
+    rows: Rows,
+}
+
+/// What is still to be read of the memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scan {
+    From(u64),
+    Done,
+}
+
+/// The disk of one shard.
+#[derive(Debug, Default)]
+pub(crate) struct ShardDisk {
+    /// All records of a life.
+    whole: Copied,
+    /// Up to when.
+    through: u64,
+    /// All records of a later life, which may not count yet.
+    candidate: Option<Copied>,
+    /// Those of the present life, while they are copied; lost with its process.
+    next: Option<(Copied, Option<Scan>)>,
+    /// On their way to the disk, with when they are there.
+    queue: VecDeque<(u64, Incarnation, Change)>,
+    restored: Option<ConfigNumber>,
+}
+
+fn install(rows: &mut Rows, key: Key, state: State) {
+    let known = rows.get(&key).map(|it| it.version);
+    if known.is_none_or(|known| known <= state.version) {
+        rows.insert(key, state);
+    }
+}
+
+impl ShardDisk {
+    /// What a server is told of it at its start.
+    pub(crate) fn found(&self) -> Disk {
+        Disk {
+            life: self.whole.life,
+            next: self.candidate.as_ref().and_then(|it| it.life),
+            through: WallNs(i64::try_from(self.through).unwrap_or(i64::MAX)),
+            lost: false,
+        }
+    }
+
+    /// The process ended: what was under way is not there.
+    pub(crate) fn crash(&mut self) {
+        self.queue.clear();
+        self.next = None;
+        self.restored = None;
+    }
+
+    /// It is broken, and a new one is in its place.
+    pub(crate) fn lose(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Writes what has been long enough under way; how far the present life is.
+    fn write(&mut self, now: u64) -> Option<(Incarnation, u64)> {
+        let mut through = None;
+        while self.queue.front().is_some_and(|(at, _, _)| *at <= now)
+            && let Some((_, life, change)) = self.queue.pop_front()
+        {
+            through = Some((life, change.position));
+            // A deletion that memories have forgotten is kept for longer than a run lasts.
+            for copied in [&mut self.whole]
+                .into_iter()
+                .chain(&mut self.candidate)
+                .chain(self.next.as_mut().map(|(copied, _)| copied))
+            {
+                if copied.life != Some(life) {
+                    continue;
+                }
+                let key = change.key.clone();
+                match &change.what {
+                    What::Is(state) | What::Buried(state) => {
+                        install(&mut copied.rows, key, state.clone());
+                    }
+                    What::Moved => {
+                        copied.rows.remove(&key);
+                    }
+                }
+            }
+        }
+        self.through = now;
+        through
+    }
+
+    /// Copies some more of the memory, when the server takes part.
+    fn copy(&mut self, server: &Server<KeyValue>) {
+        let life = server.life().incarnation;
+        if self.has_all(life) || !server.is_member() {
+            return;
+        }
+        if self
+            .next
+            .as_ref()
+            .is_none_or(|(it, _)| it.life != Some(life))
+        {
+            let copied = Copied {
+                life: Some(life),
+                rows: Rows::new(),
+            };
+            self.next = Some((copied, Some(Scan::From(u64::MAX))));
+        }
+        let has_copied = server.has_copied();
+        let Some((copied, Some(scan))) = &mut self.next else {
+            return;
+        };
+        // From the end once it has everything, so that nothing is missed.
+        let Scan::From(below) = *scan else { return };
+        if below == u64::MAX && !has_copied {
+            return;
+        }
+        let (records, next) = server.scan(below, SCAN_BYTES);
+        for (key, state) in records {
+            install(&mut copied.rows, key, state);
+        }
+        *scan = next.map_or(Scan::Done, Scan::From);
+    }
+
+    fn has_all(&self, life: Incarnation) -> bool {
+        self.found().holds(life)
+    }
+
+    fn is_copied(&self, life: Incarnation) -> bool {
+        let done = |(copied, scan): &(Copied, Option<Scan>)| {
+            copied.life == Some(life) && *scan == Some(Scan::Done)
+        };
+        self.has_all(life) || self.next.as_ref().is_some_and(done)
+    }
+}
+
+impl World {
+    /// Takes what a server wants written, and gives it what it wants back.
+    pub(crate) fn after_disk(&mut self, place: NodeId, server: &mut Server<KeyValue>) {
+        if !self.scenario.disk {
+            return;
+        }
+        let now = self.now;
+        let life = server.life().incarnation;
+        while let Some(change) = server.poll_change() {
+            let slow = if self.dice.chance(20_000) { 300 } else { 8 };
+            let takes = self.dice.between(MS / 10, slow * MS);
+            let disk = self.disks.entry(place).or_default();
+            let at = disk
+                .queue
+                .back()
+                .map_or(0, |(at, _, _)| *at)
+                .max(now + takes);
+            disk.queue.push_back((at, life, change));
+            self.disk_at(place, at);
+        }
+        let disk = self.disks.entry(place).or_default();
+        if server.restores() != disk.restored {
+            disk.restored = server.restores();
+            if let Some(number) = disk.restored {
+                let later = disk.candidate.iter().flat_map(|it| it.rows.clone());
+                let rows: Vec<(Key, State)> =
+                    disk.whole.rows.clone().into_iter().chain(later).collect();
+                let local = self.local(place);
+                for (key, state) in rows {
+                    if let Err(error) = server.restore(&key, state) {
+                        self.violate(format!("a disk cannot be read: {error}"));
+                    }
+                }
+                server.restored(local, number);
+            }
+        }
+    }
+
+    /// A disk has had its time.
+    pub(crate) fn disk_turn(&mut self, place: NodeId, server: &mut Server<KeyValue>) {
+        let (now, local) = (self.now, self.local(place));
+        let endpoint = server.life().endpoint;
+        let life = server.life().incarnation;
+        let disk = self.disks.entry(place).or_default();
+        if let Some((life, position)) = disk.write(now) {
+            server.set_durable(local, life, position);
+        }
+        disk.copy(server);
+        let copied = disk.is_copied(life);
+        self.count(server);
+        // One shard's is not the server's: all of them at once, or none.
+        let others = self.places_of(endpoint.server.0);
+        let all = copied
+            && others.iter().all(|other| {
+                *other == place || self.disks.get(other).is_some_and(|it| it.is_copied(life))
+            });
+        if all {
+            for other in &others {
+                let disk = self.disks.entry(*other).or_default();
+                if let Some((copied, _)) = disk.next.take_if(|(it, _)| it.life == Some(life)) {
+                    disk.candidate = Some(copied);
+                }
+            }
+        }
+        self.tell_disk(local, place, server);
+        let later = now + self.dice.between(MS, 20 * MS);
+        self.disk_at(place, later);
+    }
+
+    /// The life that takes part for good is the one whose records count; before those of another come,
+    /// which would take their place.
+    fn count(&mut self, server: &Server<KeyValue>) {
+        let Some(life) = server.counted_life() else {
+            return;
+        };
+        for place in self.places_of(server.life().endpoint.server.0) {
+            let disk = self.disks.entry(place).or_default();
+            if let Some(copied) = disk.candidate.take_if(|it| it.life == Some(life)) {
+                disk.whole = copied;
+            }
+        }
+    }
+
+    fn tell_disk(&mut self, local: MonoNs, place: NodeId, server: &mut Server<KeyValue>) {
+        let places = self.places_of(server.life().endpoint.server.0);
+        let through = places
+            .iter()
+            .filter_map(|it| self.disks.get(it))
+            .map(|it| it.through)
+            .min();
+        let disk = self.disks.entry(place).or_default();
+        let found = Disk {
+            through: WallNs(i64::try_from(through.unwrap_or(0)).unwrap_or(i64::MAX)),
+            ..disk.found()
+        };
+        server.set_disk(local, found);
+    }
+}

@@ -1,0 +1,106 @@
+//! A server's directory: one file of records that counts, perhaps one of a later life that may count
+//! soon, and perhaps one that is being made.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+
+/// Names the file that counts.
+const CURRENT: &str = "current";
+/// Names that of a later life, while it is not known whether it counts.
+const CANDIDATE: &str = "candidate";
+const LOCK: &str = "server.lock";
+const RECORDS: &str = "records";
+
+/// A directory that one server writes to.
+#[derive(Debug)]
+pub(super) struct Directory {
+    path: PathBuf,
+    /// Held for as long as the server runs.
+    _lock: File,
+}
+
+impl Directory {
+    pub(super) fn open(path: &Path) -> Result<Self, Error> {
+        let failed =
+            |error: std::io::Error| Error::io(path.display(), "a directory to write to", &error);
+        fs::create_dir_all(path).map_err(failed)?;
+        let lock = File::create(path.join(LOCK)).map_err(failed)?;
+        lock.try_lock().map_err(|error| {
+            Error::io(
+                path.display(),
+                "to be the only server of this directory",
+                &error,
+            )
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            _lock: lock,
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file of records that counts, and that of a later life; all others are removed.
+    pub(super) fn found(&self) -> Result<[Option<PathBuf>; 2], Error> {
+        let names = [self.name(CURRENT)?, self.name(CANDIDATE)?];
+        let failed = |error: std::io::Error| Error::io(self.path.display(), "to read it", &error);
+        for entry in fs::read_dir(&self.path).map_err(failed)? {
+            let found = entry.map_err(failed)?.file_name();
+            let found = found.to_string_lossy();
+            let counts = names.iter().flatten().any(|name| *name == found);
+            if found.starts_with(RECORDS) && !counts {
+                // What was begun and never counted.
+                let _ = fs::remove_file(self.path.join(found.as_ref()));
+            }
+        }
+        Ok(names.map(|name| name.map(|name| self.path.join(name))))
+    }
+
+    fn name(&self, of: &str) -> Result<Option<String>, Error> {
+        let path = self.path.join(of);
+        match fs::read_to_string(&path) {
+            Ok(name) => Ok(Some(name.trim().to_owned())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io(path.display(), "to read it", &error)),
+        }
+    }
+
+    /// Where another file of records may be made.
+    pub(super) fn another(&self, number: u128) -> PathBuf {
+        self.path.join(format!("{RECORDS}.{number:032x}"))
+    }
+
+    /// Makes a file of records that of a life which may count soon; on disk when this returns.
+    pub(super) fn make_candidate(&self, records: &Path) -> Result<(), Error> {
+        self.write_name(CANDIDATE, records)
+    }
+
+    /// Makes a file of records the one that counts; on disk when this returns.
+    pub(super) fn make_current(&self, records: &Path) -> Result<(), Error> {
+        self.write_name(CURRENT, records)?;
+        match fs::remove_file(self.path.join(CANDIDATE)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::io(self.path.display(), "to write to it", &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn write_name(&self, of: &str, records: &Path) -> Result<(), Error> {
+        let name = records.file_name().unwrap_or_default().to_string_lossy();
+        let (path, next) = (self.path.join(of), self.path.join(format!("{of}.next")));
+        let replace = || -> std::io::Result<()> {
+            let mut file = File::create(&next)?;
+            file.write_all(name.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&next, &path)?;
+            File::open(&self.path)?.sync_all()
+        };
+        replace().map_err(|error| Error::io(path.display(), "to replace it", &error))
+    }
+}

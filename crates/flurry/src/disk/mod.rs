@@ -1,0 +1,223 @@
+//! A server's disk: a copy of what it has in memory, written on a thread of its own.
+//!
+//! Shards send what changes, and go on. The thread writes all that has come in one commit and says how
+//! far it is; while a commit is under way the next one gathers. A new life of the server is copied into
+//! a file of its own, which stands beside the old one when it is complete, and takes its place when the
+//! life takes part for good. So there is always a file with all records of whichever life the others
+//! would count as lost.
+
+mod directory;
+mod generation;
+mod shard;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use flurry_core::config::Disk;
+use flurry_core::id::{ConfigNumber, Incarnation, Key, WallNs};
+use flurry_core::message::State;
+use flurry_core::server::Change;
+
+use crate::Error;
+use crate::link::Wake;
+use directory::Directory;
+use generation::Generation;
+use writer::Writer;
+
+pub(crate) use shard::ShardDisk;
+
+/// What a shard wants of the disk.
+#[derive(Debug)]
+enum Order {
+    /// These changed, in this order; and all that changed before this moment has been sent.
+    Changes {
+        shard: u8,
+        life: Incarnation,
+        changes: Vec<Change>,
+        at: WallNs,
+    },
+    /// Some of all the records that there are, and whether these are the last.
+    Records {
+        shard: u8,
+        life: Incarnation,
+        copy: u64,
+        records: Vec<(Key, State)>,
+        last: bool,
+    },
+    /// The shard has a life of which all is to be copied, with all that changed up to here.
+    Copy {
+        shard: u8,
+        life: Incarnation,
+        position: u64,
+    },
+    /// The life takes part for good.
+    Promote {
+        life: Incarnation,
+    },
+    /// Records of earlier lives, from this place on.
+    Read {
+        shard: u8,
+        number: ConfigNumber,
+        from: Place,
+    },
+    Stop,
+}
+
+/// A place in the files of earlier lives: behind a row of one of them.
+#[derive(Debug, Clone, Default)]
+struct Place {
+    file: usize,
+    after: Vec<u8>,
+}
+
+/// What the disk tells a shard.
+#[derive(Debug)]
+enum Told {
+    /// All changes of this life up to this position are there.
+    Durable(Incarnation, u64),
+    /// What it holds.
+    Holds(Disk),
+    /// More records are wanted of this copy; a new copy begins at the beginning.
+    Wants { life: Incarnation, copy: u64 },
+    /// Records, and where to go on.
+    Read {
+        number: ConfigNumber,
+        records: Vec<(Key, State)>,
+        next: Option<Place>,
+    },
+    /// It cannot be read: whoever needs it cannot go on.
+    Broken(Error),
+}
+
+/// What a shard has not heard yet.
+#[derive(Debug, Clone)]
+struct Inbox {
+    told: Arc<Mutex<Vec<Told>>>,
+    wake: Wake,
+}
+
+impl Inbox {
+    fn tell(&self, told: Told) {
+        let mut waiting = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.push(told);
+        drop(waiting);
+        self.wake.call();
+    }
+
+    fn take(&self) -> Vec<Told> {
+        let mut waiting = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *waiting)
+    }
+}
+
+/// Numbers of the disk, for whoever watches.
+#[derive(Debug, Default)]
+struct Numbers {
+    /// Bytes that wait to be written.
+    waiting_bytes: AtomicUsize,
+    commits: AtomicU64,
+    failures: AtomicU64,
+    records_written: AtomicU64,
+}
+
+/// A server's disk, before its shards run.
+#[derive(Debug)]
+pub(crate) struct ServerDisk {
+    directory: Directory,
+    files: [Option<Generation>; 2],
+    shards: u8,
+    found: Disk,
+}
+
+/// The thread; dropping it writes what has come, and ends it.
+#[derive(Debug)]
+pub(crate) struct DiskThread {
+    orders: Sender<Order>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ServerDisk {
+    /// Opens a directory, and looks at all that is there.
+    pub(crate) fn open(path: &Path, shards: u8, lost: bool) -> Result<Self, Error> {
+        let directory = Directory::open(path)?;
+        let [current, candidate] = directory.found()?;
+        let open = |path: Option<PathBuf>| path.map(|it| Generation::open(it, shards)).transpose();
+        let files = [open(current)?, open(candidate)?];
+        let through_ns = files.iter().flatten().map(Generation::through_all_ns).max();
+        let [life, next] = [0, 1].map(|file| files[file].as_ref().map(|it| it.life));
+        let found = Disk {
+            life,
+            next,
+            through: WallNs(through_ns.unwrap_or(0)),
+            lost,
+        };
+        Ok(Self {
+            directory,
+            files,
+            shards,
+            found,
+        })
+    }
+
+    /// What it holds at the start.
+    pub(crate) fn found(&self) -> Disk {
+        self.found
+    }
+
+    /// Starts the thread, with what each shard is woken by; a shard's side of it for each.
+    pub(crate) fn start(self, wakes: Vec<Wake>) -> Result<(DiskThread, Vec<ShardDisk>), Error> {
+        let (orders, taken): (Sender<Order>, Receiver<Order>) = channel();
+        let inboxes: Vec<Inbox> = wakes
+            .into_iter()
+            .map(|wake| Inbox {
+                told: Arc::default(),
+                wake,
+            })
+            .collect();
+        let numbers = Arc::<Numbers>::default();
+        let sides = (0..self.shards).zip(&inboxes).map(|(shard, inbox)| {
+            let (orders, numbers) = (orders.clone(), Arc::clone(&numbers));
+            ShardDisk::new(shard, orders, inbox.clone(), numbers, self.found)
+        });
+        let sides = sides.collect();
+        let place: PathBuf = self.directory.path().to_owned();
+        let writer = Writer::new(self.directory, self.files, inboxes, numbers);
+        let thread = std::thread::Builder::new()
+            .name("flurry-disk".to_owned())
+            .spawn(move || writer.run(&taken))
+            .map_err(|error| Error::io(place.display(), "a thread", &error))?;
+        let thread = DiskThread {
+            orders,
+            thread: Some(thread),
+        };
+        Ok((thread, sides))
+    }
+}
+
+impl Drop for DiskThread {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.orders.send(Order::Stop);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Numbers {
+    fn waiting(&self) -> usize {
+        self.waiting_bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// About what a change takes until it is written.
+fn bytes_of(key: &Key, state: Option<&State>) -> usize {
+    let value = state.map_or(0, |state| {
+        state.answer.len() + state.snapshot.as_ref().map_or(0, bytes::Bytes::len)
+    });
+    key.bytes().len() + value + 128
+}

@@ -1,0 +1,421 @@
+//! The thread that writes.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use flurry_core::config::{DISK_LAG_MAX, Disk};
+use flurry_core::id::{ConfigNumber, Incarnation, Key, WallNs};
+use flurry_core::message::State;
+use flurry_core::server::{Change, What};
+use tracing::{info, warn};
+
+use super::directory::Directory;
+use super::generation::{Generation, Row};
+use super::{Inbox, Numbers, Order, Place, Told, bytes_of};
+use crate::Error;
+
+/// Bytes in one commit at most, about.
+const COMMIT_BYTES_MAX: usize = 8 << 20;
+
+/// Bytes of records that are read at once.
+const READ_BYTES: usize = 256 << 10;
+
+/// How long a disk that failed is left alone.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether a deletion may be forgotten.
+const FORGET_EVERY: Duration = Duration::from_secs(1);
+
+/// Deletions that are forgotten in one commit at most.
+const FORGOTTEN_MAX: usize = 4_096;
+
+/// What is known of a shard.
+#[derive(Debug, Clone, Copy, Default)]
+struct Shard {
+    /// Whose changes it sends.
+    life: Option<Incarnation>,
+    /// The last change that came.
+    seen: u64,
+    /// Of all before this moment.
+    through_ns: i64,
+    /// All its records have come, of this copy.
+    copied: Option<u64>,
+}
+
+/// A file that is being made.
+#[derive(Debug)]
+struct Next {
+    generation: Generation,
+    /// Tells this copy from others.
+    copy: u64,
+}
+
+pub(super) struct Writer {
+    directory: Directory,
+    /// The file that counts.
+    current: Option<Generation>,
+    /// That of a later life, complete, while it is not known whether it counts.
+    candidate: Option<Generation>,
+    /// One that is being made.
+    next: Option<Next>,
+    inboxes: Vec<Inbox>,
+    numbers: Arc<Numbers>,
+    shards: Vec<Shard>,
+    /// What the next commit brings: of each key the last.
+    rows: HashMap<Key, Row>,
+    bytes: usize,
+    /// Deletions that memories have forgotten, and since when.
+    buried: VecDeque<(Instant, Key, State)>,
+    copies: u64,
+    failed: Option<Instant>,
+    stopped: bool,
+}
+
+impl Writer {
+    pub(super) fn new(
+        directory: Directory,
+        [current, candidate]: [Option<Generation>; 2],
+        inboxes: Vec<Inbox>,
+        numbers: Arc<Numbers>,
+    ) -> Self {
+        Self {
+            directory,
+            current,
+            candidate,
+            next: None,
+            shards: vec![Shard::default(); inboxes.len()],
+            inboxes,
+            numbers,
+            rows: HashMap::new(),
+            bytes: 0,
+            buried: VecDeque::new(),
+            copies: 0,
+            failed: None,
+            stopped: false,
+        }
+    }
+
+    pub(super) fn run(mut self, orders: &Receiver<Order>) {
+        while !self.stopped {
+            match orders.recv_timeout(FORGET_EVERY) {
+                Ok(order) => self.take(order),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => self.stopped = true,
+            }
+            // All that came while the last commit was under way goes into this one.
+            while self.bytes < COMMIT_BYTES_MAX
+                && let Ok(order) = orders.try_recv()
+            {
+                self.take(order);
+            }
+            self.forget();
+            if let Err(error) = self.commit() {
+                self.fail(&error);
+            }
+            if self.failed.is_some_and(|since| since.elapsed() > AGAIN) {
+                self.failed = None;
+                self.copy_anew();
+            }
+        }
+    }
+
+    fn take(&mut self, order: Order) {
+        match order {
+            Order::Changes {
+                shard,
+                life,
+                changes,
+                at,
+            } => self.changed(usize::from(shard), life, changes, at),
+            Order::Records {
+                shard,
+                life,
+                copy,
+                records,
+                last,
+            } => {
+                for (key, state) in &records {
+                    self.release(bytes_of(key, Some(state)));
+                }
+                if self.next.as_ref().is_some_and(|it| it.copy == copy) {
+                    for (key, state) in records {
+                        self.put(key, Row::Is(state));
+                    }
+                    if last {
+                        self.shards[usize::from(shard)].copied = Some(copy);
+                    } else {
+                        self.inboxes[usize::from(shard)].tell(Told::Wants { life, copy });
+                    }
+                }
+            }
+            Order::Copy {
+                shard,
+                life,
+                position,
+            } => {
+                self.shards[usize::from(shard)] = Shard {
+                    life: Some(life),
+                    seen: position,
+                    ..Shard::default()
+                };
+                // A copy of the same life again: it makes up for what was left out.
+                self.current.take_if(|it| it.life == life);
+                self.candidate.take_if(|it| it.life == life);
+                self.copy_anew();
+            }
+            Order::Promote { life } => {
+                if let Err(error) = self.promote(life) {
+                    self.fail(&error);
+                }
+            }
+            Order::Read {
+                shard,
+                number,
+                from,
+            } => self.read(usize::from(shard), number, &from),
+            Order::Stop => self.stopped = true,
+        }
+    }
+
+    fn release(&self, bytes: usize) {
+        self.numbers
+            .waiting_bytes
+            .fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn changed(&mut self, shard: usize, life: Incarnation, changes: Vec<Change>, at: WallNs) {
+        let wanted = self.shards[shard].life == Some(life);
+        for change in changes {
+            let Change {
+                position,
+                key,
+                what,
+            } = change;
+            let state = match &what {
+                What::Is(state) | What::Buried(state) => Some(state),
+                What::Moved => None,
+            };
+            self.release(bytes_of(&key, state));
+            if !wanted {
+                continue;
+            }
+            self.shards[shard].seen = position;
+            match what {
+                What::Is(state) => self.put(key, Row::Is(state)),
+                What::Moved => self.put(key, Row::Moved),
+                What::Buried(state) => {
+                    self.buried
+                        .push_back((Instant::now(), key.clone(), state.clone()));
+                    self.put(key, Row::Is(state));
+                }
+            }
+        }
+        if wanted {
+            self.shards[shard].through_ns = at.0;
+        }
+    }
+
+    fn put(&mut self, key: Key, row: Row) {
+        let newer = |known: &Row| match (known, &row) {
+            (Row::Is(known), Row::Is(state)) => known.version > state.version,
+            (Row::Is(_), Row::Forgotten(_)) => true,
+            _ => false,
+        };
+        if self.rows.get(&key).is_some_and(newer) {
+            return;
+        }
+        let state = match &row {
+            Row::Is(state) | Row::Forgotten(state) => Some(state),
+            Row::Moved => None,
+        };
+        self.bytes += bytes_of(&key, state);
+        self.rows.insert(key, row);
+    }
+
+    /// Lets deletions go that every disk must have by now.
+    fn forget(&mut self) {
+        let after = 2 * Duration::from_nanos(DISK_LAG_MAX.0);
+        for _ in 0..FORGOTTEN_MAX {
+            let due = self
+                .buried
+                .pop_front_if(|(since, _, _)| since.elapsed() > after);
+            let Some((_, key, state)) = due else { return };
+            self.put(key, Row::Forgotten(state));
+        }
+    }
+
+    /// Writes what has come, and tells how far that is.
+    fn commit(&mut self) -> Result<(), Error> {
+        if self.failed.is_some() {
+            self.rows.clear();
+            self.bytes = 0;
+            return Ok(());
+        }
+        let through: Vec<i64> = self.shards.iter().map(|it| it.through_ns).collect();
+        let life = self.life();
+        // Where all records of this life are.
+        let whole = [&mut self.candidate, &mut self.current];
+        let whole = whole.into_iter().flatten().find(|it| life == Some(it.life));
+        let is_new = whole.as_ref().is_some_and(|it| it.through_ns != through);
+        if self.rows.is_empty() && !is_new && self.next.is_none() {
+            return Ok(());
+        }
+        let has_whole = whole.is_some();
+        if let Some(whole) = whole {
+            whole.commit(self.rows.iter(), &through)?;
+        }
+        if let Some(next) = &mut self.next {
+            next.generation.commit(self.rows.iter(), &through)?;
+        }
+        self.numbers.commits.fetch_add(1, Ordering::Relaxed);
+        let written = self.rows.len() as u64;
+        self.numbers
+            .records_written
+            .fetch_add(written, Ordering::Relaxed);
+        self.rows.clear();
+        self.bytes = 0;
+        let completed = self.complete()?;
+        if has_whole || completed {
+            self.tell();
+        }
+        Ok(())
+    }
+
+    /// The file that was being made stands beside the one that counts, when it has everything.
+    fn complete(&mut self) -> Result<bool, Error> {
+        let complete = self.next.as_ref().is_some_and(|next| {
+            let all = |shard: &Shard| {
+                shard.copied == Some(next.copy) && shard.life == Some(next.generation.life)
+            };
+            self.shards.iter().all(all)
+        });
+        let Some(next) = self.next.take_if(|_| complete) else {
+            return Ok(false);
+        };
+        self.directory.make_candidate(next.generation.path())?;
+        if let Some(earlier) = self.candidate.replace(next.generation) {
+            remove(earlier);
+        }
+        info!(directory = %self.directory.path().display(), "all records are on disk");
+        Ok(true)
+    }
+
+    /// The file of a life that takes part for good is the one that counts.
+    fn promote(&mut self, life: Incarnation) -> Result<(), Error> {
+        let Some(candidate) = self.candidate.take_if(|it| it.life == life) else {
+            return Ok(());
+        };
+        self.directory.make_current(candidate.path())?;
+        if let Some(earlier) = self.current.replace(candidate) {
+            remove(earlier);
+        }
+        self.tell();
+        Ok(())
+    }
+
+    fn tell(&self) {
+        let files = [&self.current, &self.candidate];
+        let [life, next] = files.map(|file| file.as_ref().map(|it| it.life));
+        let through_ns = files.into_iter().flatten().map(Generation::through_all_ns);
+        let holds = Disk {
+            life,
+            next,
+            through: WallNs(through_ns.max().unwrap_or(0)),
+            lost: false,
+        };
+        let Some(life) = self.life().filter(|life| holds.holds(*life)) else {
+            return;
+        };
+        for (inbox, shard) in self.inboxes.iter().zip(&self.shards) {
+            inbox.tell(Told::Durable(life, shard.seen));
+            inbox.tell(Told::Holds(holds));
+        }
+    }
+
+    /// Begins a file for the life that all shards have.
+    fn copy_anew(&mut self) {
+        let Some(life) = self.life() else { return };
+        self.copies += 1;
+        let copy = self.copies;
+        let number = life.0 ^ u128::from(copy) << 64;
+        let path = self.directory.another(number);
+        if let Some(unfinished) = self.next.take() {
+            remove(unfinished.generation);
+        }
+        let shards = u8::try_from(self.shards.len()).unwrap_or(u8::MAX);
+        match Generation::create(path, life, shards) {
+            Ok(generation) => self.next = Some(Next { generation, copy }),
+            Err(error) => return self.fail(&error),
+        }
+        // Deletions that memories have forgotten are in no record any more.
+        for (_, key, state) in self.buried.clone() {
+            self.put(key, Row::Is(state));
+        }
+        for inbox in &self.inboxes {
+            inbox.tell(Told::Wants { life, copy });
+        }
+    }
+
+    /// Nothing is called durable from now on, until all records are in a new file.
+    fn fail(&mut self, error: &Error) {
+        warn!(
+            "the disk failed, and is left alone for {AGAIN:?}; operations at level disk wait for others: {error}"
+        );
+        self.numbers.failures.fetch_add(1, Ordering::Relaxed);
+        if let Some(unfinished) = self.next.take() {
+            remove(unfinished.generation);
+        }
+        let life = self.life();
+        // What is there of this life misses something from now on; of an earlier one it is as it was.
+        self.current.take_if(|it| life == Some(it.life));
+        self.candidate.take_if(|it| life == Some(it.life));
+        self.rows.clear();
+        self.bytes = 0;
+        self.failed = Some(Instant::now());
+    }
+
+    /// The life that all shards have.
+    fn life(&self) -> Option<Incarnation> {
+        let life = self.shards.first().and_then(|it| it.life);
+        life.filter(|_| self.shards.iter().all(|it| it.life == life))
+    }
+
+    fn read(&self, shard: usize, number: ConfigNumber, from: &Place) {
+        let files: Vec<&Generation> = [&self.current, &self.candidate]
+            .into_iter()
+            .flatten()
+            .collect();
+        let read = match files.get(from.file) {
+            Some(file) => file.read(&from.after, READ_BYTES),
+            None => {
+                let path = self.directory.path().display();
+                Err(Error::io(path, "to read it", &"it failed before"))
+            }
+        };
+        self.inboxes[shard].tell(match read {
+            Ok((records, after)) => {
+                let file = from.file + usize::from(after.is_none());
+                let next = Place {
+                    file,
+                    after: after.unwrap_or_default(),
+                };
+                Told::Read {
+                    number,
+                    records,
+                    next: (file < files.len()).then_some(next),
+                }
+            }
+            Err(error) => Told::Broken(error),
+        });
+    }
+}
+
+/// What counts no more goes; what is left of it is tried again at the next start.
+fn remove(file: Generation) {
+    let path = file.path().to_owned();
+    drop(file);
+    let _ = std::fs::remove_file(path);
+}
