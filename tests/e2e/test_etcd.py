@@ -98,11 +98,11 @@ class Openings:
                 self.sum += 1
                 assert int(said.stdout) == self.sum
                 return True
-            # Nobody leads yet, so that nothing was opened, and nothing done. The operation itself must
-            # never be without an answer: it would be unknown whether it was done.
-            assert re.match(r"flurry: (session: not open|controllers? \S+: no answer)", said.stderr), (
-                said.stderr
-            )
+            # Nobody leads yet, so that nothing was opened, and nothing done. The operation itself
+            # must never be without an answer: it would be unknown whether it was done.
+            assert re.match(
+                r"flurry: (session: not open|controllers? \S+: no answer)", said.stderr
+            ), said.stderr
             return False
 
         wait_for(done, "a session to be opened", LIMIT_S)

@@ -51,7 +51,10 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
         start("controller", "controller", "--listen", controller, "--dir", folder / "state")
         for number in range(1, 4):
-            start(f"server-{number}", "server", "--id", str(number), "--controller", controller)
+            disk = ("--disk", folder / "records") if number == 3 else ()
+            start(
+                f"server-{number}", "server", "--id", str(number), "--controller", controller, *disk
+            )
         start("gateway", "gateway", "--listen", f"{HOST}:0", "--controller", controller)
         pages = {
             name: re.match(r"metrics http://(.*)/metrics$", lines[0]).group(1)  # type: ignore[union-attr]

@@ -88,6 +88,8 @@ bugs! {
     SyncedBeforeDisk = "synced-before-disk",
     /// A server believes its disk though others have lived on.
     DiskOverLiving = "disk-over-living",
+    /// Level `disk` takes a majority of those that are left, of whom the others may lose all.
+    DisksOfTheLiving = "disks-of-the-living",
     /// After all were lost, the first disk that comes back speaks for all.
     DisksNotWaitedFor = "disks-not-waited-for",
 }

@@ -270,7 +270,7 @@ impl InFlight {
         }
         let living = self.targets.iter().filter(|it| it.replica.old).count();
         let gone = match self.level {
-            Level::Disk => self.copies.saturating_sub(living),
+            Level::Disk if !planted(Bug::DisksOfTheLiving) => self.copies.saturating_sub(living),
             _ => 0,
         };
         let old = met(|replica| replica.old, gone);
