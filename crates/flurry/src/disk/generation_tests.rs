@@ -91,6 +91,23 @@ fn an_older_record_never_takes_the_place_of_a_newer_one() {
 }
 
 /// What a damaged file comes to: an error, or exactly what was written.
+#[test]
+fn a_record_with_a_bit_changed_or_under_another_key_is_none() {
+    let (row, other) = (row_key(&key("k1")), row_key(&key("k2")));
+    let state = state(7, Some("value"));
+    let sealed = sealed(&row, &state);
+    assert_eq!(unsealed(&row, &sealed), Some(state));
+    assert_eq!(unsealed(&other, &sealed), None);
+    for bit in 0..8 * sealed.len() {
+        let mut damaged = sealed.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(unsealed(&row, &damaged), None, "bit {bit}");
+    }
+    for length in 0..sealed.len() {
+        assert_eq!(unsealed(&row, &sealed[..length]), None, "{length} bytes");
+    }
+}
+
 fn is_found_or_harmless(path: &Path, wanted: &[(Key, State)]) -> bool {
     match Generation::open(path.to_owned(), 2) {
         Err(_) => true,
