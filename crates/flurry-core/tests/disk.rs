@@ -196,7 +196,6 @@ fn a_disk_says_nothing_while_a_majority_has_lived_on() {
     let mut disks = Disks::open();
     disks.answer("k", &set("v"));
     disks.cluster.deaf = vec![2];
-    disks.pass(2_000);
     assert_eq!(
         disks.answer("k", &Operation::Delete { counted: true }),
         done(&Answer::Number(1), false)
