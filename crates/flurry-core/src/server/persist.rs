@@ -332,11 +332,11 @@ impl<M: StateMachine> Server<M> {
         let hash = key.hash();
         let mine = self.params.life.incarnation;
         let left = config.is_left_on_disks(self.me(), hash) || planted(Bug::DiskOverLiving);
-        // Of one that lives the memory has everything but the deletions that it has forgotten.
+        // Of one that lives the memory has everything but the deletions that it has forgotten. What shall
+        // be elsewhere in future is taken too, since those who shall have it copy it from here.
         let is_full = config.holds_fully(self.me(), mine, hash);
-        let wanted = left
-            && config.will_hold(self.me(), mine, hash)
-            && (!is_full || (state.snapshot.is_none() && self.version(key) == Version::NONE));
+        let wanted =
+            left && (!is_full || (state.snapshot.is_none() && self.version(key) == Version::NONE));
         if wanted && !self.install(key, state)? {
             return Err(RestoreError::Memory(self.params.memory_bytes_max));
         }
