@@ -29,8 +29,8 @@ mod users;
 
 pub use arrivals::{Arrivals, Schedule, ThinkTimes};
 pub use cluster::{
-    Cluster, ClusterDelay, ClusterDirection, ClusterEtcd, ClusterFault, ClusterLevel, ClusterPause,
-    ClusterServer, ClusterTransport, Part, known_cluster_keys,
+    Cluster, ClusterDelay, ClusterDirection, ClusterEtcd, ClusterFault, ClusterGateway,
+    ClusterLevel, ClusterPause, ClusterServer, ClusterTransport, Part, known_cluster_keys,
 };
 pub use error::PlanError;
 pub use groups::{group_of, groups, phase_ns};

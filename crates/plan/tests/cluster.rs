@@ -29,6 +29,16 @@ id = 2
 listen = "127.0.0.3:7701"
 [router]
 listen = "127.0.0.1:7690"
+[[gateway]]
+listen = "127.0.0.1:6380"
+slots = "8192-16383"
+[[gateway]]
+listen = "127.0.0.1:6379"
+slots = "0-8191"
+users = "users.toml"
+tls_cert = "cert.pem"
+tls_key = "key.pem"
+tls_client_ca = "ca.pem"
 [client]
 level = "hedge"
 hedge = "2ms"
@@ -101,6 +111,21 @@ fn every_key_is_read() {
         (DurationNs(20_000), DurationNs(0))
     );
     assert_eq!(cluster.directory.as_deref(), Some("state"));
+    let [last, first] = &cluster.gateways[..] else {
+        panic!("{:?}", cluster.gateways)
+    };
+    assert_eq!(
+        (&last.slots, &first.slots),
+        (&(8_192..=16_383), &(0..=8_191))
+    );
+    let files = [
+        &first.users,
+        &first.tls_cert,
+        &first.tls_key,
+        &first.tls_client_ca,
+    ];
+    let files = files.map(|it| it.as_deref().unwrap());
+    assert_eq!(files, ["users.toml", "cert.pem", "key.pem", "ca.pem"]);
     assert_eq!(cluster.level, ClusterLevel::Hedge(DurationNs(2_000_000)));
     assert_eq!(cluster.transport, ClusterTransport::Tcp);
     let [isolated, lossy, slow] = &cluster.faults[..] else {
@@ -129,9 +154,31 @@ fn every_key_is_read() {
     assert_eq!(cluster.pauses[0].part, Part::Server(2));
     for key in known_cluster_keys() {
         let (table, name) = key.split_once('.').unwrap_or(("", &key));
-        let shown = [WHOLE, SEVERAL].concat().contains(&format!("{name} = "));
+        let shown = [WHOLE, SEVERAL, DISK]
+            .concat()
+            .contains(&format!("{name} = "));
         assert!(shown, "{key} of {table:?} is not in the examples above");
     }
+}
+
+const DISK: &str = r#"[[server]]
+id = 4
+listen = "127.0.0.1:7704"
+disk = "records-4"
+"#;
+
+#[test]
+fn a_server_keeps_its_records_on_disk_unless_it_is_a_cache() {
+    let cluster = Cluster::parse("cluster.toml", &format!("{THREE}{DISK}")).unwrap();
+    let disks = cluster.servers.iter().map(|it| it.disk.as_deref());
+    assert_eq!(
+        disks.collect::<Vec<_>>(),
+        [None, None, None, Some("records-4")]
+    );
+    three(
+        &format!("{DISK}[cluster]\nevict = true\n"),
+        "cluster.toml:13: disk is \"records-4\"; must be left out where values are evicted, since all of them must be in memory; hint: evict = false",
+    );
 }
 
 const SEVERAL: &str = r#"[controller]
@@ -170,6 +217,69 @@ fn several_controllers_keep_their_state_in_etcd() {
 }
 
 #[test]
+fn the_gateways_of_a_file_serve_each_slot_once() {
+    let alone = format!("{THREE}[[gateway]]\nlisten = \"127.0.0.1:6379\"\n");
+    let cluster = Cluster::parse("cluster.toml", &alone).unwrap();
+    assert_eq!(cluster.gateways[0].slots, 0..=16_383);
+    let two = |first: &str, second: &str| {
+        format!(
+            "[[gateway]]\nlisten = \"127.0.0.1:6379\"\nslots = \"{first}\"\n[[gateway]]\nlisten = \"127.0.0.1:6380\"\nslots = \"{second}\"\n"
+        )
+    };
+    let hint = "slots = \"0-8191\" and slots = \"8192-16383\"";
+    for (first, second, message) in [
+        (
+            "0-8191",
+            "8191-16383",
+            "15: slots are 8191-16383, and another gateway serves 8191 too; must be one gateway's alone",
+        ),
+        (
+            "0-8190",
+            "8192-16383",
+            "15: no gateway serves the slots 8191-8191; must serve all together",
+        ),
+        (
+            "1-8191",
+            "8192-16383",
+            "12: no gateway serves the slots 0-0; must serve all together",
+        ),
+        (
+            "0-8191",
+            "8192-16382",
+            "15: no gateway serves the slots 16383-16383; must serve all together",
+        ),
+        (
+            "0-8191",
+            "8192-16384",
+            "15: slots is \"8192-16384\"; must be FIRST-LAST, both from 0 to 16383",
+        ),
+        (
+            "8191-0",
+            "8192-16383",
+            "12: slots is \"8191-0\"; must be FIRST-LAST, both from 0 to 16383",
+        ),
+        (
+            "all",
+            "8192-16383",
+            "12: slots is \"all\"; must be FIRST-LAST, both from 0 to 16383",
+        ),
+    ] {
+        three(
+            &two(first, second),
+            &format!("cluster.toml:{message}; hint: {hint}"),
+        );
+    }
+    three(
+        "[[gateway]]\nlisten = \"127.0.0.1:7702\"\n",
+        "cluster.toml:6: server 2 would listen at 127.0.0.1:7702, where a gateway does; must have addresses of their own; hint: a server takes a port for each of its shards",
+    );
+    three(
+        "[[gateway]]\nlisten = \"127.0.0.1:6379\"\ntls_cert = \"cert.pem\"\n",
+        "cluster.toml:12: tls_cert is \"cert.pem\"; must come with tls_key; hint: tls_key = \"tls_key.pem\"",
+    );
+}
+
+#[test]
 fn the_manual_names_every_key_and_its_example_is_good() {
     let manual = include_str!("../../../docs/flurry/configuration.md");
     for key in known_cluster_keys() {
@@ -188,7 +298,7 @@ fn the_manual_names_every_key_and_its_example_is_good() {
 fn what_is_unknown_is_said_with_what_is_known() {
     refused(
         "[[servers]]\nid = 1\n",
-        "cluster.toml:1: unknown key \"servers\" in the cluster; known: cluster, controller, server, router, client, seed, fault, pause; hint: did you mean server",
+        "cluster.toml:1: unknown key \"servers\" in the cluster; known: cluster, controller, server, router, gateway, client, seed, fault, pause; hint: did you mean server",
     );
     three(
         "[cluster]\nreplica = 2\n",

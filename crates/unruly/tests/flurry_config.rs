@@ -4,10 +4,12 @@
 
 mod common;
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{Process, said};
+use common::{DEADLINE, Process, said};
 use unruly_trace::{Manifest, RunStatus};
 
 /// A loopback address that no other test has.
@@ -76,6 +78,54 @@ fn one_file_tells_every_process_where_the_others_are() {
         error.contains("it has no server 4; wanted one of 1, 2, 3"),
         "{error}"
     );
+}
+
+/// What a gateway says to a command of words.
+fn asked(gateway: &str, words: &str) -> String {
+    let mut socket = TcpStream::connect(gateway).unwrap();
+    socket.set_read_timeout(Some(DEADLINE)).unwrap();
+    socket.write_all(format!("{words}\r\n").as_bytes()).unwrap();
+    let mut line = String::new();
+    BufReader::new(socket).read_line(&mut line).unwrap();
+    line.trim_end().to_owned()
+}
+
+#[test]
+fn gateways_of_one_file_know_each_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let host = host(4);
+    let more = format!(
+        "[[gateway]]\nlisten = \"{host}:6379\"\nslots = \"0-8191\"\n[[gateway]]\nlisten = \"{host}:6380\"\nslots = \"8192-16383\"\n"
+    );
+    let path = file(directory.path(), &host, &more);
+    let (low, high) = (format!("{host}:6379"), format!("{host}:6380"));
+    let cluster = Process::start(&["serve", "--config", path.to_str().unwrap()]);
+    // The slot of foo is 12182.
+    assert_eq!(asked(&low, "SET foo bar"), format!("-MOVED 12182 {high}"));
+    assert_eq!(asked(&high, "SET foo bar"), "+OK");
+    assert_eq!(asked(&high, "SET bar foo"), format!("-MOVED 5061 {low}"));
+    assert_eq!(asked(&low, "SET bar foo"), "+OK");
+    // Another process takes the slots over, by its address.
+    let one = ["gateway", "--config", path.to_str().unwrap()];
+    let which = flurry(&["gateway"], &path);
+    let (code, _, error) = said(&which);
+    assert_eq!(code, 2);
+    assert!(error.contains("hint: --listen ADDRESS"), "{error}");
+    let stranger = flurry(&["gateway", "--listen", "127.0.0.1:6381"], &path);
+    let (code, _, error) = said(&stranger);
+    assert_eq!(code, 2);
+    assert!(error.contains("has no such gateway"), "{error}");
+    drop(cluster);
+    let state = directory.path().join("state");
+    let config = &one[1..];
+    let controller = ["controller", "--dir", state.to_str().unwrap()];
+    let _controller = Process::start(&[&controller[..], config].concat());
+    let _servers: Vec<Process> = ["1", "2", "3"]
+        .map(|id| Process::start(&[&["server", "--id", id][..], config].concat()))
+        .into();
+    let _gateway = Process::start(&[&one[..], &["--listen", &high]].concat());
+    assert_eq!(asked(&high, "SET foo bar"), "+OK");
+    assert_eq!(asked(&high, "GET bar"), format!("-MOVED 5061 {low}"));
 }
 
 #[test]

@@ -1,16 +1,20 @@
 //! A Flurry cluster in a file: who takes part, where each part listens, and what goes wrong on purpose.
 
+mod gateways;
 mod parts;
+mod places;
 mod trouble;
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 
 use crate::error::PlanError;
 use crate::limits::MAX_SEED;
 use crate::section::{Limits, Source};
 use crate::units::{Bytes, DurationNs};
 pub(crate) use parts::level;
-use parts::{Client, Deciders, Reach, Shape, distinct, router, servers};
+use parts::{Client, Deciders, Reach, Shape, no_disk_of_a_cache, router, servers};
+use places::distinct;
 use trouble::Parts;
 
 const MANUAL: &str = "see docs/flurry/configuration.md";
@@ -20,6 +24,7 @@ const TOP: &[&str] = &[
     "controller",
     "server",
     "router",
+    "gateway",
     "client",
     "seed",
     "fault",
@@ -38,6 +43,14 @@ const CONTROLLER: &[&str] = &[
 ];
 const SERVER: &[&str] = &["id", "listen", "disk"];
 const ROUTER: &[&str] = &["listen"];
+const GATEWAY: &[&str] = &[
+    "listen",
+    "slots",
+    "users",
+    "tls_cert",
+    "tls_key",
+    "tls_client_ca",
+];
 const CLIENT: &[&str] = &["level", "hedge", "timeout", "transport", "spin"];
 const FAULT: &[&str] = &[
     "part",
@@ -104,6 +117,23 @@ pub struct ClusterServer {
     pub listen: SocketAddr,
     /// The directory where it keeps its records too.
     pub disk: Option<String>,
+}
+
+/// Where clients of Redis come in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterGateway {
+    /// Where it listens for them.
+    pub listen: SocketAddr,
+    /// The slots that it serves; the gateways of a cluster serve each of them once.
+    pub slots: RangeInclusive<u16>,
+    /// The file of who may come in; without it everybody may.
+    pub users: Option<String>,
+    /// The file of its certificate with the chain.
+    pub tls_cert: Option<String>,
+    /// The file of that certificate's key.
+    pub tls_key: Option<String>,
+    /// The file of the authorities of which a client must show a certificate.
+    pub tls_client_ca: Option<String>,
 }
 
 /// Where controllers keep what must outlive them.
@@ -200,6 +230,8 @@ pub struct Cluster {
     pub spin: DurationNs,
     /// Where a router of its own listens, if there is one.
     pub router: Option<SocketAddr>,
+    /// Where clients of Redis come in.
+    pub gateways: Vec<ClusterGateway>,
     /// What clients wait for, unless they say otherwise.
     pub level: ClusterLevel,
     /// How long clients wait, unless they say otherwise.
@@ -241,9 +273,12 @@ impl Cluster {
         let reach = Reach::read(&top)?;
         let servers = servers(&top, &reach)?;
         let shape = Shape::read(&top, &servers)?;
+        no_disk_of_a_cache(&top, &servers, shape.evict)?;
         let deciders = Deciders::read(&top, &reach)?;
         let router = router(&top, &reach)?;
-        distinct(&top, &deciders.controllers, router, &servers, shape.shards)?;
+        let gateways = gateways::gateways(&top, &reach)?;
+        let shards = (&servers[..], shape.shards);
+        distinct(&top, &deciders.controllers, router, &gateways, shards)?;
         let client = Client::read(&top)?;
         let parts = Parts {
             servers: &servers,
@@ -271,6 +306,7 @@ impl Cluster {
             stamps: shape.stamps,
             spin: shape.spin,
             router,
+            gateways,
             level: client.level,
             timeout: client.timeout,
             transport: client.transport,
@@ -288,6 +324,7 @@ pub fn known_cluster_keys() -> Vec<String> {
         ("controller", CONTROLLER),
         ("server", SERVER),
         ("router", ROUTER),
+        ("gateway", GATEWAY),
         ("client", CLIENT),
         ("fault", FAULT),
         ("pause", PAUSE),

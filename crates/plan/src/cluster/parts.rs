@@ -44,7 +44,7 @@ impl Reach {
         Ok(Self { key, insecure })
     }
 
-    fn address(
+    pub(super) fn address(
         &self,
         section: &Section<'_>,
         key: &str,
@@ -124,7 +124,7 @@ fn spin(section: &Section<'_>, default: DurationNs) -> Result<DurationNs, PlanEr
     section.number("spin", &limits)
 }
 
-fn server_sections<'a>(top: &Section<'a>) -> Result<Vec<Section<'a>>, PlanError> {
+pub(super) fn server_sections<'a>(top: &Section<'a>) -> Result<Vec<Section<'a>>, PlanError> {
     top.tables("server", "[[server]]", MAX_SERVERS, "make several clusters")
 }
 
@@ -154,6 +154,22 @@ pub(super) fn servers(top: &Section<'_>, reach: &Reach) -> Result<Vec<ClusterSer
         servers.push(server);
     }
     Ok(servers)
+}
+
+/// What is evicted from memory would be on disk still.
+pub(super) fn no_disk_of_a_cache(
+    top: &Section<'_>,
+    servers: &[ClusterServer],
+    evict: bool,
+) -> Result<(), PlanError> {
+    for (server, section) in servers.iter().zip(server_sections(top)?) {
+        if evict && server.disk.is_some() {
+            let wanted =
+                "must be left out where values are evicted, since all of them must be in memory";
+            return Err(section.refuse("disk", wanted, "evict = false"));
+        }
+    }
+    Ok(())
 }
 
 /// What decides, and where it keeps what must outlive it.
@@ -206,7 +222,11 @@ impl Deciders {
     }
 }
 
-fn not_empty(section: &Section<'_>, key: &str, hint: &str) -> Result<Option<String>, PlanError> {
+pub(super) fn not_empty(
+    section: &Section<'_>,
+    key: &str,
+    hint: &str,
+) -> Result<Option<String>, PlanError> {
     let text = section.text(key, hint)?;
     if text.is_some_and(str::is_empty) {
         return Err(section.refuse(key, "must not be empty", hint));
@@ -222,47 +242,6 @@ pub(super) fn router(top: &Section<'_>, reach: &Reach) -> Result<Option<SocketAd
     reach
         .address(&section, "listen", "127.0.0.1:7690")
         .map(Some)
-}
-
-/// Two parts at one address would be told apart by nobody.
-pub(super) fn distinct(
-    top: &Section<'_>,
-    controllers: &[SocketAddr],
-    router: Option<SocketAddr>,
-    servers: &[ClusterServer],
-    shards: u8,
-) -> Result<(), PlanError> {
-    let wanted = "must have addresses of their own";
-    let names = controllers
-        .iter()
-        .map(|it| ("the controller".to_owned(), *it));
-    let mut taken: Vec<_> = names.collect();
-    if let Some(router) = router {
-        if controllers.contains(&router) {
-            let wrong = format!("the router would listen at {router}, where the controller does");
-            return Err(top.complain("router", wrong, wanted, "give each its own port"));
-        }
-        taken.push(("the router".to_owned(), router));
-    }
-    for (server, section) in servers.iter().zip(server_sections(top)?) {
-        for shard in 0..u16::from(shards) {
-            let mut place = server.listen;
-            let Some(port) = place.port().checked_add(shard) else {
-                let wrong = format!("server {} has no port for shard {shard}", server.id);
-                let wanted = "must have a port for each of its shards";
-                return Err(section.complain("listen", wrong, wanted, "use lower ports"));
-            };
-            place.set_port(port);
-            let name = format!("server {}", server.id);
-            if let Some((other, _)) = taken.iter().find(|(_, it)| *it == place) {
-                let wrong = format!("{name} would listen at {place}, where {other} does");
-                let hint = "a server takes a port for each of its shards";
-                return Err(section.complain("listen", wrong, wanted, hint));
-            }
-            taken.push((name, place));
-        }
-    }
-    Ok(())
 }
 
 /// How a cluster keeps what it is given.

@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use flurry::{
-    Concerned, ControllerOptions, Controllers, Delay, Direction, Etcd, Fault, Faults, Level,
-    Options, Pause, RouterOptions, Security, ServerOptions, StateAt, Transport,
+    Concerned, ControllerOptions, Controllers, Delay, Direction, Etcd, Fault, Faults,
+    GatewayOptions, GatewayPlace, Level, Options, Pause, RouterOptions, Security, ServerOptions,
+    StateAt, Transport,
 };
 use unruly_plan::{
-    Cluster, ClusterDelay, ClusterDirection, ClusterLevel, ClusterServer, ClusterTransport,
-    DurationNs, Part,
+    Cluster, ClusterDelay, ClusterDirection, ClusterGateway, ClusterLevel, ClusterServer,
+    ClusterTransport, DurationNs, Part,
 };
 
 use super::controller::etcd_tls;
+use super::guard::Guard;
 use super::keyed::Keyed;
 
 /// A cluster's file, read.
@@ -147,6 +149,36 @@ impl Config {
             faults: self.faults(Part::Router),
             ..RouterOptions::new(self.controllers()?)
         }))
+    }
+
+    /// The options of all gateways, and who may come in to each.
+    pub(super) fn gateways(&self) -> Result<Vec<(GatewayOptions, Guard)>> {
+        let cluster = &self.cluster;
+        let places = cluster.gateways.iter().map(|it| GatewayPlace {
+            address: it.listen,
+            slots: it.slots.clone(),
+        });
+        let places: Vec<GatewayPlace> = places.collect();
+        let options = |gateway: &ClusterGateway, place: &GatewayPlace| {
+            let client = self.client("")?;
+            let guard = Guard::of(gateway);
+            let options = GatewayOptions {
+                place: place.clone(),
+                gateways: places.clone(),
+                level: client.level,
+                timeout: client.timeout,
+                transport: client.transport,
+                users: guard.users()?,
+                tls: guard.tls()?,
+                security: client.security,
+                faults: client.faults,
+                ..GatewayOptions::new(place.address, client.controllers)
+            };
+            Ok((options, guard))
+        };
+        let all = cluster.gateways.iter().zip(&places);
+        all.map(|(gateway, place)| options(gateway, place))
+            .collect()
     }
 
     /// What a client does unless it says otherwise.

@@ -2,14 +2,16 @@
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
 use flurry::{Gateway, GatewayOptions, GatewayPlace, SLOTS, Transport};
 use unruly_plan::DurationNs;
 
+use super::config::Config;
 use super::guard::Guard;
 use super::keyed::Keyed;
 use super::level::LevelName;
@@ -19,11 +21,14 @@ use super::{DEFAULT_CONTROLLER, controllers, local, say, transport};
 /// How long the opening may wait: a lost server's lease has to end first.
 const OPEN_MAX: Duration = Duration::from_secs(10);
 
+const DEFAULT_LISTEN: &str = "127.0.0.1:6379";
+
 #[derive(Debug, Args)]
 pub(super) struct GatewayArguments {
-    /// Where it listens for clients
-    #[arg(long, default_value = "127.0.0.1:6379")]
-    listen: String,
+    /// Where it listens for clients (default: 127.0.0.1:6379, or what --config says); with --config one
+    /// of those that it has
+    #[arg(long)]
+    listen: Option<String>,
     /// Where the controllers listen, with commas between
     #[arg(long, default_value = DEFAULT_CONTROLLER)]
     controller: String,
@@ -33,15 +38,20 @@ pub(super) struct GatewayArguments {
     /// Another gateway and what it serves, such as 127.0.0.1:6380=8192-16383; may be repeated
     #[arg(long = "other", value_name = "ADDRESS=SLOTS")]
     others: Vec<String>,
-    /// Which replies to wait for, unless a client wants others: first, quorum, all, hedge:1ms, auto or disk
-    #[arg(long, default_value = "first")]
-    level: LevelName,
-    /// How long an operation may take before its outcome is called unknown
-    #[arg(long, default_value = "2s")]
-    timeout: DurationNs,
-    /// How messages travel to the servers: udp or tcp
-    #[arg(long, default_value = "udp", value_parser = transport)]
-    transport: Transport,
+    /// A cluster's file, instead of the other options of who is where and who may come in
+    #[arg(long, conflicts_with_all = ["controller", "slots", "others", "users", "tls_cert"])]
+    config: Option<PathBuf>,
+    /// Which replies to wait for, unless a client wants others: first, quorum, all, hedge:1ms, auto or
+    /// disk (default: first, or what --config says of clients)
+    #[arg(long)]
+    level: Option<LevelName>,
+    /// How long an operation may take before its outcome is called unknown (default: 2s, or what
+    /// --config says of clients)
+    #[arg(long)]
+    timeout: Option<DurationNs>,
+    /// How messages travel to the servers: udp or tcp (default: udp, or what --config says of clients)
+    #[arg(long, value_parser = transport)]
+    transport: Option<Transport>,
     /// Clients at most
     #[arg(long, default_value_t = 10_000)]
     connections: usize,
@@ -62,56 +72,112 @@ pub(super) struct GatewayArguments {
 }
 
 impl GatewayArguments {
-    fn options(&self, keyed: &Keyed) -> Result<GatewayOptions> {
-        let usual = GatewayOptions::new(local(&self.listen)?, controllers(&self.controller)?);
+    /// Which gateway it is, and who may come in.
+    fn usual(&self, keyed: &Keyed) -> Result<(GatewayOptions, Guard)> {
+        let listen = self.listen.as_deref().map(local).transpose()?;
+        if let Some(path) = &self.config {
+            let all = Config::read(path, keyed)?.gateways()?;
+            return among(&path.display().to_string(), all, listen);
+        }
+        let listen = listen.map_or_else(|| local(DEFAULT_LISTEN), Ok)?;
+        let usual = GatewayOptions::new(listen, controllers(&self.controller)?);
         let others = self.others.iter().map(|text| other(text));
-        Ok(GatewayOptions {
+        let options = GatewayOptions {
             place: GatewayPlace {
                 slots: self.slots.clone(),
                 ..usual.place
             },
             gateways: others.collect::<Result<_>>()?,
-            level: self.level.0,
-            timeout: Duration::from_nanos(self.timeout.0),
-            open_timeout: OPEN_MAX,
-            transport: self.transport,
-            connections_max: self.connections,
-            keys_max: self.keys,
-            spin: Duration::from_nanos(self.spin.0),
             users: self.guard.users()?,
-            entry_timeout: Duration::from_nanos(self.entry_timeout.0),
             tls: self.guard.tls()?,
             security: keyed.read()?,
             ..usual
-        })
+        };
+        Ok((options, self.guard.clone()))
+    }
+
+    fn options(&self, keyed: &Keyed) -> Result<(GatewayOptions, Guard)> {
+        let (usual, guard) = self.usual(keyed)?;
+        let timeout = self.timeout.map(|it| Duration::from_nanos(it.0));
+        let options = GatewayOptions {
+            level: self.level.map_or(usual.level, |it| it.0),
+            timeout: timeout.unwrap_or(usual.timeout),
+            open_timeout: OPEN_MAX,
+            transport: self.transport.unwrap_or(usual.transport),
+            connections_max: self.connections,
+            keys_max: self.keys,
+            spin: Duration::from_nanos(self.spin.0),
+            entry_timeout: Duration::from_nanos(self.entry_timeout.0),
+            ..usual
+        };
+        Ok((options, guard))
     }
 
     /// Serves until it is killed, or until another gateway has its slots.
     pub(super) fn run(&self, keyed: &Keyed) -> Result<u8> {
         let watched = self.watch.start()?;
-        let options = GatewayOptions {
+        let (options, guard) = self.options(keyed)?;
+        let gateway = Gateway::start(&GatewayOptions {
             metrics: watched.metrics.clone(),
-            ..self.options(keyed)?
-        };
-        let gateway = Gateway::start(&options)?;
-        let slots = &options.place.slots;
-        say(format!(
-            "gateway {} for slots {}-{}, epoch {}\nready",
-            gateway.address(),
-            slots.start(),
-            slots.end(),
-            gateway.epoch().0
-        ))?;
-        let (end, ended) = mpsc::sync_channel::<()>(0);
-        std::thread::scope(|scope| {
-            let handle = gateway.handle();
-            scope.spawn(move || self.guard.watch(&handle, &ended));
-            let outcome = gateway.wait();
-            drop(end);
-            outcome
+            ..options.clone()
         })?;
+        say(format!("{}\nready", told(&gateway, &options.place)))?;
+        serve(gateway, &guard)?;
         Ok(0)
     }
+}
+
+/// What is said of one that serves.
+pub(super) fn told(gateway: &Gateway, place: &GatewayPlace) -> String {
+    format!(
+        "gateway {} for slots {}-{}, epoch {}",
+        gateway.address(),
+        place.slots.start(),
+        place.slots.end(),
+        gateway.epoch().0
+    )
+}
+
+/// Waits until a gateway ends, and meanwhile hands it what changes of who may come in.
+pub(super) fn serve(gateway: Gateway, guard: &Guard) -> Result<()> {
+    let (end, ended) = mpsc::sync_channel::<()>(0);
+    std::thread::scope(|scope| {
+        let handle = gateway.handle();
+        scope.spawn(move || guard.watch(&handle, &ended));
+        let outcome = gateway.wait();
+        drop(end);
+        outcome
+    })?;
+    Ok(())
+}
+
+/// Which of the gateways of a file it is.
+fn among(
+    place: &str,
+    mut all: Vec<(GatewayOptions, Guard)>,
+    listen: Option<SocketAddr>,
+) -> Result<(GatewayOptions, Guard)> {
+    let address = |(options, _): &(GatewayOptions, Guard)| options.place.address;
+    let addresses: Vec<String> = all.iter().map(|it| address(it).to_string()).collect();
+    let addresses = addresses.join(", ");
+    ensure!(
+        !all.is_empty(),
+        "{place}: it has no [[gateway]]; wanted where it listens; hint: [[gateway]] with listen = \"{DEFAULT_LISTEN}\""
+    );
+    let Some(listen) = listen else {
+        ensure!(
+            all.len() == 1,
+            "{place}: it has several gateways, {addresses}; wanted to know which this one is; hint: --listen ADDRESS"
+        );
+        return Ok(all.remove(0));
+    };
+    let found = all.iter().position(|it| address(it) == listen);
+    let Some(index) = found else {
+        bail!(
+            "--listen {listen}: {place} has no such gateway; wanted one of {addresses}; hint: add a [[gateway]], so that the others know of it"
+        );
+    };
+    Ok(all.remove(index))
 }
 
 fn slots(text: &str) -> Result<RangeInclusive<u16>, String> {

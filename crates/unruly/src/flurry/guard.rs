@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use flurry::{GatewayHandle, Rights, Tls, User, Users};
-use unruly_plan::UserRight;
+use unruly_plan::{ClusterGateway, UserRight};
 
 use super::config::level;
 use super::say_error;
@@ -41,6 +41,17 @@ fn seen<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Seen {
 }
 
 impl Guard {
+    /// That of a gateway in a cluster's file.
+    pub(super) fn of(gateway: &ClusterGateway) -> Self {
+        let path = |text: &Option<String>| text.as_ref().map(PathBuf::from);
+        Self {
+            users: path(&gateway.users),
+            tls_cert: path(&gateway.tls_cert),
+            tls_key: path(&gateway.tls_key),
+            tls_client_ca: path(&gateway.tls_client_ca),
+        }
+    }
+
     pub(super) fn users(&self) -> Result<Option<Users>> {
         self.users.as_deref().map(read_users).transpose()
     }

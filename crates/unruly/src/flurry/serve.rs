@@ -2,16 +2,19 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 use flurry::{
-    Controller, ControllerOptions, Controllers, Router, RouterOptions, Security, Server,
-    ServerOptions, StateAt,
+    Controller, ControllerOptions, Controllers, Gateway, GatewayOptions, Router, RouterOptions,
+    Security, Server, ServerOptions, StateAt,
 };
 
 use super::config::Config;
+use super::gateway::{self, told};
+use super::guard::Guard;
 use super::keyed::Keyed;
 use super::watch::Watched;
 use super::{DEFAULT_CONTROLLER, local, say, status};
@@ -98,6 +101,7 @@ struct Parts {
     controllers: Vec<ControllerOptions>,
     servers: Vec<ServerOptions>,
     router: Option<RouterOptions>,
+    gateways: Vec<(GatewayOptions, Guard)>,
 }
 
 impl Whole {
@@ -112,6 +116,7 @@ impl Whole {
             let parts = Parts {
                 servers: servers.collect::<Result<_>>()?,
                 router: config.router()?,
+                gateways: config.gateways()?,
                 controllers: all.collect::<Result<_>>()?,
             };
             return Ok((parts, format!(" --config {}", path.display())));
@@ -139,6 +144,7 @@ impl Whole {
             controllers: vec![controller],
             servers: servers.collect(),
             router: None,
+            gateways: Vec::new(),
         };
         Ok((parts, flag))
     }
@@ -177,11 +183,26 @@ impl Whole {
             say(format!("router {}", router.address()))?;
         }
         until_whole(&all, security)?;
+        let (ended, outcome) = mpsc::channel();
+        for (options, guard) in parts.gateways {
+            let gateway = Gateway::start(&GatewayOptions {
+                controllers: all.clone(),
+                ..options.clone()
+            })?;
+            say(told(&gateway, &options.place))?;
+            let ended = ended.clone();
+            std::thread::spawn(move || ended.send(gateway::serve(gateway, &guard)));
+        }
         let flag = flag.replace("ADDRESS", &all.to_string());
         say(format!(
             "try: flurry set greeting hello{flag}\n     flurry get greeting{flag}\n     flurry status{flag}\n     flurry bench{flag}\nstop: Ctrl-C\nready"
         ))?;
-        controllers.into_iter().try_for_each(Controller::wait)?;
+        for controller in controllers {
+            let ended = ended.clone();
+            std::thread::spawn(move || ended.send(controller.wait().map_err(Into::into)));
+        }
+        // Whatever ends first should not have.
+        outcome.recv()??;
         Ok(0)
     }
 }
