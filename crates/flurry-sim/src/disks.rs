@@ -44,6 +44,8 @@ pub(crate) struct ShardDisk {
     /// On their way to the disk, with when they are there.
     queue: VecDeque<(u64, Incarnation, Change)>,
     restored: Option<ConfigNumber>,
+    /// When it has its next turn.
+    due: Option<u64>,
 }
 
 fn install(rows: &mut Rows, key: Key, state: State) {
@@ -64,8 +66,23 @@ impl ShardDisk {
         }
     }
 
+    /// Whether a turn at this time would come before the next one, which it then is.
+    pub(crate) fn is_earlier(&mut self, at: u64) -> bool {
+        let earlier = self.due.is_none_or(|due| at < due);
+        if earlier {
+            self.due = Some(at);
+        }
+        earlier
+    }
+
+    /// Whether its next turn is now, and not one that an earlier one has replaced.
+    pub(crate) fn is_due(&mut self, now: u64) -> bool {
+        self.due.take_if(|due| *due <= now).is_some()
+    }
+
     /// The process ended: what was under way is not there.
     pub(crate) fn crash(&mut self) {
+        self.due = None;
         self.queue.clear();
         self.next = None;
         self.restored = None;

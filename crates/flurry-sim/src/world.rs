@@ -389,7 +389,8 @@ impl World {
 
     /// Gives a disk a turn.
     pub(crate) fn disk_at(&mut self, place: NodeId, at: u64) {
-        if self.scenario.disk {
+        let due = self.scenario.disk && self.disks.entry(place).or_default().is_earlier(at);
+        if due {
             let process = self.nodes[place].started;
             self.push(at, place, What::Disk(process));
         }
@@ -487,7 +488,9 @@ impl World {
     }
 
     fn disk(&mut self, to: NodeId, process: u64) {
-        if self.nodes[to].started != process {
+        let now = self.now;
+        let due = |disk: &mut ShardDisk| disk.is_due(now);
+        if self.nodes[to].started != process || !self.disks.get_mut(&to).is_some_and(due) {
             return;
         }
         let mut machine = std::mem::replace(&mut self.nodes[to].machine, Machine::Down);
