@@ -216,6 +216,34 @@ fn a_disk_says_nothing_while_a_majority_has_lived_on() {
 }
 
 #[test]
+fn a_deletion_that_every_memory_had_and_no_disk_is_told_as_a_loss() {
+    let mut disks = Disks::open();
+    disks.answer("k", &set("v"));
+    let delete = Operation::Delete { counted: true };
+    let number = disks.cluster.ask("k", &delete, Level::All);
+    disks.cluster.pass(DurationNs::millis(50));
+    let deleted = done(&Answer::Number(1), false);
+    assert_eq!(disks.cluster.outcome(number), deleted);
+    // Buried: the owner knows the key as one that there never was.
+    disks.cluster.ask("other", &set("v"), Level::All);
+    disks.cluster.pass(DurationNs::millis(200));
+    let nothing = disks.cluster.answer("k", &Operation::Get, Level::First);
+    assert_eq!(nothing, Answer::NotFound);
+    (0..3).for_each(|index| disks.restart(index));
+    disks.pass(3_000);
+    let more = disks
+        .cluster
+        .ask("k", &Operation::Increment(1), Level::First);
+    disks.pass(400);
+    let told = disks.cluster.outcome(more);
+    assert!(matches!(told, Some(Outcome::DataLoss { .. })), "{told:?}");
+    let read = disks.cluster.ask("k", &Operation::Get, Level::First);
+    disks.pass(400);
+    let value = Answer::Value(Bytes::from_static(b"v"));
+    assert_eq!(disks.cluster.outcome(read), done(&value, true));
+}
+
+#[test]
 fn what_a_disk_holds_and_the_memory_does_not_is_an_error() {
     let mut disks = Disks::open();
     let large = Operation::set(Bytes::from(vec![b'v'; 600_000]));
