@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -148,54 +150,71 @@ def rated(found: dict[str, list[Asked]], connections: int, pipeline: int) -> Res
     )
 
 
+@dataclass
+class Way:
+    """A gateway that is run in some way, and the one that it is compared with."""
+
+    store: Store
+    beside: str = "plain"
+    more: tuple[str | Path, ...] = ()
+
+
+def ways(started: Processes) -> dict[str, Way]:
+    """Every way whose cost is told, and those that they are compared with."""
+    key = started.folder / "cluster.key"
+    key.touch(0o600)
+    key.write_bytes(subprocess.run([flurry(), "key"], capture_output=True, check=True).stdout)
+    chain, private = certificate(started)
+    gateway = partial(stores.Gateway, started, core=BOTH_CORES)
+    tls = gateway("--tls-cert", chain, "--tls-key", private)
+    return {
+        "plain": Way(gateway()),
+        "TLS": Way(tls, more=("--tls", "--cacert", chain)),
+        "the cluster's key": Way(gateway(key=key)),
+        "metrics": Way(gateway("--metrics", "127.0.0.1:0")),
+        "records on disks": Way(gateway(disks=True)),
+        "level quorum": Way(gateway("--level", "quorum")),
+        "level disk": Way(gateway("--level", "disk", disks=True), beside="level quorum"),
+    }
+
+
 def costs() -> list[Result]:
-    """What TLS, the cluster's key and being watched take of the throughput."""
+    """What TLS, the cluster's key, being watched and disks take of the throughput."""
     with processes() as started:
-        key = started.folder / "cluster.key"
-        key.touch(0o600)
-        key.write_bytes(subprocess.run([flurry(), "key"], capture_output=True, check=True).stdout)
-        chain, private = certificate(started)
-        stores_of: dict[str, tuple[Store, list[str | Path]]] = {
-            "plain": (stores.Gateway(started, core=BOTH_CORES), []),
-            "TLS": (
-                stores.Gateway(
-                    started, "--tls-cert", chain, "--tls-key", private, core=BOTH_CORES
-                ),
-                ["--tls", "--cacert", chain],
-            ),
-            "the cluster's key": (stores.Gateway(started, key=key, core=BOTH_CORES), []),
-            "metrics": (
-                stores.Gateway(started, "--metrics", "127.0.0.1:0", core=BOTH_CORES), [],
-            ),
-        }  # fmt: skip
-        found: dict[str, list[Asked]] = {name: [] for name in stores_of}
+        measured = ways(started)
+        found: dict[str, list[Asked]] = {name: [] for name in measured}
         for pair in range(PAIRS):
             print(".", end="", flush=True)
-            names = list(stores_of)
+            names = list(measured)
             for name in names[pair % len(names) :] + names[: pair % len(names)]:
-                store, more = stores_of[name]
-                found[name].append(ask(store, "set", COST_CONNECTIONS, 1, *more))
+                way = measured[name]
+                found[name].append(ask(way.store, "set", COST_CONNECTIONS, 1, *way.more))
         print(flush=True)
-    plain = found["plain"]
-    results = []
-    for name in list(found)[1:]:
-        rates = ratio([it.rate for it in found[name]], [it.rate for it in plain])
-        results.append(
-            Result(
-                name=f"flurry-gateway-cost-{name.split()[-1].lower()}",
-                what=f"redis-benchmark SET, 64 bytes, {COST_CONNECTIONS} connections: throughput of"
-                f" the gateway with {name} to that without; {WHERE}",
-                bar="no bar",
-                measured=f"{rates} of {rates.n} pairs",
-                met=True,
-                raw={
-                    "with": [it.summary() for it in found[name]],
-                    "without": [it.summary() for it in plain],
-                },
-                why="",
-            )
-        )
-    return results
+    return [
+        cost(name, way.beside, found[name], found[way.beside])
+        for name, way in measured.items()
+        if name != "plain"
+    ]
+
+
+def cost(name: str, beside: str, mine: list[Asked], other: list[Asked]) -> Result:
+    """Tell what one way takes of the throughput of another."""
+    rates = ratio([it.rate for it in mine], [it.rate for it in other])
+    without = "that without" if beside == "plain" else f"that with {beside}"
+    return Result(
+        name=f"flurry-gateway-cost-{name.rsplit(maxsplit=1)[-1].lower()}",
+        what=f"redis-benchmark SET, 64 bytes, {COST_CONNECTIONS} connections: throughput of"
+        f" the gateway with {name} to {without}; {WHERE}",
+        bar="no bar",
+        measured=f"{rates} of {rates.n} pairs ({median(it.rate for it in mine):,.0f}/s to"
+        f" {median(it.rate for it in other):,.0f}/s)",
+        met=True,
+        raw={
+            "with": [it.summary() for it in mine],
+            "without": [it.summary() for it in other],
+        },
+        why="",
+    )
 
 
 def certificate(started: Processes) -> tuple[Path, Path]:

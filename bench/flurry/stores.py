@@ -32,10 +32,13 @@ class Store:
 
 
 class Flurry(Store):
-    """A controller and three servers, each a process of its own."""
+    """A controller and three servers, each a process of its own, with a disk or without."""
 
-    def __init__(self, started: Processes, *options: str | Path, core: str = "1") -> None:
+    def __init__(
+        self, started: Processes, *options: str | Path, core: str = "1", disks: bool = False
+    ) -> None:
         self.started = started
+        self.disks = started.folder / f"disks-{len(started.started)}" if disks else None
         self.options = options
         # Whoever talks to it needs its key too.
         self.sealed = options[:2] if options[:1] == ("--key-file",) else ()
@@ -53,9 +56,10 @@ class Flurry(Store):
         self.whole()
 
     def _server(self, number: int) -> Process:
+        disk = () if self.disks is None else ("--disk", self.disks / str(number))
         server = self.started.start(
             self.program, "server", "--id", str(number + 1), "--controller", self.address,
-            *self.options, core=self.core, stdout=subprocess.PIPE,
+            *self.options, *disk, core=self.core, stdout=subprocess.PIPE,
         )  # fmt: skip
         self.ready(server)
         return server
@@ -93,10 +97,15 @@ class Gateway(Store):
     """A gateway over a cluster of its own; its servers and itself have these cores."""
 
     def __init__(
-        self, started: Processes, *options: str | Path, key: Path | None = None, core: str = "1"
+        self,
+        started: Processes,
+        *options: str | Path,
+        key: Path | None = None,
+        core: str = "1",
+        disks: bool = False,
     ) -> None:
         sealed: list[str | Path] = [] if key is None else ["--key-file", key]
-        self.cluster = Flurry(started, *sealed, core=core)
+        self.cluster = Flurry(started, *sealed, core=core, disks=disks)
         address = f"127.0.0.1:{free_port()}"
         gateway = started.start(
             flurry(), "gateway", "--listen", address, "--controller", self.cluster.address,
