@@ -14,6 +14,9 @@ from synthetic import write_run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
+# Read when Spark starts, here or in a process that a test starts.
+os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "spark")
+
 
 @pytest.fixture(scope="session")
 def clean_run(tmp_path_factory):

@@ -213,13 +213,9 @@ def _await_listener(port, process):
     pytest.fail("the master does not listen")
 
 
-def test_a_cluster_gives_the_same_verdict(run, cluster, tmp_path):
+def test_a_cluster_gives_the_same_verdict(run, cluster):
     """In processes of their own: this one has its Spark already."""
-    # as whoever runs a cluster would: its default is for data ten thousand times as large
-    settings = tmp_path / "settings"
-    settings.mkdir()
-    (settings / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 4\n")
-    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_CONF_DIR": str(settings)}
+    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
     texts = []
     for engine in ("duckdb", cluster):
         done = subprocess.run(
