@@ -280,3 +280,9 @@ def test_records_of_another_cluster_are_not_written_over(tmp_path: Path) -> None
         for server in cluster.servers.values():
             assert server.process.wait(LIMIT_S) == 2
             assert "the records of another cluster" in server.log.read_text()
+        # Nor does whoever starts it again: the cluster has begun meanwhile.
+        again = subprocess.run(
+            cluster.servers[1].words, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
+        assert again.returncode == 2
+        assert "remove the file refused" in again.stderr

@@ -302,6 +302,28 @@ impl Config {
         kept && self.next.is_some() && gone.count() + majority(copies) > copies
     }
 
+    /// Up to when the latest disk is that has come back.
+    fn latest_disk(&self) -> WallNs {
+        let gone = self.members.iter().filter(|member| member.gone);
+        let back = gone.filter_map(|member| self.disk_back(member));
+        back.map(|disk| disk.through).max().unwrap_or_default()
+    }
+
+    /// The disk of a member that is gone, if it has come back.
+    fn disk_back(&self, member: &Member) -> Option<Disk> {
+        let next = self.next.iter().flatten();
+        let mut disks = next.filter(|it| it.server == member.server);
+        let disk = disks.find_map(|it| it.disk);
+        disk.filter(|disk| disk.holds(member.incarnation))
+    }
+
+    /// Whether a disk is not late: what it has may have been deleted since, and the deletion forgotten.
+    #[must_use]
+    pub fn is_in_time(&self, disk: Disk) -> bool {
+        let behind = self.latest_disk().0.saturating_sub(disk.through.0);
+        u64::try_from(behind).unwrap_or(0) <= DISK_LAG_MAX.0
+    }
+
     /// Old members that are gone, and whose disk has not come back: while they are as many as a majority
     /// of copies, something may be on their disks alone.
     #[must_use]
@@ -311,26 +333,13 @@ impl Config {
         };
         let gone = self.members.iter().filter(|member| member.gone);
         let kept: Vec<&Member> = gone.filter(|member| member.disk.is_some()).collect();
-        let came_back = |member: &Member| {
-            let mut disks = next.iter().filter(|it| it.server == member.server);
-            let disk = disks.find_map(|it| it.disk);
-            disk.filter(|disk| disk.holds(member.incarnation))
-        };
-        let latest = kept
-            .iter()
-            .filter_map(|it| came_back(it))
-            .map(|it| it.through);
-        let latest = latest.max().unwrap_or_default();
-        let in_time = |disk: Disk| {
-            let behind = latest.0.saturating_sub(disk.through.0);
-            u64::try_from(behind).unwrap_or(0) <= DISK_LAG_MAX.0
-        };
         let given_up = |member: &Member| {
             let mut disks = next.iter().filter(|it| it.server == member.server);
             disks.any(|it| it.disk.is_some_and(|disk| disk.lost))
         };
-        let missing =
-            |member: &&Member| !came_back(member).is_some_and(in_time) && !given_up(member);
+        let missing = |member: &&Member| {
+            !self.disk_back(member).is_some_and(|it| self.is_in_time(it)) && !given_up(member)
+        };
         let missing: Vec<ServerId> = kept
             .iter()
             .copied()

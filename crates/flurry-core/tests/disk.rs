@@ -216,6 +216,25 @@ fn a_disk_says_nothing_while_a_majority_has_lived_on() {
 }
 
 #[test]
+fn a_late_disk_brings_nothing_back_and_the_others_do() {
+    let mut disks = Disks::open();
+    disks.answer("k", &set("v"));
+    let later_ns = i64::try_from(DISK_LAG_MAX.0 + disks.cluster.now.0).unwrap() + 1;
+    for index in 0..2 {
+        disks.kept[index].holds.through.0 += later_ns;
+    }
+    (0..3).for_each(|index| disks.restart(index));
+    let mut spoke = [false; 3];
+    for _ in 0..2_000 {
+        disks.cluster.pass(DurationNs::millis(1));
+        for (index, spoke) in spoke.iter_mut().enumerate() {
+            *spoke |= disks.cluster.servers[index].restores().is_some();
+        }
+    }
+    assert_eq!(spoke, [true, true, false]);
+}
+
+#[test]
 fn a_deletion_that_every_memory_had_and_no_disk_is_told_as_a_loss() {
     let mut disks = Disks::open();
     disks.answer("k", &set("v"));

@@ -24,6 +24,9 @@ use crate::peers::Peers;
 use crate::security::Security;
 use crate::{Error, LEASE, VALUE_BYTES_MAX, random};
 
+/// How often it is looked whether a thread has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
 /// How a data server is started.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
@@ -220,7 +223,12 @@ impl Server {
     ///
     /// [`Error::Stopped`]: a thread has ended, which it should not.
     pub fn wait(mut self) -> Result<(), Error> {
-        self.shards.iter_mut().try_for_each(Node::wait)
+        // The first of its threads that ends, whichever it is: without it the others are no server.
+        while self.shards.iter().all(Node::is_running) {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        let mut ended = self.shards.iter_mut().filter(|it| !it.is_running());
+        ended.try_for_each(Node::wait)
     }
 }
 

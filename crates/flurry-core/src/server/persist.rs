@@ -25,6 +25,9 @@ use crate::table::{KeyHasher, state_of};
 /// Replies that wait for the disk at most: what is asked again waits again.
 const HELD_MAX: usize = 65_536;
 
+/// Changes that are remembered in order beyond twice the keys that wait.
+const ORDER_SLACK: usize = 1_024;
+
 /// A record as it shall be on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
@@ -136,6 +139,12 @@ impl Persist {
         if matches!(what, What::Is(_)) {
             self.pending.insert(key.clone(), self.position);
             self.order.push_back((self.position, key.clone()));
+            if self.order.len() > 2 * self.pending.len() + ORDER_SLACK {
+                // Of a key only the last one is looked for, however long a disk takes.
+                let pending = &self.pending;
+                self.order
+                    .retain(|(position, key)| pending.get(key) == Some(position));
+            }
         }
         self.changes.push_back(Change {
             position: self.position,
@@ -369,7 +378,12 @@ impl<M: StateMachine> Server<M> {
         // One that lives knows of deletions by its disk alone, which its memory has forgotten.
         let lives = config.members.iter().any(|it| is_me(it) && !it.gone);
         let came_back = config.members.iter().any(was_mine);
-        (config.needs_disks() || planted(Bug::DiskOverLiving))
+        // Not before it is known who else has come back: of two of three, one that is late may have what
+        // was deleted since. Nor if it is late itself.
+        let may = config.needs_disks()
+            && (config.disks_missing().is_empty() || planted(Bug::DisksNotWaitedFor))
+            && config.is_in_time(disk);
+        (may || planted(Bug::DiskOverLiving))
             && takes_part
             && (came_back || (lives && disk.holds(mine)))
     }

@@ -11,6 +11,8 @@ use crate::Error;
 const CURRENT: &str = "current";
 /// Names that of a later life, while it is not known whether it counts.
 const CANDIDATE: &str = "candidate";
+/// Says that a cluster without a past was met once: the next start would be in one that has begun.
+const REFUSED: &str = "refused";
 const LOCK: &str = "server.lock";
 const RECORDS: &str = "records";
 
@@ -47,7 +49,11 @@ impl Directory {
 
     /// The file of records that counts, and that of a later life; all others are removed.
     pub(super) fn found(&self) -> Result<[Option<PathBuf>; 2], Error> {
-        let names = [self.name(CURRENT)?, self.name(CANDIDATE)?];
+        let mut names = [self.name(CURRENT)?, self.name(CANDIDATE)?];
+        if names[0] == names[1] {
+            // It took its place, and the power failed before its other name was gone.
+            names[1] = None;
+        }
         let failed = |error: std::io::Error| Error::io(self.path.display(), "to read it", &error);
         for entry in fs::read_dir(&self.path).map_err(failed)? {
             let found = entry.map_err(failed)?.file_name();
@@ -59,6 +65,24 @@ impl Directory {
             }
         }
         Ok(names.map(|name| name.map(|name| self.path.join(name))))
+    }
+
+    /// Whether a server with this directory has refused to serve a cluster that knows nothing of it. With
+    /// `lost` that does not matter any more.
+    pub(super) fn has_refused(&self, lost: bool) -> Result<bool, Error> {
+        let path = self.path.join(REFUSED);
+        if lost && path.exists() {
+            let failed = |error| Error::io(path.display(), "to remove it", &error);
+            fs::remove_file(&path).map_err(failed)?;
+        }
+        Ok(path.exists())
+    }
+
+    /// Has the next start refuse as well.
+    pub(super) fn refuse(&self) -> Result<(), Error> {
+        let path = self.path.join(REFUSED);
+        let write = || File::create(&path).and_then(|file| file.sync_all());
+        write().map_err(|error| Error::io(path.display(), "to write it", &error))
     }
 
     fn name(&self, of: &str) -> Result<Option<String>, Error> {
@@ -102,5 +126,53 @@ impl Directory {
             File::open(&self.path)?.sync_all()
         };
         replace().map_err(|error| Error::io(path.display(), "to replace it", &error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flurry_core::id::Incarnation;
+
+    use super::*;
+    use crate::disk::ServerDisk;
+    use crate::disk::generation::Generation;
+
+    /// A directory with files of these lives, by the names of those that name them.
+    fn with(names: &[(&str, &str, u128)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (of, name, life) in names {
+            let path = folder.path().join(name);
+            if !path.exists() {
+                Generation::create(path, Incarnation(*life), 1).unwrap();
+            }
+            fs::write(folder.path().join(of), name).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn a_file_with_both_names_is_the_one_that_counts() {
+        let folder = with(&[(CURRENT, "records.1", 1), (CANDIDATE, "records.1", 1)]);
+        let found = ServerDisk::open(folder.path(), 1, false).unwrap().found();
+        assert_eq!((found.life, found.next), (Some(Incarnation(1)), None));
+    }
+
+    #[test]
+    fn of_two_files_of_one_life_the_later_copy_counts() {
+        let folder = with(&[(CURRENT, "records.1", 1), (CANDIDATE, "records.2", 1)]);
+        let found = ServerDisk::open(folder.path(), 1, false).unwrap().found();
+        assert_eq!((found.life, found.next), (Some(Incarnation(1)), None));
+        let current = fs::read_to_string(folder.path().join(CURRENT)).unwrap();
+        assert_eq!(current, "records.2");
+    }
+
+    #[test]
+    fn a_directory_that_was_refused_once_is_refused_until_it_is_said_to_be_lost() {
+        let folder = with(&[(CURRENT, "records.1", 1)]);
+        Directory::open(folder.path()).unwrap().refuse().unwrap();
+        let refused = ServerDisk::open(folder.path(), 1, false).unwrap_err();
+        assert!(refused.to_string().contains("another cluster"), "{refused}");
+        assert!(ServerDisk::open(folder.path(), 1, true).is_ok());
+        assert!(ServerDisk::open(folder.path(), 1, false).is_ok());
     }
 }

@@ -64,7 +64,16 @@ enum Order {
         number: ConfigNumber,
         from: Place,
     },
+    /// The cluster is none that these records are of.
+    Refuse,
     Stop,
+}
+
+/// Whoever has started anew, without what it knew, must not take the place of what is on the disk.
+fn stranger() -> Error {
+    Error::Refused {
+        reason: "disk: it holds the records of another cluster, or of one whose controller has lost its state; wanted an empty directory; hint: give the controller its state back and remove the file refused from the directory, or give the server another --disk".to_owned(),
+    }
 }
 
 /// A place in the files of earlier lives: behind a row of one of them.
@@ -144,9 +153,19 @@ impl ServerDisk {
     /// Opens a directory, and looks at all that is there.
     pub(crate) fn open(path: &Path, shards: u8, lost: bool) -> Result<Self, Error> {
         let directory = Directory::open(path)?;
+        if directory.has_refused(lost)? {
+            return Err(stranger());
+        }
         let [current, candidate] = directory.found()?;
         let open = |path: Option<PathBuf>| path.map(|it| Generation::open(it, shards)).transpose();
-        let files = [open(current)?, open(candidate)?];
+        let mut files = [open(current)?, open(candidate)?];
+        if files[0].as_ref().map(|it| it.life) == files[1].as_ref().map(|it| it.life) {
+            // Copied anew after a failure: the first one misses something.
+            if let Some(whole) = files[1].take() {
+                directory.make_current(whole.path())?;
+                files[0] = Some(whole);
+            }
+        }
         let through_ns = files.iter().flatten().map(Generation::through_all_ns).max();
         let [life, next] = [0, 1].map(|file| files[file].as_ref().map(|it| it.life));
         let found = Disk {

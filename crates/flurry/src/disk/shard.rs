@@ -10,7 +10,7 @@ use flurry_core::machine::StateMachine;
 use flurry_core::server::{Change, Server, What};
 use tracing::info;
 
-use super::{Inbox, Numbers, Order, Place, Told, bytes_of};
+use super::{Inbox, Numbers, Order, Place, Told, bytes_of, stranger};
 use crate::Error;
 use crate::clock;
 use crate::metrics::{Page, count};
@@ -43,7 +43,8 @@ pub(crate) struct ShardDisk {
     promoted: Option<Incarnation>,
     /// The configuration for which the disk is being read.
     reading: Option<ConfigNumber>,
-    /// The last change of the server's present life.
+    /// The server's present life, and the last change of it.
+    life: Option<Incarnation>,
     position: u64,
     /// Too much waits: changes are not sent until the copy that makes up for them.
     overflowed: bool,
@@ -69,6 +70,7 @@ impl ShardDisk {
             wants: false,
             promoted: None,
             reading: None,
+            life: None,
             position: 0,
             overflowed: false,
             told_at: MonoNs(0),
@@ -166,10 +168,10 @@ impl ShardDisk {
         let first = server
             .config()
             .is_some_and(|config| config.number == ConfigNumber(1));
-        if first && self.found.life.is_some() && !self.found.lost {
-            return Err(Error::Refused {
-                reason: "disk: it holds the records of another cluster, or of one whose controller has lost its state; wanted an empty directory; hint: give the controller its state back, or the server another --disk".to_owned(),
-            });
+        let others = self.found.life.is_some_and(|found| found != life);
+        if first && others && !self.found.lost {
+            self.send(Order::Refuse)?;
+            return Err(stranger());
         }
         self.copies = Some(life);
         self.promoted = None;
@@ -187,6 +189,8 @@ impl ShardDisk {
     fn follow_commit<M: StateMachine>(&mut self, server: &Server<M>) -> Result<(), Error> {
         let counted = server.counted_life();
         let Some(life) = counted.filter(|it| self.found.next == Some(*it)) else {
+            // It has it, or lost it, and will be told again.
+            self.promoted = None;
             return Ok(());
         };
         if self.promoted.replace(life) == Some(life) {
@@ -213,6 +217,10 @@ impl ShardDisk {
         server: &mut Server<M>,
     ) -> Result<(), Error> {
         let life = server.life().incarnation;
+        if self.life.replace(life) != Some(life) {
+            // Its changes are counted from the beginning.
+            self.position = 0;
+        }
         let mut changes: Vec<Change> = Vec::new();
         let mut bytes = 0;
         while let Some(change) = server.poll_change() {
@@ -224,7 +232,11 @@ impl ShardDisk {
             self.position = change.position;
             changes.push(change);
         }
-        if self.copies != Some(life) || (changes.is_empty() && now < self.due()) {
+        if self.copies == Some(life) && changes.is_empty() && now < self.due() {
+            return Ok(());
+        }
+        self.told_at = now;
+        if self.copies != Some(life) {
             return Ok(());
         }
         self.overflowed |= self.numbers.waiting() > WAITING_BYTES_MAX;
@@ -235,7 +247,6 @@ impl ShardDisk {
             }
             return Ok(());
         }
-        self.told_at = now;
         self.numbers
             .waiting_bytes
             .fetch_add(bytes, Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! The thread that writes.
 
 use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -69,6 +70,8 @@ pub(super) struct Writer {
     bytes: usize,
     /// Deletions that memories have forgotten, and since when.
     buried: VecDeque<(Instant, Key, State)>,
+    /// Files that miss something, of which one may still be named as the one that counts.
+    given_up: Vec<PathBuf>,
     copies: u64,
     failed: Option<Instant>,
     stopped: bool,
@@ -92,6 +95,7 @@ impl Writer {
             rows: HashMap::new(),
             bytes: 0,
             buried: VecDeque::new(),
+            given_up: Vec::new(),
             copies: 0,
             failed: None,
             stopped: false,
@@ -162,8 +166,7 @@ impl Writer {
                     ..Shard::default()
                 };
                 // A copy of the same life again: it makes up for what was left out.
-                self.current.take_if(|it| it.life == life);
-                self.candidate.take_if(|it| it.life == life);
+                self.give_up(life);
                 self.copy_anew();
             }
             Order::Promote { life } => {
@@ -176,6 +179,11 @@ impl Writer {
                 number,
                 from,
             } => self.read(usize::from(shard), number, &from),
+            Order::Refuse => {
+                if let Err(error) = self.directory.refuse() {
+                    self.fail(&error);
+                }
+            }
             Order::Stop => self.stopped = true,
         }
     }
@@ -312,6 +320,9 @@ impl Writer {
         if let Some(earlier) = self.current.replace(candidate) {
             remove(earlier);
         }
+        for path in self.given_up.drain(..) {
+            let _ = std::fs::remove_file(path);
+        }
         self.tell();
         Ok(())
     }
@@ -340,6 +351,9 @@ impl Writer {
         let Some(life) = self.life() else { return };
         self.copies += 1;
         let copy = self.copies;
+        // Those of an earlier life must not be in the file of this one, and of this one all are copied.
+        self.rows.clear();
+        self.bytes = 0;
         let number = life.0 ^ u128::from(copy) << 64;
         let path = self.directory.another(number);
         if let Some(unfinished) = self.next.take() {
@@ -368,13 +382,22 @@ impl Writer {
         if let Some(unfinished) = self.next.take() {
             remove(unfinished.generation);
         }
-        let life = self.life();
         // What is there of this life misses something from now on; of an earlier one it is as it was.
-        self.current.take_if(|it| life == Some(it.life));
-        self.candidate.take_if(|it| life == Some(it.life));
+        if let Some(life) = self.life() {
+            self.give_up(life);
+        }
         self.rows.clear();
         self.bytes = 0;
         self.failed = Some(Instant::now());
+    }
+
+    /// What is there of a life counts no more; it stays until another file has taken its place.
+    fn give_up(&mut self, life: Incarnation) {
+        for file in [&mut self.current, &mut self.candidate] {
+            let given_up = file.take_if(|it| it.life == life);
+            self.given_up
+                .extend(given_up.map(|it| it.path().to_owned()));
+        }
     }
 
     /// The life that all shards have.
@@ -390,9 +413,16 @@ impl Writer {
             .collect();
         let read = match files.get(from.file) {
             Some(file) => file.read(&from.after, READ_BYTES),
+            // It failed, and is not copied anew yet: of its present life the memory has everything but
+            // the deletions that it has forgotten.
             None => {
-                let path = self.directory.path().display();
-                Err(Error::io(path, "to read it", &"it failed before"))
+                let buried = self.buried.iter();
+                Ok((
+                    buried
+                        .map(|(_, key, state)| (key.clone(), state.clone()))
+                        .collect(),
+                    None,
+                ))
             }
         };
         self.inboxes[shard].tell(match read {

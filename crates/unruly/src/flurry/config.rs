@@ -151,7 +151,7 @@ impl Config {
         }))
     }
 
-    /// The options of all gateways, and who may come in to each.
+    /// The options of all gateways, and whose files say who may come in to each: to be read where it runs.
     pub(super) fn gateways(&self) -> Result<Vec<(GatewayOptions, Guard)>> {
         let cluster = &self.cluster;
         let places = cluster.gateways.iter().map(|it| GatewayPlace {
@@ -168,8 +168,6 @@ impl Config {
                 level: client.level,
                 timeout: client.timeout,
                 transport: client.transport,
-                users: guard.users()?,
-                tls: guard.tls()?,
                 security: client.security,
                 faults: client.faults,
                 ..GatewayOptions::new(place.address, client.controllers)

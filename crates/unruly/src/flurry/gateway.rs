@@ -77,7 +77,8 @@ impl GatewayArguments {
         let listen = self.listen.as_deref().map(local).transpose()?;
         if let Some(path) = &self.config {
             let all = Config::read(path, keyed)?.gateways()?;
-            return among(&path.display().to_string(), all, listen);
+            let (options, guard) = among(&path.display().to_string(), all, listen)?;
+            return Ok((guarded(options, &guard)?, guard));
         }
         let listen = listen.map_or_else(|| local(DEFAULT_LISTEN), Ok)?;
         let usual = GatewayOptions::new(listen, controllers(&self.controller)?);
@@ -88,12 +89,10 @@ impl GatewayArguments {
                 ..usual.place
             },
             gateways: others.collect::<Result<_>>()?,
-            users: self.guard.users()?,
-            tls: self.guard.tls()?,
             security: keyed.read()?,
             ..usual
         };
-        Ok((options, self.guard.clone()))
+        Ok((guarded(options, &self.guard)?, self.guard.clone()))
     }
 
     fn options(&self, keyed: &Keyed) -> Result<(GatewayOptions, Guard)> {
@@ -125,6 +124,15 @@ impl GatewayArguments {
         serve(gateway, &guard)?;
         Ok(0)
     }
+}
+
+/// With who may come in, and how.
+pub(super) fn guarded(options: GatewayOptions, guard: &Guard) -> Result<GatewayOptions> {
+    Ok(GatewayOptions {
+        users: guard.users()?,
+        tls: guard.tls()?,
+        ..options
+    })
 }
 
 /// What is said of one that serves.

@@ -13,7 +13,7 @@ use flurry::{
 };
 
 use super::config::Config;
-use super::gateway::{self, told};
+use super::gateway::{self, guarded, told};
 use super::guard::Guard;
 use super::keyed::Keyed;
 use super::watch::Watched;
@@ -187,7 +187,7 @@ impl Whole {
         for (options, guard) in parts.gateways {
             let gateway = Gateway::start(&GatewayOptions {
                 controllers: all.clone(),
-                ..options.clone()
+                ..guarded(options.clone(), &guard)?
             })?;
             say(told(&gateway, &options.place))?;
             let ended = ended.clone();
@@ -200,6 +200,10 @@ impl Whole {
         for controller in controllers {
             let ended = ended.clone();
             std::thread::spawn(move || ended.send(controller.wait().map_err(Into::into)));
+        }
+        for server in running {
+            let ended = ended.clone();
+            std::thread::spawn(move || ended.send(server.wait().map_err(Into::into)));
         }
         // Whatever ends first should not have.
         outcome.recv()??;
