@@ -51,25 +51,39 @@ pub fn majority(of: usize) -> usize {
     of / 2 + 1
 }
 
+/// All records that a life of a server had, as they are on its disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SavedLife {
+    /// Which life.
+    pub life: Incarnation,
+    /// Up to when, by the server's wall clock.
+    pub through: WallNs,
+}
+
 /// What a server's disk held when it asked to join.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Disk {
-    /// The life whose records it holds, all that it had up to a moment.
-    pub life: Option<Incarnation>,
-    /// A later life of which it holds all as well. Whether that takes part for good was not known yet:
-    /// the earlier one may be who the others count.
-    pub next: Option<Incarnation>,
-    /// That moment, by the server's wall clock.
-    pub through: WallNs,
+    /// The life that took part for good, as far as is known there.
+    pub current: Option<SavedLife>,
+    /// A later one. Whether that takes part for good was not known yet: the earlier one may be who the
+    /// others count.
+    pub next: Option<SavedLife>,
     /// Whoever runs the server says that what was there before is gone for good: nobody shall wait.
     pub lost: bool,
 }
 
 impl Disk {
-    /// Whether it holds all records of a life, or of one that came after it and had them all.
+    /// Up to when it holds all records of a life.
+    #[must_use]
+    pub fn through(&self, life: Incarnation) -> Option<WallNs> {
+        let mut both = self.current.iter().chain(&self.next);
+        both.find(|it| it.life == life).map(|it| it.through)
+    }
+
+    /// Whether it holds all records of a life, up to some moment.
     #[must_use]
     pub fn holds(&self, life: Incarnation) -> bool {
-        self.life == Some(life) || self.next == Some(life)
+        self.through(life).is_some()
     }
 }
 
@@ -302,25 +316,20 @@ impl Config {
         kept && self.next.is_some() && gone.count() + majority(copies) > copies
     }
 
-    /// Up to when the latest disk is that has come back.
-    fn latest_disk(&self) -> WallNs {
-        let gone = self.members.iter().filter(|member| member.gone);
-        let back = gone.filter_map(|member| self.disk_back(member));
-        back.map(|disk| disk.through).max().unwrap_or_default()
-    }
-
-    /// The disk of a member that is gone, if it has come back.
-    fn disk_back(&self, member: &Member) -> Option<Disk> {
+    /// Up to when the disk of a member that is gone has what it had, if it has come back.
+    fn disk_back(&self, member: &Member) -> Option<WallNs> {
         let next = self.next.iter().flatten();
         let mut disks = next.filter(|it| it.server == member.server);
-        let disk = disks.find_map(|it| it.disk);
-        disk.filter(|disk| disk.holds(member.incarnation))
+        disks.find_map(|it| it.disk)?.through(member.incarnation)
     }
 
-    /// Whether a disk is not late: what it has may have been deleted since, and the deletion forgotten.
+    /// Whether a disk that ends then is not late beside those that have come back: what a late one has
+    /// may have been deleted since, and the deletion forgotten.
     #[must_use]
-    pub fn is_in_time(&self, disk: Disk) -> bool {
-        let behind = self.latest_disk().0.saturating_sub(disk.through.0);
+    pub fn is_in_time(&self, through: WallNs) -> bool {
+        let gone = self.members.iter().filter(|member| member.gone);
+        let latest = gone.filter_map(|member| self.disk_back(member)).max();
+        let behind = latest.unwrap_or(through).0.saturating_sub(through.0);
         u64::try_from(behind).unwrap_or(0) <= DISK_LAG_MAX.0
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use common::{Cluster, portal, server};
-use flurry_core::config::{Config, DISK_LAG_MAX, Disk, Level, Member};
+use flurry_core::config::{Config, DISK_LAG_MAX, Disk, Level, Member, SavedLife};
 use flurry_core::id::{ConfigNumber, DurationNs, Incarnation, Key, ServerId, WallNs};
 use flurry_core::key_value::{Answer, Operation};
 use flurry_core::message::State;
@@ -60,12 +60,17 @@ impl Disks {
             let (records, rest) = server.scan(u64::MAX, usize::MAX);
             assert_eq!(rest, None);
             kept.rows = records.into_iter().collect();
-            kept.holds.next = Some(life);
+            let through = WallNs(0);
+            kept.holds.next = Some(SavedLife { life, through });
         }
-        if kept.holds.next.is_some() && kept.holds.next == server.counted_life() {
-            kept.holds.life = kept.holds.next.take();
+        let counted = server.counted_life();
+        if let Some(next) = kept.holds.next.take_if(|it| Some(it.life) == counted) {
+            kept.holds.current = Some(next);
         }
-        kept.holds.through = WallNs(i64::try_from(now.0).unwrap());
+        let saved = [&mut kept.holds.current, &mut kept.holds.next];
+        for saved in saved.into_iter().flatten().filter(|it| it.life == life) {
+            saved.through = WallNs(i64::try_from(now.0).unwrap());
+        }
         server.set_disk(now, kept.holds);
     }
 
@@ -221,7 +226,8 @@ fn a_late_disk_brings_nothing_back_and_the_others_do() {
     disks.answer("k", &set("v"));
     let later_ns = i64::try_from(DISK_LAG_MAX.0 + disks.cluster.now.0).unwrap() + 1;
     for index in 0..2 {
-        disks.kept[index].holds.through.0 += later_ns;
+        let saved = disks.kept[index].holds.current.as_mut().unwrap();
+        saved.through.0 += later_ns;
     }
     (0..3).for_each(|index| disks.restart(index));
     let mut spoke = [false; 3];
@@ -315,8 +321,10 @@ fn ended(back: &[(u16, Disk)]) -> Config {
 fn a_disk_that_ends_long_before_another_is_as_good_as_missing() {
     let lag_ns = i64::try_from(DISK_LAG_MAX.0).unwrap();
     let of = |life: u128, through_ns: i64| Disk {
-        life: Some(Incarnation(life)),
-        through: WallNs(through_ns),
+        current: Some(SavedLife {
+            life: Incarnation(life),
+            through: WallNs(through_ns),
+        }),
         ..Disk::default()
     };
     let in_time = ended(&[(1, of(1, lag_ns)), (2, of(2, 0))]);

@@ -1,7 +1,7 @@
 //! Whatever arrives, reading it does no harm; what was sent arrives as it was.
 
 use bytes::{Bytes, BytesMut};
-use flurry_core::config::{Disk, Member};
+use flurry_core::config::{Disk, Member, SavedLife};
 use flurry_core::id::{
     ConfigNumber, Endpoint, Epoch, Incarnation, Key, MonoNs, Sequence, ServerId, SessionId,
     ShardId, WallNs,
@@ -74,9 +74,14 @@ fn what_a_server_says_of_itself_arrives() {
         addresses: vec!["127.0.0.1:1".to_owned()],
         gone: false,
         disk: Some(Disk {
-            life: Some(Incarnation(1)),
-            next: Some(Incarnation(u128::MAX)),
-            through: WallNs(-3),
+            current: Some(SavedLife {
+                life: Incarnation(1),
+                through: WallNs(-3),
+            }),
+            next: Some(SavedLife {
+                life: Incarnation(u128::MAX),
+                through: WallNs(4),
+            }),
             lost: true,
         }),
     };

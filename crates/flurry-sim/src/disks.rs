@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use flurry_core::config::Disk;
+use flurry_core::config::{Disk, SavedLife};
 use flurry_core::id::{ConfigNumber, Incarnation, Key, MonoNs, WallNs};
 use flurry_core::key_value::KeyValue;
 use flurry_core::message::State;
@@ -20,7 +20,27 @@ type Rows = BTreeMap<Key, State>;
 #[derive(Debug, Clone, Default)]
 struct Copied {
     life: Option<Incarnation>,
+    /// Up to when.
+    through: u64,
     rows: Rows,
+}
+
+impl Copied {
+    fn saved(&self) -> Option<SavedLife> {
+        let through = WallNs(i64::try_from(self.through).unwrap_or(i64::MAX));
+        self.life.map(|life| SavedLife { life, through })
+    }
+}
+
+/// Of one shard's disk and another's: what both have.
+fn earlier(own: Option<SavedLife>, other: Option<SavedLife>) -> Option<SavedLife> {
+    own.map(|own| match other.filter(|it| it.life == own.life) {
+        Some(other) => SavedLife {
+            through: own.through.min(other.through),
+            ..own
+        },
+        None => own,
+    })
 }
 
 /// What is still to be read of the memory.
@@ -35,8 +55,6 @@ enum Scan {
 pub(crate) struct ShardDisk {
     /// All records of a life.
     whole: Copied,
-    /// Up to when.
-    through: u64,
     /// All records of a later life, which may not count yet.
     candidate: Option<Copied>,
     /// Those of the present life, while they are copied; lost with its process.
@@ -59,9 +77,8 @@ impl ShardDisk {
     /// What a server is told of it at its start.
     pub(crate) fn found(&self) -> Disk {
         Disk {
-            life: self.whole.life,
-            next: self.candidate.as_ref().and_then(|it| it.life),
-            through: WallNs(i64::try_from(self.through).unwrap_or(i64::MAX)),
+            current: self.whole.saved(),
+            next: self.candidate.as_ref().and_then(Copied::saved),
             lost: false,
         }
     }
@@ -93,22 +110,23 @@ impl ShardDisk {
         *self = Self::default();
     }
 
-    /// Writes what has been long enough under way; how far the present life is.
-    fn write(&mut self, now: u64) -> Option<(Incarnation, u64)> {
+    /// The records of a life, wherever they are.
+    fn of(&mut self, life: Incarnation) -> impl Iterator<Item = &mut Copied> {
+        let next = self.next.as_mut().map(|(copied, _)| copied);
+        let earlier = [&mut self.whole].into_iter().chain(&mut self.candidate);
+        let all = earlier.chain(next);
+        all.filter(move |it| it.life == Some(life))
+    }
+
+    /// Writes what has been long enough under way, for the present life; how far that is.
+    fn write(&mut self, now: u64, present: Incarnation) -> Option<(Incarnation, u64)> {
         let mut through = None;
         while self.queue.front().is_some_and(|(at, _, _)| *at <= now)
             && let Some((_, life, change)) = self.queue.pop_front()
         {
             through = Some((life, change.position));
             // A deletion that memories have forgotten is kept for longer than a run lasts.
-            for copied in [&mut self.whole]
-                .into_iter()
-                .chain(&mut self.candidate)
-                .chain(self.next.as_mut().map(|(copied, _)| copied))
-            {
-                if copied.life != Some(life) {
-                    continue;
-                }
+            for copied in self.of(life) {
                 let key = change.key.clone();
                 match &change.what {
                     What::Is(state) | What::Buried(state) => {
@@ -120,7 +138,7 @@ impl ShardDisk {
                 }
             }
         }
-        self.through = now;
+        self.of(present).for_each(|copied| copied.through = now);
         through
     }
 
@@ -137,7 +155,7 @@ impl ShardDisk {
         {
             let copied = Copied {
                 life: Some(life),
-                rows: Rows::new(),
+                ..Copied::default()
             };
             self.next = Some((copied, Some(Scan::From(u64::MAX))));
         }
@@ -213,7 +231,7 @@ impl World {
         let endpoint = server.life().endpoint;
         let life = server.life().incarnation;
         let disk = self.disks.entry(place).or_default();
-        if let Some((life, position)) = disk.write(now) {
+        if let Some((life, position)) = disk.write(now, life) {
             server.set_durable(local, life, position);
         }
         disk.copy(server);
@@ -254,16 +272,12 @@ impl World {
 
     fn tell_disk(&mut self, local: MonoNs, place: NodeId, server: &mut Server<KeyValue>) {
         let places = self.places_of(server.life().endpoint.server.0);
-        let through = places
-            .iter()
-            .filter_map(|it| self.disks.get(it))
-            .map(|it| it.through)
-            .min();
-        let disk = self.disks.entry(place).or_default();
-        let found = Disk {
-            through: WallNs(i64::try_from(through.unwrap_or(0)).unwrap_or(i64::MAX)),
-            ..disk.found()
-        };
+        let mut found = self.disks.entry(place).or_default().found();
+        for other in places.iter().filter_map(|it| self.disks.get(it)) {
+            let other = other.found();
+            found.current = earlier(found.current, other.current);
+            found.next = earlier(found.next, other.next);
+        }
         server.set_disk(local, found);
     }
 }

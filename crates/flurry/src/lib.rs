@@ -29,6 +29,7 @@ mod address;
 mod client;
 mod clock;
 mod controller;
+mod directory;
 mod disk;
 mod error;
 mod etcd;

@@ -275,7 +275,7 @@ impl<M: StateMachine> Server<M> {
             return (Verdict::Busy, 0);
         }
         let snapshot = applied.state.as_ref().map(|it| self.machine.snapshot(it));
-        let version = request.id.version();
+        let (version, digest) = (request.id.version(), digest(snapshot.as_deref()));
         self.table.store(
             &self.machine,
             key.clone(),
@@ -283,8 +283,17 @@ impl<M: StateMachine> Server<M> {
             applied.state,
             answer.clone(),
         );
-        self.changed(key);
-        (Verdict::Done(answer), digest(snapshot.as_deref()))
+        if self.persist.is_some() {
+            let state = State {
+                version,
+                digest,
+                snapshot,
+                answer: answer.clone(),
+                evicted: false,
+            };
+            self.changed(key, state);
+        }
+        (Verdict::Done(answer), digest)
     }
 
     fn make_room(&mut self, key: &Key, state: Option<&M::State>, answer: &bytes::Bytes) -> bool {
@@ -349,7 +358,12 @@ impl<M: StateMachine> Server<M> {
             // Without the version an evicted key would look as if it never was.
             self.table.mark_evicted(key);
         }
-        self.changed(key);
+        if self.persist.is_some()
+            && let Some(record) = self.table.find(key)
+        {
+            let state = state_of(&self.machine, record);
+            self.changed(key, state);
+        }
         Ok(true)
     }
 }

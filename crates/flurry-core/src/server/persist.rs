@@ -90,6 +90,8 @@ pub(super) struct Persist {
     /// The same, in order.
     order: VecDeque<(u64, Key)>,
     held: VecDeque<Held>,
+    /// How many have been held ever.
+    held_total: u64,
     /// The last change when everything was copied in a configuration.
     copied: (ConfigNumber, u64),
     /// The configuration in which the disk is asked for what is left of keys there alone, until all of
@@ -108,6 +110,7 @@ impl Persist {
             pending: IndexMap::default(),
             order: VecDeque::new(),
             held: VecDeque::new(),
+            held_total: 0,
             copied: (ConfigNumber(0), 0),
             restores: None,
         }
@@ -203,6 +206,13 @@ impl<M: StateMachine> Server<M> {
         self.release(now);
     }
 
+    /// How many replies of this life have had to wait for the disk: whoever drives it may take its time
+    /// while that stays as it is.
+    #[must_use]
+    pub fn replies_held(&self) -> u64 {
+        self.persist.as_ref().map_or(0, |it| it.held_total)
+    }
+
     /// Sends the replies that waited for what is on disk now.
     fn release(&mut self, now: MonoNs) {
         while let Some(mut held) = self.persist.as_mut().and_then(Persist::next_held) {
@@ -243,6 +253,7 @@ impl<M: StateMachine> Server<M> {
         if !says_it_has || (persist.complete && pending.is_none()) {
             return false;
         }
+        persist.held_total += 1;
         if persist.held.len() < HELD_MAX {
             // Held in order: a key's later change is behind everything that is held already.
             let position = pending.unwrap_or(0);
@@ -261,14 +272,7 @@ impl<M: StateMachine> Server<M> {
     }
 
     /// Notes that there is something new of a key.
-    pub(super) fn changed(&mut self, key: &Key) {
-        if self.persist.is_none() {
-            return;
-        }
-        let Some(record) = self.table.find(key) else {
-            return;
-        };
-        let state = state_of(&self.machine, record);
+    pub(super) fn changed(&mut self, key: &Key, state: State) {
         if let Some(persist) = &mut self.persist {
             persist.note(key.clone(), What::Is(state));
         }
@@ -371,20 +375,19 @@ impl<M: StateMachine> Server<M> {
         let is_me = |member: &crate::config::Member| {
             member.server == self.me() && member.incarnation == mine
         };
-        let was_mine = |member: &crate::config::Member| {
-            member.server == self.me() && member.gone && disk.holds(member.incarnation)
-        };
         let takes_part = config.next.iter().flatten().any(is_me);
-        // One that lives knows of deletions by its disk alone, which its memory has forgotten.
-        let lives = config.members.iter().any(|it| is_me(it) && !it.gone);
-        let came_back = config.members.iter().any(was_mine);
+        // Of an earlier life, that came back. One that lives knows of deletions by its disk alone, which
+        // its memory has forgotten.
+        let counted = config.members.iter().find(|it| it.server == self.me());
+        let asked = counted.filter(|it| it.gone || it.incarnation == mine);
+        let Some(through) = asked.and_then(|it| disk.through(it.incarnation)) else {
+            return false;
+        };
         // Not before it is known who else has come back: of two of three, one that is late may have what
         // was deleted since. Nor if it is late itself.
         let may = config.needs_disks()
             && (config.disks_missing().is_empty() || planted(Bug::DisksNotWaitedFor))
-            && config.is_in_time(disk);
-        (may || planted(Bug::DiskOverLiving))
-            && takes_part
-            && (came_back || (lives && disk.holds(mine)))
+            && config.is_in_time(through);
+        takes_part && (may || planted(Bug::DiskOverLiving))
     }
 }

@@ -103,24 +103,27 @@ pub struct Member {
     #[prost(message, optional, tag = "6")]
     pub disk: ::core::option::Option<Disk>,
 }
-/// What a disk holds: every record of one life of its server, and up to when by that server's clock.
+/// What a disk holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Disk {
-    /// 0: of none.
+    #[prost(message, optional, tag = "1")]
+    pub current: ::core::option::Option<SavedLife>,
+    /// Of a later life, while it is not sure to count.
+    #[prost(message, optional, tag = "2")]
+    pub next: ::core::option::Option<SavedLife>,
+    /// Whoever runs it says that what was there before is gone for good.
+    #[prost(bool, tag = "3")]
+    pub lost: bool,
+}
+/// Every record of one life of a server, and up to when by that server's clock.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SavedLife {
     #[prost(fixed64, tag = "1")]
     pub incarnation_high: u64,
     #[prost(fixed64, tag = "2")]
     pub incarnation_low: u64,
     #[prost(sint64, tag = "3")]
     pub through_ns: i64,
-    /// Whoever runs it says that what was there before is gone for good.
-    #[prost(bool, tag = "4")]
-    pub lost: bool,
-    /// A later life, whose records it holds all as well, while it is not sure to count. 0: none.
-    #[prost(fixed64, tag = "5")]
-    pub next_high: u64,
-    #[prost(fixed64, tag = "6")]
-    pub next_low: u64,
 }
 /// One shard of one life of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

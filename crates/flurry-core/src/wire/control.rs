@@ -10,7 +10,7 @@ use super::body::{self, control::Kind as Body, cursor::At};
 use super::header::{Header, Kind, WireError};
 use super::operation::{put_state, state};
 use crate::config::{
-    ADDRESS_BYTES_MAX, Config, Disk, MEMBERS_MAX, Member, REPLICAS_MAX, SHARDS_MAX,
+    ADDRESS_BYTES_MAX, Config, Disk, MEMBERS_MAX, Member, REPLICAS_MAX, SHARDS_MAX, SavedLife,
 };
 use crate::id::{
     ConfigNumber, Endpoint, Epoch, Incarnation, Key, MonoNs, Sequence, ServerId, SessionId,
@@ -95,24 +95,29 @@ fn put_member(member: &Member) -> body::Member {
 }
 
 fn put_disk(disk: Disk) -> body::Disk {
-    let (incarnation_high, incarnation_low) = halves(disk.life.unwrap_or(Incarnation(0)));
-    let (next_high, next_low) = halves(disk.next.unwrap_or(Incarnation(0)));
+    let put = |saved: SavedLife| {
+        let (incarnation_high, incarnation_low) = halves(saved.life);
+        body::SavedLife {
+            incarnation_high,
+            incarnation_low,
+            through_ns: saved.through.0,
+        }
+    };
     body::Disk {
-        incarnation_high,
-        incarnation_low,
-        through_ns: disk.through.0,
+        current: disk.current.map(put),
+        next: disk.next.map(put),
         lost: disk.lost,
-        next_high,
-        next_low,
     }
 }
 
 fn disk(read: body::Disk) -> Disk {
-    let some = |life: Incarnation| (life != Incarnation(0)).then_some(life);
+    let saved = |saved: body::SavedLife| SavedLife {
+        life: whole(saved.incarnation_high, saved.incarnation_low),
+        through: WallNs(saved.through_ns),
+    };
     Disk {
-        life: some(whole(read.incarnation_high, read.incarnation_low)),
-        next: some(whole(read.next_high, read.next_low)),
-        through: WallNs(read.through_ns),
+        current: read.current.map(saved),
+        next: read.next.map(saved),
         lost: read.lost,
     }
 }

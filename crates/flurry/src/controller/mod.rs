@@ -1,6 +1,5 @@
 //! The controller on its thread, with whatever keeps its state.
 
-mod file;
 mod store;
 
 use std::net::SocketAddr;

@@ -3,14 +3,19 @@
 use std::time::Duration;
 
 use super::StateAt;
-use super::file::Directory;
 use crate::Error;
+use crate::directory::Directory;
 use crate::etcd::{Election, Role};
 use crate::link::Wake;
 use crate::security::Security;
 
 /// How long the names of etcd's nodes may take to be found.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// In a directory: the state, and who writes it.
+const STATE: &str = "controller.state";
+const LOCK: &str = "controller.lock";
+const ALONE: &str = "to be the only controller of this directory: two would give out epochs twice";
 
 #[derive(Debug)]
 enum Keeper {
@@ -36,7 +41,7 @@ impl Store {
     ) -> Result<Self, Error> {
         let keeper = match at {
             StateAt::Memory => Keeper::Memory,
-            StateAt::Directory(path) => Keeper::Directory(Directory::open(path)?),
+            StateAt::Directory(path) => Keeper::Directory(Directory::open(path, LOCK, ALONE)?),
             StateAt::Etcd(etcd) => {
                 etcd.allow(security, PATIENCE)?;
                 Keeper::Etcd(Box::new(Election::start(etcd, address, wake)?))
@@ -54,7 +59,7 @@ impl Store {
             Keeper::Etcd(election) => return Ok(election.role()),
             _ if self.begun => return Ok(Role::Leader),
             Keeper::Memory => None,
-            Keeper::Directory(directory) => directory.read()?,
+            Keeper::Directory(directory) => directory.read(STATE)?,
         };
         self.begun = true;
         Ok(Role::Elected(stored))
@@ -72,7 +77,7 @@ impl Store {
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<bool, Error> {
         match &mut self.keeper {
             Keeper::Memory => Ok(true),
-            Keeper::Directory(directory) => directory.write(bytes).map(|()| true),
+            Keeper::Directory(directory) => directory.write(STATE, bytes).map(|()| true),
             Keeper::Etcd(election) => Ok(election.write(bytes)),
         }
     }

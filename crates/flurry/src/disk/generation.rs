@@ -9,7 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use flurry_core::id::{Incarnation, Key, SessionId};
+use flurry_core::config::SavedLife;
+use flurry_core::id::{Incarnation, Key, SessionId, WallNs};
 use flurry_core::message::State;
 use flurry_core::wire::{decode_record, encode_record};
 use redb::{Builder, Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
@@ -160,9 +161,13 @@ impl Generation {
         &self.path
     }
 
-    /// Up to when all of it is there.
-    pub(super) fn through_all_ns(&self) -> i64 {
-        self.through_ns.iter().copied().min().unwrap_or(0)
+    /// What it has: of all shards, up to where the slowest one is.
+    pub(super) fn saved(&self) -> SavedLife {
+        let through_ns = self.through_ns.iter().copied().min();
+        SavedLife {
+            life: self.life,
+            through: WallNs(through_ns.unwrap_or(0)),
+        }
     }
 
     /// Writes all of these or none, on disk when this returns.

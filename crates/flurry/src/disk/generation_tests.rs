@@ -56,7 +56,8 @@ fn what_was_committed_is_read_by_the_next_life_with_whose_it_is_and_up_to_when()
     let path = folder.path().join("records");
     drop(filled(path.clone(), 20));
     let found = Generation::open(path.clone(), 2).unwrap();
-    assert_eq!((found.life, found.through_all_ns()), (LIFE, 4));
+    let saved = found.saved();
+    assert_eq!((saved.life, saved.through), (LIFE, WallNs(4)));
     let all = everything(&found);
     assert_eq!(all.len(), 20);
     assert_eq!(all[7], (key("k007"), state(8, Some("value 7"))));

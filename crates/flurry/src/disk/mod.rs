@@ -1,12 +1,12 @@
 //! A server's disk: a copy of what it has in memory, written on a thread of its own.
 //!
 //! Shards send what changes, and go on. The thread writes all that has come in one commit and says how
-//! far it is; while a commit is under way the next one gathers. A new life of the server is copied into
-//! a file of its own, which stands beside the old one when it is complete, and takes its place when the
-//! life takes part for good. So there is always a file with all records of whichever life the others
-//! would count as lost.
+//! far it is; while a commit is under way the next one gathers, and a while longer unless somebody waits.
+//! A new life of the server is copied into a file of its own, which stands beside the old one when it is
+//! complete, and takes its place when the life takes part for good. So there is always a file with all
+//! records of whichever life the others would count as lost.
 
-mod directory;
+mod files;
 mod generation;
 mod shard;
 mod writer;
@@ -24,7 +24,7 @@ use flurry_core::server::Change;
 
 use crate::Error;
 use crate::link::Wake;
-use directory::Directory;
+use files::Files;
 use generation::Generation;
 use writer::Writer;
 
@@ -39,6 +39,8 @@ enum Order {
         life: Incarnation,
         changes: Vec<Change>,
         at: WallNs,
+        /// Somebody waits for them, or for what was sent before.
+        hurry: bool,
     },
     /// Some of all the records that there are, and whether these are the last.
     Records {
@@ -136,8 +138,8 @@ struct Numbers {
 /// A server's disk, before its shards run.
 #[derive(Debug)]
 pub(crate) struct ServerDisk {
-    directory: Directory,
-    files: [Option<Generation>; 2],
+    files: Files,
+    generations: [Option<Generation>; 2],
     shards: u8,
     found: Disk,
 }
@@ -152,31 +154,30 @@ pub(crate) struct DiskThread {
 impl ServerDisk {
     /// Opens a directory, and looks at all that is there.
     pub(crate) fn open(path: &Path, shards: u8, lost: bool) -> Result<Self, Error> {
-        let directory = Directory::open(path)?;
-        if directory.has_refused(lost)? {
+        let files = Files::open(path)?;
+        if files.has_refused(lost)? {
             return Err(stranger());
         }
-        let [current, candidate] = directory.found()?;
+        let [current, candidate] = files.found()?;
         let open = |path: Option<PathBuf>| path.map(|it| Generation::open(it, shards)).transpose();
-        let mut files = [open(current)?, open(candidate)?];
-        if files[0].as_ref().map(|it| it.life) == files[1].as_ref().map(|it| it.life) {
+        let mut generations = [open(current)?, open(candidate)?];
+        let [life, next] = [0, 1].map(|it| generations[it].as_ref().map(|it| it.life));
+        if life == next
+            && let Some(whole) = generations[1].take()
+        {
             // Copied anew after a failure: the first one misses something.
-            if let Some(whole) = files[1].take() {
-                directory.make_current(whole.path())?;
-                files[0] = Some(whole);
-            }
+            files.make_current(whole.path())?;
+            generations[0] = Some(whole);
         }
-        let through_ns = files.iter().flatten().map(Generation::through_all_ns).max();
-        let [life, next] = [0, 1].map(|file| files[file].as_ref().map(|it| it.life));
+        let [current, next] = [0, 1].map(|it| generations[it].as_ref().map(Generation::saved));
         let found = Disk {
-            life,
+            current,
             next,
-            through: WallNs(through_ns.unwrap_or(0)),
             lost,
         };
         Ok(Self {
-            directory,
             files,
+            generations,
             shards,
             found,
         })
@@ -203,8 +204,8 @@ impl ServerDisk {
             ShardDisk::new(shard, orders, inbox.clone(), numbers, self.found)
         });
         let sides = sides.collect();
-        let place: PathBuf = self.directory.path().to_owned();
-        let writer = Writer::new(self.directory, self.files, inboxes, numbers);
+        let place: PathBuf = self.files.path().to_owned();
+        let writer = Writer::new(self.files, self.generations, inboxes, numbers);
         let thread = std::thread::Builder::new()
             .name("flurry-disk".to_owned())
             .spawn(move || writer.run(&taken))

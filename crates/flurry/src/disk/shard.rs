@@ -46,6 +46,8 @@ pub(crate) struct ShardDisk {
     /// The server's present life, and the last change of it.
     life: Option<Incarnation>,
     position: u64,
+    /// Replies of that life that have waited ever.
+    held: u64,
     /// Too much waits: changes are not sent until the copy that makes up for them.
     overflowed: bool,
     told_at: MonoNs,
@@ -72,6 +74,7 @@ impl ShardDisk {
             reading: None,
             life: None,
             position: 0,
+            held: 0,
             overflowed: false,
             told_at: MonoNs(0),
         }
@@ -168,7 +171,7 @@ impl ShardDisk {
         let first = server
             .config()
             .is_some_and(|config| config.number == ConfigNumber(1));
-        let others = self.found.life.is_some_and(|found| found != life);
+        let others = self.found.current.is_some_and(|it| it.life != life);
         if first && others && !self.found.lost {
             self.send(Order::Refuse)?;
             return Err(stranger());
@@ -188,7 +191,8 @@ impl ShardDisk {
     /// come, which would take their place.
     fn follow_commit<M: StateMachine>(&mut self, server: &Server<M>) -> Result<(), Error> {
         let counted = server.counted_life();
-        let Some(life) = counted.filter(|it| self.found.next == Some(*it)) else {
+        let next = self.found.next.map(|it| it.life);
+        let Some(life) = counted.filter(|it| next == Some(*it)) else {
             // It has it, or lost it, and will be told again.
             self.promoted = None;
             return Ok(());
@@ -221,6 +225,8 @@ impl ShardDisk {
             // Its changes are counted from the beginning.
             self.position = 0;
         }
+        let held = server.replies_held();
+        let hurry = std::mem::replace(&mut self.held, held) != held;
         let mut changes: Vec<Change> = Vec::new();
         let mut bytes = 0;
         while let Some(change) = server.poll_change() {
@@ -232,7 +238,8 @@ impl ShardDisk {
             self.position = change.position;
             changes.push(change);
         }
-        if self.copies == Some(life) && changes.is_empty() && now < self.due() {
+        let nothing = changes.is_empty() && !hurry;
+        if self.copies == Some(life) && nothing && now < self.due() {
             return Ok(());
         }
         self.told_at = now;
@@ -255,6 +262,7 @@ impl ShardDisk {
             life,
             changes,
             at: clock::wall(),
+            hurry,
         })
     }
 

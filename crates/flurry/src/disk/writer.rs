@@ -13,13 +13,17 @@ use flurry_core::message::State;
 use flurry_core::server::{Change, What};
 use tracing::{info, warn};
 
-use super::directory::Directory;
+use super::files::Files;
 use super::generation::{Generation, Row};
 use super::{Inbox, Numbers, Order, Place, Told, bytes_of};
 use crate::Error;
 
 /// Bytes in one commit at most, about.
 const COMMIT_BYTES_MAX: usize = 8 << 20;
+
+/// How long changes are gathered that nobody waits for: a commit costs about the same with many as with
+/// one, and of a key only the last is written.
+const GATHER: Duration = Duration::from_millis(20);
 
 /// Bytes of records that are read at once.
 const READ_BYTES: usize = 256 << 10;
@@ -55,7 +59,7 @@ struct Next {
 }
 
 pub(super) struct Writer {
-    directory: Directory,
+    files: Files,
     /// The file that counts.
     current: Option<Generation>,
     /// That of a later life, complete, while it is not known whether it counts.
@@ -68,6 +72,8 @@ pub(super) struct Writer {
     /// What the next commit brings: of each key the last.
     rows: HashMap<Key, Row>,
     bytes: usize,
+    /// Somebody waits for it.
+    hurry: bool,
     /// Deletions that memories have forgotten, and since when.
     buried: VecDeque<(Instant, Key, State)>,
     /// Files that miss something, of which one may still be named as the one that counts.
@@ -79,13 +85,13 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(
-        directory: Directory,
+        files: Files,
         [current, candidate]: [Option<Generation>; 2],
         inboxes: Vec<Inbox>,
         numbers: Arc<Numbers>,
     ) -> Self {
         Self {
-            directory,
+            files,
             current,
             candidate,
             next: None,
@@ -94,6 +100,7 @@ impl Writer {
             numbers,
             rows: HashMap::new(),
             bytes: 0,
+            hurry: false,
             buried: VecDeque::new(),
             given_up: Vec::new(),
             copies: 0,
@@ -109,12 +116,7 @@ impl Writer {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => self.stopped = true,
             }
-            // All that came while the last commit was under way goes into this one.
-            while self.bytes < COMMIT_BYTES_MAX
-                && let Ok(order) = orders.try_recv()
-            {
-                self.take(order);
-            }
+            self.gather(orders);
             self.forget();
             if let Err(error) = self.commit() {
                 self.fail(&error);
@@ -126,6 +128,29 @@ impl Writer {
         }
     }
 
+    /// All that came while the last commit was under way goes into the next one, and what comes in the
+    /// next moments as well, unless somebody waits.
+    fn gather(&mut self, orders: &Receiver<Order>) {
+        let began = Instant::now();
+        while self.bytes < COMMIT_BYTES_MAX && !self.stopped {
+            let order = if self.is_urgent() {
+                orders.try_recv().ok()
+            } else {
+                let left = GATHER.saturating_sub(began.elapsed());
+                orders.recv_timeout(left).ok()
+            };
+            match order {
+                Some(order) => self.take(order),
+                None => return,
+            }
+        }
+    }
+
+    /// Whether what has come is written at once; a copy is, since a server waits with it to take part.
+    fn is_urgent(&self) -> bool {
+        self.hurry || self.next.is_some() || self.rows.is_empty()
+    }
+
     fn take(&mut self, order: Order) {
         match order {
             Order::Changes {
@@ -133,7 +158,11 @@ impl Writer {
                 life,
                 changes,
                 at,
-            } => self.changed(usize::from(shard), life, changes, at),
+                hurry,
+            } => {
+                self.hurry |= hurry;
+                self.changed(usize::from(shard), life, changes, at);
+            }
             Order::Records {
                 shard,
                 life,
@@ -180,7 +209,7 @@ impl Writer {
                 from,
             } => self.read(usize::from(shard), number, &from),
             Order::Refuse => {
-                if let Err(error) = self.directory.refuse() {
+                if let Err(error) = self.files.refuse() {
                     self.fail(&error);
                 }
             }
@@ -257,6 +286,7 @@ impl Writer {
 
     /// Writes what has come, and tells how far that is.
     fn commit(&mut self) -> Result<(), Error> {
+        self.hurry = false;
         if self.failed.is_some() {
             self.rows.clear();
             self.bytes = 0;
@@ -303,11 +333,11 @@ impl Writer {
         let Some(next) = self.next.take_if(|_| complete) else {
             return Ok(false);
         };
-        self.directory.make_candidate(next.generation.path())?;
+        self.files.make_candidate(next.generation.path())?;
         if let Some(earlier) = self.candidate.replace(next.generation) {
             remove(earlier);
         }
-        info!(directory = %self.directory.path().display(), "all records are on disk");
+        info!(directory = %self.files.path().display(), "all records are on disk");
         Ok(true)
     }
 
@@ -316,7 +346,7 @@ impl Writer {
         let Some(candidate) = self.candidate.take_if(|it| it.life == life) else {
             return Ok(());
         };
-        self.directory.make_current(candidate.path())?;
+        self.files.make_current(candidate.path())?;
         if let Some(earlier) = self.current.replace(candidate) {
             remove(earlier);
         }
@@ -328,13 +358,11 @@ impl Writer {
     }
 
     fn tell(&self) {
-        let files = [&self.current, &self.candidate];
-        let [life, next] = files.map(|file| file.as_ref().map(|it| it.life));
-        let through_ns = files.into_iter().flatten().map(Generation::through_all_ns);
+        let [current, next] =
+            [&self.current, &self.candidate].map(|it| it.as_ref().map(Generation::saved));
         let holds = Disk {
-            life,
+            current,
             next,
-            through: WallNs(through_ns.max().unwrap_or(0)),
             lost: false,
         };
         let Some(life) = self.life().filter(|life| holds.holds(*life)) else {
@@ -355,7 +383,7 @@ impl Writer {
         self.rows.clear();
         self.bytes = 0;
         let number = life.0 ^ u128::from(copy) << 64;
-        let path = self.directory.another(number);
+        let path = self.files.another(number);
         if let Some(unfinished) = self.next.take() {
             remove(unfinished.generation);
         }
@@ -449,3 +477,7 @@ fn remove(file: Generation) {
     drop(file);
     let _ = std::fs::remove_file(path);
 }
+
+#[cfg(test)]
+#[path = "writer_tests.rs"]
+mod tests;

@@ -184,26 +184,30 @@ impl Whole {
         }
         until_whole(&all, security)?;
         let (ended, outcome) = mpsc::channel();
+        let wait = |ends: Box<dyn FnOnce() -> Result<()> + Send>| {
+            let ended = ended.clone();
+            std::thread::spawn(move || ended.send(ends()));
+        };
         for (options, guard) in parts.gateways {
             let gateway = Gateway::start(&GatewayOptions {
                 controllers: all.clone(),
                 ..guarded(options.clone(), &guard)?
             })?;
             say(told(&gateway, &options.place))?;
-            let ended = ended.clone();
-            std::thread::spawn(move || ended.send(gateway::serve(gateway, &guard)));
+            wait(Box::new(move || gateway::serve(gateway, &guard)));
         }
         let flag = flag.replace("ADDRESS", &all.to_string());
         say(format!(
             "try: flurry set greeting hello{flag}\n     flurry get greeting{flag}\n     flurry status{flag}\n     flurry bench{flag}\nstop: Ctrl-C\nready"
         ))?;
         for controller in controllers {
-            let ended = ended.clone();
-            std::thread::spawn(move || ended.send(controller.wait().map_err(Into::into)));
+            wait(Box::new(move || controller.wait().map_err(Into::into)));
         }
         for server in running {
-            let ended = ended.clone();
-            std::thread::spawn(move || ended.send(server.wait().map_err(Into::into)));
+            wait(Box::new(move || server.wait().map_err(Into::into)));
+        }
+        if let Some(router) = router {
+            wait(Box::new(move || router.wait().map_err(Into::into)));
         }
         // Whatever ends first should not have.
         outcome.recv()??;

@@ -1,11 +1,11 @@
-//! A server's directory: one file of records that counts, perhaps one of a later life that may count
-//! soon, and perhaps one that is being made.
+//! A server's files: one of records that counts, perhaps one of a later life that may count soon, and
+//! perhaps one that is being made.
 
-use std::fs::{self, File};
-use std::io::Write as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::Error;
+use crate::directory::Directory;
 
 /// Names the file that counts.
 const CURRENT: &str = "current";
@@ -13,38 +13,21 @@ const CURRENT: &str = "current";
 const CANDIDATE: &str = "candidate";
 /// Says that a cluster without a past was met once: the next start would be in one that has begun.
 const REFUSED: &str = "refused";
-const LOCK: &str = "server.lock";
 const RECORDS: &str = "records";
+const LOCK: &str = "server.lock";
+const ALONE: &str = "to be the only server of this directory";
 
-/// A directory that one server writes to.
 #[derive(Debug)]
-pub(super) struct Directory {
-    path: PathBuf,
-    /// Held for as long as the server runs.
-    _lock: File,
-}
+pub(super) struct Files(Directory);
 
-impl Directory {
+impl Files {
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
-        let failed =
-            |error: std::io::Error| Error::io(path.display(), "a directory to write to", &error);
-        fs::create_dir_all(path).map_err(failed)?;
-        let lock = File::create(path.join(LOCK)).map_err(failed)?;
-        lock.try_lock().map_err(|error| {
-            Error::io(
-                path.display(),
-                "to be the only server of this directory",
-                &error,
-            )
-        })?;
-        Ok(Self {
-            path: path.to_owned(),
-            _lock: lock,
-        })
+        Directory::open(path, LOCK, ALONE).map(Self)
     }
 
+    /// The directory.
     pub(super) fn path(&self) -> &Path {
-        &self.path
+        self.0.path()
     }
 
     /// The file of records that counts, and that of a later life; all others are removed.
@@ -54,49 +37,27 @@ impl Directory {
             // It took its place, and the power failed before its other name was gone.
             names[1] = None;
         }
-        let failed = |error: std::io::Error| Error::io(self.path.display(), "to read it", &error);
-        for entry in fs::read_dir(&self.path).map_err(failed)? {
+        let failed = |error: std::io::Error| Error::io(self.path().display(), "to read it", &error);
+        for entry in fs::read_dir(self.path()).map_err(failed)? {
             let found = entry.map_err(failed)?.file_name();
             let found = found.to_string_lossy();
             let counts = names.iter().flatten().any(|name| *name == found);
             if found.starts_with(RECORDS) && !counts {
                 // What was begun and never counted.
-                let _ = fs::remove_file(self.path.join(found.as_ref()));
+                let _ = fs::remove_file(self.path().join(found.as_ref()));
             }
         }
-        Ok(names.map(|name| name.map(|name| self.path.join(name))))
-    }
-
-    /// Whether a server with this directory has refused to serve a cluster that knows nothing of it. With
-    /// `lost` that does not matter any more.
-    pub(super) fn has_refused(&self, lost: bool) -> Result<bool, Error> {
-        let path = self.path.join(REFUSED);
-        if lost && path.exists() {
-            let failed = |error| Error::io(path.display(), "to remove it", &error);
-            fs::remove_file(&path).map_err(failed)?;
-        }
-        Ok(path.exists())
-    }
-
-    /// Has the next start refuse as well.
-    pub(super) fn refuse(&self) -> Result<(), Error> {
-        let path = self.path.join(REFUSED);
-        let write = || File::create(&path).and_then(|file| file.sync_all());
-        write().map_err(|error| Error::io(path.display(), "to write it", &error))
+        Ok(names.map(|name| name.map(|name| self.path().join(name))))
     }
 
     fn name(&self, of: &str) -> Result<Option<String>, Error> {
-        let path = self.path.join(of);
-        match fs::read_to_string(&path) {
-            Ok(name) => Ok(Some(name.trim().to_owned())),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Error::io(path.display(), "to read it", &error)),
-        }
+        let name = self.0.read(of)?;
+        Ok(name.map(|it| String::from_utf8_lossy(&it).trim().to_owned()))
     }
 
     /// Where another file of records may be made.
     pub(super) fn another(&self, number: u128) -> PathBuf {
-        self.path.join(format!("{RECORDS}.{number:032x}"))
+        self.path().join(format!("{RECORDS}.{number:032x}"))
     }
 
     /// Makes a file of records that of a life which may count soon; on disk when this returns.
@@ -107,30 +68,32 @@ impl Directory {
     /// Makes a file of records the one that counts; on disk when this returns.
     pub(super) fn make_current(&self, records: &Path) -> Result<(), Error> {
         self.write_name(CURRENT, records)?;
-        match fs::remove_file(self.path.join(CANDIDATE)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(Error::io(self.path.display(), "to write to it", &error))
-            }
-            _ => Ok(()),
-        }
+        self.0.remove(CANDIDATE)
     }
 
     fn write_name(&self, of: &str, records: &Path) -> Result<(), Error> {
         let name = records.file_name().unwrap_or_default().to_string_lossy();
-        let (path, next) = (self.path.join(of), self.path.join(format!("{of}.next")));
-        let replace = || -> std::io::Result<()> {
-            let mut file = File::create(&next)?;
-            file.write_all(name.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&next, &path)?;
-            File::open(&self.path)?.sync_all()
-        };
-        replace().map_err(|error| Error::io(path.display(), "to replace it", &error))
+        self.0.write(of, name.as_bytes())
+    }
+
+    /// Whether a server with this directory has refused to serve a cluster that knows nothing of it. With
+    /// `lost` that does not matter any more.
+    pub(super) fn has_refused(&self, lost: bool) -> Result<bool, Error> {
+        if lost {
+            self.0.remove(REFUSED)?;
+        }
+        Ok(self.0.read(REFUSED)?.is_some())
+    }
+
+    /// Has the next start refuse as well.
+    pub(super) fn refuse(&self) -> Result<(), Error> {
+        self.0.write(REFUSED, b"")
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use flurry_core::config::SavedLife;
     use flurry_core::id::Incarnation;
 
     use super::*;
@@ -150,18 +113,28 @@ mod tests {
         folder
     }
 
+    fn life_of(saved: Option<SavedLife>) -> Option<Incarnation> {
+        saved.map(|it| it.life)
+    }
+
     #[test]
     fn a_file_with_both_names_is_the_one_that_counts() {
         let folder = with(&[(CURRENT, "records.1", 1), (CANDIDATE, "records.1", 1)]);
         let found = ServerDisk::open(folder.path(), 1, false).unwrap().found();
-        assert_eq!((found.life, found.next), (Some(Incarnation(1)), None));
+        assert_eq!(
+            (life_of(found.current), found.next),
+            (Some(Incarnation(1)), None)
+        );
     }
 
     #[test]
     fn of_two_files_of_one_life_the_later_copy_counts() {
         let folder = with(&[(CURRENT, "records.1", 1), (CANDIDATE, "records.2", 1)]);
         let found = ServerDisk::open(folder.path(), 1, false).unwrap().found();
-        assert_eq!((found.life, found.next), (Some(Incarnation(1)), None));
+        assert_eq!(
+            (life_of(found.current), found.next),
+            (Some(Incarnation(1)), None)
+        );
         let current = fs::read_to_string(folder.path().join(CURRENT)).unwrap();
         assert_eq!(current, "records.2");
     }
@@ -169,7 +142,7 @@ mod tests {
     #[test]
     fn a_directory_that_was_refused_once_is_refused_until_it_is_said_to_be_lost() {
         let folder = with(&[(CURRENT, "records.1", 1)]);
-        Directory::open(folder.path()).unwrap().refuse().unwrap();
+        Files::open(folder.path()).unwrap().refuse().unwrap();
         let refused = ServerDisk::open(folder.path(), 1, false).unwrap_err();
         assert!(refused.to_string().contains("another cluster"), "{refused}");
         assert!(ServerDisk::open(folder.path(), 1, true).is_ok());
