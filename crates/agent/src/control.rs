@@ -69,6 +69,11 @@ pub enum Report {
         /// The run cannot go on.
         fatal: bool,
     },
+    /// Something that whoever watches should read.
+    Note {
+        /// What happened.
+        text: String,
+    },
     /// The schedule is over and nothing is open; the process still serves others.
     Drained,
     /// All is written; the process ends.

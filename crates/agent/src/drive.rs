@@ -1,4 +1,4 @@
-//! The asking side, shared by the active agent and the load generator.
+//! A load generator: clients of one system, which is an echo server or a store.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -6,13 +6,14 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use unruly_load::wire::{Codec, FLAG_BODY};
 use unruly_load::{
-    ClosedSource, Control, Engine, EngineOptions, GroupRpc, Limited, Live, OpenSource, Outcome,
-    Peer, Phases, Source, Target,
+    ClosedSource, EngineOptions, GroupRpc, Limited, OpenSource, Peer, Phases, Place, Sessions,
+    Settings, Source, Target, Work, driver,
 };
-use unruly_plan::{Arrivals, Drive};
-use unruly_trace::{Clock, Counts, Recorder, RecorderOptions, SPOOL_ROWS_MAX};
+use unruly_plan::{Arrivals, Drive, OperationKind, Store, StoreLevel, Transport};
+use unruly_trace::{Clock, Level};
 
-use crate::control::{Inbox, Report, report};
+use crate::client::{Client, say_done};
+use crate::control::{Inbox, PeerLine};
 use crate::events::Events;
 use crate::job::Job;
 use crate::mesh::nanoseconds;
@@ -21,142 +22,18 @@ use crate::mesh::nanoseconds;
 /// tens of microseconds, which at thousands of requests a second is most of the pause.
 const SPIN_NS: i64 = 200_000;
 
-/// Everything one asking process needs.
-pub(crate) struct Client<'a> {
-    pub(crate) job: &'a Job,
-    pub(crate) directory: &'a Path,
-    pub(crate) inbox: &'a Inbox,
-    pub(crate) clock: &'a Clock,
-    pub(crate) options: EngineOptions,
-    pub(crate) ops: Vec<String>,
-    pub(crate) peers: Vec<Peer>,
+/// Where the password of a store is, which no plan holds.
+pub const PASSWORD: &str = "UNRULY_PASSWORD";
+
+/// What is asked, and over which connections.
+struct Asked {
+    peers: Vec<(Peer, Box<dyn Target>)>,
+    ops: Vec<String>,
+    flags: u8,
+    work: Option<Work>,
+    sessions: Sessions,
 }
 
-/// What an asking process says at the end.
-#[derive(Debug)]
-pub(crate) struct ClientReport {
-    counts: Counts,
-    failure: Option<String>,
-}
-
-impl Client<'_> {
-    /// Connects, waits for the start, runs the schedule, and closes the books.
-    pub(crate) fn run(
-        mut self,
-        target: &mut dyn Target,
-        events: &mut Events,
-        source: impl FnOnce(i64) -> Box<dyn Source>,
-    ) -> Result<Option<ClientReport>> {
-        let mut recorder = Recorder::start(RecorderOptions {
-            directory: self.directory.to_owned(),
-            stem: self.job.stem(),
-            header: self.job.spool_header(std::mem::take(&mut self.ops)),
-            clock: self.clock.clone(),
-            spool_rows_max: SPOOL_ROWS_MAX,
-        })?;
-        let mut engine = Engine::new(
-            self.options.clone(),
-            self.clock.clone(),
-            target,
-            &mut recorder,
-            std::mem::take(&mut self.peers),
-        )
-        .with_context(|| {
-            format!(
-                "{}: cannot send; wanted sockets; hint: raise ulimit -n",
-                self.job.name
-            )
-        })?;
-        engine.connect();
-        self.inbox.wake_on_stop(engine.waker());
-        let Some(start_ns) = self.inbox.start()? else {
-            drop(engine);
-            recorder.finish(&self.job.name)?;
-            return Ok(None);
-        };
-        let mut source = source(start_ns);
-        let mut said_full = false;
-        let outcome = engine.run(source.as_mut(), &mut |live, recorder| {
-            say_progress(live, recorder);
-            for (at_ns, step) in recorder.take_steps() {
-                events.add(
-                    "clock stepped",
-                    Some(&format!("{} ns", step.0)),
-                    (at_ns, None),
-                );
-            }
-            if let Some(failure) = recorder.failure().filter(|_| !said_full) {
-                said_full = true;
-                report(&Report::Finding {
-                    text: failure,
-                    fatal: true,
-                });
-                return Control::Stop;
-            }
-            if self.inbox.is_stopped() {
-                Control::Stop
-            } else {
-                Control::Continue
-            }
-        })?;
-        self.close(recorder, &outcome, events).map(Some)
-    }
-
-    /// Closes the books: every copy that the schedule asked for is accounted for.
-    fn close(
-        &self,
-        recorder: Recorder,
-        outcome: &Outcome,
-        events: &mut Events,
-    ) -> Result<ClientReport> {
-        report(&Report::Drained);
-        if outcome.strays > 0 {
-            events.now(
-                "stray replies",
-                Some(&outcome.strays.to_string()),
-                self.clock,
-            );
-        }
-        let (tally, recorded) = recorder.finish(&self.job.name)?;
-        if tally.copies.dropped > 0 {
-            events.now(
-                "rows dropped",
-                Some(&tally.copies.dropped.to_string()),
-                self.clock,
-            );
-        }
-        let counts = Counts {
-            copies: tally.copies,
-            requests: outcome.requests.clone(),
-        };
-        counts.check(&self.job.name)?;
-        Ok(ClientReport {
-            counts,
-            failure: recorded.failure,
-        })
-    }
-}
-
-fn say_progress(live: &mut Live, recorder: &Recorder) {
-    let live = std::mem::take(live);
-    let copies = &recorder.tally().copies;
-    report(&Report::Progress {
-        scheduled: copies.scheduled,
-        dropped: copies.dropped,
-        failed: live.failed,
-        responses_ns: live.responses_ns,
-        lag_ns: live.lag_ns,
-    });
-}
-
-/// Says that all is written.
-pub(crate) fn say_done(client: Option<ClientReport>) {
-    let (counts, failure) =
-        client.map_or((None, None), |client| (Some(client.counts), client.failure));
-    report(&Report::Done { counts, failure });
-}
-
-/// A load generator: `clients` connections to one server.
 pub(crate) fn run(
     job: &Job,
     drive: &Drive,
@@ -170,54 +47,30 @@ pub(crate) fn run(
         say_done(None);
         return Ok(());
     };
-    let of_run = lines.iter().find_map(|line| line.address.clone());
-    let address = drive.address.clone().or(of_run).unwrap_or_default();
-    let address: SocketAddr = resolve(&address)?;
-    let links = drive.clients as usize;
-    // Every connection is a client of its own towards the same server.
-    let peers = vec![Peer { id: 0, address }; links];
-    let options = EngineOptions {
-        client: job.id.unwrap_or(0),
-        cell: job.cell,
-        repeat: job.repeat,
-        transport: drive.transport,
-        timeout_ns: nanoseconds(drive.timeout),
-        linger_ns: 0,
-        in_flight: drive.in_flight as usize,
-        spin_ns: if matches!(drive.arrivals, Arrivals::Closed { .. }) {
-            0
-        } else {
-            SPIN_NS
-        },
+    let seed = unruly_plan::mix(job.plan.seed, u64::from(job.repeat));
+    let asked = match &drive.store {
+        Some(store) => of_store(job, drive, store, seed)?,
+        None => of_echo(job, drive, &lines)?,
     };
-    let body_bytes = u32::try_from(drive.payload.0).unwrap_or(u32::MAX);
-    let flags = if body_bytes == 0 { 0 } else { FLAG_BODY };
-    let mut target = GroupRpc::new(Codec {
-        cookie: job.cookie,
-        body_bytes,
-    });
-    let ops = vec!["echo".to_owned()];
     let client = Client {
         job,
         directory,
         inbox,
         clock,
-        options,
-        ops,
-        peers,
+        options: options(job, drive),
+        ops: asked.ops,
+        peers: asked.peers,
+        work: asked.work,
     };
-    let seed = unruly_plan::mix(job.plan.seed, u64::from(job.repeat));
-    let report = client.run(&mut target, events, |start_ns| {
+    let (sessions, flags) = (asked.sessions, asked.flags);
+    let report = client.run(events, |start_ns| {
         let phases = Phases::new(start_ns, job.plan.run.warmup, job.plan.run.duration);
-        let source: Box<dyn Source> = match drive.arrivals {
-            Arrivals::Closed { .. } => Box::new(ClosedSource::new(
-                &drive.arrivals,
-                seed,
-                links,
-                flags,
-                phases,
-            )),
-            _ => Box::new(OpenSource::new(&drive.arrivals, seed, links, flags, phases)),
+        let arrivals = &drive.arrivals;
+        let source: Box<dyn Source> = match arrivals {
+            Arrivals::Closed { .. } => {
+                Box::new(ClosedSource::new(arrivals, seed, sessions, flags, phases))
+            }
+            _ => Box::new(OpenSource::new(arrivals, seed, sessions, flags, phases)),
         };
         match drive.requests {
             Some(requests) => Box::new(Limited::new(source, requests)),
@@ -227,6 +80,97 @@ pub(crate) fn run(
     inbox.wait_for_stop();
     say_done(report);
     Ok(())
+}
+
+fn options(job: &Job, drive: &Drive) -> EngineOptions {
+    let store = drive.store.as_ref();
+    let timeout_ns = nanoseconds(drive.timeout);
+    EngineOptions {
+        client: job.id.unwrap_or(0),
+        cell: job.cell,
+        repeat: job.repeat,
+        level: store.and_then(|it| it.level).map(level),
+        timeout_ns,
+        // The late reply of a store comes all the same, since its replies are in order.
+        linger_ns: if store.is_some() { timeout_ns } else { 0 },
+        in_flight: drive.in_flight as usize,
+        retries: store.map_or(0, |it| it.retries),
+        spin_ns: if matches!(drive.arrivals, Arrivals::Closed { .. }) {
+            0
+        } else {
+            SPIN_NS
+        },
+    }
+}
+
+fn level(level: StoreLevel) -> Level {
+    match level {
+        StoreLevel::First => Level::First,
+        StoreLevel::Quorum => Level::Quorum,
+        StoreLevel::All => Level::All,
+    }
+}
+
+/// Every connection is a client of its own towards the same server.
+fn of_echo(job: &Job, drive: &Drive, lines: &[PeerLine]) -> Result<Asked> {
+    let of_run = lines.iter().find_map(|line| line.address.clone());
+    let address = resolve(&drive.address.clone().or(of_run).unwrap_or_default())?;
+    let body_bytes = u32::try_from(drive.payload.0).unwrap_or(u32::MAX);
+    let codec = Codec {
+        cookie: job.cookie,
+        body_bytes,
+    };
+    let links = drive.clients as usize;
+    let peer = |_| {
+        let place = match drive.transport {
+            Transport::Tcp => Place::Stream(address),
+            Transport::Udp => Place::Datagram(address),
+        };
+        let target: Box<dyn Target> = Box::new(GroupRpc::new(codec, job.id.unwrap_or(0), 0));
+        (Peer { id: 0, place }, target)
+    };
+    Ok(Asked {
+        peers: (0..links).map(peer).collect(),
+        ops: vec!["echo".to_owned()],
+        flags: if body_bytes == 0 { 0 } else { FLAG_BODY },
+        work: None,
+        sessions: Sessions {
+            sessions: links,
+            links,
+        },
+    })
+}
+
+/// Each client has a connection, to the places of the store in turn.
+fn of_store(job: &Job, drive: &Drive, store: &Store, seed: u64) -> Result<Asked> {
+    let password = std::env::var(PASSWORD).ok();
+    let driver = driver(&Settings {
+        store,
+        transport: drive.transport,
+        timeout_ns: nanoseconds(drive.timeout),
+        password: password.as_deref(),
+    })?;
+    let clients = drive.clients as usize;
+    let links = if driver.is_shared() { 1 } else { clients };
+    let places = driver.places().iter().zip(0..).cycle();
+    let peers = places.take(links).map(|(place, id)| {
+        let place = place.clone();
+        (Peer { id, place }, driver.target())
+    });
+    let open = match drive.arrivals {
+        Arrivals::Closed { .. } => store.pipeline as usize,
+        _ => 1,
+    };
+    let sessions = clients * open;
+    Ok(Asked {
+        peers: peers.collect(),
+        ops: OperationKind::ALL
+            .map(|kind| kind.name().to_owned())
+            .to_vec(),
+        flags: 0,
+        work: Some(Work::new(store, seed, job.cookie, sessions)),
+        sessions: Sessions { sessions, links },
+    })
 }
 
 fn resolve(address: &str) -> Result<SocketAddr> {

@@ -4,6 +4,7 @@
 //! told its `peers` and when to `start`, does its part, says `done`, and ends at `stop` or when its
 //! standard input closes: no control port, no coordinator. Its rows stay where it writes them.
 
+mod client;
 mod control;
 mod disk;
 pub mod doctor;
@@ -19,5 +20,6 @@ mod serve;
 mod stress;
 
 pub use control::{Message, PeerLine, Ready, Report};
+pub use drive::PASSWORD;
 pub use job::{Job, JobKind, PROTOCOL_VERSION, Stress};
 pub use role::run;

@@ -6,13 +6,15 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
 use unruly_load::wire::Codec;
-use unruly_load::{EngineOptions, GroupRpc, MeshSource, Peer, Phases, bind_tcp, bind_udp};
-use unruly_plan::{DurationNs, Mesh};
+use unruly_load::{
+    EngineOptions, GroupRpc, MeshSource, Peer, Phases, Place, Target, bind_tcp, bind_udp,
+};
+use unruly_plan::{DurationNs, Mesh, Transport};
 use unruly_trace::Clock;
 
+use crate::client::{Client, say_done};
 use crate::control::{Inbox, PeerLine, Report, report};
 use crate::disk::DiskRing;
-use crate::drive::{Client, say_done};
 use crate::events::Events;
 use crate::job::Job;
 use crate::serve::{Server, ServerOptions};
@@ -138,23 +140,27 @@ fn ask(
     events: &mut Events,
     codec: Codec,
     ops: Vec<String>,
-) -> Result<Option<crate::drive::ClientReport>> {
+) -> Result<Option<crate::client::ClientReport>> {
     let Some(lines) = inbox.peers()? else {
         return Ok(None);
     };
-    let peers = mesh_peers(&lines)?;
+    let own = job.id.unwrap_or(0);
+    let peers = mesh_peers(&lines, mesh.transport)?.into_iter().map(|peer| {
+        let target: Box<dyn Target> = Box::new(GroupRpc::new(codec, own, peer.id));
+        (peer, target)
+    });
     let timeout_ns = nanoseconds(mesh.timeout);
     let options = EngineOptions {
-        client: job.id.unwrap_or(0),
+        client: own,
         cell: job.cell,
         repeat: job.repeat,
-        transport: mesh.transport,
+        level: None,
         timeout_ns,
         linger_ns: timeout_ns.saturating_mul(LINGER_TIMEOUTS),
         in_flight: mesh.in_flight as usize,
+        retries: 0,
         spin_ns: 0,
     };
-    let mut target = GroupRpc::new(codec);
     let client = Client {
         job,
         directory,
@@ -162,17 +168,17 @@ fn ask(
         clock,
         options,
         ops,
-        peers,
+        peers: peers.collect(),
+        work: None,
     };
-    let agent = job.id.unwrap_or(0);
-    client.run(&mut target, events, |start_ns| {
+    client.run(events, |start_ns| {
         let phases = Phases::new(start_ns, job.plan.run.warmup, job.plan.run.duration);
-        Box::new(MeshSource::new(mesh.clone(), job.plan.seed, agent, phases))
+        Box::new(MeshSource::new(mesh.clone(), job.plan.seed, own, phases))
     })
 }
 
 /// The agents in the order of their numbers: connection i leads to agent i.
-fn mesh_peers(lines: &[PeerLine]) -> Result<Vec<Peer>> {
+fn mesh_peers(lines: &[PeerLine], transport: Transport) -> Result<Vec<Peer>> {
     let mut peers: Vec<Peer> = Vec::new();
     for line in lines {
         let (Some(id), Some(address)) = (line.id, &line.address) else {
@@ -181,7 +187,11 @@ fn mesh_peers(lines: &[PeerLine]) -> Result<Vec<Peer>> {
         let address = address.parse().with_context(|| {
             format!("peers: the address of {} is \"{address}\"; wanted ip:port; hint: this is a defect, please report it", line.name)
         })?;
-        peers.push(Peer { id, address });
+        let place = match transport {
+            Transport::Tcp => Place::Stream(address),
+            Transport::Udp => Place::Datagram(address),
+        };
+        peers.push(Peer { id, place });
     }
     peers.sort_by_key(|peer| peer.id);
     Ok(peers)

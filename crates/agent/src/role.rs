@@ -52,13 +52,13 @@ fn run_job(job: &Job, directory: &Path) -> Result<()> {
         (JobKind::Probe, _) => {
             say_ready(None, &clock);
             let sampled = crate::passive::run(job, directory, &inbox, &clock, &mut events);
-            crate::drive::say_done(None);
+            crate::client::say_done(None);
             sampled
         }
         (JobKind::Stress, _) => {
             say_ready(None, &clock);
             let stressed = crate::stress::run(job, &inbox, &clock, &mut events);
-            crate::drive::say_done(None);
+            crate::client::say_done(None);
             stressed
         }
         (kind, _) => anyhow::bail!(

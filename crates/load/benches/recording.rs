@@ -14,8 +14,10 @@ use std::path::Path;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use unruly_load::wire::{Codec, REQUEST_BYTES, Stamps};
-use unruly_load::{ClosedSource, Control, Engine, EngineOptions, GroupRpc, Peer, Phases};
-use unruly_plan::{Arrivals, DurationNs, Transport};
+use unruly_load::{
+    ClosedSource, Control, Engine, EngineOptions, GroupRpc, Peer, Phases, Place, Sessions, Target,
+};
+use unruly_plan::{Arrivals, DurationNs};
 use unruly_trace::{
     Clock, ClockPair, MonoNs, Record, Recorder, RecorderOptions, SCHEMA_VERSION, SPOOL_ROWS_MAX,
     SpoolHeader, monotonic,
@@ -145,23 +147,31 @@ fn throughput(address: SocketAddr, recorder: &mut Recorder) -> f64 {
         client: 0,
         cell: 0,
         repeat: 0,
-        transport: Transport::Tcp,
+        level: None,
         timeout_ns: 1_000_000_000,
         linger_ns: 0,
         in_flight: CONNECTIONS,
+        retries: 0,
         spin_ns: 0,
     };
-    let mut target = GroupRpc::new(CODEC);
-    let peers = vec![Peer { id: 0, address }; CONNECTIONS];
+    let peers = (0..CONNECTIONS).map(|_| {
+        let place = Place::Stream(address);
+        let target: Box<dyn Target> = Box::new(GroupRpc::new(CODEC, 0, 0));
+        (Peer { id: 0, place }, target)
+    });
     let clock = Clock::new(ClockPair::now());
-    let mut engine = Engine::new(options, clock, &mut target, recorder, peers).unwrap();
+    let mut engine = Engine::new(options, clock, recorder, peers.collect(), None).unwrap();
     engine.connect();
     let start = MonoNs(monotonic().0 + 20_000_000);
     let phases = Phases::new(start.0, DurationNs(0), DurationNs(DURATION_NS));
     let arrivals = Arrivals::Closed {
         think: DurationNs(0),
     };
-    let mut source = ClosedSource::new(&arrivals, 1, CONNECTIONS, 0, phases);
+    let sessions = Sessions {
+        sessions: CONNECTIONS,
+        links: CONNECTIONS,
+    };
+    let mut source = ClosedSource::new(&arrivals, 1, sessions, 0, phases);
     let outcome = engine
         .run(&mut source, &mut |_, _| Control::Continue)
         .unwrap();

@@ -6,20 +6,28 @@
 //! still open at the end. What the bytes mean is a [`Target`]'s business.
 
 mod engine;
+mod introduction;
 mod link;
 mod pending;
 mod poller;
-mod rpc;
 mod socket;
 mod source;
 mod target;
+mod targets;
+pub mod value;
 pub mod wire;
+mod work;
 
 pub use engine::{Control, Engine, EngineOptions, Live, Outcome, Peer};
+pub use introduction::{IntroductionError, introduce};
+pub use link::Place;
 pub use poller::{Poller, Wake};
-pub use rpc::GroupRpc;
 pub use socket::{
     Received, bind_tcp, bind_udp, enable_stamps, receive, receive_waiting, set_buffers,
 };
-pub use source::{ClosedSource, Due, Limited, MeshSource, OpenSource, Phases, Source};
-pub use target::{GREETING, Incoming, Outgoing, ProtocolError, Target};
+pub use source::{ClosedSource, Due, Limited, MeshSource, OpenSource, Phases, Sessions, Source};
+pub use target::{
+    Answer, GREETING, Incoming, Operation, Outgoing, ProtocolError, ServerStamps, Target,
+};
+pub use targets::{Driver, DriverError, GroupRpc, Settings, driver, drivers};
+pub use work::Work;

@@ -1,15 +1,16 @@
 //! One connection: non-blocking, reconnecting with back-off, with bytes queued while it cannot send.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};
 use socket2::{Domain, Socket, Type};
-use unruly_plan::Transport;
 use unruly_trace::{ErrorKind, Status, monotonic};
 
 use crate::pending::Slot;
@@ -24,6 +25,29 @@ const SOCKET_BUFFER_BYTES: usize = 16 << 20;
 
 /// How long a receive that waits takes at most: what a wake-up from another thread waits for.
 pub(crate) const RECEIVE_PATIENCE_MS: i64 = 10;
+
+/// Where a connection leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A TCP server.
+    Stream(SocketAddr),
+    /// A UDP server.
+    Datagram(SocketAddr),
+    /// A program that is started for it, by the shell, and speaks on its standard input and output.
+    Program(String),
+    /// Back to where it comes from: what is sent is received.
+    Own,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stream(address) | Self::Datagram(address) => address.fmt(formatter),
+            Self::Program(command) => formatter.pad(command),
+            Self::Own => formatter.pad("this process"),
+        }
+    }
+}
 
 #[derive(Debug)]
 enum State {
@@ -43,9 +67,9 @@ struct Mark {
 /// A connection to one peer.
 #[derive(Debug)]
 pub(crate) struct Link {
-    address: SocketAddr,
-    transport: Transport,
+    place: Place,
     state: State,
+    program: Option<Child>,
     backoff_ns: i64,
     /// Bytes for the kernel, from `head` on.
     out: Vec<u8>,
@@ -62,10 +86,10 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(address: SocketAddr, transport: Transport) -> Self {
+    pub(crate) fn new(place: Place) -> Self {
         Self {
-            address,
-            transport,
+            place,
+            program: None,
             state: State::Down {
                 until_ns: 0,
                 status: Status::Error(ErrorKind::Disconnected),
@@ -111,29 +135,30 @@ impl Link {
     }
 
     pub(crate) fn is_stream(&self) -> bool {
-        self.transport == Transport::Tcp
+        matches!(self.place, Place::Stream(_) | Place::Program(_))
     }
 
     /// Starts to connect.
     pub(crate) fn connect(&mut self) -> io::Result<()> {
-        let kind = if self.is_stream() {
-            Type::STREAM
-        } else {
-            Type::DGRAM
-        };
-        let socket = Socket::new(Domain::for_address(self.address), kind, None)?;
-        socket.set_nonblocking(true)?;
-        // A host without stamps gives rows without them; the trace says so.
-        let _ = enable_stamps(socket.as_fd());
-        set_buffers(socket.as_fd(), SOCKET_BUFFER_BYTES);
-        if self.is_stream() {
-            socket.set_tcp_nodelay(true)?;
-        }
-        socket.set_read_timeout(Some(Duration::from_millis(
-            RECEIVE_PATIENCE_MS.unsigned_abs(),
-        )))?;
         self.made += 1;
-        match socket.connect(&self.address.into()) {
+        let (socket, address) = match &self.place {
+            Place::Stream(address) => (new_socket(*address, Type::STREAM)?, Some(*address)),
+            Place::Datagram(address) => (new_socket(*address, Type::DGRAM)?, Some(*address)),
+            Place::Own => {
+                let socket = new_socket(OWN, Type::DGRAM)?;
+                socket.bind(&OWN.into())?;
+                let own = socket.local_addr()?.as_socket();
+                (socket, own)
+            }
+            Place::Program(command) => {
+                let (socket, theirs) = Socket::pair(Domain::UNIX, Type::STREAM, None)?;
+                prepare(&socket)?;
+                self.program = Some(start(command, theirs)?);
+                (socket, None)
+            }
+        };
+        let connected = address.map_or(Ok(()), |address| socket.connect(&address.into()));
+        match connected {
             Ok(()) => {
                 socket.set_nonblocking(false)?;
                 self.state = State::Open(socket);
@@ -187,12 +212,21 @@ impl Link {
             status: later,
         };
         self.backoff_ns = (self.backoff_ns * 2).min(BACKOFF_MAX_NS);
+        self.end_program();
         self.out.clear();
         self.partial.clear();
         self.marks.clear();
         (self.head, self.queued, self.written) = (0, 0, 0);
         self.watches_write = false;
         now
+    }
+
+    fn end_program(&mut self) {
+        if let Some(mut program) = self.program.take() {
+            // It may have ended already; either way it is waited for.
+            let _ = program.kill();
+            let _ = program.wait();
+        }
     }
 
     /// Queues a message; `encode` appends its bytes. Returns its length.
@@ -225,7 +259,7 @@ impl Link {
         while self.head < self.out.len() {
             // A datagram socket takes one message at a time.
             let end = match self.marks.get(1) {
-                Some(next) if self.transport == Transport::Udp => {
+                Some(next) if !matches!(self.place, Place::Stream(_) | Place::Program(_)) => {
                     self.head + usize::try_from(next.start - self.written).unwrap_or(0)
                 }
                 _ => self.out.len(),
@@ -252,4 +286,43 @@ impl Link {
         self.head = 0;
         Ok(())
     }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.end_program();
+    }
+}
+
+/// Where a socket that leads to itself is bound.
+const OWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+fn new_socket(address: SocketAddr, kind: Type) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), kind, None)?;
+    if kind == Type::STREAM {
+        socket.set_tcp_nodelay(true)?;
+    }
+    prepare(&socket)?;
+    Ok(socket)
+}
+
+fn prepare(socket: &Socket) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    // A host without stamps gives rows without them; the trace says so.
+    let _ = enable_stamps(socket.as_fd());
+    set_buffers(socket.as_fd(), SOCKET_BUFFER_BYTES);
+    socket.set_read_timeout(Some(Duration::from_millis(
+        RECEIVE_PATIENCE_MS.unsigned_abs(),
+    )))
+}
+
+/// Starts a program whose standard input and output are one socket: it ends with us, by the end of its input.
+fn start(command: &str, socket: Socket) -> io::Result<Child> {
+    let output = OwnedFd::from(socket.try_clone()?);
+    let mut shell = Command::new("/bin/sh");
+    shell
+        .args(["-c", &format!("exec {command}")])
+        .stdin(OwnedFd::from(socket))
+        .stdout(output);
+    shell.spawn()
 }

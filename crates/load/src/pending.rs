@@ -4,6 +4,8 @@ use std::collections::{HashMap, VecDeque};
 
 use unruly_trace::{Level, Record};
 
+use crate::work::Task;
+
 /// Index of an open copy; `generation` tells a reused place from the one that was meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot {
@@ -15,13 +17,29 @@ pub(crate) struct Slot {
 #[derive(Debug, Clone)]
 pub(crate) struct Open {
     pub(crate) record: Record,
+    /// What its reply is known by, which no other copy has.
+    pub(crate) ticket: u64,
     pub(crate) link: usize,
     pub(crate) group: u32,
+    /// What a store was asked.
+    pub(crate) task: Option<Task>,
     /// Monotonic instant of the schedule.
     pub(crate) intended_ns: i64,
     pub(crate) timed_out: bool,
     generation: u32,
     live: bool,
+}
+
+/// A copy that is about to be sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked {
+    pub(crate) record: Record,
+    pub(crate) ticket: u64,
+    pub(crate) link: usize,
+    pub(crate) group: u32,
+    pub(crate) task: Option<Task>,
+    /// Monotonic instant of the schedule.
+    pub(crate) intended_ns: i64,
 }
 
 /// The copies of one request together.
@@ -33,6 +51,7 @@ struct Group {
     answered: bool,
     /// Timed-out copies still hold the place.
     held: u32,
+    session: usize,
 }
 
 /// What the end of a copy means for its request.
@@ -42,6 +61,8 @@ pub(crate) struct Ended {
     pub(crate) answers: bool,
     /// All copies have ended: `Some(answered)`.
     pub(crate) request_over: Option<bool>,
+    /// Whose request it was.
+    pub(crate) session: usize,
 }
 
 /// All open copies of an engine.
@@ -68,9 +89,28 @@ pub(crate) enum Patience {
     Linger = 2,
 }
 
+impl Open {
+    /// As it was asked.
+    pub(crate) fn asked(&self) -> Asked {
+        Asked {
+            record: self.record,
+            ticket: self.ticket,
+            link: self.link,
+            group: self.group,
+            task: self.task,
+            intended_ns: self.intended_ns,
+        }
+    }
+}
+
 impl Pending {
+    /// Whose request a group is.
+    pub(crate) fn session_of(&self, group: u32) -> usize {
+        self.groups[group as usize].session
+    }
+
     /// Opens a group of `size` copies that waits for `level`.
-    pub(crate) fn open_group(&mut self, size: usize, level: Option<Level>) -> u32 {
+    pub(crate) fn open_group(&mut self, size: usize, level: Option<Level>, session: usize) -> u32 {
         let size = u32::try_from(size).unwrap_or(u32::MAX);
         let needed = match level {
             Some(Level::All) => size,
@@ -83,6 +123,7 @@ impl Pending {
             needed,
             answered: false,
             held: size,
+            session,
         };
         if let Some(index) = self.free_groups.pop() {
             self.groups[index as usize] = group;
@@ -93,18 +134,22 @@ impl Pending {
     }
 
     /// Adds a copy of an open group.
-    pub(crate) fn insert(
-        &mut self,
-        record: Record,
-        link: usize,
-        group: u32,
-        intended_ns: i64,
-    ) -> Slot {
-        let key = (record.request, record.server);
-        let mut copy = Open {
+    pub(crate) fn insert(&mut self, copy: Asked) -> Slot {
+        let Asked {
             record,
+            ticket,
             link,
             group,
+            task,
+            intended_ns,
+        } = copy;
+        let key = (ticket, record.server);
+        let mut copy = Open {
+            record,
+            ticket,
+            link,
+            group,
+            task,
             intended_ns,
             timed_out: false,
             generation: 0,
@@ -125,7 +170,7 @@ impl Pending {
         let previous = self.by_reply.insert(key, index);
         debug_assert!(
             previous.is_none(),
-            "a copy is identified by its request and server"
+            "a copy is identified by its ticket and server"
         );
         self.open += 1;
         for queue in &mut self.queues {
@@ -141,8 +186,8 @@ impl Pending {
     }
 
     /// The copy that a reply answers.
-    pub(crate) fn find(&self, request: u64, server: u16) -> Option<Slot> {
-        let index = *self.by_reply.get(&(request, server))?;
+    pub(crate) fn find(&self, ticket: u64, server: u16) -> Option<Slot> {
+        let index = *self.by_reply.get(&(ticket, server))?;
         Some(Slot {
             index,
             generation: self.slots[index as usize].generation,
@@ -167,6 +212,7 @@ impl Pending {
         Ended {
             answers,
             request_over: (state.open == 0).then_some(state.answered),
+            session: state.session,
         }
     }
 
@@ -187,8 +233,7 @@ impl Pending {
         if !copy.timed_out {
             self.open -= 1;
         }
-        self.by_reply
-            .remove(&(copy.record.request, copy.record.server));
+        self.by_reply.remove(&(copy.ticket, copy.record.server));
         self.free.push(slot.index);
         Some(copy)
     }
@@ -242,70 +287,61 @@ impl Pending {
 mod tests {
     use super::*;
 
-    fn copy(request: u64, server: u16) -> Record {
-        Record {
-            request,
-            server,
-            ..Record::empty()
+    fn copy(request: u64, server: u16, group: u32, intended_ns: i64) -> Asked {
+        Asked {
+            record: Record {
+                request,
+                server,
+                ..Record::empty()
+            },
+            ticket: request,
+            link: 0,
+            group,
+            task: None,
+            intended_ns,
+        }
+    }
+
+    fn ended(answers: bool, request_over: Option<bool>) -> Ended {
+        Ended {
+            answers,
+            request_over,
+            session: 5,
         }
     }
 
     #[test]
     fn the_last_ok_reply_of_a_group_answers_it() {
         let mut pending = Pending::default();
-        let group = pending.open_group(2, Some(Level::All));
-        assert_eq!(
-            pending.end(group, true),
-            Ended {
-                answers: false,
-                request_over: None
-            }
-        );
-        assert_eq!(
-            pending.end(group, true),
-            Ended {
-                answers: true,
-                request_over: Some(true)
-            }
-        );
+        let group = pending.open_group(2, Some(Level::All), 5);
+        assert_eq!(pending.end(group, true), ended(false, None));
+        assert_eq!(pending.end(group, true), ended(true, Some(true)));
     }
 
     #[test]
     fn a_group_with_a_failed_copy_is_never_answered_at_level_all() {
         let mut pending = Pending::default();
-        let group = pending.open_group(2, Some(Level::All));
+        let group = pending.open_group(2, Some(Level::All), 5);
         pending.end(group, false);
-        assert_eq!(
-            pending.end(group, true),
-            Ended {
-                answers: false,
-                request_over: Some(false)
-            }
-        );
+        assert_eq!(pending.end(group, true), ended(false, Some(false)));
     }
 
     #[test]
     fn a_majority_answers_a_quorum_once() {
         let mut pending = Pending::default();
-        let group = pending.open_group(3, Some(Level::Quorum));
+        let group = pending.open_group(3, Some(Level::Quorum), 5);
         assert!(!pending.end(group, true).answers);
         assert!(pending.end(group, true).answers);
-        assert_eq!(
-            pending.end(group, true),
-            Ended {
-                answers: false,
-                request_over: Some(true)
-            }
-        );
+        assert_eq!(pending.end(group, true), ended(false, Some(true)));
     }
 
     #[test]
     fn a_reused_place_is_not_mistaken_for_the_copy_that_was_there() {
         let mut pending = Pending::default();
-        let group = pending.open_group(1, None);
-        let first = pending.insert(copy(1, 0), 0, group, 10);
+        let group = pending.open_group(1, None, 5);
+        let first = pending.insert(copy(1, 0, group, 10));
         pending.remove(first);
-        let second = pending.insert(copy(2, 0), 0, group, 20);
+        let second = pending.insert(copy(2, 0, group, 20));
         assert_eq!(first.index, second.index);
         assert!(pending.at(first).is_none());
         assert_eq!(pending.first(Patience::Timeout), Some((second, 20)));
@@ -314,10 +350,10 @@ mod tests {
     #[test]
     fn a_timed_out_copy_is_still_found_by_its_late_reply() {
         let mut pending = Pending::default();
-        let group = pending.open_group(1, None);
-        let slot = pending.insert(copy(7, 3), 0, group, 10);
-        let ended = pending.time_out(slot);
-        assert_eq!(ended.map(|ended| ended.request_over), Some(Some(false)));
+        let group = pending.open_group(1, None, 5);
+        let slot = pending.insert(copy(7, 3, group, 10));
+        let found = pending.time_out(slot);
+        assert_eq!(found.map(|ended| ended.request_over), Some(Some(false)));
         assert_eq!(pending.open(), 0);
         assert_eq!(pending.find(7, 3), Some(slot));
     }

@@ -21,6 +21,8 @@ pub struct Due {
     pub level: Option<Level>,
     /// The connections.
     pub links: Vec<usize>,
+    /// Whose request it is: a client has a session for each request that it may have open.
+    pub session: usize,
 }
 
 /// The order of a run's requests.
@@ -31,8 +33,8 @@ pub trait Source: Send {
     /// Takes the next request.
     fn take(&mut self) -> Option<Due>;
 
-    /// The request of this connection ended: a closed loop may go on.
-    fn ended(&mut self, _link: usize, _now_ns: i64) {}
+    /// The request of this session ended: a closed loop may go on.
+    fn ended(&mut self, _session: usize, _now_ns: i64) {}
 
     /// No request will come any more.
     fn is_over(&mut self) -> bool;
@@ -145,6 +147,7 @@ impl Source for MeshSource {
             flags: self.mesh.workloads[op].flags(),
             level: Some(Level::All),
             links: group.into_iter().map(usize::from).collect(),
+            session: 0,
         })
     }
 
@@ -185,8 +188,8 @@ impl<S: Source> Source for Limited<S> {
         Some(due)
     }
 
-    fn ended(&mut self, link: usize, now_ns: i64) {
-        self.source.ended(link, now_ns);
+    fn ended(&mut self, session: usize, now_ns: i64) {
+        self.source.ended(session, now_ns);
     }
 
     fn is_over(&mut self) -> bool {
@@ -203,8 +206,8 @@ impl Source for Box<dyn Source> {
         (**self).take()
     }
 
-    fn ended(&mut self, link: usize, now_ns: i64) {
-        (**self).ended(link, now_ns);
+    fn ended(&mut self, session: usize, now_ns: i64) {
+        (**self).ended(session, now_ns);
     }
 
     fn is_over(&mut self) -> bool {
@@ -212,27 +215,56 @@ impl Source for Box<dyn Source> {
     }
 }
 
-/// An open loop: the schedule does not wait for answers. Connections are used in turn.
+/// Sessions, and the connections that they share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sessions {
+    /// How many there are.
+    pub sessions: usize,
+    /// Connections: session `s` has connection `s % links`.
+    pub links: usize,
+}
+
+impl Sessions {
+    fn due(self, session: usize, intended_ns: i64, phases: Phases, flags: u8) -> Due {
+        Due {
+            intended_ns,
+            op: 0,
+            phase: phases.phase_of(intended_ns),
+            flags,
+            level: None,
+            links: vec![session % self.links],
+            session,
+        }
+    }
+}
+
+/// An open loop: the schedule does not wait for answers. Sessions are used in turn.
 #[derive(Debug)]
 pub struct OpenSource {
     offsets: std::iter::Peekable<Schedule>,
     phases: Phases,
     flags: u8,
-    links: usize,
-    next_link: usize,
+    sessions: Sessions,
+    next_session: usize,
 }
 
 impl OpenSource {
-    /// The schedule of `arrivals` over `links` connections.
+    /// The schedule of `arrivals` over these sessions.
     #[must_use]
-    pub fn new(arrivals: &Arrivals, seed: u64, links: usize, flags: u8, phases: Phases) -> Self {
+    pub fn new(
+        arrivals: &Arrivals,
+        seed: u64,
+        sessions: Sessions,
+        flags: u8,
+        phases: Phases,
+    ) -> Self {
         let offsets = arrivals.schedule(seed, 0).peekable();
         Self {
             offsets,
             phases,
             flags,
-            links,
-            next_link: 0,
+            sessions,
+            next_session: 0,
         }
     }
 }
@@ -247,16 +279,12 @@ impl Source for OpenSource {
     fn take(&mut self) -> Option<Due> {
         let intended_ns = self.next_at_ns()?;
         self.offsets.next();
-        let link = self.next_link;
-        self.next_link = (link + 1) % self.links;
-        Some(Due {
-            intended_ns,
-            op: 0,
-            phase: self.phases.phase_of(intended_ns),
-            flags: self.flags,
-            level: None,
-            links: vec![link],
-        })
+        let session = self.next_session;
+        self.next_session = (session + 1) % self.sessions.sessions;
+        Some(
+            self.sessions
+                .due(session, intended_ns, self.phases, self.flags),
+        )
     }
 
     fn is_over(&mut self) -> bool {
@@ -264,33 +292,41 @@ impl Source for OpenSource {
     }
 }
 
-/// A closed loop: each connection sends, waits for the answer, thinks, and sends again.
+/// A closed loop: each session sends, waits for the answer, thinks, and sends again.
 #[derive(Debug)]
 pub struct ClosedSource {
     due: BinaryHeap<Reverse<(i64, usize)>>,
     thinks: Vec<ThinkTimes>,
     phases: Phases,
     flags: u8,
+    sessions: Sessions,
     waiting: usize,
 }
 
 impl ClosedSource {
-    /// One session for each connection; the first requests are spread over one think time.
+    /// The first requests are spread over one think time.
     #[must_use]
-    pub fn new(arrivals: &Arrivals, seed: u64, links: usize, flags: u8, phases: Phases) -> Self {
-        let mut thinks: Vec<ThinkTimes> = (0..links)
-            .map(|link| arrivals.think_times(seed, link as u64))
+    pub fn new(
+        arrivals: &Arrivals,
+        seed: u64,
+        sessions: Sessions,
+        flags: u8,
+        phases: Phases,
+    ) -> Self {
+        let mut thinks: Vec<ThinkTimes> = (0..sessions.sessions)
+            .map(|session| arrivals.think_times(seed, session as u64))
             .collect();
         let due = thinks
             .iter_mut()
             .enumerate()
-            .map(|(link, think)| Reverse((phases.start_ns + next_think_ns(think), link)))
+            .map(|(session, think)| Reverse((phases.start_ns + next_think_ns(think), session)))
             .collect();
         Self {
             due,
             thinks,
             phases,
             flags,
+            sessions,
             waiting: 0,
         }
     }
@@ -310,23 +346,19 @@ impl Source for ClosedSource {
 
     fn take(&mut self) -> Option<Due> {
         let intended_ns = self.next_at_ns()?;
-        let Reverse((_, link)) = self.due.pop()?;
+        let Reverse((_, session)) = self.due.pop()?;
         self.waiting += 1;
-        Some(Due {
-            intended_ns,
-            op: 0,
-            phase: self.phases.phase_of(intended_ns),
-            flags: self.flags,
-            level: None,
-            links: vec![link],
-        })
+        Some(
+            self.sessions
+                .due(session, intended_ns, self.phases, self.flags),
+        )
     }
 
-    fn ended(&mut self, link: usize, now_ns: i64) {
+    fn ended(&mut self, session: usize, now_ns: i64) {
         self.waiting = self.waiting.saturating_sub(1);
-        let think_ns = next_think_ns(&mut self.thinks[link]);
+        let think_ns = next_think_ns(&mut self.thinks[session]);
         self.due
-            .push(Reverse((now_ns.saturating_add(think_ns), link)));
+            .push(Reverse((now_ns.saturating_add(think_ns), session)));
     }
 
     fn is_over(&mut self) -> bool {
@@ -345,6 +377,14 @@ mod tests {
     fn phases(warmup_s: u64, duration_s: u64) -> Phases {
         let seconds = |count: u64| DurationNs(count * 1_000_000_000);
         Phases::new(0, seconds(warmup_s), seconds(duration_s))
+    }
+
+    /// So many sessions, each with a connection of its own.
+    fn each(count: usize) -> Sessions {
+        Sessions {
+            sessions: count,
+            links: count,
+        }
     }
 
     fn mesh(text: &str) -> (Mesh, u64) {
@@ -405,7 +445,7 @@ mod tests {
         let arrivals = Arrivals::Constant {
             rate: "10/s".parse().expect("a rate"),
         };
-        let found = all(&mut OpenSource::new(&arrivals, 1, 2, 0, phases(3, 5)));
+        let found = all(&mut OpenSource::new(&arrivals, 1, each(2), 0, phases(3, 5)));
         assert_eq!(found.iter().filter(|due| due.phase == 0).count(), 30);
         assert_eq!(found.iter().filter(|due| due.phase == 1).count(), 50);
         assert!(
@@ -418,11 +458,32 @@ mod tests {
     }
 
     #[test]
+    fn sessions_of_a_closed_loop_share_their_connections_and_wait_alone() {
+        let arrivals = Arrivals::Closed {
+            think: DurationNs(0),
+        };
+        let sessions = Sessions {
+            sessions: 4,
+            links: 2,
+        };
+        let mut closed = ClosedSource::new(&arrivals, 1, sessions, 0, phases(0, 60));
+        let first = all(&mut closed);
+        let taken: Vec<(usize, usize)> = first
+            .iter()
+            .map(|due| (due.session, due.links[0]))
+            .collect();
+        assert_eq!(taken, [(0, 0), (1, 1), (2, 0), (3, 1)]);
+        closed.ended(2, 5);
+        let next = all(&mut closed);
+        assert_eq!(next.iter().map(|due| due.session).collect::<Vec<_>>(), [2]);
+    }
+
+    #[test]
     fn a_limit_counts_measured_requests_only_and_then_ends_the_schedule() {
         let arrivals = Arrivals::Constant {
             rate: "10/s".parse().expect("a rate"),
         };
-        let open = OpenSource::new(&arrivals, 1, 1, 0, phases(3, 5));
+        let open = OpenSource::new(&arrivals, 1, each(1), 0, phases(3, 5));
         let mut limited = Limited::new(open, 7);
         let found = all(&mut limited);
         assert_eq!(found.iter().filter(|due| due.phase == 0).count(), 30);
@@ -437,7 +498,7 @@ mod tests {
         let arrivals = Arrivals::Closed {
             think: DurationNs(think_ns),
         };
-        let mut closed = ClosedSource::new(&arrivals, 1, 1, 0, phases(0, 60));
+        let mut closed = ClosedSource::new(&arrivals, 1, each(1), 0, phases(0, 60));
         let mut thought_ns = 0;
         let mut now_ns = 0;
         for _ in 0..1_000 {

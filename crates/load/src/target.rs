@@ -1,37 +1,102 @@
-//! A target: what the bytes mean to the system under test. A new system is a new file like `rpc.rs`.
+//! A target: what the bytes of one connection mean to the system under test.
+//!
+//! A target is sans-IO: it appends what to send and takes what came. Each connection has one of its
+//! own, so that a protocol whose replies only come in order can remember what was asked. A new system
+//! is a new file in `targets/`, and a line there.
+
+use unruly_trace::ErrorKind;
+
+/// What one copy of a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation<'a> {
+    /// Our own RPC: what the handler is put through.
+    Call {
+        /// Its flags on the wire.
+        flags: u8,
+    },
+    /// The value of a key.
+    Read {
+        /// The key.
+        key: &'a str,
+    },
+    /// A key gets a value.
+    Write {
+        /// The key.
+        key: &'a str,
+        /// The value: printable ASCII without spaces.
+        value: &'a str,
+    },
+}
 
 /// One copy of a request, to be put into bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Outgoing {
-    /// The request's number.
+pub struct Outgoing<'a> {
+    /// Its number, which no other copy of the client has.
     pub request: u64,
-    /// Who asks.
-    pub client: u16,
-    /// Who is asked.
-    pub server: u16,
-    /// What the operation asks of the handler.
-    pub flags: u8,
+    /// Which of the client's sessions asks.
+    pub session: usize,
+    /// What is asked.
+    pub operation: Operation<'a>,
 }
 
-/// One reply, taken from bytes. Stamps are of the server's wall clock, 0 is missing.
+/// What came back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Incoming {
-    /// The request that it answers.
-    pub request: u64,
-    /// Who answers.
-    pub server: u16,
+pub enum Answer<'a> {
+    /// It was done.
+    Done,
+    /// The key has this value.
+    Found(&'a [u8]),
+    /// The key has no value.
+    Missing,
+    /// It was not done, and what the system says of it.
+    Failed(ErrorKind, &'a [u8]),
+}
+
+/// Stamps of a reply on the server's wall clock; 0 is missing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ServerStamps {
     /// The server kernel's stamp of the request.
-    pub server_kernel_received_ns: i64,
+    pub kernel_received_ns: i64,
     /// The server had the request.
-    pub server_received_ns: i64,
+    pub received_ns: i64,
     /// The server handed the reply over.
-    pub server_sent_ns: i64,
-    /// Bytes of the reply.
+    pub sent_ns: i64,
+}
+
+/// One reply, taken from bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Incoming<'a> {
+    /// The copy that it answers, or [`GREETING`].
+    pub request: u64,
+    /// Who answers, where the reply says it.
+    pub server: Option<u16>,
+    /// What it says.
+    pub answer: Answer<'a>,
+    /// What the server stamped, where it does.
+    pub stamps: ServerStamps,
+    /// When a program that asks for us sent and received it, on the monotonic clock.
+    pub times: Option<(i64, i64)>,
+    /// Bytes of the input that it took.
     pub bytes: usize,
 }
 
+impl<'a> Incoming<'a> {
+    /// A reply without stamps.
+    #[must_use]
+    pub fn new(request: u64, answer: Answer<'a>, bytes: usize) -> Self {
+        Self {
+            request,
+            server: None,
+            answer,
+            stamps: ServerStamps::default(),
+            times: None,
+            bytes,
+        }
+    }
+}
+
 /// Bytes that are not of the protocol. The connection cannot be used further.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
     /// The first two bytes are wrong.
     #[error(
@@ -52,24 +117,49 @@ pub enum ProtocolError {
     /// The length is not one that this run uses.
     #[error("message has a body of {0} bytes; wanted the run's body length; hint: use one plan")]
     Length(usize),
+    /// It is not what the driver knows of the store's protocol.
+    #[error("reply is {found:?}; wanted {wanted}; hint: does that store listen there?")]
+    Reply {
+        /// The beginning of what came.
+        found: String,
+        /// What may come.
+        wanted: &'static str,
+    },
+    /// Nothing was asked.
+    #[error(
+        "reply to nothing that was asked; wanted one for each request; hint: does that store listen there?"
+    )]
+    Unasked,
 }
 
-/// The number of a greeting, which no request has.
+impl ProtocolError {
+    /// Input that begins as no reply does.
+    #[must_use]
+    pub fn reply(found: &[u8], wanted: &'static str) -> Self {
+        let shown = &found[..found.len().min(40)];
+        Self::Reply {
+            found: String::from_utf8_lossy(shown).into_owned(),
+            wanted,
+        }
+    }
+}
+
+/// The number of a reply that answers no request, such as one to a greeting.
 pub const GREETING: u64 = u64::MAX;
 
-/// Turns requests into bytes and bytes into replies. Sans-IO.
+/// Turns requests into bytes and bytes into replies, for one connection. Sans-IO.
 pub trait Target: Send {
-    /// Appends the bytes of one copy.
-    fn encode(&mut self, outgoing: Outgoing, out: &mut Vec<u8>);
+    /// The connection is new: what was asked on an earlier one is forgotten, and what is said first is
+    /// appended, if there is anything. Returns how many replies with the number [`GREETING`] will come.
+    fn greet(&mut self, out: &mut Vec<u8>) -> usize;
 
-    /// Appends what a new connection says first, so that the server knows it: a message whose reply
-    /// has the number [`GREETING`], or nothing.
-    fn greet(&mut self, _client: u16, _server: u16, _out: &mut Vec<u8>) {}
+    /// Appends the bytes of one copy.
+    fn encode(&mut self, outgoing: &Outgoing<'_>, out: &mut Vec<u8>);
 
     /// Takes one reply from the start of `input`; `None` when more bytes are needed.
     ///
     /// # Errors
     ///
     /// When the bytes are not of the protocol.
-    fn decode(&mut self, input: &[u8]) -> Result<Option<Incoming>, ProtocolError>;
+    fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Option<Incoming<'a>>, ProtocolError>;
 }

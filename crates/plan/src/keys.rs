@@ -28,12 +28,22 @@ pub(crate) const DRIVE: &[&str] = &[
     "timeout",
     "in_flight",
     "requests",
+    "url",
+    "operations",
+    "keys",
+    "order",
+    "skew",
+    "value",
+    "level",
+    "pipeline",
+    "retries",
 ];
 pub(crate) const PROBE: &[&str] = &["enabled", "period"];
 pub(crate) const FAULT: &[&str] = &["kind", "process", "at", "duration", "cpu", "threads"];
 
 /// Keys whose value is not a string, so that a factor's value must be read as TOML.
 pub(crate) const NOT_TEXT: &[&str] = &[
+    "seed",
     "agents",
     "groups",
     "workloads",
@@ -41,6 +51,10 @@ pub(crate) const NOT_TEXT: &[&str] = &[
     "port",
     "clients",
     "requests",
+    "keys",
+    "skew",
+    "pipeline",
+    "retries",
     "enabled",
 ];
 

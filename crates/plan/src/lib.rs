@@ -11,6 +11,7 @@
 //! from randomness other than the seed it was given.
 
 mod arrivals;
+mod choice;
 mod cluster;
 mod error;
 mod groups;
@@ -21,13 +22,17 @@ mod model;
 mod parse;
 mod parse_extras;
 mod parse_load;
+mod parse_store;
 mod random;
 mod render;
 mod section;
+mod store;
 mod units;
+mod url;
 mod users;
 
 pub use arrivals::{Arrivals, Schedule, ThinkTimes};
+pub use choice::{Choice, Choices};
 pub use cluster::{
     Cluster, ClusterDelay, ClusterDirection, ClusterEtcd, ClusterFault, ClusterGateway,
     ClusterLevel, ClusterPause, ClusterServer, ClusterTransport, Part, known_cluster_keys,
@@ -41,5 +46,7 @@ pub use model::{
     Drive, Factor, Fault, FaultKind, Hosts, Load, Mesh, Plan, Probe, Run, Transport, Workload,
 };
 pub use random::mix;
+pub use store::{KeyOrder, OperationKind, Operations, Store, StoreLevel, ValueSize};
 pub use units::{Bytes, DurationNs, RateHz, UnitError};
+pub use url::{Url, UrlError};
 pub use users::{UserEntry, UserRight, users};

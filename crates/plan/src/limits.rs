@@ -59,3 +59,9 @@ pub const MAX_FAULTS: usize = 1_000;
 pub const MAX_BUSY_THREADS: u16 = 1_024;
 /// Highest CPU number.
 pub const MAX_CPU: u16 = 8_191;
+/// Most keys of a store: what is known of each takes 16 bytes.
+pub const MAX_KEYS: u64 = 100_000_000;
+/// Most requests that a closed client of a store has open at once.
+pub const MAX_PIPELINE: u32 = 10_000;
+/// Most tries after the first.
+pub const MAX_RETRIES: u8 = 100;

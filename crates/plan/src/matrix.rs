@@ -156,8 +156,8 @@ fn last_part(path: &str) -> &str {
     path.rsplit_once('.').map_or(path, |(_, key)| key)
 }
 
-/// Puts a factor's value where its path leads.
-fn set(document: &mut DocumentMut, path: &str, value: &str) {
+/// Puts a value where its path leads: `seed`, or `drive.rate`.
+pub(crate) fn set(document: &mut DocumentMut, path: &str, value: &str) {
     let (table, key) = path.split_once('.').unwrap_or(("", path));
     let literal = if NOT_TEXT.contains(&key) {
         value.parse::<Value>().ok()
@@ -165,5 +165,11 @@ fn set(document: &mut DocumentMut, path: &str, value: &str) {
         None
     };
     // What does not read as TOML stays text; the parser then says which type it wanted.
-    document[table][key] = Item::Value(literal.unwrap_or_else(|| Value::from(value)));
+    let item = Item::Value(literal.unwrap_or_else(|| Value::from(value)));
+    if table.is_empty() {
+        document[key] = item;
+    } else {
+        // A table of its own: one in dots would be written differently.
+        document.entry(table).or_insert_with(toml_edit::table)[key] = item;
+    }
 }

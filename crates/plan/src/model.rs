@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::arrivals::Arrivals;
+use crate::store::Store;
 use crate::units::{Bytes, DurationNs};
 
 /// A run, decided before it starts.
@@ -183,6 +184,9 @@ pub struct Drive {
     /// A cell ends when so many measured requests were sent, if that is before its duration.
     #[serde(default)]
     pub requests: Option<u64>,
+    /// The store that is driven instead of an echo server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<Store>,
 }
 
 /// The probe which watches the host.
@@ -250,7 +254,11 @@ impl Load {
             Self::Mesh(mesh) => (0..mesh.agents)
                 .map(|agent| format!("agent-{agent}"))
                 .collect(),
-            Self::Drive(Drive { address: None, .. }) => vec!["drive-0".into(), "echo-0".into()],
+            Self::Drive(Drive {
+                address: None,
+                store: None,
+                ..
+            }) => vec!["drive-0".into(), "echo-0".into()],
             Self::Drive(_) => vec!["drive-0".into()],
         }
     }

@@ -1,8 +1,11 @@
 //! From text to a checked plan.
 
+use toml_edit::DocumentMut;
+
 use crate::error::PlanError;
 use crate::keys;
 use crate::limits::*;
+use crate::matrix::set;
 use crate::model::{Hosts, Load, Plan, Probe, Run};
 use crate::parse_extras::{faults, matrix, pins};
 use crate::parse_load::{drive, mesh};
@@ -32,6 +35,25 @@ impl Plan {
             });
         }
         Ok(plan)
+    }
+}
+
+impl Plan {
+    /// The plan of values by their paths, `("drive.rate", "100/s")`: what a command line amounts to.
+    ///
+    /// # Errors
+    ///
+    /// As [`Plan::parse`]; `place` stands for the lines that there are none of.
+    pub fn of_values<'a>(
+        place: &str,
+        values: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, PlanError> {
+        let mut document = DocumentMut::new();
+        for (path, value) in values {
+            set(&mut document, path, value);
+        }
+        let place = place.to_owned();
+        Self::parse(&place, &document.to_string()).map_err(|error| PlanError { place, ..error })
     }
 }
 

@@ -5,6 +5,7 @@ use crate::error::PlanError;
 use crate::keys;
 use crate::limits::*;
 use crate::model::{Drive, Mesh, Run, Transport, Workload};
+use crate::parse_store::store;
 use crate::section::{Limits, Section};
 use crate::units::{Bytes, DurationNs, RateHz};
 
@@ -64,6 +65,7 @@ pub(crate) fn mesh(section: &Section<'_>, run: &Run) -> Result<Mesh, PlanError> 
 pub(crate) fn drive(section: &Section<'_>) -> Result<Drive, PlanError> {
     section.check_keys(keys::DRIVE)?;
     let transport = transport(section)?;
+    let store = store(section)?;
     let clients = Limits {
         default: Some(1),
         least: Some(1),
@@ -74,11 +76,12 @@ pub(crate) fn drive(section: &Section<'_>) -> Result<Drive, PlanError> {
         transport,
         address: address(section)?,
         clients: section.whole("clients", &clients)?,
-        arrivals: arrivals(section)?,
+        arrivals: arrivals(section, store.is_some())?,
         payload: body(section, "payload", Bytes(64), transport)?,
         timeout: timeout(section, DurationNs(10 * SECOND.0))?,
         in_flight: in_flight(section, 1_000_000, MAX_DRIVE_IN_FLIGHT)?,
         requests: requests(section)?,
+        store,
     })
 }
 
@@ -260,13 +263,19 @@ enum Shape {
     Closed,
 }
 
-fn arrivals(section: &Section<'_>) -> Result<Arrivals, PlanError> {
+/// A store without a rate is driven as fast as it answers.
+fn arrivals(section: &Section<'_>, store: bool) -> Result<Arrivals, PlanError> {
     let words = [
         ("constant", Shape::Constant),
         ("poisson", Shape::Poisson),
         ("closed", Shape::Closed),
     ];
-    let shape = section.choice("arrivals", &words, Some(Shape::Constant))?;
+    let default = if store && !section.has("rate") {
+        Shape::Closed
+    } else {
+        Shape::Constant
+    };
+    let shape = section.choice("arrivals", &words, Some(default))?;
     let (foreign, reason) = match shape {
         Shape::Closed => (
             "rate",

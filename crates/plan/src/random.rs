@@ -35,6 +35,7 @@ pub(crate) enum Purpose {
     Phase,
     Jitter,
     Order,
+    Choice,
 }
 
 impl Purpose {
@@ -47,6 +48,7 @@ impl Purpose {
             Self::Phase => *b"phase---",
             Self::Jitter => *b"jitter--",
             Self::Order => *b"order---",
+            Self::Choice => *b"choice--",
         };
         mix(seed, u64::from_be_bytes(label))
     }
@@ -64,6 +66,22 @@ impl Random {
         ))
     }
 
+    /// The generator itself, for distributions of a library.
+    pub(crate) fn generator(&mut self) -> &mut Pcg64Mcg {
+        &mut self.0
+    }
+
+    /// Each of `0..bound` as likely.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        scale(self.0.next_u64(), bound)
+    }
+
+    /// From 0 to 1, without 1.
+    pub(crate) fn share(&mut self) -> f64 {
+        const UNIT: f64 = 1.0 / (1_u64 << 53) as f64;
+        (self.0.next_u64() >> 11) as f64 * UNIT
+    }
+
     /// An exponential with mean 1. The logarithm is libm's in Rust, not the platform's, whose
     /// last bit differs between C libraries.
     pub(crate) fn exponential(&mut self) -> f64 {
@@ -76,7 +94,7 @@ impl Random {
     /// Fisher-Yates.
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
-            let other = scale(self.0.next_u64(), last as u64 + 1);
+            let other = self.below(last as u64 + 1);
             items.swap(
                 last,
                 usize::try_from(other).expect("below the length of a slice"),

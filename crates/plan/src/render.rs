@@ -6,6 +6,7 @@ use toml_edit::Value;
 
 use crate::arrivals::Arrivals;
 use crate::model::{Drive, Factor, Fault, FaultKind, Hosts, Load, Mesh, Plan, Workload};
+use crate::store::Store;
 
 impl Plan {
     /// The plan as resolved: every default written out. Parsing it gives the same plan.
@@ -103,12 +104,31 @@ impl Writer {
         };
         self.text("arrivals", name);
         self.text(key, value);
-        self.text("payload", drive.payload);
+        if drive.store.is_none() {
+            self.text("payload", drive.payload);
+        }
         self.text("timeout", drive.timeout);
         self.bare("in_flight", drive.in_flight);
         if let Some(requests) = drive.requests {
             self.bare("requests", requests);
         }
+        if let Some(store) = &drive.store {
+            self.store(store);
+        }
+    }
+
+    fn store(&mut self, store: &Store) {
+        self.text("url", &store.url);
+        self.text("operations", &store.operations);
+        self.bare("keys", store.keys);
+        self.text("order", store.order.name());
+        self.bare("skew", store.skew);
+        self.text("value", store.value);
+        if let Some(level) = store.level {
+            self.text("level", level.name());
+        }
+        self.bare("pipeline", store.pipeline);
+        self.bare("retries", store.retries);
     }
 
     fn fault(&mut self, fault: &Fault) {

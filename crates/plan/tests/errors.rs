@@ -83,7 +83,7 @@ fn unknown_keys_are_refused_with_the_nearest_known() {
     );
     drive(
         "body = \"5B\"",
-        r#"plan.toml:6: unknown key "body" in [drive]; known: transport, address, clients, arrivals, rate, think, payload, timeout, in_flight, requests; hint: remove it"#,
+        r#"plan.toml:6: unknown key "body" in [drive]; known: transport, address, clients, arrivals, rate, think, payload, timeout, in_flight, requests, url, operations, keys, order, skew, value, level, pipeline, retries; hint: remove it"#,
     );
     mesh(
         "[probes]",
@@ -578,5 +578,37 @@ fn a_matrix_is_held_to_the_plan_it_varies() {
     mesh(
         &format!("[matrix]\n\"mesh.in_flight\" = [{many}]\n\"mesh.port\" = [{many}]"),
         "plan.toml:7: [matrix] makes 10201 cells; must make at most 10000; hint: make several plans",
+    );
+}
+
+#[test]
+fn a_store_is_refused_what_it_has_not() {
+    let store = |lines: &str, message: &str| {
+        let head = "name = \"a\"\n[run]\nduration = \"60s\"\n[drive]\n";
+        refused(&format!("{head}{lines}"), message);
+    };
+    store(
+        "url = \"redis\"",
+        "plan.toml:5: url is \"redis\"; must be scheme://host:port, such as redis://127.0.0.1:6379; hint: url = \"redis://127.0.0.1:6379\"",
+    );
+    store(
+        "url = \"redis://me:secret@h\"",
+        "plan.toml:5: url holds a password; must hold none, since plans are kept with their runs; hint: UNRULY_PASSWORD has it",
+    );
+    store(
+        "url = \"redis://h\"\npayload = \"64B\"",
+        "plan.toml:6: payload is \"64B\"; must be left out: value says how long values are; hint: remove payload",
+    );
+    store(
+        "url = \"redis://h\"\nskew = 2",
+        "plan.toml:6: skew is 2; must be left out: only the orders zipf and latest are skewed; hint: order = \"zipf\"",
+    );
+    store(
+        "url = \"redis://h\"\noperations = \"scan\"",
+        "plan.toml:6: operations is \"scan\"; must be operations in turn, or shares of 100 %: \"write then read\", \"read 90%, write 10%\"; hint: operations = \"read 90%, write 10%\"",
+    );
+    store(
+        "rate = \"1/s\"\nkeys = 5",
+        "plan.toml:6: keys is 5; must be left out: an echo server has none; hint: url = \"redis://127.0.0.1:6379\"",
     );
 }

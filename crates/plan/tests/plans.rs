@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use unruly_plan::{
-    Arrivals, Bytes, Drive, DurationNs, Factor, Fault, FaultKind, Hosts, Load, Mesh, Plan, Probe,
-    RateHz, Run, Transport, Workload,
+    Arrivals, Bytes, Drive, DurationNs, Factor, Fault, FaultKind, Hosts, KeyOrder, Load, Mesh,
+    Plan, Probe, RateHz, Run, Store, StoreLevel, Transport, ValueSize, Workload,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -70,8 +70,35 @@ fn a_drive_has_the_defaults_of_the_manual() {
         timeout: DurationNs(10 * SECOND),
         in_flight: 1_000_000,
         requests: None,
+        store: None,
     };
     assert_eq!(drive_with("rate = \"100/s\"").load, Load::Drive(drive));
+}
+
+#[test]
+fn a_store_has_the_defaults_of_the_manual_and_is_driven_as_fast_as_it_answers() {
+    let text = "name = \"a\"\n[run]\nduration = \"60s\"\n[drive]\nurl = \"redis://h\"\n";
+    let Load::Drive(drive) = Plan::parse("plan", text).expect("a plan").load else {
+        panic!("a drive was written");
+    };
+    assert_eq!(
+        drive.arrivals,
+        Arrivals::Closed {
+            think: DurationNs(0)
+        }
+    );
+    let store = Store {
+        url: "redis://h".parse().expect("a url"),
+        operations: "write then read".parse().expect("operations"),
+        keys: 250_000,
+        order: KeyOrder::Turn,
+        skew: 0.99,
+        value: ValueSize::Fixed(Bytes(1_000)),
+        level: None,
+        pipeline: 1,
+        retries: 0,
+    };
+    assert_eq!(drive.store, Some(store));
 }
 
 #[test]
@@ -285,6 +312,10 @@ fn drive() -> impl Strategy<Value = Load> {
         }),
     ];
     let address = prop::option::of("[a-z0-9.-]{1,20}:[1-9][0-9]{0,3}");
+    let place = prop_oneof![
+        address.prop_map(|it| (it, None)),
+        store().prop_map(|it| (None, Some(it)))
+    ];
     let numbers = (
         1_u32..=100_000,
         0_u64..=65_000,
@@ -292,18 +323,60 @@ fn drive() -> impl Strategy<Value = Load> {
         1_u32..=10_000_000,
         prop::option::of(1_u64..=1_000_000_000_000),
     );
-    (any::<bool>(), address, arrivals, numbers).prop_map(|(tcp, address, arrivals, numbers)| {
-        Load::Drive(Drive {
-            transport: if tcp { Transport::Tcp } else { Transport::Udp },
-            address,
-            clients: numbers.0,
-            arrivals,
-            payload: Bytes(numbers.1),
-            timeout: DurationNs(numbers.2),
-            in_flight: numbers.3,
-            requests: numbers.4,
-        })
-    })
+    (any::<bool>(), place, arrivals, numbers).prop_map(
+        |(tcp, (address, store), arrivals, numbers)| {
+            Load::Drive(Drive {
+                transport: if tcp { Transport::Tcp } else { Transport::Udp },
+                address,
+                clients: numbers.0,
+                arrivals,
+                payload: if store.is_some() {
+                    Bytes(64)
+                } else {
+                    Bytes(numbers.1)
+                },
+                timeout: DurationNs(numbers.2),
+                in_flight: numbers.3,
+                requests: numbers.4,
+                store,
+            })
+        },
+    )
+}
+
+fn store() -> impl Strategy<Value = Store> {
+    let words = (
+        prop::sample::select(vec![
+            "redis://h:1",
+            "http://a,b:2/p?x=y",
+            "program:a b",
+            "null:",
+        ]),
+        prop::sample::select(vec!["write then read", "read", "read 12.5%, write 87.5%"]),
+        prop::sample::select(vec!["1000B", "1KiB to 3KB"]),
+    );
+    let order = prop_oneof![
+        Just((KeyOrder::Turn, 0.99)),
+        (0.1..10.0).prop_map(|skew| (KeyOrder::Zipf, skew)),
+        (0.1..10.0).prop_map(|skew| (KeyOrder::Latest, skew)),
+        Just((KeyOrder::Uniform, 0.99)),
+    ];
+    let levels = [StoreLevel::First, StoreLevel::Quorum, StoreLevel::All];
+    let level = prop::option::of(prop::sample::select(levels.to_vec()));
+    let numbers = (1_u64..=100_000_000, 1_u32..=10_000, 0_u8..=100);
+    (words, order, level, numbers).prop_map(
+        |((url, operations, value), (order, skew), level, (keys, pipeline, retries))| Store {
+            url: url.parse().expect("a url"),
+            operations: operations.parse().expect("operations"),
+            keys,
+            order,
+            skew,
+            value: value.parse().expect("a size"),
+            level,
+            pipeline,
+            retries,
+        },
+    )
 }
 
 fn plan() -> impl Strategy<Value = Plan> {

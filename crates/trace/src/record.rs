@@ -22,6 +22,10 @@ pub enum Status {
     Unfinished,
     /// Answered, but the answer was wrong.
     Wrong,
+    /// Read, and found a value that a later write had replaced before the read was sent.
+    WrongStale,
+    /// Read, and found nothing although a write had been acknowledged.
+    WrongLost,
     /// A copy whose replica was behind.
     Behind,
     /// A copy whose replica answered from another epoch.
@@ -43,11 +47,17 @@ pub enum ErrorKind {
     Protocol,
     /// The operating system refused to send.
     Send,
+    /// The store answered that it did not do it.
+    Store,
+    /// The store does not let us in, or not do this.
+    Denied,
+    /// Too few replicas have it, or are there to have it.
+    Unavailable,
 }
 
 impl Status {
     /// Every status, in the order of their codes in a spool.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 18] = [
         Self::Ok,
         Self::Timeout,
         Self::Refused,
@@ -61,6 +71,11 @@ impl Status {
         Self::Error(ErrorKind::Disconnected),
         Self::Error(ErrorKind::Protocol),
         Self::Error(ErrorKind::Send),
+        Self::Error(ErrorKind::Store),
+        Self::Error(ErrorKind::Denied),
+        Self::Error(ErrorKind::Unavailable),
+        Self::WrongStale,
+        Self::WrongLost,
     ];
 
     /// The word in the column.
@@ -73,6 +88,8 @@ impl Status {
             Self::Shed => "shed",
             Self::Unfinished => "unfinished",
             Self::Wrong => "wrong",
+            Self::WrongStale => "wrong:stale",
+            Self::WrongLost => "wrong:lost",
             Self::Behind => "behind",
             Self::Stale => "stale",
             Self::Lost => "lost",
@@ -80,6 +97,9 @@ impl Status {
             Self::Error(ErrorKind::Disconnected) => "error:disconnected",
             Self::Error(ErrorKind::Protocol) => "error:protocol",
             Self::Error(ErrorKind::Send) => "error:send",
+            Self::Error(ErrorKind::Store) => "error:store",
+            Self::Error(ErrorKind::Denied) => "error:denied",
+            Self::Error(ErrorKind::Unavailable) => "error:unavailable",
         }
     }
 

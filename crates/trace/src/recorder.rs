@@ -451,7 +451,7 @@ impl Copies {
             Status::Refused => &mut self.refused,
             Status::Shed => &mut self.shed,
             Status::Unfinished => &mut self.unfinished,
-            Status::Wrong => &mut self.wrong,
+            Status::Wrong | Status::WrongStale | Status::WrongLost => &mut self.wrong,
             Status::Behind => &mut self.behind,
             Status::Stale => &mut self.stale,
             Status::Lost => &mut self.lost,

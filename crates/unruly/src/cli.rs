@@ -11,6 +11,7 @@ use clap::{Parser, Subcommand};
 use unruly_agent::doctor;
 use unruly_plan::Plan;
 
+use crate::drive::{self, DriveArguments};
 use crate::runner::{self, RunOptions};
 use crate::{python, shipped};
 
@@ -56,6 +57,8 @@ enum Verb {
         #[arg(short, long)]
         quiet: bool,
     },
+    /// Measure what is already running, without a plan file: a store, an HTTP server, a program
+    Drive(Box<DriveArguments>),
     /// What can be promised, how unruly it is, why: one screen
     Verdict {
         /// A run directory, and options of the verb
@@ -163,7 +166,19 @@ fn call(verb: Verb) -> Result<u8> {
                 seed,
                 tag,
             };
-            run(&plan, &changes, &RunOptions { output, quiet })
+            let options = RunOptions {
+                output,
+                quiet,
+                password: None,
+            };
+            measure(&read(&plan, &changes)?, &options)
+        }
+        Verb::Drive(arguments) => {
+            let (plan, options) = arguments.plan()?;
+            if !options.quiet {
+                let _ = writeln!(std::io::stderr().lock(), "{}", drive::summary(&plan));
+            }
+            measure(&plan, &options)
         }
         Verb::Verdict { arguments } => analyse("verdict", &arguments),
         Verb::Report { arguments } => analyse("report", &arguments),
@@ -213,7 +228,8 @@ impl Changes {
     }
 }
 
-fn run(path: &Path, changes: &Changes, options: &RunOptions) -> Result<u8> {
+/// A plan, from its file or of those that come with the program.
+fn read(path: &Path, changes: &Changes) -> Result<Plan> {
     let place = path.display().to_string();
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
@@ -221,8 +237,12 @@ fn run(path: &Path, changes: &Changes, options: &RunOptions) -> Result<u8> {
             format!("{place}: cannot be read ({error}); wanted a plan file or the name of a shipped plan; hint: unruly plans")
         })?,
     };
-    let plan = changes.apply(Plan::parse(&place, &text)?)?;
-    let directory = runner::run(&plan, options)?;
+    changes.apply(Plan::parse(&place, &text)?)
+}
+
+/// Runs a plan, and ends with its verdict.
+fn measure(plan: &Plan, options: &RunOptions) -> Result<u8> {
+    let directory = runner::run(plan, options)?;
     if options.quiet {
         say(&directory.display().to_string())?;
         return Ok(0);

@@ -3,6 +3,7 @@
 
 mod about;
 pub mod cli;
+mod drive;
 pub mod flurry;
 mod python;
 mod runner;

@@ -52,12 +52,18 @@ class Context:
     progress: Callable[[str], None]
     within: _Within | None = None
     """The cells that a part is about; None for all."""
+    retried: bool = False
+    """Some requests were tried again."""
 
     @classmethod
     def of(cls, run: Run, progress: Callable[[str], None]) -> Context:
         """Look at the run once: which cells, repeats and ops there are, and when."""
         rows = request_tables.measured(run.requests)
         pairs = fetch(request_tables.pairs(rows))
+        retried = bool((pairs["attempts"] > 0).any())
+        if retried:
+            rows = request_tables.measured(request_tables.last_tries(run.requests))
+            pairs = fetch(request_tables.pairs(rows))
         extents = pairs.groupby(["cell", "repeat", "op"], as_index=False, sort=True).agg(
             n=("n", "sum"),
             first_ns=("first_ns", "min"),
@@ -67,12 +73,15 @@ class Context:
             receivers=("server", "nunique"),
             attempts=("attempts", "max"),
         )
-        return cls(run, rows, pairs, extents, progress)
+        return cls(run, rows, pairs, extents, progress, retried=retried)
 
     def fork(self) -> Context:
         """Return the same with a connection of its own, for another thread."""
         run = replace(self.run, engine=self.run.engine.fork())
-        rows = request_tables.measured(run.requests)
+        requests = run.requests
+        if self.retried:
+            requests = request_tables.last_tries(requests)
+        rows = request_tables.measured(requests)
         return replace(self, run=run, rows=self.within.of(rows) if self.within else rows)
 
     def parts(self) -> Iterator[Context]:

@@ -40,6 +40,24 @@ def measured(requests: Table) -> Table:
     )
 
 
+def last_tries(requests: Table) -> Table:
+    """Requests as whoever asked one server saw them: of their tries the last, since the first.
+
+    A request that was asked of several servers keeps its rows: its copies are looked at together.
+    """
+    request = ibis.window(group_by=["cell", "repeat", "client", "op", "request"])
+    tried = requests.mutate(
+        tried_last=requests.attempt.max().over(request),
+        tried_first_ns=requests.intended_ns.min().over(request),
+        alone=requests.server.min().over(request) == requests.server.max().over(request),
+    )
+    kept = tried.filter(~tried.alone | (tried.attempt == tried.tried_last))
+    return kept.mutate(
+        intended_ns=ibis.ifelse(kept.alone, kept.tried_first_ns, kept.intended_ns),
+        attempt=ibis.ifelse(kept.alone, ibis.literal(0, type="uint8"), kept.attempt),
+    ).drop("tried_last", "tried_first_ns", "alone")
+
+
 def pairs(rows: Table) -> Table:
     """What there is of each (cell, repeat, op, client, server): how much, when, how stamped.
 

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::{Child as OsChild, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::Sender;
 
@@ -12,6 +11,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use unruly_agent::{Job, Ready, Report};
 use unruly_trace::{Counts, Exit};
+
+use super::Run;
 
 /// What a child does that the runner must know: its number, and a line or its end.
 pub(super) type Heard = (usize, Option<Report>);
@@ -34,10 +35,11 @@ impl Child {
     pub(super) fn start(
         number: usize,
         job: Job,
-        directory: &Path,
+        run: &Run,
         prefix: &[String],
         heard: Sender<Heard>,
     ) -> Result<Self> {
+        let directory = run.directory.as_path();
         let logs = directory.join("logs");
         let job_file = logs.join(format!("{}.job.json", job.stem()));
         let log = logs.join(format!("{}.log", job.stem()));
@@ -59,6 +61,7 @@ impl Child {
         words.extend(["--out".as_ref(), directory.as_os_str()]);
         let mut process = Command::new(words[0])
             .args(&words[1..])
+            .envs(run.password.iter().map(|it| (unruly_agent::PASSWORD, it)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(File::create(&log).with_context(failed)?)

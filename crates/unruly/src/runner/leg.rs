@@ -77,7 +77,7 @@ impl<'a> Leg<'a> {
         for (host, job) in leg.jobs(agents) {
             let prefix = leg.hosts.prefix(host);
             let number = leg.children.len();
-            let child = Child::start(number, job, &run.directory, &prefix, sender.clone())?;
+            let child = Child::start(number, job, run, &prefix, sender.clone())?;
             leg.children.push(child);
         }
         Ok(leg)
@@ -96,7 +96,7 @@ impl<'a> Leg<'a> {
                 }
             }
             Load::Drive(drive) => {
-                if drive.address.is_none() {
+                if drive.address.is_none() && drive.store.is_none() {
                     jobs.push((0, self.job(JobKind::Echo, 0, Some(0), 0)));
                 }
                 jobs.push((0, self.job(JobKind::Drive, 0, Some(0), 0)));
@@ -347,6 +347,7 @@ impl<'a> Leg<'a> {
                 self.missing.push(format!("{name}: {text}"));
                 return fatal;
             }
+            Some(Report::Note { text }) => progress.note(&format!("{name}: {text}")),
             Some(Report::Drained) => self.children[number].drained = true,
             Some(Report::Done { counts, failure }) => {
                 self.children[number].drained = true;

@@ -9,14 +9,17 @@ mod leg;
 mod namespaces;
 mod progress;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
-use unruly_plan::{Cell as PlanCell, Plan, mix};
+use unruly_load::{Settings, driver, introduce};
+use unruly_plan::{Cell as PlanCell, Drive, Load, Plan, mix};
 use unruly_trace::{
     Cell, ClockPair, Counts, Manifest, RunLock, RunStatus, SCHEMA_VERSION, recover,
 };
@@ -25,6 +28,9 @@ use crate::about::{host_of, noise_floor_ns, tool, utc};
 use leg::{Leg, LegEnd};
 use progress::Progress;
 
+/// How long a store may take to answer before a run.
+const MEET_PATIENCE: Duration = Duration::from_secs(5);
+
 /// What the command line says of a run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RunOptions {
@@ -32,6 +38,8 @@ pub(crate) struct RunOptions {
     pub(crate) output: Option<PathBuf>,
     /// No progress.
     pub(crate) quiet: bool,
+    /// What lets us into a store; the environment's, when absent.
+    pub(crate) password: Option<String>,
 }
 
 /// What all legs of a run share.
@@ -40,6 +48,7 @@ pub(crate) struct Run {
     pub(crate) id: String,
     pub(crate) cells: Vec<PlanCell>,
     pub(crate) cookie: u32,
+    pub(crate) password: Option<String>,
     pub(crate) stop: Arc<AtomicBool>,
 }
 
@@ -50,6 +59,9 @@ pub(crate) struct Run {
 /// When the run cannot start, or its counts do not add up.
 pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
     let cells = plan.cells()?;
+    let password = options.password.clone();
+    let password = password.or_else(|| std::env::var(unruly_agent::PASSWORD).ok());
+    meet(&cells, password.as_deref())?;
     let origin = ClockPair::now();
     let id = format!("{}-{}", plan.name, utc(origin.wall_ns));
     let directory = options
@@ -82,6 +94,7 @@ pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
         id,
         cells,
         cookie,
+        password,
         stop,
     };
     let measured = measure(plan, &run, &mut manifest, options.quiet);
@@ -98,6 +111,32 @@ pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
     recover(&directory)?;
     settled?;
     Ok(directory)
+}
+
+/// Whether the stores of all cells are there, before anything is begun.
+fn meet(cells: &[PlanCell], password: Option<&str>) -> Result<()> {
+    let mut met = BTreeSet::new();
+    for cell in cells {
+        let Load::Drive(Drive {
+            store: Some(store),
+            transport,
+            timeout,
+            ..
+        }) = &cell.plan.load
+        else {
+            continue;
+        };
+        let driver = driver(&Settings {
+            store,
+            transport: *transport,
+            timeout_ns: i64::try_from(timeout.0).unwrap_or(i64::MAX / 4),
+            password,
+        })?;
+        if met.insert(store.url.to_string()) {
+            introduce(driver.as_ref(), MEET_PATIENCE)?;
+        }
+    }
+    Ok(())
 }
 
 /// Runs every leg. The manifest says what became of each.

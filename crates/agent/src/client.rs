@@ -1,0 +1,155 @@
+//! The asking side, shared by the active agent and the load generator.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use unruly_load::{Control, Engine, EngineOptions, Live, Outcome, Peer, Source, Target, Work};
+use unruly_trace::{Clock, Counts, Recorder, RecorderOptions, SPOOL_ROWS_MAX};
+
+use crate::control::{Inbox, Report, report};
+use crate::events::Events;
+use crate::job::Job;
+
+/// Everything one asking process needs.
+pub(crate) struct Client<'a> {
+    pub(crate) job: &'a Job,
+    pub(crate) directory: &'a Path,
+    pub(crate) inbox: &'a Inbox,
+    pub(crate) clock: &'a Clock,
+    pub(crate) options: EngineOptions,
+    pub(crate) ops: Vec<String>,
+    /// Its connections, and what their bytes mean.
+    pub(crate) peers: Vec<(Peer, Box<dyn Target>)>,
+    /// What its sessions do with a store.
+    pub(crate) work: Option<Work>,
+}
+
+/// What an asking process says at the end.
+#[derive(Debug)]
+pub(crate) struct ClientReport {
+    counts: Counts,
+    failure: Option<String>,
+}
+
+impl Client<'_> {
+    /// Connects, waits for the start, runs the schedule, and closes the books.
+    pub(crate) fn run(
+        mut self,
+        events: &mut Events,
+        source: impl FnOnce(i64) -> Box<dyn Source>,
+    ) -> Result<Option<ClientReport>> {
+        let mut recorder = Recorder::start(RecorderOptions {
+            directory: self.directory.to_owned(),
+            stem: self.job.stem(),
+            header: self.job.spool_header(std::mem::take(&mut self.ops)),
+            clock: self.clock.clone(),
+            spool_rows_max: SPOOL_ROWS_MAX,
+        })?;
+        let mut engine = Engine::new(
+            self.options.clone(),
+            self.clock.clone(),
+            &mut recorder,
+            std::mem::take(&mut self.peers),
+            self.work.take(),
+        )
+        .with_context(|| {
+            format!(
+                "{}: cannot send; wanted sockets; hint: raise ulimit -n",
+                self.job.name
+            )
+        })?;
+        engine.connect();
+        self.inbox.wake_on_stop(engine.waker());
+        let Some(start_ns) = self.inbox.start()? else {
+            drop(engine);
+            recorder.finish(&self.job.name)?;
+            return Ok(None);
+        };
+        let mut source = source(start_ns);
+        let mut said_full = false;
+        let outcome = engine.run(source.as_mut(), &mut |live, recorder| {
+            say_progress(live, recorder);
+            for (at_ns, step) in recorder.take_steps() {
+                events.add(
+                    "clock stepped",
+                    Some(&format!("{} ns", step.0)),
+                    (at_ns, None),
+                );
+            }
+            if let Some(failure) = recorder.failure().filter(|_| !said_full) {
+                said_full = true;
+                report(&Report::Finding {
+                    text: failure,
+                    fatal: true,
+                });
+                return Control::Stop;
+            }
+            if self.inbox.is_stopped() {
+                Control::Stop
+            } else {
+                Control::Continue
+            }
+        })?;
+        self.close(recorder, &outcome, events).map(Some)
+    }
+
+    /// Closes the books: every copy that the schedule asked for is accounted for.
+    fn close(
+        &self,
+        recorder: Recorder,
+        outcome: &Outcome,
+        events: &mut Events,
+    ) -> Result<ClientReport> {
+        report(&Report::Drained);
+        if outcome.strays > 0 {
+            events.now(
+                "stray replies",
+                Some(&outcome.strays.to_string()),
+                self.clock,
+            );
+        }
+        let (tally, recorded) = recorder.finish(&self.job.name)?;
+        for (status, (count, words)) in &outcome.complaints {
+            let told = format!("{status}: {words}");
+            events.now("complaint", Some(&told), self.clock);
+            report(&Report::Note {
+                text: format!("{count} times {told}"),
+            });
+        }
+        if tally.copies.dropped > 0 {
+            events.now(
+                "rows dropped",
+                Some(&tally.copies.dropped.to_string()),
+                self.clock,
+            );
+        }
+        let counts = Counts {
+            copies: tally.copies,
+            requests: outcome.requests.clone(),
+        };
+        counts.check(&self.job.name)?;
+        Ok(ClientReport {
+            counts,
+            failure: recorded.failure,
+        })
+    }
+}
+
+fn say_progress(live: &mut Live, recorder: &Recorder) {
+    let live = std::mem::take(live);
+    let copies = &recorder.tally().copies;
+    report(&Report::Progress {
+        scheduled: copies.scheduled,
+        dropped: copies.dropped,
+        failed: live.failed,
+        responses_ns: live.responses_ns,
+        lag_ns: live.lag_ns,
+    });
+}
+
+/// Says that all is written.
+pub(crate) fn say_done(client: Option<ClientReport>) {
+    let (counts, failure) =
+        client.map_or((None, None), |client| (Some(client.counts), client.failure));
+    report(&Report::Done { counts, failure });
+}

@@ -1,0 +1,64 @@
+//! Connections: made, failed, and made again.
+
+use std::io;
+
+use unruly_trace::{ErrorKind, Record, Status, monotonic};
+
+use super::Engine;
+use crate::link::Link;
+
+impl Engine<'_> {
+    pub(super) fn fail_link(&mut self, link: usize, error: &io::Error) {
+        if let Some(socket) = self.links[link].socket() {
+            self.poller.remove(socket);
+        }
+        let protocol = error.kind() == io::ErrorKind::InvalidData;
+        let mut status = self.links[link].fail(error, monotonic().0);
+        if protocol {
+            status = Status::Error(ErrorKind::Protocol);
+        }
+        for slot in self.pending.all(Some(link)) {
+            if self.pending.at(slot).is_some_and(|copy| copy.timed_out) {
+                self.give_up(slot);
+            } else if let Some(copy) = self.pending.remove(slot) {
+                let record = Record {
+                    status,
+                    ..copy.record
+                };
+                self.finish(record, &copy.asked());
+            }
+        }
+    }
+
+    pub(super) fn next_reconnect_ns(&self) -> Option<i64> {
+        self.links.iter().filter_map(Link::retry_at_ns).min()
+    }
+
+    pub(super) fn reconnect(&mut self, now_ns: i64) {
+        for link in 0..self.links.len() {
+            if self.links[link]
+                .retry_at_ns()
+                .is_some_and(|at_ns| at_ns <= now_ns)
+            {
+                self.try_connect(link);
+            }
+        }
+    }
+
+    pub(super) fn try_connect(&mut self, link: usize) {
+        if let Err(error) = self.links[link].connect() {
+            return self.fail_link(link, &error);
+        }
+        let target = &mut self.targets[link];
+        self.links[link].queue(None, |out| {
+            target.greet(out);
+        });
+        self.links[link].watches_write = true;
+        let Some(socket) = self.links[link].socket() else {
+            return;
+        };
+        if let Err(error) = self.poller.add(socket, link as u64, true) {
+            self.fail_link(link, &error);
+        }
+    }
+}

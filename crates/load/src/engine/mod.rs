@@ -1,0 +1,401 @@
+//! The engine: sends what is due when it is due, and accounts for every copy exactly once.
+//!
+//! One thread, non-blocking connections. The schedule is never bent: a request that is due while we
+//! were stopped is sent as soon as we run again, with its intended time; one that cannot be sent
+//! (no connection, too many in flight) is a row that says so. A timeout counts from the intended
+//! time, and a reply that comes later still fills in when it came.
+
+mod links;
+mod patience;
+mod replies;
+mod retries;
+
+use std::collections::BTreeMap;
+use std::io;
+
+use unruly_trace::{Clock, Level, MonoNs, Record, Recorder, Requests, Status, monotonic};
+
+use crate::link::{Link, Place, RECEIVE_PATIENCE_MS};
+use crate::pending::{Asked, Pending};
+use crate::poller::{Poller, Wake};
+use crate::source::{Due, Source};
+use crate::target::{Operation, Outgoing, Target};
+use crate::work::Work;
+use retries::Retries;
+
+/// A copy that is open for so long is noted in the spool: a crash must not forget it.
+const NOTE_AFTER_NS: i64 = 500_000_000;
+
+/// How often the control callback is asked.
+const CONTROL_PERIOD_NS: i64 = 1_000_000_000;
+
+/// A receive may wait when nothing else is due for this long: twice what it waits at most.
+const RECEIVE_CALM_NS: i64 = 2_000_000 * RECEIVE_PATIENCE_MS;
+
+/// Requests sent before replies are looked at again: after a stop of ours all that was due is sent
+/// at once, and a reply that waits for the last of it would be late by our doing.
+const BURST_MAX: usize = 16;
+
+/// Largest receive: a datagram, or several replies of a stream at once.
+const RECEIVE_BYTES: usize = 128 << 10;
+
+/// A peer that can be sent to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// Its number in the rows.
+    pub id: u16,
+    /// Where it is.
+    pub place: Place,
+}
+
+/// What an engine needs to know.
+#[derive(Debug, Clone)]
+pub struct EngineOptions {
+    /// Our number in the rows.
+    pub client: u16,
+    /// Index of the cell's name.
+    pub cell: u16,
+    /// Which repeat of the cell.
+    pub repeat: u16,
+    /// Which replies a request of a store waits for; a group says it of each request.
+    pub level: Option<Level>,
+    /// A reply that takes longer, counted from the intended time, is late.
+    pub timeout_ns: i64,
+    /// For how long after the timeout a late reply is waited for.
+    pub linger_ns: i64,
+    /// Copies in flight; one more is shed.
+    pub in_flight: usize,
+    /// How often a request of a store that failed is tried again.
+    pub retries: u8,
+    /// Closer instants than this are spun for instead of slept for; 0 never spins.
+    pub spin_ns: i64,
+}
+
+/// Whether to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    /// Go on.
+    Continue,
+    /// End the schedule now, wait for nothing, and account for what is open.
+    Stop,
+}
+
+/// What happened since the last look, for the live line.
+#[derive(Debug, Clone, Default)]
+pub struct Live {
+    /// Response times of answered copies, ns.
+    pub responses_ns: Vec<i64>,
+    /// The longest send lag, ns.
+    pub lag_ns: i64,
+    /// Copies that did not end well.
+    pub failed: u64,
+}
+
+/// Response times kept between two looks; a faster engine shows a sample of its first ones.
+const LIVE_RESPONSES_MAX: usize = 4096;
+
+/// The counts of a finished engine; the recorder has those of the copies.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// What became of the requests.
+    pub requests: Requests,
+    /// Replies that answered nothing that was open, and bytes that were no replies.
+    pub strays: u64,
+    /// What the other side complained of: how often by status, and its first words.
+    pub complaints: BTreeMap<&'static str, (u64, String)>,
+}
+
+/// Sends for one client.
+pub struct Engine<'a> {
+    options: EngineOptions,
+    clock: Clock,
+    recorder: &'a mut Recorder,
+    peers: Vec<Peer>,
+    links: Vec<Link>,
+    /// What the bytes of each connection mean.
+    targets: Vec<Box<dyn Target>>,
+    work: Option<Work>,
+    pending: Pending,
+    retries: Retries,
+    poller: Poller,
+    scratch: Vec<u8>,
+    control_space: Vec<u8>,
+    next_request: u64,
+    outcome: Outcome,
+    live: Live,
+    /// Requests that ended since the source was last told: session and instant.
+    ended: Vec<(usize, i64)>,
+    /// Connections with bytes that were queued since the last look.
+    fresh: Vec<usize>,
+}
+
+impl std::fmt::Debug for Engine<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Engine")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Engine<'a> {
+    /// An engine with one connection to each of `peers`, in their order, each with its target. With
+    /// `work` its sessions do that.
+    ///
+    /// # Errors
+    ///
+    /// When the process is out of file descriptors.
+    pub fn new(
+        options: EngineOptions,
+        clock: Clock,
+        recorder: &'a mut Recorder,
+        peers: Vec<(Peer, Box<dyn Target>)>,
+        work: Option<Work>,
+    ) -> io::Result<Self> {
+        let (peers, targets): (Vec<Peer>, Vec<_>) = peers.into_iter().unzip();
+        let links = peers.iter().map(|peer| Link::new(peer.place.clone()));
+        Ok(Self {
+            options,
+            clock,
+            recorder,
+            links: links.collect(),
+            peers,
+            targets,
+            work,
+            pending: Pending::default(),
+            retries: Retries::default(),
+            poller: Poller::new()?,
+            scratch: vec![0; RECEIVE_BYTES],
+            control_space: vec![0; 256],
+            next_request: 0,
+            outcome: Outcome::default(),
+            live: Live::default(),
+            ended: Vec::new(),
+            fresh: Vec::new(),
+        })
+    }
+
+    /// A handle that makes the engine ask its control callback at once.
+    #[must_use]
+    pub fn waker(&self) -> Wake {
+        self.poller.waker()
+    }
+
+    /// Opens the connections, so that the first request finds them.
+    pub fn connect(&mut self) {
+        for link in 0..self.links.len() {
+            self.try_connect(link);
+        }
+    }
+
+    /// Sends until the schedule is over and nothing is open, or until `control` says stop. `control`
+    /// is asked each second and at each wake-up.
+    ///
+    /// # Errors
+    ///
+    /// When the poller fails, which leaves nothing to go on with.
+    pub fn run(
+        mut self,
+        source: &mut dyn Source,
+        control: &mut dyn FnMut(&mut Live, &Recorder) -> Control,
+    ) -> io::Result<Outcome> {
+        let mut next_control_ns = monotonic().0;
+        loop {
+            for (session, at_ns) in self.ended.drain(..) {
+                source.ended(session, at_ns);
+            }
+            let now_ns = self.send_due(source);
+            self.keep_patience(now_ns);
+            self.reconnect(now_ns);
+            self.try_again(now_ns);
+            let idle = self.pending.open() == 0 && self.retries.is_empty();
+            if idle && self.ended.is_empty() && source.is_over() {
+                break;
+            }
+            if now_ns >= next_control_ns {
+                next_control_ns = now_ns + CONTROL_PERIOD_NS;
+                if control(&mut self.live, self.recorder) == Control::Stop {
+                    break;
+                }
+            }
+            let due_ns = if self.ended.is_empty() {
+                source.next_at_ns()
+            } else {
+                Some(now_ns)
+            };
+            if self.wait(now_ns, due_ns, next_control_ns)? {
+                next_control_ns = 0;
+            }
+        }
+        self.account_for_open();
+        Ok(self.outcome)
+    }
+
+    /// Sends what is due. Returns the time.
+    fn send_due(&mut self, source: &mut dyn Source) -> i64 {
+        let mut now_ns = monotonic().0;
+        for _ in 0..BURST_MAX {
+            if source.next_at_ns().is_none_or(|at_ns| at_ns > now_ns) {
+                break;
+            }
+            if let Some(due) = source.take() {
+                self.dispatch(&due);
+            }
+            now_ns = monotonic().0;
+        }
+        self.flush_fresh();
+        now_ns
+    }
+
+    /// Waits for the next thing. Returns whether it was woken for control.
+    fn wait(&mut self, now_ns: i64, due_ns: Option<i64>, control_ns: i64) -> io::Result<bool> {
+        let mut until_ns = control_ns;
+        let patience_ns = self.next_patience_ns();
+        for at_ns in [
+            due_ns,
+            patience_ns,
+            self.next_reconnect_ns(),
+            self.retries.next_at_ns(),
+        ]
+        .into_iter()
+        .flatten()
+        {
+            until_ns = until_ns.min(at_ns);
+        }
+        if until_ns - now_ns > RECEIVE_CALM_NS && self.waits_for_one_link() {
+            self.read_link(0, true);
+            return Ok(false);
+        }
+        let spin = due_ns.is_some_and(|due_ns| due_ns - now_ns < self.options.spin_ns);
+        let mut ready = [(0_u64, false, false); 64];
+        let mut count = 0;
+        // What does not fit here is still ready at the next call: the poller is level-triggered.
+        let woken = self
+            .poller
+            .wait(Some(until_ns), spin, &mut |token, readable, writable| {
+                if count < ready.len() {
+                    ready[count] = (token, readable, writable);
+                    count += 1;
+                }
+            })?;
+        for (token, readable, writable) in ready.into_iter().take(count) {
+            let link = usize::try_from(token).unwrap_or(usize::MAX);
+            if link < self.links.len() {
+                self.serve_link(link, readable, writable);
+            }
+        }
+        Ok(woken)
+    }
+
+    /// Nothing but a reply on the only connection can come: waiting in the receive itself saves the
+    /// poller's system call.
+    fn waits_for_one_link(&self) -> bool {
+        self.links.len() == 1
+            && self.pending.open() > 0
+            && self.links[0].is_open()
+            && !self.links[0].has_queued()
+    }
+
+    fn dispatch(&mut self, due: &Due) {
+        let request = self.next_request;
+        self.next_request += 1;
+        self.outcome.requests.scheduled += 1;
+        let task = self.work.as_mut().map(|work| work.next(due.session));
+        let level = due.level.or(self.options.level);
+        let group = self
+            .pending
+            .open_group(due.links.len(), due.level, due.session);
+        for &link in &due.links {
+            let record = Record {
+                intended_ns: self.clock.column(MonoNs(due.intended_ns)),
+                request,
+                cell: self.options.cell,
+                repeat: self.options.repeat,
+                client: self.options.client,
+                server: self.peers[link].id,
+                connection: u32::try_from(link).unwrap_or(u32::MAX),
+                op: task.map_or(due.op, |task| task.op()),
+                key: task.map(|task| task.key),
+                phase: due.phase,
+                level,
+                ..Record::empty()
+            };
+            let asked = Asked {
+                record,
+                ticket: request,
+                link,
+                group,
+                task,
+                intended_ns: due.intended_ns,
+            };
+            self.submit(asked, due.flags, due.session);
+        }
+    }
+
+    /// Sends a copy, or writes down why it was not sent.
+    fn submit(&mut self, asked: Asked, flags: u8, session: usize) {
+        self.recorder.scheduled();
+        let Asked {
+            record,
+            ticket,
+            link,
+            task,
+            ..
+        } = asked;
+        let refused = if self.pending.open() >= self.options.in_flight {
+            Some(Status::Shed)
+        } else {
+            self.links[link].refuses()
+        };
+        if let Some(status) = refused {
+            self.finish(Record { status, ..record }, &asked);
+            return;
+        }
+        let slot = self.pending.insert(asked);
+        let operation = match (&mut self.work, &task) {
+            (Some(work), Some(task)) => work.operation(task),
+            _ => Operation::Call { flags },
+        };
+        let outgoing = Outgoing {
+            request: ticket,
+            session,
+            operation,
+        };
+        let target = &mut self.targets[link];
+        let length = self.links[link].queue(Some(slot), |out| target.encode(&outgoing, out));
+        if let Some(copy) = self.pending.at(slot) {
+            copy.record.sent_bytes = length;
+        }
+        self.fresh.push(link);
+    }
+
+    /// Hands over what was queued: all that is due goes in one call.
+    fn flush_fresh(&mut self) {
+        while let Some(link) = self.fresh.pop() {
+            if self.links[link].has_queued() {
+                self.flush(link);
+            }
+        }
+    }
+
+    fn flush(&mut self, link: usize) {
+        let (pending, clock, live) = (&mut self.pending, &self.clock, &mut self.live);
+        let flushed = self.links[link].flush(&mut |slot, sent_ns| {
+            if let Some(copy) = pending.at(slot) {
+                copy.record.sent_ns = clock.column(MonoNs(sent_ns));
+                live.lag_ns = live.lag_ns.max(sent_ns - copy.intended_ns);
+            }
+        });
+        if let Err(error) = flushed {
+            self.fail_link(link, &error);
+            return;
+        }
+        let wants = self.links[link].has_queued() || !self.links[link].is_open();
+        if wants != self.links[link].watches_write {
+            self.links[link].watches_write = wants;
+            if let Some(socket) = self.links[link].socket() {
+                let _ = self.poller.change(socket, link as u64, wants);
+            }
+        }
+    }
+}

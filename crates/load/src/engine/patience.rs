@@ -1,0 +1,110 @@
+//! How long replies are waited for.
+
+use unruly_trace::{Record, Status};
+
+use super::{Engine, NOTE_AFTER_NS};
+use crate::pending::{Patience, Slot};
+
+impl Engine<'_> {
+    fn delay_ns(&self, patience: Patience) -> i64 {
+        match patience {
+            Patience::Note => NOTE_AFTER_NS,
+            Patience::Timeout => self.options.timeout_ns,
+            Patience::Linger => self.options.timeout_ns + self.options.linger_ns,
+        }
+    }
+
+    pub(super) fn next_patience_ns(&mut self) -> Option<i64> {
+        [Patience::Note, Patience::Timeout, Patience::Linger]
+            .into_iter()
+            .filter_map(|patience| {
+                let delay_ns = self.delay_ns(patience);
+                self.pending
+                    .first(patience)
+                    .map(|(_, intended_ns)| intended_ns + delay_ns)
+            })
+            .min()
+    }
+
+    pub(super) fn keep_patience(&mut self, now_ns: i64) {
+        for patience in [Patience::Note, Patience::Timeout, Patience::Linger] {
+            let delay_ns = self.delay_ns(patience);
+            while let Some((slot, intended_ns)) = self.pending.first(patience) {
+                if intended_ns + delay_ns > now_ns {
+                    break;
+                }
+                self.pending.pop(patience);
+                match patience {
+                    Patience::Note => self.note(slot),
+                    Patience::Timeout => self.time_out(slot),
+                    Patience::Linger => self.give_up(slot),
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, slot: Slot) {
+        let Some(copy) = self.pending.at(slot) else {
+            return;
+        };
+        let status = if copy.timed_out {
+            Status::Timeout
+        } else {
+            Status::Unfinished
+        };
+        let noted = self.recorder.note_open(&Record {
+            status,
+            ..copy.record
+        });
+        copy.record.supersedes = noted;
+    }
+
+    fn time_out(&mut self, slot: Slot) {
+        let Some(copy) = self.pending.at(slot).cloned() else {
+            return;
+        };
+        let record = Record {
+            status: Status::Timeout,
+            ..copy.record
+        };
+        if self.may_retry(&copy.record, &copy.asked()) {
+            // Its row is written now: the next try is waited for, and not this one.
+            self.pending.remove(slot);
+            self.finish(record, &copy.asked());
+            return;
+        }
+        let Some(ended) = self.pending.time_out(slot) else {
+            return;
+        };
+        self.live.failed += 1;
+        self.task_ended(copy.task, Status::Timeout);
+        self.request_over(copy.link, &ended);
+    }
+
+    pub(super) fn give_up(&mut self, slot: Slot) {
+        let Some(copy) = self.pending.remove(slot) else {
+            return;
+        };
+        self.recorder.record(&Record {
+            status: Status::Timeout,
+            ..copy.record
+        });
+        self.pending.release(copy.group);
+    }
+
+    /// The run is over: what timed out is a timeout, what is open is unfinished.
+    pub(super) fn account_for_open(&mut self) {
+        for slot in self.pending.all(None) {
+            if self.pending.at(slot).is_some_and(|copy| copy.timed_out) {
+                self.give_up(slot);
+            } else if let Some(copy) = self.pending.remove(slot) {
+                let record = Record {
+                    status: Status::Unfinished,
+                    ..copy.record
+                };
+                self.finish(record, &copy.asked());
+            }
+        }
+        self.give_up_retries();
+    }
+}

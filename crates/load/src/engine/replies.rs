@@ -1,0 +1,217 @@
+//! What comes back: replies are matched with what was asked, judged, and written down.
+
+use std::io;
+
+use unruly_trace::{ErrorKind, MonoNs, NULL_NS, Record, Status, monotonic};
+
+use super::{Engine, LIVE_RESPONSES_MAX};
+use crate::pending::{Asked, Ended};
+use crate::socket::{receive, receive_waiting};
+use crate::target::{Answer, GREETING, Incoming, ProtocolError};
+use crate::work::Task;
+
+/// Longest beginning of a reply that is kept until the rest comes.
+const PARTIAL_BYTES_MAX: usize = 33 << 20;
+
+/// Of a complaint so much is kept.
+const COMPLAINT_BYTES: usize = 300;
+
+impl Engine<'_> {
+    pub(super) fn serve_link(&mut self, link: usize, readable: bool, writable: bool) {
+        if writable {
+            if let Err(error) = self.links[link].finish_connect() {
+                self.fail_link(link, &error);
+                return;
+            }
+            self.flush(link);
+        }
+        if readable && self.links[link].is_open() {
+            self.read_link(link, false);
+        }
+    }
+
+    pub(super) fn read_link(&mut self, link: usize, wait: bool) {
+        let Some(socket) = self.links[link].socket() else {
+            return;
+        };
+        let receive = if wait { receive_waiting } else { receive };
+        let received = match receive(socket, &mut self.scratch, &mut self.control_space) {
+            Ok(received) => received,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
+                return;
+            }
+            Err(error) => return self.fail_link(link, &error),
+        };
+        let received_ns = monotonic();
+        if received.bytes == 0 && self.links[link].is_stream() {
+            return self.fail_link(link, &io::Error::from(io::ErrorKind::ConnectionReset));
+        }
+        let kernel_ns = self
+            .clock
+            .column_of_kernel_stamp(received.stamp)
+            .unwrap_or(NULL_NS);
+        let mut bytes = std::mem::take(&mut self.links[link].partial);
+        let scratch = std::mem::take(&mut self.scratch);
+        let fresh = &scratch[..received.bytes];
+        let whole = if bytes.is_empty() {
+            fresh
+        } else {
+            bytes.extend_from_slice(fresh);
+            &bytes[..]
+        };
+        let used = self.decode_all(link, whole, received_ns, kernel_ns);
+        match used {
+            Ok(used) if whole.len() - used > PARTIAL_BYTES_MAX => {
+                let wrong = ProtocolError::reply(&whole[used..], "the end of a reply");
+                self.complain(
+                    Status::Error(ErrorKind::Protocol),
+                    wrong.to_string().as_bytes(),
+                );
+                self.fail_link(link, &io::Error::new(io::ErrorKind::InvalidData, wrong));
+            }
+            Ok(used) if self.links[link].is_stream() => {
+                self.links[link].partial = whole[used..].to_vec();
+            }
+            // A datagram is one message; what is left of it is noise.
+            Ok(used) => self.outcome.strays += u64::from(used < whole.len()),
+            Err(error) if self.links[link].is_stream() => {
+                self.outcome.strays += 1;
+                self.fail_link(link, &error);
+            }
+            Err(_) => self.outcome.strays += 1,
+        }
+        self.scratch = scratch;
+    }
+
+    fn decode_all(
+        &mut self,
+        link: usize,
+        bytes: &[u8],
+        received_ns: MonoNs,
+        kernel_ns: i64,
+    ) -> io::Result<usize> {
+        let mut used = 0;
+        while used < bytes.len() {
+            let decoded = self.targets[link].decode(&bytes[used..]);
+            let incoming = match decoded {
+                Ok(Some(incoming)) => incoming,
+                Ok(None) => break,
+                Err(error) => {
+                    let status = Status::Error(ErrorKind::Protocol);
+                    self.complain(status, error.to_string().as_bytes());
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+                }
+            };
+            used += incoming.bytes;
+            if let Answer::Failed(kind, words) = incoming.answer {
+                self.complain(Status::Error(kind), words);
+            }
+            if incoming.request != GREETING {
+                self.replied(link, &incoming, received_ns, kernel_ns);
+            }
+        }
+        Ok(used)
+    }
+
+    /// A copy was answered.
+    fn replied(
+        &mut self,
+        link: usize,
+        incoming: &Incoming<'_>,
+        received_ns: MonoNs,
+        kernel_ns: i64,
+    ) {
+        let server = incoming.server.unwrap_or(self.peers[link].id);
+        let found = self.pending.find(incoming.request, server);
+        let found = found.filter(|slot| self.pending.at(*slot).is_some_and(|it| it.link == link));
+        let Some(copy) = found.and_then(|slot| self.pending.remove(slot)) else {
+            self.outcome.strays += 1;
+            return;
+        };
+        let stamp = |stamp_ns: i64| if stamp_ns == 0 { NULL_NS } else { stamp_ns };
+        let stamps = incoming.stamps;
+        let mut record = Record {
+            received_ns: self.clock.column(received_ns),
+            kernel_received_ns: kernel_ns,
+            server_kernel_received_ns: stamp(stamps.kernel_received_ns),
+            server_received_ns: stamp(stamps.received_ns),
+            server_sent_ns: stamp(stamps.sent_ns),
+            received_bytes: u32::try_from(incoming.bytes).unwrap_or(u32::MAX),
+            ..copy.record
+        };
+        if let Some((sent_ns, received_ns)) = incoming.times {
+            // Whoever asked for us knows better when that was.
+            record.sent_ns = self.clock.column(MonoNs(sent_ns));
+            record.received_ns = self.clock.column(MonoNs(received_ns));
+        }
+        if copy.timed_out {
+            // Its request has ended already; only the row was open.
+            record.status = Status::Timeout;
+            self.recorder.record(&record);
+            self.pending.release(copy.group);
+            return;
+        }
+        record.status = match (&self.work, &copy.task, incoming.answer) {
+            (Some(work), Some(task), answer) => work.judge(task, answer),
+            (_, _, Answer::Failed(kind, _)) => Status::Error(kind),
+            _ => Status::Ok,
+        };
+        self.finish(record, &copy.asked());
+    }
+
+    /// Keeps what the other side says is wrong, once of each kind.
+    fn complain(&mut self, status: Status, words: &[u8]) {
+        let known = self.outcome.complaints.entry(status.name());
+        let (count, _) = known.or_insert_with(|| {
+            let words = String::from_utf8_lossy(&words[..words.len().min(COMPLAINT_BYTES)]);
+            (0, words.trim().to_owned())
+        });
+        *count += 1;
+    }
+
+    /// A copy ends here: the row is written and its request hears of it, unless it is tried again.
+    pub(super) fn finish(&mut self, record: Record, asked: &Asked) {
+        let ok = record.status == Status::Ok;
+        if ok && self.live.responses_ns.len() < LIVE_RESPONSES_MAX {
+            self.live
+                .responses_ns
+                .push(record.received_ns - record.intended_ns);
+        }
+        self.live.failed += u64::from(!ok);
+        if !ok && self.will_retry(&record, asked) {
+            self.recorder.record(&record);
+            return;
+        }
+        self.task_ended(asked.task, record.status);
+        let ended = self.pending.end(asked.group, ok);
+        self.recorder.record(&Record {
+            answered: ended.answers,
+            ..record
+        });
+        self.pending.release(asked.group);
+        self.request_over(asked.link, &ended);
+    }
+
+    pub(super) fn task_ended(&mut self, task: Option<Task>, status: Status) {
+        if let (Some(work), Some(task)) = (&mut self.work, task) {
+            work.ended(&task, status);
+        }
+    }
+
+    pub(super) fn request_over(&mut self, link: usize, ended: &Ended) {
+        let Some(answered) = ended.request_over else {
+            return;
+        };
+        self.outcome.requests.answered += u64::from(answered);
+        self.outcome.requests.unanswered += u64::from(!answered);
+        // A closed loop asks again when it was answered, or when there is someone to ask.
+        let again_ns = self.links[link].retry_at_ns().unwrap_or(0);
+        self.ended
+            .push((ended.session, again_ns.max(monotonic().0)));
+    }
+}

@@ -1,0 +1,347 @@
+//! Redis, and whatever speaks its protocol: `SET`, `GET`, and `WAIT` where replicas must have a write.
+
+use std::collections::VecDeque;
+
+use redis_protocol::resp2::decode::decode_range;
+use redis_protocol::resp2::types::RangeFrame;
+use unruly_trace::ErrorKind;
+
+use super::{Driver, DriverError, Settings, check_options, places};
+use crate::link::Place;
+use crate::target::{Answer, GREETING, Incoming, Operation, Outgoing, ProtocolError, Target};
+
+const PORT: u16 = 6379;
+const WANTED: &str = "a reply of Redis";
+
+/// Beginnings of what Redis says when we may not.
+const DENIED: [&[u8]; 3] = [b"NOAUTH", b"WRONGPASS", b"NOPERM"];
+/// And when too little of it is there.
+const UNAVAILABLE: [&[u8]; 6] = [
+    b"NOREPLICAS",
+    b"CLUSTERDOWN",
+    b"MASTERDOWN",
+    b"LOADING",
+    b"TRYAGAIN",
+    b"UNAVAILABLE",
+];
+
+pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverError> {
+    check_options(settings, &["replicas"])?;
+    let url = &settings.store.url;
+    let mut greeting = Vec::new();
+    let mut greetings = 0;
+    let mut say = |words: &[&str]| {
+        command(&mut greeting, words);
+        greetings += 1;
+    };
+    match (url.user.as_str(), settings.password) {
+        ("", None) => {}
+        ("", Some(password)) => say(&["AUTH", password]),
+        (user, password) => say(&["AUTH", user, password.unwrap_or_default()]),
+    }
+    let database = url.path.trim_start_matches('/');
+    if !database.is_empty() {
+        if database.parse::<u32>().is_err() {
+            return Err(DriverError::new(
+                "url",
+                format!("the database is {database:?}"),
+                "wanted its number",
+                "redis://host:6379/0",
+            ));
+        }
+        say(&["SELECT", database]);
+    }
+    say(&["PING"]);
+    Ok(Box::new(Redis {
+        places: places(settings, PORT)?,
+        greeting,
+        greetings,
+        wait: wait(settings)?,
+    }))
+}
+
+/// How many replicas a write waits for, and the words that say so.
+fn wait(settings: &Settings<'_>) -> Result<Option<Wait>, DriverError> {
+    let Some(level) = settings.store.level else {
+        return Ok(None);
+    };
+    let given = settings.store.url.options.get("replicas");
+    let Some(replicas) = given
+        .and_then(|it| it.parse::<u32>().ok())
+        .filter(|it| *it <= 1_000)
+    else {
+        return Err(DriverError::new(
+            "level",
+            format!("{:?} of how many replicas", level.name()),
+            "wanted their number in the url",
+            "redis://host:6379?replicas=2",
+        ));
+    };
+    // The server itself is a copy as well.
+    let replicas = level.of(replicas + 1) - 1;
+    if replicas == 0 {
+        return Ok(None);
+    }
+    let timeout_ms = (settings.timeout_ns / 1_000_000).max(1);
+    let mut words = Vec::new();
+    command(
+        &mut words,
+        &["WAIT", &replicas.to_string(), &timeout_ms.to_string()],
+    );
+    Ok(Some(Wait {
+        replicas: replicas.into(),
+        words,
+    }))
+}
+
+#[derive(Debug, Clone)]
+struct Wait {
+    replicas: i64,
+    words: Vec<u8>,
+}
+
+#[derive(Debug, Clone)]
+struct Redis {
+    places: Vec<Place>,
+    greeting: Vec<u8>,
+    greetings: usize,
+    wait: Option<Wait>,
+}
+
+impl Driver for Redis {
+    fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    fn target(&self) -> Box<dyn Target> {
+        Box::new(Connection {
+            redis: self.clone(),
+            asked: VecDeque::new(),
+        })
+    }
+}
+
+/// What a reply is the answer to.
+#[derive(Debug, Clone, Copy)]
+enum Asked {
+    Greeting,
+    Read(u64),
+    Write(u64),
+    /// A write whose `WAIT` follows: the reply to the write is the answer only when it failed.
+    BeforeWait(u64),
+    Wait(u64),
+}
+
+struct Connection {
+    redis: Redis,
+    asked: VecDeque<Asked>,
+}
+
+impl Target for Connection {
+    fn greet(&mut self, out: &mut Vec<u8>) -> usize {
+        self.asked.clear();
+        out.extend_from_slice(&self.redis.greeting);
+        let greetings = (0..self.redis.greetings).map(|_| Asked::Greeting);
+        self.asked.extend(greetings);
+        self.redis.greetings
+    }
+
+    fn encode(&mut self, outgoing: &Outgoing<'_>, out: &mut Vec<u8>) {
+        let request = outgoing.request;
+        match outgoing.operation {
+            Operation::Write { key, value } => {
+                command(out, &["SET", key, value]);
+                if let Some(wait) = &self.redis.wait {
+                    out.extend_from_slice(&wait.words);
+                    self.asked.push_back(Asked::BeforeWait(request));
+                    self.asked.push_back(Asked::Wait(request));
+                } else {
+                    self.asked.push_back(Asked::Write(request));
+                }
+            }
+            Operation::Read { key } => {
+                command(out, &["GET", key]);
+                self.asked.push_back(Asked::Read(request));
+            }
+            Operation::Call { .. } => {
+                command(out, &["PING"]);
+                self.asked.push_back(Asked::Write(request));
+            }
+        }
+    }
+
+    fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Option<Incoming<'a>>, ProtocolError> {
+        let decoded = decode_range(input).map_err(|_| ProtocolError::reply(input, WANTED))?;
+        let Some((frame, bytes)) = decoded else {
+            return Ok(None);
+        };
+        let asked = self.asked.pop_front().ok_or(ProtocolError::Unasked)?;
+        let answer = answer(&frame, input)?;
+        let (request, answer) = match asked {
+            Asked::Greeting => (GREETING, answer),
+            Asked::Read(request) | Asked::Write(request) => (request, answer),
+            Asked::BeforeWait(_) if answer == Answer::Done => (GREETING, answer),
+            Asked::BeforeWait(request) => {
+                // It failed, which is its answer; that to WAIT is none any more.
+                self.asked.pop_front();
+                self.asked.push_front(Asked::Greeting);
+                (request, answer)
+            }
+            Asked::Wait(request) => (request, self.redis.waited(&frame, answer)),
+        };
+        Ok(Some(Incoming::new(request, answer, bytes)))
+    }
+}
+
+impl Redis {
+    /// Whether as many replicas have the write as were wanted.
+    fn waited<'a>(&self, frame: &RangeFrame, answer: Answer<'a>) -> Answer<'a> {
+        let wanted = self.wait.as_ref().map_or(0, |wait| wait.replicas);
+        match frame {
+            RangeFrame::Integer(replicas) if *replicas < wanted => Answer::Failed(
+                ErrorKind::Unavailable,
+                b"WAIT: too few replicas had it in time",
+            ),
+            _ => answer,
+        }
+    }
+}
+
+fn answer<'a>(frame: &RangeFrame, input: &'a [u8]) -> Result<Answer<'a>, ProtocolError> {
+    Ok(match frame {
+        RangeFrame::SimpleString(_) | RangeFrame::Integer(_) => Answer::Done,
+        RangeFrame::BulkString((start, end)) => Answer::Found(&input[*start..*end]),
+        RangeFrame::Null => Answer::Missing,
+        RangeFrame::Error((start, end)) => {
+            let words = &input[*start..*end];
+            let begins = |known: &[&[u8]]| known.iter().any(|word| words.starts_with(word));
+            let kind = if begins(&DENIED) {
+                ErrorKind::Denied
+            } else if begins(&UNAVAILABLE) {
+                ErrorKind::Unavailable
+            } else {
+                ErrorKind::Store
+            };
+            Answer::Failed(kind, words)
+        }
+        RangeFrame::Array(_) => return Err(ProtocolError::reply(input, WANTED)),
+    })
+}
+
+/// Appends a command as Redis takes it.
+fn command(out: &mut Vec<u8>, words: &[&str]) {
+    use std::io::Write as _;
+    // Writing to memory does not fail.
+    let _ = write!(out, "*{}\r\n", words.len());
+    for word in words {
+        let _ = write!(out, "${}\r\n{word}\r\n", word.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{READ, WRITE, asked, driver_of, reply, target_of, whole};
+    use super::*;
+
+    const PLAIN: &str = "url = \"redis://127.0.0.1\"";
+
+    #[test]
+    fn reads_and_writes_are_answered_in_the_order_in_which_they_were_asked() {
+        let (mut target, greeting) = target_of(PLAIN);
+        assert_eq!(greeting, b"*1\r\n$4\r\nPING\r\n");
+        let written = asked(target.as_mut(), 8, WRITE);
+        assert_eq!(written, b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nvalue\r\n");
+        assert_eq!(
+            asked(target.as_mut(), 9, READ),
+            b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"
+        );
+        asked(target.as_mut(), 10, READ);
+        assert_eq!(
+            reply(target.as_mut(), b"+PONG\r\n"),
+            (GREETING, Answer::Done)
+        );
+        assert_eq!(reply(target.as_mut(), b"+OK\r\n"), (8, Answer::Done));
+        let found = reply(target.as_mut(), b"$5\r\nvalue\r\n");
+        assert_eq!(found, (9, Answer::Found(b"value")));
+        assert_eq!(reply(target.as_mut(), b"$-1\r\n"), (10, Answer::Missing));
+        assert_eq!(target.decode(b"+OK\r\n"), Err(ProtocolError::Unasked));
+    }
+
+    #[test]
+    fn what_redis_complains_of_is_told_apart() {
+        let (mut target, _) = target_of(PLAIN);
+        reply(target.as_mut(), b"+PONG\r\n");
+        for (words, kind) in [
+            ("NOAUTH Authentication required.", ErrorKind::Denied),
+            ("CLUSTERDOWN The cluster is down", ErrorKind::Unavailable),
+            ("OOM command not allowed", ErrorKind::Store),
+        ] {
+            asked(target.as_mut(), 1, WRITE);
+            let text = format!("-{words}\r\n");
+            let answered = reply(target.as_mut(), text.as_bytes());
+            assert_eq!(answered, (1, Answer::Failed(kind, words.as_bytes())));
+        }
+    }
+
+    #[test]
+    fn a_write_at_quorum_is_done_when_enough_replicas_have_it() {
+        let lines = "url = \"redis://127.0.0.1?replicas=2\"\nlevel = \"quorum\"";
+        let (mut target, _) = target_of(lines);
+        reply(target.as_mut(), b"+PONG\r\n");
+        let written = asked(target.as_mut(), 1, WRITE);
+        assert!(written.ends_with(b"*3\r\n$4\r\nWAIT\r\n$1\r\n1\r\n$4\r\n1000\r\n"));
+        for (replies, wanted) in [
+            ("+OK\r\n:2\r\n", Answer::Done),
+            ("+OK\r\n:0\r\n", Answer::Failed(ErrorKind::Unavailable, b"")),
+            ("-OOM\r\n:0\r\n", Answer::Failed(ErrorKind::Store, b"")),
+        ] {
+            let first = whole(target.as_mut(), replies.as_bytes());
+            let second = whole(target.as_mut(), &replies.as_bytes()[first.bytes..]);
+            let mut requests = [first, second].map(|it| (it.request, it.answer));
+            requests.sort_by_key(|(request, _)| *request);
+            assert_eq!(requests[1].0, GREETING);
+            let kind = |answer| match answer {
+                Answer::Failed(kind, _) => Some(kind),
+                _ => None,
+            };
+            assert_eq!((requests[0].0, kind(requests[0].1)), (1, kind(wanted)));
+            asked(target.as_mut(), 1, WRITE);
+        }
+    }
+
+    #[test]
+    fn user_password_and_database_are_said_first() {
+        let driver = driver_of("url = \"redis://me@127.0.0.1/3\"", Some("secret")).unwrap();
+        let mut out = Vec::new();
+        driver.target().greet(&mut out);
+        let said = String::from_utf8(out).unwrap();
+        assert_eq!(
+            said,
+            "*3\r\n$4\r\nAUTH\r\n$2\r\nme\r\n$6\r\nsecret\r\n*2\r\n$6\r\nSELECT\r\n$1\r\n3\r\n*1\r\n$4\r\nPING\r\n"
+        );
+    }
+
+    #[test]
+    fn a_new_connection_has_forgotten_what_the_last_was_asked() {
+        let (mut target, _) = target_of(PLAIN);
+        asked(target.as_mut(), 1, READ);
+        target.greet(&mut Vec::new());
+        assert_eq!(
+            reply(target.as_mut(), b"+PONG\r\n"),
+            (GREETING, Answer::Done)
+        );
+        assert_eq!(target.decode(b"$-1\r\n"), Err(ProtocolError::Unasked));
+    }
+
+    #[test]
+    fn what_is_not_of_redis_is_refused() {
+        for input in [
+            &b"HTTP/1.1 400 Bad Request\r\n"[..],
+            b"*1\r\n:1\r\n",
+            b"\0\0\0\0",
+        ] {
+            let (mut target, _) = target_of(PLAIN);
+            assert!(target.decode(input).is_err(), "{input:?}");
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! What the sessions of a store do, and whether what came back is right.
+//!
+//! Of each key it is known how often it was written and which of its values a read may no longer find.
+//! A write that was acknowledged before a read was sent must be seen by it; so must it be by all that are
+//! sent later. Two writes at one time may take effect in either order, and one whose fate is unknown may
+//! take effect at any time: neither is ever held against the store. So a read is called `wrong`, `wrong:stale`
+//! or `wrong:lost` only when no order of the operations explains what it found.
+
+use std::collections::HashSet;
+
+use unruly_plan::{Choices, OperationKind, Store};
+use unruly_trace::{ErrorKind, Status};
+
+use crate::target::{Answer, Operation};
+use crate::value::{self, Identity, Reading};
+
+/// Writes of unknown fate that are remembered; beyond them nothing is called stale any more.
+const UNKNOWN_MAX: usize = 1 << 20;
+
+/// One operation of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Task {
+    pub(crate) kind: OperationKind,
+    pub(crate) key: u64,
+    /// Of a write, which one of its key.
+    version: u32,
+    /// Values of earlier writes than this may not be found any more: by a read, now; after a write, when
+    /// it has been acknowledged.
+    floor: u32,
+    value_bytes: usize,
+}
+
+impl Task {
+    /// The `op` of its row.
+    pub(crate) fn op(&self) -> u8 {
+        let place = OperationKind::ALL.iter().position(|it| *it == self.kind);
+        place
+            .and_then(|it| u8::try_from(it).ok())
+            .unwrap_or(u8::MAX)
+    }
+}
+
+/// What is known of a key.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    /// Writes that were begun.
+    written: u32,
+    /// Every write before this one has ended, and so has one that began after them.
+    floor: u32,
+    /// Of the writes that are open, the first began after this many had ended.
+    settled: u32,
+    open: u32,
+}
+
+/// The work of all sessions of a process.
+#[derive(Debug)]
+pub struct Work {
+    run: u32,
+    choices: Choices,
+    keys: Vec<Known>,
+    unknown: HashSet<(u64, u32)>,
+    forgotten: bool,
+    key: String,
+    value: String,
+}
+
+impl Work {
+    /// The work of `sessions` sessions of the run with this cookie.
+    #[must_use]
+    pub fn new(store: &Store, seed: u64, run: u32, sessions: usize) -> Self {
+        let keys = usize::try_from(store.keys).unwrap_or(usize::MAX);
+        Self {
+            run,
+            choices: Choices::new(store, seed, sessions),
+            keys: vec![Known::default(); keys],
+            unknown: HashSet::new(),
+            forgotten: false,
+            key: String::new(),
+            value: String::new(),
+        }
+    }
+
+    /// What a session does next.
+    pub(crate) fn next(&mut self, session: usize) -> Task {
+        let choice = self.choices.next(session);
+        let known = &mut self.keys[place(choice.key)];
+        let (mut version, mut floor) = (0, known.floor);
+        if choice.kind == OperationKind::Write {
+            if known.open == 0 {
+                known.settled = known.written;
+            }
+            known.open += 1;
+            known.written = known.written.saturating_add(1);
+            version = known.written;
+            floor = known.settled + 1;
+        }
+        Task {
+            kind: choice.kind,
+            key: choice.key,
+            version,
+            floor,
+            value_bytes: choice.value_bytes,
+        }
+    }
+
+    /// A task as a target takes it.
+    pub(crate) fn operation(&mut self, task: &Task) -> Operation<'_> {
+        use std::fmt::Write as _;
+        self.key.clear();
+        let _ = write!(self.key, "unruly:{:012}", task.key);
+        match task.kind {
+            OperationKind::Read => Operation::Read { key: &self.key },
+            OperationKind::Write => {
+                let identity = Identity {
+                    run: self.run,
+                    key: task.key,
+                    version: task.version,
+                };
+                value::write(identity, task.value_bytes, &mut self.value);
+                Operation::Write {
+                    key: &self.key,
+                    value: &self.value,
+                }
+            }
+        }
+    }
+
+    /// What an answer says of a task, by what is known of its key.
+    pub(crate) fn judge(&self, task: &Task, answer: Answer<'_>) -> Status {
+        match (task.kind, answer) {
+            (_, Answer::Failed(kind, _)) => Status::Error(kind),
+            (OperationKind::Write, Answer::Done) => Status::Ok,
+            (OperationKind::Write, _) => Status::Error(ErrorKind::Protocol),
+            (OperationKind::Read, Answer::Found(value)) => self.judge_value(task, value),
+            (OperationKind::Read, Answer::Missing) if task.floor > 0 => Status::WrongLost,
+            (OperationKind::Read, Answer::Missing | Answer::Done) => Status::Ok,
+        }
+    }
+
+    fn judge_value(&self, task: &Task, value: &[u8]) -> Status {
+        // What was there before the run is nobody's promise.
+        let untouched = self.keys[place(task.key)].written == 0;
+        match value::read(value) {
+            Reading::Short => Status::Ok,
+            _ if untouched => Status::Ok,
+            Reading::Of(found) if found.run != self.run => {
+                if task.floor > 0 {
+                    Status::WrongStale
+                } else {
+                    Status::Ok
+                }
+            }
+            Reading::Of(found) => self.judge_version(task, found),
+            Reading::Foreign if task.floor > 0 => Status::Wrong,
+            Reading::Foreign => Status::Ok,
+        }
+    }
+
+    fn judge_version(&self, task: &Task, found: Identity) -> Status {
+        let known = &self.keys[place(task.key)];
+        if found.key != task.key || found.version == 0 || found.version > known.written {
+            return Status::Wrong;
+        }
+        let old = found.version < task.floor;
+        let excused = self.forgotten || self.unknown.contains(&(found.key, found.version));
+        if old && !excused {
+            Status::WrongStale
+        } else {
+            Status::Ok
+        }
+    }
+
+    /// A try of a task did not end well: a write may take effect at any time now.
+    pub(crate) fn failed(&mut self, task: &Task) {
+        if task.kind != OperationKind::Write {
+            return;
+        }
+        if self.unknown.len() < UNKNOWN_MAX {
+            self.unknown.insert((task.key, task.version));
+        } else {
+            self.forgotten = true;
+        }
+    }
+
+    /// A task has ended, with its last try.
+    pub(crate) fn ended(&mut self, task: &Task, status: Status) {
+        if task.kind != OperationKind::Write {
+            return;
+        }
+        if status != Status::Ok {
+            self.failed(task);
+        }
+        let known = &mut self.keys[place(task.key)];
+        known.open = known.open.saturating_sub(1);
+        if status == Status::Ok {
+            known.floor = known.floor.max(task.floor);
+        }
+    }
+}
+
+fn place(key: u64) -> usize {
+    usize::try_from(key).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUN: u32 = 77;
+
+    /// One key, whose sessions do what they are told to.
+    struct OneKey(Work);
+
+    impl OneKey {
+        fn new() -> Self {
+            let text = "name = \"t\"\n[run]\nduration = \"1s\"\n[drive]\nurl = \"null:\"\nkeys = 1\noperations = \"write\"";
+            let plan = unruly_plan::Plan::parse("plan", text).unwrap();
+            let unruly_plan::Load::Drive(drive) = plan.load else {
+                panic!("a drive was written");
+            };
+            Self(Work::new(&drive.store.unwrap(), 1, RUN, 1))
+        }
+
+        fn begin_write(&mut self) -> (Task, String) {
+            let task = self.0.next(0);
+            let Operation::Write { value, .. } = self.0.operation(&task) else {
+                panic!("it writes");
+            };
+            (task, value.to_owned())
+        }
+
+        fn write(&mut self) -> String {
+            let (task, value) = self.begin_write();
+            self.0.ended(&task, Status::Ok);
+            value
+        }
+
+        fn begin_read(&self) -> Task {
+            Task {
+                kind: OperationKind::Read,
+                key: 0,
+                version: 0,
+                floor: self.0.keys[0].floor,
+                value_bytes: 0,
+            }
+        }
+
+        fn read(&self, value: &str) -> Status {
+            self.0
+                .judge(&self.begin_read(), Answer::Found(value.as_bytes()))
+        }
+    }
+
+    #[test]
+    fn the_last_value_is_right_an_earlier_one_stale_and_none_lost() {
+        let mut key = OneKey::new();
+        assert_eq!(key.0.judge(&key.begin_read(), Answer::Missing), Status::Ok);
+        let first = key.write();
+        assert_eq!(key.read(&first), Status::Ok);
+        let second = key.write();
+        assert_eq!(key.read(&second), Status::Ok);
+        assert_eq!(key.read(&first), Status::WrongStale);
+        assert_eq!(
+            key.0.judge(&key.begin_read(), Answer::Missing),
+            Status::WrongLost
+        );
+    }
+
+    #[test]
+    fn values_of_another_key_or_nobody_are_wrong_and_of_another_run_stale() {
+        let mut key = OneKey::new();
+        key.write();
+        let mut value = String::new();
+        let own = Identity {
+            run: RUN,
+            key: 0,
+            version: 1,
+        };
+        for (identity, wanted) in [
+            (own, Status::Ok),
+            (Identity { key: 1, ..own }, Status::Wrong),
+            (Identity { version: 2, ..own }, Status::Wrong),
+            (Identity { version: 0, ..own }, Status::Wrong),
+            (Identity { run: 1, ..own }, Status::WrongStale),
+        ] {
+            value::write(identity, 100, &mut value);
+            assert_eq!(key.read(&value), wanted, "{identity:?}");
+        }
+        value.push('x');
+        assert_eq!(key.read(&value), Status::Wrong);
+    }
+
+    #[test]
+    fn a_read_that_began_before_the_write_ended_may_find_either() {
+        let mut key = OneKey::new();
+        let first = key.write();
+        let (task, second) = key.begin_write();
+        let read = key.begin_read();
+        key.0.ended(&task, Status::Ok);
+        for value in [&first, &second] {
+            assert_eq!(
+                key.0.judge(&read, Answer::Found(value.as_bytes())),
+                Status::Ok
+            );
+        }
+        assert_eq!(key.read(&first), Status::WrongStale);
+    }
+
+    #[test]
+    fn of_two_writes_at_one_time_either_may_be_the_last() {
+        let mut key = OneKey::new();
+        let before = key.write();
+        let (one, first) = key.begin_write();
+        let (two, second) = key.begin_write();
+        key.0.ended(&two, Status::Ok);
+        key.0.ended(&one, Status::Ok);
+        assert_eq!(key.read(&first), Status::Ok);
+        assert_eq!(key.read(&second), Status::Ok);
+        assert_eq!(key.read(&before), Status::WrongStale);
+        let after = key.write();
+        assert_eq!(key.read(&after), Status::Ok);
+        assert_eq!(key.read(&second), Status::WrongStale);
+    }
+
+    #[test]
+    fn a_write_of_unknown_fate_may_be_found_at_any_time_and_proves_nothing() {
+        let mut key = OneKey::new();
+        let (task, maybe) = key.begin_write();
+        key.0.ended(&task, Status::Timeout);
+        assert_eq!(key.0.judge(&key.begin_read(), Answer::Missing), Status::Ok);
+        let known = key.write();
+        assert_eq!(key.read(&known), Status::Ok);
+        assert_eq!(key.read(&maybe), Status::Ok);
+    }
+
+    #[test]
+    fn what_the_store_says_is_wrong_is_an_error() {
+        let mut key = OneKey::new();
+        let (task, _) = key.begin_write();
+        let failed = Answer::Failed(ErrorKind::Store, b"OOM");
+        assert_eq!(key.0.judge(&task, failed), Status::Error(ErrorKind::Store));
+        assert_eq!(
+            key.0.judge(&task, Answer::Missing),
+            Status::Error(ErrorKind::Protocol)
+        );
+    }
+}

@@ -1,0 +1,300 @@
+//! `unruly drive URL`: measure what is already running, without a plan file.
+//!
+//! Every key of `[drive]` is a flag; together they are a plan like any other, which the run keeps.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use unruly_load::drivers;
+use unruly_plan::{Arrivals, Drive, Load, Plan, Url};
+
+use crate::runner::RunOptions;
+
+/// What messages call the plan that the flags are.
+const PLACE: &str = "unruly drive";
+
+/// The scheme of our own echo server, which is no store.
+const ECHO: &str = "echo";
+
+/// The flags.
+#[derive(Debug, Args)]
+#[command(args_override_self = true)]
+pub(crate) struct DriveArguments {
+    /// What to drive: redis://host:port, memcached://.., http://.., program:COMMAND, echo://.., null:
+    url: String,
+    /// Clients, each with a connection
+    #[arg(short, long)]
+    clients: Option<String>,
+    /// Requests a second of all clients together, however late the replies (default: as fast as they come)
+    #[arg(short, long)]
+    rate: Option<String>,
+    /// Measured time
+    #[arg(short, long, default_value = "30s")]
+    duration: String,
+    /// Time before it that is not measured
+    #[arg(short, long, default_value = "2s")]
+    warmup: String,
+    /// End after so many measured requests, when that is sooner
+    #[arg(short = 'n', long)]
+    requests: Option<String>,
+    /// constant, poisson or closed
+    #[arg(long)]
+    arrivals: Option<String>,
+    /// Mean think time of a closed client
+    #[arg(long)]
+    think: Option<String>,
+    /// Requests that a closed client has open at once
+    #[arg(long)]
+    pipeline: Option<String>,
+    /// "write then read", or shares: "read 90%, write 10%"
+    #[arg(long)]
+    operations: Option<String>,
+    /// Number of keys
+    #[arg(long)]
+    keys: Option<String>,
+    /// Which key is next: turn, uniform, zipf or latest
+    #[arg(long)]
+    order: Option<String>,
+    /// Exponent of zipf and latest
+    #[arg(long)]
+    skew: Option<String>,
+    /// Length of values: 1000B, or "100B to 10KB"
+    #[arg(long)]
+    value: Option<String>,
+    /// How many replicas must have an operation: first, quorum or all
+    #[arg(long)]
+    level: Option<String>,
+    /// How long a reply is awaited
+    #[arg(long)]
+    timeout: Option<String>,
+    /// How often a request that failed is tried again
+    #[arg(long)]
+    retries: Option<String>,
+    /// Requests awaited at most; one more is shed
+    #[arg(long)]
+    in_flight: Option<String>,
+    /// tcp or udp
+    #[arg(long)]
+    transport: Option<String>,
+    /// Length of a body, for echo
+    #[arg(long)]
+    payload: Option<String>,
+    /// What is random follows from it
+    #[arg(long)]
+    seed: Option<String>,
+    /// Name of this environment
+    #[arg(long)]
+    tag: Option<String>,
+    /// The run directory (default: runs/<name>-<UTC>)
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+    /// No progress, no verdict: only the run's path
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+impl DriveArguments {
+    /// The plan that the flags amount to, and how to run it.
+    pub(crate) fn plan(self) -> Result<(Plan, RunOptions)> {
+        let (url, password) = Url::with_password(&self.url).map_err(|error| {
+            let known: Vec<&str> = drivers().map(|(scheme, _)| scheme).collect();
+            anyhow::anyhow!(
+                "{PLACE}: url is {:?}; {error}; hint: there are {}, {ECHO}",
+                self.url,
+                known.join(", ")
+            )
+        })?;
+        let (name, shown) = (format!("drive-{}", url.scheme), url.to_string());
+        let rate = self.rate.map(|rate| {
+            // What other tools take: a number without its unit.
+            let bare = rate.chars().all(|c| c.is_ascii_digit() || c == '.');
+            if bare { format!("{rate}/s") } else { rate }
+        });
+        let place = if url.scheme == ECHO {
+            (
+                "drive.address",
+                shown.trim_start_matches("echo://").to_owned(),
+            )
+        } else {
+            ("drive.url", shown)
+        };
+        let arrivals = self.arrivals.or_else(|| {
+            let closed = url.scheme == ECHO && rate.is_none();
+            closed.then(|| "closed".to_owned())
+        });
+        let values = [
+            ("name", Some(name)),
+            ("seed", self.seed),
+            ("tag", self.tag),
+            ("run.duration", Some(self.duration)),
+            ("run.warmup", Some(self.warmup)),
+            (place.0, Some(place.1)),
+            ("drive.clients", self.clients),
+            ("drive.arrivals", arrivals),
+            ("drive.rate", rate),
+            ("drive.think", self.think),
+            ("drive.requests", self.requests),
+            ("drive.pipeline", self.pipeline),
+            ("drive.operations", self.operations),
+            ("drive.keys", self.keys),
+            ("drive.order", self.order),
+            ("drive.skew", self.skew),
+            ("drive.value", self.value),
+            ("drive.level", self.level),
+            ("drive.timeout", self.timeout),
+            ("drive.retries", self.retries),
+            ("drive.in_flight", self.in_flight),
+            ("drive.transport", self.transport),
+            ("drive.payload", self.payload),
+        ];
+        let given = values
+            .iter()
+            .filter_map(|(path, value)| Some((*path, value.as_deref()?)));
+        let plan = Plan::of_values(PLACE, given)?;
+        let options = RunOptions {
+            output: self.output,
+            quiet: self.quiet,
+            password,
+        };
+        Ok((plan, options))
+    }
+}
+
+/// A plan in one line: what is about to happen.
+pub(crate) fn summary(plan: &Plan) -> String {
+    let Load::Drive(drive) = &plan.load else {
+        return plan.name.clone();
+    };
+    let clients = match drive.clients {
+        1 => "1 client".to_owned(),
+        clients => format!("{clients} clients"),
+    };
+    let place = match drive {
+        Drive {
+            store: Some(store), ..
+        } => store.url.to_string(),
+        Drive {
+            address: Some(address),
+            ..
+        } => format!("{ECHO}://{address}"),
+        Drive { .. } => "an echo server of our own".to_owned(),
+    };
+    let pace = match &drive.arrivals {
+        Arrivals::Constant { rate } => format!("{rate}, evenly"),
+        Arrivals::Poisson { rate } => format!("{rate}, by chance"),
+        Arrivals::Closed { think } if think.0 == 0 => "as fast as replies come".to_owned(),
+        Arrivals::Closed { think } => format!("thinking {think} after each reply"),
+    };
+    let work = drive.store.as_ref().map_or_else(String::new, |store| {
+        let level = store
+            .level
+            .map_or_else(String::new, |level| format!(" at {}", level.name()));
+        format!(
+            "; {}{level}, {} keys, values of {}",
+            store.operations, store.keys, store.value
+        )
+    });
+    let run = &plan.run;
+    format!(
+        "{place}: {clients}, {pace}{work}; {} after {} of warm-up",
+        run.duration, run.warmup
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+    use unruly_plan::known_keys;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        drive: DriveArguments,
+    }
+
+    fn plan(words: &[&str]) -> Result<(Plan, RunOptions)> {
+        let line = [&["drive"], words].concat();
+        let matches = Line::command().try_get_matches_from(line).expect("flags");
+        Line::from_arg_matches(&matches)
+            .expect("flags")
+            .drive
+            .plan()
+    }
+
+    #[test]
+    fn every_key_of_drive_is_a_flag() {
+        let command = Line::command();
+        let flags: Vec<&str> = command
+            .get_arguments()
+            .map(|it| it.get_id().as_str())
+            .collect();
+        for key in known_keys() {
+            // The place is what is driven.
+            if let Some(key) = key.strip_prefix("drive.").filter(|key| *key != "address") {
+                assert!(flags.contains(&key), "{key}");
+            }
+        }
+    }
+
+    #[test]
+    fn flags_are_the_plan_that_a_file_would_be() {
+        let words = [
+            "redis://me:secret@h:1",
+            "-c",
+            "16",
+            "-r",
+            "10000",
+            "-d",
+            "60s",
+            "--keys",
+            "5",
+        ];
+        let (found, options) = plan(&words).unwrap();
+        let text = "name = \"drive-redis\"\n[run]\nduration = \"60s\"\nwarmup = \"2s\"\n[drive]\nurl = \"redis://me@h:1\"\nclients = 16\nrate = \"10000/s\"\nkeys = 5";
+        assert_eq!(found, Plan::parse("file", text).unwrap());
+        assert_eq!(options.password.as_deref(), Some("secret"));
+        assert!(!found.to_toml().contains("secret"));
+        assert_eq!(
+            summary(&found),
+            "redis://me@h:1: 16 clients, 10k/s, evenly; write then read, 5 keys, values of 1KB; 60s after 2s of warm-up"
+        );
+    }
+
+    #[test]
+    fn an_echo_server_is_driven_by_its_address() {
+        let (found, _) = plan(&["echo://h:1", "--payload", "1KB"]).unwrap();
+        let Load::Drive(drive) = found.load else {
+            panic!("a drive was asked for");
+        };
+        assert_eq!(drive.address.as_deref(), Some("h:1"));
+        assert_eq!(
+            drive.arrivals,
+            Arrivals::Closed {
+                think: unruly_plan::DurationNs(0)
+            }
+        );
+    }
+
+    #[test]
+    fn a_wrong_flag_is_told_by_its_key() {
+        for (words, said) in [
+            (
+                &["redis://h", "-r", "0"][..],
+                "unruly drive: rate is \"0/s\"; must be above 0; hint: rate = \"100/s\"",
+            ),
+            (
+                &["redis://h", "--keys", "many"],
+                "unruly drive: keys is a string \"many\"; must be an integer; hint: keys = 250000",
+            ),
+            (
+                &["h:1"],
+                "unruly drive: url is \"h:1\"; must be scheme://host:port, such as redis://127.0.0.1:6379; hint: there are redis, memcached, http, program, null, echo",
+            ),
+        ] {
+            assert_eq!(plan(words).unwrap_err().to_string(), said);
+        }
+    }
+}

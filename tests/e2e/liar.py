@@ -1,0 +1,64 @@
+"""A store in a driver's process, which answers each so-manieth read with a lie: ``liar.py WHAT EVERY``.
+
+It holds what it was given, and tells what it was asked to: ``honest``, ``stale`` (the value before),
+``lost`` (nothing), ``swapped`` (another key's), ``damaged``, ``failed`` (each such request, and does
+not do it), ``late`` (does it and says that it failed), ``silent`` (does it and does not answer), or
+``dies`` (after so many requests, and has forgotten everything when it is started again).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+WHAT, EVERY = sys.argv[1], int(sys.argv[2])
+
+
+def lie(values: list[str], others: str) -> str:
+    """What a read is told instead of the last of its values."""
+    match WHAT:
+        case "stale" if len(values) > 1:
+            return "found {} " + values[-2]
+        case "lost":
+            return "missing {}"
+        case "swapped":
+            return "found {} " + others
+        case "damaged":
+            return "found {} " + values[-1][:-1] + "!"
+    return "found {} " + values[-1]
+
+
+def main() -> None:
+    store: dict[str, list[str]] = {}
+    reads = requests = 0
+    for line in sys.stdin:
+        word, *rest = line.split()
+        if word == "unruly":
+            print("unruly 1", flush=True)
+            continue
+        request, _client, key, *value = rest
+        requests += 1
+        lies = requests % EVERY == 0
+        if word == "write" and not (WHAT == "failed" and lies):
+            store.setdefault(key, []).append(value[0])
+        if WHAT == "silent" and lies:
+            continue
+        if WHAT == "dies" and lies:
+            return
+        if WHAT in ("failed", "late") and lies:
+            answer = "failed {} store on purpose"
+        elif word == "write":
+            answer = "done {}"
+        elif key not in store:
+            answer = "missing {}"
+        else:
+            reads += 1
+            values = store[key]
+            others = [held[-1] for name, held in store.items() if name != key]
+            answer = lie(values, [*others, values[-1]][0]) if reads % EVERY == 0 else "found {} " + values[-1]
+        now_ns = time.monotonic_ns()
+        print(answer.format(f"{request} {now_ns} {now_ns}"), flush=True)
+
+
+if __name__ == "__main__":
+    main()

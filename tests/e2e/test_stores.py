@@ -1,0 +1,183 @@
+"""Stores under load: what is asked, what is right, what is wrong, and every try is a row."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from house import REPOSITORY, Measured, call
+from redis_house import redis_binary, redis_server
+
+LIAR = Path(__file__).with_name("liar.py")
+SQLITE = REPOSITORY / "examples" / "sqlite_driver.py"
+
+
+def program(*words: object) -> str:
+    return " ".join(["program:" + sys.executable, *map(str, words)])
+
+
+def drive(folder: Path, url: str, *flags: str, timeout: float = 60) -> Measured:
+    """Drive it for a moment, with few keys so that they are met again."""
+    out = folder / f"run-{len(list(folder.iterdir()))}"
+    words = ["-d", "1s", "-w", "0s", "-q", "-o", out, *flags]
+    said = call("drive", url, *words, timeout=timeout)
+    assert said.returncode == 0, said.stderr
+    return Measured(out)
+
+
+def statuses(run: Measured, where: str = "true") -> dict[str, int]:
+    found = run.rows(f"select status, count(*) from requests where {where} group by 1")
+    return {str(status): int(count) for status, count in found}
+
+
+def test_each_client_of_redis_writes_a_key_and_then_reads_it(tmp_path: Path) -> None:
+    with redis_server(tmp_path, "127.0.0.1") as (host, port):
+        run = drive(tmp_path, f"redis://{host}:{port}", "-c", "3", "--keys", "30", "--pipeline", "2")
+    assert set(statuses(run)) == {"ok"}
+    rows = run.rows("select connection, key, op from requests order by connection, request")
+    assert len(rows) > 1000
+    assert {key for _, key, _ in rows} == set(range(30))
+    kinds = run.rows("select key, string_agg(op, ' ' order by request) from requests group by key")
+    for _, kind in kinds:
+        words = kind.split()
+        assert words == ["write", "read"] * (len(words) // 2) + ["write"] * (len(words) % 2)
+    (stamped, wrong) = run.rows(
+        "select count(kernel_received_ns), sum((kernel_received_ns > received_ns)::int) from requests"
+    )[0]
+    assert stamped > len(rows) * 0.9
+    assert wrong == 0
+
+
+def test_what_a_drive_measured_can_be_had_again_from_its_plan(tmp_path: Path) -> None:
+    flags = ["-r", "200", "--operations", "read 75%, write 25%", "--order", "zipf", "--keys", "50"]
+    first = drive(tmp_path, "null:", *flags, "--seed", "5")
+    said = call("run", first.path / "plan.toml", "-q", "-o", tmp_path / "again")
+    assert said.returncode == 0, said.stderr
+    asked = "select op, key, intended_ns - min(intended_ns) over () from requests order by request"
+    assert Measured(tmp_path / "again").rows(asked) == first.rows(asked)
+    shares = dict(first.rows("select op, count(*) from requests group by 1"))
+    assert shares["read"] + shares["write"] == 200
+    assert 120 <= shares["read"] <= 180
+
+
+@pytest.mark.parametrize(
+    ("lie", "status"),
+    [
+        ("stale", "wrong:stale"),
+        ("lost", "wrong:lost"),
+        ("swapped", "wrong"),
+        ("damaged", "wrong"),
+        ("failed", "error:store"),
+        ("late", "error:store"),
+    ],
+)
+def test_a_lie_is_found_each_time_and_nothing_else(tmp_path: Path, lie: str, status: str) -> None:
+    flags = ["-c", "2", "--keys", "4", "-n", "2000", "-d", "30s"]
+    run = drive(tmp_path, program(LIAR, lie, 10), *flags)
+    found = statuses(run)
+    assert set(found) == {"ok", status}, found
+    # Of a thousand reads each tenth, or of two thousand requests; the first reads have no earlier value.
+    wanted = 200 if status.startswith("error") else 100
+    assert wanted - 4 <= found[status] <= wanted
+    counts = run.manifest["counts"]["copies"]
+    assert counts["wrong"] + counts["error"] == found[status]
+    assert counts["scheduled"] == sum(found.values())
+
+
+def test_an_honest_store_is_never_called_a_liar(tmp_path: Path) -> None:
+    shares = ["--operations", "read 50%, write 50%", "--keys", "3", "--order", "uniform"]
+    run = drive(tmp_path, program(LIAR, "honest", 1), "-c", "8", "--pipeline", "4", *shares)
+    assert set(statuses(run)) == {"ok"}
+
+
+def test_a_write_that_failed_and_took_effect_later_is_not_held_against_the_store(
+    tmp_path: Path,
+) -> None:
+    shares = ["--operations", "read 50%, write 50%", "--keys", "3", "--order", "uniform"]
+    run = drive(tmp_path, program(LIAR, "late", 7), *shares)
+    assert set(statuses(run)) == {"ok", "error:store"}
+
+
+def test_each_try_is_a_row_and_the_latency_counts_from_the_first(tmp_path: Path) -> None:
+    flags = ["--keys", "4", "-n", "1000", "-d", "30s", "--retries", "2"]
+    run = drive(tmp_path, program(LIAR, "failed", 5), *flags)
+    tries = run.rows(
+        "select count(*), max(attempt), count(distinct intended_ns), sum(answered::int),"
+        "       bool_and(status = 'ok' or attempt < 2 and status = 'error:store')"
+        "  from requests group by request"
+    )
+    assert len(tries) == 1000
+    assert all(count == last + 1 for count, last, *_ in tries)
+    assert all((instants, answered, good) == (1, 1, True) for *_, instants, answered, good in tries)
+    retried = [last for _, last, *_ in tries if last]
+    # Of 1,000 requests and their second tries each fifth failed.
+    assert 240 <= len(retried) <= 260
+    assert run.manifest["counts"]["requests"]["answered"] == 1000
+    verdict = run.verdict()
+    assert all(cell["failed"] == 0 for cell in verdict["cells"])
+
+
+def test_what_is_never_answered_times_out_and_the_clients_go_on(tmp_path: Path) -> None:
+    flags = ["-c", "4", "--keys", "40", "-n", "400", "-d", "30s", "--timeout", "50ms"]
+    run = drive(tmp_path, program(LIAR, "silent", 20), *flags)
+    found = statuses(run)
+    assert set(found) == {"ok", "timeout"}
+    assert 18 <= found["timeout"] <= 20
+
+
+def test_a_program_says_when_it_sent_and_received(tmp_path: Path) -> None:
+    run = drive(tmp_path, program(SQLITE, tmp_path / "store.db"), "-c", "2", "--keys", "20")
+    assert set(statuses(run)) == {"ok"}
+    (rows, early, least) = run.rows(
+        "select count(*), sum((sent_ns < intended_ns)::int), min(received_ns - sent_ns) from requests"
+    )[0]
+    assert rows > 20
+    assert (early, least > 0) == (0, True)
+
+
+def test_a_store_that_dies_is_rows_and_the_run_goes_on(tmp_path: Path) -> None:
+    run = drive(tmp_path, program(LIAR, "dies", 100), "-r", "500", "--keys", "10")
+    found = statuses(run)
+    assert sum(found.values()) == 500
+    assert found["ok"] >= 100
+    died = found.get("error:reset", 0) + found.get("unfinished", 0)
+    assert 1 <= died <= 10, found
+    # It is started again, with nothing in it.
+    others = {"error:reset", "error:disconnected", "unfinished", "wrong:lost"}
+    assert set(found) <= {"ok"} | others, found
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis://127.0.0.1:1", "nothing listens there"),
+        ("redis://{redis}/99", 'it says "ERR DB index is out of range"'),
+        ("redis://:wrong@{redis}", "it says \"ERR AUTH"),
+        ("memcached://{redis}", "something else listens there"),
+        ("program:true", 'must say "unruly 1"'),
+        ("program:no-such-program", 'must say "unruly 1"'),
+    ],
+)
+def test_a_store_that_cannot_be_driven_is_told_before_anything_is_measured(
+    tmp_path: Path, url: str, said: str
+) -> None:
+    with redis_server(tmp_path, "127.0.0.1") as (host, port):
+        place = url.format(redis=f"{host}:{port}")
+        ended = call("drive", place, "-d", "1s", "-o", tmp_path / "out", timeout=30)
+    assert ended.returncode == 2
+    assert said in ended.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_password_is_in_no_file_of_the_run(tmp_path: Path) -> None:
+    with redis_server(tmp_path, "127.0.0.1") as (host, port):
+        command = [redis_binary("redis-cli"), "-p", str(port), "config", "set", "requirepass"]
+        subprocess.run([*command, "open-sesame"], check=True, capture_output=True)
+        run = drive(tmp_path, f"redis://:open-sesame@{host}:{port}", "--keys", "10")
+        assert set(statuses(run)) == {"ok"}
+        refused = call("drive", f"redis://{host}:{port}", "-d", "1s", "-o", tmp_path / "out")
+    assert "NOAUTH" in refused.stderr
+    for path in run.path.rglob("*"):
+        assert not path.is_file() or b"open-sesame" not in path.read_bytes(), path
