@@ -163,6 +163,31 @@ def test_a_retry_counts_from_the_first_attempts_intended_time(tmp_path):
     assert 1.0e9 < last.max < 1.1e9
 
 
+def test_a_request_of_one_server_that_was_tried_again_is_one_from_its_first_try(tmp_path):
+    path = write_run(tmp_path / "run", kind="drive", agents=2, ops=("read",), duration_s=5)
+    before = unruly.analyse(unruly.open_run(path)).cell("read")
+    file = sorted((path / "requests").glob("*.parquet"))[0]
+    table = pq.read_table(file)
+    frame = table.to_pandas()
+    again = frame.iloc[[0, 1]].copy()
+    frame.loc[[0, 1], ["status", "received_ns"]] = ["error:store", np.nan]
+    # each is tried a second later; one is answered, the other fails once more
+    again["attempt"] = 1
+    for name in ("sent_ns", "received_ns"):
+        again[name] = again[name] + 1_000_000_000
+    again.iloc[1, again.columns.get_loc("status")] = "error:store"
+    changed = pa.Table.from_pandas(
+        pd.concat([frame, again], ignore_index=True), schema=table.schema, preserve_index=False
+    )
+    pq.write_table(changed.replace_schema_metadata(table.schema.metadata), file)
+    manifest = path / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"complete"', '"cut off"'))
+    after = unruly.analyse(unruly.open_run(path))
+    assert (after.cell("read").n, after.cell("read").failed) == (before.n, 1)
+    assert 1.0e9 < after.cell("read").max < 1.1e9
+    assert after.cell("read", "service").max < 1.0e9
+
+
 def test_breakdowns_and_timeline_are_those_of_pandas(clean_run, clean):
     rows = _rows(clean_run)
     pairs = clean.by["pairs"]
