@@ -37,16 +37,16 @@ build: ## Build the programs, optimised
 
 fmt: setup ## Format everything
 	cargo fmt --all
-	$(VENV)/bin/ruff format python tests bench docs
-	$(VENV)/bin/ruff check --fix-only --quiet python tests bench docs
+	$(VENV)/bin/ruff format python tests bench docs examples
+	$(VENV)/bin/ruff check --fix-only --quiet python tests bench docs examples
 
 lint: lint-text ## Formatting, lints and types; warnings are errors
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
 lint-text: setup ## The same without clippy, which compiles the tests anyway
 	cargo fmt --all --check
-	$(VENV)/bin/ruff format --check python tests bench docs
-	$(VENV)/bin/ruff check python tests bench docs
+	$(VENV)/bin/ruff format --check python tests bench docs examples
+	$(VENV)/bin/ruff check python tests bench docs examples
 	$(VENV)/bin/mypy
 	@if command -v cargo-deny >/dev/null; then cargo deny --offline check --hide-inclusion-graph licenses bans sources; fi
 

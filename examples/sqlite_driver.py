@@ -2,8 +2,8 @@
 
     unruly drive "program:python3 examples/sqlite_driver.py /tmp/store.db" -c 4 -d 10s
 
-The lines are those of docs/drivers.md. Requests are carried out one after the other, as SQLite does;
-a driver that has several connections may answer in any order.
+The lines are those of docs/drivers.md. Requests are carried out one after the other, as SQLite
+does; a driver that has several connections may answer in any order.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A store in a driver's process, which answers each so-manieth read with a lie: ``liar.py WHAT EVERY``.
+"""A store in a driver's process that lies to each so-manieth request: ``liar.py WHAT EVERY``.
 
-It holds what it was given, and tells what it was asked to: ``honest``, ``stale`` (the value before),
-``lost`` (nothing), ``swapped`` (another key's), ``damaged``, ``failed`` (each such request, and does
-not do it), ``late`` (does it and says that it failed), ``silent`` (does it and does not answer), or
+It holds what it was given, and tells what it was asked to: ``honest``, ``stale`` (the value
+before), ``lost`` (nothing), ``swapped`` (another key's), ``damaged``, ``failed`` (and does not do
+it), ``late`` (does it and says that it failed), ``silent`` (does it and does not answer), or
 ``dies`` (after so many requests, and has forgotten everything when it is started again).
 """
 
@@ -28,13 +28,18 @@ def lie(values: list[str], others: str) -> str:
     return "found {} " + values[-1]
 
 
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
 def main() -> None:
     store: dict[str, list[str]] = {}
     reads = requests = 0
     for line in sys.stdin:
         word, *rest = line.split()
         if word == "unruly":
-            print("unruly 1", flush=True)
+            say("unruly 1")
             continue
         request, _client, key, *value = rest
         requests += 1
@@ -55,9 +60,13 @@ def main() -> None:
             reads += 1
             values = store[key]
             others = [held[-1] for name, held in store.items() if name != key]
-            answer = lie(values, [*others, values[-1]][0]) if reads % EVERY == 0 else "found {} " + values[-1]
+            answer = (
+                lie(values, [*others, values[-1]][0])
+                if reads % EVERY == 0
+                else "found {} " + values[-1]
+            )
         now_ns = time.monotonic_ns()
-        print(answer.format(f"{request} {now_ns} {now_ns}"), flush=True)
+        say(answer.format(f"{request} {now_ns} {now_ns}"))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from house import REPOSITORY, Measured, call
+from house import REPOSITORY, UNRULY, Measured, call, spooled, wait_for
 from redis_house import redis_binary, redis_server
 
 LIAR = Path(__file__).with_name("liar.py")
@@ -34,7 +34,9 @@ def statuses(run: Measured, where: str = "true") -> dict[str, int]:
 
 def test_each_client_of_redis_writes_a_key_and_then_reads_it(tmp_path: Path) -> None:
     with redis_server(tmp_path, "127.0.0.1") as (host, port):
-        run = drive(tmp_path, f"redis://{host}:{port}", "-c", "3", "--keys", "30", "--pipeline", "2")
+        run = drive(
+            tmp_path, f"redis://{host}:{port}", "-c", "3", "--keys", "30", "--pipeline", "2"
+        )
     assert set(statuses(run)) == {"ok"}
     rows = run.rows("select connection, key, op from requests order by connection, request")
     assert len(rows) > 1000
@@ -44,7 +46,8 @@ def test_each_client_of_redis_writes_a_key_and_then_reads_it(tmp_path: Path) -> 
         words = kind.split()
         assert words == ["write", "read"] * (len(words) // 2) + ["write"] * (len(words) % 2)
     (stamped, wrong) = run.rows(
-        "select count(kernel_received_ns), sum((kernel_received_ns > received_ns)::int) from requests"
+        "select count(kernel_received_ns), sum((kernel_received_ns > received_ns)::int)"
+        "  from requests"
     )[0]
     assert stamped > len(rows) * 0.9
     assert wrong == 0
@@ -78,7 +81,7 @@ def test_a_lie_is_found_each_time_and_nothing_else(tmp_path: Path, lie: str, sta
     run = drive(tmp_path, program(LIAR, lie, 10), *flags)
     found = statuses(run)
     assert set(found) == {"ok", status}, found
-    # Of a thousand reads each tenth, or of two thousand requests; the first reads have no earlier value.
+    # Of a thousand reads each tenth, or of two thousand requests; a first value has none before.
     wanted = 200 if status.startswith("error") else 100
     assert wanted - 4 <= found[status] <= wanted
     counts = run.manifest["counts"]["copies"]
@@ -131,7 +134,8 @@ def test_a_program_says_when_it_sent_and_received(tmp_path: Path) -> None:
     run = drive(tmp_path, program(SQLITE, tmp_path / "store.db"), "-c", "2", "--keys", "20")
     assert set(statuses(run)) == {"ok"}
     (rows, early, least) = run.rows(
-        "select count(*), sum((sent_ns < intended_ns)::int), min(received_ns - sent_ns) from requests"
+        "select count(*), sum((sent_ns < intended_ns)::int), min(received_ns - sent_ns)"
+        "  from requests"
     )[0]
     assert rows > 20
     assert (early, least > 0) == (0, True)
@@ -154,7 +158,7 @@ def test_a_store_that_dies_is_rows_and_the_run_goes_on(tmp_path: Path) -> None:
     [
         ("redis://127.0.0.1:1", "nothing listens there"),
         ("redis://{redis}/99", 'it says "ERR DB index is out of range"'),
-        ("redis://:wrong@{redis}", "it says \"ERR AUTH"),
+        ("redis://:wrong@{redis}", 'it says "ERR AUTH'),
         ("memcached://{redis}", "something else listens there"),
         ("program:true", 'must say "unruly 1"'),
         ("program:no-such-program", 'must say "unruly 1"'),
@@ -169,6 +173,89 @@ def test_a_store_that_cannot_be_driven_is_told_before_anything_is_measured(
     assert ended.returncode == 2
     assert said in ended.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_a_service_is_started_measured_and_gone(tmp_path: Path) -> None:
+    run = drive(
+        tmp_path, "service:redis-replicated", "--level", "quorum", "--keys", "20", "-c", "2"
+    )
+    assert statuses(run).keys() == {"ok"}
+    assert run.rows("select distinct level from requests") == [("quorum",)]
+    services = [it for it in run.manifest["processes"] if it["kind"] == "service"]
+    assert [it["name"] for it in services] == ["redis-1", "redis-2", "redis-3"]
+    assert all(it["runtime"].startswith("Redis server v=") for it in services)
+    assert all(it["exit"] == {"code": 0} for it in services), services
+    assert not any(Path(f"/proc/{it['pid']}").exists() for it in services)
+    assert not (run.path / "services").exists()
+    watched = {name for (name,) in run.rows("select distinct watched from resources")}
+    assert {"redis-1", "redis-2", "redis-3"} <= watched
+
+
+def test_a_service_does_not_outlive_a_runner_that_is_killed(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = [UNRULY, "drive", "service:redis", "-d", "60s", "-o", str(out)]
+    with subprocess.Popen(words, stderr=subprocess.DEVNULL) as process:
+        wait_for(lambda: spooled(out) > 10_000, "the first rows")
+        servers = [pid for pid in children(process.pid) if b"redis-server" in command_of(pid)]
+        assert len(servers) == 1
+        process.kill()
+    wait_for(lambda: not command_of(servers[0]), "the end of the service")
+
+
+def test_a_service_that_is_killed_is_an_event_and_the_run_goes_on(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        'name = "killed"\n[run]\nduration = "2s"\n'
+        '[drive]\nstore = "redis"\nrate = "500/s"\nkeys = 9\n'
+        '[[fault]]\nkind = "kill"\nprocess = "redis-1"\nat = "1s"\n'
+    )
+    said = call("run", plan, "-q", "-o", tmp_path / "out", timeout=60)
+    assert said.returncode == 0, said.stderr
+    run = Measured(tmp_path / "out")
+    kinds = [kind for (kind,) in run.rows("select kind from events where process = 'redis-1'")]
+    assert sorted(kinds) == ["fault kill", "process died"]
+    found = statuses(run)
+    assert found["ok"] >= 450
+    gone = [count for status, count in found.items() if status.startswith(("refused", "error"))]
+    assert sum(gone) >= 450
+    assert sum(found.values()) == 1000
+
+
+def test_a_service_that_is_not_ready_is_told_with_its_last_words(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.toml"
+    broken.write_text(
+        'about = "one that ends"\nurl = "redis://{it.host}:{it.port}"\n[[process]]\nname = "it"\n'
+        'command = ["sh", "-c", "echo no room for {port} >&2; exit 3"]\n'
+    )
+    said = call("drive", f"service:{broken}", "-d", "1s", "-o", tmp_path / "out", timeout=60)
+    assert said.returncode == 2
+    assert "it: ended before it was ready; wanted it to listen on 127.0.0.1:" in said.stderr
+    assert "  no room for " in said.stderr
+
+
+def test_what_a_service_misses_is_named_with_its_packages(tmp_path: Path) -> None:
+    missing = tmp_path / "missing.toml"
+    missing.write_text(
+        'about = "one"\nurl = "null:"\n'
+        'programs = ["no-such-server"]\npackages = ["no-such-package"]\n'
+        '[[process]]\nname = "it"\ncommand = ["no-such-server"]\n'
+    )
+    said = call("drive", f"service:{missing}", "-d", "1s", "-o", tmp_path / "out", timeout=60)
+    assert said.returncode == 2
+    assert "no-such-server not found, and no-such-package could not be fetched" in said.stderr
+    assert "hint: apt-get install no-such-package" in said.stderr
+
+
+def children(pid: int) -> list[int]:
+    return [int(it) for it in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def command_of(pid: int) -> bytes:
+    """Its command line; empty when it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def test_a_password_is_in_no_file_of_the_run(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ pub(crate) const DRIVE: &[&str] = &[
     "in_flight",
     "requests",
     "url",
+    "store",
     "operations",
     "keys",
     "order",

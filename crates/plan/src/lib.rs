@@ -26,6 +26,7 @@ mod parse_store;
 mod random;
 mod render;
 mod section;
+mod service;
 mod store;
 mod units;
 mod url;
@@ -46,6 +47,7 @@ pub use model::{
     Drive, Factor, Fault, FaultKind, Hosts, Load, Mesh, Plan, Probe, Run, Transport, Workload,
 };
 pub use random::mix;
+pub use service::{Service, ServicePlace, ServicePlaces, ServiceProcess, ServiceStep};
 pub use store::{KeyOrder, OperationKind, Operations, Store, StoreLevel, ValueSize};
 pub use units::{Bytes, DurationNs, RateHz, UnitError};
 pub use url::{Url, UrlError};

@@ -65,3 +65,5 @@ pub const MAX_KEYS: u64 = 100_000_000;
 pub const MAX_PIPELINE: u32 = 10_000;
 /// Most tries after the first.
 pub const MAX_RETRIES: u8 = 100;
+/// Most processes, and most steps, of a service.
+pub const MAX_SERVICE_PROCESSES: usize = 100;

@@ -247,6 +247,16 @@ pub struct Factor {
 }
 
 impl Load {
+    /// Whether the run starts a store for it, whose processes are named in a file of their own.
+    #[must_use]
+    pub fn has_service(&self) -> bool {
+        let Self::Drive(drive) = self else {
+            return false;
+        };
+        let store = drive.store.as_ref();
+        store.is_some_and(|store| store.url.service().is_some())
+    }
+
     /// The names of the processes this load consists of.
     #[must_use]
     pub fn processes(&self) -> Vec<String> {

@@ -7,7 +7,7 @@ use crate::keys;
 use crate::limits::*;
 use crate::matrix::set;
 use crate::model::{Hosts, Load, Plan, Probe, Run};
-use crate::parse_extras::{faults, matrix, pins};
+use crate::parse_extras::{Processes, faults, matrix, pins};
 use crate::parse_load::{drive, mesh};
 use crate::section::{Limits, Section, Source};
 use crate::units::DurationNs;
@@ -57,6 +57,82 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// A plan with other values for some of its keys: `("drive.rate", "100/s")`, or `("rate", "100/s")`
+    /// where no other key ends so. A key that its matrix varies is varied no more.
+    ///
+    /// # Errors
+    ///
+    /// As [`Plan::parse`], and for a key that there is not.
+    pub fn parse_with(
+        path_for_messages: &str,
+        text: &str,
+        values: &[(&str, &str)],
+    ) -> Result<Self, PlanError> {
+        // What is wrong with the text itself has its line.
+        let document = Source {
+            path: path_for_messages,
+            text,
+        };
+        document.document("see docs/plan-format.md")?;
+        let mut document: DocumentMut = text.parse().unwrap_or_default();
+        for (key, value) in values {
+            let path = path_of(key).map_err(|(wanted, hint)| PlanError {
+                place: "--set".to_owned(),
+                wrong: format!("there is no key {key:?}"),
+                wanted,
+                hint,
+            })?;
+            set(&mut document, &path, value);
+            // A store that runs already and one that is started are one choice.
+            for (one, other) in [("drive.store", "url"), ("drive.url", "store")] {
+                if path == one
+                    && let Some(drive) = document
+                        .get_mut("drive")
+                        .and_then(|it| it.as_table_like_mut())
+                {
+                    drive.remove(other);
+                }
+            }
+            if let Some(matrix) = document
+                .get_mut("matrix")
+                .and_then(|it| it.as_table_like_mut())
+            {
+                matrix.remove(&path);
+                if matrix.is_empty() {
+                    document.remove("matrix");
+                }
+            }
+        }
+        Self::parse(path_for_messages, &document.to_string())
+    }
+}
+
+/// The path of a key that a person wrote, whole or by its end; else what was wanted, and a hint.
+fn path_of(key: &str) -> Result<String, (String, String)> {
+    let known = keys::known_keys();
+    let known = known.iter().filter(|path| !path.starts_with("fault"));
+    let ends = |path: &&String| path.rsplit('.').next() == Some(key);
+    if let Some(path) = known.clone().find(|path| *path == key) {
+        return Ok(path.clone());
+    }
+    let found: Vec<&String> = known.clone().filter(ends).collect();
+    match found.as_slice() {
+        [path] => Ok((*path).clone()),
+        [] => Err(("must be a key of the plan".to_owned(), {
+            let ends = known.filter_map(|path| path.rsplit('.').next());
+            keys::did_you_mean(key, ends, "see docs/plan-format.md")
+        })),
+        several => {
+            let names: Vec<&str> = several.iter().map(|path| path.as_str()).collect();
+            Err((
+                format!("must be one of {}", names.join(", ")),
+                format!("--set {}=..", names[0]),
+            ))
+        }
+    }
+}
+
 /// Reads a plan without trying its cells; also the place of its matrix.
 pub(crate) fn read(source: Source<'_>) -> Result<(Plan, usize), PlanError> {
     let document = source.document("see docs/plan-format.md")?;
@@ -83,7 +159,7 @@ fn plan(top: &Section<'_>) -> Result<(Plan, usize), PlanError> {
     };
     let run = run(&run_section)?;
     let (load, load_name) = load(top, &run)?;
-    let processes = load.processes();
+    let processes = Processes::of(&load);
     let matrix_section = top.child("matrix", "[matrix]")?;
     let plan = Plan {
         probe: probe(top)?,

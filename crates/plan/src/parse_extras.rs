@@ -7,13 +7,33 @@ use toml_edit::Value;
 use crate::error::PlanError;
 use crate::keys::{self, did_you_mean};
 use crate::limits::*;
-use crate::model::{Factor, Fault, FaultKind, Run};
+use crate::model::{Factor, Fault, FaultKind, Load, Run};
 use crate::section::{Limits, Section};
 use crate::units::DurationNs;
 
+/// The processes that faults and pins may name.
+pub(crate) struct Processes {
+    names: Vec<String>,
+    /// There are those of a service as well, which only its file names.
+    open: bool,
+}
+
+impl Processes {
+    pub(crate) fn of(load: &Load) -> Self {
+        Self {
+            names: load.processes(),
+            open: load.has_service(),
+        }
+    }
+
+    fn may_have(&self, process: &str) -> bool {
+        self.open || self.names.iter().any(|known| known == process)
+    }
+}
+
 pub(crate) fn faults(
     top: &Section<'_>,
-    processes: &[String],
+    processes: &Processes,
     run: &Run,
 ) -> Result<Vec<Fault>, PlanError> {
     let sections = top.tables("fault", "[[fault]]", MAX_FAULTS, "make several plans")?;
@@ -23,7 +43,7 @@ pub(crate) fn faults(
         .collect()
 }
 
-fn fault(section: &Section<'_>, processes: &[String], run: &Run) -> Result<Fault, PlanError> {
+fn fault(section: &Section<'_>, processes: &Processes, run: &Run) -> Result<Fault, PlanError> {
     section.check_keys(keys::FAULT)?;
     let words = [
         ("stop", FaultKind::Stop),
@@ -31,12 +51,17 @@ fn fault(section: &Section<'_>, processes: &[String], run: &Run) -> Result<Fault
         ("busy", FaultKind::Busy),
     ];
     let kind = section.choice("kind", &words, None)?;
-    let hint = format!("process = {:?}", processes[0]);
+    let hint = format!("process = {:?}", processes.names[0]);
     let Some(process) = section.text("process", &hint)? else {
         return Err(section.missing("process", "must be a process of the plan", hint));
     };
-    if !processes.iter().any(|known| known == process) {
-        return Err(unknown_process(section, "process", process, processes));
+    if !processes.may_have(process) {
+        return Err(unknown_process(
+            section,
+            "process",
+            process,
+            &processes.names,
+        ));
     }
     for (key, fits) in [
         ("duration", kind != FaultKind::Kill),
@@ -135,15 +160,20 @@ fn unknown_process(
 
 pub(crate) fn pins(
     top: &Section<'_>,
-    processes: &[String],
+    processes: &Processes,
 ) -> Result<BTreeMap<String, Vec<u16>>, PlanError> {
     let Some(section) = top.child("pin", "[pin]")? else {
         return Ok(BTreeMap::new());
     };
     let mut pins = BTreeMap::new();
     for (process, _) in section.table.iter() {
-        if !processes.iter().any(|known| known == process) {
-            return Err(unknown_process(&section, process, process, processes));
+        if !processes.may_have(process) {
+            return Err(unknown_process(
+                &section,
+                process,
+                process,
+                &processes.names,
+            ));
         }
         let hint = format!("{process:?} = [1]");
         let cpus = section

@@ -28,7 +28,7 @@ const OF_ECHO: [(&str, &str); 2] = [
 /// The store of a drive; none when it calls an echo server.
 pub(crate) fn store(section: &Section<'_>) -> Result<Option<Store>, PlanError> {
     const HINT: &str = "url = \"redis://127.0.0.1:6379\"";
-    if !section.has("url") {
+    if !section.has("url") && !section.has("store") {
         let foreign = OF_STORES.iter().find(|key| section.has(key));
         return match foreign {
             Some(key) => {
@@ -76,6 +76,21 @@ pub(crate) fn store(section: &Section<'_>) -> Result<Option<Store>, PlanError> {
 }
 
 fn url(section: &Section<'_>, hint: &str) -> Result<Url, PlanError> {
+    const STORE: &str = "store = \"redis\"";
+    if let Some(name) = section.text("store", STORE)? {
+        if section.has("url") {
+            let wanted = "must be left out: the url says where the store is";
+            return Err(section.refuse("store", wanted, "remove one of them"));
+        }
+        if name.is_empty() || name.chars().any(char::is_control) {
+            return Err(section.refuse(
+                "store",
+                "must be the name of a service, or its file",
+                STORE,
+            ));
+        }
+        return Ok(Url::of_service(name));
+    }
     let text = section.text("url", hint)?.unwrap_or_default();
     text.parse().map_err(|error| match error {
         UrlError::Form => section.refuse("url", error.to_string(), hint),

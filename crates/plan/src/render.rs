@@ -118,7 +118,10 @@ impl Writer {
     }
 
     fn store(&mut self, store: &Store) {
-        self.text("url", &store.url);
+        match store.url.service() {
+            Some(name) => self.text("store", name),
+            None => self.text("url", &store.url),
+        }
         self.text("operations", &store.operations);
         self.bare("keys", store.keys);
         self.text("order", store.order.name());

@@ -37,7 +37,10 @@ pub enum UrlError {
 }
 
 /// Schemes whose rest is a command, or nothing.
-const WITHOUT_HOSTS: [&str; 2] = ["program", "null"];
+const WITHOUT_HOSTS: [&str; 3] = ["program", "null", SERVICE];
+
+/// The scheme of a store that the run starts for itself.
+const SERVICE: &str = "service";
 
 impl FromStr for Url {
     type Err = UrlError;
@@ -114,6 +117,24 @@ fn host(text: &str) -> Result<(String, Option<u16>), UrlError> {
 }
 
 impl Url {
+    /// The store of a service of this name, or in this file.
+    #[must_use]
+    pub fn of_service(name: &str) -> Self {
+        Self {
+            scheme: SERVICE.to_owned(),
+            user: String::new(),
+            hosts: Vec::new(),
+            path: name.to_owned(),
+            options: BTreeMap::new(),
+        }
+    }
+
+    /// The service that a run starts for itself, if it is one.
+    #[must_use]
+    pub fn service(&self) -> Option<&str> {
+        (self.scheme == SERVICE).then_some(self.path.as_str())
+    }
+
     /// The URL of a text that may hold a password, and the password.
     ///
     /// # Errors

@@ -83,7 +83,7 @@ fn unknown_keys_are_refused_with_the_nearest_known() {
     );
     drive(
         "body = \"5B\"",
-        r#"plan.toml:6: unknown key "body" in [drive]; known: transport, address, clients, arrivals, rate, think, payload, timeout, in_flight, requests, url, operations, keys, order, skew, value, level, pipeline, retries; hint: remove it"#,
+        r#"plan.toml:6: unknown key "body" in [drive]; known: transport, address, clients, arrivals, rate, think, payload, timeout, in_flight, requests, url, store, operations, keys, order, skew, value, level, pipeline, retries; hint: remove it"#,
     );
     mesh(
         "[probes]",

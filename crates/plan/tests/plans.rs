@@ -470,3 +470,37 @@ proptest! {
         let _ = Plan::parse("plan.toml", &text.into_iter().collect::<String>());
     }
 }
+
+#[test]
+fn another_value_takes_the_place_of_the_plans_and_of_its_factor() {
+    let text = "name = \"a\"\n[run]\nduration = \"60s\"\n[drive]\nurl = \"redis://h\"\n[matrix]\n\"drive.keys\" = [1, 2]\n";
+    let values = [
+        ("store", "etcd"),
+        ("drive.keys", "7"),
+        ("duration", "5s"),
+        ("seed", "9"),
+    ];
+    let plan = Plan::parse_with("plan", text, &values).expect("a plan");
+    let Load::Drive(drive) = &plan.load else {
+        panic!("a drive was written");
+    };
+    let store = drive.store.as_ref().expect("a store");
+    assert_eq!((store.url.service(), store.keys), (Some("etcd"), 7));
+    assert_eq!(
+        (plan.seed, plan.run.duration, plan.matrix.len()),
+        (9, DurationNs(5 * SECOND), 0)
+    );
+    for (key, said) in [
+        (
+            "stor",
+            "--set: there is no key \"stor\"; must be a key of the plan; hint: did you mean store",
+        ),
+        (
+            "period",
+            "--set: there is no key \"period\"; must be one of mesh.period, probe.period; hint: --set mesh.period=..",
+        ),
+    ] {
+        let error = Plan::parse_with("plan", text, &[(key, "1")]).expect_err(said);
+        assert_eq!(error.to_string(), said);
+    }
+}

@@ -13,7 +13,7 @@ use unruly_plan::Plan;
 
 use crate::drive::{self, DriveArguments};
 use crate::runner::{self, RunOptions};
-use crate::{python, shipped};
+use crate::{python, services, shipped};
 
 /// A check found something: a host unfit to measure, a limit broken, a difference.
 const EXIT_FINDING: u8 = 1;
@@ -53,6 +53,9 @@ enum Verb {
         /// Name of this environment, instead of the plan's
         #[arg(long)]
         tag: Option<String>,
+        /// Another value for a key of the plan, also one that its matrix varies: drive.rate=100/s, store=redis
+        #[arg(long = "set", value_name = "KEY=VALUE")]
+        set: Vec<String>,
         /// No progress, no verdict: only the run's path
         #[arg(short, long)]
         quiet: bool,
@@ -126,6 +129,13 @@ enum Verb {
         /// The plan to show
         name: Option<String>,
     },
+    /// List the services that a run can start for itself, show one, or fetch what one needs
+    Services {
+        /// The service to show, or `install`
+        name: Option<String>,
+        /// After `install`: the services to fetch what they need for
+        more: Vec<String>,
+    },
     /// One process of a run; started by `run`
     Agent {
         /// The job file
@@ -158,6 +168,7 @@ fn call(verb: Verb) -> Result<u8> {
             warmup,
             seed,
             tag,
+            set,
             quiet,
         } => {
             let changes = Changes {
@@ -171,7 +182,7 @@ fn call(verb: Verb) -> Result<u8> {
                 quiet,
                 password: None,
             };
-            measure(&read(&plan, &changes)?, &options)
+            measure(&read(&plan, &set, &changes)?, &options)
         }
         Verb::Drive(arguments) => {
             let (plan, options) = arguments.plan()?;
@@ -191,6 +202,7 @@ fn call(verb: Verb) -> Result<u8> {
         Verb::Doctor { duration, json } => examine(duration, json),
         Verb::Recover { directory } => recover(&directory),
         Verb::Plans { name } => plans(name.as_deref()),
+        Verb::Services { name, more } => services(name.as_deref(), &more),
         Verb::Agent { job, out } => unruly_agent::run(&job, &out).map(|()| 0),
     }
 }
@@ -229,7 +241,7 @@ impl Changes {
 }
 
 /// A plan, from its file or of those that come with the program.
-fn read(path: &Path, changes: &Changes) -> Result<Plan> {
+fn read(path: &Path, set: &[String], changes: &Changes) -> Result<Plan> {
     let place = path.display().to_string();
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
@@ -237,7 +249,17 @@ fn read(path: &Path, changes: &Changes) -> Result<Plan> {
             format!("{place}: cannot be read ({error}); wanted a plan file or the name of a shipped plan; hint: unruly plans")
         })?,
     };
-    changes.apply(Plan::parse(&place, &text)?)
+    let mut values = Vec::new();
+    for word in set {
+        values.push(word.split_once('=').with_context(|| {
+            format!("--set: {word:?} has no value; wanted KEY=VALUE; hint: --set drive.rate=100/s")
+        })?);
+    }
+    let plan = match values.as_slice() {
+        [] => Plan::parse(&place, &text)?,
+        values => Plan::parse_with(&place, &text, values)?,
+    };
+    changes.apply(plan)
 }
 
 /// Runs a plan, and ends with its verdict.
@@ -343,6 +365,30 @@ fn plans(name: Option<&str>) -> Result<u8> {
         format!("{name}: no such plan; wanted one that unruly plans lists; hint: unruly plans")
     })?;
     say(text)?;
+    Ok(0)
+}
+
+fn services(name: Option<&str>, more: &[String]) -> Result<u8> {
+    match name {
+        None => {
+            for (name, _) in services::shipped() {
+                say(&format!("{name:<24} {}", services::service(name)?.about))?;
+            }
+        }
+        Some("install") => {
+            for name in more {
+                services::install(name, &services::service(name)?, &say_error)?;
+                say(&format!("{name}: all is there"))?;
+            }
+        }
+        Some(name) => {
+            let shipped = services::shipped().find(|(known, _)| *known == name);
+            let (_, text) = shipped.with_context(|| {
+                format!("{name}: no such service; wanted one that unruly services lists; hint: unruly services")
+            })?;
+            say(text)?;
+        }
+    }
     Ok(0)
 }
 

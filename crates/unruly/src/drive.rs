@@ -2,7 +2,7 @@
 //!
 //! Every key of `[drive]` is a flag; together they are a plan like any other, which the run keeps.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
@@ -21,7 +21,8 @@ const ECHO: &str = "echo";
 #[derive(Debug, Args)]
 #[command(args_override_self = true)]
 pub(crate) struct DriveArguments {
-    /// What to drive: redis://host:port, memcached://.., http://.., program:COMMAND, echo://.., null:
+    /// What to drive: redis://host:port, memcached://.., http://.., program:COMMAND, echo://.., null:,
+    /// or service:NAME, which is started for it (unruly services)
     url: String,
     /// Clients, each with a connection
     #[arg(short, long)]
@@ -105,7 +106,7 @@ impl DriveArguments {
                 known.join(", ")
             )
         })?;
-        let (name, shown) = (format!("drive-{}", url.scheme), url.to_string());
+        let (name, shown) = (name(&url), url.to_string());
         let rate = self.rate.map(|rate| {
             // What other tools take: a number without its unit.
             let bare = rate.chars().all(|c| c.is_ascii_digit() || c == '.');
@@ -159,6 +160,20 @@ impl DriveArguments {
         };
         Ok((plan, options))
     }
+}
+
+/// What its plan is called, and so its run.
+fn name(url: &Url) -> String {
+    let service = url.service().and_then(|path| Path::new(path).file_stem());
+    let word = service.map_or_else(
+        || url.scheme.clone(),
+        |it| it.to_string_lossy().into_owned(),
+    );
+    let fits = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    format!(
+        "drive-{}",
+        word.chars().take(40).map(fits).collect::<String>()
+    )
 }
 
 /// A plan in one line: what is about to happen.
@@ -233,7 +248,8 @@ mod tests {
             .collect();
         for key in known_keys() {
             // The place is what is driven.
-            if let Some(key) = key.strip_prefix("drive.").filter(|key| *key != "address") {
+            let of_drive = key.strip_prefix("drive.");
+            if let Some(key) = of_drive.filter(|key| !["address", "store"].contains(key)) {
                 assert!(flags.contains(&key), "{key}");
             }
         }

@@ -7,4 +7,5 @@ mod drive;
 pub mod flurry;
 mod python;
 mod runner;
+mod services;
 mod shipped;

@@ -1,10 +1,11 @@
 //! The plans that come with the program.
 
 /// A plan by its name.
-pub(crate) const PLANS: [(&str, &str); 6] = [
+pub(crate) const PLANS: [(&str, &str); 7] = [
     ("demo", include_str!("../../../plans/demo.toml")),
     ("group-rpc", include_str!("../../../plans/group-rpc.toml")),
     ("echo", include_str!("../../../plans/echo.toml")),
+    ("store", include_str!("../../../plans/store.toml")),
     (
         "unruly-1-percent",
         include_str!("../../../plans/unruly-1-percent.toml"),

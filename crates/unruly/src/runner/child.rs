@@ -147,7 +147,7 @@ impl Drop for Child {
     }
 }
 
-fn exit_of(status: ExitStatus) -> Exit {
+pub(crate) fn exit_of(status: ExitStatus) -> Exit {
     status
         .code()
         .map_or_else(|| Exit::Signal(status.signal().unwrap_or(0)), Exit::Code)

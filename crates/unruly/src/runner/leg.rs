@@ -16,6 +16,7 @@ use super::child::{Child, Heard};
 use super::faults::{Deed, deeds};
 use super::namespaces::Hosts;
 use super::progress::Progress;
+use crate::services::{Ground, Services};
 
 /// A process that is not ready by then never will be.
 const READY_PATIENCE: Duration = Duration::from_secs(20);
@@ -41,8 +42,10 @@ pub(super) struct Leg<'a> {
     run: &'a Run,
     cell: usize,
     repeat: u16,
-    plan: &'a Plan,
+    /// The cell's plan, with the places of what was started for it.
+    plan: Plan,
     hosts: Hosts,
+    services: Option<Services>,
     children: Vec<Child>,
     heard: Receiver<Heard>,
     events: TableSpool,
@@ -53,8 +56,9 @@ pub(super) struct Leg<'a> {
 
 impl<'a> Leg<'a> {
     /// Starts the processes of a leg.
-    pub(super) fn new(run: &'a Run, cell: usize, repeat: u16) -> Result<Self> {
-        let plan = &run.cells[cell].plan;
+    pub(super) fn new(run: &'a Run, cell: usize, repeat: u16, progress: &Progress) -> Result<Self> {
+        let mut plan = run.cells[cell].plan.clone();
+        let services = start_services(run, &mut plan, cell, repeat, progress)?;
         let agents = match &plan.load {
             Load::Mesh(mesh) => usize::from(mesh.agents),
             Load::Drive(_) => 1,
@@ -65,11 +69,12 @@ impl<'a> Leg<'a> {
             run,
             cell,
             repeat,
+            events: events_of(run, &plan, cell, repeat),
             plan,
             hosts,
+            services,
             children: Vec::new(),
             heard,
-            events: events_of(run, plan, cell, repeat),
             clock: Clock::new(ClockPair::now()),
             missing: Vec::new(),
             stopped: false,
@@ -176,6 +181,7 @@ impl<'a> Leg<'a> {
         let mut todo = deeds(&self.plan.faults, measure_ns);
         self.supervise(&mut todo, progress);
         self.end(progress);
+        self.services.iter_mut().for_each(Services::stop);
         self.events.seal()?;
         let hosts = (0..self.hosts.count())
             .map(|host| self.hosts.name(host))
@@ -185,6 +191,7 @@ impl<'a> Leg<'a> {
                 .children
                 .iter()
                 .map(|child| self.process(child))
+                .chain(self.service_processes())
                 .collect(),
             hosts,
             started_ns: self.clock.column(MonoNs(started_mono_ns)),
@@ -252,6 +259,7 @@ impl<'a> Leg<'a> {
                 pid: child.pid(),
                 address: child.ready.as_ref().and_then(|ready| ready.address.clone()),
             })
+            .chain(self.service_lines())
             .collect();
         let line = serde_json::to_string(&peers).unwrap_or_else(|_| "[]".to_owned());
         for child in &mut self.children {
@@ -274,6 +282,18 @@ impl<'a> Leg<'a> {
             child.say(&format!("start {their_start_ns}"));
         }
         start_ns
+    }
+
+    /// What is started for the run is watched like its own processes.
+    fn service_lines(&self) -> impl Iterator<Item = PeerLine> {
+        let services = self.services.iter().flat_map(|it| &it.children);
+        services.map(|child| PeerLine {
+            name: child.name.clone(),
+            id: None,
+            host: self.hosts.name(0),
+            pid: child.pid(),
+            address: None,
+        })
     }
 
     /// Until all have drained or died, or the run is stopped.
@@ -299,6 +319,7 @@ impl<'a> Leg<'a> {
                 self.stopped = true;
                 break;
             }
+            self.bury_services(progress);
             progress.show();
         }
         // Whoever is still frozen must hear the stop.
@@ -310,15 +331,9 @@ impl<'a> Leg<'a> {
     fn do_deeds(&mut self, todo: &mut Vec<Deed>, progress: &Progress) {
         while todo.first().is_some_and(|deed| deed.at_ns <= monotonic().0) {
             let deed = todo.remove(0);
-            let Some(child) = self
-                .children
-                .iter()
-                .find(|child| child.job.name == deed.process)
-            else {
+            let Some(host) = self.signal(&deed) else {
                 continue;
             };
-            child.signal(deed.signal);
-            let host = child.job.host.clone();
             progress.note(&format!("fault: {} gets {}", deed.process, deed.signal));
             let kind = match deed.signal {
                 Signal::SIGSTOP => "fault stop",
@@ -326,6 +341,30 @@ impl<'a> Leg<'a> {
                 _ => "fault kill",
             };
             self.event(kind, &deed.process, &host, None);
+        }
+    }
+
+    /// Does it to the process that it is for. Returns the process's host.
+    fn signal(&self, deed: &Deed) -> Option<String> {
+        let of_run = self.children.iter();
+        if let Some(child) = of_run.clone().find(|it| it.job.name == deed.process) {
+            child.signal(deed.signal);
+            return Some(child.job.host.clone());
+        }
+        let services = self.services.iter().flat_map(|it| &it.children);
+        let child = services.into_iter().find(|it| it.name == deed.process)?;
+        child.signal(deed.signal);
+        Some(self.hosts.name(0))
+    }
+
+    /// A service that ended is told, and the run goes on: its clients' rows say what that means.
+    fn bury_services(&mut self, progress: &Progress) {
+        let ended = self.services.as_mut().map(Services::ended);
+        for (name, exit) in ended.unwrap_or_default() {
+            progress.note(&format!("{name} {exit} before its time; the others go on"));
+            self.missing.push(format!("{name} {exit} before its time"));
+            let host = self.hosts.name(0);
+            self.event("process died", &name, &host, Some(&exit.to_string()));
         }
     }
 
@@ -426,6 +465,25 @@ impl<'a> Leg<'a> {
         }
     }
 
+    fn service_processes(&self) -> impl Iterator<Item = Process> {
+        let children = self.services.iter().flat_map(|it| {
+            let version = &it.version;
+            it.children.iter().map(move |child| (child, version))
+        });
+        children.map(|(child, version)| Process {
+            name: child.name.clone(),
+            kind: "service".to_owned(),
+            id: None,
+            cell: self.run.cells[self.cell].name.clone(),
+            repeat: self.repeat,
+            host: self.hosts.name(0),
+            pid: Some(child.pid()),
+            runtime: version.clone(),
+            exit: child.exit,
+            counts: None,
+        })
+    }
+
     fn process(&self, child: &Child) -> Process {
         Process {
             name: child.job.name.clone(),
@@ -440,6 +498,38 @@ impl<'a> Leg<'a> {
             counts: child.counts.clone(),
         }
     }
+}
+
+/// Starts the store of a cell, where the run is to start it, and says in the plan where it is.
+fn start_services(
+    run: &Run,
+    plan: &mut Plan,
+    cell: usize,
+    repeat: u16,
+    progress: &Progress,
+) -> Result<Option<Services>> {
+    let Load::Drive(drive) = &mut plan.load else {
+        return Ok(None);
+    };
+    let Some(store) = &mut drive.store else {
+        return Ok(None);
+    };
+    let Some(name) = store.url.service().map(str::to_owned) else {
+        return Ok(None);
+    };
+    let services = Services::start(
+        &name,
+        &Ground {
+            directory: &run.directory,
+            stem: format!("c{cell}r{repeat}"),
+            stop: &run.stop,
+            pins: &plan.pins,
+            say: &|text| progress.note(text),
+        },
+    )?;
+    store.url = services.url.clone();
+    super::meet_store(drive, run.password.as_deref())?;
+    Ok(Some(services))
 }
 
 fn events_of(run: &Run, plan: &Plan, cell: usize, repeat: u16) -> TableSpool {

@@ -25,6 +25,8 @@ use unruly_trace::{
 };
 
 use crate::about::{host_of, noise_floor_ns, tool, utc};
+use crate::services::service;
+pub(crate) use child::exit_of;
 use leg::{Leg, LegEnd};
 use progress::Progress;
 
@@ -117,26 +119,32 @@ pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
 fn meet(cells: &[PlanCell], password: Option<&str>) -> Result<()> {
     let mut met = BTreeSet::new();
     for cell in cells {
-        let Load::Drive(Drive {
-            store: Some(store),
-            transport,
-            timeout,
-            ..
-        }) = &cell.plan.load
-        else {
+        let Load::Drive(drive) = &cell.plan.load else {
             continue;
         };
-        let driver = driver(&Settings {
-            store,
-            transport: *transport,
-            timeout_ns: i64::try_from(timeout.0).unwrap_or(i64::MAX / 4),
-            password,
-        })?;
+        let Some(store) = &drive.store else { continue };
         if met.insert(store.url.to_string()) {
-            introduce(driver.as_ref(), MEET_PATIENCE)?;
+            match store.url.service() {
+                Some(name) => drop(service(name)?),
+                None => meet_store(drive, password)?,
+            }
         }
     }
     Ok(())
+}
+
+/// Whether the store of a drive is there, and its driver can do what the plan says.
+fn meet_store(drive: &Drive, password: Option<&str>) -> Result<()> {
+    let Some(store) = &drive.store else {
+        return Ok(());
+    };
+    let driver = driver(&Settings {
+        store,
+        transport: drive.transport,
+        timeout_ns: i64::try_from(drive.timeout.0).unwrap_or(i64::MAX / 4),
+        password,
+    })?;
+    Ok(introduce(driver.as_ref(), MEET_PATIENCE)?)
 }
 
 /// Runs every leg. The manifest says what became of each.
@@ -145,7 +153,7 @@ fn measure(plan: &Plan, run: &Run, manifest: &mut Manifest, quiet: bool) -> Resu
     let mut progress = Progress::new(plan, order.len(), quiet);
     manifest.status = RunStatus::Complete;
     for (number, (cell, repeat)) in order.into_iter().enumerate() {
-        let end = Leg::new(run, cell, repeat)?.run(number, &mut progress)?;
+        let end = Leg::new(run, cell, repeat, &progress)?.run(number, &mut progress)?;
         let LegEnd {
             processes,
             hosts,

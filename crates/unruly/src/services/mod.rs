@@ -1,0 +1,86 @@
+//! Components that a run starts for itself: which there are, and how they are started and ended.
+
+mod packages;
+mod running;
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use unruly_plan::Service;
+
+pub(crate) use packages::install;
+pub(crate) use running::{Ground, Services};
+
+/// The services that come with the program.
+const SHIPPED: [(&str, &str); 3] = [
+    (
+        "memcached",
+        include_str!("../../../../services/memcached.toml"),
+    ),
+    ("redis", include_str!("../../../../services/redis.toml")),
+    (
+        "redis-replicated",
+        include_str!("../../../../services/redis-replicated.toml"),
+    ),
+];
+
+/// The names of all shipped services, each with its text.
+pub(crate) fn shipped() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SHIPPED.into_iter()
+}
+
+/// The text of a service, by its name or from its file.
+fn text(name: &str) -> Result<String> {
+    let shipped = SHIPPED.iter().find(|(known, _)| *known == name);
+    if let Some((_, text)) = shipped {
+        return Ok((*text).to_owned());
+    }
+    std::fs::read_to_string(Path::new(name)).with_context(|| {
+        let known: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
+        format!(
+            "{name}: no such service; wanted one of {}, or a file; hint: unruly services",
+            known.join(", ")
+        )
+    })
+}
+
+/// A service, by its name or from its file.
+///
+/// # Errors
+///
+/// When there is none, or it is not one.
+pub(crate) fn service(name: &str) -> Result<Service> {
+    Ok(Service::parse(name, &text(name)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shipped_service_is_one_and_all_in_the_folder_are_shipped() {
+        let mut names: Vec<String> = shipped().map(|(name, _)| name.to_owned()).collect();
+        for name in &names {
+            service(name).unwrap_or_else(|error| panic!("{error}"));
+        }
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../services");
+        let files = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|it| it.unwrap().path());
+        let mut found: Vec<String> = files
+            .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+            .collect();
+        found.sort_unstable();
+        names.sort_unstable();
+        assert_eq!(found, names);
+    }
+
+    #[test]
+    fn a_service_that_there_is_not_is_told_with_those_that_there_are() {
+        let said = service("oracle").unwrap_err().to_string();
+        assert!(
+            said.starts_with("oracle: no such service; wanted one of memcached, "),
+            "{said}"
+        );
+    }
+}

@@ -1,0 +1,147 @@
+//! Programs of a service: those of this host, or of Debian's packages, unpacked into a folder of ours.
+//!
+//! Nothing is installed into the system: `apt-get download` needs no rights, and what it brings is
+//! unpacked beside it.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use unruly_plan::Service;
+
+/// Where programs are looked for within the folder of packages.
+const PROGRAMS: [&str; 4] = ["usr/bin", "usr/sbin", "bin", "usr/local/bin"];
+/// And libraries.
+const LIBRARIES: [&str; 4] = [
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu",
+    "usr/lib",
+    "lib/x86_64-linux-gnu",
+];
+
+/// Programs of services, where they are on this host.
+#[derive(Debug, Clone)]
+pub(crate) struct Programs {
+    root: PathBuf,
+}
+
+impl Programs {
+    /// Those of this host, and what was unpacked earlier.
+    pub(crate) fn of_this_host() -> Self {
+        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+        let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+        let cache = cache.or(home).unwrap_or_else(std::env::temp_dir);
+        Self {
+            root: cache.join("unruly").join("packages"),
+        }
+    }
+
+    /// Where a program is.
+    pub(crate) fn find(&self, program: &str) -> Option<PathBuf> {
+        if program.contains('/') {
+            return Path::new(program).is_file().then(|| program.into());
+        }
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let of_host: Vec<PathBuf> = std::env::split_paths(&path).collect();
+        let unpacked = PROGRAMS.iter().map(|place| self.root.join(place));
+        let sbin = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+        let mut places = of_host.into_iter().chain(sbin).chain(unpacked);
+        places.find_map(|place| Some(place.join(program)).filter(|it| it.is_file()))
+    }
+
+    /// A command of a service.
+    pub(crate) fn command(&self, words: &[String]) -> Command {
+        let program = words.first().map_or("", String::as_str);
+        let found = self.find(program).unwrap_or_else(|| program.into());
+        let mut command = Command::new(&found);
+        command.args(words.get(1..).unwrap_or_default());
+        if found.starts_with(&self.root) {
+            command.env("LD_LIBRARY_PATH", self.libraries());
+        }
+        command
+    }
+
+    fn libraries(&self) -> OsString {
+        let ours = LIBRARIES.iter().map(|place| self.root.join(place));
+        let theirs = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let all: Vec<PathBuf> = ours.chain(std::env::split_paths(&theirs)).collect();
+        // Neither has a colon in it.
+        std::env::join_paths(all).unwrap_or_default()
+    }
+
+    /// The programs of a service that are not there.
+    pub(crate) fn missing<'a>(&self, service: &'a Service) -> Vec<&'a str> {
+        let programs = service.programs.iter().map(String::as_str);
+        programs
+            .filter(|program| self.find(program).is_none())
+            .collect()
+    }
+}
+
+/// Gets whatever a service misses; `say` hears what is done, as it takes a while the first time.
+///
+/// # Errors
+///
+/// When it cannot be had here: the message says which packages have it.
+pub(crate) fn install(name: &str, service: &Service, say: &dyn Fn(&str)) -> Result<Programs> {
+    let programs = Programs::of_this_host();
+    let missing = programs.missing(service);
+    if missing.is_empty() {
+        return Ok(programs);
+    }
+    let (missing, packages) = (missing.join(", "), service.packages.join(" "));
+    let failed = || {
+        format!(
+            "service {name}: {missing} not found, and {packages} could not be fetched; wanted them installed; hint: apt-get install {packages}"
+        )
+    };
+    if service.packages.is_empty() {
+        bail!("service {name}: {missing} not found; wanted it on the PATH; hint: docs/services.md");
+    }
+    say(&format!("{missing}: not found; fetching {packages}, once"));
+    fetch(&programs.root, &service.packages).with_context(failed)?;
+    let still = programs.missing(service).join(", ");
+    if !still.is_empty() {
+        bail!(
+            "service {name}: {still} not in {packages}; wanted it there; hint: apt-get install {packages}"
+        );
+    }
+    Ok(programs)
+}
+
+/// Unpacks Debian's packages into a folder.
+fn fetch(root: &Path, packages: &[String]) -> Result<()> {
+    std::fs::create_dir_all(root)?;
+    let folder = tempfile::tempdir_in(root)?;
+    // Those that this release has not are left out: what is missing in the end is told by program.
+    for package in packages {
+        let mut download = Command::new("apt-get");
+        download
+            .args(["download", package])
+            .current_dir(folder.path());
+        run(&mut download).with_context(|| format!("apt-get download {package}"))?;
+    }
+    for entry in std::fs::read_dir(folder.path())? {
+        let archive = entry?.path();
+        if archive.extension().is_some_and(|it| it == "deb") {
+            let mut unpack = Command::new("dpkg-deb");
+            unpack.arg("-x").args([&archive, root]);
+            run(&mut unpack).with_context(|| format!("dpkg-deb -x {}", archive.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs a command to its end; what it complained of is the error.
+fn run(command: &mut Command) -> Result<()> {
+    let output = command.stdin(Stdio::null()).output()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!(
+            "{}",
+            said.trim().lines().last().unwrap_or("it said nothing")
+        );
+    }
+    Ok(())
+}
