@@ -144,11 +144,13 @@ fn of_echo(job: &Job, drive: &Drive, lines: &[PeerLine]) -> Result<Asked> {
 /// Each client has a connection, to the places of the store in turn.
 fn of_store(job: &Job, drive: &Drive, store: &Store, seed: u64) -> Result<Asked> {
     let password = std::env::var(PASSWORD).ok();
+    let own = std::env::current_exe()?;
     let driver = driver(&Settings {
         store,
         transport: drive.transport,
         timeout_ns: nanoseconds(drive.timeout),
         password: password.as_deref(),
+        own: own.to_str(),
     })?;
     let clients = drive.clients as usize;
     let links = if driver.is_shared() { 1 } else { clients };

@@ -167,7 +167,7 @@ fn refused(place: &Place, kind: ErrorKind, words: &[u8]) -> IntroductionError {
             ErrorKind::Denied => {
                 "scheme://user@host in the url, and the password in UNRULY_PASSWORD"
             }
-            _ => "see its log",
+            _ => "is it running, and is the url right?",
         },
     }
 }

@@ -13,14 +13,16 @@ use crate::units::DurationNs;
 const MANUAL: &str = "see docs/services.md";
 
 const SERVICE: &[&str] = &[
-    "about", "url", "version", "programs", "packages", "process", "step",
+    "about", "url", "version", "programs", "packages", "jars", "files", "process", "step",
 ];
 const PROCESS: &[&str] = &[
     "name",
     "host",
     "ports",
+    "ports_of",
     "command",
     "ready",
+    "says",
     "environment",
     "files",
 ];
@@ -39,6 +41,8 @@ pub struct Service {
     pub programs: Vec<String>,
     /// Debian's packages that have them.
     pub packages: Vec<String>,
+    /// Maven's artifacts that it is made of, as `group:artifact:version`; `{jars}` is where they are.
+    pub jars: Vec<String>,
     /// What runs.
     pub processes: Vec<ServiceProcess>,
     /// What is done when all of it listens, in this order.
@@ -54,13 +58,17 @@ pub struct ServiceProcess {
     pub host: String,
     /// What its ports are for; it is ready when it listens on the first.
     pub ports: Vec<String>,
+    /// Another process, on another address, which has the same ports.
+    pub ports_of: Option<String>,
     /// How it is started.
     pub command: Vec<String>,
-    /// How long it may take to listen.
+    /// How long it may take to be ready.
     pub ready: DurationNs,
+    /// It is ready when it has said this, instead of when it listens.
+    pub says: Option<String>,
     /// Variables of its environment.
     pub environment: BTreeMap<String, String>,
-    /// Files in its folder, by name.
+    /// Files in its folder, by name: those of all processes, and its own.
     pub files: BTreeMap<String, String>,
 }
 
@@ -84,8 +92,10 @@ pub struct ServicePlace {
     pub host: String,
     /// Its ports, by what they are for.
     pub ports: BTreeMap<String, u16>,
-    /// Its folder.
+    /// Its folder, which goes with it.
     pub folder: String,
+    /// Its log, which stays with the run.
+    pub log: String,
 }
 
 /// All that words in braces may stand for.
@@ -115,7 +125,8 @@ impl Service {
         if sections.is_empty() {
             return Err(top.missing("[[process]]", "must be there", "[[process]]".to_owned()));
         }
-        let processes = sections.iter().map(process);
+        let files = texts(&top, "files")?;
+        let processes = sections.iter().map(|section| process(section, &files));
         let steps = top.tables("step", "[[step]]", MAX_SERVICE_PROCESSES, MANUAL)?;
         let service = Self {
             about: required(&top, "about")?,
@@ -123,6 +134,7 @@ impl Service {
             version: words(&top, "version")?,
             programs: words(&top, "programs")?,
             packages: words(&top, "packages")?,
+            jars: words(&top, "jars")?,
             processes: processes.collect::<Result<_, _>>()?,
             steps: steps.iter().map(step).collect::<Result<_, _>>()?,
         };
@@ -141,7 +153,16 @@ impl Service {
             let wrong = format!("there are two processes {:?}", twice.1);
             return Err(top.complain("", wrong, "must be one of each name", "redis-1, redis-2"));
         }
-        let places = self.places(|_| 1, "folder");
+        let stranger = |it: &&ServiceProcess| {
+            it.ports_of
+                .as_ref()
+                .is_some_and(|of| !names.contains(&of.as_str()))
+        };
+        if let Some(process) = self.processes.iter().find(stranger) {
+            let wrong = format!("the ports of {} are those of nobody", process.name);
+            return Err(top.complain("", wrong, "must be a process of this file", MANUAL));
+        }
+        let places = self.places(|_| 1, "folder", "log");
         let filled = |own: Option<&str>, text: &str| {
             places.fill(own, text).map(|_| ()).map_err(|word| {
                 let wrong = format!("{{{word}}} stands for nothing");
@@ -160,6 +181,9 @@ impl Service {
                 .map(|_| ())
                 .map_err(|_| error)
         })?;
+        for word in &self.version {
+            filled(None, word)?;
+        }
         for process in &self.processes {
             let texts = process.command.iter();
             let texts = texts
@@ -184,29 +208,46 @@ impl Service {
         Ok(())
     }
 
-    /// The places of its processes, each with the next of these ports, in a folder under this one.
+    /// The places of its processes, each with the next of these ports, in a folder under this one and
+    /// with a log that begins so.
     #[must_use]
-    pub fn places(&self, mut port: impl FnMut(&str) -> u16, folder: &str) -> ServicePlaces {
-        let processes = self.processes.iter().map(|process| {
-            let ports = process.ports.iter();
-            let ports = ports.map(|name| (name.clone(), port(&process.host)));
+    pub fn places(
+        &self,
+        mut port: impl FnMut(&str) -> u16,
+        folder: &str,
+        log: &str,
+    ) -> ServicePlaces {
+        let mut processes: BTreeMap<String, ServicePlace> = BTreeMap::new();
+        for process in &self.processes {
+            let same = process.ports_of.as_ref().and_then(|of| processes.get(of));
+            let ports = match same {
+                Some(place) => place.ports.clone(),
+                None => {
+                    let ports = process.ports.iter();
+                    ports
+                        .map(|name| (name.clone(), port(&process.host)))
+                        .collect()
+                }
+            };
             let place = ServicePlace {
                 host: process.host.clone(),
-                ports: ports.collect(),
+                ports,
                 folder: format!("{folder}/{}", process.name),
+                log: format!("{log}{}", process.name),
             };
-            (process.name.clone(), place)
-        });
+            processes.insert(process.name.clone(), place);
+        }
+        let words = ["bin", "jars"].map(|word| (word.to_owned(), String::new()));
         ServicePlaces {
-            processes: processes.collect(),
-            words: BTreeMap::from([("bin".to_owned(), String::new())]),
+            processes,
+            words: words.into(),
         }
     }
 }
 
 impl ServicePlaces {
-    /// A text with its words in braces replaced: `{host}`, `{folder}` and `{PORT}` of the process that it
-    /// belongs to, `{NAME.host}`, `{NAME.folder}` and `{NAME.PORT}` of any other, and what was saved.
+    /// A text with its words in braces replaced: `{host}`, `{folder}`, `{log}` and `{PORT}` of the process that
+    /// it belongs to, `{NAME.host}` and so on of any other, and what was saved.
     /// A brace that no word follows stays as it is.
     ///
     /// # Errors
@@ -243,6 +284,7 @@ impl ServicePlaces {
         match what {
             "host" => Some(place.host.clone()),
             "folder" => Some(place.folder.clone()),
+            "log" => Some(place.log.clone()),
             port => place.ports.get(port).map(u16::to_string),
         }
     }
@@ -251,10 +293,14 @@ impl ServicePlaces {
 fn is_word(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
     // A key of a store stands in braces too, for its driver.
-    !text.is_empty() && text != "key" && text.chars().all(fits)
+    let begins = text.starts_with(|c: char| c.is_ascii_alphabetic());
+    begins && text != "key" && text.chars().all(fits)
 }
 
-fn process(section: &Section<'_>) -> Result<ServiceProcess, PlanError> {
+fn process(
+    section: &Section<'_>,
+    shared: &BTreeMap<String, String>,
+) -> Result<ServiceProcess, PlanError> {
     section.check_keys(PROCESS)?;
     let seconds = |count: u64| DurationNs(count * 1_000_000_000);
     let ready = Limits {
@@ -283,9 +329,14 @@ fn process(section: &Section<'_>) -> Result<ServiceProcess, PlanError> {
         host: host.to_owned(),
         ports,
         command,
+        ports_of: section.text("ports_of", MANUAL)?.map(str::to_owned),
         ready: section.number("ready", &ready)?,
+        says: section.text("says", MANUAL)?.map(str::to_owned),
         environment: texts(section, "environment")?,
-        files: texts(section, "files")?,
+        files: {
+            let own = texts(section, "files")?;
+            shared.clone().into_iter().chain(own).collect()
+        },
     })
 }
 
@@ -373,6 +424,7 @@ save = "id"
                 next
             },
             "/run",
+            "/logs/c0r0-",
         );
         assert_eq!(places.fill(None, &service.url), Err("id".to_owned()));
         places.words.insert("id".to_owned(), "7".to_owned());
@@ -394,6 +446,8 @@ save = "id"
             places.fill(Some("two"), &two.files["a.json"]).as_deref(),
             Ok("{ \"peer\": 103 }")
         );
+        let others = "{} {0} {key} {a b} {";
+        assert_eq!(places.fill(None, others).as_deref(), Ok(others));
         assert_eq!(
             places.fill(Some("one"), "{folder}").as_deref(),
             Ok("/run/one")

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use unruly_agent::doctor;
-use unruly_plan::Plan;
+use unruly_plan::{Plan, Url};
 
 use crate::drive::{self, DriveArguments};
 use crate::runner::{self, RunOptions};
@@ -136,6 +136,12 @@ enum Verb {
         /// After `install`: the services to fetch what they need for
         more: Vec<String>,
     },
+    /// Asks a store by its client library, on standard input and output; started by `drive`
+    #[command(hide = true)]
+    Driver {
+        /// The store
+        url: Url,
+    },
     /// One process of a run; started by `run`
     Agent {
         /// The job file
@@ -203,6 +209,11 @@ fn call(verb: Verb) -> Result<u8> {
         Verb::Recover { directory } => recover(&directory),
         Verb::Plans { name } => plans(name.as_deref()),
         Verb::Services { name, more } => services(name.as_deref(), &more),
+        Verb::Driver { url } => {
+            let password = std::env::var(unruly_agent::PASSWORD).ok();
+            let (input, output) = (std::io::stdin().lock(), std::io::stdout());
+            unruly_drivers::serve(&url, password.as_deref(), input, output).map(|()| 0)
+        }
         Verb::Agent { job, out } => unruly_agent::run(&job, &out).map(|()| 0),
     }
 }

@@ -21,7 +21,7 @@ const ECHO: &str = "echo";
 #[derive(Debug, Args)]
 #[command(args_override_self = true)]
 pub(crate) struct DriveArguments {
-    /// What to drive: redis://host:port, memcached://.., http://.., program:COMMAND, echo://.., null:,
+    /// What to drive: redis://host:port, memcached, http, cassandra, etcd, flurry, program:COMMAND, echo, null:,
     /// or service:NAME, which is started for it (unruly services)
     url: String,
     /// Clients, each with a connection
@@ -307,7 +307,7 @@ mod tests {
             ),
             (
                 &["h:1"],
-                "unruly drive: url is \"h:1\"; must be scheme://host:port, such as redis://127.0.0.1:6379; hint: there are redis, memcached, http, program, null, echo",
+                "unruly drive: url is \"h:1\"; must be scheme://host:port, such as redis://127.0.0.1:6379; hint: there are redis, memcached, http, cassandra, etcd, flurry, program, null, echo",
             ),
         ] {
             assert_eq!(plan(words).unwrap_err().to_string(), said);

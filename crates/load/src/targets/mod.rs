@@ -2,6 +2,7 @@
 
 mod group_rpc;
 mod http;
+mod library;
 mod memcached;
 mod null;
 mod program;
@@ -20,10 +21,13 @@ pub use group_rpc::GroupRpc;
 type Make = fn(&Settings<'_>) -> Result<Box<dyn Driver>, DriverError>;
 
 /// Every driver: the scheme of its URLs, what it speaks to, and how it is made.
-const DRIVERS: [(&str, &str, Make); 5] = [
+const DRIVERS: [(&str, &str, Make); 8] = [
     ("redis", "Redis, and what speaks its protocol", redis::make),
     ("memcached", "memcached, over TCP or UDP", memcached::make),
     ("http", "an HTTP/1.1 server", http::make),
+    ("cassandra", "Apache Cassandra, by CQL", library::make),
+    ("etcd", "etcd, by gRPC", library::make),
+    ("flurry", "Flurry, by its public client", library::make),
     (
         "program",
         "a program of yours, in any language",
@@ -43,6 +47,8 @@ pub struct Settings<'a> {
     pub timeout_ns: i64,
     /// What lets the user in.
     pub password: Option<&'a str>,
+    /// Where the program `unruly` is, which asks some stores in a process of its own.
+    pub own: Option<&'a str>,
 }
 
 /// A plan that a driver cannot carry out.
@@ -222,6 +228,7 @@ pub(crate) mod tests {
             transport: drive.transport,
             timeout_ns: 1_000_000_000,
             password,
+            own: Some("/a/path/to/unruly"),
         };
         driver(&settings).map_err(|error| error.to_string())
     }
@@ -284,7 +291,7 @@ pub(crate) mod tests {
             .expect("there is none");
         assert_eq!(
             said,
-            "drive.url: there is no driver \"oracle\"; wanted one of redis, memcached, http, program, null; hint: any other store can be asked by a program: docs/drivers.md"
+            "drive.url: there is no driver \"oracle\"; wanted one of redis, memcached, http, cassandra, etcd, flurry, program, null; hint: any other store can be asked by a program: docs/drivers.md"
         );
     }
 

@@ -32,16 +32,28 @@ pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverErr
             "program:python3 driver.py",
         ));
     }
-    let level = settings.store.level.map_or("-", |level| level.name());
-    Ok(Box::new(Program {
-        place: [Place::Program(command)],
-        greeting: format!("unruly 1 {level} {}\n", settings.timeout_ns),
-    }))
+    Ok(Box::new(Program::new(command, &greeting(settings))))
 }
 
-struct Program {
+/// What a program is told first.
+pub(super) fn greeting(settings: &Settings<'_>) -> String {
+    let level = settings.store.level.map_or("-", |level| level.name());
+    format!("unruly 1 {level} {}\n", settings.timeout_ns)
+}
+
+/// A program, and what it is told first.
+pub(super) struct Program {
     place: [Place; 1],
     greeting: String,
+}
+
+impl Program {
+    pub(super) fn new(command: String, greeting: &str) -> Self {
+        Self {
+            place: [Place::Program(command)],
+            greeting: greeting.to_owned(),
+        }
+    }
 }
 
 impl Driver for Program {
@@ -94,6 +106,10 @@ impl Target for Lines {
         let wrong = || ProtocolError::reply(line, WANTED);
         if line == b"unruly 1" {
             return Ok(Some(Incoming::new(GREETING, Answer::Done, end + 1)));
+        }
+        if let Some(words) = line.strip_prefix(b"no ") {
+            let answer = Answer::Failed(ErrorKind::Store, words);
+            return Ok(Some(Incoming::new(GREETING, answer, end + 1)));
         }
         let mut words = line.splitn(5, |byte| *byte == b' ');
         let mut word = || words.next();

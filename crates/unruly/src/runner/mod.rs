@@ -31,7 +31,7 @@ use leg::{Leg, LegEnd};
 use progress::Progress;
 
 /// How long a store may take to answer before a run.
-const MEET_PATIENCE: Duration = Duration::from_secs(5);
+const MEET_PATIENCE: Duration = Duration::from_secs(20);
 
 /// What the command line says of a run.
 #[derive(Debug, Clone, Default)]
@@ -138,11 +138,13 @@ fn meet_store(drive: &Drive, password: Option<&str>) -> Result<()> {
     let Some(store) = &drive.store else {
         return Ok(());
     };
+    let own = std::env::current_exe()?;
     let driver = driver(&Settings {
         store,
         transport: drive.transport,
         timeout_ns: i64::try_from(drive.timeout.0).unwrap_or(i64::MAX / 4),
         password,
+        own: own.to_str(),
     })?;
     Ok(introduce(driver.as_ref(), MEET_PATIENCE)?)
 }

@@ -12,7 +12,13 @@ pub(crate) use packages::install;
 pub(crate) use running::{Ground, Services};
 
 /// The services that come with the program.
-const SHIPPED: [(&str, &str); 3] = [
+const SHIPPED: [(&str, &str); 6] = [
+    (
+        "cassandra",
+        include_str!("../../../../services/cassandra.toml"),
+    ),
+    ("etcd", include_str!("../../../../services/etcd.toml")),
+    ("flurry", include_str!("../../../../services/flurry.toml")),
     (
         "memcached",
         include_str!("../../../../services/memcached.toml"),
@@ -79,7 +85,7 @@ mod tests {
     fn a_service_that_there_is_not_is_told_with_those_that_there_are() {
         let said = service("oracle").unwrap_err().to_string();
         assert!(
-            said.starts_with("oracle: no such service; wanted one of memcached, "),
+            said.starts_with("oracle: no such service; wanted one of cassandra, etcd, "),
             "{said}"
         );
     }

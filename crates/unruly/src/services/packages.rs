@@ -70,6 +70,19 @@ impl Programs {
         std::env::join_paths(all).unwrap_or_default()
     }
 
+    /// Where the artifacts of a service are.
+    pub(crate) fn jars(&self, artifacts: &[String]) -> PathBuf {
+        let fits = |c: char| {
+            if c.is_ascii_alphanumeric() || c == '.' {
+                c
+            } else {
+                '-'
+            }
+        };
+        let name: String = artifacts.join("+").chars().map(fits).collect();
+        self.root.with_file_name("jars").join(name)
+    }
+
     /// The programs of a service that are not there.
     pub(crate) fn missing<'a>(&self, service: &'a Service) -> Vec<&'a str> {
         let programs = service.programs.iter().map(String::as_str);
@@ -86,9 +99,27 @@ impl Programs {
 /// When it cannot be had here: the message says which packages have it.
 pub(crate) fn install(name: &str, service: &Service, say: &dyn Fn(&str)) -> Result<Programs> {
     let programs = Programs::of_this_host();
+    install_programs(&programs, name, service, say)?;
+    let jars = programs.jars(&service.jars);
+    if !service.jars.is_empty() && !jars.is_dir() {
+        let wanted = service.jars.join(", ");
+        say(&format!("{wanted}: fetching it and what it needs, once"));
+        fetch_jars(&programs, &jars, &service.jars).with_context(|| {
+            format!("service {name}: {wanted} could not be fetched; wanted Maven and its repository; hint: apt-get install maven")
+        })?;
+    }
+    Ok(programs)
+}
+
+fn install_programs(
+    programs: &Programs,
+    name: &str,
+    service: &Service,
+    say: &dyn Fn(&str),
+) -> Result<()> {
     let missing = programs.missing(service);
     if missing.is_empty() {
-        return Ok(programs);
+        return Ok(());
     }
     let (missing, packages) = (missing.join(", "), service.packages.join(" "));
     let failed = || {
@@ -107,7 +138,41 @@ pub(crate) fn install(name: &str, service: &Service, say: &dyn Fn(&str)) -> Resu
             "service {name}: {still} not in {packages}; wanted it there; hint: apt-get install {packages}"
         );
     }
-    Ok(programs)
+    Ok(())
+}
+
+/// Has Maven bring artifacts, with all that they need at run time, into a folder.
+fn fetch_jars(programs: &Programs, folder: &Path, artifacts: &[String]) -> Result<()> {
+    let place = folder.parent().context("it is in the cache")?;
+    std::fs::create_dir_all(place)?;
+    let work = tempfile::tempdir_in(place)?;
+    let dependencies = artifacts.iter().map(|artifact| {
+        let parts: Vec<&str> = artifact.split(':').collect();
+        let [group, name, version] = parts.as_slice() else {
+            bail!("{artifact:?} is no group:artifact:version");
+        };
+        Ok(format!(
+            "<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
+        ))
+    });
+    let dependencies: String = dependencies.collect::<Result<_>>()?;
+    let pom = format!(
+        "<project xmlns=\"http://maven.apache.org/POM/4.0.0\"><modelVersion>4.0.0</modelVersion><groupId>unruly</groupId><artifactId>jars</artifactId><version>1</version><dependencies>{dependencies}</dependencies></project>"
+    );
+    std::fs::write(work.path().join("pom.xml"), pom)?;
+    let words = [
+        "mvn",
+        "-q",
+        "-B",
+        "dependency:copy-dependencies",
+        "-DoutputDirectory=lib",
+        "-DincludeScope=runtime",
+    ];
+    let mut maven = programs.command(&words.map(str::to_owned));
+    run(maven.current_dir(work.path()))?;
+    // Whole or not at all: a folder that is there has everything.
+    std::fs::rename(work.path().join("lib"), folder)?;
+    Ok(())
 }
 
 /// Unpacks Debian's packages into a folder.

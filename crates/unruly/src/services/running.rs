@@ -69,8 +69,13 @@ impl Services {
         let folder = ground.directory.join("services").join(&ground.stem);
         std::fs::create_dir_all(&folder)?;
         let folder = folder.canonicalize()?;
-        let mut places = service.places(free_port, &folder.display().to_string());
+        let logs = ground.directory.join("logs").canonicalize()?;
+        let log = logs.join(format!("{}-", ground.stem));
+        let (log, folder_text) = (log.display().to_string(), folder.display().to_string());
+        let mut places = service.places(free_port, &folder_text, &log);
         places.words.insert("bin".to_owned(), own_folder()?);
+        let jars = programs.jars(&service.jars).display().to_string();
+        places.words.insert("jars".to_owned(), jars);
         (ground.say)(&format!(
             "{name}: starting {} processes",
             service.processes.len()
@@ -79,7 +84,7 @@ impl Services {
         let mut services = Self {
             children: Vec::new(),
             url: Url::of_service(name),
-            version: version(&programs, &service),
+            version: version(&programs, &service, &places)?,
             folder,
         };
         for process in &service.processes {
@@ -90,7 +95,7 @@ impl Services {
             services.children.push(child);
         }
         for process in &service.processes {
-            services.wait_until_it_listens(process, &places, ground.stop)?;
+            services.wait_until_ready(process, &places, ground.stop)?;
         }
         for step in &service.steps {
             services.take(step, &mut places, &programs, ground.stop)?;
@@ -125,8 +130,7 @@ impl Services {
         for (name, text) in &process.environment {
             command.env(name, fill(places, own, text)?);
         }
-        let log = ground.directory.join("logs");
-        let log = log.join(format!("{}-{}.log", process.name, ground.stem));
+        let log = PathBuf::from(format!("{}.log", places.processes[&process.name].log));
         let output = File::create(&log)?;
         let process_command = on_its_cores(command, ground.pins.get(&process.name));
         let mut command = ends_with_us(process_command);
@@ -145,7 +149,7 @@ impl Services {
         })
     }
 
-    fn wait_until_it_listens(
+    fn wait_until_ready(
         &mut self,
         process: &ServiceProcess,
         places: &ServicePlaces,
@@ -153,15 +157,29 @@ impl Services {
     ) -> Result<()> {
         let place = &places.processes[&process.name];
         let host: IpAddr = place.host.parse()?;
-        let address = SocketAddr::new(host, place.ports[&process.ports[0]]);
+        // One with the ports of another is asked on the first of them.
+        let port = place.ports.get(&process.ports[0]);
+        let port = port.or_else(|| place.ports.values().next()).copied();
+        let address = SocketAddr::new(host, port.unwrap_or(0));
         let patience = Duration::from_nanos(process.ready.0);
         let until = Instant::now() + patience;
-        while TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err() {
+        let wanted = match &process.says {
+            Some(words) => format!("say {words:?}"),
+            None => format!("listen on {address}"),
+        };
+        loop {
             let child = self.children.iter_mut().find(|it| it.name == process.name);
             let child = child.context("it was started")?;
+            let ready = match &process.says {
+                Some(words) => child.has_said(words),
+                None => TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok(),
+            };
+            if ready {
+                return Ok(());
+            }
             if child.reap() {
                 bail!(
-                    "{}: ended before it was ready; wanted it to listen on {address}; hint: see {}\n{}",
+                    "{}: ended before it was ready; wanted it to {wanted}; hint: see {}\n{}",
                     child.name,
                     child.log.display(),
                     child.last_words()
@@ -169,7 +187,7 @@ impl Services {
             }
             if Instant::now() > until {
                 bail!(
-                    "{}: does not listen on {address} after {}; wanted it ready; hint: see {}\n{}",
+                    "{}: not ready after {}; wanted it to {wanted}; hint: see {}\n{}",
                     child.name,
                     process.ready,
                     child.log.display(),
@@ -181,7 +199,6 @@ impl Services {
             }
             std::thread::sleep(LOOK_PERIOD);
         }
-        Ok(())
     }
 
     /// Takes a step, as often as it needs.
@@ -308,6 +325,12 @@ impl ServiceChild {
         }
     }
 
+    /// Whether these words are in its log.
+    fn has_said(&self, words: &str) -> bool {
+        let log = std::fs::read(&self.log).unwrap_or_default();
+        String::from_utf8_lossy(&log).contains(words)
+    }
+
     /// The end of its log.
     fn last_words(&self) -> String {
         let log = std::fs::read(&self.log).unwrap_or_default();
@@ -346,22 +369,22 @@ fn own_folder() -> Result<String> {
 }
 
 /// The first line of what says the version.
-fn version(programs: &Programs, service: &Service) -> String {
+fn version(programs: &Programs, service: &Service, places: &ServicePlaces) -> Result<String> {
     let unknown = || "of unknown version".to_owned();
     if service.version.is_empty() {
-        return unknown();
+        return Ok(unknown());
     }
+    let words = service.version.iter().map(|word| fill(places, None, word));
     let output = programs
-        .command(&service.version)
+        .command(&words.collect::<Result<Vec<_>>>()?)
         .stdin(Stdio::null())
         .output();
     let said = output
         .map(|it| [it.stdout, it.stderr].concat())
         .unwrap_or_default();
     let said = String::from_utf8_lossy(&said);
-    said.lines()
-        .next()
-        .map_or_else(unknown, |line| line.trim().to_owned())
+    let first = said.lines().next();
+    Ok(first.map_or_else(unknown, |line| line.trim().to_owned()))
 }
 
 /// Behind `taskset`, where the plan pins it.
