@@ -80,8 +80,8 @@ sim: $(SIM) ## Replay one seed: make sim SEED=7 OPERATIONS=5000
 sim-bugs: $(SIM) ## Search a seed for every planted bug, as tests/flurry/planted-bugs.tsv has them
 	$(SIM) bugs
 
-fuzz: ## Feed every parser with input that is nearly right, 30 s for each kind
-	cargo run --release --locked --quiet --package unruly-fuzz -- --threads 6
+fuzz: ## Feed every parser with input that is nearly right, 20 s for each kind
+	cargo run --release --locked --quiet --package unruly-fuzz -- --seconds 20 --threads 7
 
 test-python: setup build ## Python tests, with the report in a real Chromium, and with Spark
 	scripts/debian.sh chromium chromium fonts-dejavu-core
@@ -100,6 +100,7 @@ $(CHECKER): FORCE
 	scripts/debian.sh go golang-go
 	scripts/debian.sh nft nftables
 	scripts/debian.sh redis-server redis-server redis-tools
+	scripts/debian.sh memcached memcached
 	scripts/debian.sh openssl openssl
 	$(CLIPPED) cargo test --workspace --locked --quiet --no-run
 	cd tests/linearizability && go vet ./... && test -z "$$(gofmt -l .)" && go test ./... && go build -o $(CURDIR)/$@ .

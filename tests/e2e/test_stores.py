@@ -191,6 +191,28 @@ def test_a_service_is_started_measured_and_gone(tmp_path: Path) -> None:
     assert {"redis-1", "redis-2", "redis-3"} <= watched
 
 
+@pytest.mark.parametrize(
+    ("service", "flags"),
+    [
+        ("memcached", ()),
+        ("memcached", ("--transport", "udp")),
+        ("etcd", ("--level", "first")),
+        ("flurry", ("--level", "all")),
+    ],
+)
+def test_every_store_of_this_host_is_started_and_says_what_is_right(
+    tmp_path: Path, service: str, flags: tuple[str, ...]
+) -> None:
+    run = drive(tmp_path, f"service:{service}", "--keys", "50", "-c", "3", *flags)
+    found = statuses(run)
+    # What a follower of etcd has may be behind; that is what its first level is.
+    allowed = {"ok", "wrong:stale", "wrong:lost"} if service == "etcd" else {"ok"}
+    assert set(found) <= allowed, found
+    assert found["ok"] > 100
+    reads = statuses(run, "op = 'read'")
+    assert reads["ok"] > 40
+
+
 def test_a_service_does_not_outlive_a_runner_that_is_killed(tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = [UNRULY, "drive", "service:redis", "-d", "60s", "-o", str(out)]

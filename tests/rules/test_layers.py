@@ -24,7 +24,7 @@ CRATES: dict[str, set[str]] = {
     "flurry-core": set(),
     "flurry-sim": {"flurry-core"},
     "unruly-flurry": {"flurry-core", "unruly-trace"},
-    "unruly-fuzz": {"flurry-core", "unruly-plan", "unruly-trace"},
+    "unruly-fuzz": {"flurry-core", "unruly-load", "unruly-plan", "unruly-trace"},
 }
 
 

@@ -9,7 +9,8 @@ use flurry_core::id::MonoNs;
 use flurry_core::message::Message;
 use flurry_core::resp::{Limits, Requests};
 use flurry_core::wire::{self, DATAGRAM_BYTES_MAX, HEADER_BYTES};
-use unruly_plan::{Cluster, Plan};
+use unruly_load::{Answer, Operation, Outgoing, Settings, driver};
+use unruly_plan::{Cluster, Load, Plan, Service};
 use unruly_trace::SpoolReader;
 
 use crate::cluster::params;
@@ -30,16 +31,19 @@ pub(crate) enum Kind {
     State,
     /// What clients of Redis send.
     Resp,
+    /// What stores answer.
+    Store,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Datagram,
         Self::Frame,
         Self::Log,
         Self::Configuration,
         Self::State,
         Self::Resp,
+        Self::Store,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -50,6 +54,7 @@ impl Kind {
             Self::Configuration => "configuration",
             Self::State => "state",
             Self::Resp => "resp",
+            Self::Store => "store",
         }
     }
 
@@ -57,7 +62,7 @@ impl Kind {
     pub(crate) fn bytes_max(self) -> usize {
         match self {
             Self::Datagram | Self::Frame => DATAGRAM_BYTES_MAX,
-            Self::Log | Self::Configuration | Self::State | Self::Resp => 16 << 10,
+            Self::Log | Self::Configuration | Self::State | Self::Resp | Self::Store => 16 << 10,
         }
     }
 
@@ -70,7 +75,7 @@ impl Kind {
             // A reader's buffer of a mebibyte, and the header as text and as words.
             Self::Log => (1 << 20) + (64 << 10),
             // A syntax tree of TOML holds each of its pieces in a node with its place and its spaces.
-            Self::Configuration | Self::State | Self::Resp => 512 << 10,
+            Self::Configuration | Self::State | Self::Resp | Self::Store => 512 << 10,
         }
     }
 
@@ -79,7 +84,8 @@ impl Kind {
         match self {
             Self::Configuration => 64,
             // An empty word takes six bytes of a stream, and as much memory as any other.
-            Self::Resp => 16,
+            // And an empty element of an array four of Redis's.
+            Self::Resp | Self::Store => 16,
             _ => 2,
         }
     }
@@ -117,12 +123,15 @@ impl Target {
             Kind::Configuration => [
                 include_str!("../../../docs/flurry/cluster.toml"),
                 include_str!("../../../plans/demo.toml"),
+                include_str!("../../../plans/store.toml"),
+                include_str!("../../../services/redis-replicated.toml"),
                 FAULTS,
             ]
             .map(|text| text.as_bytes().to_vec())
             .to_vec(),
             Kind::State => vec![conversation().1],
             Kind::Resp => RESP.map(|text| text.as_bytes().to_vec()).to_vec(),
+            Kind::Store => STORES.map(|(_, reply)| reply.as_bytes().to_vec()).to_vec(),
         })
     }
 
@@ -188,7 +197,9 @@ impl Target {
                 let cluster =
                     Cluster::parse("f", &text).map_or_else(|it| it.wanted, |_| String::new());
                 let plan = Plan::parse("f", &text).map_or_else(|it| it.wanted, |_| String::new());
-                cut(&cluster) + &cut(&plan)
+                let service = Service::parse("f", &text);
+                let service = service.map_or_else(|it| it.wanted, |_| String::new());
+                cut(&cluster) + &cut(&plan) + &cut(&service)
             }
             Kind::Resp => {
                 let whole = commands(input, input.len().max(1));
@@ -196,6 +207,7 @@ impl Target {
                 assert_eq!(commands(input, 7), whole, "in pieces it is something else");
                 whole
             }
+            Kind::Store => STORES.iter().map(|(url, _)| answers(url, input)).collect(),
             Kind::State => match Controller::restore(MonoNs(0), params(), input) {
                 Ok(_) => "whole".to_owned(),
                 Err(error) => cut(&error.to_string()),
@@ -210,6 +222,94 @@ const RESP: [&str; 4] = [
     "*1\r\n$4\r\nQUIT\r\n*0\r\n*-1\r\n",
     "*2\r\n$4\r\nMGET\r\n$0\r\n\r\n",
 ];
+
+/// Stores, each with something that it may answer.
+const STORES: [(&str, &str); 5] = [
+    (
+        "url = \"redis://127.0.0.1?replicas=2\"\nlevel = \"all\"",
+        "+PONG\r\n+OK\r\n:2\r\n$5\r\nvalue\r\n+OK\r\n:0\r\n$-1\r\n-NOAUTH no\r\n*1\r\n$0\r\n\r\n",
+    ),
+    (
+        "url = \"memcached://127.0.0.1\"",
+        "MN\r\nHD\r\nVA 5 s5\r\nvalue\r\nEN\r\nSERVER_ERROR out of memory\r\n",
+    ),
+    (
+        "url = \"memcached://127.0.0.1\"\ntransport = \"udp\"",
+        "\0\x01\0\0\0\x01\0\0VA 5\r\nvalue\r\n",
+    ),
+    (
+        "url = \"http://127.0.0.1/{key}\"",
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;a=b\r\nok\r\n0\r\nA: b\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
+    ),
+    (
+        "url = \"program:none\"",
+        "unruly 1\ndone 1 5 6\nfound 2 5 6 value\nmissing 3 5 6\nfailed 4 5 6 denied why not\nno room\n",
+    ),
+];
+
+/// What a store's answers are to somebody who has asked a few things.
+fn answers(store: &str, input: &[u8]) -> String {
+    let text = format!("name = \"f\"\n[run]\nduration = \"1s\"\n[drive]\n{store}");
+    let Ok(Plan {
+        load: Load::Drive(drive),
+        ..
+    }) = Plan::parse("f", &text)
+    else {
+        return "no plan".to_owned();
+    };
+    let Some(store) = &drive.store else {
+        return "no store".to_owned();
+    };
+    let made = driver(&Settings {
+        store,
+        transport: drive.transport,
+        timeout_ns: 1_000_000_000,
+        password: None,
+        own: None,
+    });
+    let Ok(made) = made else {
+        return "no driver".to_owned();
+    };
+    let (mut target, mut out) = (made.target(), Vec::new());
+    target.greet(&mut out);
+    for request in 0..6 {
+        let (key, value) = ("k", "value");
+        let operation = match request % 2 {
+            0 => Operation::Write { key, value },
+            _ => Operation::Read { key },
+        };
+        let session = 0;
+        let outgoing = Outgoing {
+            request,
+            session,
+            operation,
+        };
+        target.encode(&outgoing, &mut out);
+    }
+    let (mut ends, mut rest) = (String::new(), input);
+    loop {
+        match target.decode(rest) {
+            Ok(Some(incoming)) => {
+                assert!(
+                    (1..=rest.len()).contains(&incoming.bytes),
+                    "it takes what is there"
+                );
+                rest = &rest[incoming.bytes..];
+                ends.push_str(match incoming.answer {
+                    Answer::Done => "d",
+                    Answer::Found(_) => "f",
+                    Answer::Missing => "m",
+                    Answer::Failed(..) => "e",
+                });
+            }
+            Ok(None) => return ends,
+            Err(error) => return ends + &cut(&error.to_string()),
+        }
+        if rest.is_empty() {
+            return ends;
+        }
+    }
+}
 
 /// What a stream of Redis's protocol says, when it comes in pieces of so many bytes.
 fn commands(stream: &[u8], bytes: usize) -> String {
