@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::bursts::Bursts;
 use crate::random::{Purpose, Random};
 use crate::units::{DurationNs, RateHz};
 
@@ -25,6 +26,28 @@ pub enum Arrivals {
         /// Mean requests in a second.
         rate: RateHz,
     },
+    /// In bursts: a Markov-modulated Poisson process of two states.
+    Mmpp {
+        /// Mean requests in a second.
+        rate: RateHz,
+        /// Index of dispersion of long counts, above 1, which is Poisson's.
+        dispersion: f64,
+        /// Share of time in bursts.
+        burst_share: f64,
+        /// How many times the mean a burst is.
+        burst_factor: f64,
+    },
+    /// In bursts whose times, and the times between them, have a Pareto distribution.
+    OnOff {
+        /// Mean requests in a second.
+        rate: RateHz,
+        /// Mean length of a burst.
+        on: DurationNs,
+        /// Mean time between bursts, in which nothing comes.
+        off: DurationNs,
+        /// Of the distribution: below 2 there is no variance, and there is no mean at 1.
+        shape: f64,
+    },
     /// Each client sends, awaits the reply, thinks, and sends again.
     Closed {
         /// Mean of the exponential think time; 0 is no thinking.
@@ -33,6 +56,18 @@ pub enum Arrivals {
 }
 
 impl Arrivals {
+    /// The name in plans.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Constant { .. } => "constant",
+            Self::Poisson { .. } => "poisson",
+            Self::Mmpp { .. } => "mmpp",
+            Self::OnOff { .. } => "onoff",
+            Self::Closed { .. } => "closed",
+        }
+    }
+
     /// Offsets in ns from the start at which requests are due, endless and never decreasing.
     ///
     /// Constant arrivals are at `i * 1e9 / rate`, each computed afresh, so nothing drifts: rounded
@@ -47,6 +82,28 @@ impl Arrivals {
                 at: Offset::default(),
                 random: Random::new(Purpose::Arrivals, seed, stream),
             },
+            Self::Mmpp {
+                rate,
+                dispersion,
+                burst_share,
+                burst_factor,
+            } => {
+                let random = Random::new(Purpose::Arrivals, seed, stream);
+                let bursts = Bursts::markov(rate.0, dispersion, burst_share, burst_factor, random);
+                Kind::Bursts(Box::new(bursts))
+            }
+            Self::OnOff {
+                rate,
+                on,
+                off,
+                shape,
+            } => {
+                let random = Random::new(Purpose::Arrivals, seed, stream);
+                let (on_ns, off_ns) = (on.0 as f64, off.0 as f64);
+                Kind::Bursts(Box::new(Bursts::on_off(
+                    rate.0, on_ns, off_ns, shape, random,
+                )))
+            }
             Self::Closed { .. } => Kind::Closed,
         };
         Schedule(kind)
@@ -57,7 +114,7 @@ impl Arrivals {
     pub fn think_times(&self, seed: u64, stream: u64) -> ThinkTimes {
         let mean_ns = match *self {
             Self::Closed { think } => Some(think.0),
-            Self::Constant { .. } | Self::Poisson { .. } => None,
+            _ => None,
         };
         ThinkTimes {
             mean_ns,
@@ -81,6 +138,7 @@ enum Kind {
         at: Offset,
         random: Random,
     },
+    Bursts(Box<Bursts>),
     Closed,
 }
 
@@ -102,6 +160,7 @@ impl Iterator for Schedule {
                 at.add(random.exponential() * *mean_gap_ns);
                 Some(at.whole_ns)
             }
+            Kind::Bursts(bursts) => Some(bursts.next_ns()),
             Kind::Closed => None,
         }
     }
@@ -125,13 +184,17 @@ impl Iterator for ThinkTimes {
 
 /// A sum of gaps which keeps the parts of a nanosecond apart, so that a long sum stays exact.
 #[derive(Clone, Debug, Default)]
-struct Offset {
+pub(crate) struct Offset {
     whole_ns: u64,
     part_ns: f64,
 }
 
 impl Offset {
-    fn add(&mut self, gap_ns: f64) {
+    pub(crate) fn whole_ns(&self) -> u64 {
+        self.whole_ns
+    }
+
+    pub(crate) fn add(&mut self, gap_ns: f64) {
         let sum_ns = self.part_ns + gap_ns;
         let whole_ns = sum_ns.floor();
         self.part_ns = sum_ns - whole_ns;

@@ -11,6 +11,7 @@
 //! from randomness other than the seed it was given.
 
 mod arrivals;
+mod bursts;
 mod choice;
 mod cluster;
 mod error;
@@ -20,6 +21,7 @@ mod limits;
 mod matrix;
 mod model;
 mod parse;
+mod parse_arrivals;
 mod parse_extras;
 mod parse_load;
 mod parse_store;

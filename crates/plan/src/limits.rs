@@ -67,3 +67,5 @@ pub const MAX_PIPELINE: u32 = 10_000;
 pub const MAX_RETRIES: u8 = 100;
 /// Most processes, and most steps, of a service.
 pub const MAX_SERVICE_PROCESSES: usize = 100;
+/// Largest index of dispersion: bursts longer than any run.
+pub const MAX_DISPERSION: f64 = 1e9;

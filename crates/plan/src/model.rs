@@ -186,7 +186,7 @@ pub struct Drive {
     pub requests: Option<u64>,
     /// The store that is driven instead of an echo server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub store: Option<Store>,
+    pub store: Option<Box<Store>>,
 }
 
 /// The probe which watches the host.

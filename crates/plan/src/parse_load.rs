@@ -1,13 +1,13 @@
 //! The load of a plan: `[mesh]` or `[drive]`.
 
-use crate::arrivals::Arrivals;
 use crate::error::PlanError;
 use crate::keys;
 use crate::limits::*;
 use crate::model::{Drive, Mesh, Run, Transport, Workload};
+use crate::parse_arrivals::arrivals;
 use crate::parse_store::store;
 use crate::section::{Limits, Section};
-use crate::units::{Bytes, DurationNs, RateHz};
+use crate::units::{Bytes, DurationNs};
 
 const SECOND: DurationNs = DurationNs(1_000_000_000);
 const DAY: DurationNs = DurationNs(86_400 * SECOND.0);
@@ -81,7 +81,7 @@ pub(crate) fn drive(section: &Section<'_>) -> Result<Drive, PlanError> {
         timeout: timeout(section, DurationNs(10 * SECOND.0))?,
         in_flight: in_flight(section, 1_000_000, MAX_DRIVE_IN_FLIGHT)?,
         requests: requests(section)?,
-        store,
+        store: store.map(Box::new),
     })
 }
 
@@ -254,61 +254,4 @@ fn address(section: &Section<'_>) -> Result<Option<String>, PlanError> {
     } else {
         Err(section.refuse("address", "must be host:port", HINT))
     }
-}
-
-#[derive(Clone, Copy)]
-enum Shape {
-    Constant,
-    Poisson,
-    Closed,
-}
-
-/// A store without a rate is driven as fast as it answers.
-fn arrivals(section: &Section<'_>, store: bool) -> Result<Arrivals, PlanError> {
-    let words = [
-        ("constant", Shape::Constant),
-        ("poisson", Shape::Poisson),
-        ("closed", Shape::Closed),
-    ];
-    let default = if store && !section.has("rate") {
-        Shape::Closed
-    } else {
-        Shape::Constant
-    };
-    let shape = section.choice("arrivals", &words, Some(default))?;
-    let (foreign, reason) = match shape {
-        Shape::Closed => (
-            "rate",
-            "must be left out: a closed loop has no rate of its own",
-        ),
-        Shape::Constant | Shape::Poisson => {
-            ("think", "must be left out: only closed arrivals think")
-        }
-    };
-    if section.has(foreign) {
-        return Err(section.refuse(foreign, reason, format!("remove {foreign}")));
-    }
-    let rate = Limits {
-        default: None,
-        least: None,
-        most: MAX_RATE,
-        example: RateHz(100.0),
-    };
-    let think = Limits {
-        default: Some(DurationNs(0)),
-        least: Some(DurationNs(0)),
-        most: MAX_THINK,
-        example: DurationNs(2_000_000),
-    };
-    Ok(match shape {
-        Shape::Constant => Arrivals::Constant {
-            rate: section.number("rate", &rate)?,
-        },
-        Shape::Poisson => Arrivals::Poisson {
-            rate: section.number("rate", &rate)?,
-        },
-        Shape::Closed => Arrivals::Closed {
-            think: section.number("think", &think)?,
-        },
-    })
 }

@@ -119,20 +119,7 @@ fn whole(default: u64, most: u64) -> Limits<u64> {
 /// The exponent of a skewed order.
 fn skew(section: &Section<'_>, order: KeyOrder) -> Result<f64, PlanError> {
     const DEFAULT: f64 = 0.99;
-    let Some(item) = section.table.get("skew") else {
-        return Ok(DEFAULT);
-    };
-    let number = item
-        .as_float()
-        .or_else(|| item.as_integer().map(|it| it as f64));
-    let fits = number.filter(|skew| *skew > 0.0 && *skew <= 10.0);
-    let Some(skew) = fits else {
-        return Err(section.refuse(
-            "skew",
-            "must be a number above 0, at most 10",
-            "skew = 0.99",
-        ));
-    };
+    let skew = section.real("skew", Some(DEFAULT), (0.0, 10.0), DEFAULT)?;
     let skewed = matches!(order, KeyOrder::Zipf | KeyOrder::Latest);
     if !skewed && (skew - DEFAULT).abs() > f64::EPSILON {
         let wanted = "must be left out: only the orders zipf and latest are skewed";

@@ -97,13 +97,7 @@ impl Writer {
             self.text("address", address);
         }
         self.bare("clients", drive.clients);
-        let (name, key, value) = match drive.arrivals {
-            Arrivals::Constant { rate } => ("constant", "rate", rate.to_string()),
-            Arrivals::Poisson { rate } => ("poisson", "rate", rate.to_string()),
-            Arrivals::Closed { think } => ("closed", "think", think.to_string()),
-        };
-        self.text("arrivals", name);
-        self.text(key, value);
+        self.arrivals(&drive.arrivals);
         if drive.store.is_none() {
             self.text("payload", drive.payload);
         }
@@ -114,6 +108,36 @@ impl Writer {
         }
         if let Some(store) = &drive.store {
             self.store(store);
+        }
+    }
+
+    fn arrivals(&mut self, arrivals: &Arrivals) {
+        self.text("arrivals", arrivals.name());
+        match *arrivals {
+            Arrivals::Constant { rate } | Arrivals::Poisson { rate } => self.text("rate", rate),
+            Arrivals::Mmpp {
+                rate,
+                dispersion,
+                burst_share,
+                burst_factor,
+            } => {
+                self.text("rate", rate);
+                self.bare("dispersion", dispersion);
+                self.bare("burst_share", burst_share);
+                self.bare("burst_factor", burst_factor);
+            }
+            Arrivals::OnOff {
+                rate,
+                on,
+                off,
+                shape,
+            } => {
+                self.text("rate", rate);
+                self.text("on", on);
+                self.text("off", off);
+                self.bare("shape", shape);
+            }
+            Arrivals::Closed { think } => self.text("think", think),
         }
     }
 

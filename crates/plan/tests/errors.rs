@@ -83,7 +83,7 @@ fn unknown_keys_are_refused_with_the_nearest_known() {
     );
     drive(
         "body = \"5B\"",
-        r#"plan.toml:6: unknown key "body" in [drive]; known: transport, address, clients, arrivals, rate, think, payload, timeout, in_flight, requests, url, store, operations, keys, order, skew, value, level, pipeline, retries; hint: remove it"#,
+        r#"plan.toml:6: unknown key "body" in [drive]; known: transport, address, clients, arrivals, rate, dispersion, burst_share, burst_factor, on, off, shape, think, payload, timeout, in_flight, requests, url, store, operations, keys, order, skew, value, level, pipeline, retries; hint: remove it"#,
     );
     mesh(
         "[probes]",
@@ -402,7 +402,7 @@ fn drives_that_cannot_be_are_refused() {
     );
     drive(
         "arrivals = \"bursty\"",
-        r#"plan.toml:6: arrivals is "bursty"; must be one of constant, poisson, closed; hint: arrivals = "constant""#,
+        r#"plan.toml:6: arrivals is "bursty"; must be one of constant, poisson, closed, mmpp, onoff; hint: arrivals = "constant""#,
     );
     drive(
         "arrivals = \"closed\"",
@@ -610,5 +610,33 @@ fn a_store_is_refused_what_it_has_not() {
     store(
         "rate = \"1/s\"\nkeys = 5",
         "plan.toml:6: keys is 5; must be left out: an echo server has none; hint: url = \"redis://127.0.0.1:6379\"",
+    );
+}
+
+#[test]
+fn bursts_are_refused_what_they_cannot_be() {
+    let bursts = |lines: &str, message: &str| {
+        let head = "name = \"a\"\n[run]\nduration = \"60s\"\n[drive]\nrate = \"1/s\"\n";
+        refused(&format!("{head}{lines}"), message);
+    };
+    bursts(
+        "arrivals = \"mmpp\"",
+        "plan.toml:4: dispersion is missing in [drive]; must be a number; hint: dispersion = 100",
+    );
+    bursts(
+        "arrivals = \"mmpp\"\ndispersion = 1",
+        "plan.toml:7: dispersion is 1; must be above 1 and below 1000000000; hint: dispersion = 100",
+    );
+    bursts(
+        "arrivals = \"mmpp\"\ndispersion = 9\nburst_factor = 6",
+        "plan.toml:8: burst_share times burst_factor is 1.2000000000000002; must be at most 1, or bursts alone would be more than the mean; hint: burst_factor = 3",
+    );
+    bursts(
+        "arrivals = \"poisson\"\ndispersion = 9",
+        "plan.toml:7: dispersion is 9; must be left out: only mmpp has one; hint: remove dispersion",
+    );
+    bursts(
+        "arrivals = \"onoff\"\nshape = \"wide\"",
+        "plan.toml:7: shape is a string \"wide\"; must be a number; hint: shape = 1.5",
     );
 }

@@ -98,11 +98,11 @@ fn a_store_has_the_defaults_of_the_manual_and_is_driven_as_fast_as_it_answers() 
         pipeline: 1,
         retries: 0,
     };
-    assert_eq!(drive.store, Some(store));
+    assert_eq!(drive.store, Some(Box::new(store)));
 }
 
 #[test]
-fn arrivals_are_one_of_three() {
+fn arrivals_are_one_of_five() {
     let arrivals = |lines| match drive_with(lines).load {
         Load::Drive(drive) => drive.arrivals,
         Load::Mesh(_) => panic!("a drive was written"),
@@ -306,7 +306,25 @@ fn drive() -> impl Strategy<Value = Load> {
     let rate = (1e-6_f64..=1e7).prop_map(RateHz);
     let arrivals = prop_oneof![
         rate.clone().prop_map(|rate| Arrivals::Constant { rate }),
-        rate.prop_map(|rate| Arrivals::Poisson { rate }),
+        rate.clone().prop_map(|rate| Arrivals::Poisson { rate }),
+        (rate.clone(), 1.1..1e6_f64, 0.01..0.3_f64, 1.1..3.0_f64).prop_map(
+            |(rate, dispersion, burst_share, burst_factor)| {
+                Arrivals::Mmpp {
+                    rate,
+                    dispersion,
+                    burst_share,
+                    burst_factor,
+                }
+            }
+        ),
+        (rate, 1..SECOND, 1..SECOND, 1.1..9.0_f64).prop_map(|(rate, on_ns, off_ns, shape)| {
+            Arrivals::OnOff {
+                rate,
+                on: DurationNs(on_ns),
+                off: DurationNs(off_ns),
+                shape,
+            }
+        }),
         (0..=SECOND).prop_map(|think_ns| Arrivals::Closed {
             think: DurationNs(think_ns)
         }),
@@ -338,7 +356,7 @@ fn drive() -> impl Strategy<Value = Load> {
                 timeout: DurationNs(numbers.2),
                 in_flight: numbers.3,
                 requests: numbers.4,
-                store,
+                store: store.map(Box::new),
             })
         },
     )

@@ -39,9 +39,27 @@ pub(crate) struct DriveArguments {
     /// End after so many measured requests, when that is sooner
     #[arg(short = 'n', long)]
     requests: Option<String>,
-    /// constant, poisson or closed
+    /// constant, poisson, mmpp, onoff or closed
     #[arg(long)]
     arrivals: Option<String>,
+    /// Index of dispersion of mmpp: 1 is poisson, 1000 a storm
+    #[arg(long)]
+    dispersion: Option<String>,
+    /// Share of time that mmpp is in bursts
+    #[arg(long)]
+    burst_share: Option<String>,
+    /// How many times the mean a burst of mmpp is
+    #[arg(long)]
+    burst_factor: Option<String>,
+    /// Mean length of a burst of onoff
+    #[arg(long)]
+    on: Option<String>,
+    /// Mean time between bursts of onoff
+    #[arg(long)]
+    off: Option<String>,
+    /// Of the Pareto times of onoff
+    #[arg(long)]
+    shape: Option<String>,
     /// Mean think time of a closed client
     #[arg(long)]
     think: Option<String>,
@@ -134,6 +152,12 @@ impl DriveArguments {
             ("drive.clients", self.clients),
             ("drive.arrivals", arrivals),
             ("drive.rate", rate),
+            ("drive.dispersion", self.dispersion),
+            ("drive.burst_share", self.burst_share),
+            ("drive.burst_factor", self.burst_factor),
+            ("drive.on", self.on),
+            ("drive.off", self.off),
+            ("drive.shape", self.shape),
             ("drive.think", self.think),
             ("drive.requests", self.requests),
             ("drive.pipeline", self.pipeline),
@@ -198,6 +222,10 @@ pub(crate) fn summary(plan: &Plan) -> String {
     let pace = match &drive.arrivals {
         Arrivals::Constant { rate } => format!("{rate}, evenly"),
         Arrivals::Poisson { rate } => format!("{rate}, by chance"),
+        Arrivals::Mmpp {
+            rate, dispersion, ..
+        } => format!("{rate}, in bursts (I = {dispersion})"),
+        Arrivals::OnOff { rate, on, off, .. } => format!("{rate}, on for {on} and off for {off}"),
         Arrivals::Closed { think } if think.0 == 0 => "as fast as replies come".to_owned(),
         Arrivals::Closed { think } => format!("thinking {think} after each reply"),
     };

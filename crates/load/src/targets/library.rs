@@ -41,7 +41,6 @@ fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::link::Place;
     use crate::targets::tests::driver_of;
 
