@@ -22,6 +22,7 @@ from bench import (
     result,
     scale,
     stall,
+    stores,
 )
 from bench.flurry import auto, faults, gateway, latency, pace, throughput
 
@@ -31,6 +32,8 @@ BENCHES = {
     "open-loop": open_loop.run,
     "stall": stall.run,
     "cost": cost.run,
+    "stores-throughput": stores.throughput,
+    "stores-stall": stores.stall,
     "analysis": analysis.run,
     "scale": scale.run,
     "false-promises": false_promises.run,

@@ -110,11 +110,9 @@ impl Client<'_> {
         }
         let (tally, recorded) = recorder.finish(&self.job.name)?;
         for (status, (count, words)) in &outcome.complaints {
-            let told = format!("{status}: {words}");
+            let told = format!("{count} times {status}: {words}");
             events.now("complaint", Some(&told), self.clock);
-            report(&Report::Note {
-                text: format!("{count} times {told}"),
-            });
+            report(&Report::Note { text: told });
         }
         if tally.copies.dropped > 0 {
             events.now(

@@ -8,7 +8,9 @@
 mod cassandra;
 mod etcd;
 mod flurry;
+mod garage;
 mod lines;
+mod signature;
 
 use std::time::Duration;
 
@@ -21,6 +23,7 @@ pub use lines::serve;
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Outcome {
     Done,
+    /// Its value; several that stand side by side have a space between each two.
     Found(Vec<u8>),
     Missing,
     Failed(Failure, String),
@@ -95,8 +98,9 @@ fn open(settings: &Settings) -> Result<Box<dyn Store>> {
         "cassandra" => Box::new(cassandra::open(settings)?),
         "etcd" => Box::new(etcd::open(settings)?),
         "flurry" => Box::new(flurry::open(settings)?),
+        "garage-k2v" => Box::new(garage::open(settings)?),
         scheme => bail!(
-            "{scheme}: no such driver; wanted cassandra, etcd or flurry; hint: unruly drive --help"
+            "{scheme}: no such driver; wanted cassandra, etcd, flurry or garage-k2v; hint: unruly drive --help"
         ),
     })
 }

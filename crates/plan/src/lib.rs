@@ -33,6 +33,7 @@ mod store;
 mod units;
 mod url;
 mod users;
+mod utc;
 
 pub use arrivals::{Arrivals, Schedule, ThinkTimes};
 pub use choice::{Choice, Choices};
@@ -54,3 +55,4 @@ pub use store::{KeyOrder, OperationKind, Operations, Store, StoreLevel, ValueSiz
 pub use units::{Bytes, DurationNs, RateHz, UnitError};
 pub use url::{Url, UrlError};
 pub use users::{UserEntry, UserRight, users};
+pub use utc::utc;

@@ -13,7 +13,8 @@ use crate::units::DurationNs;
 const MANUAL: &str = "see docs/services.md";
 
 const SERVICE: &[&str] = &[
-    "about", "url", "version", "programs", "packages", "jars", "files", "process", "step",
+    "about", "url", "password", "version", "programs", "packages", "jars", "cargo", "files",
+    "process", "step",
 ];
 const PROCESS: &[&str] = &[
     "name",
@@ -26,7 +27,7 @@ const PROCESS: &[&str] = &[
     "environment",
     "files",
 ];
-const STEP: &[&str] = &["command", "expect", "save", "timeout"];
+const STEP: &[&str] = &["command", "expect", "save", "before", "timeout"];
 
 /// A component that a run starts for itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub struct Service {
     pub about: String,
     /// Where it is when it runs, with words in braces.
     pub url: String,
+    /// What lets its clients in; it is nobody's secret, since it lives as long as a run.
+    pub password: Option<String>,
     /// What says its version.
     pub version: Vec<String>,
     /// Programs that must be there.
@@ -43,6 +46,8 @@ pub struct Service {
     pub packages: Vec<String>,
     /// Maven's artifacts that it is made of, as `group:artifact:version`; `{jars}` is where they are.
     pub jars: Vec<String>,
+    /// What `cargo install` is told, where its programs are built.
+    pub cargo: Vec<String>,
     /// What runs.
     pub processes: Vec<ServiceProcess>,
     /// What is done when all of it listens, in this order.
@@ -81,6 +86,8 @@ pub struct ServiceStep {
     pub expect: Option<String>,
     /// What it says has this name from then on.
     pub save: Option<String>,
+    /// What is saved ends where this begins.
+    pub before: Option<String>,
     /// How long it may take, with all repetitions.
     pub timeout: DurationNs,
 }
@@ -131,10 +138,12 @@ impl Service {
         let service = Self {
             about: required(&top, "about")?,
             url: required(&top, "url")?,
+            password: top.text("password", MANUAL)?.map(str::to_owned),
             version: words(&top, "version")?,
             programs: words(&top, "programs")?,
             packages: words(&top, "packages")?,
             jars: words(&top, "jars")?,
+            cargo: words(&top, "cargo")?,
             processes: processes.collect::<Result<_, _>>()?,
             steps: steps.iter().map(step).collect::<Result<_, _>>()?,
         };
@@ -354,6 +363,7 @@ fn step(section: &Section<'_>) -> Result<ServiceStep, PlanError> {
         command: words(section, "command")?,
         expect: text("expect")?,
         save: text("save")?,
+        before: text("before")?,
         timeout: section.number("timeout", &timeout)?,
     })
 }
@@ -480,7 +490,7 @@ save = "id"
             (
                 "save = \"id\"",
                 "sav = \"id\"",
-                "two.toml:16: unknown key \"sav\" in [[step]]; known: command, expect, save, timeout; hint: did you mean save",
+                "two.toml:16: unknown key \"sav\" in [[step]]; known: command, expect, save, before, timeout; hint: did you mean save",
             ),
         ] {
             assert!(TWO.contains(from));

@@ -335,7 +335,7 @@ mod tests {
             ),
             (
                 &["h:1"],
-                "unruly drive: url is \"h:1\"; must be scheme://host:port, such as redis://127.0.0.1:6379; hint: there are redis, memcached, http, cassandra, etcd, flurry, program, null, echo",
+                "unruly drive: url is \"h:1\"; must be scheme://host:port, such as redis://127.0.0.1:6379; hint: there are redis, memcached, http, cassandra, etcd, flurry, garage-k2v, program, null, echo",
             ),
         ] {
             assert_eq!(plan(words).unwrap_err().to_string(), said);

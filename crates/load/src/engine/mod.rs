@@ -101,7 +101,7 @@ pub struct Outcome {
     pub requests: Requests,
     /// Replies that answered nothing that was open, and bytes that were no replies.
     pub strays: u64,
-    /// What the other side complained of: how often by status, and its first words.
+    /// What the other side complained of: how often by kind, and its first words.
     pub complaints: BTreeMap<&'static str, (u64, String)>,
 }
 

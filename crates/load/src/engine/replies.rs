@@ -69,7 +69,7 @@ impl Engine<'_> {
             Ok(used) if whole.len() - used > PARTIAL_BYTES_MAX => {
                 let wrong = ProtocolError::reply(&whole[used..], "the end of a reply");
                 self.complain(
-                    Status::Error(ErrorKind::Protocol),
+                    Status::Error(ErrorKind::Protocol).name(),
                     wrong.to_string().as_bytes(),
                 );
                 self.fail_link(link, &io::Error::new(io::ErrorKind::InvalidData, wrong));
@@ -103,13 +103,18 @@ impl Engine<'_> {
                 Ok(None) => break,
                 Err(error) => {
                     let status = Status::Error(ErrorKind::Protocol);
-                    self.complain(status, error.to_string().as_bytes());
+                    self.complain(status.name(), error.to_string().as_bytes());
                     return Err(io::Error::new(io::ErrorKind::InvalidData, error));
                 }
             };
             used += incoming.bytes;
-            if let Answer::Failed(kind, words) = incoming.answer {
-                self.complain(Status::Error(kind), words);
+            match incoming.answer {
+                Answer::Failed(kind, words) => self.complain(Status::Error(kind).name(), words),
+                // Values that stand side by side: whoever wrote them did not know of each other.
+                Answer::Found(values) if self.work.is_some() && values.contains(&b' ') => {
+                    self.complain("siblings", b"a read found several values");
+                }
+                _ => {}
             }
             if incoming.request != GREETING {
                 self.replied(link, &incoming, received_ns, kernel_ns);
@@ -165,8 +170,8 @@ impl Engine<'_> {
     }
 
     /// Keeps what the other side says is wrong, once of each kind.
-    fn complain(&mut self, status: Status, words: &[u8]) {
-        let known = self.outcome.complaints.entry(status.name());
+    fn complain(&mut self, kind: &'static str, words: &[u8]) {
+        let known = self.outcome.complaints.entry(kind);
         let (count, _) = known.or_insert_with(|| {
             let words = String::from_utf8_lossy(&words[..words.len().min(COMPLAINT_BYTES)]);
             (0, words.trim().to_owned())

@@ -4,7 +4,12 @@ use super::program::{self, Program};
 use super::{Driver, DriverError, Settings, addresses, check_options};
 
 /// The schemes of `crates/drivers`, with the port of each.
-const PORTS: [(&str, u16); 3] = [("cassandra", 9_042), ("etcd", 2_379), ("flurry", 7_700)];
+const PORTS: [(&str, u16); 4] = [
+    ("cassandra", 9_042),
+    ("etcd", 2_379),
+    ("flurry", 7_700),
+    ("garage-k2v", 3_904),
+];
 
 pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverError> {
     let url = &settings.store.url;

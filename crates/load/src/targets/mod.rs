@@ -21,13 +21,14 @@ pub use group_rpc::GroupRpc;
 type Make = fn(&Settings<'_>) -> Result<Box<dyn Driver>, DriverError>;
 
 /// Every driver: the scheme of its URLs, what it speaks to, and how it is made.
-const DRIVERS: [(&str, &str, Make); 8] = [
+const DRIVERS: [(&str, &str, Make); 9] = [
     ("redis", "Redis, and what speaks its protocol", redis::make),
     ("memcached", "memcached, over TCP or UDP", memcached::make),
     ("http", "an HTTP/1.1 server", http::make),
     ("cassandra", "Apache Cassandra, by CQL", library::make),
     ("etcd", "etcd, by gRPC", library::make),
     ("flurry", "Flurry, by its public client", library::make),
+    ("garage-k2v", "Garage, by its K2V", library::make),
     (
         "program",
         "a program of yours, in any language",
@@ -291,7 +292,7 @@ pub(crate) mod tests {
             .expect("there is none");
         assert_eq!(
             said,
-            "drive.url: there is no driver \"oracle\"; wanted one of redis, memcached, http, cassandra, etcd, flurry, program, null; hint: any other store can be asked by a program: docs/drivers.md"
+            "drive.url: there is no driver \"oracle\"; wanted one of redis, memcached, http, cassandra, etcd, flurry, garage-k2v, program, null; hint: any other store can be asked by a program: docs/drivers.md"
         );
     }
 

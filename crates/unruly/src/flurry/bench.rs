@@ -12,13 +12,13 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use flurry::{About, Client, Condition, Error, Operation, Options, Recording, Waiting};
 use indicatif::{ProgressBar, ProgressStyle};
-use unruly_plan::{Arrivals, Bytes, DurationNs, RateHz, mix};
+use unruly_plan::{Arrivals, Bytes, DurationNs, RateHz, mix, utc};
 use unruly_trace::ClockPair;
 
 use super::keyed::Keyed;
 use super::level::LevelName;
 use super::{Reach, say, say_error};
-use crate::about::{host_of, noise_floor_ns, tool, utc};
+use crate::about::{host_of, noise_floor_ns, tool};
 
 /// Operations of a session that wait at most, in an open loop; more are counted as shed.
 const WAITING_MAX: usize = 4_096;

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{Child as OsChild, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::Sender;
 
@@ -12,10 +13,15 @@ use nix::unistd::Pid;
 use unruly_agent::{Job, Ready, Report};
 use unruly_trace::{Counts, Exit};
 
-use super::Run;
-
 /// What a child does that the runner must know: its number, and a line or its end.
 pub(super) type Heard = (usize, Option<Report>);
+
+/// Where a process writes, and what lets it into a store.
+#[derive(Debug, Clone)]
+pub(super) struct ChildGround {
+    pub(super) directory: PathBuf,
+    pub(super) password: Option<String>,
+}
 
 /// A started process.
 #[derive(Debug)]
@@ -25,7 +31,7 @@ pub(super) struct Child {
     pub(super) drained: bool,
     pub(super) counts: Option<Counts>,
     pub(super) exit: Option<Exit>,
-    pub(super) log: std::path::PathBuf,
+    pub(super) log: PathBuf,
     process: OsChild,
     input: Option<ChildStdin>,
 }
@@ -35,11 +41,11 @@ impl Child {
     pub(super) fn start(
         number: usize,
         job: Job,
-        run: &Run,
+        ground: &ChildGround,
         prefix: &[String],
         heard: Sender<Heard>,
     ) -> Result<Self> {
-        let directory = run.directory.as_path();
+        let directory = ground.directory.as_path();
         let logs = directory.join("logs");
         let job_file = logs.join(format!("{}.job.json", job.stem()));
         let log = logs.join(format!("{}.log", job.stem()));
@@ -61,7 +67,12 @@ impl Child {
         words.extend(["--out".as_ref(), directory.as_os_str()]);
         let mut process = Command::new(words[0])
             .args(&words[1..])
-            .envs(run.password.iter().map(|it| (unruly_agent::PASSWORD, it)))
+            .envs(
+                ground
+                    .password
+                    .iter()
+                    .map(|it| (unruly_agent::PASSWORD, it)),
+            )
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(File::create(&log).with_context(failed)?)

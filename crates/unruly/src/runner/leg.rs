@@ -12,7 +12,7 @@ use unruly_plan::{DurationNs, FaultKind, Load, Plan};
 use unruly_trace::{Clock, ClockPair, MonoNs, Process, SegmentMeta, Table, TableSpool, monotonic};
 
 use super::Run;
-use super::child::{Child, Heard};
+use super::child::{Child, ChildGround, Heard};
 use super::faults::{Deed, deeds};
 use super::namespaces::Hosts;
 use super::progress::Progress;
@@ -82,10 +82,20 @@ impl<'a> Leg<'a> {
         for (host, job) in leg.jobs(agents) {
             let prefix = leg.hosts.prefix(host);
             let number = leg.children.len();
-            let child = Child::start(number, job, run, &prefix, sender.clone())?;
+            let ground = leg.ground();
+            let child = Child::start(number, job, &ground, &prefix, sender.clone())?;
             leg.children.push(child);
         }
         Ok(leg)
+    }
+
+    /// Where its processes write, and what lets them into the store.
+    fn ground(&self) -> ChildGround {
+        let own = self.services.as_ref().and_then(|it| it.password.clone());
+        ChildGround {
+            directory: self.run.directory.clone(),
+            password: own.or_else(|| self.run.password.clone()),
+        }
     }
 
     /// The jobs of a leg, each with the number of its host.
@@ -528,7 +538,8 @@ fn start_services(
         },
     )?;
     store.url = services.url.clone();
-    super::meet_store(drive, run.password.as_deref())?;
+    let password = services.password.as_deref().or(run.password.as_deref());
+    super::meet_store(drive, password)?;
     Ok(Some(services))
 }
 

@@ -19,12 +19,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 use unruly_load::{Settings, driver, introduce};
-use unruly_plan::{Cell as PlanCell, Drive, Load, Plan, mix};
+use unruly_plan::{Cell as PlanCell, Drive, Load, Plan, mix, utc};
 use unruly_trace::{
     Cell, ClockPair, Counts, Manifest, RunLock, RunStatus, SCHEMA_VERSION, recover,
 };
 
-use crate::about::{host_of, noise_floor_ns, tool, utc};
+use crate::about::{host_of, noise_floor_ns, tool};
 use crate::services::service;
 pub(crate) use child::exit_of;
 use leg::{Leg, LegEnd};

@@ -12,7 +12,7 @@ pub(crate) use packages::install;
 pub(crate) use running::{Ground, Services};
 
 /// The services that come with the program.
-const SHIPPED: [(&str, &str); 6] = [
+const SHIPPED: [(&str, &str); 7] = [
     (
         "cassandra",
         include_str!("../../../../services/cassandra.toml"),
@@ -24,6 +24,7 @@ const SHIPPED: [(&str, &str); 6] = [
         include_str!("../../../../services/memcached.toml"),
     ),
     ("redis", include_str!("../../../../services/redis.toml")),
+    ("garage", include_str!("../../../../services/garage.toml")),
     (
         "redis-replicated",
         include_str!("../../../../services/redis-replicated.toml"),

@@ -45,8 +45,9 @@ impl Programs {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let of_host: Vec<PathBuf> = std::env::split_paths(&path).collect();
         let unpacked = PROGRAMS.iter().map(|place| self.root.join(place));
+        let built = [self.built().join("bin")];
         let sbin = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-        let mut places = of_host.into_iter().chain(sbin).chain(unpacked);
+        let mut places = of_host.into_iter().chain(sbin).chain(unpacked).chain(built);
         places.find_map(|place| Some(place.join(program)).filter(|it| it.is_file()))
     }
 
@@ -68,6 +69,11 @@ impl Programs {
         let all: Vec<PathBuf> = ours.chain(std::env::split_paths(&theirs)).collect();
         // Neither has a colon in it.
         std::env::join_paths(all).unwrap_or_default()
+    }
+
+    /// Where what cargo builds is.
+    fn built(&self) -> PathBuf {
+        self.root.with_file_name("cargo")
     }
 
     /// Where the artifacts of a service are.
@@ -120,6 +126,23 @@ fn install_programs(
     let missing = programs.missing(service);
     if missing.is_empty() {
         return Ok(());
+    }
+    if !service.cargo.is_empty() {
+        let missing = missing.join(", ");
+        say(&format!(
+            "{missing}: not found; building it, which takes some minutes, once"
+        ));
+        let mut words = vec![
+            "cargo".to_owned(),
+            "install".to_owned(),
+            "--quiet".to_owned(),
+        ];
+        words.extend(service.cargo.iter().cloned());
+        words.extend(["--root".to_owned(), programs.built().display().to_string()]);
+        return run(&mut programs.command(&words)).with_context(|| {
+            let wanted = service.cargo.join(" ");
+            format!("service {name}: {missing} could not be built; wanted cargo; hint: cargo install {wanted}")
+        });
     }
     let (missing, packages) = (missing.join(", "), service.packages.join(" "));
     let failed = || {

@@ -42,6 +42,8 @@ pub(crate) struct Services {
     pub(crate) children: Vec<ServiceChild>,
     /// Where the store is.
     pub(crate) url: Url,
+    /// What lets its clients in.
+    pub(crate) password: Option<String>,
     /// What says its version.
     pub(crate) version: String,
     folder: PathBuf,
@@ -84,6 +86,7 @@ impl Services {
         let mut services = Self {
             children: Vec::new(),
             url: Url::of_service(name),
+            password: service.password.clone(),
             version: version(&programs, &service, &places)?,
             folder,
         };
@@ -224,7 +227,9 @@ impl Services {
             let expected = step.expect.as_ref().is_none_or(|text| said.contains(text));
             if output.status.success() && expected {
                 if let Some(name) = &step.save {
-                    places.words.insert(name.clone(), said);
+                    let end = step.before.as_ref().and_then(|text| said.find(text));
+                    let saved = &said[..end.unwrap_or(said.len())];
+                    places.words.insert(name.clone(), saved.to_owned());
                 }
                 return Ok(());
             }
