@@ -80,8 +80,8 @@ sim: $(SIM) ## Replay one seed: make sim SEED=7 OPERATIONS=5000
 sim-bugs: $(SIM) ## Search a seed for every planted bug, as tests/flurry/planted-bugs.tsv has them
 	$(SIM) bugs
 
-fuzz: ## Feed every parser with input that is nearly right, 20 s for each kind
-	cargo run --release --locked --quiet --package unruly-fuzz -- --seconds 20 --threads 7
+fuzz: ## Feed every parser with input that is nearly right, 15 s for each kind
+	cargo run --release --locked --quiet --package unruly-fuzz -- --seconds 15 --threads 7
 
 test-python: setup build ## Python tests, with the report in a real Chromium, and with Spark
 	scripts/debian.sh chromium chromium fonts-dejavu-core
