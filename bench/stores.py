@@ -108,11 +108,12 @@ def ours(url: str, clients: int, pipeline: int) -> Round:
         [(counted, right)] = trace.rows(
             "select sum((phase = 'measure')::int), bool_and(status = 'ok') from requests"
         )
-        # The generator with its recorder's thread, from one sample to another, and what it did then.
+        # The generator with its recorder's thread, between two samples, and what it did then.
         [(cpu_ns, operations)] = trace.rows(
-            "with seen as (select sum(user_ns + system_ns) cpu_ns, min(started_ns) a, max(ended_ns) b"
-            "  from resources where watched = 'drive-0')"
-            " select max(cpu_ns), count(*) from seen, requests where intended_ns between a and b"
+            "with seen as (select sum(user_ns + system_ns) cpu_ns, min(started_ns) began,"
+            "  max(ended_ns) ended from resources where watched = 'drive-0')"
+            " select max(cpu_ns), count(*) from seen, requests"
+            "  where intended_ns between began and ended"
         )
     if not right:
         raise RuntimeError(f"{url}: not every answer was right; wanted all of them ok")
