@@ -11,12 +11,10 @@ from __future__ import annotations
 import sys
 import time
 
-WHAT, EVERY = sys.argv[1], int(sys.argv[2])
 
-
-def lie(values: list[str], others: str) -> str:
+def lie(what: str, values: list[str], others: str) -> str:
     """What a read is told instead of the last of its values."""
-    match WHAT:
+    match what:
         case "stale" if len(values) > 1:
             return "found {} " + values[-2]
         case "lost":
@@ -33,7 +31,7 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def main() -> None:
+def main(what: str, every: int) -> None:
     store: dict[str, list[str]] = {}
     reads = requests = 0
     for line in sys.stdin:
@@ -43,14 +41,14 @@ def main() -> None:
             continue
         request, _client, key, *value = rest
         requests += 1
-        lies = requests % EVERY == 0
-        if word == "write" and not (WHAT == "failed" and lies):
+        lies = requests % every == 0
+        if word == "write" and not (what == "failed" and lies):
             store.setdefault(key, []).append(value[0])
-        if WHAT == "silent" and lies:
+        if what == "silent" and lies:
             continue
-        if WHAT == "dies" and lies:
+        if what == "dies" and lies:
             return
-        if WHAT in ("failed", "late") and lies:
+        if what in ("failed", "late") and lies:
             answer = "failed {} store on purpose"
         elif word == "write":
             answer = "done {}"
@@ -61,8 +59,8 @@ def main() -> None:
             values = store[key]
             others = [held[-1] for name, held in store.items() if name != key]
             answer = (
-                lie(values, [*others, values[-1]][0])
-                if reads % EVERY == 0
+                lie(what, values, [*others, values[-1]][0])
+                if reads % every == 0
                 else "found {} " + values[-1]
             )
         now_ns = time.monotonic_ns()
@@ -70,4 +68,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1], int(sys.argv[2]))
