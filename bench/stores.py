@@ -30,7 +30,7 @@ from bench.stall import RATE, RUN_S, STALL_S, drained_share, oracle_s
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PAIRS = 12
+PAIRS = 8
 SECONDS = 3
 CLIENT_CORE, SERVER_CORE = 0, 1
 VALUE_BYTES = 1_000
