@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use unruly_load::wire::{Codec, FLAG_BODY};
 use unruly_load::{
-    ClosedSource, EngineOptions, GroupRpc, Limited, OpenSource, Peer, Phases, Place, Sessions,
-    Settings, Source, Target, Work, driver,
+    ClosedSource, EngineOptions, GroupRpc, Limited, OpenSource, PASSWORD, Peer, Phases, Place,
+    Sessions, Settings, Source, Target, Work, driver,
 };
 use unruly_plan::{Arrivals, Drive, OperationKind, Store, StoreLevel, Transport};
 use unruly_trace::{Clock, Level};
@@ -21,9 +21,6 @@ use crate::mesh::nanoseconds;
 /// An open loop sleeps for pauses longer than this and spins for shorter ones: waking up takes
 /// tens of microseconds, which at thousands of requests a second is most of the pause.
 const SPIN_NS: i64 = 200_000;
-
-/// Where the password of a store is, which no plan holds.
-pub const PASSWORD: &str = "UNRULY_PASSWORD";
 
 /// What is asked, and over which connections.
 struct Asked {

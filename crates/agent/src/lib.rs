@@ -20,6 +20,5 @@ mod serve;
 mod stress;
 
 pub use control::{Message, PeerLine, Ready, Report};
-pub use drive::PASSWORD;
 pub use job::{Job, JobKind, PROTOCOL_VERSION, Stress};
 pub use role::run;

@@ -34,7 +34,7 @@ pub fn introduce(driver: &dyn Driver, patience: Duration) -> Result<(), Introduc
     for place in driver.places() {
         let until_ns = monotonic().0 + i64::try_from(patience.as_nanos()).unwrap_or(i64::MAX / 4);
         // Nobody answers a datagram that asks for nothing.
-        if matches!(place, Place::Stream(_) | Place::Program(_)) {
+        if matches!(place, Place::Stream(_) | Place::Program { .. }) {
             meet(place, driver.target().as_mut(), until_ns)?;
         }
     }
@@ -139,7 +139,7 @@ fn silent(place: &Place, error: &io::Error) -> IntroductionError {
         wrong,
         wanted: "an answer to a greeting",
         hint: match place {
-            Place::Program(_) => "it must say \"unruly 1\" when it is ready: docs/drivers.md",
+            Place::Program { .. } => "it must say \"unruly 1\" when it is ready: docs/drivers.md",
             _ => "does that store listen there, and without TLS?",
         },
     }

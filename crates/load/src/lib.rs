@@ -20,7 +20,7 @@ mod work;
 
 pub use engine::{Control, Engine, EngineOptions, Live, Outcome, Peer};
 pub use introduction::{IntroductionError, introduce};
-pub use link::Place;
+pub use link::{PASSWORD, Place};
 pub use poller::{Poller, Wake};
 pub use socket::{
     Received, bind_tcp, bind_udp, enable_stamps, receive, receive_waiting, set_buffers,

@@ -16,6 +16,9 @@ use unruly_trace::{ErrorKind, Status, monotonic};
 use crate::pending::Slot;
 use crate::socket::{enable_stamps, set_buffers};
 
+/// Where the password of a store is, which no plan and no command holds.
+pub const PASSWORD: &str = "UNRULY_PASSWORD";
+
 /// First pause before a reconnect; doubles up to the maximum.
 const BACKOFF_MIN_NS: i64 = 20_000_000;
 const BACKOFF_MAX_NS: i64 = 2_000_000_000;
@@ -34,7 +37,12 @@ pub enum Place {
     /// A UDP server.
     Datagram(SocketAddr),
     /// A program that is started for it, by the shell, and speaks on its standard input and output.
-    Program(String),
+    Program {
+        /// What the shell is told.
+        command: String,
+        /// What lets it into its store; it has it in its environment, as whoever starts `unruly` may.
+        password: Option<String>,
+    },
     /// Back to where it comes from: what is sent is received.
     Own,
 }
@@ -43,7 +51,7 @@ impl fmt::Display for Place {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stream(address) | Self::Datagram(address) => address.fmt(formatter),
-            Self::Program(command) => formatter.pad(command),
+            Self::Program { command, .. } => formatter.pad(command),
             Self::Own => formatter.pad("this process"),
         }
     }
@@ -135,7 +143,7 @@ impl Link {
     }
 
     pub(crate) fn is_stream(&self) -> bool {
-        matches!(self.place, Place::Stream(_) | Place::Program(_))
+        matches!(self.place, Place::Stream(_) | Place::Program { .. })
     }
 
     /// Starts to connect.
@@ -150,10 +158,10 @@ impl Link {
                 let own = socket.local_addr()?.as_socket();
                 (socket, own)
             }
-            Place::Program(command) => {
+            Place::Program { command, password } => {
                 let (socket, theirs) = Socket::pair(Domain::UNIX, Type::STREAM, None)?;
                 prepare(&socket)?;
-                self.program = Some(start(command, theirs)?);
+                self.program = Some(start(command, password.as_deref(), theirs)?);
                 (socket, None)
             }
         };
@@ -259,7 +267,7 @@ impl Link {
         while self.head < self.out.len() {
             // A datagram socket takes one message at a time.
             let end = match self.marks.get(1) {
-                Some(next) if !matches!(self.place, Place::Stream(_) | Place::Program(_)) => {
+                Some(next) if !matches!(self.place, Place::Stream(_) | Place::Program { .. }) => {
                     self.head + usize::try_from(next.start - self.written).unwrap_or(0)
                 }
                 _ => self.out.len(),
@@ -317,11 +325,12 @@ fn prepare(socket: &Socket) -> io::Result<()> {
 }
 
 /// Starts a program whose standard input and output are one socket: it ends with us, by the end of its input.
-fn start(command: &str, socket: Socket) -> io::Result<Child> {
+fn start(command: &str, password: Option<&str>, socket: Socket) -> io::Result<Child> {
     let output = OwnedFd::from(socket.try_clone()?);
     let mut shell = Command::new("/bin/sh");
     shell
         .args(["-c", &format!("exec {command}")])
+        .envs(password.map(|it| (PASSWORD, it)))
         .stdin(OwnedFd::from(socket))
         .stdout(output);
     shell.spawn()

@@ -210,7 +210,7 @@ fn call(verb: Verb) -> Result<u8> {
         Verb::Plans { name } => plans(name.as_deref()),
         Verb::Services { name, more } => services(name.as_deref(), &more),
         Verb::Driver { url } => {
-            let password = std::env::var(unruly_agent::PASSWORD).ok();
+            let password = std::env::var(unruly_load::PASSWORD).ok();
             let (input, output) = (std::io::stdin().lock(), std::io::stdout());
             unruly_drivers::serve(&url, password.as_deref(), input, output).map(|()| 0)
         }

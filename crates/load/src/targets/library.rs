@@ -1,6 +1,6 @@
 //! Stores that are asked by their client library: `unruly driver URL` is a program like any other.
 
-use super::program::{self, Program};
+use super::program::Program;
 use super::{Driver, DriverError, Settings, addresses, check_options};
 
 /// The schemes of `crates/drivers`, with the port of each.
@@ -33,10 +33,7 @@ pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverErr
         ));
     };
     let command = format!("{} driver {}", quoted(own), quoted(&url.to_string()));
-    Ok(Box::new(Program::new(
-        command,
-        &program::greeting(settings),
-    )))
+    Ok(Box::new(Program::new(command, settings)))
 }
 
 /// As one word of the shell's.
@@ -53,12 +50,16 @@ mod tests {
     fn a_library_is_a_program_whose_words_stay_whole() {
         let driver = driver_of(
             "url = \"cassandra://127.0.0.1,127.0.0.1:9043/it's?replicas=2\"",
-            None,
+            Some("secret"),
         );
         let driver = driver.unwrap();
         let wanted =
             "'/a/path/to/unruly' driver 'cassandra://127.0.0.1,127.0.0.1:9043/it'\\''s?replicas=2'";
-        assert_eq!(driver.places(), [Place::Program(wanted.to_owned())]);
+        let place = Place::Program {
+            command: wanted.to_owned(),
+            password: Some("secret".to_owned()),
+        };
+        assert_eq!(driver.places(), [place]);
         assert!(driver.is_shared());
     }
 

@@ -32,13 +32,7 @@ pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverErr
             "program:python3 driver.py",
         ));
     }
-    Ok(Box::new(Program::new(command, &greeting(settings))))
-}
-
-/// What a program is told first.
-pub(super) fn greeting(settings: &Settings<'_>) -> String {
-    let level = settings.store.level.map_or("-", |level| level.name());
-    format!("unruly 1 {level} {}\n", settings.timeout_ns)
+    Ok(Box::new(Program::new(command, settings)))
 }
 
 /// A program, and what it is told first.
@@ -48,10 +42,12 @@ pub(super) struct Program {
 }
 
 impl Program {
-    pub(super) fn new(command: String, greeting: &str) -> Self {
+    pub(super) fn new(command: String, settings: &Settings<'_>) -> Self {
+        let password = settings.password.map(str::to_owned);
+        let level = settings.store.level.map_or("-", |level| level.name());
         Self {
-            place: [Place::Program(command)],
-            greeting: greeting.to_owned(),
+            place: [Place::Program { command, password }],
+            greeting: format!("unruly 1 {level} {}\n", settings.timeout_ns),
         }
     }
 }

@@ -67,12 +67,7 @@ impl Child {
         words.extend(["--out".as_ref(), directory.as_os_str()]);
         let mut process = Command::new(words[0])
             .args(&words[1..])
-            .envs(
-                ground
-                    .password
-                    .iter()
-                    .map(|it| (unruly_agent::PASSWORD, it)),
-            )
+            .envs(ground.password.iter().map(|it| (unruly_load::PASSWORD, it)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(File::create(&log).with_context(failed)?)

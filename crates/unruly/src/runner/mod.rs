@@ -62,7 +62,7 @@ pub(crate) struct Run {
 pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
     let cells = plan.cells()?;
     let password = options.password.clone();
-    let password = password.or_else(|| std::env::var(unruly_agent::PASSWORD).ok());
+    let password = password.or_else(|| std::env::var(unruly_load::PASSWORD).ok());
     meet(&cells, password.as_deref())?;
     let origin = ClockPair::now();
     let id = format!("{}-{}", plan.name, utc(origin.wall_ns));
