@@ -243,6 +243,19 @@ def test_a_service_that_is_killed_is_an_event_and_the_run_goes_on(tmp_path: Path
     assert sum(found.values()) == 1000
 
 
+def test_what_came_once_comes_again_and_again_from_the_run(tmp_path: Path) -> None:
+    times = tmp_path / "seen.txt"
+    times.write_text("# seconds\n" + "".join(f"{7 + it * it / 1e4}\n" for it in range(100)))
+    first = drive(tmp_path, "null:", "--arrivals", "replay", "--times", str(times))
+    times.unlink()
+    said = call("run", first.path / "plan.toml", "-q", "-o", tmp_path / "again")
+    assert said.returncode == 0, said.stderr
+    offsets = "select (intended_ns - min(intended_ns) over ()) / 1e9 from requests order by 1"
+    for run in (first, Measured(tmp_path / "again")):
+        found = [float(offset) for (offset,) in run.rows(offsets)]
+        assert found == pytest.approx([it * it / 1e4 for it in range(100)], abs=1e-6)
+
+
 def test_a_service_that_is_not_ready_is_told_with_its_last_words(tmp_path: Path) -> None:
     broken = tmp_path / "broken.toml"
     broken.write_text(

@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use unruly_load::{Control, Engine, EngineOptions, Live, Outcome, Peer, Source, Target, Work};
+use unruly_load::{
+    Bins, Control, Engine, EngineOptions, Live, Outcome, Peer, Source, Target, Work,
+};
 use unruly_trace::{Clock, Counts, Recorder, RecorderOptions, SPOOL_ROWS_MAX};
 
-use crate::control::{Inbox, Report, report};
+use crate::control::{Bin, Inbox, Report, report};
 use crate::events::Events;
 use crate::job::Job;
 
@@ -41,7 +43,7 @@ impl Client<'_> {
         let mut recorder = Recorder::start(RecorderOptions {
             directory: self.directory.to_owned(),
             stem: self.job.stem(),
-            header: self.job.spool_header(std::mem::take(&mut self.ops)),
+            header: self.job.spool_header(self.ops.clone()),
             clock: self.clock.clone(),
             spool_rows_max: SPOOL_ROWS_MAX,
         })?;
@@ -68,7 +70,7 @@ impl Client<'_> {
         let mut source = source(start_ns);
         let mut said_full = false;
         let outcome = engine.run(source.as_mut(), &mut |live, recorder| {
-            say_progress(live, recorder);
+            say_progress(live, recorder, &self.ops);
             for (at_ns, step) in recorder.take_steps() {
                 events.add(
                     "clock stepped",
@@ -133,7 +135,7 @@ impl Client<'_> {
     }
 }
 
-fn say_progress(live: &mut Live, recorder: &Recorder) {
+fn say_progress(live: &mut Live, recorder: &Recorder, ops: &[String]) {
     let live = std::mem::take(live);
     let copies = &recorder.tally().copies;
     report(&Report::Progress {
@@ -142,7 +144,16 @@ fn say_progress(live: &mut Live, recorder: &Recorder) {
         failed: live.failed,
         responses_ns: live.responses_ns,
         lag_ns: live.lag_ns,
+        bins: named(&live.bins, ops),
     });
+}
+
+/// Bins with the names of their operations.
+fn named(bins: &Bins, ops: &[String]) -> Vec<Bin> {
+    let name = |op: u8| ops.get(usize::from(op)).cloned().unwrap_or_default();
+    bins.iter()
+        .map(|((op, bin), count)| (name(*op), *bin, *count))
+        .collect()
 }
 
 /// Says that all is written.

@@ -43,6 +43,9 @@ pub struct PeerLine {
     pub address: Option<String>,
 }
 
+/// An operation, a bin of response times as in [`unruly_load::bin`], and how often it was met.
+pub type Bin = (String, u32, u32);
+
 /// A line that a process writes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -61,6 +64,9 @@ pub enum Report {
         responses_ns: Vec<i64>,
         /// The longest send lag in the last second, ns.
         lag_ns: i64,
+        /// Measured requests of the last second by bin, where the run ends when it knows enough.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        bins: Vec<Bin>,
     },
     /// Something that the reader of the run must know.
     Finding {
@@ -102,6 +108,8 @@ pub enum Message {
     Peers(Vec<PeerLine>),
     /// When to start, on this process's monotonic clock.
     Start(i64),
+    /// Ask nothing more; what is open is waited for.
+    Finish,
     /// End now. Also what a closed input means.
     Stop,
 }
@@ -112,6 +120,7 @@ impl Message {
         match word {
             "peers" => serde_json::from_str(rest).ok().map(Self::Peers),
             "start" => rest.trim().parse().ok().map(Self::Start),
+            "finish" => Some(Self::Finish),
             "stop" => Some(Self::Stop),
             _ => None,
         }
@@ -123,6 +132,7 @@ impl Message {
 pub(crate) struct Inbox {
     messages: Receiver<Message>,
     stop: Arc<AtomicBool>,
+    finish: Arc<AtomicBool>,
     wakes: Arc<Mutex<Vec<Wake>>>,
 }
 
@@ -130,12 +140,15 @@ impl Inbox {
     pub(crate) fn open() -> Self {
         let (sender, messages) = channel();
         let stop = Arc::new(AtomicBool::new(false));
+        let finish = Arc::new(AtomicBool::new(false));
         let wakes = Arc::new(Mutex::new(Vec::new()));
         let (thread_stop, thread_wakes) = (Arc::clone(&stop), Arc::clone(&wakes));
-        std::thread::spawn(move || listen(&sender, &thread_stop, &thread_wakes));
+        let thread_finish = Arc::clone(&finish);
+        std::thread::spawn(move || listen(&sender, &thread_finish, &thread_stop, &thread_wakes));
         Self {
             messages,
             stop,
+            finish,
             wakes,
         }
     }
@@ -143,6 +156,11 @@ impl Inbox {
     /// The flag that `stop`, or a closed input, sets.
     pub(crate) fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
+    }
+
+    /// The flag that `finish` sets.
+    pub(crate) fn finish_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.finish)
     }
 
     /// Whoever sleeps in this poller is woken when the flag is set.
@@ -160,7 +178,7 @@ impl Inbox {
     pub(crate) fn peers(&self) -> Result<Option<Vec<PeerLine>>> {
         match self.messages.recv() {
             Ok(Message::Peers(peers)) => Ok(Some(peers)),
-            Ok(Message::Stop) | Err(_) => Ok(None),
+            Ok(Message::Finish | Message::Stop) | Err(_) => Ok(None),
             Ok(Message::Start(_)) => {
                 bail!(
                     "standard input: start came before peers; wanted peers first; hint: see schema/job.md"
@@ -173,7 +191,7 @@ impl Inbox {
     pub(crate) fn start(&self) -> Result<Option<i64>> {
         match self.messages.recv() {
             Ok(Message::Start(start_ns)) => Ok(Some(start_ns)),
-            Ok(Message::Stop) | Err(_) => Ok(None),
+            Ok(Message::Finish | Message::Stop) | Err(_) => Ok(None),
             Ok(Message::Peers(_)) => {
                 bail!("standard input: peers came twice; wanted start; hint: see schema/job.md")
             }
@@ -188,13 +206,29 @@ impl Inbox {
         }
     }
 
+    /// Waits for other peers than before, or the end, at most for `timeout`.
+    pub(crate) fn peers_within(&self, timeout: Duration) -> Option<Vec<PeerLine>> {
+        if self.is_stopped() {
+            return None;
+        }
+        match self.messages.recv_timeout(timeout) {
+            Ok(Message::Peers(peers)) => Some(peers),
+            _ => None,
+        }
+    }
+
     /// Waits for the end.
     pub(crate) fn wait_for_stop(&self) {
         while !self.is_stopped() && self.messages.recv().is_ok() {}
     }
 }
 
-fn listen(sender: &Sender<Message>, stop: &AtomicBool, wakes: &Mutex<Vec<Wake>>) {
+fn listen(
+    sender: &Sender<Message>,
+    finish: &AtomicBool,
+    stop: &AtomicBool,
+    wakes: &Mutex<Vec<Wake>>,
+) {
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         // A word of a newer runner is not for us.
         let Some(message) = Message::parse(line.trim()) else {
@@ -202,6 +236,10 @@ fn listen(sender: &Sender<Message>, stop: &AtomicBool, wakes: &Mutex<Vec<Wake>>)
         };
         if message == Message::Stop {
             break;
+        }
+        if message == Message::Finish {
+            finish.store(true, Ordering::Release);
+            continue;
         }
         if sender.send(message).is_err() {
             break;
@@ -219,9 +257,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_three_words_are_understood_and_others_are_not() {
+    fn the_words_are_understood_and_others_are_not() {
         assert_eq!(Message::parse("start 12"), Some(Message::Start(12)));
         assert_eq!(Message::parse("stop"), Some(Message::Stop));
+        assert_eq!(Message::parse("finish"), Some(Message::Finish));
         assert_eq!(Message::parse("peers []"), Some(Message::Peers(Vec::new())));
         assert_eq!(Message::parse("start soon"), None);
         assert_eq!(Message::parse("dance"), None);

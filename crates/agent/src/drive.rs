@@ -6,10 +6,12 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use unruly_load::wire::{Codec, FLAG_BODY};
 use unruly_load::{
-    ClosedSource, EngineOptions, GroupRpc, Limited, OpenSource, PASSWORD, Peer, Phases, Place,
-    Sessions, Settings, Source, Target, Work, driver,
+    ClosedSource, Ending, EngineOptions, GroupRpc, Limited, OpenSource, PASSWORD, Peer, Phases,
+    Place, Sessions, Settings, Source, Target, Work, driver,
 };
-use unruly_plan::{Arrivals, Drive, OperationKind, Store, StoreLevel, Transport};
+use unruly_plan::{
+    Arrivals, Drive, OperationKind, Schedule, Store, StoreLevel, Transport, times_ns,
+};
 use unruly_trace::{Clock, Level};
 
 use crate::client::{Client, say_done};
@@ -60,6 +62,7 @@ pub(crate) fn run(
         work: asked.work,
     };
     let (sessions, flags) = (asked.sessions, asked.flags);
+    let schedule = schedule(drive, seed)?;
     let report = client.run(events, |start_ns| {
         let phases = Phases::new(start_ns, job.plan.run.warmup, job.plan.run.duration);
         let arrivals = &drive.arrivals;
@@ -67,16 +70,31 @@ pub(crate) fn run(
             Arrivals::Closed { .. } => {
                 Box::new(ClosedSource::new(arrivals, seed, sessions, flags, phases))
             }
-            _ => Box::new(OpenSource::new(arrivals, seed, sessions, flags, phases)),
+            _ => Box::new(OpenSource::new(schedule, sessions, flags, phases)),
         };
-        match drive.requests {
+        let source: Box<dyn Source> = match drive.requests {
             Some(requests) => Box::new(Limited::new(source, requests)),
+            None => source,
+        };
+        match job.plan.run.until {
+            Some(_) => Box::new(Ending::new(source, inbox.finish_flag())),
             None => source,
         }
     })?;
     inbox.wait_for_stop();
     say_done(report);
     Ok(())
+}
+
+/// When an open loop asks.
+fn schedule(drive: &Drive, seed: u64) -> Result<Schedule> {
+    let Some(times) = &drive.times else {
+        return Ok(drive.arrivals.schedule(seed, 0));
+    };
+    let text = std::fs::read_to_string(times).with_context(|| {
+        format!("{times}: cannot be read; wanted the times of a replay; hint: one time in seconds on each line")
+    })?;
+    Ok(Schedule::of_times(times_ns(times, &text)?))
 }
 
 fn options(job: &Job, drive: &Drive) -> EngineOptions {
@@ -92,6 +110,7 @@ fn options(job: &Job, drive: &Drive) -> EngineOptions {
         linger_ns: if store.is_some() { timeout_ns } else { 0 },
         in_flight: drive.in_flight as usize,
         retries: store.map_or(0, |it| it.retries),
+        bins: job.plan.run.until.is_some(),
         spin_ns: if matches!(drive.arrivals, Arrivals::Closed { .. }) {
             0
         } else {

@@ -42,11 +42,23 @@ impl Events {
 
     /// Records an event. A full disk also stops the requests, which say so; nothing more to do here.
     pub(crate) fn add(&mut self, kind: &str, detail: Option<&str>, at: (i64, Option<i64>)) {
+        let own = self.process.clone();
+        self.add_of(&own, kind, detail, at);
+    }
+
+    /// Records an event of another process.
+    pub(crate) fn add_of(
+        &mut self,
+        process: &str,
+        kind: &str,
+        detail: Option<&str>,
+        at: (i64, Option<i64>),
+    ) {
         let row = EventRow {
             cell: &self.cell,
             repeat: self.repeat,
             host: &self.host,
-            process: &self.process,
+            process,
             kind,
             detail,
             started_ns: at.0,

@@ -52,10 +52,8 @@ impl JobKind {
 pub struct Stress {
     /// How many.
     pub threads: u16,
-    /// When they begin, from the first measured instant.
-    pub at: DurationNs,
-    /// For how long.
-    pub duration: DurationNs,
+    /// From when until when, each time, from the first measured instant.
+    pub times: Vec<(DurationNs, Option<DurationNs>)>,
 }
 
 /// The job of one process.

@@ -18,7 +18,8 @@ pub mod probe;
 mod role;
 mod serve;
 mod stress;
+mod watch;
 
-pub use control::{Message, PeerLine, Ready, Report};
+pub use control::{Bin, Message, PeerLine, Ready, Report};
 pub use job::{Job, JobKind, PROTOCOL_VERSION, Stress};
 pub use role::run;

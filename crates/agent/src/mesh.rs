@@ -159,6 +159,7 @@ fn ask(
         linger_ns: timeout_ns.saturating_mul(LINGER_TIMEOUTS),
         in_flight: mesh.in_flight as usize,
         retries: 0,
+        bins: false,
         spin_ns: 0,
     };
     let client = Client {

@@ -7,10 +7,11 @@ use anyhow::Result;
 use serde::Serialize;
 use unruly_trace::{Clock, MonoNs, Table, TableSpool, monotonic};
 
-use crate::control::{Inbox, Report, report};
+use crate::control::{Inbox, PeerLine, Report, report};
 use crate::events::Events;
 use crate::job::Job;
 use crate::probe::{ResourceRow, Sampler, Watched};
+use crate::watch::Watch;
 
 /// A sampler that woke later than this share of its period has seen a stall: an event.
 const LATE_SHARE: i64 = 10;
@@ -41,17 +42,9 @@ pub(crate) fn run(
     let Some(start_ns) = inbox.start()? else {
         return Ok(());
     };
-    let of_this_host = peers.into_iter().filter(|peer| peer.host == job.host);
-    // It watches itself too: what measuring costs is part of what was measured.
-    let own = Watched {
-        name: job.name.clone(),
-        pid: std::process::id(),
-    };
-    let peers = of_this_host.map(|peer| Watched {
-        name: peer.name,
-        pid: peer.pid,
-    });
-    let mut sampler = Sampler::new(peers.chain([own]).collect());
+    let all = watched(job, peers);
+    let watch = Watch::start(of_others(job, &all));
+    let mut sampler = Sampler::new(all);
     let mut spool = TableSpool::new(Table::Resources, directory, &job.stem(), job.meta());
     let period_ns = i64::try_from(probe.period.0).unwrap_or(i64::MAX).max(1);
     // In the middle between two whole periods: not in step with anything that ticks on them.
@@ -60,8 +53,13 @@ pub(crate) fn run(
     report(&Report::Drained);
     loop {
         due_ns += period_ns;
-        let wait_ns = u64::try_from(due_ns - monotonic().0).unwrap_or(0);
-        if inbox.stopped_within(Duration::from_nanos(wait_ns)) {
+        while let Some(peers) = inbox.peers_within(until(due_ns)) {
+            // Somebody was started again, and has another number now.
+            let all = watched(job, peers);
+            watch.watch(of_others(job, &all));
+            sampler.watch(all);
+        }
+        if inbox.is_stopped() {
             break;
         }
         let now_ns = monotonic().0;
@@ -76,6 +74,7 @@ pub(crate) fn run(
             };
             spool.append(&row)?;
         }
+        watch.tell(events, clock);
         if (now_ns - due_ns) * LATE_SHARE > period_ns {
             let late = (
                 clock.column(MonoNs(due_ns)),
@@ -86,6 +85,33 @@ pub(crate) fn run(
             due_ns += (now_ns - due_ns) / period_ns * period_ns;
         }
     }
+    watch.end(events, clock);
     spool.seal()?;
     Ok(())
+}
+
+/// All that is watched on this host. The probe watches itself too: what measuring costs is part of what
+/// was measured.
+fn watched(job: &Job, peers: Vec<PeerLine>) -> Vec<Watched> {
+    let of_this_host = peers.into_iter().filter(|peer| peer.host == job.host);
+    let peers = of_this_host.map(|peer| Watched {
+        name: peer.name,
+        pid: peer.pid,
+    });
+    let own = Watched {
+        name: job.name.clone(),
+        pid: std::process::id(),
+    };
+    peers.chain([own]).collect()
+}
+
+/// All but the probe, which cannot look at itself when it is stopped.
+fn of_others(job: &Job, all: &[Watched]) -> Vec<Watched> {
+    let others = all.iter().filter(|it| it.name != job.name);
+    others.cloned().collect()
+}
+
+/// How long it is until a monotonic instant.
+fn until(due_ns: i64) -> Duration {
+    Duration::from_nanos(u64::try_from(due_ns - monotonic().0).unwrap_or(0))
 }

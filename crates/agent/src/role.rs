@@ -57,7 +57,7 @@ fn run_job(job: &Job, directory: &Path) -> Result<()> {
         }
         (JobKind::Stress, _) => {
             say_ready(None, &clock);
-            let stressed = crate::stress::run(job, &inbox, &clock, &mut events);
+            let stressed = crate::stress::run(job, &inbox);
             crate::client::say_done(None);
             stressed
         }

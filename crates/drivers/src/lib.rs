@@ -6,6 +6,7 @@
 //! asks, waits, and says when it did so.
 
 mod cassandra;
+mod crew;
 mod etcd;
 mod flurry;
 mod garage;
@@ -54,7 +55,7 @@ impl Failure {
     }
 }
 
-/// One client of a store, on a thread of its own.
+/// One client of a store, or one of several workers of it, on a thread of its own.
 trait Client: Send {
     fn write(&mut self, key: &str, value: &str) -> Outcome;
 
@@ -63,7 +64,7 @@ trait Client: Send {
 
 /// A store that is connected to.
 trait Store {
-    /// A client more; `number` tells it from the others.
+    /// A client more, or a worker more of client `number`.
     fn client(&self, number: usize) -> Result<Box<dyn Client>>;
 }
 

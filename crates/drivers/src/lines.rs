@@ -1,29 +1,28 @@
 //! The lines between a run and a driver.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use nix::time::{ClockId, clock_gettime};
 use unruly_plan::{StoreLevel, Url};
 
+use crate::crew::Crew;
 use crate::{Client, Failure, Outcome, Settings, Store, open};
 
 /// Where answers go: whole lines, from any thread.
-type Output = Arc<Mutex<dyn Write + Send>>;
+pub(crate) type Output = Arc<Mutex<dyn Write + Send>>;
 
 /// A request for one of the clients.
-struct Request {
-    number: u64,
-    key: String,
+pub(crate) struct Request {
+    pub(crate) number: u64,
+    pub(crate) key: String,
     /// Of a write.
-    value: Option<String>,
+    pub(crate) value: Option<String>,
 }
 
 /// Asks the store at `url` for whoever writes to `input`, until there is no more of it.
@@ -40,7 +39,7 @@ pub fn serve(
 ) -> Result<()> {
     let output: Output = Arc::new(Mutex::new(output));
     let mut store: Option<Box<dyn Store>> = None;
-    let mut clients: BTreeMap<usize, Sender<Request>> = BTreeMap::new();
+    let mut crews: BTreeMap<usize, Crew> = BTreeMap::new();
     for line in input.lines() {
         let line = line?;
         let words: Vec<&str> = line.split(' ').collect();
@@ -70,14 +69,9 @@ pub fn serve(
                     key: (*key).to_owned(),
                     value: (*what == "write").then(|| value.join(" ")),
                 };
-                let sender = match clients.entry(client) {
-                    Entry::Occupied(known) => known.into_mut(),
-                    Entry::Vacant(place) => {
-                        place.insert(start(store.client(client)?, client, &output)?)
-                    }
-                };
-                // A client that is gone has nobody to answer to.
-                let _ = sender.send(request);
+                let crew = crews.entry(client);
+                let crew = crew.or_insert_with(|| Crew::new(client, &output));
+                crew.carry_out(request, store.as_ref())?;
             }
             _ => bail!("{line:?}: no line of a run; wanted read or write; hint: docs/drivers.md"),
         }
@@ -98,26 +92,19 @@ fn level_of(word: &str) -> Result<Option<StoreLevel>> {
     }
 }
 
-/// Has a client carry out its requests, one after the other.
-fn start(mut client: Box<dyn Client>, number: usize, output: &Output) -> Result<Sender<Request>> {
-    let (sender, requests): (_, Receiver<Request>) = channel();
-    let output = Arc::clone(output);
-    std::thread::Builder::new()
-        .name(format!("client-{number}"))
-        .spawn(move || {
-            while let Ok(request) = requests.recv() {
-                let sent_ns = monotonic_ns();
-                let outcome = match &request.value {
-                    Some(value) => client.write(&request.key, value),
-                    None => client.read(&request.key),
-                };
-                let line = line_of(request.number, sent_ns, monotonic_ns(), &outcome);
-                if say(&output, &line).is_err() {
-                    return;
-                }
-            }
-        })?;
-    Ok(sender)
+/// Carries out a request, and says what came of it.
+pub(crate) fn answer(
+    client: &mut dyn Client,
+    request: &Request,
+    output: &Output,
+) -> std::io::Result<()> {
+    let sent_ns = monotonic_ns();
+    let outcome = match &request.value {
+        Some(value) => client.write(&request.key, value),
+        None => client.read(&request.key),
+    };
+    let line = line_of(request.number, sent_ns, monotonic_ns(), &outcome);
+    say(output, &line)
 }
 
 fn line_of(number: u64, sent_ns: i64, received_ns: i64, outcome: &Outcome) -> String {

@@ -1,6 +1,6 @@
 //! A data server: a thread and a socket for each shard.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{self, UnixDatagram};
 use std::path::PathBuf;
@@ -36,6 +36,9 @@ pub struct ServerOptions {
     pub controllers: Controllers,
     /// Where the first shard listens, the others behind it; port 0 leaves all to the kernel.
     pub listen: SocketAddr,
+    /// The address under which others reach it, where that is another one: something stands before it
+    /// that passes its ports on. Not with a key, which seals messages for the address they are sent to.
+    pub announce: Option<IpAddr>,
     /// Threads; the same as the controller is told.
     pub shards: u8,
     /// Memory for records, of all shards together.
@@ -67,6 +70,7 @@ impl ServerOptions {
             id,
             controllers: controllers.into(),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            announce: None,
             shards: 1,
             memory_bytes_max: 256_000_000,
             evict: false,
@@ -87,6 +91,11 @@ impl ServerOptions {
         if self.shards == 0 {
             return Err(Error::Refused {
                 reason: "shards: it is 0; wanted 1 or more; hint: one for each core that a server may use".to_owned(),
+            });
+        }
+        if self.announce.is_some() && self.security.key.is_some() {
+            return Err(Error::Refused {
+                reason: "announce: there is a key, which seals messages for the address they are sent to; wanted one or the other; hint: leave --announce out".to_owned(),
             });
         }
         if self.evict && self.disk.is_some() {
@@ -149,7 +158,12 @@ impl Server {
             None => None,
         };
         let links = options.links()?;
-        let addresses: Vec<String> = links.iter().map(|it| it.address().to_string()).collect();
+        let reached = |link: &Link| {
+            let address = SocketAddr::from(link.address());
+            let ip = options.announce.unwrap_or_else(|| address.ip());
+            SocketAddr::new(ip, address.port()).to_string()
+        };
+        let addresses: Vec<String> = links.iter().map(reached).collect();
         let incarnation = Incarnation(u128::from_le_bytes(random::bytes()?));
         let found = disk.as_ref().map(ServerDisk::found);
         let wakes = links.iter().map(|link| link.wake().clone()).collect();

@@ -152,6 +152,7 @@ fn throughput(address: SocketAddr, recorder: &mut Recorder) -> f64 {
         linger_ns: 0,
         in_flight: CONNECTIONS,
         retries: 0,
+        bins: false,
         spin_ns: 0,
     };
     let peers = (0..CONNECTIONS).map(|_| {

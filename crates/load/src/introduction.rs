@@ -237,6 +237,15 @@ mod tests {
     }
 
     #[test]
+    fn a_program_has_the_password_in_its_environment() {
+        let command = "url = \"program:sh -c '[ $UNRULY_PASSWORD = secret ] && echo unruly 1'\"";
+        for (password, met) in [(Some("secret"), true), (Some("other"), false)] {
+            let driver = driver_of(command, password).unwrap();
+            assert_eq!(introduce(driver.as_ref(), PATIENCE).is_ok(), met);
+        }
+    }
+
+    #[test]
     fn a_program_is_met_when_it_says_that_it_is_ready() {
         let met = |command: &str| {
             let driver = driver_of(&format!("url = \"program:{command}\""), None).unwrap();

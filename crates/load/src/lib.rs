@@ -5,6 +5,7 @@
 //! replies, and hands every copy to the recorder exactly once: answered, late, refused, shed or
 //! still open at the end. What the bytes mean is a [`Target`]'s business.
 
+mod bins;
 mod engine;
 mod introduction;
 mod link;
@@ -18,6 +19,7 @@ pub mod value;
 pub mod wire;
 mod work;
 
+pub use bins::{Bins, bin};
 pub use engine::{Control, Engine, EngineOptions, Live, Outcome, Peer};
 pub use introduction::{IntroductionError, introduce};
 pub use link::{PASSWORD, Place};
@@ -25,7 +27,9 @@ pub use poller::{Poller, Wake};
 pub use socket::{
     Received, bind_tcp, bind_udp, enable_stamps, receive, receive_waiting, set_buffers,
 };
-pub use source::{ClosedSource, Due, Limited, MeshSource, OpenSource, Phases, Sessions, Source};
+pub use source::{
+    ClosedSource, Due, Ending, Limited, MeshSource, OpenSource, Phases, Sessions, Source,
+};
 pub use target::{
     Answer, GREETING, Incoming, Operation, Outgoing, ProtocolError, ServerStamps, Target,
 };

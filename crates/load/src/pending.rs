@@ -13,9 +13,9 @@ pub(crate) struct Slot {
     pub(crate) generation: u32,
 }
 
-/// A copy that has not ended, or that timed out and may still be answered late.
-#[derive(Debug, Clone)]
-pub(crate) struct Open {
+/// A copy that is about to be sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked {
     pub(crate) record: Record,
     /// What its reply is known by, which no other copy has.
     pub(crate) ticket: u64,
@@ -25,21 +25,15 @@ pub(crate) struct Open {
     pub(crate) task: Option<Task>,
     /// Monotonic instant of the schedule.
     pub(crate) intended_ns: i64,
+}
+
+/// A copy that has not ended, or that timed out and may still be answered late.
+#[derive(Debug, Clone)]
+pub(crate) struct Open {
+    pub(crate) asked: Asked,
     pub(crate) timed_out: bool,
     generation: u32,
     live: bool,
-}
-
-/// A copy that is about to be sent.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked {
-    pub(crate) record: Record,
-    pub(crate) ticket: u64,
-    pub(crate) link: usize,
-    pub(crate) group: u32,
-    pub(crate) task: Option<Task>,
-    /// Monotonic instant of the schedule.
-    pub(crate) intended_ns: i64,
 }
 
 /// The copies of one request together.
@@ -89,20 +83,6 @@ pub(crate) enum Patience {
     Linger = 2,
 }
 
-impl Open {
-    /// As it was asked.
-    pub(crate) fn asked(&self) -> Asked {
-        Asked {
-            record: self.record,
-            ticket: self.ticket,
-            link: self.link,
-            group: self.group,
-            task: self.task,
-            intended_ns: self.intended_ns,
-        }
-    }
-}
-
 impl Pending {
     /// Whose request a group is.
     pub(crate) fn session_of(&self, group: u32) -> usize {
@@ -134,23 +114,10 @@ impl Pending {
     }
 
     /// Adds a copy of an open group.
-    pub(crate) fn insert(&mut self, copy: Asked) -> Slot {
-        let Asked {
-            record,
-            ticket,
-            link,
-            group,
-            task,
-            intended_ns,
-        } = copy;
-        let key = (ticket, record.server);
+    pub(crate) fn insert(&mut self, asked: Asked) -> Slot {
+        let key = (asked.ticket, asked.record.server);
         let mut copy = Open {
-            record,
-            ticket,
-            link,
-            group,
-            task,
-            intended_ns,
+            asked,
             timed_out: false,
             generation: 0,
             live: true,
@@ -220,7 +187,7 @@ impl Pending {
     pub(crate) fn time_out(&mut self, slot: Slot) -> Option<Ended> {
         let copy = self.at(slot)?;
         copy.timed_out = true;
-        let group = copy.group;
+        let group = copy.asked.group;
         self.open -= 1;
         Some(self.end(group, false))
     }
@@ -233,7 +200,8 @@ impl Pending {
         if !copy.timed_out {
             self.open -= 1;
         }
-        self.by_reply.remove(&(copy.ticket, copy.record.server));
+        self.by_reply
+            .remove(&(copy.asked.ticket, copy.asked.record.server));
         self.free.push(slot.index);
         Some(copy)
     }
@@ -251,7 +219,9 @@ impl Pending {
     pub(crate) fn first(&mut self, patience: Patience) -> Option<(Slot, i64)> {
         loop {
             let slot = *self.queues[patience as usize].front()?;
-            let wanted = self.at(slot).map(|copy| (copy.intended_ns, copy.timed_out));
+            let wanted = self
+                .at(slot)
+                .map(|copy| (copy.asked.intended_ns, copy.timed_out));
             match wanted {
                 Some((intended_ns, timed_out)) if !(timed_out && patience == Patience::Timeout) => {
                     return Some((slot, intended_ns));
@@ -270,7 +240,7 @@ impl Pending {
 
     /// Every copy that still holds a place, by link if one is given.
     pub(crate) fn all(&self, link: Option<usize>) -> Vec<Slot> {
-        let of_link = |copy: &Open| copy.live && link.is_none_or(|link| copy.link == link);
+        let of_link = |copy: &Open| copy.live && link.is_none_or(|link| copy.asked.link == link);
         self.slots
             .iter()
             .enumerate()

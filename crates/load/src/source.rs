@@ -1,5 +1,8 @@
 //! When the next request is due, and to whom. Sans-IO: instants are handed out, never waited for.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -197,6 +200,45 @@ impl<S: Source> Source for Limited<S> {
     }
 }
 
+/// Ends another source as soon as somebody says so; what is open then is still waited for.
+#[derive(Debug)]
+pub struct Ending<S> {
+    source: S,
+    end: Arc<AtomicBool>,
+}
+
+impl<S: Source> Ending<S> {
+    /// `source` until `end` is set.
+    #[must_use]
+    pub fn new(source: S, end: Arc<AtomicBool>) -> Self {
+        Self { source, end }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.end.load(Ordering::Acquire)
+    }
+}
+
+impl<S: Source> Source for Ending<S> {
+    fn next_at_ns(&mut self) -> Option<i64> {
+        (!self.has_ended())
+            .then(|| self.source.next_at_ns())
+            .flatten()
+    }
+
+    fn take(&mut self) -> Option<Due> {
+        (!self.has_ended()).then(|| self.source.take()).flatten()
+    }
+
+    fn ended(&mut self, session: usize, now_ns: i64) {
+        self.source.ended(session, now_ns);
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.has_ended() || self.source.is_over()
+    }
+}
+
 impl Source for Box<dyn Source> {
     fn next_at_ns(&mut self) -> Option<i64> {
         (**self).next_at_ns()
@@ -249,18 +291,11 @@ pub struct OpenSource {
 }
 
 impl OpenSource {
-    /// The schedule of `arrivals` over these sessions.
+    /// A schedule over these sessions.
     #[must_use]
-    pub fn new(
-        arrivals: &Arrivals,
-        seed: u64,
-        sessions: Sessions,
-        flags: u8,
-        phases: Phases,
-    ) -> Self {
-        let offsets = arrivals.schedule(seed, 0).peekable();
+    pub fn new(schedule: Schedule, sessions: Sessions, flags: u8, phases: Phases) -> Self {
         Self {
-            offsets,
+            offsets: schedule.peekable(),
             phases,
             flags,
             sessions,
@@ -445,7 +480,12 @@ mod tests {
         let arrivals = Arrivals::Constant {
             rate: "10/s".parse().expect("a rate"),
         };
-        let found = all(&mut OpenSource::new(&arrivals, 1, each(2), 0, phases(3, 5)));
+        let found = all(&mut OpenSource::new(
+            arrivals.schedule(1, 0),
+            each(2),
+            0,
+            phases(3, 5),
+        ));
         assert_eq!(found.iter().filter(|due| due.phase == 0).count(), 30);
         assert_eq!(found.iter().filter(|due| due.phase == 1).count(), 50);
         assert!(
@@ -483,13 +523,27 @@ mod tests {
         let arrivals = Arrivals::Constant {
             rate: "10/s".parse().expect("a rate"),
         };
-        let open = OpenSource::new(&arrivals, 1, each(1), 0, phases(3, 5));
+        let open = OpenSource::new(arrivals.schedule(1, 0), each(1), 0, phases(3, 5));
         let mut limited = Limited::new(open, 7);
         let found = all(&mut limited);
         assert_eq!(found.iter().filter(|due| due.phase == 0).count(), 30);
         assert_eq!(found.iter().filter(|due| due.phase == 1).count(), 7);
         assert!(limited.is_over());
         assert_eq!(limited.next_at_ns(), None);
+    }
+
+    #[test]
+    fn a_source_that_is_ended_gives_no_more() {
+        let arrivals = Arrivals::Constant {
+            rate: "10/s".parse().expect("a rate"),
+        };
+        let open = OpenSource::new(arrivals.schedule(1, 0), each(1), 0, phases(0, 5));
+        let end = Arc::new(AtomicBool::new(false));
+        let mut ending = Ending::new(open, Arc::clone(&end));
+        assert!(ending.take().is_some());
+        end.store(true, Ordering::Release);
+        assert!(ending.is_over());
+        assert_eq!((ending.next_at_ns(), ending.take().is_none()), (None, true));
     }
 
     #[test]

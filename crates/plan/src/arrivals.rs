@@ -48,6 +48,8 @@ pub enum Arrivals {
         /// Of the distribution: below 2 there is no variance, and there is no mean at 1.
         shape: f64,
     },
+    /// At the times of a file: see [`crate::times_ns`].
+    Replay,
     /// Each client sends, awaits the reply, thinks, and sends again.
     Closed {
         /// Mean of the exponential think time; 0 is no thinking.
@@ -64,6 +66,7 @@ impl Arrivals {
             Self::Poisson { .. } => "poisson",
             Self::Mmpp { .. } => "mmpp",
             Self::OnOff { .. } => "onoff",
+            Self::Replay => "replay",
             Self::Closed { .. } => "closed",
         }
     }
@@ -72,7 +75,7 @@ impl Arrivals {
     ///
     /// Constant arrivals are at `i * 1e9 / rate`, each computed afresh, so nothing drifts: rounded
     /// down exactly for a whole rate, to the nearest double otherwise. A closed loop has no
-    /// schedule: it is empty. An offset past the end of `u64` stays there.
+    /// schedule, and that of a replay is in its file ([`Schedule::of_times`]): both are empty. An offset past the end of `u64` stays there.
     #[must_use]
     pub fn schedule(&self, seed: u64, stream: u64) -> Schedule {
         let kind = match *self {
@@ -104,7 +107,7 @@ impl Arrivals {
                     rate.0, on_ns, off_ns, shape, random,
                 )))
             }
-            Self::Closed { .. } => Kind::Closed,
+            Self::Closed { .. } | Self::Replay => return Schedule::of_times(Vec::new()),
         };
         Schedule(kind)
     }
@@ -127,6 +130,14 @@ impl Arrivals {
 #[derive(Clone, Debug)]
 pub struct Schedule(Kind);
 
+impl Schedule {
+    /// Offsets in ns from the start that are known; they never decrease.
+    #[must_use]
+    pub fn of_times(times_ns: Vec<u64>) -> Self {
+        Self(Kind::Times(times_ns.into_iter()))
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Kind {
     Constant {
@@ -139,7 +150,7 @@ enum Kind {
         random: Random,
     },
     Bursts(Box<Bursts>),
-    Closed,
+    Times(std::vec::IntoIter<u64>),
 }
 
 impl Iterator for Schedule {
@@ -161,7 +172,7 @@ impl Iterator for Schedule {
                 Some(at.whole_ns)
             }
             Kind::Bursts(bursts) => Some(bursts.next_ns()),
-            Kind::Closed => None,
+            Kind::Times(times) => times.next(),
         }
     }
 }

@@ -3,7 +3,7 @@
 pub(crate) const PLAN: &[&str] = &[
     "name", "seed", "tag", "run", "mesh", "drive", "probe", "fault", "pin", "matrix",
 ];
-pub(crate) const RUN: &[&str] = &["duration", "warmup", "repeat", "hosts"];
+pub(crate) const RUN: &[&str] = &["duration", "warmup", "repeat", "hosts", "until"];
 pub(crate) const MESH: &[&str] = &[
     "agents",
     "groups",
@@ -29,6 +29,7 @@ pub(crate) const DRIVE: &[&str] = &[
     "on",
     "off",
     "shape",
+    "times",
     "think",
     "payload",
     "timeout",
@@ -36,6 +37,9 @@ pub(crate) const DRIVE: &[&str] = &[
     "requests",
     "url",
     "store",
+];
+/// Keys of `[drive]` that mean nothing without a store.
+pub(crate) const STORE: &[&str] = &[
     "operations",
     "keys",
     "order",
@@ -46,7 +50,10 @@ pub(crate) const DRIVE: &[&str] = &[
     "retries",
 ];
 pub(crate) const PROBE: &[&str] = &["enabled", "period"];
-pub(crate) const FAULT: &[&str] = &["kind", "process", "at", "duration", "cpu", "threads"];
+pub(crate) const FAULT: &[&str] = &[
+    "kind", "process", "at", "duration", "every", "cpu", "threads", "cores", "delay", "jitter",
+    "loss",
+];
 
 /// Keys whose value is not a string, so that a factor's value must be read as TOML.
 pub(crate) const NOT_TEXT: &[&str] = &[
@@ -76,6 +83,7 @@ pub fn known_keys() -> Vec<String> {
         ("run", RUN),
         ("mesh", MESH),
         ("drive", DRIVE),
+        ("drive", STORE),
         ("probe", PROBE),
         ("fault", FAULT),
     ];
@@ -88,15 +96,24 @@ pub fn known_keys() -> Vec<String> {
 
 /// The keys a factor may vary, for a plan whose load is the table `load`.
 pub(crate) fn variable_paths(load: &str) -> Vec<String> {
-    let load_keys = if load == "mesh" { MESH } else { DRIVE };
+    let load_keys = if load == "mesh" {
+        MESH.to_vec()
+    } else {
+        drive()
+    };
     // `run.repeat` is out: it counts the runs of every cell alike.
     let run_keys: Vec<&str> = RUN.iter().copied().filter(|key| *key != "repeat").collect();
     [
         paths("run", &run_keys),
-        paths(load, load_keys),
+        paths(load, &load_keys),
         paths("probe", PROBE),
     ]
     .concat()
+}
+
+/// All keys of `[drive]`.
+pub(crate) fn drive() -> Vec<&'static str> {
+    [DRIVE, STORE].concat()
 }
 
 fn paths(table: &str, keys: &[&str]) -> Vec<String> {

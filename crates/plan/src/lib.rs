@@ -15,6 +15,7 @@ mod bursts;
 mod choice;
 mod cluster;
 mod error;
+mod fault;
 mod groups;
 mod keys;
 mod limits;
@@ -23,6 +24,7 @@ mod model;
 mod parse;
 mod parse_arrivals;
 mod parse_extras;
+mod parse_fault;
 mod parse_load;
 mod parse_store;
 mod random;
@@ -30,7 +32,9 @@ mod render;
 mod section;
 mod service;
 mod store;
+mod times;
 mod units;
+mod until;
 mod url;
 mod users;
 mod utc;
@@ -42,17 +46,18 @@ pub use cluster::{
     ClusterLevel, ClusterPause, ClusterServer, ClusterTransport, Part, known_cluster_keys,
 };
 pub use error::PlanError;
+pub use fault::{Fault, FaultKind, Network};
 pub use groups::{group_of, groups, phase_ns};
 pub use keys::known_keys;
 pub use limits::*;
 pub use matrix::Cell;
-pub use model::{
-    Drive, Factor, Fault, FaultKind, Hosts, Load, Mesh, Plan, Probe, Run, Transport, Workload,
-};
+pub use model::{Drive, Factor, Hosts, Load, Mesh, Plan, Probe, Run, Transport, Workload};
 pub use random::mix;
 pub use service::{Service, ServicePlace, ServicePlaces, ServiceProcess, ServiceStep};
 pub use store::{KeyOrder, OperationKind, Operations, Store, StoreLevel, ValueSize};
+pub use times::times_ns;
 pub use units::{Bytes, DurationNs, RateHz, UnitError};
+pub use until::Until;
 pub use url::{Url, UrlError};
 pub use users::{UserEntry, UserRight, users};
 pub use utc::utc;

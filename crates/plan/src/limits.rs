@@ -55,6 +55,14 @@ pub const MIN_PROBE_PERIOD: DurationNs = DurationNs(10_000_000);
 pub const MAX_PROBE_PERIOD: DurationNs = DurationNs(600 * 1_000_000_000);
 /// Most faults of a plan.
 pub const MAX_FAULTS: usize = 1_000;
+/// Shortest time from one fault to the next.
+pub const MIN_FAULT_PERIOD: DurationNs = DurationNs(10_000_000);
+/// Least quota: a millisecond of each tenth of a second, the least that the kernel takes.
+pub const MIN_QUOTA_CORES: f64 = 0.01;
+/// Largest quota.
+pub const MAX_QUOTA_CORES: f64 = 1_024.0;
+/// Longest delay of a way: beyond it every connection is lost.
+pub const MAX_NETWORK_DELAY: DurationNs = DurationNs(60 * 1_000_000_000);
 /// Most threads of a busy neighbour.
 pub const MAX_BUSY_THREADS: u16 = 1_024;
 /// Highest CPU number.
@@ -67,5 +75,7 @@ pub const MAX_PIPELINE: u32 = 10_000;
 pub const MAX_RETRIES: u8 = 100;
 /// Most processes, and most steps, of a service.
 pub const MAX_SERVICE_PROCESSES: usize = 100;
+/// Most times of a replay: 8 bytes each.
+pub const MAX_TIMES: usize = 100_000_000;
 /// Largest index of dispersion: bursts longer than any run.
 pub const MAX_DISPERSION: f64 = 1e9;

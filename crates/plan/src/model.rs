@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::arrivals::Arrivals;
+use crate::fault::Fault;
 use crate::store::Store;
 use crate::units::{Bytes, DurationNs};
+use crate::until::Until;
 
 /// A run, decided before it starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,6 +44,9 @@ pub struct Run {
     pub repeat: u16,
     /// What stands for a host.
     pub hosts: Hosts,
+    /// A cell ends when so much is known, if that is before its duration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Until>,
 }
 
 /// What stands for a host.
@@ -175,6 +180,9 @@ pub struct Drive {
     pub clients: u32,
     /// When requests are due; a rate is that of all clients together.
     pub arrivals: Arrivals,
+    /// The file of a replay: a time in seconds on each line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<String>,
     /// Length of a body, beyond the header of 28 bytes.
     pub payload: Bytes,
     /// How long a reply is awaited.
@@ -194,47 +202,6 @@ pub struct Drive {
 pub struct Probe {
     /// Time from one reading to the next.
     pub period: DurationNs,
-}
-
-/// Something done to a process during measurement.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Fault {
-    /// What is done.
-    pub kind: FaultKind,
-    /// To which process: `agent-3`, `echo-0`, `drive-0`.
-    pub process: String,
-    /// When, from the start of measurement.
-    pub at: DurationNs,
-    /// For how long; none for a kill, which has no end.
-    pub duration: Option<DurationNs>,
-    /// The CPU of busy neighbours; anywhere when absent.
-    pub cpu: Option<u16>,
-    /// Number of busy neighbours; 1 for other kinds, which have none.
-    pub threads: u16,
-}
-
-/// What a fault does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FaultKind {
-    /// SIGSTOP, and SIGCONT after the duration.
-    Stop,
-    /// SIGKILL.
-    Kill,
-    /// Threads beside the process which do nothing but use a CPU.
-    Busy,
-}
-
-impl FaultKind {
-    /// The name in plans and rows.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Stop => "stop",
-            Self::Kill => "kill",
-            Self::Busy => "busy",
-        }
-    }
 }
 
 /// One thing which is varied.

@@ -7,10 +7,12 @@ use crate::keys;
 use crate::limits::*;
 use crate::matrix::set;
 use crate::model::{Hosts, Load, Plan, Probe, Run};
-use crate::parse_extras::{Processes, faults, matrix, pins};
+use crate::parse_extras::{Processes, matrix, pins};
+use crate::parse_fault::faults;
 use crate::parse_load::{drive, mesh};
 use crate::section::{Limits, Section, Source};
 use crate::units::DurationNs;
+use crate::until::Until;
 
 impl Plan {
     /// Reads a plan and checks it, with every cell of its matrix.
@@ -232,12 +234,31 @@ fn run(section: &Section<'_>) -> Result<Run, PlanError> {
         warmup: section.number("warmup", &warmup)?,
         repeat: section.whole("repeat", &repeat)?,
         hosts: section.choice("hosts", &hosts, Some(Hosts::Processes))?,
+        until: until(section)?,
     })
+}
+
+fn until(section: &Section<'_>) -> Result<Option<Until>, PlanError> {
+    const HINT: &str = "until = \"p99 within 10%\"";
+    let Some(text) = section.text("until", HINT)? else {
+        return Ok(None);
+    };
+    let wanted = "must be a percentile from p1 and how well it is to be known";
+    let until = text.parse::<Until>();
+    until
+        .map(Some)
+        .map_err(|()| section.refuse("until", wanted, HINT))
 }
 
 fn load(top: &Section<'_>, run: &Run) -> Result<(Load, &'static str), PlanError> {
     const WANTED: &str = "must have exactly one of [mesh] and [drive]";
-    match (top.child("mesh", "[mesh]")?, top.child("drive", "[drive]")?) {
+    let loads = (top.child("mesh", "[mesh]")?, top.child("drive", "[drive]")?);
+    if let (Some(section), None, Some(_)) = (&loads.0, &loads.1, run.until) {
+        let wrong = "[run] has until, and the load is a mesh";
+        let hint = "remove until, or measure with [drive]";
+        return Err(section.complain("", wrong, "must be left out: a mesh has rounds", hint));
+    }
+    match loads {
         (Some(section), None) => Ok((Load::Mesh(mesh(&section, run)?), "mesh")),
         (None, Some(section)) => Ok((Load::Drive(drive(&section)?), "drive")),
         (Some(_), Some(later)) => {

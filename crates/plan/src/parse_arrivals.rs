@@ -12,16 +12,18 @@ enum Shape {
     Poisson,
     Mmpp,
     OnOff,
+    Replay,
     Closed,
 }
 
 /// Keys that only some arrivals have, and why others have none.
-const OF_SOME: [(&str, &[Shape], &str); 8] = [
+const OF_SOME: [(&str, &[Shape], &str); 9] = [
     (
         "rate",
         &[Shape::Constant, Shape::Poisson, Shape::Mmpp, Shape::OnOff],
-        "a closed loop has no rate of its own",
+        "a closed loop and a replay have no rate of their own",
     ),
+    ("times", &[Shape::Replay], "only replay has them"),
     ("think", &[Shape::Closed], "only closed arrivals think"),
     ("dispersion", &[Shape::Mmpp], "only mmpp has one"),
     ("burst_share", &[Shape::Mmpp], "only mmpp has one"),
@@ -39,6 +41,7 @@ pub(crate) fn arrivals(section: &Section<'_>, store: bool) -> Result<Arrivals, P
         ("closed", Shape::Closed),
         ("mmpp", Shape::Mmpp),
         ("onoff", Shape::OnOff),
+        ("replay", Shape::Replay),
     ];
     let default = if store && !section.has("rate") {
         Shape::Closed
@@ -61,10 +64,25 @@ pub(crate) fn arrivals(section: &Section<'_>, store: bool) -> Result<Arrivals, P
         },
         Shape::Mmpp => mmpp(section)?,
         Shape::OnOff => on_off(section)?,
+        Shape::Replay => Arrivals::Replay,
         Shape::Closed => Arrivals::Closed {
             think: section.number("think", &think())?,
         },
     })
+}
+
+/// The file of a replay.
+pub(crate) fn times(
+    section: &Section<'_>,
+    arrivals: &Arrivals,
+) -> Result<Option<String>, PlanError> {
+    const HINT: &str = "times = \"times.txt\"";
+    let found = section.text("times", HINT)?.map(str::to_owned);
+    if *arrivals == Arrivals::Replay && found.is_none() {
+        let wanted = "must be a file with a time in seconds on each line";
+        return Err(section.missing("times", wanted, HINT.to_owned()));
+    }
+    Ok(found)
 }
 
 fn rate(section: &Section<'_>) -> Result<RateHz, PlanError> {

@@ -1,4 +1,4 @@
-//! What is done to the processes and varied between cells: `[[fault]]`, `[pin]`, `[matrix]`.
+//! Where processes are kept, and what is varied between cells: `[pin]`, `[matrix]`.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,12 @@ use toml_edit::Value;
 use crate::error::PlanError;
 use crate::keys::{self, did_you_mean};
 use crate::limits::*;
-use crate::model::{Factor, Fault, FaultKind, Load, Run};
-use crate::section::{Limits, Section};
-use crate::units::DurationNs;
+use crate::model::{Factor, Load};
+use crate::section::Section;
 
 /// The processes that faults and pins may name.
 pub(crate) struct Processes {
-    names: Vec<String>,
+    pub(crate) names: Vec<String>,
     /// There are those of a service as well, which only its file names.
     open: bool,
 }
@@ -26,114 +25,12 @@ impl Processes {
         }
     }
 
-    fn may_have(&self, process: &str) -> bool {
+    pub(crate) fn may_have(&self, process: &str) -> bool {
         self.open || self.names.iter().any(|known| known == process)
     }
 }
 
-pub(crate) fn faults(
-    top: &Section<'_>,
-    processes: &Processes,
-    run: &Run,
-) -> Result<Vec<Fault>, PlanError> {
-    let sections = top.tables("fault", "[[fault]]", MAX_FAULTS, "make several plans")?;
-    sections
-        .iter()
-        .map(|section| fault(section, processes, run))
-        .collect()
-}
-
-fn fault(section: &Section<'_>, processes: &Processes, run: &Run) -> Result<Fault, PlanError> {
-    section.check_keys(keys::FAULT)?;
-    let words = [
-        ("stop", FaultKind::Stop),
-        ("kill", FaultKind::Kill),
-        ("busy", FaultKind::Busy),
-    ];
-    let kind = section.choice("kind", &words, None)?;
-    let hint = format!("process = {:?}", processes.names[0]);
-    let Some(process) = section.text("process", &hint)? else {
-        return Err(section.missing("process", "must be a process of the plan", hint));
-    };
-    if !processes.may_have(process) {
-        return Err(unknown_process(
-            section,
-            "process",
-            process,
-            &processes.names,
-        ));
-    }
-    for (key, fits) in [
-        ("duration", kind != FaultKind::Kill),
-        ("cpu", kind == FaultKind::Busy),
-        ("threads", kind == FaultKind::Busy),
-    ] {
-        if section.has(key) && !fits {
-            let wanted = format!("must be left out: a {} has none", kind.name());
-            return Err(section.refuse(key, wanted, format!("remove {key}")));
-        }
-    }
-    let cpu = Limits {
-        default: None,
-        least: Some(0),
-        most: MAX_CPU.into(),
-        example: 1,
-    };
-    let threads = Limits {
-        default: Some(1),
-        least: Some(1),
-        most: MAX_BUSY_THREADS.into(),
-        example: 1,
-    };
-    let (at, duration) = times(section, kind, run)?;
-    Ok(Fault {
-        kind,
-        process: process.to_owned(),
-        at,
-        duration,
-        cpu: section.optional("cpu", &cpu)?,
-        threads: section.whole("threads", &threads)?,
-    })
-}
-
-/// When a fault begins, and how long it lasts; both within the measured time.
-fn times(
-    section: &Section<'_>,
-    kind: FaultKind,
-    run: &Run,
-) -> Result<(DurationNs, Option<DurationNs>), PlanError> {
-    let zero = DurationNs(0);
-    let at = Limits {
-        default: None,
-        least: Some(zero),
-        most: MAX_DURATION,
-        example: zero,
-    };
-    let at = section.number("at", &at)?;
-    if at >= run.duration {
-        let wanted = format!("must be before the end of measurement at {}", run.duration);
-        return Err(section.refuse("at", wanted, "at = \"0s\""));
-    }
-    if kind == FaultKind::Kill {
-        return Ok((at, None));
-    }
-    let left = DurationNs(run.duration.0 - at.0);
-    let example = left.min(DurationNs(1_000_000_000));
-    let duration = Limits {
-        default: None,
-        least: None,
-        most: MAX_DURATION,
-        example,
-    };
-    let duration = section.number("duration", &duration)?;
-    if duration > left {
-        let wanted = format!("must end with measurement, {left} after it began");
-        return Err(section.refuse("duration", wanted, format!("duration = \"{left}\"")));
-    }
-    Ok((at, Some(duration)))
-}
-
-fn unknown_process(
+pub(crate) fn unknown_process(
     section: &Section<'_>,
     key: &str,
     process: &str,

@@ -4,7 +4,7 @@ use crate::error::PlanError;
 use crate::keys;
 use crate::limits::*;
 use crate::model::{Drive, Mesh, Run, Transport, Workload};
-use crate::parse_arrivals::arrivals;
+use crate::parse_arrivals::{arrivals, times};
 use crate::parse_store::store;
 use crate::section::{Limits, Section};
 use crate::units::{Bytes, DurationNs};
@@ -63,7 +63,7 @@ pub(crate) fn mesh(section: &Section<'_>, run: &Run) -> Result<Mesh, PlanError> 
 }
 
 pub(crate) fn drive(section: &Section<'_>) -> Result<Drive, PlanError> {
-    section.check_keys(keys::DRIVE)?;
+    section.check_keys(&keys::drive())?;
     let transport = transport(section)?;
     let store = store(section)?;
     let clients = Limits {
@@ -72,11 +72,13 @@ pub(crate) fn drive(section: &Section<'_>) -> Result<Drive, PlanError> {
         most: MAX_CLIENTS.into(),
         example: 1,
     };
+    let arrivals = arrivals(section, store.is_some())?;
     Ok(Drive {
         transport,
         address: address(section)?,
         clients: section.whole("clients", &clients)?,
-        arrivals: arrivals(section, store.is_some())?,
+        times: times(section, &arrivals)?,
+        arrivals,
         payload: body(section, "payload", Bytes(64), transport)?,
         timeout: timeout(section, DurationNs(10 * SECOND.0))?,
         in_flight: in_flight(section, 1_000_000, MAX_DRIVE_IN_FLIGHT)?,

@@ -3,23 +3,14 @@
 use std::str::FromStr;
 
 use crate::error::PlanError;
+use crate::keys;
 use crate::limits::*;
 use crate::section::{Limits, Section};
 use crate::store::{KeyOrder, OperationKind, Operations, Store, StoreLevel, ValueSize};
 use crate::units::Bytes;
 use crate::url::{Url, UrlError};
 
-/// Keys that mean nothing without a store, and keys that mean nothing with one.
-const OF_STORES: [&str; 8] = [
-    "operations",
-    "keys",
-    "order",
-    "skew",
-    "value",
-    "level",
-    "pipeline",
-    "retries",
-];
+/// Keys that mean nothing with a store, and why.
 const OF_ECHO: [(&str, &str); 2] = [
     ("address", "the url says where the store is"),
     ("payload", "value says how long values are"),
@@ -29,7 +20,7 @@ const OF_ECHO: [(&str, &str); 2] = [
 pub(crate) fn store(section: &Section<'_>) -> Result<Option<Store>, PlanError> {
     const HINT: &str = "url = \"redis://127.0.0.1:6379\"";
     if !section.has("url") && !section.has("store") {
-        let foreign = OF_STORES.iter().find(|key| section.has(key));
+        let foreign = keys::STORE.iter().find(|key| section.has(key));
         return match foreign {
             Some(key) => {
                 Err(section.refuse(key, "must be left out: an echo server has none", HINT))

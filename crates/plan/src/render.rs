@@ -5,7 +5,8 @@ use std::fmt::Display;
 use toml_edit::Value;
 
 use crate::arrivals::Arrivals;
-use crate::model::{Drive, Factor, Fault, FaultKind, Hosts, Load, Mesh, Plan, Workload};
+use crate::fault::{Fault, FaultKind};
+use crate::model::{Drive, Factor, Hosts, Load, Mesh, Plan, Workload};
 use crate::store::Store;
 
 impl Plan {
@@ -27,6 +28,9 @@ impl Plan {
                 Hosts::Namespaces => "namespaces",
             },
         );
+        if let Some(until) = self.run.until {
+            out.text("until", until);
+        }
         match &self.load {
             Load::Mesh(mesh) => out.mesh(mesh),
             Load::Drive(drive) => out.drive(drive),
@@ -98,6 +102,9 @@ impl Writer {
         }
         self.bare("clients", drive.clients);
         self.arrivals(&drive.arrivals);
+        if let Some(times) = &drive.times {
+            self.text("times", times);
+        }
         if drive.store.is_none() {
             self.text("payload", drive.payload);
         }
@@ -137,6 +144,7 @@ impl Writer {
                 self.text("off", off);
                 self.bare("shape", shape);
             }
+            Arrivals::Replay => {}
             Arrivals::Closed { think } => self.text("think", think),
         }
     }
@@ -161,16 +169,29 @@ impl Writer {
     fn fault(&mut self, fault: &Fault) {
         self.table("[[fault]]");
         self.text("kind", fault.kind.name());
-        self.text("process", &fault.process);
+        match fault.processes.as_slice() {
+            [one] => self.text("process", one),
+            several => self.bare("process", list(several.iter().map(|it| quoted(it)))),
+        }
         self.text("at", fault.at);
         if let Some(duration) = fault.duration {
             self.text("duration", duration);
         }
-        if let Some(cpu) = fault.cpu {
-            self.bare("cpu", cpu);
+        if let Some(every) = fault.every {
+            self.text("every", every);
         }
-        if fault.kind == FaultKind::Busy {
-            self.bare("threads", fault.threads);
+        match fault.kind {
+            FaultKind::Busy { cpu, threads } => {
+                cpu.iter().for_each(|cpu| self.bare("cpu", cpu));
+                self.bare("threads", threads);
+            }
+            FaultKind::Quota { cores } => self.bare("cores", cores),
+            FaultKind::Network(network) => {
+                self.text("delay", network.delay);
+                self.text("jitter", network.jitter);
+                self.bare("loss", network.loss);
+            }
+            FaultKind::Stop | FaultKind::Kill | FaultKind::Disk => {}
         }
     }
 }

@@ -97,6 +97,8 @@ pub struct ServiceStep {
 pub struct ServicePlace {
     /// The address it listens on.
     pub host: String,
+    /// The address where others reach it, which is another one when something stands before it.
+    pub front: String,
     /// Its ports, by what they are for.
     pub ports: BTreeMap<String, u16>,
     /// Its folder, which goes with it.
@@ -217,6 +219,14 @@ impl Service {
         Ok(())
     }
 
+    /// Whether clients of this process go by the address that something may stand on.
+    #[must_use]
+    pub fn has_front(&self, name: &str) -> bool {
+        let own = self.processes.iter().filter(|it| it.name == name);
+        let mut texts = own.flat_map(|it| it.command.iter().chain(it.files.values()));
+        self.url.contains(&format!("{{{name}.front}}")) || texts.any(|it| it.contains("{front}"))
+    }
+
     /// The places of its processes, each with the next of these ports, in a folder under this one and
     /// with a log that begins so.
     #[must_use]
@@ -240,6 +250,7 @@ impl Service {
             };
             let place = ServicePlace {
                 host: process.host.clone(),
+                front: process.host.clone(),
                 ports,
                 folder: format!("{folder}/{}", process.name),
                 log: format!("{log}{}", process.name),
@@ -255,7 +266,7 @@ impl Service {
 }
 
 impl ServicePlaces {
-    /// A text with its words in braces replaced: `{host}`, `{folder}`, `{log}` and `{PORT}` of the process that
+    /// A text with its words in braces replaced: `{host}`, `{front}`, `{folder}`, `{log}` and `{PORT}` of the process that
     /// it belongs to, `{NAME.host}` and so on of any other, and what was saved.
     /// A brace that no word follows stays as it is.
     ///
@@ -292,6 +303,7 @@ impl ServicePlaces {
         let place = self.processes.get(name)?;
         match what {
             "host" => Some(place.host.clone()),
+            "front" => Some(place.front.clone()),
             "folder" => Some(place.folder.clone()),
             "log" => Some(place.log.clone()),
             port => place.ports.get(port).map(u16::to_string),

@@ -71,7 +71,7 @@ fn unknown_keys_are_refused_with_the_nearest_known() {
     mesh_but(
         "duration",
         "durations",
-        r#"plan.toml:3: unknown key "durations" in [run]; known: duration, warmup, repeat, hosts; hint: did you mean duration"#,
+        r#"plan.toml:3: unknown key "durations" in [run]; known: duration, warmup, repeat, hosts, until; hint: did you mean duration"#,
     );
     mesh(
         "tranport = \"udp\"",
@@ -83,7 +83,7 @@ fn unknown_keys_are_refused_with_the_nearest_known() {
     );
     drive(
         "body = \"5B\"",
-        r#"plan.toml:6: unknown key "body" in [drive]; known: transport, address, clients, arrivals, rate, dispersion, burst_share, burst_factor, on, off, shape, think, payload, timeout, in_flight, requests, url, store, operations, keys, order, skew, value, level, pipeline, retries; hint: remove it"#,
+        r#"plan.toml:6: unknown key "body" in [drive]; known: transport, address, clients, arrivals, rate, dispersion, burst_share, burst_factor, on, off, shape, times, think, payload, timeout, in_flight, requests, url, store, operations, keys, order, skew, value, level, pipeline, retries; hint: remove it"#,
     );
     mesh(
         "[probes]",
@@ -95,7 +95,7 @@ fn unknown_keys_are_refused_with_the_nearest_known() {
     );
     mesh(
         "[[fault]]\nwhen = \"1s\"",
-        r#"plan.toml:8: unknown key "when" in [[fault]]; known: kind, process, at, duration, cpu, threads; hint: remove it"#,
+        r#"plan.toml:8: unknown key "when" in [[fault]]; known: kind, process, at, duration, every, cpu, threads, cores, delay, jitter, loss; hint: remove it"#,
     );
 }
 
@@ -402,11 +402,11 @@ fn drives_that_cannot_be_are_refused() {
     );
     drive(
         "arrivals = \"bursty\"",
-        r#"plan.toml:6: arrivals is "bursty"; must be one of constant, poisson, closed, mmpp, onoff; hint: arrivals = "constant""#,
+        r#"plan.toml:6: arrivals is "bursty"; must be one of constant, poisson, closed, mmpp, onoff, replay; hint: arrivals = "constant""#,
     );
     drive(
         "arrivals = \"closed\"",
-        r#"plan.toml:5: rate is "100/s"; must be left out: a closed loop has no rate of its own; hint: remove rate"#,
+        r#"plan.toml:5: rate is "100/s"; must be left out: a closed loop and a replay have no rate of their own; hint: remove rate"#,
     );
     drive(
         "think = \"2ms\"",
@@ -455,6 +455,40 @@ fn probes_out_of_range_are_refused() {
 }
 
 #[test]
+fn faults_are_refused_that_cannot_be_done_to_their_process() {
+    stop(
+        "process = \"agent-0\"\nat = \"1s\"\nduration = \"2s\"\nevery = \"2s\"",
+        r#"plan.toml:12: every is "2s"; must be longer than the fault, 2s; hint: every = "20s""#,
+    );
+    stop(
+        "process = [\"agent-0\", \"agent-8\"]\nat = \"1s\"\nduration = \"2s\"",
+        r#"plan.toml:9: unknown process "agent-8" in [[fault]]; known: agent-0 to agent-6; hint: did you mean agent-0"#,
+    );
+    drive(
+        "[[fault]]\nkind = \"network\"\nprocess = \"echo-0\"\nat = \"1s\"\nduration = \"1s\"",
+        r#"plan.toml:6: delay is missing in [[fault]]; or jitter or loss must be above 0: nothing would be done; hint: delay = "5ms""#,
+    );
+    drive(
+        "[[fault]]\nkind = \"network\"\nprocess = \"drive-0\"\nat = \"1s\"\nduration = \"1s\"\nloss = 0.1",
+        r#"plan.toml:7: kind is "network"; must be another: no way leads to drive-0 alone; hint: process = "echo-0", or one of a store"#,
+    );
+    drive(
+        "[[fault]]\nkind = \"disk\"\nprocess = \"echo-0\"\nat = \"1s\"\nduration = \"1s\"",
+        r#"plan.toml:7: kind is "disk"; must be another: only the processes of a store wait, not echo-0; hint: store = "redis" starts a store for the run"#,
+    );
+    mesh_but(
+        "[run]",
+        "[run]\nuntil = \"p99 within 10%\"",
+        "plan.toml:5: [run] has until, and the load is a mesh; must be left out: a mesh has rounds; hint: remove until, or measure with [drive]",
+    );
+    drive_but(
+        "[run]",
+        "[run]\nuntil = \"p100 within 10%\"",
+        r#"plan.toml:3: until is "p100 within 10%"; must be a percentile from p1 and how well it is to be known; hint: until = "p99 within 10%""#,
+    );
+}
+
+#[test]
 fn faults_that_cannot_happen_are_refused() {
     stop(
         "",
@@ -486,7 +520,7 @@ fn faults_that_cannot_happen_are_refused() {
     );
     mesh(
         "[[fault]]\nkind = \"kill\"\nprocess = \"agent-0\"\nat = \"1s\"\nduration = \"1s\"",
-        r#"plan.toml:11: duration is "1s"; must be left out: a kill has none; hint: remove duration"#,
+        r#"plan.toml:11: duration is "1s"; must be left out: agent-0 cannot be started again; hint: store = "redis" starts a store for the run"#,
     );
     mesh(
         "[[fault]]\nkind = \"busy\"\nprocess = \"agent-0\"\nat = \"1s\"",
@@ -498,7 +532,7 @@ fn faults_that_cannot_happen_are_refused() {
     );
     mesh(
         "[[fault]]\nkind = \"pause\"",
-        r#"plan.toml:8: kind is "pause"; must be one of stop, kill, busy; hint: kind = "stop""#,
+        r#"plan.toml:8: kind is "pause"; must be one of stop, kill, busy, quota, network, disk; hint: kind = "stop""#,
     );
     drive(
         "[[fault]]\nkind = \"kill\"\nprocess = \"echo-1\"\nat = \"1s\"",
@@ -507,6 +541,11 @@ fn faults_that_cannot_happen_are_refused() {
     drive(
         "address = \"a:1\"\n[[fault]]\nkind = \"kill\"\nprocess = \"echo-0\"\nat = \"1s\"",
         r#"plan.toml:9: unknown process "echo-0" in [[fault]]; known: drive-0; hint: use drive-0"#,
+    );
+    drive_but(
+        "rate = \"100/s\"",
+        "arrivals = \"replay\"",
+        r#"plan.toml:4: times is missing in [drive]; must be a file with a time in seconds on each line; hint: times = "times.txt""#,
     );
     let kill = "[[fault]]\nkind = \"kill\"\nprocess = \"agent-0\"\nat = \"1s\"\n";
     mesh(
@@ -547,11 +586,11 @@ fn a_matrix_is_held_to_the_plan_it_varies() {
     );
     mesh(
         "[matrix]\n\"mesh.transports\" = [\"tcp\"]",
-        r#"plan.toml:8: unknown path "mesh.transports" in [matrix]; known: run.duration, run.warmup, run.hosts, mesh.agents, mesh.groups, mesh.period, mesh.regroup, mesh.workloads, mesh.transport, mesh.timeout, mesh.in_flight, mesh.body, mesh.disk_file, mesh.port, probe.enabled, probe.period; hint: did you mean mesh.transport"#,
+        r#"plan.toml:8: unknown path "mesh.transports" in [matrix]; known: run.duration, run.warmup, run.hosts, run.until, mesh.agents, mesh.groups, mesh.period, mesh.regroup, mesh.workloads, mesh.transport, mesh.timeout, mesh.in_flight, mesh.body, mesh.disk_file, mesh.port, probe.enabled, probe.period; hint: did you mean mesh.transport"#,
     );
     mesh(
         "[matrix]\n\"drive.rate\" = [\"1/s\"]",
-        r#"plan.toml:8: unknown path "drive.rate" in [matrix]; known: run.duration, run.warmup, run.hosts, mesh.agents, mesh.groups, mesh.period, mesh.regroup, mesh.workloads, mesh.transport, mesh.timeout, mesh.in_flight, mesh.body, mesh.disk_file, mesh.port, probe.enabled, probe.period; hint: remove it"#,
+        r#"plan.toml:8: unknown path "drive.rate" in [matrix]; known: run.duration, run.warmup, run.hosts, run.until, mesh.agents, mesh.groups, mesh.period, mesh.regroup, mesh.workloads, mesh.transport, mesh.timeout, mesh.in_flight, mesh.body, mesh.disk_file, mesh.port, probe.enabled, probe.period; hint: remove it"#,
     );
     mesh(
         "[matrix]\nmesh.transport = [\"tcp\"]",

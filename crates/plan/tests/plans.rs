@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use unruly_plan::{
     Arrivals, Bytes, Drive, DurationNs, Factor, Fault, FaultKind, Hosts, KeyOrder, Load, Mesh,
-    Plan, Probe, RateHz, Run, Store, StoreLevel, Transport, ValueSize, Workload,
+    Plan, Probe, RateHz, Run, Store, StoreLevel, Transport, Until, ValueSize, Workload,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -33,6 +33,7 @@ fn a_mesh_has_the_defaults_of_the_manual() {
         warmup: DurationNs(0),
         repeat: 1,
         hosts: Hosts::Processes,
+        until: None,
     };
     assert_eq!(plan.run, run);
     assert_eq!(
@@ -66,6 +67,7 @@ fn a_drive_has_the_defaults_of_the_manual() {
         arrivals: Arrivals::Constant {
             rate: RateHz(100.0),
         },
+        times: None,
         payload: Bytes(64),
         timeout: DurationNs(10 * SECOND),
         in_flight: 1_000_000,
@@ -102,7 +104,7 @@ fn a_store_has_the_defaults_of_the_manual_and_is_driven_as_fast_as_it_answers() 
 }
 
 #[test]
-fn arrivals_are_one_of_five() {
+fn arrivals_are_one_of_six() {
     let arrivals = |lines| match drive_with(lines).load {
         Load::Drive(drive) => drive.arrivals,
         Load::Mesh(_) => panic!("a drive was written"),
@@ -114,6 +116,13 @@ fn arrivals_are_one_of_five() {
             rate: RateHz(20_000.0)
         }
     );
+    let replay = drive_with("arrivals = \"replay\"\ntimes = \"seen.txt\"");
+    let Load::Drive(drive) = &replay.load else {
+        panic!("a drive was written")
+    };
+    let seen = Some("seen.txt".to_owned());
+    assert_eq!((&drive.arrivals, &drive.times), (&Arrivals::Replay, &seen));
+    assert_eq!(parse(&replay.to_toml()), replay);
     let closed = arrivals("arrivals = \"closed\"\nthink = \"2ms\"");
     assert_eq!(
         closed,
@@ -154,11 +163,10 @@ fn faults_and_pins_may_be_inline() {
         tables.faults,
         [Fault {
             kind: FaultKind::Kill,
-            process: "agent-6".to_owned(),
+            processes: vec!["agent-6".to_owned()],
             at: DurationNs(5 * SECOND),
             duration: None,
-            cpu: None,
-            threads: 1,
+            every: None,
         }]
     );
     let inline = "name = \"a\"\nfault = [{kind = \"kill\", process = \"agent-6\", at = \"5s\"}]\n\
@@ -348,6 +356,7 @@ fn drive() -> impl Strategy<Value = Load> {
                 address,
                 clients: numbers.0,
                 arrivals,
+                times: None,
                 payload: if store.is_some() {
                     Bytes(64)
                 } else {
@@ -397,6 +406,25 @@ fn store() -> impl Strategy<Value = Store> {
     )
 }
 
+/// A fault of what was drawn for it.
+fn fault((kind, at_ns, duration_ns, cpu): (u8, u64, u64, u16), process: &str) -> Fault {
+    let busy = FaultKind::Busy {
+        cpu: (cpu > 0).then_some(cpu),
+        threads: cpu + 1,
+    };
+    let cores = f64::from(cpu + 1) / 4.0;
+    let quota = FaultKind::Quota { cores };
+    let kind = [FaultKind::Stop, FaultKind::Kill, busy, quota][usize::from(kind)];
+    let again = kind != FaultKind::Kill && cpu % 2 == 0;
+    Fault {
+        kind,
+        processes: vec![process.to_owned()],
+        at: DurationNs(at_ns),
+        duration: (kind != FaultKind::Kill).then_some(DurationNs(duration_ns)),
+        every: again.then_some(DurationNs(2 * duration_ns + 10_000_000)),
+    }
+}
+
 fn plan() -> impl Strategy<Value = Plan> {
     let names = (
         "[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}",
@@ -409,24 +437,14 @@ fn plan() -> impl Strategy<Value = Plan> {
         1_u16..=1_000,
     );
     let probe = prop::option::of(10_000_000..=600 * SECOND);
-    let faults = prop::collection::vec((0_u8..3, 0..80_000 * SECOND, 1..=SECOND, 0_u16..9), 0..4);
+    let faults = prop::collection::vec((0_u8..4, 0..80_000 * SECOND, 1..=SECOND, 0_u16..9), 0..4);
     let pins = prop::collection::btree_set(0_u16..=8_191, 0..4);
     let extras = (faults, pins, any::<bool>());
     (names, run, prop_oneof![mesh(), drive()], probe, extras).prop_map(
         |((name, seed, tag), run, load, probe, (faults, cpus, varied))| {
             let process = load.processes().remove(0);
-            let faults = faults.into_iter().map(|(kind, at_ns, duration_ns, cpu)| {
-                let kind = [FaultKind::Stop, FaultKind::Kill, FaultKind::Busy][usize::from(kind)];
-                let busy = kind == FaultKind::Busy;
-                Fault {
-                    kind,
-                    process: process.clone(),
-                    at: DurationNs(at_ns),
-                    duration: (kind != FaultKind::Kill).then_some(DurationNs(duration_ns)),
-                    cpu: (busy && cpu > 0).then_some(cpu),
-                    threads: if busy { cpu + 1 } else { 1 },
-                }
-            });
+            let drives = matches!(load, Load::Drive(_));
+            let faults = faults.into_iter().map(|drawn| fault(drawn, &process));
             let warmups = vec!["1s".to_owned(), "0.25s".to_owned()];
             let factor = Factor {
                 path: "run.warmup".to_owned(),
@@ -451,6 +469,10 @@ fn plan() -> impl Strategy<Value = Plan> {
                     } else {
                         Hosts::Namespaces
                     },
+                    until: (drives && varied).then_some(Until {
+                        percentile: 99.9,
+                        within: 0.125,
+                    }),
                 },
                 load,
                 probe: probe.map(|period_ns| Probe {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use unruly_agent::doctor;
-use unruly_plan::{Plan, Url};
+use unruly_plan::{Load, Plan, Url};
 
 use crate::drive::{self, DriveArguments};
 use crate::runner::{self, RunOptions};
@@ -142,6 +142,13 @@ enum Verb {
         /// The store
         url: Url,
     },
+    /// A process whose disk can be made to stall; started by `run`
+    #[command(hide = true)]
+    Held {
+        /// The program and its arguments
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
     /// One process of a run; started by `run`
     Agent {
         /// The job file
@@ -214,6 +221,7 @@ fn call(verb: Verb) -> Result<u8> {
             let (input, output) = (std::io::stdin().lock(), std::io::stdout());
             unruly_drivers::serve(&url, password.as_deref(), input, output).map(|()| 0)
         }
+        Verb::Held { words } => services::held::run(&words).map(|never| match never {}),
         Verb::Agent { job, out } => unruly_agent::run(&job, &out).map(|()| 0),
     }
 }
@@ -270,7 +278,14 @@ fn read(path: &Path, set: &[String], changes: &Changes) -> Result<Plan> {
         [] => Plan::parse(&place, &text)?,
         values => Plan::parse_with(&place, &text, values)?,
     };
-    changes.apply(plan)
+    let mut plan = changes.apply(plan)?;
+    if let (Load::Drive(drive), Some(folder)) = (&mut plan.load, path.parent())
+        && let Some(beside) = drive.times.as_ref().map(|times| folder.join(times))
+        && beside.is_file()
+    {
+        drive.times = Some(beside.display().to_string());
+    }
+    Ok(plan)
 }
 
 /// Runs a plan, and ends with its verdict.

@@ -33,13 +33,16 @@ pub(crate) struct DriveArguments {
     /// Measured time
     #[arg(short, long, default_value = "30s")]
     duration: String,
+    /// End when so much is known, when that is sooner: "p99 within 10%"
+    #[arg(long)]
+    until: Option<String>,
     /// Time before it that is not measured
     #[arg(short, long, default_value = "2s")]
     warmup: String,
     /// End after so many measured requests, when that is sooner
     #[arg(short = 'n', long)]
     requests: Option<String>,
-    /// constant, poisson, mmpp, onoff or closed
+    /// constant, poisson, mmpp, onoff, replay or closed
     #[arg(long)]
     arrivals: Option<String>,
     /// Index of dispersion of mmpp: 1 is poisson, 1000 a storm
@@ -60,6 +63,9 @@ pub(crate) struct DriveArguments {
     /// Of the Pareto times of onoff
     #[arg(long)]
     shape: Option<String>,
+    /// The file of a replay: a time in seconds on each line
+    #[arg(long)]
+    times: Option<String>,
     /// Mean think time of a closed client
     #[arg(long)]
     think: Option<String>,
@@ -148,6 +154,7 @@ impl DriveArguments {
             ("tag", self.tag),
             ("run.duration", Some(self.duration)),
             ("run.warmup", Some(self.warmup)),
+            ("run.until", self.until),
             (place.0, Some(place.1)),
             ("drive.clients", self.clients),
             ("drive.arrivals", arrivals),
@@ -158,6 +165,7 @@ impl DriveArguments {
             ("drive.on", self.on),
             ("drive.off", self.off),
             ("drive.shape", self.shape),
+            ("drive.times", self.times),
             ("drive.think", self.think),
             ("drive.requests", self.requests),
             ("drive.pipeline", self.pipeline),
@@ -226,6 +234,7 @@ pub(crate) fn summary(plan: &Plan) -> String {
             rate, dispersion, ..
         } => format!("{rate}, in bursts (I = {dispersion})"),
         Arrivals::OnOff { rate, on, off, .. } => format!("{rate}, on for {on} and off for {off}"),
+        Arrivals::Replay => "as it once came".to_owned(),
         Arrivals::Closed { think } if think.0 == 0 => "as fast as replies come".to_owned(),
         Arrivals::Closed { think } => format!("thinking {think} after each reply"),
     };

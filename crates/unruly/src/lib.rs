@@ -6,6 +6,7 @@ pub mod cli;
 mod drive;
 pub mod flurry;
 mod python;
+mod relay;
 mod runner;
 mod services;
 mod shipped;

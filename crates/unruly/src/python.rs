@@ -79,6 +79,17 @@ pub(crate) fn run_verb(verb: &str, arguments: &[&OsStr]) -> Result<i32> {
     Ok(status.code().unwrap_or(2))
 }
 
+/// A module of the package as a child, that is spoken to.
+///
+/// # Errors
+///
+/// When there is no such interpreter.
+pub(crate) fn module(name: &str, arguments: &[impl AsRef<OsStr>]) -> Result<Command> {
+    let mut command = Command::new(find()?);
+    command.args(["-m", name]).args(arguments);
+    Ok(command)
+}
+
 fn command(verb: &str, arguments: &[impl AsRef<OsStr>]) -> Result<Command> {
     let mut command = Command::new(find()?);
     command.args(["-m", "unruly", verb]).args(arguments);

@@ -1,11 +1,21 @@
 //! The plans that come with the program.
 
 /// A plan by its name.
-pub(crate) const PLANS: [(&str, &str); 7] = [
+pub(crate) const PLANS: [(&str, &str); 11] = [
     ("demo", include_str!("../../../plans/demo.toml")),
     ("group-rpc", include_str!("../../../plans/group-rpc.toml")),
     ("echo", include_str!("../../../plans/echo.toml")),
     ("store", include_str!("../../../plans/store.toml")),
+    ("stores", include_str!("../../../plans/stores.toml")),
+    (
+        "store-levels",
+        include_str!("../../../plans/store-levels.toml"),
+    ),
+    ("store-ramp", include_str!("../../../plans/store-ramp.toml")),
+    (
+        "store-faults",
+        include_str!("../../../plans/store-faults.toml"),
+    ),
     (
         "unruly-1-percent",
         include_str!("../../../plans/unruly-1-percent.toml"),

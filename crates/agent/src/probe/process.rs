@@ -16,6 +16,7 @@ use super::cgroup::{self, CgroupCounters, CgroupFiles, Mounts};
 use super::difference::{advance, gauge, scaled};
 use super::file::{Buffer, Keep, KeptFile};
 use super::row::ResourceRow;
+use super::sampler::Watched;
 use super::text::{decimal, value_of, words};
 
 /// Threads that are read. A thread costs up to 12 us, so this many cost 0.25 % of a core at one
@@ -214,6 +215,7 @@ struct Reading {
 #[derive(Debug)]
 pub(super) struct ProcessProbe {
     name: String,
+    pid: u32,
     keep: Keep,
     stat: KeptFile,
     status: KeptFile,
@@ -233,6 +235,7 @@ impl ProcessProbe {
         let file = |name: &str| KeptFile::new(folder.join(name), keep);
         Self {
             name,
+            pid,
             keep,
             stat: file("stat"),
             status: file("status"),
@@ -244,6 +247,11 @@ impl ProcessProbe {
             before: None,
             now: None,
         }
+    }
+
+    /// Whether it is this one, and no other life of it.
+    pub(super) fn is_of(&self, watched: &Watched) -> bool {
+        self.pid == watched.pid && self.name == watched.name
     }
 
     /// Reads everything anew; what was read before becomes the baseline.

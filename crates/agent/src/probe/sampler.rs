@@ -1,6 +1,6 @@
 //! One call a second: read everything, report what happened since the call before.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::cgroup::Mounts;
 use super::clock::thread_cpu_ns;
@@ -30,6 +30,8 @@ pub struct Sampler {
     processes: Vec<ProcessProbe>,
     sampled_ns: Option<i64>,
     cost_ns: i64,
+    root: PathBuf,
+    keep: Keep,
 }
 
 impl Sampler {
@@ -62,6 +64,21 @@ impl Sampler {
             processes,
             sampled_ns: None,
             cost_ns: 0,
+            root: root.to_owned(),
+            keep,
+        }
+    }
+
+    /// Watches these processes from now on. Those that it watched already go on without a gap.
+    pub fn watch(&mut self, watched: Vec<Watched>) {
+        let known = |it: &Watched, all: &[ProcessProbe]| all.iter().any(|probe| probe.is_of(it));
+        self.processes
+            .retain(|probe| watched.iter().any(|it| probe.is_of(it)));
+        for fresh in watched {
+            if !known(&fresh, &self.processes) {
+                let probe = ProcessProbe::new(&self.root, fresh.name, fresh.pid, self.keep);
+                self.processes.push(probe);
+            }
         }
     }
 

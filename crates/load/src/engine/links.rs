@@ -23,9 +23,9 @@ impl Engine<'_> {
             } else if let Some(copy) = self.pending.remove(slot) {
                 let record = Record {
                     status,
-                    ..copy.record
+                    ..copy.asked.record
                 };
-                self.finish(record, &copy.asked());
+                self.finish(record, &copy.asked);
             }
         }
     }

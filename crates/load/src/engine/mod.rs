@@ -15,6 +15,7 @@ use std::io;
 
 use unruly_trace::{Clock, Level, MonoNs, Record, Recorder, Requests, Status, monotonic};
 
+use crate::bins::Bins;
 use crate::link::{Link, Place, RECEIVE_PATIENCE_MS};
 use crate::pending::{Asked, Pending};
 use crate::poller::{Poller, Wake};
@@ -67,6 +68,8 @@ pub struct EngineOptions {
     pub in_flight: usize,
     /// How often a request of a store that failed is tried again.
     pub retries: u8,
+    /// Count measured requests in bins as well, see [`Live`].
+    pub bins: bool,
     /// Closer instants than this are spun for instead of slept for; 0 never spins.
     pub spin_ns: i64,
 }
@@ -89,6 +92,8 @@ pub struct Live {
     pub lag_ns: i64,
     /// Copies that did not end well.
     pub failed: u64,
+    /// Measured requests by bin, where that was asked for.
+    pub bins: Bins,
 }
 
 /// Response times kept between two looks; a faster engine shows a sample of its first ones.
@@ -364,7 +369,7 @@ impl<'a> Engine<'a> {
         let target = &mut self.targets[link];
         let length = self.links[link].queue(Some(slot), |out| target.encode(&outgoing, out));
         if let Some(copy) = self.pending.at(slot) {
-            copy.record.sent_bytes = length;
+            copy.asked.record.sent_bytes = length;
         }
         self.fresh.push(link);
     }
@@ -382,8 +387,8 @@ impl<'a> Engine<'a> {
         let (pending, clock, live) = (&mut self.pending, &self.clock, &mut self.live);
         let flushed = self.links[link].flush(&mut |slot, sent_ns| {
             if let Some(copy) = pending.at(slot) {
-                copy.record.sent_ns = clock.column(MonoNs(sent_ns));
-                live.lag_ns = live.lag_ns.max(sent_ns - copy.intended_ns);
+                copy.asked.record.sent_ns = clock.column(MonoNs(sent_ns));
+                live.lag_ns = live.lag_ns.max(sent_ns - copy.asked.intended_ns);
             }
         });
         if let Err(error) = flushed {

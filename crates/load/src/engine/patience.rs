@@ -54,9 +54,9 @@ impl Engine<'_> {
         };
         let noted = self.recorder.note_open(&Record {
             status,
-            ..copy.record
+            ..copy.asked.record
         });
-        copy.record.supersedes = noted;
+        copy.asked.record.supersedes = noted;
     }
 
     fn time_out(&mut self, slot: Slot) {
@@ -65,20 +65,20 @@ impl Engine<'_> {
         };
         let record = Record {
             status: Status::Timeout,
-            ..copy.record
+            ..copy.asked.record
         };
-        if self.may_retry(&copy.record, &copy.asked()) {
+        if self.may_retry(&copy.asked.record, &copy.asked) {
             // Its row is written now: the next try is waited for, and not this one.
             self.pending.remove(slot);
-            self.finish(record, &copy.asked());
+            self.finish(record, &copy.asked);
             return;
         }
         let Some(ended) = self.pending.time_out(slot) else {
             return;
         };
         self.live.failed += 1;
-        self.task_ended(copy.task, Status::Timeout);
-        self.request_over(copy.link, &ended);
+        self.task_ended(copy.asked.task, Status::Timeout);
+        self.request_over(copy.asked.link, &ended);
     }
 
     pub(super) fn give_up(&mut self, slot: Slot) {
@@ -87,9 +87,9 @@ impl Engine<'_> {
         };
         self.recorder.record(&Record {
             status: Status::Timeout,
-            ..copy.record
+            ..copy.asked.record
         });
-        self.pending.release(copy.group);
+        self.pending.release(copy.asked.group);
     }
 
     /// The run is over: what timed out is a timeout, what is open is unfinished.
@@ -100,9 +100,9 @@ impl Engine<'_> {
             } else if let Some(copy) = self.pending.remove(slot) {
                 let record = Record {
                     status: Status::Unfinished,
-                    ..copy.record
+                    ..copy.asked.record
                 };
-                self.finish(record, &copy.asked());
+                self.finish(record, &copy.asked);
             }
         }
         self.give_up_retries();

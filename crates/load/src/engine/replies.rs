@@ -5,6 +5,7 @@ use std::io;
 use unruly_trace::{ErrorKind, MonoNs, NULL_NS, Record, Status, monotonic};
 
 use super::{Engine, LIVE_RESPONSES_MAX};
+use crate::bins::bin;
 use crate::pending::{Asked, Ended};
 use crate::socket::{receive, receive_waiting};
 use crate::target::{Answer, GREETING, Incoming, ProtocolError};
@@ -133,7 +134,11 @@ impl Engine<'_> {
     ) {
         let server = incoming.server.unwrap_or(self.peers[link].id);
         let found = self.pending.find(incoming.request, server);
-        let found = found.filter(|slot| self.pending.at(*slot).is_some_and(|it| it.link == link));
+        let found = found.filter(|slot| {
+            self.pending
+                .at(*slot)
+                .is_some_and(|it| it.asked.link == link)
+        });
         let Some(copy) = found.and_then(|slot| self.pending.remove(slot)) else {
             self.outcome.strays += 1;
             return;
@@ -147,7 +152,7 @@ impl Engine<'_> {
             server_received_ns: stamp(stamps.received_ns),
             server_sent_ns: stamp(stamps.sent_ns),
             received_bytes: u32::try_from(incoming.bytes).unwrap_or(u32::MAX),
-            ..copy.record
+            ..copy.asked.record
         };
         if let Some((sent_ns, received_ns)) = incoming.times {
             // Whoever asked for us knows better when that was.
@@ -158,15 +163,15 @@ impl Engine<'_> {
             // Its request has ended already; only the row was open.
             record.status = Status::Timeout;
             self.recorder.record(&record);
-            self.pending.release(copy.group);
+            self.pending.release(copy.asked.group);
             return;
         }
-        record.status = match (&self.work, &copy.task, incoming.answer) {
+        record.status = match (&self.work, &copy.asked.task, incoming.answer) {
             (Some(work), Some(task), answer) => work.judge(task, answer),
             (_, _, Answer::Failed(kind, _)) => Status::Error(kind),
             _ => Status::Ok,
         };
-        self.finish(record, &copy.asked());
+        self.finish(record, &copy.asked);
     }
 
     /// Keeps what the other side says is wrong, once of each kind.
@@ -191,6 +196,11 @@ impl Engine<'_> {
         if !ok && self.will_retry(&record, asked) {
             self.recorder.record(&record);
             return;
+        }
+        if self.options.bins && record.phase == 1 {
+            let response_ns = ok.then_some(record.received_ns - record.intended_ns);
+            let met = self.live.bins.entry((record.op, bin(response_ns)));
+            *met.or_insert(0) += 1;
         }
         self.task_ended(asked.task, record.status);
         let ended = self.pending.end(asked.group, ok);

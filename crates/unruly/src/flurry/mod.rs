@@ -15,7 +15,7 @@ mod watch;
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -75,6 +75,9 @@ enum Verb {
         /// Where its first thread listens, the others behind it; port 0 is any
         #[arg(long, default_value = "127.0.0.1:0")]
         listen: String,
+        /// The address under which others reach it, where something stands before it that passes its ports on
+        #[arg(long, value_name = "IP")]
+        announce: Option<IpAddr>,
         /// Memory for records
         #[arg(long, default_value = "256MB")]
         memory: Bytes,
@@ -94,7 +97,7 @@ enum Verb {
         #[arg(long, requires = "disk")]
         disk_lost: bool,
         /// A cluster's file, instead of the other options but --id
-        #[arg(long, conflicts_with_all = ["controller", "listen", "memory", "shards", "evict", "spin"])]
+        #[arg(long, conflicts_with_all = ["controller", "listen", "announce", "memory", "shards", "evict", "spin"])]
         config: Option<PathBuf>,
         #[command(flatten)]
         watch: Watch,
@@ -372,6 +375,7 @@ fn alone(verb: Verb, keyed: &Keyed) -> Result<Alone> {
             id,
             controller,
             listen,
+            announce,
             memory,
             shards,
             evict,
@@ -383,6 +387,7 @@ fn alone(verb: Verb, keyed: &Keyed) -> Result<Alone> {
             disk,
             disk_lost,
             listen: local(&listen)?,
+            announce,
             memory_bytes_max: usize::try_from(memory.0).unwrap_or(usize::MAX),
             shards,
             evict,

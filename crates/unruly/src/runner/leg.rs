@@ -1,22 +1,26 @@
 //! One leg of a run: a cell, once.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use nix::sys::signal::Signal;
-use unruly_agent::{Job, JobKind, PROTOCOL_VERSION, PeerLine, Report, Stress};
-use unruly_plan::{DurationNs, FaultKind, Load, Plan};
-use unruly_trace::{Clock, ClockPair, MonoNs, Process, SegmentMeta, Table, TableSpool, monotonic};
+use unruly_agent::{JobKind, PeerLine, Report};
+use unruly_plan::{DurationNs, Fault, FaultKind, Load, Plan};
+use unruly_trace::{Clock, ClockPair, MonoNs, Process, TableSpool, monotonic};
 
 use super::Run;
 use super::child::{Child, ChildGround, Heard};
-use super::faults::{Deed, deeds};
+use super::faults::Faults;
+use super::judge::Judge;
 use super::namespaces::Hosts;
 use super::progress::Progress;
-use crate::services::{Ground, Services};
+use super::telling::events_of;
+use crate::relay::Relay;
+use crate::services::{Ground, ServiceChild, Services};
 
 /// A process that is not ready by then never will be.
 const READY_PATIENCE: Duration = Duration::from_secs(20);
@@ -39,19 +43,26 @@ pub(super) struct LegEnd {
 
 /// A leg in progress.
 pub(super) struct Leg<'a> {
-    run: &'a Run,
-    cell: usize,
-    repeat: u16,
+    pub(super) run: &'a Run,
+    pub(super) cell: usize,
+    pub(super) repeat: u16,
     /// The cell's plan, with the places of what was started for it.
-    plan: Plan,
-    hosts: Hosts,
-    services: Option<Services>,
-    children: Vec<Child>,
+    pub(super) plan: Plan,
+    pub(super) hosts: Hosts,
+    pub(super) services: Option<Services>,
+    pub(super) children: Vec<Child>,
     heard: Receiver<Heard>,
-    events: TableSpool,
-    clock: Clock,
-    missing: Vec<String>,
+    pub(super) events: TableSpool,
+    pub(super) clock: Clock,
+    pub(super) missing: Vec<String>,
     stopped: bool,
+    pub(super) faults: Faults,
+    /// What stands before the echo server, where the plan does something to its network.
+    pub(super) relay: Option<Relay>,
+    /// Those that a fault has killed, whose end is no surprise.
+    pub(super) killed: BTreeSet<String>,
+    /// Who says whether the run knows enough.
+    pub(super) judge: Option<Judge>,
 }
 
 impl<'a> Leg<'a> {
@@ -78,6 +89,10 @@ impl<'a> Leg<'a> {
             clock: Clock::new(ClockPair::now()),
             missing: Vec::new(),
             stopped: false,
+            faults: Faults::default(),
+            relay: None,
+            killed: BTreeSet::new(),
+            judge: None,
         };
         for (host, job) in leg.jobs(agents) {
             let prefix = leg.hosts.prefix(host);
@@ -98,100 +113,22 @@ impl<'a> Leg<'a> {
         }
     }
 
-    /// The jobs of a leg, each with the number of its host.
-    fn jobs(&self, agents: usize) -> Vec<(usize, Job)> {
-        let mut jobs = Vec::new();
-        match &self.plan.load {
-            Load::Mesh(mesh) => {
-                for agent in 0..agents {
-                    let mut job = self.job(JobKind::Mesh, agent, Some(agent), agent);
-                    let offset = u16::try_from(agent).unwrap_or(u16::MAX);
-                    job.port = mesh.port.map_or(0, |port| port.saturating_add(offset));
-                    jobs.push((agent, job));
-                }
-            }
-            Load::Drive(drive) => {
-                if drive.address.is_none() && drive.store.is_none() {
-                    jobs.push((0, self.job(JobKind::Echo, 0, Some(0), 0)));
-                }
-                jobs.push((0, self.job(JobKind::Drive, 0, Some(0), 0)));
-            }
-        }
-        if self.plan.probe.is_some() {
-            for host in 0..self.hosts.count() {
-                jobs.push((host, self.job(JobKind::Probe, host, None, host)));
-            }
-        }
-        let busy = self
-            .plan
-            .faults
-            .iter()
-            .filter(|fault| fault.kind == FaultKind::Busy);
-        for (number, fault) in busy.enumerate() {
-            let mut job = self.job(JobKind::Stress, number, None, 0);
-            job.cpus = fault.cpu.into_iter().collect();
-            job.stress = Some(Stress {
-                threads: fault.threads,
-                at: fault.at,
-                duration: fault.duration.unwrap_or(DurationNs(0)),
-            });
-            jobs.push((0, job));
-        }
-        jobs
-    }
-
-    fn job(&self, kind: JobKind, number: usize, id: Option<usize>, host: usize) -> Job {
-        let prefix = if kind == JobKind::Mesh {
-            "agent"
-        } else {
-            kind.name()
-        };
-        let name = format!("{prefix}-{number}");
-        // A busy neighbour's victim stays where its neighbour is.
-        let beside = self.plan.faults.iter().find(|fault| {
-            fault.kind == FaultKind::Busy && fault.process == name && fault.cpu.is_some()
-        });
-        let cpus = self
-            .plan
-            .pins
-            .get(&name)
-            .cloned()
-            .or_else(|| beside.and_then(|fault| fault.cpu).map(|cpu| vec![cpu]));
-        Job {
-            schema: PROTOCOL_VERSION,
-            run: self.run.id.clone(),
-            kind,
-            id: id.and_then(|id| u16::try_from(id).ok()),
-            host: self.hosts.name(host),
-            cells: self
-                .run
-                .cells
-                .iter()
-                .map(|cell| cell.name.clone())
-                .collect(),
-            cell: u16::try_from(self.cell).unwrap_or(u16::MAX),
-            repeat: self.repeat,
-            cookie: self.run.cookie,
-            listen: self.hosts.listen(host),
-            port: 0,
-            cpus: cpus.unwrap_or_default(),
-            stress: None,
-            plan: self.plan.clone(),
-            name,
-        }
-    }
-
     /// Runs the leg to its end.
     pub(super) fn run(mut self, number: usize, progress: &mut Progress) -> Result<LegEnd> {
         self.wait_until_ready()?;
+        self.relay = self.start_relay()?;
+        self.judge = self.plan.run.until.map(Judge::start).transpose()?;
         let started_mono_ns = self.start();
         let cell = &self.run.cells[self.cell].name;
         progress.begin(number, cell, self.children.len());
         let measure_ns = started_mono_ns + nanoseconds(self.plan.run.warmup);
-        let mut todo = deeds(&self.plan.faults, measure_ns);
-        self.supervise(&mut todo, progress);
+        self.faults = Faults::new(&self.plan.faults, measure_ns, self.plan.run.duration);
+        self.supervise(progress);
+        self.undo_faults(progress);
         self.end(progress);
         self.services.iter_mut().for_each(Services::stop);
+        self.tell_pauses(started_mono_ns);
+        self.tell_until();
         self.events.seal()?;
         let hosts = (0..self.hosts.count())
             .map(|host| self.hosts.name(host))
@@ -253,27 +190,9 @@ impl<'a> Leg<'a> {
     /// Tells everyone who takes part, and the instant to start: one wall-clock instant, on each
     /// process's own monotonic clock. Returns it on ours.
     fn start(&mut self) -> i64 {
-        let peers: Vec<PeerLine> = self
-            .children
-            .iter()
-            .filter(|child| {
-                matches!(
-                    child.job.kind,
-                    JobKind::Mesh | JobKind::Echo | JobKind::Drive
-                )
-            })
-            .map(|child| PeerLine {
-                name: child.job.name.clone(),
-                id: child.job.id,
-                host: child.job.host.clone(),
-                pid: child.pid(),
-                address: child.ready.as_ref().and_then(|ready| ready.address.clone()),
-            })
-            .chain(self.service_lines())
-            .collect();
-        let line = serde_json::to_string(&peers).unwrap_or_else(|_| "[]".to_owned());
+        let line = self.peers();
         for child in &mut self.children {
-            child.say(&format!("peers {line}"));
+            child.say(&line);
         }
         let start_ns = monotonic().0 + LEAD_NS;
         let ours = ClockPair::now();
@@ -294,6 +213,72 @@ impl<'a> Leg<'a> {
         start_ns
     }
 
+    /// Who takes part, as a line.
+    fn peers(&self) -> String {
+        let own = self.children.iter().filter(|child| {
+            matches!(
+                child.job.kind,
+                JobKind::Mesh | JobKind::Echo | JobKind::Drive
+            )
+        });
+        let own = own.map(|child| PeerLine {
+            name: child.job.name.clone(),
+            id: child.job.id,
+            host: child.job.host.clone(),
+            pid: child.pid(),
+            address: self.address_of(child),
+        });
+        let all = own.chain(self.service_lines()).chain(self.relay_line());
+        let peers: Vec<PeerLine> = all.collect();
+        let line = serde_json::to_string(&peers).unwrap_or_else(|_| "[]".to_owned());
+        format!("peers {line}")
+    }
+
+    /// Tells who watches that somebody has another number now.
+    pub(super) fn say_peers_again(&mut self) {
+        let line = self.peers();
+        let children = self.children.iter_mut();
+        for child in children.filter(|it| it.job.kind == JobKind::Probe) {
+            child.say(&line);
+        }
+    }
+
+    /// Where others reach a process: at what stands before it, if anything does.
+    fn address_of(&self, child: &Child) -> Option<String> {
+        let own = child.ready.as_ref().and_then(|ready| ready.address.clone());
+        match &self.relay {
+            Some(relay) if child.job.kind == JobKind::Echo => {
+                relay.addresses().first().map(ToString::to_string)
+            }
+            _ => own,
+        }
+    }
+
+    /// What stands before the echo server, where the plan does something to its network.
+    fn start_relay(&self) -> Result<Option<Relay>> {
+        let wanted = |fault: &Fault| matches!(fault.kind, FaultKind::Network(_));
+        let echo = self.children.iter().find(|it| it.job.kind == JobKind::Echo);
+        let address = echo.and_then(|it| it.ready.as_ref()?.address.clone());
+        let (true, Some(address)) = (self.plan.faults.iter().any(wanted), address) else {
+            return Ok(None);
+        };
+        let to: SocketAddr = address.parse()?;
+        let listen = SocketAddr::new(to.ip(), 0);
+        Relay::start(&[(listen, to)], self.plan.seed).map(Some)
+    }
+
+    /// A relay is a part of the runner, which is watched when there is one.
+    fn relay_line(&self) -> Option<PeerLine> {
+        let of_service = self.services.as_ref().is_some_and(Services::has_relay);
+        (of_service || self.relay.is_some()).then(|| PeerLine {
+            name: "relay".to_owned(),
+            id: None,
+            host: self.hosts.name(0),
+            pid: std::process::id(),
+            address: None,
+        })
+    }
+
     /// What is started for the run is watched like its own processes.
     fn service_lines(&self) -> impl Iterator<Item = PeerLine> {
         let services = self.services.iter().flat_map(|it| &it.children);
@@ -307,20 +292,20 @@ impl<'a> Leg<'a> {
     }
 
     /// Until all have drained or died, or the run is stopped.
-    fn supervise(&mut self, todo: &mut Vec<Deed>, progress: &mut Progress) {
+    fn supervise(&mut self, progress: &mut Progress) {
         while !self
             .children
             .iter()
             .filter(|child| child.job.kind.asks())
             .all(Child::is_over)
         {
-            self.do_deeds(todo, progress);
+            self.do_faults(progress);
             if self.run.stop.load(Ordering::Relaxed) {
                 progress.note("stopping; what was measured is kept");
                 self.stopped = true;
                 break;
             }
-            let next_ns = todo.first().map_or(i64::MAX, |deed| deed.at_ns);
+            let next_ns = self.faults.next_ns().unwrap_or(i64::MAX);
             let wait_ns = u64::try_from(next_ns.saturating_sub(monotonic().0)).unwrap_or(0);
             let wait = Duration::from_nanos(wait_ns).min(LOOK_PERIOD);
             if let Ok((number, said)) = self.heard.recv_timeout(wait)
@@ -329,53 +314,68 @@ impl<'a> Leg<'a> {
                 self.stopped = true;
                 break;
             }
-            self.bury_services(progress);
+            self.finish_when_enough(progress);
+            for told in self.bury_services() {
+                progress.note(&told);
+            }
             progress.show();
         }
-        // Whoever is still frozen must hear the stop.
-        for child in &self.children {
-            child.signal(Signal::SIGCONT);
+    }
+
+    /// Has the asking end when enough is known.
+    fn finish_when_enough(&mut self, progress: &Progress) {
+        let Some(look) = self.judge.as_mut().and_then(Judge::look) else {
+            return;
+        };
+        progress.note(&format!("until: {}", look.said));
+        if look.enough {
+            for child in self.children.iter_mut().filter(|it| it.job.kind.asks()) {
+                child.say("finish");
+            }
         }
     }
 
-    fn do_deeds(&mut self, todo: &mut Vec<Deed>, progress: &Progress) {
-        while todo.first().is_some_and(|deed| deed.at_ns <= monotonic().0) {
-            let deed = todo.remove(0);
-            let Some(host) = self.signal(&deed) else {
-                continue;
-            };
-            progress.note(&format!("fault: {} gets {}", deed.process, deed.signal));
-            let kind = match deed.signal {
-                Signal::SIGSTOP => "fault stop",
-                Signal::SIGCONT => "fault continue",
-                _ => "fault kill",
-            };
-            self.event(kind, &deed.process, &host, None);
+    /// Does it to a process.
+    pub(super) fn signal(&self, process: &str, signal: Signal) {
+        if let Some(child) = self.children.iter().find(|it| it.job.name == process) {
+            child.signal(signal);
+        }
+        let mut services = self.services.iter().flat_map(|it| &it.children);
+        if let Some(child) = services.find(|it| it.name == process) {
+            child.signal(signal);
         }
     }
 
-    /// Does it to the process that it is for. Returns the process's host.
-    fn signal(&self, deed: &Deed) -> Option<String> {
-        let of_run = self.children.iter();
-        if let Some(child) = of_run.clone().find(|it| it.job.name == deed.process) {
-            child.signal(deed.signal);
-            return Some(child.job.host.clone());
-        }
+    /// All processes that something can be done to.
+    pub(super) fn process_names(&self) -> Vec<String> {
         let services = self.services.iter().flat_map(|it| &it.children);
-        let child = services.into_iter().find(|it| it.name == deed.process)?;
-        child.signal(deed.signal);
-        Some(self.hosts.name(0))
+        let own = self.children.iter().map(|it| it.job.name.clone());
+        services.map(|it| it.name.clone()).chain(own).collect()
     }
 
-    /// A service that ended is told, and the run goes on: its clients' rows say what that means.
-    fn bury_services(&mut self, progress: &Progress) {
+    pub(super) fn pid_of(&self, process: &str) -> Option<u32> {
+        let mut services = self.services.iter().flat_map(|it| &it.children);
+        let service = services.find(|it| it.name == process);
+        let own = self.children.iter().find(|it| it.job.name == process);
+        service
+            .map(ServiceChild::pid)
+            .or_else(|| own.map(Child::pid))
+    }
+
+    /// A service that ended is told, and the run goes on: its clients' rows say what that means. Returns
+    /// what a person should read.
+    pub(super) fn bury_services(&mut self) -> Vec<String> {
         let ended = self.services.as_mut().map(Services::ended);
+        let mut told = Vec::new();
         for (name, exit) in ended.unwrap_or_default() {
-            progress.note(&format!("{name} {exit} before its time; the others go on"));
-            self.missing.push(format!("{name} {exit} before its time"));
-            let host = self.hosts.name(0);
-            self.event("process died", &name, &host, Some(&exit.to_string()));
+            if !self.killed.contains(&name) {
+                told.push(format!("{name} {exit} before its time; the others go on"));
+                self.missing.push(format!("{name} {exit} before its time"));
+            }
+            let now = (self.clock.column_now(), None);
+            self.event("process died", &name, Some(&exit.to_string()), now);
         }
+        told
     }
 
     /// Takes what a process said. Returns whether the run must stop.
@@ -388,7 +388,11 @@ impl<'a> Leg<'a> {
                 failed,
                 responses_ns,
                 lag_ns,
+                bins,
             }) => {
+                self.judge
+                    .iter_mut()
+                    .for_each(|judge| judge.hear(number, &bins));
                 progress.heard(number, (scheduled, dropped), failed, &responses_ns, lag_ns);
             }
             Some(Report::Finding { text, fatal }) => {
@@ -420,7 +424,7 @@ impl<'a> Leg<'a> {
         if child.drained && child.counts.is_some() {
             return;
         }
-        let (name, host) = (child.job.name.clone(), child.job.host.clone());
+        let name = child.job.name.clone();
         let ended = child
             .exit
             .map_or_else(|| "ended".to_owned(), |exit| exit.to_string());
@@ -428,19 +432,8 @@ impl<'a> Leg<'a> {
             progress.note(&format!("{name} {ended} before its time; the others go on"));
             self.missing.push(format!("{name} {ended} before its time"));
         }
-        self.event("process died", &name, &host, Some(&ended));
-    }
-
-    fn event(&mut self, kind: &str, process: &str, host: &str, detail: Option<&str>) {
-        let row = serde_json::json!({
-            "cell": self.run.cells[self.cell].name, "repeat": self.repeat, "host": host,
-            "process": process, "kind": kind, "detail": detail,
-            "started_ns": self.clock.column_now(), "ended_ns": null,
-        });
-        if let Err(error) = self.events.append(&row) {
-            self.missing
-                .push(format!("an event ({kind}) is missing: {error}"));
-        }
+        let now = (self.clock.column_now(), None);
+        self.event("process died", &name, Some(&ended), now);
     }
 
     /// Stops everyone, hears their last words, and ends whoever does not.
@@ -474,40 +467,6 @@ impl<'a> Leg<'a> {
             }
         }
     }
-
-    fn service_processes(&self) -> impl Iterator<Item = Process> {
-        let children = self.services.iter().flat_map(|it| {
-            let version = &it.version;
-            it.children.iter().map(move |child| (child, version))
-        });
-        children.map(|(child, version)| Process {
-            name: child.name.clone(),
-            kind: "service".to_owned(),
-            id: None,
-            cell: self.run.cells[self.cell].name.clone(),
-            repeat: self.repeat,
-            host: self.hosts.name(0),
-            pid: Some(child.pid()),
-            runtime: version.clone(),
-            exit: child.exit,
-            counts: None,
-        })
-    }
-
-    fn process(&self, child: &Child) -> Process {
-        Process {
-            name: child.job.name.clone(),
-            kind: child.job.kind.name().to_owned(),
-            id: child.job.id,
-            cell: self.run.cells[self.cell].name.clone(),
-            repeat: self.repeat,
-            host: child.job.host.clone(),
-            pid: Some(child.pid()),
-            runtime: "native".to_owned(),
-            exit: child.exit,
-            counts: child.counts.clone(),
-        }
-    }
 }
 
 /// Starts the store of a cell, where the run is to start it, and says in the plan where it is.
@@ -534,6 +493,8 @@ fn start_services(
             stem: format!("c{cell}r{repeat}"),
             stop: &run.stop,
             pins: &plan.pins,
+            faults: &plan.faults,
+            seed: plan.seed,
             say: &|text| progress.note(text),
         },
     )?;
@@ -543,22 +504,6 @@ fn start_services(
     Ok(Some(services))
 }
 
-fn events_of(run: &Run, plan: &Plan, cell: usize, repeat: u16) -> TableSpool {
-    let meta = SegmentMeta {
-        run: run.id.clone(),
-        host: "local".to_owned(),
-        process: "runner".to_owned(),
-        tag: plan.tag.clone(),
-    };
-    let directory: &Path = &run.directory;
-    TableSpool::new(
-        Table::Events,
-        directory,
-        &format!("runner-c{cell}r{repeat}"),
-        meta,
-    )
-}
-
-fn nanoseconds(duration: DurationNs) -> i64 {
+pub(super) fn nanoseconds(duration: DurationNs) -> i64 {
     i64::try_from(duration.0).unwrap_or(i64::MAX / 4)
 }

@@ -5,9 +5,13 @@
 
 mod child;
 mod faults;
+mod jobs;
+mod judge;
 mod leg;
 mod namespaces;
 mod progress;
+mod quota;
+mod telling;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +23,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 use unruly_load::{Settings, driver, introduce};
-use unruly_plan::{Cell as PlanCell, Drive, Load, Plan, mix, utc};
+use unruly_plan::{Cell as PlanCell, Drive, Load, Plan, mix, times_ns, utc};
 use unruly_trace::{
     Cell, ClockPair, Counts, Manifest, RunLock, RunStatus, SCHEMA_VERSION, recover,
 };
@@ -29,6 +33,9 @@ use crate::services::service;
 pub(crate) use child::exit_of;
 use leg::{Leg, LegEnd};
 use progress::Progress;
+
+/// The times of a replay, kept beside the plan.
+const TIMES_FILE: &str = "times.txt";
 
 /// How long a store may take to answer before a run.
 const MEET_PATIENCE: Duration = Duration::from_secs(20);
@@ -60,7 +67,8 @@ pub(crate) struct Run {
 ///
 /// When the run cannot start, or its counts do not add up.
 pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
-    let cells = plan.cells()?;
+    let mut cells = plan.cells()?;
+    let times = read_times(plan)?;
     let password = options.password.clone();
     let password = password.or_else(|| std::env::var(unruly_load::PASSWORD).ok());
     meet(&cells, password.as_deref())?;
@@ -76,6 +84,11 @@ pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
     }
     make_directory(&directory)?;
     let lock = RunLock::take(&directory)?;
+    let mut plan = plan.clone();
+    if let Some(times) = times {
+        keep_times(&times, &mut plan, &mut cells, &directory)?;
+    }
+    let plan = &plan;
     let text = plan.to_toml();
     fs::write(directory.join("plan.toml"), &text).with_context(|| {
         format!(
@@ -129,6 +142,37 @@ fn meet(cells: &[PlanCell], password: Option<&str>) -> Result<()> {
                 None => meet_store(drive, password)?,
             }
         }
+    }
+    Ok(())
+}
+
+/// The text of the times that a replay is to keep to; they are looked at before anything is begun.
+fn read_times(plan: &Plan) -> Result<Option<String>> {
+    let Load::Drive(Drive {
+        times: Some(path), ..
+    }) = &plan.load
+    else {
+        return Ok(None);
+    };
+    let text = fs::read_to_string(path).with_context(|| {
+        format!("{path}: cannot be read; wanted the times of a replay; hint: one time in seconds on each line")
+    })?;
+    times_ns(path, &text)?;
+    Ok(Some(text))
+}
+
+/// Keeps the times with the run, so that it can be repeated from its directory.
+fn keep_times(text: &str, plan: &mut Plan, cells: &mut [PlanCell], directory: &Path) -> Result<()> {
+    let path = directory.canonicalize()?.join(TIMES_FILE);
+    fs::write(&path, text)?;
+    let set = |plan: &mut Plan, path: &str| {
+        if let Load::Drive(drive) = &mut plan.load {
+            drive.times = Some(path.to_owned());
+        }
+    };
+    set(plan, TIMES_FILE);
+    for cell in cells {
+        set(&mut cell.plan, &path.display().to_string());
     }
     Ok(())
 }

@@ -1,6 +1,9 @@
 //! Components that a run starts for itself: which there are, and how they are started and ended.
 
+mod child;
+pub(crate) mod held;
 mod packages;
+mod pauses;
 mod running;
 
 use std::path::Path;
@@ -8,17 +11,22 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use unruly_plan::Service;
 
+pub(crate) use child::ServiceChild;
 pub(crate) use packages::install;
 pub(crate) use running::{Ground, Services};
 
 /// The services that come with the program.
-const SHIPPED: [(&str, &str); 7] = [
+const SHIPPED: [(&str, &str); 8] = [
     (
         "cassandra",
         include_str!("../../../../services/cassandra.toml"),
     ),
     ("etcd", include_str!("../../../../services/etcd.toml")),
     ("flurry", include_str!("../../../../services/flurry.toml")),
+    (
+        "flurry-disk",
+        include_str!("../../../../services/flurry-disk.toml"),
+    ),
     (
         "memcached",
         include_str!("../../../../services/memcached.toml"),

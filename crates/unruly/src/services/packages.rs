@@ -139,7 +139,8 @@ fn install_programs(
         ];
         words.extend(service.cargo.iter().cloned());
         words.extend(["--root".to_owned(), programs.built().display().to_string()]);
-        return run(&mut programs.command(&words)).with_context(|| {
+        let built = run(&mut programs.command(&words));
+        return built.map(drop).with_context(|| {
             let wanted = service.cargo.join(" ");
             format!("service {name}: {missing} could not be built; wanted cargo; hint: cargo install {wanted}")
         });
@@ -198,17 +199,20 @@ fn fetch_jars(programs: &Programs, folder: &Path, artifacts: &[String]) -> Resul
     Ok(())
 }
 
-/// Unpacks Debian's packages into a folder.
+/// Unpacks Debian's packages into a folder, each with what it needs beyond what is installed here.
 fn fetch(root: &Path, packages: &[String]) -> Result<()> {
     std::fs::create_dir_all(root)?;
     let folder = tempfile::tempdir_in(root)?;
-    // Those that this release has not are left out: what is missing in the end is told by program.
-    for package in packages {
+    let download = || {
         let mut download = Command::new("apt-get");
-        download
-            .args(["download", package])
-            .current_dir(folder.path());
-        run(&mut download).with_context(|| format!("apt-get download {package}"))?;
+        download.arg("download").args(packages);
+        download.args(needed(packages)?).current_dir(folder.path());
+        run(&mut download)
+    };
+    // A fresh machine knows no packages yet; the second failure is the one that is told.
+    if download().is_err() {
+        let _ = run(Command::new("apt-get").args(["update", "-qq"]));
+        download()?;
     }
     for entry in std::fs::read_dir(folder.path())? {
         let archive = entry?.path();
@@ -221,15 +225,30 @@ fn fetch(root: &Path, packages: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command to its end; what it complained of is the error.
-fn run(command: &mut Command) -> Result<()> {
+/// What would be installed with these packages; asking needs no rights.
+fn needed(packages: &[String]) -> Result<Vec<String>> {
+    let mut ask = Command::new("apt-get");
+    ask.args(["install", "--print-uris", "-qq", "--no-install-recommends"])
+        .args(["-o", "Debug::NoLocking=1"])
+        .args(packages);
+    let said = run(&mut ask)?;
+    // Lines of 'URI' NAME_VERSION_ARCHITECTURE.deb and more.
+    let files = said
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(1));
+    let names = files.filter_map(|file| file.split_once('_'));
+    let names = names.map(|(name, _)| name.to_owned());
+    Ok(names.filter(|name| !packages.contains(name)).collect())
+}
+
+/// Runs a command to its end: what it says, or what it complained of as the error.
+fn run(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!(
-            "{}",
-            said.trim().lines().last().unwrap_or("it said nothing")
-        );
+        let both = format!("{said}{}", String::from_utf8_lossy(&output.stderr));
+        let last = both.trim().lines().last().unwrap_or("it said nothing");
+        bail!("{last}");
     }
-    Ok(())
+    Ok(said)
 }

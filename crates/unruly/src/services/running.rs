@@ -1,40 +1,28 @@
 //! The processes of a service while a leg of a run lasts. They do not outlive it, however it ends.
 
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::process::CommandExt as _;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use nix::sys::signal::{Signal, kill, killpg};
-use nix::unistd::Pid;
-use unruly_plan::{Service, ServicePlaces, ServiceProcess, ServiceStep, Url};
+use nix::sys::signal::Signal;
+use unruly_plan::{Fault, FaultKind, Service, ServicePlaces, ServiceProcess, ServiceStep, Url};
 use unruly_trace::Exit;
 
+use super::child::{ServiceChild, Start};
 use super::packages::{Programs, install};
-use crate::runner::exit_of;
+use super::pauses::{Pause, pauses};
+use crate::relay::Relay;
 
 /// How often it is looked whether a process listens, or has ended.
 const LOOK_PERIOD: Duration = Duration::from_millis(20);
 
 /// After the signal to end; then it is ended.
 const END_PATIENCE: Duration = Duration::from_secs(15);
-
-/// Lines of a log that a person is shown when a process is not ready.
-const LOG_LINES: usize = 12;
-
-/// One process.
-#[derive(Debug)]
-pub(crate) struct ServiceChild {
-    pub(crate) name: String,
-    pub(crate) exit: Option<Exit>,
-    log: PathBuf,
-    process: Child,
-}
 
 /// All processes of a service.
 #[derive(Debug)]
@@ -47,6 +35,15 @@ pub(crate) struct Services {
     /// What says its version.
     pub(crate) version: String,
     folder: PathBuf,
+    service: Service,
+    places: ServicePlaces,
+    programs: Programs,
+    /// Cores by process.
+    pins: BTreeMap<String, Vec<u16>>,
+    /// Those whose disk can be made to stall.
+    held: BTreeSet<String>,
+    /// What stands before a process, by its name.
+    relays: BTreeMap<String, Relay>,
 }
 
 /// What a leg gives to its service.
@@ -59,6 +56,10 @@ pub(crate) struct Ground<'a> {
     pub(crate) stop: &'a AtomicBool,
     /// Cores by process.
     pub(crate) pins: &'a BTreeMap<String, Vec<u16>>,
+    /// What will be done to its processes.
+    pub(crate) faults: &'a [Fault],
+    /// From which follows what a relay does.
+    pub(crate) seed: u64,
     /// Hears what is done.
     pub(crate) say: &'a dyn Fn(&str),
 }
@@ -66,6 +67,36 @@ pub(crate) struct Ground<'a> {
 impl Services {
     /// Starts a service, and waits until all of it is ready.
     pub(crate) fn start(name: &str, ground: &Ground<'_>) -> Result<Self> {
+        let began = Instant::now();
+        let mut services = Self::prepare(name, ground)?;
+        let count = services.service.processes.len();
+        (ground.say)(&format!("{name}: starting {count} processes"));
+        for process in services.service.processes.clone() {
+            let child = services.spawn(&process).with_context(|| {
+                format!("service {name}: {} cannot be started; wanted a process; hint: unruly services install {name}", process.name)
+            })?;
+            services.children.push(child);
+        }
+        for process in services.service.processes.clone() {
+            services.wait_until_ready(&process, ground.stop)?;
+        }
+        for step in services.service.steps.clone() {
+            services.take(&step, ground.stop)?;
+        }
+        let url = fill(&services.places, None, &services.service.url)?;
+        services.url = url.parse().with_context(|| {
+            format!("service {name}: its url is {url:?}; wanted one; hint: docs/services.md")
+        })?;
+        let took = began.elapsed().as_secs_f64();
+        (ground.say)(&format!(
+            "{name}: ready after {took:.1} s, {}",
+            services.version
+        ));
+        Ok(services)
+    }
+
+    /// All that is there before the first process is: programs, places, relays.
+    fn prepare(name: &str, ground: &Ground<'_>) -> Result<Self> {
         let service = super::service(name)?;
         let programs = install(name, &service, ground.say)?;
         let folder = ground.directory.join("services").join(&ground.stem);
@@ -78,87 +109,91 @@ impl Services {
         places.words.insert("bin".to_owned(), own_folder()?);
         let jars = programs.jars(&service.jars).display().to_string();
         places.words.insert("jars".to_owned(), jars);
-        (ground.say)(&format!(
-            "{name}: starting {} processes",
-            service.processes.len()
-        ));
-        let began = Instant::now();
-        let mut services = Self {
+        let names = || service.processes.iter().map(|it| it.name.as_str());
+        let victims = |wanted: fn(&FaultKind) -> bool| {
+            let faults = ground.faults.iter().filter(move |it| wanted(&it.kind));
+            faults.filter_map(|fault| fault.victim(names()).map(str::to_owned))
+        };
+        let mut relays = BTreeMap::new();
+        for victim in victims(|kind| matches!(kind, FaultKind::Network(_))) {
+            if let Entry::Vacant(vacant) = relays.entry(victim) {
+                let relay = relay(name, &service, &mut places, vacant.key(), ground.seed)?;
+                vacant.insert(relay);
+            }
+        }
+        Ok(Self {
             children: Vec::new(),
             url: Url::of_service(name),
             password: service.password.clone(),
             version: version(&programs, &service, &places)?,
             folder,
-        };
-        for process in &service.processes {
-            let child = services.spawn(process, &places, &programs, ground);
-            let child = child.with_context(|| {
-                format!("service {name}: {} cannot be started; wanted a process; hint: unruly services install {name}", process.name)
-            })?;
-            services.children.push(child);
-        }
-        for process in &service.processes {
-            services.wait_until_ready(process, &places, ground.stop)?;
-        }
-        for step in &service.steps {
-            services.take(step, &mut places, &programs, ground.stop)?;
-        }
-        let url = fill(&places, None, &service.url)?;
-        services.url = url.parse().with_context(|| {
-            format!("service {name}: its url is {url:?}; wanted one; hint: docs/services.md")
-        })?;
-        let took = began.elapsed().as_secs_f64();
-        (ground.say)(&format!(
-            "{name}: ready after {took:.1} s, {}",
-            services.version
-        ));
-        Ok(services)
+            held: victims(|kind| matches!(kind, FaultKind::Disk)).collect(),
+            service,
+            places,
+            programs,
+            pins: ground.pins.clone(),
+            relays,
+        })
     }
 
-    fn spawn(
-        &self,
-        process: &ServiceProcess,
-        places: &ServicePlaces,
-        programs: &Programs,
-        ground: &Ground<'_>,
-    ) -> Result<ServiceChild> {
-        let own = Some(process.name.as_str());
+    fn spawn(&self, process: &ServiceProcess) -> Result<ServiceChild> {
+        let (places, own) = (&self.places, Some(process.name.as_str()));
         let folder = self.folder.join(&process.name);
         std::fs::create_dir_all(&folder)?;
         for (name, text) in &process.files {
             std::fs::write(folder.join(name), fill(places, own, text)?)?;
         }
         let words = process.command.iter().map(|word| fill(places, own, word));
-        let mut command = programs.command(&words.collect::<Result<Vec<_>>>()?);
+        let mut command = self.programs.command(&words.collect::<Result<Vec<_>>>()?);
         for (name, text) in &process.environment {
             command.env(name, fill(places, own, text)?);
         }
-        let log = PathBuf::from(format!("{}.log", places.processes[&process.name].log));
-        let output = File::create(&log)?;
-        let process_command = on_its_cores(command, ground.pins.get(&process.name));
-        let mut command = ends_with_us(process_command);
-        let child = command
-            .current_dir(&folder)
-            .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output)
-            .process_group(0)
-            .spawn()?;
-        Ok(ServiceChild {
-            name: process.name.clone(),
-            exit: None,
-            log,
-            process: child,
+        ServiceChild::start(Start {
+            name: &process.name,
+            command,
+            folder: &folder,
+            log: PathBuf::from(format!("{}.log", places.processes[&process.name].log)),
+            cores: self.pins.get(&process.name),
+            held: self.held.contains(&process.name),
         })
     }
 
-    fn wait_until_ready(
-        &mut self,
-        process: &ServiceProcess,
-        places: &ServicePlaces,
-        stop: &AtomicBool,
-    ) -> Result<()> {
-        let place = &places.processes[&process.name];
+    /// Starts one again that has ended, where it was. Returns whether there was one.
+    pub(crate) fn start_again(&mut self, name: &str) -> Result<bool> {
+        let mut children = self.children.iter();
+        let Some(place) = children.position(|it| it.name == name && it.exit.is_some()) else {
+            return Ok(false);
+        };
+        let mut processes = self.service.processes.iter();
+        let process = processes
+            .find(|it| it.name == name)
+            .context("it was started")?;
+        self.children[place] = self.spawn(process)?;
+        Ok(true)
+    }
+
+    /// The pauses that virtual machines of Java have told of, by process.
+    pub(crate) fn pauses(&self) -> Vec<(String, Pause)> {
+        let places = self.places.processes.iter();
+        let of_process = places.flat_map(|(name, place)| {
+            let told = pauses(&format!("{}.gc", place.log));
+            told.into_iter().map(|pause| (name.clone(), pause))
+        });
+        of_process.collect()
+    }
+
+    /// What stands before a process.
+    pub(crate) fn relay(&self, name: &str) -> Option<&Relay> {
+        self.relays.get(name)
+    }
+
+    /// Whether anything stands before any of them.
+    pub(crate) fn has_relay(&self) -> bool {
+        !self.relays.is_empty()
+    }
+
+    fn wait_until_ready(&mut self, process: &ServiceProcess, stop: &AtomicBool) -> Result<()> {
+        let place = &self.places.processes[&process.name];
         let host: IpAddr = place.host.parse()?;
         // One with the ports of another is asked on the first of them.
         let port = place.ports.get(&process.ports[0]);
@@ -205,18 +240,13 @@ impl Services {
     }
 
     /// Takes a step, as often as it needs.
-    fn take(
-        &self,
-        step: &ServiceStep,
-        places: &mut ServicePlaces,
-        programs: &Programs,
-        stop: &AtomicBool,
-    ) -> Result<()> {
-        let words = step.command.iter().map(|word| fill(places, None, word));
+    fn take(&mut self, step: &ServiceStep, stop: &AtomicBool) -> Result<()> {
+        let mut words = step.command.iter();
+        let words = words.by_ref().map(|word| fill(&self.places, None, word));
         let words = words.collect::<Result<Vec<_>>>()?;
         let until = Instant::now() + Duration::from_nanos(step.timeout.0);
         loop {
-            let output = programs.command(&words).stdin(Stdio::null()).output();
+            let output = self.programs.command(&words).stdin(Stdio::null()).output();
             let output = output.with_context(|| {
                 format!(
                     "{}: cannot be started; wanted a program; hint: docs/services.md",
@@ -229,7 +259,8 @@ impl Services {
                 if let Some(name) = &step.save {
                     let end = step.before.as_ref().and_then(|text| said.find(text));
                     let saved = &said[..end.unwrap_or(said.len())];
-                    places.words.insert(name.clone(), saved.to_owned());
+                    let saved = saved.to_owned();
+                    self.places.words.insert(name.clone(), saved);
                 }
                 return Ok(());
             }
@@ -296,57 +327,30 @@ impl Drop for Services {
     }
 }
 
-impl ServiceChild {
-    pub(crate) fn pid(&self) -> u32 {
-        self.process.id()
-    }
-
-    pub(crate) fn signal(&self, signal: Signal) {
-        if self.exit.is_none()
-            && let Ok(pid) = i32::try_from(self.pid())
-        {
-            let _ = kill(Pid::from_raw(pid), signal);
-        }
-    }
-
-    fn reap(&mut self) -> bool {
-        if self.exit.is_none()
-            && let Ok(Some(status)) = self.process.try_wait()
-        {
-            self.exit = Some(exit_of(status));
-        }
-        self.exit.is_some()
-    }
-
-    /// Ends it, and whatever it has started.
-    fn end(&mut self) {
-        if let Ok(pid) = i32::try_from(self.pid())
-            && self.exit.is_none()
-        {
-            let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
-            if let Ok(status) = self.process.wait() {
-                self.exit = Some(exit_of(status));
-            }
-        }
-    }
-
-    /// Whether these words are in its log.
-    fn has_said(&self, words: &str) -> bool {
-        let log = std::fs::read(&self.log).unwrap_or_default();
-        String::from_utf8_lossy(&log).contains(words)
-    }
-
-    /// The end of its log.
-    fn last_words(&self) -> String {
-        let log = std::fs::read(&self.log).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log);
-        let lines: Vec<&str> = log.lines().collect();
-        let last = &lines[lines.len().saturating_sub(LOG_LINES)..];
-        last.iter()
-            .map(|line| format!("  {line}"))
-            .collect::<Vec<_>>()
-            .join("\n")
-    }
+/// What stands before a process: on a neighbour of its address, with its ports.
+fn relay(
+    name: &str,
+    service: &Service,
+    places: &mut ServicePlaces,
+    process: &str,
+    seed: u64,
+) -> Result<Relay> {
+    let place = places
+        .processes
+        .get_mut(process)
+        .context("it has a place")?;
+    let host: IpAddr = place.host.parse()?;
+    let (true, IpAddr::V4(four)) = (service.has_front(process) && host.is_loopback(), host) else {
+        bail!(
+            "service {name}: nothing can stand before {process}, whose clients reach it directly; wanted {{{process}.front}} in its url; hint: docs/services.md"
+        );
+    };
+    let [first, second, third, fourth] = four.octets();
+    let front = Ipv4Addr::new(first, second, third.wrapping_add(1), fourth);
+    place.front = front.to_string();
+    let routes = place.ports.values();
+    let routes = routes.map(|port| ((front, *port).into(), (host, *port).into()));
+    Relay::start(&routes.collect::<Vec<_>>(), seed)
 }
 
 fn fill(places: &ServicePlaces, own: Option<&str>, text: &str) -> Result<String> {
@@ -390,36 +394,4 @@ fn version(programs: &Programs, service: &Service, places: &ServicePlaces) -> Re
     let said = String::from_utf8_lossy(&said);
     let first = said.lines().next();
     Ok(first.map_or_else(unknown, |line| line.trim().to_owned()))
-}
-
-/// Behind `taskset`, where the plan pins it.
-fn on_its_cores(command: Command, cores: Option<&Vec<u16>>) -> Command {
-    let Some(cores) = cores else { return command };
-    let list: Vec<String> = cores.iter().map(u16::to_string).collect();
-    behind(&["taskset", "-c", &list.join(",")], &command)
-}
-
-/// Behind `setpriv`, which has the kernel end it when we are gone, however that was.
-fn ends_with_us(command: Command) -> Command {
-    let found = Programs::of_this_host().find("setpriv");
-    if found.is_none() {
-        return command;
-    }
-    behind(&["setpriv", "--pdeathsig", "KILL", "--"], &command)
-}
-
-/// The same command behind other words.
-fn behind(words: &[&str], command: &Command) -> Command {
-    let mut longer = Command::new(words[0]);
-    longer
-        .args(&words[1..])
-        .arg(command.get_program())
-        .args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => longer.env(name, value),
-            None => longer.env_remove(name),
-        };
-    }
-    longer
 }

@@ -1,0 +1,297 @@
+//! What a process was seen to be: stopped, or waiting for its disk.
+//!
+//! The kernel keeps no count of either, so that one has to look. What is shorter than two looks is not seen.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use unruly_trace::{Clock, MonoNs, monotonic};
+
+use crate::events::Events;
+use crate::probe::{Watched, words};
+
+/// From one look to the next. Each time all processes are looked at, and the threads of one of them.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// Calls that return when something is safe on disk.
+const CALLS: [libc::c_long; 6] = [
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_sync_file_range,
+    libc::SYS_syncfs,
+    libc::SYS_msync,
+    libc::SYS_sync,
+];
+
+/// Something that was seen, in monotonic time.
+struct Seen {
+    process: String,
+    kind: &'static str,
+    started_ns: i64,
+    ended_ns: i64,
+}
+
+/// Looks on a thread of its own.
+pub(crate) struct Watch {
+    watched: Arc<Mutex<Vec<Watched>>>,
+    stop: Arc<AtomicBool>,
+    seen: Receiver<Seen>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    pub(crate) fn start(watched: Vec<Watched>) -> Self {
+        let watched = Arc::new(Mutex::new(watched));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (sender, seen) = channel();
+        let (whom, until) = (Arc::clone(&watched), Arc::clone(&stop));
+        let thread = std::thread::spawn(move || look_until(&whom, &until, &sender));
+        Self {
+            watched,
+            stop,
+            seen,
+            thread: Some(thread),
+        }
+    }
+
+    /// Looks at these from now on.
+    pub(crate) fn watch(&self, watched: Vec<Watched>) {
+        *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = watched;
+    }
+
+    /// Writes down what was seen meanwhile.
+    pub(crate) fn tell(&self, events: &mut Events, clock: &Clock) {
+        for seen in self.seen.try_iter() {
+            let span = [seen.started_ns, seen.ended_ns].map(|at| clock.column(MonoNs(at)));
+            events.add_of(&seen.process, seen.kind, None, (span[0], Some(span[1])));
+        }
+    }
+
+    /// Looks no more, and writes down what was still so.
+    pub(crate) fn end(mut self, events: &mut Events, clock: &Clock) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        self.tell(events, clock);
+    }
+}
+
+fn look_until(watched: &Mutex<Vec<Watched>>, stop: &AtomicBool, sender: &Sender<Seen>) {
+    let mut known: BTreeMap<u32, Process> = BTreeMap::new();
+    let mut turn = 0;
+    loop {
+        let over = stop.load(Ordering::Acquire);
+        let all = watched
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        known.retain(|pid, process| {
+            let stays = !over && all.iter().any(|it| it.pid == *pid);
+            if !stays {
+                process.forget(sender);
+            }
+            stays
+        });
+        if over {
+            return;
+        }
+        turn += 1;
+        for (place, it) in all.iter().enumerate() {
+            let process = known.entry(it.pid).or_insert_with(|| Process::new(it));
+            process.look(sender);
+            if turn % all.len() == place {
+                process.look_at_threads(sender);
+            }
+        }
+        std::thread::sleep(PERIOD);
+    }
+}
+
+/// What is known of one process.
+struct Process {
+    name: String,
+    folder: String,
+    stopped: Span,
+    waits: Span,
+    /// Threads that were in such a call when they were looked at last: how often they had run by then,
+    /// and since when they are there.
+    threads: BTreeMap<u32, (u64, i64)>,
+}
+
+impl Process {
+    fn new(watched: &Watched) -> Self {
+        Self {
+            name: watched.name.clone(),
+            folder: format!("/proc/{}", watched.pid),
+            stopped: Span::of("process stopped"),
+            waits: Span::of("disk wait"),
+            threads: BTreeMap::new(),
+        }
+    }
+
+    fn look(&mut self, sender: &Sender<Seen>) {
+        let now_ns = monotonic().0;
+        let stat = fs::read(format!("{}/stat", self.folder)).unwrap_or_default();
+        let stopped = matches!(state(&stat), Some(b'T' | b't'));
+        self.stopped
+            .is(stopped.then_some(now_ns), now_ns, &self.name, sender);
+    }
+
+    /// One that is in such a call, and has not run since the look before, waits for its disk.
+    fn look_at_threads(&mut self, sender: &Sender<Seen>) {
+        let now_ns = monotonic().0;
+        let before = std::mem::take(&mut self.threads);
+        let mut since_ns = None;
+        let entries = fs::read_dir(format!("{}/task", self.folder));
+        for entry in entries.into_iter().flatten().flatten() {
+            let folder = entry.path();
+            let Some(thread) = entry.file_name().to_str().and_then(|it| it.parse().ok()) else {
+                continue;
+            };
+            if !waits(&folder) {
+                continue;
+            }
+            let runs = fs::read(folder.join("schedstat")).unwrap_or_default();
+            let Some(runs) = words(&runs).nth(2).and_then(crate::probe::decimal) else {
+                continue;
+            };
+            let first_ns = match before.get(&thread) {
+                Some((then, first_ns)) if *then == runs => {
+                    since_ns = Some(since_ns.map_or(*first_ns, |it: i64| it.min(*first_ns)));
+                    *first_ns
+                }
+                _ => now_ns,
+            };
+            self.threads.insert(thread, (runs, first_ns));
+        }
+        self.waits.is(since_ns, now_ns, &self.name, sender);
+    }
+
+    fn forget(&mut self, sender: &Sender<Seen>) {
+        let now_ns = monotonic().0;
+        self.stopped.is(None, now_ns, &self.name, sender);
+        self.waits.is(None, now_ns, &self.name, sender);
+    }
+}
+
+/// Something that lasts.
+struct Span {
+    kind: &'static str,
+    started_ns: Option<i64>,
+}
+
+impl Span {
+    fn of(kind: &'static str) -> Self {
+        Self {
+            kind,
+            started_ns: None,
+        }
+    }
+
+    /// It is so since then, or not; what ended is told.
+    fn is(&mut self, since_ns: Option<i64>, now_ns: i64, process: &str, sender: &Sender<Seen>) {
+        match (self.started_ns, since_ns) {
+            (None, Some(since_ns)) => self.started_ns = Some(since_ns),
+            (Some(started_ns), None) => {
+                self.started_ns = None;
+                // Nobody hears it when the run is over; then it is of no use.
+                let _ = sender.send(Seen {
+                    process: process.to_owned(),
+                    kind: self.kind,
+                    started_ns,
+                    ended_ns: now_ns,
+                });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The state in a `stat` file: the letter behind the name, which stands in brackets and may hold any.
+fn state(stat: &[u8]) -> Option<u8> {
+    let behind = stat.iter().rposition(|byte| *byte == b')')?;
+    stat.get(behind + 2).copied()
+}
+
+/// Whether a thread is in a call that waits for a disk; where calls are not shown, whether the kernel
+/// counts it as waiting for one.
+fn waits(thread: &std::path::Path) -> bool {
+    match fs::read(thread.join("syscall")) {
+        Ok(text) => words(&text)
+            .next()
+            .and_then(crate::probe::decimal)
+            .and_then(|call| libc::c_long::try_from(call).ok())
+            .is_some_and(|call| CALLS.contains(&call)),
+        Err(_) => fs::read(thread.join("stat")).is_ok_and(|stat| state(&stat) == Some(b'D')),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
+
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_does_not_hide_the_state() {
+        assert_eq!(state(b"12 (a) b) T 1 2"), Some(b'T'));
+        assert_eq!(state(b"12 (a"), None);
+    }
+
+    #[test]
+    fn a_process_that_is_stopped_is_seen_from_its_stop_to_its_going_on() {
+        let mut child = Command::new("sleep")
+            .arg("60")
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let (sender, seen) = channel();
+        let mut process = Process::new(&Watched {
+            name: "sleeper".to_owned(),
+            pid: child.id(),
+        });
+        let pid = Pid::from_raw(child.id().try_into().unwrap());
+        process.look(&sender);
+        kill(pid, Signal::SIGSTOP).unwrap();
+        while process.stopped.started_ns.is_none() {
+            process.look(&sender);
+        }
+        kill(pid, Signal::SIGCONT).unwrap();
+        while process.stopped.started_ns.is_some() {
+            process.look(&sender);
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let seen: Vec<Seen> = seen.try_iter().collect();
+        assert_eq!(seen.len(), 1);
+        assert_eq!(
+            (seen[0].process.as_str(), seen[0].kind),
+            ("sleeper", "process stopped")
+        );
+        assert!(seen[0].started_ns < seen[0].ended_ns);
+    }
+
+    #[test]
+    fn a_process_that_does_neither_is_not_told_of() {
+        let (sender, seen) = channel();
+        let mut process = Process::new(&Watched {
+            name: "self".to_owned(),
+            pid: std::process::id(),
+        });
+        for _ in 0..3 {
+            process.look(&sender);
+            process.look_at_threads(&sender);
+        }
+        process.forget(&sender);
+        assert!(seen.try_iter().next().is_none());
+    }
+}

@@ -1,0 +1,93 @@
+//! What each process of a leg is to do.
+
+use unruly_agent::{Job, JobKind, PROTOCOL_VERSION, Stress};
+use unruly_plan::{FaultKind, Load};
+
+use super::leg::Leg;
+
+impl Leg<'_> {
+    /// The jobs of a leg, each with the number of its host.
+    pub(super) fn jobs(&self, agents: usize) -> Vec<(usize, Job)> {
+        let mut jobs = Vec::new();
+        match &self.plan.load {
+            Load::Mesh(mesh) => {
+                for agent in 0..agents {
+                    let mut job = self.job(JobKind::Mesh, agent, Some(agent), agent);
+                    let offset = u16::try_from(agent).unwrap_or(u16::MAX);
+                    job.port = mesh.port.map_or(0, |port| port.saturating_add(offset));
+                    jobs.push((agent, job));
+                }
+            }
+            Load::Drive(drive) => {
+                if drive.address.is_none() && drive.store.is_none() {
+                    jobs.push((0, self.job(JobKind::Echo, 0, Some(0), 0)));
+                }
+                jobs.push((0, self.job(JobKind::Drive, 0, Some(0), 0)));
+            }
+        }
+        if self.plan.probe.is_some() {
+            for host in 0..self.hosts.count() {
+                jobs.push((host, self.job(JobKind::Probe, host, None, host)));
+            }
+        }
+        for (number, fault) in self.plan.faults.iter().enumerate() {
+            if let FaultKind::Busy { cpu, threads } = fault.kind {
+                let mut job = self.job(JobKind::Stress, number, None, 0);
+                job.cpus = cpu.into_iter().collect();
+                job.stress = Some(Stress {
+                    threads,
+                    times: fault.times(self.plan.run.duration).collect(),
+                });
+                jobs.push((0, job));
+            }
+        }
+        jobs
+    }
+
+    pub(super) fn job(&self, kind: JobKind, number: usize, id: Option<usize>, host: usize) -> Job {
+        let prefix = if kind == JobKind::Mesh {
+            "agent"
+        } else {
+            kind.name()
+        };
+        let name = format!("{prefix}-{number}");
+        // A busy neighbour's victim stays where its neighbour is.
+        let mut faults = self
+            .plan
+            .faults
+            .iter()
+            .filter(|it| it.processes.contains(&name));
+        let beside = faults.find_map(|fault| match fault.kind {
+            FaultKind::Busy { cpu, .. } => cpu,
+            _ => None,
+        });
+        let cpus = self
+            .plan
+            .pins
+            .get(&name)
+            .cloned()
+            .or_else(|| beside.map(|cpu| vec![cpu]));
+        Job {
+            schema: PROTOCOL_VERSION,
+            run: self.run.id.clone(),
+            kind,
+            id: id.and_then(|id| u16::try_from(id).ok()),
+            host: self.hosts.name(host),
+            cells: self
+                .run
+                .cells
+                .iter()
+                .map(|cell| cell.name.clone())
+                .collect(),
+            cell: u16::try_from(self.cell).unwrap_or(u16::MAX),
+            repeat: self.repeat,
+            cookie: self.run.cookie,
+            listen: self.hosts.listen(host),
+            port: 0,
+            cpus: cpus.unwrap_or_default(),
+            stress: None,
+            plan: self.plan.clone(),
+            name,
+        }
+    }
+}

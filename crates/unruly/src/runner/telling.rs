@@ -1,0 +1,115 @@
+//! What a leg writes down of itself: its events, and who took part.
+
+use std::path::Path;
+
+use unruly_plan::Plan;
+use unruly_trace::{MonoNs, Process, SegmentMeta, Table, TableSpool};
+
+use super::Run;
+use super::child::Child;
+use super::leg::Leg;
+use crate::services::Services;
+
+impl Leg<'_> {
+    /// Writes down how well things were known in the end, where the run was to know that.
+    pub(super) fn tell_until(&mut self) {
+        let Some(judge) = self.judge.take() else {
+            return;
+        };
+        let last = judge.last.as_ref();
+        let said = last.map_or("the run was too short to tell", |look| &look.said);
+        let reached = last.is_some_and(|look| look.enough);
+        let kind = if reached {
+            "until reached"
+        } else {
+            "until not reached"
+        };
+        let now = (self.clock.column_now(), None);
+        self.event(kind, "runner", Some(said), now);
+    }
+
+    /// What virtual machines of Java have told of their pauses, since the run began.
+    pub(super) fn tell_pauses(&mut self, started_mono_ns: i64) {
+        let pauses = self.services.as_ref().map(Services::pauses);
+        for (process, pause) in pauses.unwrap_or_default() {
+            if pause.ended_ns >= started_mono_ns {
+                let span = [pause.started_ns, pause.ended_ns];
+                let [started_ns, ended_ns] = span.map(|at| self.clock.column(MonoNs(at)));
+                let span = (started_ns, Some(ended_ns));
+                self.event(pause.kind, &process, Some(&pause.detail), span);
+            }
+        }
+    }
+
+    /// Writes down what happened to a process, from when until when.
+    pub(super) fn event(
+        &mut self,
+        kind: &str,
+        process: &str,
+        detail: Option<&str>,
+        (started_ns, ended_ns): (i64, Option<i64>),
+    ) {
+        let own = self.children.iter().find(|it| it.job.name == process);
+        let host = own.map_or_else(|| self.hosts.name(0), |it| it.job.host.clone());
+        let row = serde_json::json!({
+            "cell": self.run.cells[self.cell].name, "repeat": self.repeat, "host": host,
+            "process": process, "kind": kind, "detail": detail,
+            "started_ns": started_ns, "ended_ns": ended_ns,
+        });
+        if let Err(error) = self.events.append(&row) {
+            self.missing
+                .push(format!("an event ({kind}) is missing: {error}"));
+        }
+    }
+
+    pub(super) fn service_processes(&self) -> impl Iterator<Item = Process> {
+        let children = self.services.iter().flat_map(|it| {
+            let version = &it.version;
+            it.children.iter().map(move |child| (child, version))
+        });
+        children.map(|(child, version)| Process {
+            name: child.name.clone(),
+            kind: "service".to_owned(),
+            id: None,
+            cell: self.run.cells[self.cell].name.clone(),
+            repeat: self.repeat,
+            host: self.hosts.name(0),
+            pid: Some(child.pid()),
+            runtime: version.clone(),
+            exit: child.exit,
+            counts: None,
+        })
+    }
+
+    pub(super) fn process(&self, child: &Child) -> Process {
+        Process {
+            name: child.job.name.clone(),
+            kind: child.job.kind.name().to_owned(),
+            id: child.job.id,
+            cell: self.run.cells[self.cell].name.clone(),
+            repeat: self.repeat,
+            host: child.job.host.clone(),
+            pid: Some(child.pid()),
+            runtime: "native".to_owned(),
+            exit: child.exit,
+            counts: child.counts.clone(),
+        }
+    }
+}
+
+/// Where the events of a leg are written.
+pub(super) fn events_of(run: &Run, plan: &Plan, cell: usize, repeat: u16) -> TableSpool {
+    let meta = SegmentMeta {
+        run: run.id.clone(),
+        host: "local".to_owned(),
+        process: "runner".to_owned(),
+        tag: plan.tag.clone(),
+    };
+    let directory: &Path = &run.directory;
+    TableSpool::new(
+        Table::Events,
+        directory,
+        &format!("runner-c{cell}r{repeat}"),
+        meta,
+    )
+}
