@@ -44,8 +44,9 @@ def slow(slow_run):
 def analysed(tmp_path):
     """Write a run of a given shape and analyse it."""
 
-    def of(**changes):
-        return unruly.analyse(unruly.open_run(write_run(tmp_path / "run", **changes)))
+    def of(*, causes=False, **changes):
+        run = unruly.open_run(write_run(tmp_path / "run", **changes))
+        return unruly.analyse(run, causes=causes)
 
     return of
 

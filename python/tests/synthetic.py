@@ -67,10 +67,17 @@ class Shape:
     """A share of a cell's rows is so many times slower."""
     shift_factor: float = 1.0
     """Latencies times this from the middle of the run on."""
+    cold: tuple[float, float] = (1.0, 1.0)
+    """Latencies are so many times longer at the start of load, falling with this time (s)."""
     clusters_hz: float = 0.0
     """Above 0: requests are due within 50 ms after so many random instants a second."""
     stopped: tuple[tuple[int, float, float], ...] = ()
     """Agents that are stopped: (agent, at, for), seconds; each is an event."""
+    cell_rate_hz: dict[str, float] = field(default_factory=dict)
+    """Another rate for a cell."""
+    faults: tuple[tuple[str, str, str, float, float], ...] = ()
+    """Spans of the events: (cell, kind, process, at, for), seconds of each repeat. Within a `stop`
+    whoever asks waits, within a `kill` he is refused, within any other he is 20 times slower."""
     name: str = "synthetic"
     manifest: dict[str, Any] = field(default_factory=dict)
     """Overrides of manifest keys."""
@@ -85,9 +92,11 @@ def write_run(root: Path, shape: Shape | None = None, **changes: Any) -> Path:
     tallies: dict[tuple[str, int], dict[str, int]] = {}
     writer, samples = Segments(root, run, shape.tag), Segments(root, run, shape.tag)
     begin_ns = STARTED_NS
+    begun: dict[tuple[str, int], int] = {}
     for repeat in range(shape.repeats):
         for cell in shape.cells:
             wait = _run_queue_wait(shape, rng)
+            begun[cell, repeat] = begin_ns
             for tables in _cell_rows(shape, rng, cell, repeat, begin_ns, wait):
                 _tally(tallies.setdefault((cell, repeat), {}), tables)
                 writer.add("requests", tables)
@@ -110,7 +119,16 @@ def write_run(root: Path, shape: Shape | None = None, **changes: Any) -> Path:
                 "started_ns": STARTED_NS + int(at_s * NS), "ended_ns": None}  # fmt: skip
         for name, values in events.items():
             values.append(told.get(name, values[0]))
-    writer.write("events", _table("events", events, 1 + len(shape.stopped)))
+    for (cell, repeat), begin in begun.items():
+        for which, kind, process, at_s, for_s in shape.faults:
+            if which == cell:
+                started = begin + int((shape.warmup_s + at_s) * NS)
+                told = {"cell": cell, "repeat": repeat, "process": process, "kind": f"fault {kind}",
+                        "detail": None, "started_ns": started,
+                        "ended_ns": started + int(for_s * NS)}  # fmt: skip
+                for name, values in events.items():
+                    values.append(told.get(name, values[0]))
+    writer.write("events", _table("events", events, len(events["kind"])))
     _write_manifest(root, shape, run, tallies, begin_ns)
     return root
 
@@ -207,7 +225,8 @@ def _cell_rows(
     lag_at = np.sort(rng.uniform(0, total_s * NS, lag_count))
     lag_end = lag_at + shape.generator_stall_ns
     centres = rng.uniform(0, total_s - 0.05, int(rng.poisson(shape.clusters_hz * total_s)))
-    requests = int(total_s * shape.rate_hz)
+    rate_hz = shape.cell_rate_hz.get(cell, shape.rate_hz)
+    requests = int(total_s * rate_hz)
     copies = shape.agents if shape.kind == "mesh" else 1
     chunk = max(1, 400_000 // copies)
     base = 0
@@ -216,7 +235,7 @@ def _cell_rows(
             for first in range(0, requests, chunk):
                 size = min(chunk, requests - first)
                 index = np.arange(first, first + size)
-                due = ((index + rng.uniform(0, 1, size)) / shape.rate_hz * NS).astype(np.int64)
+                due = ((index + rng.uniform(0, 1, size)) / rate_hz * NS).astype(np.int64)
                 if shape.clusters_hz:
                     due = rng.choice(centres, size) + rng.uniform(0, 0.05, size)
                     due = np.sort(due * NS).astype(np.int64)
@@ -247,6 +266,8 @@ def _latencies(shape, rng, wait, *, intended, sent, who) -> np.ndarray:
     if op in ("network", "all"):
         latency += rng.lognormal(np.log(2e5), 0.3, rows)
     latency *= np.exp(shape.drift * intended / ((shape.warmup_s + shape.duration_s) * NS))
+    factor, fall_s = shape.cold
+    latency *= 1 + (factor - 1) * np.exp(-intended / (fall_s * NS))
     middle = (shape.warmup_s + shape.duration_s) / 2 * NS
     latency *= np.where(intended > middle, shape.shift_factor, 1.0)
     if shape.slow_agent is not None:
@@ -278,7 +299,11 @@ def _rows(shape, rng, wait, *, stalls, lags, due, who, begin_ns, request) -> pa.
     if cell in shape.cell_tails:
         share, factor = shape.cell_tails[cell]
         latency = latency * np.where(rng.uniform(size=rows) < share, factor, 1.0)
-    arrived = _wait_out(sent + latency * 0.4, *stalls)
+    struck = _struck(shape, cell)
+    for kind, since, until in struck:
+        within = (intended >= since) & (intended < until)
+        latency = latency * np.where(within & (kind not in ("stop", "kill")), 20.0, 1.0)
+    arrived = _held_up(_wait_out(sent + latency * 0.4, *stalls), struck)
     for agent, at_s, for_s in shape.stopped:
         waits = (server == agent) & (arrived >= at_s * NS)
         arrived = np.where(waits, np.maximum(arrived, (at_s + for_s) * NS), arrived)
@@ -287,6 +312,8 @@ def _rows(shape, rng, wait, *, stalls, lags, due, who, begin_ns, request) -> pa.
     failed = rng.uniform(size=rows) < shape.failed_share
     late = failed & (rng.uniform(size=rows) < shape.late_share)
     status = np.where(failed, "timeout", "ok")
+    refused = _refused(intended, struck)
+    status, failed, late = np.where(refused, "refused", status), failed | refused, late & ~refused
     gone = failed & ~late
     received = np.where(late, received + NS, received)
     answered = _completing(received, failed, copies)
@@ -324,6 +351,31 @@ def _rows(shape, rng, wait, *, stalls, lags, due, who, begin_ns, request) -> pa.
         },
         rows,
     )
+
+
+def _struck(shape: Shape, cell: str) -> list[tuple[str, float, float]]:
+    """The faults of a cell: kind, begin and end, ns since the cell's begin."""
+    return [
+        (kind, (shape.warmup_s + at_s) * NS, (shape.warmup_s + at_s + for_s) * NS)
+        for which, kind, _, at_s, for_s in shape.faults
+        if which == cell
+    ]
+
+
+def _held_up(arrived: np.ndarray, struck: list[tuple[str, float, float]]) -> np.ndarray:
+    """Whoever arrives within a stop waits until its end."""
+    for kind, since, until in struck:
+        waits = (arrived >= since) & (arrived < until) & (kind == "stop")
+        arrived = np.where(waits, until, arrived)
+    return arrived
+
+
+def _refused(intended: np.ndarray, struck: list[tuple[str, float, float]]) -> np.ndarray:
+    """Whatever is due within a kill."""
+    refused = np.zeros(len(intended), bool)
+    for kind, since, until in struck:
+        refused |= (intended >= since) & (intended < until) & (kind == "kill")
+    return refused
 
 
 def _wait_out(times: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:

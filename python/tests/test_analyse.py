@@ -138,7 +138,7 @@ def test_the_kth_of_n_is_that_of_numpy(slow_run, slow):
 
 def test_a_retry_counts_from_the_first_attempts_intended_time(tmp_path):
     path = write_run(tmp_path / "run", agents=3, ops=("null",), duration_s=5, rate_hz=10)
-    before = unruly.analyse(unruly.open_run(path))
+    before = unruly.analyse(unruly.open_run(path), causes=False)
     file = sorted((path / "requests").glob("*.parquet"))[0]
     table = pq.read_table(file)
     frame = table.to_pandas()
@@ -155,7 +155,7 @@ def test_a_retry_counts_from_the_first_attempts_intended_time(tmp_path):
     pq.write_table(changed.replace_schema_metadata(schema.metadata), file)
     manifest = path / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"complete"', '"cut off"'))
-    after = unruly.analyse(unruly.open_run(path))
+    after = unruly.analyse(unruly.open_run(path), causes=False)
     last = next(group for group in after.groups if group.k == 3)
     was = next(group for group in before.groups if group.k == 3)
     assert last.n == was.n
@@ -165,7 +165,7 @@ def test_a_retry_counts_from_the_first_attempts_intended_time(tmp_path):
 
 def test_a_request_of_one_server_that_was_tried_again_is_one_from_its_first_try(tmp_path):
     path = write_run(tmp_path / "run", kind="drive", agents=2, ops=("read",), duration_s=5)
-    before = unruly.analyse(unruly.open_run(path)).cell("read")
+    before = unruly.analyse(unruly.open_run(path), causes=False).cell("read")
     file = sorted((path / "requests").glob("*.parquet"))[0]
     table = pq.read_table(file)
     frame = table.to_pandas()
@@ -181,7 +181,7 @@ def test_a_request_of_one_server_that_was_tried_again_is_one_from_its_first_try(
     pq.write_table(changed.replace_schema_metadata(table.schema.metadata), file)
     manifest = path / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"complete"', '"cut off"'))
-    after = unruly.analyse(unruly.open_run(path))
+    after = unruly.analyse(unruly.open_run(path), causes=False)
     assert (after.cell("read").n, after.cell("read").failed) == (before.n, 0)
     assert 1.0e9 < after.cell("read").max < 1.1e9
     assert after.cell("read", "service").max < 1.0e9
@@ -254,7 +254,9 @@ def test_on_clean_runs_nobody_is_named_in_at_least_19_of_20(tmp_path):
     named = 0
     for seed in range(20):
         path = write_run(tmp_path / str(seed), seed=100 + seed, ops=("null", "disk"), stalls_hz=3)
-        named += bool(unruly.analyse(unruly.open_run(path)).slow_nodes.named)
+        named += bool(
+            unruly.analyse(unruly.open_run(path), pictures=False, causes=False).slow_nodes.named
+        )
     assert named <= 1
 
 
@@ -267,7 +269,7 @@ def test_pairs_with_few_rows_are_left_out_and_counted(analysed):
 
 def test_windows_are_as_asked_for(clean_run):
     run = unruly.open_run(clean_run)
-    found = unruly.analyse(run, window=20_000_000_000).slow_nodes
+    found = unruly.analyse(run, causes=False, window=20_000_000_000).slow_nodes
     assert found.windows == 3
     regrouped = clean_run / "plan.toml"
     regrouped.write_text('[groups]\nregroup = "30s"\n')
@@ -363,7 +365,7 @@ def test_an_imported_matrix_of_round_trips_names_who_is_slow_to_everybody(shared
     source = shared_data / "rtt_matrix" / "planetlab_1.tsv"
     run = tmp_path / "run"
     assert main(["import", str(source), "--unit", "ms", "-o", str(run)]) == 0
-    found = unruly.analyse(unruly.open_run(run))
+    found = unruly.analyse(unruly.open_run(run), causes=False)
     (matrix,) = found.bare_matrices
     assert matrix.nodes == 490
     assert len(matrix.slow) == 24

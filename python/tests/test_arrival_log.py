@@ -26,7 +26,7 @@ HEADING = "First, quorum and all on the same operations"
 
 
 def analyse(path):
-    return unruly.analyse(unruly.open_run(path))
+    return unruly.analyse(unruly.open_run(path), causes=False)
 
 
 def told(tmp_path, operations):

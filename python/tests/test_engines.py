@@ -68,6 +68,7 @@ def _frames(analysis):
         "slow pairs": slow.pairs,
         "slow sets": slow.sets,
         "windows": analysis.windows,
+        "causes": analysis.causes.points,
     }
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 import unruly
 from unruly.__main__ import main
 from unruly.findings import CODES, SECTIONS, SEVERITIES
+from unruly.findings.distrust import fell_behind
 from unruly.findings.rules import RULES, Evidence, find
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -31,6 +34,17 @@ MATRIX = {
              "factors": {"drive.payload": size, "drive.clients": load}}
             for size in ("small", "large")
             for load in ("low", "high")
+        ]
+    },
+}  # fmt: skip
+STORE = {"kind": "drive", "agents": 1, "ops": ("read",), "rate_hz": 100, "duration_s": 20}
+LOADS = {f"rate={rate}/s": rate for rate in (50, 100, 200)}
+RAMP = {
+    **STORE, "duration_s": 5, "repeats": 2, "stalls_hz": 0, "cells": tuple(LOADS),
+    "cell_rate_hz": LOADS,
+    "manifest": {
+        "cells": [
+            {"name": name, "factors": {"drive.rate": f"{rate}/s"}} for name, rate in LOADS.items()
         ]
     },
 }  # fmt: skip
@@ -60,10 +74,26 @@ RAISED = {
     },
     "slow-node": {**SMALL, "slow_agent": 1},
     "slow-seen-alike": {**SMALL, "slow_agent": 1},
+    "warmup-short": {**SMALL, "rate_hz": 50, "cold": (3.0, 2.0)},
     "p99-moved": {**SMALL, "rate_hz": 50, "shift_factor": 1.5},
     "outage": {**SMALL, "stopped": ((1, 10.0, 2.0),)},
     "throughput-unsteady": {**SMALL, "clusters_hz": 1.0},
     "arrivals-bursty": {**SMALL, "clusters_hz": 1.0},
+    "slow-because": {
+        **SMALL,
+        "rate_hz": 80,
+        "stopped": ((1, 5.0, 0.8), (1, 13.0, 0.6), (1, 22.0, 0.7)),
+    },
+    "target": STORE,
+    "extreme-tail": {
+        **STORE,
+        "rate_hz": 6_000,
+        "stalls_hz": 0,
+        "cell_tails": {"base": (2e-4, 300.0)},
+    },
+    "fault-hurts": {**STORE, "faults": (("base", "stop", "store-0", 8.0, 1.0),)},
+    "knee": RAMP,
+    "generator-limit": {**RAMP, "cell_rate_hz": {**LOADS, "rate=200/s": 150}},
     "correlate": {**SMALL, "slow_agent": 1},
     "disk-dominates": {**SMALL, "ops": ("null", "crypto", "disk")},
     "first-reply": {**SMALL, "slow_agent": 1},
@@ -74,6 +104,7 @@ SILENT |= dict.fromkeys(
     ("cells-unruly", "p99-beyond-bound", "more-than-one-mode", "factor-effect"), MATRIX
 )
 SILENT["nothing-measured"] = SMALL
+SILENT |= {"extreme-tail": STORE, "fault-hurts": STORE, "knee": STORE, "generator-limit": RAMP}
 
 
 @pytest.fixture
@@ -111,7 +142,7 @@ def _codes(analysis):
 
 @pytest.mark.parametrize("code", RAISED)
 def test_a_finding_is_raised(code, analysed):
-    analysis = analysed(**RAISED[code])
+    analysis = analysed(causes=code == "slow-because", **RAISED[code])
     assert code in _codes(analysis)
     finding = next(f for f in analysis.findings if f.code == code)
     assert finding.evidence
@@ -124,7 +155,7 @@ def test_a_finding_is_raised(code, analysed):
 
 @pytest.mark.parametrize("code", CODES)
 def test_a_finding_is_silent(code, analysed):
-    assert code not in _codes(analysed(**SILENT[code]))
+    assert code not in _codes(analysed(causes=code == "slow-because", **SILENT[code]))
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -178,7 +209,8 @@ def test_a_generator_that_stalled_spoils_only_when_the_tail_is_its_own(analysed)
     finding = next(f for f in spoiled.findings if f.code == "generator-stalled")
     assert finding.severity == "spoils"
     assert finding.evidence["tail_explained_share"] > 0.1
-    doubt = replace(spoiled.self_distrust, tail_explained_share=0.01)
+    behind = {"due_hz": 1_000.0, "sent_hz": 800.0}
+    doubt = replace(spoiled.self_distrust, tail_explained_share=0.01, fell_behind=behind)
     evidence = Evidence(
         spoiled.run,
         spoiled.cells,
@@ -191,6 +223,21 @@ def test_a_generator_that_stalled_spoils_only_when_the_tail_is_its_own(analysed)
     )
     again = next(f for f in find(evidence) if f.code == "generator-stalled")
     assert again.severity == "warns"
+    assert "cannot send" not in finding.text
+    assert "1,000/s were due, 800/s were sent" in again.text
+
+
+def test_a_generator_that_cannot_keep_its_schedule_is_told_with_the_rate_it_reached():
+    length_ns, lag_ns = 10e9, 2.5e9
+    extents = pd.DataFrame(
+        {"cell": "all", "repeat": 0, "op": "read", "n": 10_000, "first_ns": 0, "last_ns": 10e9},
+        index=[0],
+    )
+    context = SimpleNamespace(
+        empty=False, extents=extents, size=10_000, lengths_ns=pd.Series({"all": length_ns})
+    )
+    assert fell_behind(context, lag_ns) == {"due_hz": 1_000.0, "sent_hz": 800.0}
+    assert fell_behind(context, 0.05 * length_ns) is None
 
 
 def test_a_difference_between_nodes_alone_is_no_correlate_unless_one_is_slow(slow):

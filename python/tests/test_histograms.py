@@ -73,7 +73,7 @@ def fine_bins(seconds=120, rate=1000, seed=3):
 def fine(tmp_path_factory):
     bins, values = fine_bins()
     root = write_bins(tmp_path_factory.mktemp("bins") / "run", bins)
-    return unruly.analyse(unruly.open_run(root)), values
+    return unruly.analyse(unruly.open_run(root), causes=False), values
 
 
 def test_fine_bins_give_every_number_within_their_width(fine):
@@ -122,7 +122,7 @@ def test_the_gate_judges_bins_as_it_judges_rows(fine):
 
 def test_too_few_pieces_of_time_give_numbers_but_no_promise(tmp_path):
     bins, _ = fine_bins(seconds=20)
-    analysis = unruly.analyse(unruly.open_run(write_bins(tmp_path / "run", bins)))
+    analysis = unruly.analyse(unruly.open_run(write_bins(tmp_path / "run", bins)), causes=False)
     found = analysis.cell("read")
     assert found.p99 is not None
     assert found.promise_p99 is None
@@ -148,7 +148,9 @@ def test_coarse_bins_refuse_what_would_be_an_artefact_of_the_bins(tmp_path):
 def test_failed_values_rank_above_all_others(tmp_path):
     bins, _ = fine_bins(seconds=40)
     bins += [(s, np.inf, np.inf, 50) for s in range(40)]
-    found = unruly.analyse(unruly.open_run(write_bins(tmp_path / "run", bins))).cell("read")
+    found = unruly.analyse(unruly.open_run(write_bins(tmp_path / "run", bins)), causes=False).cell(
+        "read"
+    )
     assert found.failed == 2000
     assert found.p90 is not None
     assert found.p99 is None

@@ -28,7 +28,7 @@ def planted(tmp_path_factory):
             "cell_tails": {ODD: (0.005, 100.0)},
         },
     )
-    return unruly.analyse(unruly.open_run(root))
+    return unruly.analyse(unruly.open_run(root), causes=False)
 
 
 def test_an_interaction_is_told_on_request_only(planted, tmp_path, capsys):
@@ -94,7 +94,7 @@ def test_outliers_and_their_streaks_are_those_of_the_rows_in_order(tmp_path):
     root = write_run(
         tmp_path / "run", **{**MATRIX, "stalls_hz": 0.5, "stall_mean_ns": 150e6, "rate_hz": 50}
     )
-    planted = unruly.analyse(unruly.open_run(root))
+    planted = unruly.analyse(unruly.open_run(root), causes=False)
     odd = next(cell for cell in planted.magical.cells if cell.cell == ODD)
     table = planted.run.requests
     frame = table.filter(table.cell == ODD).to_pandas()
@@ -142,7 +142,7 @@ def test_an_unbalanced_matrix_with_failures_and_one_level_is_computed_as_far_as_
         tmp_path / "run", cells=cells, ops=("null",), agents=2, kind="drive", duration_s=10.0,
         failed_share=0.01, manifest=manifest,
     )  # fmt: skip
-    view = unruly.analyse(unruly.open_run(root)).magical
+    view = unruly.analyse(unruly.open_run(root), causes=False).magical
     assert all(cell.mean is None and cell.mean_after is None for cell in view.cells)
     assert view.notes == ("3 cells have failed requests, and no mean",)
     assert view.lines["*"].reason
@@ -161,7 +161,7 @@ def test_a_factor_of_one_level_is_named_and_the_others_are_computed(tmp_path):
         tmp_path / "run", cells=cells, ops=("null",), agents=2, kind="drive", duration_s=10.0,
         stalls_hz=0.0, manifest=manifest,
     )  # fmt: skip
-    view = unruly.analyse(unruly.open_run(root)).magical
+    view = unruly.analyse(unruly.open_run(root), causes=False).magical
     effects = {it.factor: it for it in view.explained[0].effects}
     assert effects["same"].reason == "it has one level"
     assert effects["x"].f is not None

@@ -22,6 +22,7 @@ ALLOWED = {
     "findings": {"errors", "progress", "stats", "tables", "run"},
     "summary": {"errors", "stats", "findings"},
     "verdict": {"errors", "findings", "stats"},
+    "until": {"stats"},
     "compare": {"findings"},
     "gate": {"errors", "findings"},
     "advise": {"errors", "findings"},

@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "papers.md"
 
 def matrix(place, **changes):
     root = write_run(place, **{**MATRIX, "repeats": 3, **changes})
-    return unruly.analyse(unruly.open_run(root))
+    return unruly.analyse(unruly.open_run(root), causes=False)
 
 
 @pytest.fixture(scope="module")

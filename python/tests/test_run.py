@@ -133,7 +133,7 @@ def test_a_run_without_rows_opens_and_its_verdict_says_that_nothing_was_measured
         for key in counts:
             counts[key] = 0
     (run_path / "manifest.json").write_text(json.dumps(manifest))
-    analysis = unruly.analyse(unruly.open_run(run_path))
+    analysis = unruly.analyse(unruly.open_run(run_path), causes=False)
     assert analysis.cells == []
     assert not analysis.trustworthy
     assert analysis.doubts == ["nothing was measured"]
@@ -176,23 +176,23 @@ def test_a_failed_recovery_is_an_error_with_what_the_binary_said(run_path, tmp_p
 def test_counts_that_do_not_hold_are_an_error(run_path, change, words):
     _change_counts(run_path, "copies", change)
     with pytest.raises(TraceError, match=words):
-        unruly.analyse(unruly.open_run(run_path))
+        unruly.analyse(unruly.open_run(run_path), causes=False)
 
 
 def test_requests_that_do_not_add_up_are_an_error(run_path):
     _change_counts(run_path, "requests", {"answered": -1})
     with pytest.raises(TraceError, match=r"requests scheduled are .* but answered \+ unanswered"):
-        unruly.analyse(unruly.open_run(run_path))
+        unruly.analyse(unruly.open_run(run_path), causes=False)
     _change_counts(run_path, "requests", {"unanswered": 1})
     with pytest.raises(TraceError, match=r"requests answered are .* but the rows that answered"):
-        unruly.analyse(unruly.open_run(run_path))
+        unruly.analyse(unruly.open_run(run_path), causes=False)
 
 
 def test_a_run_that_was_cut_off_is_not_held_to_its_counts(run_path):
     _change_counts(run_path, "copies", {"ok": 1})
     manifest = json.loads((run_path / "manifest.json").read_text())
     (run_path / "manifest.json").write_text(json.dumps(manifest | {"status": "cut off"}))
-    assert not unruly.analyse(unruly.open_run(run_path)).conservation.checked
+    assert not unruly.analyse(unruly.open_run(run_path), causes=False).conservation.checked
 
 
 def _change_counts(run_path, kind, change):

@@ -124,12 +124,12 @@ def matrix_run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole_summary(matrix_run):
-    return unruly.summary(unruly.analyse(unruly.open_run(matrix_run)))
+    return unruly.summary(unruly.analyse(unruly.open_run(matrix_run), causes=False))
 
 
 def test_parts_of_a_run_give_the_same_summary_as_the_whole(matrix_run, whole_summary, monkeypatch):
     monkeypatch.setattr(context, "PART_ROWS", 1_000)
-    found = unruly.summary(unruly.analyse(unruly.open_run(matrix_run)))
+    found = unruly.summary(unruly.analyse(unruly.open_run(matrix_run), causes=False))
     assert differences(found, whole_summary) == []
 
 
@@ -137,12 +137,12 @@ def test_quantiles_by_bins_give_the_same_summary_as_the_engines_own(
     matrix_run, whole_summary, monkeypatch
 ):
     monkeypatch.setattr(quantiles, "ROWS_MOST", 100)
-    found = unruly.summary(unruly.analyse(unruly.open_run(matrix_run)))
+    found = unruly.summary(unruly.analyse(unruly.open_run(matrix_run), causes=False))
     assert differences(found, whole_summary) == []
 
 
 def test_without_pictures_every_number_of_the_summary_is_the_same(matrix_run, whole_summary):
-    analysis = unruly.analyse(unruly.open_run(matrix_run), pictures=False)
+    analysis = unruly.analyse(unruly.open_run(matrix_run), pictures=False, causes=False)
     assert differences(unruly.summary(analysis), whole_summary) == []
     assert analysis.timeline.empty
     assert analysis.outliers.empty

@@ -74,6 +74,8 @@ def summary(analysis: Analysis) -> dict[str, Any]:
         "magical": _magical(analysis),
         "over_time": _over_time(analysis),
         "arrival_log": _arrival_log(analysis),
+        "causes": _causes(analysis),
+        "stores": _stores(analysis),
         "findings": [_flat(finding) for finding in analysis.findings],
         "conservation": asdict(analysis.conservation),
         "missing": analysis.run.missing,
@@ -158,6 +160,7 @@ def _over_time(analysis: Analysis) -> dict[str, Any] | None:
             }
             for it in view.outages
         ],
+        "warm_ups": [_flat(it) for it in view.warm_ups],
     }
 
 
@@ -166,6 +169,38 @@ def _arrival_log(analysis: Analysis) -> dict[str, Any] | None:
     if view is None:
         return None
     return {"note": view.note, "rows": [_deep(row) for row in view.rows]}
+
+
+def _causes(analysis: Analysis) -> dict[str, Any] | None:
+    view = analysis.causes
+    if view is None:
+        return None
+    return {"note": view.note, "rows": [_deep(row) for row in view.rows]}
+
+
+def _stores(analysis: Analysis) -> dict[str, Any] | None:
+    view = analysis.stores
+    if view is None:
+        return None
+    return {
+        "target": _flat(view.target),
+        "tails": [_deep(row) for row in view.tails],
+        "faults": [_flat(row) for row in view.faults],
+        "loads": [_flat(row) for row in view.loads],
+        "ramps": [
+            {"series": it.series, "cells": [load.cell for load in it.loads], **_deep(it.knee)}
+            for it in view.ramps
+        ],
+        "scalings": [
+            {
+                "factor": it.factor,
+                "series": it.series,
+                "cells": [load.cell for load in it.loads],
+                "levels": it.levels,
+            }
+            for it in view.scalings
+        ],
+    }
 
 
 def _changes(row: Steadiness) -> list[dict[str, Any]] | None:

@@ -7,12 +7,19 @@ import textwrap
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from unruly.findings.store_words import (
+    fault_sentence,
+    knee_sentence,
+    target_sentence,
+    worst_fault,
+)
 from unruly.findings.words import count, duration, latency, percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from unruly.findings import Analysis, CellSummary, Finding
+    from unruly.findings.tails import Tail
     from unruly.stats import Interval
 
 LINES_MAX: Final = 40
@@ -33,7 +40,10 @@ MARKS: Final = {"spoils": "!!", "warns": " !", "informs": "  "}
 COLOURS: Final = {"spoils": "\x1b[31m", "warns": "\x1b[33m", "informs": ""}
 BOLD: Final = "\x1b[1m"
 PLAIN: Final = "\x1b[0m"
-SHOWN_ELSEWHERE: Final = frozenset({"promise-made", "slow-node", "correlate"})
+RAMPS: Final = 2
+SHOWN_ELSEWHERE: Final = frozenset(
+    {"promise-made", "slow-node", "slow-because", "correlate", "target", "knee", "fault-hurts"}
+)
 
 
 def verdict(analysis: Analysis, *, width: int = 100, colour: bool = False) -> str:
@@ -51,9 +61,17 @@ def verdict(analysis: Analysis, *, width: int = 100, colour: bool = False) -> st
     width = max(60, width)
     lines = [*_header(analysis), *_trust(analysis)]
     if analysis.cells:
-        lines += ["", *_promises(analysis), "", *_table(analysis, width), *_groups(analysis)]
+        lines += [
+            "",
+            *_promises(analysis),
+            *_store(analysis),
+            "",
+            *_table(analysis, width),
+            *_groups(analysis),
+        ]
         lines += _same_operations(analysis)
-        lines += ["", *_where(analysis), *_over_time(analysis), *_why(analysis)]
+        lines += ["", *_where(analysis), *_over_time(analysis)]
+        lines += [*_slow(analysis), *_why(analysis)]
     lines += ["", *_findings(analysis), *_next(analysis)]
     fitted: list[str] = []
     for line in lines:
@@ -109,7 +127,7 @@ def _trust(analysis: Analysis) -> Iterator[str]:
         yield "trust: DO NOT TRUST THIS RUN: " + "; ".join(analysis.doubts)
 
 
-def _label(analysis: Analysis, row: CellSummary) -> str:
+def _label(analysis: Analysis, row: CellSummary | Tail) -> str:
     several = len({other.cell for other in analysis.cells}) > 1
     return f"{row.op} ({row.cell})" if several else row.op
 
@@ -165,6 +183,21 @@ def _promises(analysis: Analysis) -> Iterator[str]:
             known = row.needed_ns and row.p99 is not None
             needed = f"; run about {duration(row.needed_ns)}" if known else ""
             yield f"promise: none for {label}: {reason}{least}{needed}"
+
+
+def _store(analysis: Analysis) -> Iterator[str]:
+    """Of a store: its target, the load that it holds, the fault that hurts it most."""
+    stores = analysis.stores
+    if stores is None:
+        return
+    if stores.tails:
+        yield f"target: {target_sentence(stores, lambda row: _label(analysis, row))}"
+    for ramp in stores.ramps[:RAMPS]:
+        yield f"load: {knee_sentence(ramp)}"
+    worst = worst_fault(stores.faults)
+    if worst is not None:
+        several = len({it.cell for it in stores.faults}) > 1
+        yield f"faults: {fault_sentence(worst, several=several)}"
 
 
 def _table(analysis: Analysis, width: int) -> Iterator[str]:
@@ -285,6 +318,23 @@ def _between(interval: Interval, write: Callable[[float], str]) -> str:
     if interval.low is None or interval.high is None or interval.low == interval.high:
         return ""
     return f" [{write(interval.low)}, {write(interval.high)}]"
+
+
+def _slow(analysis: Analysis) -> Iterator[str]:
+    """What made the slow requests slow, of the op with the worst p99."""
+    rows = analysis.causes.rows if analysis.causes else ()
+    found = {(row.cell, row.op): row for row in rows if row.causes}
+    shown = sorted(analysis.cells, key=lambda row: -(row.p99 or 0.0))
+    for summary in shown:
+        row = found.get((summary.cell, summary.op))
+        if row is not None and row.unknown is not None:
+            top, unknown = row.causes[0], row.unknown.estimate
+            left = f"; {percent(unknown)} is unknown" if unknown else ""
+            yield (
+                f"slow: {percent(top.explained.estimate)} of the slow requests of "
+                f"{_label(analysis, summary)} {top.words}{left}"
+            )
+            return
 
 
 def _why(analysis: Analysis) -> Iterator[str]:

@@ -6,6 +6,7 @@ import pytest
 
 import unruly
 from arrival_logs import Operation, three, write_log
+from planted import write_planted
 from report.test_page import drawn, sections_of, whole_on_a_phone
 from synthetic import write_run
 from unruly.report import write_report
@@ -35,6 +36,16 @@ SHAPES = {
 def test_a_real_analysis_is_drawn_whole_on_a_phone(tmp_path, look, name):
     path = report_of(tmp_path, SHAPES[name])
     whole_on_a_phone(look, path)
+
+
+def test_what_made_requests_slow_is_drawn(tmp_path, look):
+    run = write_planted(tmp_path / "run", ["hog beside the server", "gc pause", None], 3)
+    path = write_report([unruly.analyse(unruly.open_run(run))], tmp_path / "report.html")
+    whole_on_a_phone(look, path)
+    text = look(path).page.inner_text("#slow")
+    assert "Gc pause, store-" in text
+    assert "waited for a CPU" in text
+    assert "Nothing that was watched explains the 12 slow requests of read (clean 2)" in text
 
 
 def test_a_planted_slow_agent_is_named_on_the_page(tmp_path, look):

@@ -10,8 +10,10 @@ import numpy as np
 import pandas as pd
 
 from unruly.errors import ParameterError
+from unruly.findings import causes as cause_part
 from unruly.findings import cells as cell_part
 from unruly.findings import distrust, histograms, magical, receivers, rules, steadiness, synchrony
+from unruly.findings import stores as store_part
 from unruly.findings.arrival_log import arrival_log
 from unruly.findings.bare_matrix import BareMatrix, bare_matrices
 from unruly.findings.context import Context
@@ -24,6 +26,7 @@ from unruly.tables import requests as request_tables
 
 if TYPE_CHECKING:
     from unruly.findings.arrival_model import ArrivalLog
+    from unruly.findings.target import Target
     from unruly.run import Run
 
 FLOOR_NS = 50_000
@@ -49,6 +52,9 @@ def analyse(
     floor_ns: int | None = None,
     pictures: bool = True,
     interactions: bool = False,
+    slow_beyond_ns: int | None = None,
+    target: Target | None = None,
+    causes: bool = True,
 ) -> Analysis:
     """Compute everything that is said about one run.
 
@@ -70,6 +76,15 @@ def analyse(
         distributions, and the curves of a matrix. Every number of the summary is the same.
     interactions : bool
         Of a matrix the analyses of variance have the interactions of every two factors as well.
+    slow_beyond_ns : int, optional
+        Causes are looked for of requests that took longer than this (ns); by default than the p99.9
+        of their (cell, op).
+    target : Target, optional
+        What share of requests is to be within which time. By default 99.999 % within 500 ms for a
+        run that drives a store, and nothing for others.
+    causes : bool
+        Without them it is not asked what made the slow requests slow, which takes a third of the
+        time of a small run.
 
     Returns
     -------
@@ -97,7 +112,7 @@ def analyse(
 
     99 % of null requests are answered within that many milliseconds, with 95 % confidence.
     """
-    _check(window, factor, percentile, floor_ns)
+    _check(window, factor, percentile, floor_ns, slow_beyond_ns)
     conservation = distrust.conservation(run)
     context = Context.of(run, Progress())
     options = Options(
@@ -110,7 +125,10 @@ def analyse(
     if context.empty:
         return _empty(context, options, conservation, imported)
     several = context.extents["cell"].nunique() > 1 or imported is not None
-    summarised, measured, nodes = _passes(context, options, matrix=several, pictures=pictures)
+    held = store_part.wanted(context, target)
+    summarised, measured, nodes = _passes(
+        context, options, matrix=several, pictures=pictures, target=held
+    )
     summaries = summarised.summaries + (imported.summaries if imported else [])
     evidence = rules.Evidence(
         run,
@@ -130,6 +148,10 @@ def analyse(
         else None,
         nodes.over_time,
         nodes.bare_matrices,
+        cause_part.causes(context, summaries, options.floor_ns, slow_beyond_ns) if causes else None,
+        store_part.stores(context, held, summarised.summaries, summarised.far, nodes.timed)
+        if held and nodes.timed
+        else None,
     )
     analysis = _whole(context, options, evidence, summarised, nodes, imported, pictures=pictures)
     context.progress("")
@@ -176,11 +198,13 @@ def _whole(
         windows=nodes.windows,
         bare_matrices=nodes.bare_matrices,
         arrival_log=nodes.arrival_log,
+        causes=evidence.causes,
+        stores=evidence.stores,
     )
 
 
 def _passes(
-    context: Context, options: Options, *, matrix: bool, pictures: bool
+    context: Context, options: Options, *, matrix: bool, pictures: bool, target: Target | None
 ) -> tuple[cell_part.Cells, magical.Measured | None, _Nodes]:
     """All that is read from the trace.
 
@@ -191,11 +215,13 @@ def _passes(
     def look(part: Context) -> tuple[cell_part.Cells, magical.Measured | None]:
         context.progress(f"cells from {part.extents['cell'].iloc[0]}")
         with Part.kept(part.fork()) as held:
-            cells = cell_part.summarise(held, pictures=pictures)
+            cells = cell_part.summarise(held, pictures=pictures, target=target)
             return cells, magical.measure(held, cells) if matrix else None
 
     with ThreadPoolExecutor(PARTS_AT_ONCE) as threads, ThreadPoolExecutor(1) as beside:
-        whole = beside.submit(_nodes, context.fork(), options, pictures=pictures)
+        whole = beside.submit(
+            _nodes, context.fork(), options, pictures=pictures, store=target is not None
+        )
         parts = list(threads.map(look, context.parts()))
         nodes = whole.result()
     measured = [found for _, found in parts if found is not None]
@@ -221,15 +247,20 @@ class _Nodes:
     windows: pd.DataFrame
     bare_matrices: tuple[BareMatrix, ...]
     arrival_log: ArrivalLog | None
+    timed: store_part.Timed | None
 
 
-def _nodes(context: Context, options: Options, *, pictures: bool) -> _Nodes:
+def _nodes(context: Context, options: Options, *, pictures: bool, store: bool) -> _Nodes:
     pairing = receivers.pair(context)
     groups = synchrony.groups(context, pictures=pictures)
     slow = synchrony.slow_nodes(context, options)
     doubt = distrust.self_distrust(context)
     over_time = steadiness.over_time(context)
-    rest = bare_matrices(context, options), arrival_log(context, pictures=pictures)
+    rest: tuple[Any, ...] = (
+        bare_matrices(context, options),
+        arrival_log(context, pictures=pictures),
+        store_part.timed(context, pictures=pictures) if store else None,
+    )
     if not pictures:
         by = {"pairs": synchrony.pairs_alone(context)}
         none = pd.DataFrame(columns=TIMELINE_COLUMNS), pd.DataFrame(columns=OUTLIER_COLUMNS)
@@ -260,7 +291,13 @@ def _no_breakdowns() -> dict[str, pd.DataFrame]:
     }
 
 
-def _check(window: int | None, factor: float, percentile: float, floor_ns: int | None) -> None:
+def _check(
+    window: int | None,
+    factor: float,
+    percentile: float,
+    floor_ns: int | None,
+    slow_beyond_ns: int | None,
+) -> None:
     if window is not None and window <= 0:
         raise ParameterError("window", f"is {window} ns", "above 0", "window = 60_000_000_000")
     if factor <= 1:
@@ -269,6 +306,10 @@ def _check(window: int | None, factor: float, percentile: float, floor_ns: int |
         raise ParameterError("percentile", f"is {percentile}", "in (0, 1)", "percentile = 0.9")
     if floor_ns is not None and floor_ns < 0:
         raise ParameterError("floor_ns", f"is {floor_ns}", "0 or more", "floor_ns = 50_000")
+    if slow_beyond_ns is not None and slow_beyond_ns <= 0:
+        raise ParameterError(
+            "slow_beyond_ns", f"is {slow_beyond_ns}", "above 0", "slow_beyond_ns = 100_000_000"
+        )
 
 
 def _floor_ns(run: Run) -> int:

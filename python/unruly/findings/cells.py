@@ -11,6 +11,7 @@ import pandas as pd
 from unruly.findings.model import BlindSpot, CellSummary
 from unruly.findings.part import Part
 from unruly.findings.quantiles import oversized, quantiles_of
+from unruly.findings.tails import Far, levels_of, over_limits
 from unruly.findings.words import duration
 from unruly.stats import (
     BlockInterval,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unruly.findings.context import Context
+    from unruly.findings.target import Target
 
 PERCENTILES = {
     "p50": 0.5,
@@ -62,6 +64,8 @@ class Cells:
     """cell, op, log_mean of the service latency."""
     histograms: dict[str, tuple[NDArray[Any], NDArray[Any]]]
     """Of each cell, over its ops: 0.5 % buckets of the response latency, and their counts."""
+    far: dict[tuple[str, str], Far]
+    """The far tail of each (cell, op), where it is held to a target."""
 
     @classmethod
     def joined(cls, parts: list[Cells]) -> Cells:
@@ -74,6 +78,7 @@ class Cells:
             sum(part.tail_explained for part in parts),
             pd.concat([part.log_means for part in parts]).sort_values(["cell", "op"]),
             {cell: held for part in parts for cell, held in part.histograms.items()},
+            {key: held for part in parts for key, held in part.far.items()},
         )
 
     @property
@@ -97,6 +102,8 @@ class _Blocks:
     intervals: dict[Any, tuple[BlockInterval, Interval]]
     histograms: dict[Any, tuple[NDArray[Any], NDArray[Any]]]
     distribution: dict[Any, pd.DataFrame]
+    far: dict[Any, dict[str, BlockInterval]]
+    """Of each (cell, op), where it is wanted."""
 
 
 def no_distribution() -> pd.DataFrame:
@@ -104,15 +111,16 @@ def no_distribution() -> pd.DataFrame:
     return pd.DataFrame(columns=["cell", "op", "latency", "low_ns", "high_ns", "count"])
 
 
-def summarise(part: Part, *, pictures: bool = True) -> Cells:
+def summarise(part: Part, *, pictures: bool = True, target: Target | None = None) -> Cells:
     """Summarise every (cell, op) and every cell over all its ops, in both latencies.
 
-    Without `pictures` the distribution is left empty.
+    Without `pictures` the distribution is left empty; without a `target` the far tail is.
     """
     figures = _figures(part)
     found = _quantiles(part, figures)
     tails = _tails(part, figures, found)
-    blocks = _blocks(part, found, pictures=pictures)
+    blocks = _blocks(part, found, pictures=pictures, far=target is not None)
+    over = over_limits(part, target) if target else {}
     durations = _durations(part)
     rows = {(row["cell"], row["op"]): row for row in figures.to_dict("records")}
     summaries = [
@@ -140,6 +148,10 @@ def summarise(part: Part, *, pictures: bool = True) -> Cells:
             cell: held
             for (cell, op), held in blocks.histograms.items()
             if op == "*" or cell not in part.several
+        },
+        {
+            key: Far(blocks.far[key], blocks.intervals[(*key, "response")][1], counts)
+            for key, counts in over.items()
         },
     )
 
@@ -283,9 +295,9 @@ def _tails(part: Part, figures: pd.DataFrame, found: dict[Any, Any]) -> dict[Any
     return tails
 
 
-def _blocks(part: Part, found: dict[Any, Any], *, pictures: bool) -> _Blocks:
+def _blocks(part: Part, found: dict[Any, Any], *, pictures: bool, far: bool) -> _Blocks:
     """The p99 and the mean by blocks, for each key and latency; the distribution in 2 % buckets."""
-    blocks = _Blocks({}, {}, {})
+    blocks = _Blocks({}, {}, {}, {})
     for latency in request_tables.LATENCIES:
         for key, buckets, counts in _histograms(part, latency):
             estimate = found[key][latency]["p99"]
@@ -301,6 +313,8 @@ def _blocks(part: Part, found: dict[Any, Any], *, pictures: bool) -> _Blocks:
             whole = counts.sum(axis=1)
             if latency == "response":
                 blocks.histograms[key] = buckets, whole
+                if far and key[1] != "*":
+                    blocks.far[key] = levels_of(buckets, counts, found[key][latency])
             if pictures:
                 frame = coarse_distribution(key, latency, buckets, whole)
                 blocks.distribution[latency, key[0], key[1] == "*", key[1]] = frame

@@ -22,6 +22,9 @@ PART_ROWS = 8_000_000
 _REPEAT = ["cell", "repeat"]
 SENDERS = ("mesh", "drive")
 RECEIVERS = ("mesh", "echo", "service", "foreign")
+ENDS = {"mesh": ("client", "server"), "drive": ("client",), "echo": ("server",)}
+"""On which side of a request a process of each kind stands, where it stands on its own."""
+BYSTANDERS = ("probe", "stress", "runner")
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,14 @@ class Context:
         return replace(self, rows=within.of(self.rows), extents=extents, within=within)
 
     @property
+    def rows_of_both_phases(self) -> ibis.Table:
+        """Measured rows and those of the warm-up before them."""
+        requests = self.run.requests
+        return request_tables.timed(
+            request_tables.last_tries(requests) if self.retried else requests
+        )
+
+    @property
     def empty(self) -> bool:
         """Nothing was measured."""
         return bool(self.extents.empty)
@@ -134,11 +145,29 @@ class Context:
 
     def node(self, process: str, cell: str, repeat: int) -> tuple[str, int] | None:
         """Return as what rows know a process, ("server", its number) or ("client", ...)."""
-        for it in self._processes():
+        for it in self.processes:
             known = (it.get("name"), it.get("cell"), it.get("repeat")) == (process, cell, repeat)
             if known and it.get("id") is not None:
                 return "server" if it.get("kind") in RECEIVERS else "client", int(it["id"])
         return None
+
+    def touched(self, process: str) -> frozenset[tuple[str, int]] | None:
+        """Whose requests a process can delay, as ("client" or "server", number); None for all.
+
+        Parts of a store ask one another, and one that is unknown may be anything: they can delay
+        every request. Who only watches or is a neighbour is nobody's (an empty set).
+        """
+        kinds = {
+            (str(it.get("kind")), it.get("id"))
+            for it in self.processes
+            if it.get("name") == process
+        }
+        if kinds and all(kind in BYSTANDERS for kind, _ in kinds):
+            return frozenset()
+        if not kinds or any(kind not in ENDS or number is None for kind, number in kinds):
+            return None
+        numbers = [(kind, int(number)) for kind, number in kinds if number is not None]
+        return frozenset((side, number) for kind, number in numbers for side in ENDS[kind])
 
     def receivers(self) -> ibis.Table | None:
         """Table of cell, repeat, server, process, host: the receivers that the manifest knows."""
@@ -150,7 +179,7 @@ class Context:
                 "process": str(p["name"]),
                 "host": str(p["host"]),
             }
-            for p in self._processes()
+            for p in self.processes
             if p.get("id") is not None and p.get("kind") in RECEIVERS
         ]
         return inline(known) if known else None
@@ -179,13 +208,24 @@ class Context:
     def _by_number(self) -> dict[tuple[int, str | None], list[dict[str, Any]]]:
         """Processes by their number, in each cell and (None) in all: there may be thousands."""
         found: dict[tuple[int, str | None], list[dict[str, Any]]] = {}
-        for process in self._processes():
+        for process in self.processes:
             if process.get("id") is not None:
                 for cell in dict.fromkeys((process.get("cell"), None)):
                     found.setdefault((int(process["id"]), cell), []).append(process)
         return found
 
-    def _processes(self) -> list[dict[str, Any]]:
+    @property
+    def factors(self) -> dict[str, dict[str, str]]:
+        """The factors of each cell, in the plan's order."""
+        return {
+            str(it["name"]): {str(k): str(v) for k, v in (it.get("factors") or {}).items()}
+            for it in self.run.manifest.get("cells") or []
+            if isinstance(it, dict)
+        }
+
+    @property
+    def processes(self) -> list[dict[str, Any]]:
+        """What the manifest says of each process."""
         return [p for p in self.run.manifest.get("processes") or [] if isinstance(p, dict)]
 
 

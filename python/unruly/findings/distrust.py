@@ -32,6 +32,9 @@ STATUSES = (
 )
 CHECKED = ("complete", "stopped", "imported")
 QUANTILES = ("p50", "p90", "p99", "p99_9")
+SECOND_NS = 1_000_000_000
+BEHIND = 0.1
+"""A lag of this share of a run is no stall of the generator: it cannot keep its schedule."""
 
 
 def conservation(run: Run) -> Conservation:
@@ -112,7 +115,27 @@ def self_distrust(context: Context) -> SelfDistrust:
         psi_io_share=_number(host["psi_io"]),
         psi_memory_share=_number(host["psi_memory"]),
         processes=processes,
+        fell_behind=fell_behind(context, lag.get("max", 0.0)),
     )
+
+
+def fell_behind(context: Context, lag_ns: float) -> dict[str, float] | None:
+    """What was due and what was sent each second, where the lag is a tenth of the run and more.
+
+    So much is no stall: the schedule was faster than the generator. It was done with it when the
+    last request was sent, so late after it was due.
+    """
+    if context.empty or len(context.lengths_ns) != 1:
+        return None
+    length_ns = float(context.lengths_ns.iloc[0])
+    if length_ns <= 0 or lag_ns < BEHIND * length_ns:
+        return None
+    repeats = context.extents["repeat"].nunique()
+    sent_ns = length_ns + repeats * lag_ns
+    return {
+        "due_hz": context.size / (length_ns / SECOND_NS),
+        "sent_hz": context.size / (sent_ns / SECOND_NS),
+    }
 
 
 def _send_lag(context: Context) -> Any:

@@ -174,11 +174,7 @@ def magical(
     With `interactions` the analyses of variance have those of every two factors as well.
     """
     rows = _overall(summaries)
-    known = {
-        str(it["name"]): {str(k): str(v) for k, v in (it.get("factors") or {}).items()}
-        for it in context.run.manifest.get("cells") or []
-        if isinstance(it, dict)
-    }
+    known = context.factors
     measured_names = [name for name in known if name in rows]
     names = measured_names[:CELLS_MAX]
     if len(names) < 2 or context.empty:

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
     from unruly.findings.arrival_model import ArrivalLog
     from unruly.findings.bare_matrix import BareMatrix
+    from unruly.findings.cause_model import Causes
     from unruly.findings.magical import Magical
     from unruly.findings.steadiness import OverTime
+    from unruly.findings.stores import Stores
     from unruly.run import Run
     from unruly.stats import Interval
 
-SECTIONS = ("trust", "promise", "unruly", "where", "why", "help")
+SECTIONS = ("trust", "promise", "unruly", "where", "slow", "why", "help")
 SEVERITIES = ("spoils", "warns", "informs")
 
 
@@ -231,6 +233,9 @@ class SelfDistrust:
     psi_memory_share: float | None
     processes: pd.DataFrame
     """Each measuring process: process, run_queue_wait_share, cpu_share, rss_bytes_max."""
+    fell_behind: dict[str, float] | None = None
+    """Requests a second that were due and that were sent (``due_hz``, ``sent_hz``), of a run of one
+    cell whose generator could not keep its schedule; else None."""
 
 
 @dataclass(frozen=True)
@@ -252,8 +257,9 @@ class Finding:
     """Advice as data: what was found, how grave it is, on what evidence, and what to do.
 
     ``code`` has a page ``docs/findings/<code>.md``. ``section`` follows a reader's questions:
-    trust, promise, unruly, where, why, help. ``severity``: ``spoils`` (the run cannot be trusted),
-    ``warns``, ``informs``. ``rank`` orders findings of one section and severity: lower is first.
+    trust, promise, unruly, where, slow, why, help. ``severity``: ``spoils`` (the run cannot be
+    trusted), ``warns``, ``informs``. ``rank`` orders findings of one section and severity: lower is
+    first.
     """
 
     code: str
@@ -333,6 +339,10 @@ class Analysis:
     """Of each matrix of single values, who is slow to everybody."""
     arrival_log: ArrivalLog | None = None
     """First, quorum and all on the same operations; None when the run is no arrival log."""
+    causes: Causes | None = None
+    """What made the slow requests slow; None when nothing was measured."""
+    stores: Stores | None = None
+    """Target, far tail, faults, flow and loads of a run that drives a store; None for others."""
 
     @property
     def trustworthy(self) -> bool:

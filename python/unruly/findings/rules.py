@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from unruly.findings import rules_time
+from unruly.findings import rules_causes, rules_store, rules_time, rules_warmup
 from unruly.findings.model import SECTIONS, SEVERITIES, Finding
-from unruly.findings.words import count, duration, latency, named, percent
+from unruly.findings.words import count, duration, latency, named, percent, rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from unruly.findings.bare_matrix import BareMatrix
+    from unruly.findings.cause_model import Causes
     from unruly.findings.magical import Magical
     from unruly.findings.model import (
         BlindSpot,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
         SlowNodes,
     )
     from unruly.findings.steadiness import OverTime
+    from unruly.findings.stores import Stores
+    from unruly.findings.tails import Tail
     from unruly.run import Run
 
 SEND_LAG_LIMIT_NS: Final = 10e6
@@ -66,13 +69,15 @@ class Evidence:
     magical: Magical | None = None
     over_time: OverTime | None = None
     bare_matrices: tuple[BareMatrix, ...] = ()
+    causes: Causes | None = None
+    stores: Stores | None = None
 
     @cached_property
     def responses(self) -> list[CellSummary]:
         """Response time of each (cell, op), without the sum over ops."""
         return [row for row in self.cells if row.latency == "response" and row.op != "*"]
 
-    def label(self, row: CellSummary) -> str:
+    def label(self, row: CellSummary | Tail) -> str:
         """Name a (cell, op): the op alone where there is one cell."""
         return f"{row.op} ({row.cell})" if self._several_cells else row.op
 
@@ -141,7 +146,8 @@ def _generator_stalled(evidence: Evidence) -> Iterator[Finding]:
         f"The p99.9 of the send lag is {latency(usual)}; it makes up more than half of the "
         f"response "
         f"time of {percent(share)} of the rows beyond the p99. Response time counts from the "
-        "schedule, so nothing is hidden, but what it shows there is the generator.",
+        "schedule, so nothing is hidden, but what it shows there is the generator."
+        + _behind(doubt.fell_behind),
         {
             "send_lag_ns": doubt.send_lag_ns,
             "tail_rows": doubt.tail_rows,
@@ -149,6 +155,13 @@ def _generator_stalled(evidence: Evidence) -> Iterator[Finding]:
         },
         "Give the generator a CPU of its own, lower the rate, or read service time beside it.",
     )
+
+
+def _behind(fell_behind: dict[str, float] | None) -> str:
+    if fell_behind is None:
+        return ""
+    due, sent = (rate(fell_behind[name]) for name in ("due_hz", "sent_hz"))
+    return f" It cannot send what was asked for: {due} were due, {sent} were sent."
 
 
 def _run_cut_off(evidence: Evidence) -> Iterator[Finding]:
@@ -689,10 +702,17 @@ RULES: Final[tuple[Callable[[Evidence], Iterator[Finding]], ...]] = (
     _slow_node,
     _slow_seen_alike,
     _slow_columns,
+    rules_warmup.warmup_short,
     rules_time.p99_moved,
     rules_time.outage,
     rules_time.throughput_unsteady,
     rules_time.arrivals_bursty,
+    rules_causes.slow_because,
+    rules_store.target,
+    rules_store.extreme_tail,
+    rules_store.fault_hurts,
+    rules_store.knee,
+    rules_store.generator_limit,
     _correlate,
     _disk_dominates,
     _next_step,
@@ -720,10 +740,17 @@ CODES: Final = (
     "slow-node",
     "slow-seen-alike",
     "slow-columns",
+    "warmup-short",
     "p99-moved",
     "outage",
     "throughput-unsteady",
     "arrivals-bursty",
+    "slow-because",
+    "target",
+    "extreme-tail",
+    "fault-hurts",
+    "knee",
+    "generator-limit",
     "correlate",
     "disk-dominates",
     "first-reply",

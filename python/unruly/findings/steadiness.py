@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from unruly.findings.quantiles import quantiles_of
+from unruly.findings.warmup import warm_ups
 from unruly.findings.words import count
 from unruly.stats import (
     Recovery,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unruly.findings.context import Context
+    from unruly.findings.warmup import WarmUp
     from unruly.stats import ChangePoints, Dispersion, Recoveries, Throughput
 
 KEYS_MOST: Final = 100
@@ -94,6 +96,8 @@ class OverTime:
     events: pd.DataFrame
     """kind, detail, process, started_ns, ended_ns: at most 400, the longest."""
     note: str = ""
+    warm_ups: tuple[WarmUp, ...] = ()
+    """When each (cell, repeat, op) had settled."""
 
 
 def over_time(context: Context) -> OverTime:
@@ -113,7 +117,8 @@ def over_time(context: Context) -> OverTime:
             f"{count(len(subjects))} cells and operations, where at most {KEYS_MOST} are looked "
             "at over time: measure those of interest alone",
         )  # fmt: skip
-    return OverTime(tuple(_rows(context, _measures(context, places))), outages, events)
+    rows = tuple(_rows(context, _measures(context, places)))
+    return OverTime(rows, outages, events, warm_ups=warm_ups(context))
 
 
 def short_windows(context: Context) -> pd.DataFrame:

@@ -131,6 +131,43 @@ def percent(share: float | None) -> str:
     return f"{digits.rstrip('0').rstrip('.') if '.' in digits else digits} %"
 
 
+def nearly(share: float) -> str:
+    """Write a share that is close to all with as many nines as tell it from all.
+
+    Examples
+    --------
+    >>> nearly(0.99999), nearly(0.999987), nearly(0.5), nearly(1.0)
+    ('99.999 %', '99.9987 %', '50 %', '100 %')
+    """
+    if share >= 1:
+        return "100 %"
+    places = max(1, 1 - int(f"{100 * (1 - share):e}".split("e")[1]))
+    return f"{100 * share:.{places}f}".rstrip("0").rstrip(".") + " %"
+
+
+def about(number: float) -> str:
+    """Write a count that is only roughly known, rounded up.
+
+    Examples
+    --------
+    >>> about(368887), about(42)
+    ('370,000', '42')
+    """
+    step = 10 ** max(0, len(str(int(number))) - 2)
+    return count(-(-int(number) // step) * step)
+
+
+def rate(hz: float) -> str:
+    """Write a load.
+
+    Examples
+    --------
+    >>> rate(20000.0), rate(1234.5)
+    ('20,000/s', '1,234/s')
+    """
+    return f"{hz:,.0f}/s" if hz >= 10 else f"{hz:.3g}/s"
+
+
 def _digits(value: float, digits: int) -> str:
     """Significant digits without an exponent."""
     if value == 0:

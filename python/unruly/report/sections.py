@@ -1,6 +1,6 @@
 """The order of the page: a reader's questions, and what answers each.
 
-The last two, and that on an arrival log, appear only when they have something to say.
+Those from the causes on, and that on an arrival log, appear only when they have something to say.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from unruly.report import arrival_log as arrivals
-from unruly.report import steadiness, tables, trust
+from unruly.report import steadiness, stores, tables, trust
 from unruly.report.advice import absent_advice, advice, sentence
 from unruly.report.document import Figure, Part, Section, Table
-from unruly.report.figures import cells as cells_figure
 from unruly.report.figures import (
+    causes,
     correlation,
     distribution,
     environments,
@@ -23,16 +23,22 @@ from unruly.report.figures import (
     promise,
     slow,
 )
+from unruly.report.figures import cells as cells_figure
 from unruly.report.figures.advice_detection import advice_detection
 from unruly.report.figures.advice_hedge import advice_hedge
 from unruly.report.figures.advice_profit import advice_profit
 from unruly.report.figures.advice_replicas import advice_replicas
 from unruly.report.figures.advice_xft import advice_xft
+from unruly.report.figures.faults import faults
+from unruly.report.figures.flow import flow
+from unruly.report.figures.loads import ramps, scalings
+from unruly.report.figures.tails import tails
 from unruly.report.figures.timeline import timeline
 from unruly.report.figures.trust import send_lag
 from unruly.report.figures.windows import short_windows
 from unruly.report.verdict import side_by_side
 from unruly.report.view import View
+from unruly.report.warmup import warm_ups
 
 if TYPE_CHECKING:
     from unruly.findings.advice_model import Part as AdvicePart
@@ -57,6 +63,7 @@ def sections(views: Sequence[View]) -> list[Section]:
         ("unruly", "How unruly is it?", _unruly),
         ("arrivals", arrivals.HEADING, arrivals.arrival_log),
         ("where", "When and where?", _where),
+        ("slow", "What made the slow ones slow?", _slow),
         ("why", "Why?", _why),
         ("help", "What would help?", _help),
     )
@@ -127,8 +134,9 @@ def _promise(view: View) -> Part:
     return Part(
         lead=tuple(sentence(spot) for spot in list(spots)[:MOST_SPOTS]),
         advice=found,
-        figures=_kept(promise.promises(view)),
-        closed_tables=_filled(tables.promises(view)),
+        figures=_kept(promise.promises(view), ramps(view)),
+        tables=_filled(stores.targets(view)),
+        closed_tables=_filled(tables.promises(view), stores.loads(view)),
     )
 
 
@@ -139,6 +147,7 @@ def _unruly(view: View) -> Part:
         figures=_kept(
             distribution.distribution(view),
             distribution.workloads(view),
+            tails(view),
             matrix.haircut(view) or cells_figure.cells(view),
             matrix.ratios(view),
             matrix.p99_on_mean(view),
@@ -146,9 +155,12 @@ def _unruly(view: View) -> Part:
             matrix.by_level(view),
             groups.group_sizes(view),
             groups.kth_of_n(view),
+            *scalings(view),
         ),
         # a row for each cell is a page of rows: beside a matrix it is closed
-        tables=() if view.analysis.magical else _filled(tables.unruliness(view)),
+        tables=_filled(
+            stores.tails(view), None if view.analysis.magical else tables.unruliness(view)
+        ),
         closed_tables=_filled(
             matrix.matrix_table(view),
             tables.unruliness(view) if view.analysis.magical else None,
@@ -179,6 +191,8 @@ def _where(view: View) -> Part:
     return Part(
         advice=advice(view, "where"),
         figures=_kept(
+            flow(view),
+            faults(view),
             timeline(view),
             short_windows(view),
             nodes.matrix(view),
@@ -187,9 +201,10 @@ def _where(view: View) -> Part:
             slow.slow_counts(view),
             slow.sensitivity(view),
         ),
-        tables=_filled(steadiness.outages(view)),
+        tables=_filled(stores.faults(view), steadiness.outages(view)),
         closed_tables=_filled(
             steadiness.steadiness(view),
+            warm_ups(view),
             tables.slowest(view),
             *(
                 tables.frame_table(by[key], names, caption)
@@ -197,6 +212,15 @@ def _where(view: View) -> Part:
                 if key in by
             ),
         ),
+    )
+
+
+def _slow(view: View) -> Part:
+    return Part(
+        lead=causes.lead(view),
+        advice=advice(view, "slow"),
+        figures=_kept(causes.explained(view), causes.over_time(view)),
+        closed_tables=_filled(causes.cause_table(view), causes.part_table(view)),
     )
 
 

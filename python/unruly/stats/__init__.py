@@ -7,6 +7,7 @@ from unruly.stats.arrivals import Dispersion, Mmpp2, index_of_dispersion, mmpp2
 from unruly.stats.bins import BinQuantile, bin_count_above, bin_quantile, spread
 from unruly.stats.blocks import BlockInterval, blind_spot, block_interval
 from unruly.stats.changes import ChangePoint, ChangePoints, change_points
+from unruly.stats.coincidence import Coincidence, coincidence
 from unruly.stats.comparison import (
     Shift,
     grouped_shift,
@@ -33,6 +34,7 @@ from unruly.stats.interval import (
     quantile_interval_iid,
     quantile_ranks_iid,
 )
+from unruly.stats.knee import Knee, Step, knee
 from unruly.stats.line import Line, line_fit
 from unruly.stats.mean import request_mean_interval
 from unruly.stats.means import mean_interval
@@ -53,7 +55,9 @@ from unruly.stats.profit import (
     profit_of_counts,
     profit_peak,
 )
+from unruly.stats.repeats import repeats_interval
 from unruly.stats.replies import Way, Ways, replies_of
+from unruly.stats.settling import Settling, settling
 from unruly.stats.share import share_interval
 from unruly.stats.stability import (
     Recoveries,
@@ -64,6 +68,7 @@ from unruly.stats.stability import (
     stability,
 )
 from unruly.stats.synchrony import jaccard, kth_of_n, slow_columns, slow_levels, slow_set
+from unruly.stats.target import TargetShare, target_share
 from unruly.stats.variance import Effect, analysis_of_variance
 from unruly.stats.windows import ShortWindows, short_windows, windows_of_sums
 from unruly.stats.xft import Nines, partitioned_share, xft
@@ -75,12 +80,14 @@ __all__ = [
     "BlockInterval",
     "ChangePoint",
     "ChangePoints",
+    "Coincidence",
     "Detection",
     "Dip",
     "Dispersion",
     "Effect",
     "Haircut",
     "Interval",
+    "Knee",
     "Line",
     "Mmpp2",
     "Nines",
@@ -89,10 +96,13 @@ __all__ = [
     "Recoveries",
     "Recovery",
     "Replicas",
+    "Settling",
     "Shift",
     "ShortWindows",
     "SlaTable",
     "SlowMembers",
+    "Step",
+    "TargetShare",
     "Throughput",
     "TwoWay",
     "Way",
@@ -107,6 +117,7 @@ __all__ = [
     "bucket_edges",
     "bucket_index",
     "change_points",
+    "coincidence",
     "correlation",
     "crossing",
     "dip_test",
@@ -116,6 +127,7 @@ __all__ = [
     "index_of_dispersion",
     "interval_of_ratio",
     "jaccard",
+    "knee",
     "kth_of_n",
     "line_fit",
     "mean_interval",
@@ -132,9 +144,11 @@ __all__ = [
     "quantile_ranks_iid",
     "recoveries_of",
     "recovery",
+    "repeats_interval",
     "replicas_needed",
     "replies_of",
     "request_mean_interval",
+    "settling",
     "share_interval",
     "short_windows",
     "slow_columns",
@@ -148,6 +162,7 @@ __all__ = [
     "streak_length",
     "suspected_from",
     "suspicions",
+    "target_share",
     "two_way",
     "windows_of_sums",
     "xft",

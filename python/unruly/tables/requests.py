@@ -22,7 +22,12 @@ FAILED_BUCKET: Final = 1_000_000
 
 
 def measured(requests: Table) -> Table:
-    """Rows that count: without the warm-up, with both latencies (ns; +inf when not ok).
+    """Rows that count: without the warm-up, `timed`."""
+    return timed(requests.filter(requests.phase != "warmup"))
+
+
+def timed(requests: Table) -> Table:
+    """Rows with both latencies (ns; +inf when not ok), those of the warm-up as well.
 
     Adds ``ok``, ``response``, ``service``, ``send_lag`` (ns, null when never sent).
     """
@@ -32,7 +37,7 @@ def measured(requests: Table) -> Table:
         known = ok & requests.received_ns.notnull() & since.notnull()
         return ibis.ifelse(known, (requests.received_ns - since).cast("float64"), INFINITY)
 
-    return requests.filter(requests.phase != "warmup").mutate(
+    return requests.mutate(
         ok=ok,
         response=latency(requests.intended_ns),
         service=latency(requests.sent_ns),

@@ -89,14 +89,14 @@ def first_good(rows: Table, windows: Table) -> Table:
     Table
         fault, total (ns); no row where none came.
     """
-    due = _within(rows.filter(rows.response != INFINITY), windows)
+    due = within(rows.filter(rows.response != INFINITY), windows)
     total = (due.intended_ns - due.from_ns).cast("float64") + due.response
     return due.group_by("fault").agg(total=total.min()).order_by("fault")
 
 
 def failed_within(rows: Table, windows: Table) -> Table:
     """Requests that were due in each window and failed: fault, failed."""
-    due = _within(rows.filter(rows.response == INFINITY), windows)
+    due = within(rows.filter(rows.response == INFINITY), windows)
     return due.group_by("fault").agg(failed=due.count()).order_by("fault")
 
 
@@ -123,7 +123,8 @@ def fault_free(
     )
 
 
-def _within(rows: Table, windows: Table) -> Table:
+def within(rows: Table, windows: Table) -> Table:
+    """Each request with the windows (from_ns to to_ns) in which it was due."""
     inside = [rows.intended_ns >= windows.from_ns, rows.intended_ns < windows.to_ns]
     return rows.join(windows, inside)
 

@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     sla = read_sla(options.sla) if options.sla else DEFAULT_SLA
     timeouts = [duration_ns("--timeout", "T", text) for text in options.timeout]
     run = open_for(options.directory, options)
-    analysis = analyse(run, pictures=bool(options.output))
+    analysis = analyse(run, pictures=bool(options.output), causes=False)
     advice = advise(
         run,
         sla=sla,

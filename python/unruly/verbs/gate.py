@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     from unruly.gate import exit_code, gate_json, gate_text, junit  # noqa: PLC0415
 
     limits = read_limits(options.limits)
-    analysis = analyse(open_for(options.directory, options), pictures=False)
+    analysis = analyse(open_for(options.directory, options), pictures=False, causes=False)
     outcomes = judge(analysis, limits)
     if options.junit:
         write_text(options.junit, junit(analysis, outcomes, strict=options.strict))

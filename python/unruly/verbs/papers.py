@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     verdicts = papers.kept()
     if options.directories:
         runs = [
-            analyse(open_for(directory, options), pictures=False)
+            analyse(open_for(directory, options), pictures=False, causes=False)
             for directory in options.directories
         ]
         verdicts = papers.remember(runs)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unruly.verbs.shared import INTERACTIONS, add_engine, open_for, terminal, written
+from unruly.verbs.shared import (
+    INTERACTIONS,
+    TARGET,
+    add_engine,
+    open_for,
+    target_of,
+    terminal,
+    written,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -27,6 +35,7 @@ def add(verbs: Verbs) -> None:
     pictured.add_argument(
         "--verdict", action="store_true", help="print the verdict of each first, as `verdict` does"
     )
+    pictured.add_argument("--target", metavar="SHARE:TIME", help=TARGET)
     pictured.add_argument("--interactions", action="store_true", help=INTERACTIONS)
     add_engine(pictured)
     pictured.set_defaults(run=run)
@@ -40,7 +49,11 @@ def run(options: argparse.Namespace) -> int:
 
     prepare()
     analyses = [
-        analyse(open_for(directory, options), interactions=options.interactions)
+        analyse(
+            open_for(directory, options),
+            interactions=options.interactions,
+            target=target_of(options),
+        )
         for directory in options.directories
     ]
     for analysis in analyses:

@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from unruly.findings.target import Target
     from unruly.run import Run
 
 Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 WIDTH = "columns (default: the terminal's, else 100)"
+TARGET = "hold each operation to it, such as 99.9%:20ms (default, for a store: 99.999%:500ms)"
 INTERACTIONS = "of a matrix: analysis of variance with those of every two factors"
 
 
@@ -31,6 +33,13 @@ def add_engine(verb: argparse.ArgumentParser) -> None:
         help="what computes: duckdb (default), spark://HOST:PORT or local[N]",
     )
     verb.add_argument("--memory", metavar="SIZE", help="what it may hold, such as 3GB")
+
+
+def target_of(options: argparse.Namespace) -> Target | None:
+    """The target that was asked for."""
+    from unruly.findings.target import parse_target  # noqa: PLC0415 - --help stays quick
+
+    return parse_target(options.target) if options.target else None
 
 
 def open_for(directory: str | os.PathLike[str], options: argparse.Namespace) -> Run:

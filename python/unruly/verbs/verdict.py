@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from unruly.verbs.shared import INTERACTIONS, WIDTH, add_engine, open_for, print_json, terminal
+from unruly.verbs.shared import (
+    INTERACTIONS,
+    TARGET,
+    WIDTH,
+    add_engine,
+    open_for,
+    print_json,
+    target_of,
+    terminal,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -18,6 +27,7 @@ def add(verbs: Verbs) -> None:
     told.add_argument("directory", metavar="DIR", help="the directory of a run")
     told.add_argument("--json", action="store_true", help="print summary.json instead")
     told.add_argument("--width", type=int, help=WIDTH)
+    told.add_argument("--target", metavar="SHARE:TIME", help=TARGET)
     told.add_argument("--interactions", action="store_true", help=INTERACTIONS)
     add_engine(told)
     told.set_defaults(run=run)
@@ -29,7 +39,10 @@ def run(options: argparse.Namespace) -> int:
     from unruly.summary import write_summary  # noqa: PLC0415
 
     analysis = analyse(
-        open_for(options.directory, options), pictures=False, interactions=options.interactions
+        open_for(options.directory, options),
+        pictures=False,
+        interactions=options.interactions,
+        target=target_of(options),
     )
     write_summary(analysis)
     if options.json:

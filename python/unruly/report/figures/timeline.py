@@ -83,7 +83,7 @@ def _slowest(view: View, start: float, scale: float) -> pd.DataFrame:
 
 
 def _marks(view: View, start: float, scale: float) -> pd.DataFrame:
-    """Events beside the requests and changes of the p99: what, which, and when."""
+    """Events, where levels settled, changes of the p99: what, which, and when."""
     found = view.analysis.over_time
     columns = ["what", "which", "time"]
     if found is None:
@@ -98,7 +98,13 @@ def _marks(view: View, start: float, scale: float) -> pd.DataFrame:
         if row.op in view.drawn_ops
         for at in row.changed_ns
     ]
-    marks = pd.DataFrame([*happened, *moved[:MOST_MARKS]], columns=columns)
+    settled = [
+        ("settled", it.op, it.settled_ns)
+        for it in found.warm_ups
+        if it.op in view.drawn_ops and (it.settled_ns or 0) > it.began_ns
+    ]
+    told = [*happened, *settled[:MOST_MARKS], *moved[:MOST_MARKS]]
+    marks = pd.DataFrame(told, columns=columns)
     # what came before the first request was due, a warm-up's, is not in the picture
     marks = marks[marks["time"] >= start]
     return marks.assign(time=(marks["time"] - start) / scale)

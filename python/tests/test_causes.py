@@ -1,0 +1,170 @@
+"""Planted faults are found out by what they do, and a clean run blames nobody."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import unruly
+from planted import ONCE, SIDES, WANTED, looked_at, write_planted
+from unruly.__main__ import main
+from unruly.findings.mechanisms import MECHANISMS
+from unruly.findings.rules_causes import SUGGESTIONS
+from unruly.findings.suspects import merged
+from unruly.report import write_report
+from unruly.stats import coincidence
+from unruly.summary import summary
+
+SEEDS = range(3)
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    """Of each seed a run with a cell for each fault."""
+    root = tmp_path_factory.mktemp("planted")
+    return [looked_at(write_planted(root / str(seed), list(WANTED), seed)) for seed in SEEDS]
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """A run with one fault, and all that is said of it."""
+    path = write_planted(tmp_path_factory.mktemp("stopped") / "run", ["server stopped", None], 7)
+    return unruly.analyse(unruly.open_run(path))
+
+
+def test_the_planted_cause_comes_first(planted):
+    places = {}
+    for seed, found in zip(SEEDS, planted, strict=True):
+        for row in found.rows:
+            cause, side = WANTED[row.cell]
+            named = [(it.cause, it.process.startswith(SIDES[side])) for it in row.causes]
+            places[row.cell, seed] = named.index((cause, True)) if (cause, True) in named else 99
+    missed = {key: place for key, place in places.items() if place}
+    assert len(places) == len(WANTED) * len(SEEDS)
+    assert len(missed) <= 0.1 * len(places), missed
+    assert sum(place > 2 for place in places.values()) <= 0.02 * len(places), missed
+
+
+def test_most_of_the_slow_requests_are_explained_by_it(planted):
+    shares = [row.unknown.estimate for found in planted for row in found.rows]
+    assert np.mean(shares) < 0.1
+
+
+def test_a_process_that_was_stopped_a_single_time_is_named(tmp_path):
+    (row,) = looked_at(write_planted(tmp_path / "run", [ONCE], 1)).rows
+    assert (row.causes[0].cause, row.causes[0].times) == ("process stopped", 1)
+
+
+def test_clean_runs_blame_nobody(tmp_path):
+    blamed, slow = 0, 0
+    for seed in range(3):
+        found = looked_at(write_planted(tmp_path / str(seed), [None] * 8, seed))
+        blamed += sum(it.requests for row in found.rows for it in row.causes)
+        slow += sum(row.looked_at for row in found.rows)
+        assert all(row.unknown is not None for row in found.rows)
+    assert slow > 200
+    assert blamed <= 0.02 * slow
+
+
+def test_a_label_of_a_fault_is_no_evidence(tmp_path, planted):
+    """Without the labels every word that is said stays the same."""
+    path = write_planted(tmp_path / "run", list(WANTED), SEEDS[0])
+    (file,) = (path / "events").glob("*.parquet")
+    table = pq.read_table(file)
+    label = pc.starts_with(table["kind"], "fault ")
+    before = pc.sum(label).as_py()
+    kept = table.filter(pc.invert(label))
+    footer = {**table.schema.metadata, b"unruly.rows": str(kept.num_rows).encode()}
+    pq.write_table(kept.replace_schema_metadata(footer), file)
+    assert before > 30
+    assert looked_at(path).rows == planted[0].rows
+
+
+def test_what_is_said_is_the_same_every_time(tmp_path, planted):
+    again = looked_at(write_planted(tmp_path / "run", list(WANTED), SEEDS[1]))
+    assert again.rows == planted[1].rows
+
+
+def test_a_slow_request_belongs_to_one_cause_or_to_none(planted):
+    for found in planted:
+        for row in found.rows:
+            owned = sum(it.requests for it in row.causes)
+            unknown = round(row.unknown.estimate * row.looked_at)
+            assert owned + unknown == row.looked_at
+            mine = found.points[found.points["cell"] == row.cell]
+            assert (mine["cause"] == "unknown").sum() == unknown
+
+
+def test_everybody_reads_the_same_sentence(stopped, schema, capsys, tmp_path):
+    schema.validate(json.loads(json.dumps(summary(stopped))))
+    clean, hit = stopped.causes.rows
+    (top,) = hit.causes
+    assert top.cause == "process stopped"
+    assert clean.causes == ()
+    (finding,) = [it for it in stopped.findings if it.code == "slow-because"]
+    assert top.words in finding.title
+    assert finding.evidence["process"] == top.process
+    assert main(["verdict", str(stopped.run.path)]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"slow: 100 % of the slow requests of read (server stopped) {top.words}" in text
+    page = write_report([stopped], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "What made the slow ones slow?" in page
+    assert top.words in page
+    assert "Nothing that was watched explains" in page
+
+
+def test_a_limit_may_be_given_instead_of_the_p99_9(stopped):
+    found = unruly.analyse(stopped.run, slow_beyond_ns=50_000_000).causes.rows[1]
+    assert found.limit_ns == 50_000_000
+    assert found.slow > 5 * stopped.causes.rows[1].slow
+    assert found.causes[0].times > stopped.causes.rows[1].causes[0].times
+
+
+def test_a_limit_of_nothing_is_refused(stopped):
+    with pytest.raises(unruly.UnrulyError, match="slow_beyond_ns: is 0"):
+        unruly.analyse(stopped.run, slow_beyond_ns=0)
+
+
+def test_a_run_of_few_requests_says_so(analysed):
+    (row,) = analysed(causes=True, agents=1, kind="drive", ops=("read",), duration_s=30).causes.rows
+    assert row.causes == ()
+    assert row.unknown is None
+    assert row.absent["unknown"] == "0 slow requests; 5 are needed"
+
+
+def test_a_run_without_times_has_no_causes(analysed):
+    found = analysed(causes=True, agents=2, ops=("null",), manifest={"timeless": ["base"]}).causes
+    assert found.rows == ()
+    assert found.note == "its source kept no times, or no single requests"
+
+
+def test_every_mechanism_has_its_advice():
+    assert {it.name for it in MECHANISMS} == set(SUGGESTIONS)
+
+
+def test_spans_that_overlap_are_one():
+    starts, ends = merged([(5, 9), (0, 2), (1, 4), (6, 7)])
+    assert starts.tolist() == [0, 5]
+    assert ends.tolist() == [4, 9]
+
+
+def test_bursts_that_have_nothing_to_do_with_each_other_seldom_meet():
+    """Under the null the p value is uniform, though both come in bursts."""
+    rng = np.random.default_rng(11)
+    found = []
+    for _ in range(300):
+        bursts = np.repeat(rng.uniform(0, 950, 4), 50) + rng.uniform(0, 20, 200)
+        spans = np.sort(rng.uniform(0, 900, 5))
+        ends = np.minimum(spans + rng.uniform(5, 60, 5), np.append(spans[1:], 1_000.0))
+        found.append(coincidence((bursts, bursts + 2), (spans, ends), 1_000.0).p_value)
+    assert np.mean(np.asarray(found) <= 0.05) < 0.08
+    assert np.mean(np.asarray(found) <= 0.01) < 0.025
+
+
+def test_coincidence_without_anything_is_refused():
+    with pytest.raises(unruly.UnrulyError, match="requests, episodes: are 0 and 1"):
+        coincidence(([], []), ([1.0], [2.0]), 10.0)

@@ -1,0 +1,379 @@
+"""Stores: the target, the far tail, faults and loads say what was planted, and no more."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.stats
+
+import unruly
+from synthetic import NS, STARTED_NS, write_run
+from unruly import stats
+from unruly.__main__ import main
+from unruly.errors import UnrulyError
+from unruly.findings import flow
+from unruly.findings.context import Context
+from unruly.findings.target import Target, parse_target
+from unruly.report import write_report
+from unruly.report.figures.faults import faults
+from unruly.report.view import views_of
+
+DRIVE = {
+    "kind": "drive", "agents": 1, "ops": ("read",), "rate_hz": 400, "duration_s": 30,
+    "stalls_hz": 0,
+}  # fmt: skip
+TWO = {"cells": ("store=a", "store=b")}
+RATES = (200, 400, 800, 1600)
+
+
+def _ramp(slow_from=None, factor=14.0, repeats=3, **changes):
+    """Cells of rising load; from one on latencies are so many times longer."""
+    cells = {f"rate={rate}/s": rate for rate in RATES}
+    slow = {name: factor for name, rate in cells.items() if slow_from and rate >= slow_from}
+    return {
+        **DRIVE, "duration_s": 6, "repeats": repeats, "cells": tuple(cells), "cell_rate_hz": cells,
+        "cell_scale": slow,
+        "manifest": {
+            "cells": [
+                {"name": name, "factors": {"drive.rate": f"{rate}/s"}}
+                for name, rate in cells.items()
+            ]
+        },
+        **changes,
+    }  # fmt: skip
+
+
+# the target
+
+
+def test_a_clean_run_meets_the_target_once_it_is_long_enough():
+    wanted = 0.99999
+    # 0.025 = wanted ** n: below so many requests not even a clean run can tell
+    enough = int(np.ceil(np.log(0.025) / np.log(wanted)))
+    for n, outcome in ((enough - 10, "open"), (enough + 20, "met")):
+        totals = np.full(10, n // 10)
+        totals[0] += n % 10
+        found = stats.target_share(np.zeros(10), totals, wanted)
+        assert found.outcome == outcome
+        assert found.needed == (pytest.approx(enough, abs=2) if outcome == "open" else None)
+
+
+def test_late_requests_in_one_burst_leave_open_what_scattered_ones_decide():
+    totals = np.full(30, 10_000)
+    burst = np.zeros(30)
+    burst[7] = 30
+    assert stats.target_share(np.ones(30), totals, 0.99999).outcome == "missed"
+    assert stats.target_share(burst, totals, 0.99999).outcome == "open"
+
+
+def test_as_many_requests_as_are_said_would_tell():
+    """Oracle: Clopper-Pearson by scipy's beta, of the same share of so many trials."""
+    found = stats.target_share([1, 0, 2, 0, 1] * 6, np.full(30, 3_000), 0.99965)
+    assert found.outcome == "open"
+    share = 1 - found.within.estimate
+    for slack, tells in ((0.99, False), (1.0, True)):
+        trials = found.within.n_effective * found.needed * slack / found.within.n
+        high = scipy.stats.beta.ppf(0.975, share * trials + 1, (1 - share) * trials)
+        assert (high <= 0.00035) == tells
+
+
+def test_failed_requests_are_over_the_limit(analysed):
+    analysis = analysed(**DRIVE, failed_share=0.02, late_share=0.5)
+    (tail,) = analysis.stores.tails
+    assert tail.failed > 100
+    assert tail.target.within.estimate == 1 - tail.failed / tail.n
+    assert tail.over_100ms == tail.failed
+    assert tail.target.outcome == "missed"
+
+
+def test_the_share_is_counted_row_by_row(tmp_path):
+    """Oracle: the raw rows; a limit inside a bucket of the histogram."""
+    run = write_run(tmp_path / "run", **DRIVE)
+    table = pq.read_table(run / "requests")
+    took = np.sort(table["received_ns"].to_numpy() - table["intended_ns"].to_numpy())
+    limit = float(took[-50] + took[-51]) / 2
+    found = unruly.analyse(unruly.open_run(run), target=Target(0.99, limit)).stores.tails[0].target
+    assert found.within.estimate == 1 - 50 / took.size
+    assert found.outcome == "met"
+
+
+def test_a_run_without_a_store_has_no_target_unless_it_is_asked_for(tmp_path):
+    run = write_run(tmp_path / "run", agents=2, ops=("null",), duration_s=5)
+    assert unruly.analyse(unruly.open_run(run), causes=False).stores is None
+    asked = unruly.analyse(unruly.open_run(run), target=parse_target("99%:1s")).stores
+    assert asked.target == Target(0.99, 1e9)
+
+
+@pytest.mark.parametrize("text", ["99.9%", "100%:2ms", "0%:2ms", "99%:0ms", "99%:2", "p99:2ms"])
+def test_a_target_that_cannot_be_read_is_refused(text):
+    with pytest.raises(UnrulyError, match=r"--target: is .*; a share below 100 %"):
+        parse_target(text)
+
+
+# the far tail
+
+
+def test_a_p99_999_is_said_only_of_a_hundred_thousand_requests(analysed):
+    (tail,) = analysed(**DRIVE).stores.tails
+    assert tail.p99_999 is None
+    assert tail.absent["p99_999"].startswith("12000 rows; 100000 are needed")
+    assert tail.p99_9 is not None
+    assert tail.p99_9.low < tail.estimates["p99_9"] < tail.p99_9.high
+
+
+def test_a_p99_999_over_the_mean_has_a_lower_bound_even_where_it_has_no_interval(analysed):
+    long = {**DRIVE, "rate_hz": 4_000, "cell_tails": {"base": (2e-4, 300.0)}}
+    analysis = analysed(**long)
+    (tail,) = analysis.stores.tails
+    assert tail.n == 120_000
+    # one request in a hundred thousand: one or two episodes
+    assert tail.p99_999 is None
+    assert "p99_999" in tail.absent
+    assert tail.p99_999_over_mean.high is None
+    assert 10 < tail.p99_999_over_mean.low < tail.p99_999_over_mean.estimate
+    assert tail.over_10x_mean == pytest.approx(120_000 * 2e-4, rel=0.8)
+
+
+# faults
+
+
+@pytest.fixture(scope="module")
+def struck(tmp_path_factory):
+    """Two stores: in each a stop, in the first also a kill and a busy neighbour."""
+    return write_run(
+        tmp_path_factory.mktemp("struck") / "run", **{**DRIVE, "duration_s": 40}, **TWO,
+        faults=(
+            ("store=a", "stop", "store-0", 5.5, 2.0),
+            ("store=a", "kill", "store-1", 15.0, 1.5),
+            ("store=a", "busy", "store-0", 28.0, 3.0),
+            ("store=b", "stop", "store-0", 5.0, 0.5),
+        ),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def seen(struck):
+    return unruly.analyse(unruly.open_run(struck), causes=False)
+
+
+@pytest.fixture(scope="module")
+def compared(seen):
+    return {(it.cell, it.kind): it for it in seen.stores.faults}
+
+
+def test_a_stop_is_as_long_a_silence_and_a_recovery(compared):
+    for cell, seconds in (("store=a", 2.0), ("store=b", 0.5)):
+        it = compared[cell, "fault stop"]
+        assert it.lasted_ns == seconds * NS
+        assert it.due == pytest.approx(400 * seconds, abs=3)
+        assert it.failed == 0
+        assert it.gap_ns == pytest.approx(seconds * NS, abs=0.02 * NS)
+        assert it.back_ns[0] == pytest.approx(seconds * NS, abs=0.02 * NS)
+        # whoever asked at its begin waited to its end, and in between it is even
+        assert it.p50 == pytest.approx(seconds * NS / 2, rel=0.02)
+        assert it.p99 == pytest.approx(0.99 * seconds * NS, rel=0.02)
+
+
+def test_what_is_due_in_a_kill_fails_and_has_no_percentile(compared):
+    it = compared["store=a", "fault kill"]
+    assert it.failed == it.due == pytest.approx(600, abs=3)
+    assert it.p99 is None
+    assert it.absent["p99"] == f"its rank falls among the {it.failed} that failed"
+    assert it.gap_ns == pytest.approx(1.5 * NS, abs=0.02 * NS)
+    assert it.back_ns[0] == pytest.approx(1.5 * NS, abs=0.02 * NS)
+
+
+def test_a_slow_time_is_held_against_the_fault_free_time_of_its_cell(compared):
+    it = compared["store=a", "fault busy"]
+    assert it.p99_ratio == pytest.approx(20, rel=0.15)
+    assert it.failed == 0
+    assert it.gap_ns < 0.1 * NS
+    # what stops and kills did is in nobody's fault-free time
+    assert it.free_max_ok < 3e6
+
+
+def test_instants_of_a_stop_and_its_end_are_one_span(tmp_path):
+    """What earlier runs have: `fault stop`, then `fault continue`."""
+    run = write_run(
+        tmp_path / "run", **{**DRIVE, "rate_hz": 100}, faults=(("base", "stop", "store-0", 5, 2),)
+    )
+    (path,) = (run / "events").glob("*.parquet")
+    table = pq.read_table(path)
+    *others, stop = table.to_pylist()
+    again = {**stop, "kind": "fault continue", "started_ns": stop["ended_ns"], "ended_ns": None}
+    instants = [*others, {**stop, "ended_ns": None}, again]
+    pq.write_table(pa.Table.from_pylist(instants, schema=table.schema), path)
+    view = unruly.analyse(unruly.open_run(run), pictures=False, causes=False).stores
+    (it,) = view.faults
+    assert it.lasted_ns == 2 * NS
+    assert it.gap_ns == pytest.approx(2 * NS, abs=0.04 * NS)
+    assert "fault continue" not in set(view.spans["kind"])
+
+
+def test_a_kill_that_nobody_ends_lasts_to_the_end(tmp_path):
+    shape = {**DRIVE, "rate_hz": 100}
+    run = write_run(tmp_path / "run", **shape, faults=(("base", "kill", "store-0", 20.0, 10.0),))
+    (path,) = (run / "events").glob("*.parquet")
+    table = pq.read_table(path)
+    place = table.schema.get_field_index("ended_ns")
+    table = table.set_column(place, table.schema.field(place), pa.nulls(table.num_rows, pa.int64()))
+    pq.write_table(table, path)
+    (it,) = unruly.analyse(unruly.open_run(run), pictures=False, causes=False).stores.faults
+    assert it.lasted_ns == pytest.approx(10 * NS, abs=0.02 * NS)
+    assert it.back_ns == (None,)
+    assert it.gap_ns == pytest.approx(10 * NS, abs=0.02 * NS)
+    assert it.failed == it.due
+
+
+def test_the_worst_fault_is_told_first_and_of_each_cell(seen):
+    finding = next(it for it in seen.findings if it.code == "fault-hurts")
+    assert finding.title == "of the faults the kill of store-1 (store=a) hurts most"
+    assert "In other cells: stop of store-0 (store=b)" in finding.text
+
+
+def test_a_kind_of_fault_has_one_row_in_all_cells_unless_it_came_to_several_of_one(seen):
+    def rows(effects):
+        stores = replace(seen.stores, faults=tuple(effects))
+        (view,) = views_of([replace(seen, stores=stores)])
+        return "; ".join(panel.alt for panel in faults(view).panels)
+
+    one = seen.stores.faults
+    assert "stop: p99" in rows(one)
+    assert "of store-0" not in rows(one)
+    again = replace(next(it for it in one if it.kind == "fault stop"), process="store-1")
+    assert "stop of store-1: p99" in rows([*one, again])
+
+
+# the flow
+
+
+def test_good_replies_stand_where_they_came_and_failures_where_they_were_due(seen):
+    found = seen.stores.flow
+    assert found.bin_ns == NS
+    replies = found.replies.assign(second=(found.replies["started_ns"] - STARTED_NS) // NS)
+    hz = replies.pivot_table(index="second", columns="status", values="hz")
+    # the stop from 5.5 s to 7.5 s: nothing comes, then all of it at once
+    assert hz.loc[[5, 6, 7], "ok"].tolist() == pytest.approx([200, 0, 1_000], rel=0.02)
+    assert hz.loc[[15, 16], "refused"].tolist() == pytest.approx([400, 200], rel=0.02)
+    assert hz.loc[20, "ok"] == pytest.approx(400, rel=0.02)
+    slow = found.latency.assign(second=(found.latency["started_ns"] - STARTED_NS) // NS)
+    assert slow.set_index("second")["p99"].isna().tolist().count(True) == 2
+
+
+def test_a_run_of_many_legs_is_not_drawn_over_time(seen, monkeypatch):
+    context = Context.of(seen.run, lambda _: None)
+    monkeypatch.setattr(flow, "LEGS_MOST", 1)
+    assert flow.flow(context, seen.stores.legs) is None
+
+
+# the load
+
+
+@pytest.fixture(scope="module")
+def rising(tmp_path_factory):
+    run = write_run(tmp_path_factory.mktemp("rising") / "run", **_ramp(slow_from=1600))
+    return unruly.analyse(unruly.open_run(run), causes=False)
+
+
+def test_the_knee_is_below_the_first_load_that_breaks(rising):
+    (ramp,) = rising.stores.ramps
+    assert ramp.knee.holds == 800
+    assert ramp.knee.surely == 800
+    assert ramp.knee.breaks == 1600
+    assert ramp.knee.steps[-1].ratio.low > 3
+    finding = next(it for it in rising.findings if it.code == "knee")
+    assert finding.title.startswith("the p99 holds up to 800/s; at 1,600/s it is 14 x that at")
+
+
+def test_a_load_without_a_knee_holds_to_the_highest(analysed):
+    analysis = analysed(**_ramp())
+    (ramp,) = analysis.stores.ramps
+    assert ramp.knee.holds == 1600
+    assert ramp.knee.breaks is None
+    finding = next(it for it in analysis.findings if it.code == "knee")
+    assert finding.title == "the p99 holds up to 1,600/s, the highest load that was tried"
+
+
+def test_fewer_good_replies_than_asked_for_are_a_break_even_where_they_are_fast(analysed):
+    # of 1,600 a second that were asked for 1,400 were answered: the rest nobody ever sent
+    shape = _ramp()
+    shape["cell_rate_hz"] = {**shape["cell_rate_hz"], "rate=1600/s": 1_400}
+    analysis = analysed(**shape)
+    (ramp,) = analysis.stores.ramps
+    assert ramp.knee.holds == 800
+    assert ramp.knee.breaks == 1600
+    assert ramp.knee.steps[-1].ratio.estimate < 2
+    # and so it is the generator's
+    assert [load.own for load in ramp.loads] == [False, False, False, True]
+    finding = next(it for it in analysis.findings if it.code == "generator-limit")
+    assert finding.evidence["cells"] == ["rate=1600/s"]
+
+
+def test_a_break_within_the_uncertainty_is_not_told_as_certain():
+    def about(value, share):
+        return stats.Interval(value, value * (1 - share), value * (1 + share), 0.95, 3, 3.0, "")
+
+    sure = [about(1.0, 0.001)] * 3
+    found = stats.knee([1.0, 2.0, 4.0], [about(1e6, 0.5), about(4e6, 0.5), about(40e6, 0.5)], sure)
+    assert [step.state for step in found.steps] == ["holds", "open", "breaks"]
+    assert (found.holds, found.surely, found.breaks) == (1.0, 1.0, 4.0)
+
+
+def test_a_load_at_which_the_p99_fails_has_broken():
+    good, failed = stats.repeats_interval([1e6, 1e6]), stats.repeats_interval([np.inf, np.inf])
+    share = stats.repeats_interval([1.0, 1.0])
+    found = stats.knee([1.0, 2.0], [good, failed], [share, stats.repeats_interval([0.8, 0.8])])
+    assert (found.holds, found.breaks) == (1.0, 2.0)
+
+
+def test_any_other_factor_has_its_throughput_and_p99_by_level(analysed):
+    cells = {f"clients={clients}": clients for clients in (1, 2, 4)}
+    factors = [{"name": it, "factors": {"drive.clients": str(n)}} for it, n in cells.items()]
+    analysis = analysed(
+        **{**DRIVE, "duration_s": 5}, repeats=2, cells=tuple(cells), manifest={"cells": factors},
+        cell_rate_hz={it: 100.0 * n for it, n in cells.items()},
+        cell_scale={it: float(n) for it, n in cells.items()},
+    )  # fmt: skip
+    (scaling,) = analysis.stores.scalings
+    assert scaling.levels == ("1", "2", "4")
+    rates = [load.achieved_hz.estimate for load in scaling.loads]
+    assert rates == pytest.approx([100, 200, 400], rel=0.02)
+    p99s = [load.p99.estimate for load in scaling.loads]
+    assert p99s[2] / p99s[0] == pytest.approx(4, rel=0.3)
+    assert analysis.stores.ramps == ()
+
+
+# where it is told
+
+
+def test_the_summary_and_the_verdict_tell_it(struck, rising, capsys, schema):
+    assert main(["verdict", str(struck), "--json", "--target", "99%:20ms"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    schema.validate(document)
+    view = document["stores"]
+    assert view["target"] == {"share": 0.99, "limit_ns": 20e6}
+    assert {row["target"]["outcome"] for row in view["tails"]} <= {"met", "missed", "open"}
+    assert len(view["faults"]) == 4
+    assert main(["verdict", str(struck)]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "target: 99.999 % within 500 ms: read (store=a) " in text
+    assert "faults: kill of store-1 (store=a) (1.5 s): 600 of 600 requests due in it failed" in text
+    document = json.loads(json.dumps(unruly.summary(rising)))
+    schema.validate(document)
+    assert document["stores"]["ramps"][0]["holds"] == 800
+    assert len(document["stores"]["loads"]) == 4
+
+
+def test_the_report_draws_it(seen, rising, tmp_path):
+    pages = [write_report([it], tmp_path / "report.html").read_text() for it in (seen, rising)]
+    for page in pages:
+        assert "The far tail, side by side" in page
+        assert "99.999 % within 500 ms?" in page
+    assert "The kill of store-1 (store=a) hurts most" in pages[0]
+    assert "No good reply came in" in pages[0]
+    assert "The p99 holds up to 800/s" in pages[1]

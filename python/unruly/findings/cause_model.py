@@ -1,0 +1,72 @@
+"""What is said of the slow requests of one (cell, op): which causes, and how much is unknown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from unruly.stats import Interval
+
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One mechanism at one process, and what it explains.
+
+    ``explained`` is the share of the slow requests that is put down to it and to no other, with an
+    interval that survives bursts; ``requests`` their number. ``lift`` is P(slow | present) over
+    P(slow | absent). ``times`` and ``lasted_ns`` count what of it overlapped them.
+    """
+
+    cause: str
+    process: str
+    explained: Interval
+    requests: int
+    lift: float
+    p_value: float
+    q_value: float
+    times: int
+    lasted_ns: float
+    words: str
+
+    @property
+    def label(self) -> str:
+        """Its name, and whose it is."""
+        return f"{self.cause}, {self.process}"
+
+
+@dataclass(frozen=True)
+class Slowness:
+    """The slow requests of one (cell, op).
+
+    ``looked_at`` of the ``slow`` beyond ``limit_ns`` were read, the slowest; every share is of
+    these. ``parts`` says of what share each part took most of the excess. What is None has its
+    reason in ``absent``.
+    """
+
+    cell: str
+    op: str
+    limit_ns: float | None
+    slow: int
+    looked_at: int
+    unknown: Interval | None
+    causes: tuple[Cause, ...]
+    parts: dict[str, float]
+    absent: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Causes:
+    """All of them; ``note`` says why there are none.
+
+    ``points`` is for the picture: cell, op, intended_ns, response (ns, NaN where nothing came back
+    well) and cause (a label, or "unknown").
+    """
+
+    rows: tuple[Slowness, ...]
+    points: pd.DataFrame
+    note: str = ""

@@ -1,0 +1,232 @@
+"""What each fault did to each cell: what was due in its window, against the fault-free time.
+
+A fault is a span of the events. Its window is that span; what follows it, until five seconds after
+its end or the next fault, is looked at for silence and recovery, and is not fault-free either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pandas as pd
+
+from unruly.findings.quantiles import quantiles_of
+from unruly.tables import faults as fault_tables
+from unruly.tables import fetch, inline
+from unruly.tables import flow as flow_tables
+from unruly.tables import steadiness as steadiness_tables
+
+if TYPE_CHECKING:
+    from unruly.findings.context import Context
+
+SPANS_MOST: Final = 600
+FAULTS_MOST: Final = 400
+AFTER_NS: Final = 5_000_000_000
+UNTIL_AGAIN: Final = {"fault stop": "fault continue", "fault kill": "process started"}
+"""What ends a fault whose event has no end of its own."""
+QUANTILES: Final = (0.5, 0.99)
+
+
+@dataclass(frozen=True)
+class FaultEffect:
+    """What the faults of one kind on one process did to a cell, of all its operations together.
+
+    ``due`` requests were due in their windows, ``failed`` of them failed. ``back_ns`` of each fault
+    is how long after its begin a good reply came to a request due after the first that it hurt
+    (that failed, or took longer than any fault-free one); None where none came, and 0 where nobody
+    was hurt. ``gap_ns`` is the longest time without a good reply. ``free_...`` are the fault-free
+    times of the same cell; what is None has its reason in ``absent``.
+    """
+
+    cell: str
+    kind: str
+    process: str
+    times: int
+    lasted_ns: float
+    due: int
+    failed: int
+    p50: float | None
+    p99: float | None
+    max_ok: float | None
+    free: int
+    free_p50: float | None
+    free_p99: float | None
+    free_max_ok: float | None
+    p99_ratio: float | None
+    back_ns: tuple[float | None, ...]
+    gap_ns: float | None
+    absent: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def hurt(self) -> float:
+        """How much: the p99 over the fault-free one; infinite where it falls among the failed."""
+        if self.p99_ratio is not None:
+            return self.p99_ratio
+        return float("inf") if self.failed else 0.0
+
+
+def spans(context: Context, legs: pd.DataFrame) -> pd.DataFrame:
+    """What went on in processes while it was measured, each with its end.
+
+    cell, repeat, process, kind, detail, started_ns, ended_ns: at most 600, all faults first. An
+    instant that another event ends becomes a span; a kill that nobody ends lasts as long as its
+    leg does.
+    """
+    frame = fetch(flow_tables.spans(context.run.events, SPANS_MOST))
+    ends = {(row["cell"], row["repeat"]): int(row["last_ns"]) for row in legs.to_dict("records")}
+    rows = frame.to_dict("records")
+    ended = []
+    for row in rows:
+        last = ends.get((row["cell"], row["repeat"]))
+        ended.append(_end(row, rows, int(row["started_ns"]) if last is None else last))
+    closed = frame.drop(columns="lasted_ns").assign(ended_ns=np.array(ended, dtype=np.int64))
+    closed = closed[~closed["kind"].isin(set(UNTIL_AGAIN.values()) - set(flow_tables.HAPPENED))]
+    return closed.sort_values("started_ns", ignore_index=True)
+
+
+def _end(row: dict[str, Any], rows: list[dict[str, Any]], last_ns: int) -> int:
+    if not pd.isna(row["lasted_ns"]):
+        return int(row["started_ns"]) + int(row["lasted_ns"])
+    if row["kind"] not in UNTIL_AGAIN:
+        return int(row["started_ns"])
+    whose = ("cell", "repeat", "process")
+    later = [
+        int(it["started_ns"])
+        for it in rows
+        if it["kind"] == UNTIL_AGAIN[row["kind"]]
+        and all(it[name] == row[name] for name in whose)
+        and it["started_ns"] > row["started_ns"]
+    ]
+    return min(later, default=max(last_ns, int(row["started_ns"])))
+
+
+def effects(
+    context: Context, happened: pd.DataFrame, legs: pd.DataFrame
+) -> tuple[FaultEffect, ...]:
+    """Compare what was due in the windows of the faults with the fault-free time of each cell."""
+    windows = _windows(happened, legs)
+    if windows.empty:
+        return ()
+    context.progress("faults")
+    rows = context.rows.select("cell", "ok", "response", "intended_ns", "received_ns")
+    held = inline(windows[["effect", "from_ns", "to_ns"]])
+    size = context.size
+    due = quantiles_of(
+        fault_tables.due_within(rows, held), ["effect"], QUANTILES, size, ("response",)
+    )
+    longest = context.pairs["longest_ns"].max()
+    spoiled = windows[["fault", "from_ns"]].assign(to_ns=windows["until_ns"])
+    quiet = fault_tables.untouched(
+        rows, inline(spoiled), 0.0 if np.isnan(longest) else float(longest)
+    )
+    free = quantiles_of(quiet, ["cell"], QUANTILES, size, ("response",)).set_index("cell")
+    largest = windows["cell"].map(free["response_max"]).astype(float).fillna(np.inf)
+    windows = windows.assign(free_max_ns=largest)
+    windows = _recovered(rows, windows)
+    by_effect = due.set_index("effect")
+    return tuple(
+        _effect(own, _row(by_effect, effect), _row(free, own["cell"].iloc[0]))
+        for effect, own in windows.groupby("effect", sort=True)
+    )
+
+
+def _windows(happened: pd.DataFrame, legs: pd.DataFrame) -> pd.DataFrame:
+    """Each fault and its effect: from_ns, to_ns (its end), until_ns, last_ns.
+
+    The aftermath ends at the third; at the last the next fault begins, or the leg ends.
+    """
+    faults = happened[happened["kind"].str.startswith(flow_tables.FAULT)].head(FAULTS_MOST)
+    held = faults.merge(legs, on=["cell", "repeat"]).sort_values("started_ns", ignore_index=True)
+    held = held[held["started_ns"] <= held["last_ns"]].reset_index(drop=True)
+    begins = held["started_ns"].clip(lower=held["first_ns"])
+    ends = held["ended_ns"].clip(lower=begins + 1, upper=held["last_ns"] + 1)
+    until = (ends + AFTER_NS).clip(upper=held["last_ns"] + 1)
+    # in whole numbers: a wall clock in ns does not fit a double
+    following = held["last_ns"].to_numpy() + 1
+    same = (held[["cell", "repeat"]].shift(-1) == held[["cell", "repeat"]]).all(axis=1).to_numpy()
+    following[same] = held["started_ns"].to_numpy()[1:][same[:-1]]
+    following = np.maximum(following, ends)
+    keys = ["cell", "kind", "process"]
+    return held[keys].assign(
+        fault=np.arange(len(held)),
+        effect=held.groupby(keys, sort=True).ngroup().astype("int64"),
+        from_ns=begins.astype("int64"),
+        to_ns=ends.astype("int64"),
+        until_ns=np.minimum(until, following).astype("int64"),
+        last_ns=following.astype("int64"),
+    )
+
+
+def _recovered(rows: Any, windows: pd.DataFrame) -> pd.DataFrame:
+    """Add ``back_ns`` (inf where no good reply came) and ``gap_ns``."""
+    aftermath = windows[["fault", "from_ns", "free_max_ns"]].assign(to_ns=windows["until_ns"])
+    hurt = fetch(fault_tables.first_hurt(rows, inline(aftermath))).set_index("fault")["after_ns"]
+    asked = windows[windows["fault"].isin(hurt.index)]
+    back = pd.Series(0.0, index=windows.index)
+    if len(asked):
+        after = asked["fault"].map(hurt).astype("int64")
+        later = asked[["fault"]].assign(from_ns=asked["from_ns"] + after, to_ns=asked["last_ns"])
+        good = fetch(steadiness_tables.first_good(rows, inline(later))).set_index("fault")["total"]
+        back.loc[asked.index] = (after + asked["fault"].map(good)).fillna(np.inf)
+    watched = windows[["fault", "from_ns"]].assign(to_ns=windows["until_ns"])
+    quiet = fetch(fault_tables.silences(rows, inline(watched))).set_index("fault")["gap_ns"]
+    whole = windows["until_ns"] - windows["from_ns"]
+    gap = windows["fault"].map(quiet).fillna(whole).astype(float)
+    return windows.assign(back_ns=back, gap_ns=gap)
+
+
+def _row(frame: pd.DataFrame, key: Any) -> dict[str, Any]:
+    return dict(frame.loc[key]) if key in frame.index else {}
+
+
+def _effect(own: pd.DataFrame, due: dict[str, Any], free: dict[str, Any]) -> FaultEffect:
+    absent: dict[str, str] = {}
+    during = _levels(due, "", "nothing was due in its window", absent)
+    usual = _levels(free, "free_", "nothing was due in fault-free time", absent)
+    ratio = None
+    if during["p99"] is not None and usual["p99"]:
+        ratio = during["p99"] / usual["p99"]
+    else:
+        absent["p99_ratio"] = absent.get("p99") or absent.get("free_p99") or "no time passed"
+    first = own.iloc[0]
+    return FaultEffect(
+        str(first["cell"]),
+        str(first["kind"]),
+        str(first["process"]),
+        len(own),
+        float((own["to_ns"] - own["from_ns"]).median()),
+        int(due.get("n", 0)),
+        int(due.get("failed", 0)),
+        during["p50"],
+        during["p99"],
+        during["max_ok"],
+        int(free.get("n", 0)),
+        usual["p50"],
+        usual["p99"],
+        usual["max_ok"],
+        ratio,
+        tuple(float(it) if np.isfinite(it) else None for it in own["back_ns"]),
+        float(own["gap_ns"].max()),
+        absent,
+    )
+
+
+def _levels(
+    found: dict[str, Any], prefix: str, nothing: str, absent: dict[str, str]
+) -> dict[str, float | None]:
+    """p50, p99 and the slowest answered one; a percentile among the failed is none."""
+    largest = found.get("response_max")
+    levels: dict[str, float | None] = {
+        "max_ok": None if largest is None or pd.isna(largest) else float(largest)
+    }
+    for place, name in enumerate(("p50", "p99")):
+        value = float(found["response"][place]) if found else np.nan
+        levels[name] = value if np.isfinite(value) else None
+        if levels[name] is None:
+            failed = f"its rank falls among the {int(found.get('failed', 0)):,} that failed"
+            absent[prefix + name] = failed if found else nothing
+    if levels["max_ok"] is None:
+        absent[prefix + "max_ok"] = "no request was answered" if found else nothing
+    return levels

@@ -1,0 +1,132 @@
+"""The mechanisms that can make a request slow: what shows each, and how each is told.
+
+The order is that of how much a mechanism says: a stopped process explains that it did not get a
+CPU, a pause of the collector that a host was busy. Where several cover one request, the first one
+has it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A column of ``resources``, and from what on it matters to latency.
+
+    ``per`` says of what the floor is: of the sample's "time" (a share), of a "second" (a count), or
+    of the "sample" as it is.
+    """
+
+    name: str
+    floor: float
+    per: str
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """One way to be slow."""
+
+    name: str
+    told: str
+    """What the requests did, with ``{process}`` for whom it happened to."""
+    events: tuple[str, ...] = ()
+    """Kinds of ``events`` that show it."""
+    metrics: tuple[Metric, ...] = ()
+    part: str = ""
+    """The part of a request (`unruly.tables.causes.PARTS`) that must have taken the time."""
+    not_where: tuple[str, ...] = ()
+    """A request whose time was taken by one of these parts was not slow because of it."""
+    decisive: bool = False
+    """Who is so answers nobody, and hardly ever is: one such time may be enough."""
+
+
+CLIENT_NOT_WHERE: Final = ("server_kernel", "handler")
+"""What happens to a client alone does not make a server slow."""
+SERVER_NOT_WHERE: Final = ("client_kernel",)
+ANSWERED: Final = ("client_kernel", "server_kernel", "handler")
+"""Parts in which no packet is under way."""
+
+MECHANISMS: Final = (
+    Mechanism(
+        "process died", "asked {process}, which had died", ("process died",), decisive=True
+    ),
+    Mechanism(
+        "process stopped", "waited for {process}, which was stopped", ("process stopped",),
+        decisive=True,
+    ),
+    Mechanism(
+        "gc pause", "waited for {process}, which collected garbage", ("gc",),
+        not_where=SERVER_NOT_WHERE,
+    ),
+    Mechanism(
+        "safepoint", "waited for {process}, which was at a safepoint", ("safepoint",),
+        not_where=SERVER_NOT_WHERE,
+    ),
+    Mechanism(
+        "disk wait", "waited for {process}, which waited for its disk", ("disk wait",),
+        not_where=SERVER_NOT_WHERE,
+    ),
+    Mechanism(
+        "cpu quota", "waited for {process}, which its CPU quota held back",
+        metrics=(Metric("cgroup_throttled_ns", 0.05, "time"),),
+    ),
+    Mechanism(
+        "lost packets", "waited for packets of {process} that were lost and sent again",
+        metrics=(Metric("tcp_retransmits", 1.0, "sample"),), not_where=ANSWERED,
+    ),
+    Mechanism(
+        "page faults", "waited for {process}, which read its own memory from disk",
+        metrics=(Metric("major_faults", 10.0, "second"),),
+    ),
+    Mechanism(
+        "lack of memory", "waited while {process} was short of memory",
+        metrics=(
+            Metric("psi_memory_some_ns", 0.05, "time"),
+            Metric("direct_reclaim_pages", 100.0, "second"),
+            Metric("swap_in_pages", 10.0, "second"),
+            Metric("swap_out_pages", 10.0, "second"),
+        ),
+    ),
+    Mechanism(
+        "stolen cpu", "waited while other guests had the CPUs of {process}",
+        metrics=(Metric("cpu_steal_share", 0.05, "sample"),),
+    ),
+    Mechanism(
+        "cpu wait", "waited for {process}, which waited for a CPU",
+        metrics=(Metric("run_queue_wait_ns", 0.05, "time"),),
+    ),
+    Mechanism(
+        "busy disk", "waited while the disk of {process} was busy",
+        metrics=(
+            Metric("psi_io_some_ns", 0.2, "time"),
+            Metric("psi_io_full_ns", 0.1, "time"),
+            Metric("disk_time_ns", 0.5, "time"),
+        ),
+    ),
+    Mechanism(
+        "busy cpus", "waited while {process} had too few CPUs",
+        metrics=(Metric("psi_cpu_some_ns", 0.2, "time"),),
+    ),
+    Mechanism("send lag", "were sent late by {process}", part="send_lag"),
+    Mechanism(
+        "client kernel to user", "lay in the kernel before {process} read the reply",
+        part="client_kernel",
+    ),
+    Mechanism(
+        "server kernel to user", "lay in the kernel before {process} read them",
+        part="server_kernel",
+    ),
+    Mechanism("handler", "took {process} long to handle", part="handler"),
+    Mechanism(
+        "network and queue", "spent it on the way to {process} and back, or in a queue",
+        part="rest",
+    ),
+    Mechanism(
+        "server or network", "spent it in {process} or on the way, which no stamp tells apart",
+        part="rest",
+    ),
+)  # fmt: skip
+RANK: Final = {it.name: place for place, it in enumerate(MECHANISMS)}
+BY_NAME: Final = {it.name: it for it in MECHANISMS}

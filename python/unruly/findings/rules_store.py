@@ -1,0 +1,160 @@
+"""Rules about a store: its target, its far tail, what faults did to it, the load that it holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from unruly.findings.model import Finding
+from unruly.findings.store_words import (
+    fault_name,
+    fault_sentence,
+    is_hurt,
+    knee_sentence,
+    target_sentence,
+    target_words,
+    worst_fault,
+)
+from unruly.findings.words import named, rate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from unruly.findings.rules import Evidence
+
+TEN: Final = 10.0
+"""Times the mean: what the study of data stores found a p99.999 to exceed."""
+ROWS_TOLD: Final = 3
+
+
+def target(evidence: Evidence) -> Iterator[Finding]:
+    """Whether such a share of requests is within such a time."""
+    stores = evidence.stores
+    if stores is None or not stores.tails:
+        return
+    rows = sorted(stores.tails, key=lambda row: row.target.within.estimate or 0.0)
+    outcomes = {row.target.outcome for row in rows}
+    told = [f"{evidence.label(row)} {target_words(row)}" for row in rows[:ROWS_TOLD]]
+    if "missed" in outcomes:
+        step = "Look in the timeline at what the late requests share; a lower load may help."
+    elif "open" in outcomes:
+        step = "Run longer, or at a higher rate that the store still holds."
+    else:
+        step = "Promise it for such a load; what this run did not see is not in it."
+    yield Finding(
+        "target",
+        "promise",
+        "warns" if "missed" in outcomes else "informs",
+        500,
+        target_sentence(stores, evidence.label),
+        f"Within {stores.target.words.split(' within ')[1]}, the worst first: {'. '.join(told)}. A "
+        "request that failed is not within.",
+        {
+            "share": stores.target.share,
+            "limit_ns": stores.target.limit_ns,
+            "outcomes": {evidence.label(row): row.target.outcome for row in rows},
+            "needed": {evidence.label(row): row.target.needed for row in rows},
+        },
+        step,
+    )
+
+
+def extreme_tail(evidence: Evidence) -> Iterator[Finding]:
+    """The p99.999 is beyond ten times the mean, by its lower bound."""
+    stores = evidence.stores
+    found = [
+        (row, row.p99_999_over_mean)
+        for row in (stores.tails if stores else ())
+        if row.p99_999_over_mean is not None and (row.p99_999_over_mean.low or 0.0) > TEN
+    ]
+    if not found:
+        return
+    row, ratio = max(found, key=lambda it: it[1].estimate or 0.0)
+    ratios: dict[str, Any] = {evidence.label(it): over.estimate for it, over in found}
+    yield Finding(
+        "extreme-tail",
+        "unruly",
+        "informs",
+        50,
+        f"the p99.999 of {evidence.label(row)} is {ratio.estimate:.0f} x the mean",
+        f"It is at least {ratio.low:.0f} x the mean with 97.5 % confidence; so are more than ten "
+        f"times their mean: {named(list(ratios))}. One request in a hundred thousand is one each "
+        "few seconds for whoever asks much.",
+        {"p99_999_over_mean": ratios, "low": ratio.low},
+        "Look at when they came: beside collections, faults and stalls in the timeline.",
+    )
+
+
+def fault_hurts(evidence: Evidence) -> Iterator[Finding]:
+    """Which fault hurts which cell most."""
+    effects = evidence.stores.faults if evidence.stores else ()
+    worst = worst_fault(effects)
+    if worst is None:
+        return
+    several = len({it.cell for it in effects}) > 1
+    sentence = fault_sentence(worst, several=several)
+    by_cell = {it.cell: it for it in sorted(filter(is_hurt, effects), key=lambda it: it.hurt)}
+    rest = [it for it in by_cell.values() if it.cell != worst.cell]
+    told = [fault_sentence(it, several=True) for it in reversed(rest)][:ROWS_TOLD]
+    others = f" In other cells: {'; '.join(told)}." if told else ""
+    yield Finding(
+        "fault-hurts",
+        "where",
+        "informs",
+        250,
+        f"of the faults the {fault_name(worst, several=several)} hurts most",
+        f"{sentence[:1].upper()}{sentence[1:]}.{others}",
+        {
+            "cell": worst.cell,
+            "kind": worst.kind,
+            "process": worst.process,
+            "due": worst.due,
+            "failed": worst.failed,
+            "p99_ratio": worst.p99_ratio,
+            "gap_ns": worst.gap_ns,
+            "back_ns": list(worst.back_ns),
+        },
+        "Hold the longest silence against your timeouts; see the table of faults for the others.",
+    )
+
+
+def knee(evidence: Evidence) -> Iterator[Finding]:
+    """The highest load at which the p99 has not broken."""
+    for place, ramp in enumerate(evidence.stores.ramps if evidence.stores else ()):
+        found = ramp.knee
+        yield Finding(
+            "knee",
+            "promise",
+            "informs",
+            600 + place,
+            knee_sentence(ramp),
+            f"Of {len(ramp.loads)} loads, each {ramp.loads[0].repeats} times. It breaks where it "
+            "is more than 3 x that at the lowest load, or less than 95 % of the load is answered.",
+            {
+                "series": ramp.series,
+                "holds_hz": found.holds,
+                "surely_hz": found.surely,
+                "breaks_hz": found.breaks,
+            },
+            "Promise nothing above it; where it is not certain, try the loads beside it again.",
+        )
+
+
+def generator_limit(evidence: Evidence) -> Iterator[Finding]:
+    """Loads at which the generator itself was late."""
+    loads = evidence.stores.loads if evidence.stores else ()
+    late = [load for load in loads if load.own]
+    if not late:
+        return
+    labels = named([load.cell for load in late])
+    yield Finding(
+        "generator-limit",
+        "trust",
+        "warns",
+        10,
+        f"the generator itself was late: {labels}",
+        f"In {len(late)} of {len(loads)} cells it sent less than 95 % of the load in time, or its "
+        "lag is more than half of the response time of a tenth of the tail. They say what it can "
+        "send, not what the store can do.",
+        {"cells": [load.cell for load in late], "rates": [rate(load.asked_hz) for load in late]},
+        "Give the generator a CPU of its own or a host of its own; leave these loads out.",
+    )

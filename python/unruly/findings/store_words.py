@@ -1,0 +1,133 @@
+"""What is found of a store, as one calm sentence each: its target, its faults, its load."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from unruly.findings.words import about, count, duration, latency, named, nearly, rate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from unruly.findings.faults import FaultEffect
+    from unruly.findings.loads import Ramp
+    from unruly.findings.stores import Stores
+    from unruly.findings.tails import Tail
+
+FEW = 2
+"""So many are told each by itself; of more, how many are met."""
+
+
+def target_sentence(stores: Stores, label: Callable[[Tail], str]) -> str:
+    """Say what became of the target."""
+    rows = stores.tails
+    wanted = stores.target.words
+    if len(rows) <= FEW:
+        return f"{wanted}: " + "; ".join(f"{label(row)} {target_words(row)}" for row in rows)
+    parts = []
+    for outcome, words in (
+        ("met", "met by"), ("missed", "missed by"), ("open", "not to be told yet of"),
+    ):  # fmt: skip
+        found = [row for row in rows if row.target.outcome == outcome]
+        if len(found) == len(rows):
+            parts.append(f"{words} all {len(rows)}")
+        elif found:
+            listed = f" ({named([label(row) for row in found])})" if outcome != "met" else ""
+            parts.append(f"{words} {len(found)} of {len(rows)}{listed}")
+    needed = [row.target.needed for row in rows if row.target.needed]
+    more = f"; about {about(max(needed))} requests of each would tell" if needed else ""
+    return f"{wanted}: " + ", ".join(parts) + more
+
+
+def target_words(row: Tail) -> str:
+    """Say what became of it for one (cell, op)."""
+    within = row.target.within
+    if within.estimate is None or within.low is None or within.high is None:
+        return "had no request"
+    between = f"{nearly(within.estimate)} [{nearly(within.low)}, {nearly(within.high)}]"
+    of = f"of {count(row.n)}"
+    if row.target.outcome == "met":
+        return f"meets it, with {between} {of} within"
+    if row.target.outcome == "missed":
+        return f"misses it, with {between} {of} within"
+    needed = row.target.needed
+    more = f"about {about(needed)} would tell" if needed else "no number of such would tell"
+    return f"cannot be told yet, with {between} {of} within; {more}"
+
+
+def worst_fault(effects: Sequence[FaultEffect]) -> FaultEffect | None:
+    """Return the effect that hurts most; None where nothing is hurt to speak of."""
+    hurt = [it for it in effects if is_hurt(it)]
+    return max(hurt, key=lambda it: (it.hurt, it.gap_ns or 0.0)) if hurt else None
+
+
+def is_hurt(effect: FaultEffect) -> bool:
+    """Requests failed within it, or its p99 is at least twice that of fault-free time."""
+    return effect.failed > 0 or effect.hurt >= 2.0
+
+
+def fault_name(effect: FaultEffect, *, several: bool) -> str:
+    """Name a fault: its kind, whose, and in which cell where there are several."""
+    where = f" ({effect.cell})" if several else ""
+    return f"{effect.kind.removeprefix('fault ')} of {effect.process}{where}"
+
+
+def fault_sentence(effect: FaultEffect, *, several: bool) -> str:
+    """Say what one fault did."""
+    name = fault_name(effect, several=several)
+    if effect.p99 is not None and effect.p99_ratio is not None:
+        hurt = f"the p99 was {latency(effect.p99)}, {times(effect.p99_ratio)} the fault-free one"
+    else:
+        hurt = f"{count(effect.failed)} of {count(effect.due)} requests due in it failed"
+    gap = f"; the longest time without a good reply was {latency(effect.gap_ns)}"
+    back = effect.back_ns
+    if any(it is None for it in back):
+        again = ", and none came again before the end"
+    elif max(it or 0.0 for it in back) > 0:
+        again = f", and one came again {latency(max(it or 0.0 for it in back))} after its begin"
+    else:
+        again = ""
+    return f"{name} ({duration(effect.lasted_ns)}): {hurt}{gap}{again}"
+
+
+def knee_sentence(ramp: Ramp) -> str:
+    """Say where the p99 breaks."""
+    found, loads = ramp.knee, ramp.loads
+    where = f" ({ramp.series})" if ramp.series else ""
+    if found.holds is None:
+        lowest = rate(loads[0].asked_hz)
+        return f"the p99{where} does not hold even at {lowest}, the lowest load that was tried"
+    held = f"the p99{where} holds up to {rate(found.holds)}"
+    if found.holds == loads[-1].asked_hz:
+        return f"{held}, the highest load that was tried"
+    step = next(it for it in found.steps if it.offered > found.holds)
+    ratio = step.ratio.estimate if step.ratio else None
+    if ratio is not None and ratio != float("inf"):
+        broken = f"at {rate(step.offered)} it is {times(ratio)} that at the lowest load"
+    else:
+        broken = f"at {rate(step.offered)} more than 1 % fail"
+    share = step.achieved.estimate or 0.0
+    less = f", and {100 * share:.0f} % of the load is answered" if share < 0.95 else ""
+    return f"{held}; {broken}{less}{_sure(ramp)}"
+
+
+def _sure(ramp: Ramp) -> str:
+    """Between which loads it lies, where that says more than the estimate."""
+    found = ramp.knee
+    if found.surely == found.holds and found.breaks == _next(ramp):
+        return ""
+    least = rate(found.surely) if found.surely else f"less than {rate(ramp.loads[0].asked_hz)}"
+    if found.breaks is None:
+        return f"; with 95 % confidence the knee lies at {least} or above"
+    return f"; with 95 % confidence the knee lies between {least} and {rate(found.breaks)}"
+
+
+def _next(ramp: Ramp) -> float | None:
+    return next(
+        (it.offered for it in ramp.knee.steps if it.offered > (ramp.knee.holds or 0.0)), None
+    )
+
+
+def times(ratio: float) -> str:
+    """Write a ratio."""
+    return f"{ratio:.2g} x" if ratio < 100 else f"{ratio:,.0f} x"

@@ -1,0 +1,187 @@
+"""Who may have made requests slow, and when: spans of time from events, samples and parts.
+
+No label of an injected fault is looked at: whoever has to be told what was done to a system cannot
+find out what happens to one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from unruly.findings.mechanisms import (
+    BY_NAME,
+    CLIENT_NOT_WHERE,
+    MECHANISMS,
+    SERVER_NOT_WHERE,
+    Mechanism,
+    Metric,
+)
+from unruly.tables import causes as cause_tables
+from unruly.tables import fetch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from unruly.findings.context import Context
+
+DIED: Final = "process died"
+STARTED: Final = "process started"
+EVENTS_MOST: Final = 20_000
+SPANS_MOST: Final = 400
+"""Of one suspect, the longest: the test moves each of them thousands of times."""
+SAMPLES_MOST: Final = 200_000
+SAMPLES_LEAST: Final = 10
+"""Fewer say nothing of what is usual."""
+DEVIATIONS: Final = 6.0
+OF_HIGHEST: Final = 0.1
+"""Of its own highest: where it struck, a tenth of it is not what else made somebody wait."""
+SPREAD: Final = 1.4826
+"""Times the median absolute deviation is the standard deviation, of a normal distribution."""
+SECOND_NS: Final = 1e9
+GAP_NS: Final = 20_000_000
+"""Samples follow one another, but not to the millisecond."""
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A mechanism at a process, with the spans (wall clock, ns) in which it was seen."""
+
+    mechanism: Mechanism
+    process: str
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    of: frozenset[tuple[str, int]] | None = None
+    """Whose requests: ("client" or "server", number); None for everybody's."""
+    place: tuple[str, str] | None = None
+    """The (cell, op) that it is about; None for all."""
+    not_where: tuple[str, ...] = field(default=())
+
+
+def suspect(
+    mechanism: Mechanism,
+    process: str,
+    of: frozenset[tuple[str, int]] | None,
+    spans: Iterable[tuple[int, int]],
+) -> Suspect | None:
+    """Return who it was, unless it can delay nobody, or was not seen."""
+    starts, ends = merged(spans)
+    if (of is not None and not of) or not starts.size:
+        return None
+    sides = {side for side, _ in of or ()}
+    one_sided = {"client": CLIENT_NOT_WHERE, "server": SERVER_NOT_WHERE}
+    not_where = one_sided[sides.pop()] if len(sides) == 1 else ()
+    return Suspect(
+        mechanism, process, starts, ends, of, not_where=(*mechanism.not_where, *not_where)
+    )
+
+
+def merged(
+    spans: Iterable[tuple[int, int]], gap: int = 0
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Spans in order, without overlaps; of very many the longest.
+
+    Examples
+    --------
+    >>> [it.tolist() for it in merged([(5, 7), (0, 2), (1, 4)])]
+    [[0, 5], [4, 7]]
+    """
+    joined: list[list[int]] = []
+    for start, end in sorted(spans):
+        if joined and start <= joined[-1][1] + gap:
+            joined[-1][1] = max(joined[-1][1], end)
+        else:
+            joined.append([start, end])
+    kept = sorted(sorted(joined, key=lambda it: it[0] - it[1])[:SPANS_MOST])
+    both = np.asarray(kept, dtype=np.int64).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
+
+
+def from_events(context: Context, end_ns: int) -> Iterator[Suspect]:
+    """Processes that stopped, died, paused or waited, as their events say."""
+    kinds = [kind for it in MECHANISMS for kind in it.events]
+    frame = fetch(cause_tables.events(context.run.events, [*kinds, STARTED], EVENTS_MOST))
+    for mechanism in MECHANISMS:
+        own = frame[frame["kind"].isin(mechanism.events)]
+        for process, part in own.groupby("process", sort=True):
+            begun = frame[(frame["kind"] == STARTED) & (frame["process"] == process)]
+            spans = _spans(part, sorted(begun["started_ns"]), end_ns)
+            found = suspect(mechanism, str(process), context.touched(str(process)), spans)
+            if found is not None:
+                yield found
+
+
+def _spans(part: pd.DataFrame, begun: list[int], end_ns: int) -> list[tuple[int, int]]:
+    spans = []
+    for kind, start, lasted in zip(
+        part["kind"], part["started_ns"], part["lasted_ns"], strict=True
+    ):
+        end = start + lasted
+        if kind == DIED:
+            end = next((at for at in begun if at > start), max(start, end_ns))
+        spans.append((int(start), int(end)))
+    return spans
+
+
+def from_samples(context: Context) -> Iterator[Suspect]:
+    """Hosts and processes with a metric that was high at times, against their own run."""
+    wanted = list(dict.fromkeys(metric.name for it in MECHANISMS for metric in it.metrics))
+    frame = fetch(cause_tables.samples(context.run.resources, wanted, SAMPLES_MOST))
+    if frame.empty:
+        return
+    length = (frame["ended_ns"] - frame["started_ns"]).to_numpy(dtype=np.float64)
+    for mechanism in MECHANISMS:
+        if not mechanism.metrics:
+            continue
+        # a quota and retransmissions are those of a process where it has a group or network
+        for whose in ("host", "watched"):
+            own = frame["watched"].isna() if whose == "host" else frame["watched"].notna()
+            for name, part in frame[own].groupby(whose, sort=True):
+                high = np.zeros(len(part), dtype=bool)
+                for metric in mechanism.metrics:
+                    high |= _high(part[metric.name], length[part.index], metric)
+                starts, ends = merged(
+                    zip(part["started_ns"][high], part["ended_ns"][high], strict=True), GAP_NS
+                )
+                of = None if whose == "host" else context.touched(str(name))
+                found = suspect(mechanism, str(name), of, zip(starts, ends, strict=True))
+                if found is not None:
+                    yield found
+
+
+def _high(values: pd.Series[Any], length: NDArray[np.float64], metric: Metric) -> NDArray[np.bool_]:
+    """Where a metric is above its floor and far above what is usual in this run."""
+    level = values.to_numpy(dtype=np.float64, na_value=np.nan)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if metric.per == "time":
+            level = level / length
+        elif metric.per == "second":
+            level = level / length * SECOND_NS
+    if np.isfinite(level).sum() < SAMPLES_LEAST:
+        return np.zeros(len(level), dtype=bool)
+    limit = max(metric.floor, above_usual(level, DEVIATIONS), OF_HIGHEST * np.nanmax(level))
+    with np.errstate(invalid="ignore"):
+        return np.asarray((level >= limit) & (level > np.nanmedian(level)))
+
+
+def above_usual(values: NDArray[np.float64], deviations: float) -> float:
+    """So many robust standard deviations above the median."""
+    middle = float(np.nanmedian(values))
+    return middle + deviations * SPREAD * float(np.nanmedian(np.abs(values - middle)))
+
+
+def of_part(
+    context: Context, name: str, node: int, key: tuple[str, str], spans: Iterable[tuple[int, int]]
+) -> Suspect:
+    """A part of the requests of one node, in the spans in which it was unusually long."""
+    mechanism = BY_NAME[name]
+    sends = mechanism.part in ("send_lag", "client_kernel")
+    process = context.name(node, sends=sends, cell=key[0])
+    starts, ends = merged(spans, GAP_NS)
+    side = "client" if sends else "server"
+    return Suspect(mechanism, process, starts, ends, frozenset({(side, node)}), key)

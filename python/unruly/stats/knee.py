@@ -1,0 +1,160 @@
+"""The knee: the highest load at which a tail has not broken, and how surely it is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from unruly.errors import ParameterError
+from unruly.stats.comparison import interval_of_ratio
+from unruly.stats.interval import Interval
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+METHOD: Final = "ratio of p99s, variances recovered from the limits"
+FACTOR: Final = 3.0
+ACHIEVED_LEAST: Final = 0.95
+
+
+@dataclass(frozen=True)
+class Step:
+    """One load: the p99 over that at the lowest load, and the share of it that was achieved.
+
+    ``state``: ``"holds"`` or ``"breaks"`` beyond the uncertainty, else ``"open"``; ``likely``
+    says whether the estimates alone hold.
+    """
+
+    offered: float
+    ratio: Interval | None
+    achieved: Interval
+    state: str
+    likely: bool
+
+
+@dataclass(frozen=True)
+class Knee:
+    """Where the tail breaks: the estimate, and the two loads between which it lies for certain.
+
+    ``holds`` is the highest below the first that breaks by its estimates; ``surely`` the highest up
+    to which every load holds beyond its uncertainty, ``breaks`` the lowest that breaks so. None
+    where there is none.
+    """
+
+    steps: tuple[Step, ...]
+    holds: float | None
+    surely: float | None
+    breaks: float | None
+
+
+def knee(
+    loads: Sequence[float],
+    p99s: Sequence[Interval],
+    achieved: Sequence[Interval],
+    *,
+    factor: float = FACTOR,
+    achieved_least: float = ACHIEVED_LEAST,
+) -> Knee:
+    """Find the highest load at which the p99 has not broken.
+
+    Parameters
+    ----------
+    loads : sequence of float
+        Ascending: what was asked for, each once.
+    p99s : sequence of Interval
+        Of each load, above 0; an infinite estimate where it falls among the failed.
+    achieved : sequence of Interval
+        Good replies over what was asked for, of each load.
+    factor : float
+        The p99 breaks when it exceeds this times that of the lowest load.
+    achieved_least : float
+        Less than this share of the load is a break, too.
+
+    Returns
+    -------
+    Knee
+
+    Raises
+    ------
+    ParameterError
+        If there are not as many of each, loads do not ascend, or `factor` is not above 1.
+
+    Notes
+    -----
+    A load above one that breaks has broken, whatever it shows: a queue that was full may look
+    better where requests are refused. Where the lowest load fails there is nothing to compare with.
+    Do not read a knee of one repeat as that of the store: a minute's neighbours move it.
+
+    References
+    ----------
+    .. [1] A. Donner and G. Y. Zou, 2012, as `interval_of_ratio`.
+
+    Examples
+    --------
+    >>> def about(value):
+    ...     return Interval(value, value * 0.9, value * 1.1, 0.95, 3, 3.0, "repeats")
+    >>> found = knee([1e3, 2e3, 4e3], [about(1e6), about(1.2e6), about(14e6)], [about(1.0)] * 3)
+    >>> found.holds, found.breaks, found.surely is None
+    (2000.0, 4000.0, True)
+
+    The p99 holds up to 2,000 a second and breaks at 4,000; not surely, since the share that was
+    achieved is known to a tenth only.
+    """
+    many = len(loads)
+    if not many == len(p99s) == len(achieved) or any(np.diff(loads) <= 0):
+        raise ParameterError(
+            "loads", f"are {list(loads)}", "ascending, with a p99 and a share for each", "sort them"
+        )
+    if factor <= 1:
+        raise ParameterError("factor", f"is {factor}", "above 1", "factor = 3.0")
+    steps = tuple(
+        _step(load, _ratio(p99s[0], p99), share, factor, achieved_least, lowest=place == 0)
+        for place, (load, p99, share) in enumerate(zip(loads, p99s, achieved, strict=True))
+    )
+    return Knee(
+        steps,
+        _last([step.likely for step in steps], loads),
+        _last([step.state == "holds" for step in steps], loads),
+        next((step.offered for step in steps if step.state == "breaks"), None),
+    )
+
+
+def _last(holding: list[bool], loads: Sequence[float]) -> float | None:
+    """The highest load up to which all hold."""
+    first = holding.index(False) if False in holding else len(holding)
+    return loads[first - 1] if first else None
+
+
+def _ratio(base: Interval, p99: Interval) -> Interval | None:
+    """None where the lowest load has no p99, or one is not known."""
+    low, high = base.estimate, p99.estimate
+    if low is None or high is None or not np.isfinite(low) or low <= 0:
+        return None
+    if not np.isfinite(high):
+        return Interval(float("inf"), None, None, p99.level, p99.n, p99.n_effective, METHOD)
+    found = interval_of_ratio((low, base.low, base.high), (high, p99.low, p99.high))
+    return Interval(*found, p99.level, p99.n, p99.n_effective, METHOD)
+
+
+def _step(
+    load: float,
+    ratio: Interval | None,
+    achieved: Interval,
+    factor: float,
+    least: float,
+    *,
+    lowest: bool,
+) -> Step:
+    enough = (achieved.estimate or 0.0) >= least
+    likely = enough and ratio is not None and (ratio.estimate or 0.0) <= factor
+    surely = (achieved.low or 0.0) >= least
+    if ratio is None:
+        surely = False
+    elif not lowest:  # which is compared with itself
+        surely = surely and ratio.high is not None and ratio.high <= factor
+    broken = achieved.high is not None and achieved.high < least
+    broken = broken or (ratio is not None and (ratio.low or 0.0) > factor)
+    state = "breaks" if broken else "holds" if surely else "open"
+    return Step(load, ratio, achieved, state, likely)

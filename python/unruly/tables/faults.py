@@ -1,0 +1,78 @@
+"""Expressions over faults: what was due in their windows, what was not, and the longest silence.
+
+Windows are on the one clock of the run, in which no two legs overlap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import ibis
+
+from unruly.tables.requests import INFINITY
+from unruly.tables.steadiness import within
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Table
+
+
+def due_within(rows: Table, windows: Table) -> Table:
+    """Requests that were due in each window: effect, cell, ok, response.
+
+    Parameters
+    ----------
+    windows : Table
+        effect (a number that several windows may share), from_ns, to_ns.
+    """
+    return within(rows, windows).select("effect", "cell", "ok", "response")
+
+
+def untouched(rows: Table, windows: Table, patience_ns: float) -> Table:
+    """Rows that were neither due nor under way in any window: cell, ok, response.
+
+    One that failed was waited for `patience_ns`.
+    """
+    waited = ibis.ifelse(rows.response == INFINITY, patience_ns, rows.response)
+    held = rows.select("cell", "ok", "response", "intended_ns", waited_ns=waited)
+    # as differences: a wall clock in ns does not fit a double
+    overlapping = [
+        held.intended_ns < windows.to_ns,
+        held.waited_ns > (windows.from_ns - held.intended_ns).cast("float64"),
+    ]
+    return held.anti_join(windows, overlapping)
+
+
+def first_hurt(rows: Table, windows: Table) -> Table:
+    """When the first request was due that failed, or took longer than it would without a fault.
+
+    Parameters
+    ----------
+    windows : Table
+        fault, from_ns, to_ns, free_max_ns.
+
+    Returns
+    -------
+    Table
+        fault, after_ns (from the window's begin); no row where none was hurt.
+    """
+    due = within(rows, windows)
+    hurt = due.filter(due.response > due.free_max_ns)
+    after = hurt.intended_ns - hurt.from_ns
+    return hurt.group_by("fault").agg(after_ns=after.min()).order_by("fault")
+
+
+def silences(rows: Table, windows: Table) -> Table:
+    """The longest time without a good reply in each window: fault, gap_ns; no row where none came.
+
+    The end of the window ends a silence, too.
+    """
+    good = rows.filter(rows.ok)
+    came = good.join(
+        windows, [good.received_ns >= windows.from_ns, good.received_ns < windows.to_ns]
+    )
+    order = ibis.window(group_by="fault", order_by="received_ns")
+    before = came.received_ns.lag().over(order).fill_null(came.from_ns)
+    gaps = came.mutate(gap_ns=came.received_ns - before)
+    rest = (gaps.to_ns - gaps.received_ns).min()
+    longest = ibis.greatest(gaps.gap_ns.max(), rest)
+    return gaps.group_by("fault").agg(gap_ns=longest).order_by("fault")
