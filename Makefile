@@ -80,13 +80,13 @@ sim: $(SIM) ## Replay one seed: make sim SEED=7 OPERATIONS=5000
 sim-bugs: $(SIM) ## Search a seed for every planted bug, as tests/flurry/planted-bugs.tsv has them
 	$(SIM) bugs
 
-fuzz: ## Feed every parser with input that is nearly right, 15 s for each kind
-	cargo run --release --locked --quiet --package unruly-fuzz -- --seconds 15 --threads 7
+fuzz: ## Feed every parser with input that is nearly right, 10 s for each kind
+	cargo run --release --locked --quiet --package unruly-fuzz -- --seconds 10 --threads 7
 
 test-python: setup build ## Python tests, with the report in a real Chromium, and with Spark
 	scripts/debian.sh chromium chromium fonts-dejavu-core
 	scripts/debian.sh java default-jre-headless
-	$(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder python
+	$(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder python
 
 rules: setup ## Layers, sizes, links, licences: what holds for the whole repository
 	$(PY) -m pytest -q tests/rules

@@ -12,6 +12,7 @@ import sys
 
 from bench import (
     analysis,
+    causes,
     compare,
     cost,
     echo,
@@ -37,6 +38,7 @@ BENCHES = {
     "analysis": analysis.run,
     "scale": scale.run,
     "false-promises": false_promises.run,
+    "causes": causes.run,
     "compare": compare.run,
     "flurry-get": latency.gets,
     "flurry-write": latency.writes,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from bench.program import drive, measured
+from bench.program import Trace, drive, measured
 from bench.result import Result
 
 RATE = 10_000
@@ -32,6 +34,42 @@ def drained_share(due_s: np.ndarray, done_s: np.ndarray, resumed_s: float, stall
     return drain_s / (stall_s + drain_s)
 
 
+@dataclass(frozen=True)
+class Stopped:
+    """What a run with one stop measured, and what its p99 must be."""
+
+    p99_s: float
+    analytic_s: float
+    stall_s: float
+    load_share: float
+    rows: int
+    all_ok: bool
+
+    @property
+    def error(self) -> float:
+        """How far the p99 is from the analytic value, as a share of it."""
+        return self.p99_s / self.analytic_s - 1
+
+
+def of_trace(trace: Trace) -> Stopped:
+    """Compare the p99 of a run's measured requests with that of its stop."""
+    rows = trace.rows(
+        "select intended_ns, received_ns, status = 'ok' from requests"
+        " where phase = 'measure' order by 1"
+    )
+    [(stopped, resumed)] = trace.rows(
+        "select started_ns / 1e9, ended_ns / 1e9 from events where kind = 'fault stop'"
+    )
+    due = np.array([row[0] for row in rows], float) / 1e9
+    done = np.array([row[1] or np.nan for row in rows], float) / 1e9
+    response = np.sort(done - due)
+    p99 = float(response[int(np.ceil(0.99 * response.size)) - 1])
+    length = float(resumed - stopped)
+    share = drained_share(due, done, resumed, length)
+    all_ok = all(row[2] for row in rows)
+    return Stopped(p99, oracle_s(length, share), length, share, len(rows), all_ok)
+
+
 def run() -> list[Result]:
     """Stop the server, then the generator, for 1, 16 and 256 connections."""
     return [stall(victim, clients) for victim in ("echo-0", "drive-0") for clients in (1, 16, 256)]
@@ -47,39 +85,24 @@ def stall(victim: str, clients: int) -> Result:
         more=fault,
     )
     with measured(plan) as trace:
-        rows = trace.rows(
-            "select intended_ns, received_ns, status = 'ok' from requests"
-            " where phase = 'measure' order by 1"
-        )
-        [(stopped, resumed)] = trace.rows(
-            "select min(started_ns) filter (kind = 'fault stop') / 1e9,"
-            " max(started_ns) filter (kind = 'fault continue') / 1e9 from events"
-        )
+        found = of_trace(trace)
         said = trace.verdict()
-    due = np.array([row[0] for row in rows], float) / 1e9
-    done = np.array([row[1] or np.nan for row in rows], float) / 1e9
-    ok = all(row[2] for row in rows)
-    response = np.sort(done - due)
-    p99 = float(response[int(np.ceil(0.99 * response.size)) - 1])
-    length = float(resumed - stopped)
-    share = drained_share(due, done, resumed, length)
-    expected = oracle_s(length, share)
-    error = p99 / expected - 1
     marked = not said["trustworthy"]
     generator = victim == "drive-0"
-    right = abs(error) <= BAR and ok and len(rows) == RATE * RUN_S and (marked or not generator)
+    whole = found.all_ok and found.rows == RATE * RUN_S
+    right = abs(found.error) <= BAR and whole and (marked or not generator)
     side = "generator" if generator else "server"
     count = f"{clients} connection{'s' if clients > 1 else ''}"
     return Result(
         name=f"stall-{side}-{clients:03}",
         what=f"stall oracle, {side} stopped 1 s in 10 s at 10,000/s, {count}",
         bar="p99 within 2 % of the analytic value" + (", run marked" if generator else ""),
-        measured=f"{100 * error:+.2f} % (p99 {p99:.4f} s, analytic {expected:.4f} s)"
+        measured=f"{100 * found.error:+.2f} % (p99 {found.p99_s:.4f} s,"
+        f" analytic {found.analytic_s:.4f} s)"
         + (f", {'marked' if marked else 'not marked'}" if generator else ""),
         met=right,
         raw={
-            "p99_s": p99, "analytic_s": expected, "stall_s": length, "load_share": share,
-            "rows": len(rows), "all_ok": ok,
+            **vars(found),
             "trustworthy": said["trustworthy"], "doubts": said["doubts"],
         },
     )  # fmt: skip

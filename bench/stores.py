@@ -25,7 +25,7 @@ from bench.flurry.processes import free_port, processes, program, until
 from bench.pairs import ratio
 from bench.program import UNRULY, Trace, measured
 from bench.result import Result
-from bench.stall import RATE, RUN_S, STALL_S, drained_share, oracle_s
+from bench.stall import BAR, RATE, RUN_S, STALL_S, of_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,7 +37,6 @@ VALUE_BYTES = 1_000
 KEYS = 100_000
 RATE_BAR = 0.9
 CPU_BAR = 1.2
-STALL_BAR = 0.02
 
 DRIVE = """
 name = "bench"
@@ -261,32 +260,19 @@ def stall() -> list[Result]:
         value=VALUE_BYTES, probe="enabled = false", more=more,
     )  # fmt: skip
     with measured(plan) as trace:
-        rows = trace.rows(
-            "select intended_ns, received_ns, status = 'ok' from requests"
-            " where phase = 'measure' order by 1"
-        )
-        [(stopped, resumed)] = trace.rows(
-            "select min(started_ns) filter (kind = 'fault stop') / 1e9,"
-            " max(started_ns) filter (kind = 'fault continue') / 1e9 from events"
-        )
-    due = np.array([row[0] for row in rows], float) / 1e9
-    done = np.array([row[1] or np.nan for row in rows], float) / 1e9
-    response = np.sort(done - due)
-    p99 = float(response[int(np.ceil(0.99 * response.size)) - 1])
-    length = float(resumed - stopped)
-    expected = oracle_s(length, drained_share(due, done, resumed, length))
-    error = p99 / expected - 1
+        found = of_trace(trace)
     said = stopped_benchmark()
     told = f"redis-benchmark says p99 {said['p99_ms']:.3f} ms, max {said['max_ms']:.0f} ms"
-    right = all(row[2] for row in rows) and len(rows) == RATE * RUN_S
+    right = found.all_ok and found.rows == RATE * RUN_S
     return [
         Result(
             name="stores-stall",
             what="stall oracle on Redis, stopped 1 s in 10 s at 10,000/s over 16 connections",
             bar="p99 within 2 % of the analytic value",
-            measured=f"{100 * error:+.2f} % (p99 {p99:.4f} s, analytic {expected:.4f} s); {told}",
-            met=abs(error) <= STALL_BAR and right,
-            raw={"p99_s": p99, "analytic_s": expected, "stall_s": length, "theirs": said},
+            measured=f"{100 * found.error:+.2f} % (p99 {found.p99_s:.4f} s, "
+            f"analytic {found.analytic_s:.4f} s); {told}",
+            met=abs(found.error) <= BAR and right,
+            raw={**vars(found), "theirs": said},
         )
     ]
 

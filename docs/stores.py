@@ -1,0 +1,125 @@
+"""Write the tables of docs/stores.md from the summaries that are kept: ``python docs/stores.py``.
+
+The runs are those of the plans ``stores``, ``store-levels`` and ``store-faults``; of each its
+``summary.json`` is kept, so that no number on the page was typed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+KEPT = ROOT / "bench" / "runs" / "2026-11-22-intel-2core" / "side-by-side"
+PAGE = Path(__file__).with_name("stores.md")
+MS = 1e6
+
+
+def main() -> None:
+    """Write the tables between their marks; the words around them stand in the page."""
+    page = PAGE.read_text()
+    for name, lines in (
+        ("stores", tails(read("stores"), "mean_ok")),
+        ("store-levels", tails(read("store-levels"), "cell")),
+        ("store-faults", faults(read("store-faults"))),
+    ):
+        before, begin, rest = page.partition(f"<!-- {name} -->\n")
+        _, end, after = rest.partition("<!-- end -->")
+        page = before + begin + "\n" + lines + "\n" + end + after
+    PAGE.write_text(page)
+    sys.stdout.write(f"{PAGE}\n")
+
+
+def read(name: str) -> dict[str, Any]:
+    """Read the stores' part of a kept summary."""
+    found: dict[str, Any] = json.loads((KEPT / f"{name}.summary.json").read_text())
+    return {**found["stores"], "cells": found["cells"]}
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """Lay out a table, numbers to the right."""
+    lines = ["| " + " | ".join(head) + " |", "|---" + "|---:" * (len(head) - 1) + "|"]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
+
+
+def ms(value: float | None) -> str:
+    """Nanoseconds as milliseconds of three digits."""
+    if value is None:
+        return "-"
+    number = value / MS
+    return f"{number:.0f}" if number >= 100 else f"{number:.3g}"
+
+
+def interval(value: dict[str, Any] | None, least: float | None = None) -> str:
+    """An estimate with its interval, or what it is at least."""
+    if value is None:
+        return "-" if least is None else f"at least {ms(least)}"
+    low, high = ms(value["low"]), ms(value["high"])
+    return f"{ms(value['estimate'])} [{low}, {high}]"
+
+
+def name_of(cell: str) -> str:
+    """The values of a cell's factors."""
+    return ", ".join(part.split("=", 1)[-1] for part in cell.split(" ")) or cell
+
+
+def tail_row(row: dict[str, Any]) -> list[str]:
+    """One line of a store's tail."""
+    target = row["target"]
+    mean = row["mean_ok"]
+    of_mean = "-" if not mean or row["max_ok"] is None else f"{row['max_ok'] / mean:.0f}"
+    return [
+        f"{name_of(row['cell'])}, {row['op']}",
+        f"{row['n']:,}",
+        str(row["failed"]),
+        ms(mean),
+        ms(row["p99"]),
+        interval(row["p99_9"], row["least"].get("p99_9")),
+        interval(row["p99_99"], row["least"].get("p99_99")),
+        ms(row["max_ok"]),
+        of_mean,
+        "-" if row["over_10x_mean"] is None else str(row["over_10x_mean"]),
+        target["outcome"],
+    ]
+
+
+TAIL_HEAD = [
+    "ms", "requests", "failed", "mean", "p99", "p99.9", "p99.99", "slowest", "slowest / mean",
+    "beyond 10 x the mean", "99.999 % in 500 ms",
+]  # fmt: skip
+
+
+def tails(found: dict[str, Any], order: str) -> str:
+    """The far tail of every cell."""
+    rows = sorted(found["tails"], key=lambda row: (row[order] or 0.0, row["op"]))
+    return table(TAIL_HEAD, [tail_row(row) for row in rows])
+
+
+def faults(found: dict[str, Any]) -> str:
+    """What each kind of fault did to the clients of each store."""
+    rows = sorted(found["faults"], key=lambda row: (row["kind"], row["cell"]))
+    lines = [
+        [
+            f"{row['kind']}, {name_of(row['cell'])}",
+            ms(row["lasted_ns"]),
+            f"{row['due']:,}",
+            str(row["failed"]),
+            ms(row["p99"]),
+            ms(row["free_p99"]),
+            "-" if row["p99_ratio"] is None else f"{row['p99_ratio']:.3g}",
+            ms(row["max_ok"]),
+            ms(row["gap_ns"]),
+        ]
+        for row in rows
+    ]
+    head = [
+        "ms", "lasted", "requests due", "failed", "p99 meanwhile", "p99 without a fault", "ratio",
+        "slowest", "longest without a good reply",
+    ]  # fmt: skip
+    return table(head, lines)
+
+
+if __name__ == "__main__":
+    main()
