@@ -389,6 +389,25 @@ fn a_controller_that_restarts_never_gives_an_epoch_out_twice() {
 }
 
 #[test]
+fn a_controller_that_restarts_knows_of_a_life_that_has_ended_and_can_count_another_out() {
+    let mut cluster = Cluster::open();
+    cluster.servers[1] = server(1, 77);
+    let takes_part = |cluster: &Cluster| {
+        let config = cluster.controller.config().unwrap();
+        config.has(ServerId(1), Incarnation(77))
+    };
+    while !takes_part(&cluster) {
+        cluster.pass(DurationNs::millis(1));
+    }
+    // The life before it is not waited out yet.
+    cluster.controller = Controller::restore(cluster.now, params(), &cluster.disk).unwrap();
+    cluster.deaf = vec![2];
+    cluster.pass(DurationNs::millis(4_000));
+    let config = cluster.controller.config().unwrap();
+    assert_eq!(config.incarnation_of(ServerId(2)), None);
+}
+
+#[test]
 fn an_owner_that_closed_leaves_everything_on_every_replica() {
     let mut cluster = Cluster::open();
     cluster.answer("k", &set("v"), Level::First);

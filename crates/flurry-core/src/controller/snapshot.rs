@@ -109,9 +109,14 @@ impl Controller {
         }
         controller.majority_min = usize::try_from(stored.majority_min).unwrap_or(usize::MAX);
         for it in stored.retiring {
-            // How long it has been waited for is forgotten: the wait starts again.
             let life = control::life(Some(it))?;
-            controller.retiring.insert(life, Retiring { ended: None });
+            let server = life.endpoint.server;
+            // A later life of it that takes part proves that it has ended. How long it has been waited for
+            // is forgotten: the wait starts again.
+            let config = controller.config.as_ref();
+            let later = config.is_some_and(|it| it.incarnation_of(server).is_some());
+            let ended = later.then_some(now);
+            controller.retiring.insert(life, Retiring { ended });
         }
         Ok(controller)
     }
