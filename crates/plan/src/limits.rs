@@ -55,6 +55,8 @@ pub const MIN_PROBE_PERIOD: DurationNs = DurationNs(10_000_000);
 pub const MAX_PROBE_PERIOD: DurationNs = DurationNs(600 * 1_000_000_000);
 /// Most faults of a plan.
 pub const MAX_FAULTS: usize = 1_000;
+/// Most times of one fault.
+pub const MAX_FAULT_TIMES: usize = 100_000;
 /// Shortest time from one fault to the next.
 pub const MIN_FAULT_PERIOD: DurationNs = DurationNs(10_000_000);
 /// Least quota: a millisecond of each tenth of a second, the least that the kernel takes.

@@ -4,7 +4,7 @@ use crate::error::PlanError;
 use crate::fault::{Fault, FaultKind, Network};
 use crate::keys;
 use crate::limits::*;
-use crate::model::Run;
+use crate::model::{Hosts, Run};
 use crate::parse_extras::{Processes, unknown_process};
 use crate::section::{Limits, Section};
 use crate::units::DurationNs;
@@ -51,7 +51,8 @@ fn fault(section: &Section<'_>, processes: &Processes, run: &Run) -> Result<Faul
         duration,
         every: every(section, duration)?,
     };
-    check(section, &fault, processes)?;
+    check_count(section, &fault, run)?;
+    check(section, &fault, processes, run.hosts)?;
     Ok(fault)
 }
 
@@ -197,8 +198,28 @@ fn every(
     Ok(Some(every))
 }
 
+/// That it does not come more often than can be kept in mind.
+fn check_count(section: &Section<'_>, fault: &Fault, run: &Run) -> Result<(), PlanError> {
+    if fault.times(run.duration).nth(MAX_FAULT_TIMES).is_none() {
+        return Ok(());
+    }
+    let (times, ms) = (MAX_FAULT_TIMES as u64, 1_000_000);
+    let fitting = DurationNs((run.duration.0 / times).div_ceil(ms) * ms);
+    let wanted = format!("must be longer: it would come more than {MAX_FAULT_TIMES} times");
+    Err(section.refuse("every", wanted, format!("every = \"{fitting}\"")))
+}
+
 /// That what is asked for can be done to these processes.
-fn check(section: &Section<'_>, fault: &Fault, processes: &Processes) -> Result<(), PlanError> {
+fn check(
+    section: &Section<'_>,
+    fault: &Fault,
+    processes: &Processes,
+    hosts: Hosts,
+) -> Result<(), PlanError> {
+    if matches!(fault.kind, FaultKind::Network(_)) && hosts == Hosts::Namespaces {
+        let wanted = "must be another: no way of ours leads into a namespace";
+        return Err(section.refuse("kind", wanted, "leave hosts = \"namespaces\" out"));
+    }
     let own = |name: &&String| processes.names.contains(name);
     let Some(name) = fault.processes.iter().find(own) else {
         return Ok(());

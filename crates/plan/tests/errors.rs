@@ -489,6 +489,27 @@ fn faults_are_refused_that_cannot_be_done_to_their_process() {
 }
 
 #[test]
+fn faults_that_would_come_without_end_are_refused() {
+    let often = "[[fault]]\nkind = \"stop\"\nprocess = \"echo-0\"\nat = \"0s\"\nduration = \"1ms\"";
+    let days = DRIVE.replace("60s", "1d");
+    let plan = |every: &str| format!("{days}{often}\nevery = \"{every}\"");
+    refused(
+        &plan("10ms"),
+        r#"plan.toml:11: every is "10ms"; must be longer: it would come more than 100000 times; hint: every = "864ms""#,
+    );
+    Plan::parse("plan.toml", &plan("864ms")).unwrap();
+}
+
+#[test]
+fn a_way_into_a_namespace_is_refused() {
+    drive_but(
+        "[drive]\nrate = \"100/s\"\n",
+        "hosts = \"namespaces\"\n[drive]\nrate = \"100/s\"\n[[fault]]\nkind = \"network\"\nprocess = \"echo-0\"\nat = \"1s\"\nduration = \"1s\"\nloss = 0.1",
+        r#"plan.toml:8: kind is "network"; must be another: no way of ours leads into a namespace; hint: leave hosts = "namespaces" out"#,
+    );
+}
+
+#[test]
 fn faults_that_cannot_happen_are_refused() {
     stop(
         "",

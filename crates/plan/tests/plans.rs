@@ -421,7 +421,7 @@ fn fault((kind, at_ns, duration_ns, cpu): (u8, u64, u64, u16), process: &str) ->
         processes: vec![process.to_owned()],
         at: DurationNs(at_ns),
         duration: (kind != FaultKind::Kill).then_some(DurationNs(duration_ns)),
-        every: again.then_some(DurationNs(2 * duration_ns + 10_000_000)),
+        every: again.then_some(DurationNs(2 * duration_ns + 400 * SECOND)),
     }
 }
 
