@@ -60,14 +60,9 @@ pub(super) fn pass(front: UdpSocket, to: SocketAddr, way: &Arc<Way>) {
     });
 }
 
-/// A socket that talks with whoever is behind.
+/// A socket that talks with whoever is behind, on the same address, which is of this machine.
 fn behind(to: SocketAddr) -> Option<Arc<UdpSocket>> {
-    let any: SocketAddr = if to.is_ipv4() {
-        ([0, 0, 0, 0], 0).into()
-    } else {
-        ([0_u16; 8], 0).into()
-    };
-    let socket = UdpSocket::bind(any).ok()?;
+    let socket = UdpSocket::bind((to.ip(), 0)).ok()?;
     socket.connect(to).ok()?;
     Some(Arc::new(socket))
 }
