@@ -136,10 +136,15 @@ def running(plan: Path, folder: Path) -> Iterator[subprocess.Popen[str]]:
         process.wait()
 
 
-def wait_for(condition: Callable[[], object], what: str, limit_s: float = 20) -> None:
+def wait_for(
+    condition: Callable[[], object], what: str | Callable[[], str], limit_s: float = 20
+) -> None:
     until = time.monotonic() + limit_s
     while not condition():
-        assert time.monotonic() < until, f"{what} did not happen within {limit_s} s"
+        if time.monotonic() > until:
+            raise AssertionError(
+                f"{what if isinstance(what, str) else what()} did not happen within {limit_s} s"
+            )
         time.sleep(0.02)
 
 

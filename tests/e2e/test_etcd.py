@@ -190,11 +190,14 @@ def test_a_server_that_is_lost_is_counted_out_by_whoever_leads(
     cluster.controllers[leader].kill()
     cluster.servers[0].kill()
 
-    def is_counted_out() -> bool:
-        said = cluster.ask("status", "--timeout", "500ms")
-        return "2 of 3 copies" in said.stdout and "changing" not in said.stdout
+    said: list[str] = []
 
-    wait_for(is_counted_out, "the server to be counted out", LIMIT_S)
+    def is_counted_out() -> bool:
+        status = cluster.ask("status", "--timeout", "500ms")
+        said[:] = [status.stdout, status.stderr]
+        return "2 of 3 copies" in status.stdout and "changing" not in status.stdout
+
+    wait_for(is_counted_out, lambda: f"that the server is counted out ({said})", LIMIT_S)
     traffic.goes_on()
     cluster.servers[0].start()
     wait_for(cluster.is_whole, "the server to come back", LIMIT_S)

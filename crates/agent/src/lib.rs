@@ -23,3 +23,4 @@ mod watch;
 pub use control::{Bin, Message, PeerLine, Ready, Report};
 pub use job::{Job, JobKind, PROTOCOL_VERSION, Stress};
 pub use role::run;
+pub use watch::DISK_CALLS;

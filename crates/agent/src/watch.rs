@@ -19,7 +19,7 @@ use crate::probe::{Watched, words};
 const PERIOD: Duration = Duration::from_millis(50);
 
 /// Calls that return when something is safe on disk.
-const CALLS: [libc::c_long; 6] = [
+pub const DISK_CALLS: [libc::c_long; 6] = [
     libc::SYS_fsync,
     libc::SYS_fdatasync,
     libc::SYS_sync_file_range,
@@ -227,7 +227,7 @@ fn waits(thread: &std::path::Path) -> bool {
             .next()
             .and_then(crate::probe::decimal)
             .and_then(|call| libc::c_long::try_from(call).ok())
-            .is_some_and(|call| CALLS.contains(&call)),
+            .is_some_and(|call| DISK_CALLS.contains(&call)),
         Err(_) => fs::read(thread.join("stat")).is_ok_and(|stat| state(&stat) == Some(b'D')),
     }
 }

@@ -2,16 +2,15 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child as OsChild, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::Sender;
 
 use anyhow::{Context, Result};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use unruly_agent::{Job, Ready, Report};
-use unruly_trace::{Counts, Exit};
+use unruly_trace::Counts;
+
+use crate::process::Process;
 
 /// What a child does that the runner must know: its number, and a line or its end.
 pub(super) type Heard = (usize, Option<Report>);
@@ -30,9 +29,8 @@ pub(super) struct Child {
     pub(super) ready: Option<Ready>,
     pub(super) drained: bool,
     pub(super) counts: Option<Counts>,
-    pub(super) exit: Option<Exit>,
     pub(super) log: PathBuf,
-    process: OsChild,
+    pub(super) process: Process,
     input: Option<ChildStdin>,
 }
 
@@ -65,17 +63,17 @@ impl Child {
             job_file.as_os_str(),
         ]);
         words.extend(["--out".as_ref(), directory.as_os_str()]);
-        let mut process = Command::new(words[0])
-            .args(&words[1..])
-            .envs(ground.password.iter().map(|it| (unruly_load::PASSWORD, it)))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(File::create(&log).with_context(failed)?)
-            // Ctrl-C is for the runner, which then stops its children in order.
-            .process_group_of_its_own()
-            .spawn()
-            .with_context(failed)?;
-        let output = process.stdout.take().context("the output is piped")?;
+        let mut process = Process::start(
+            Command::new(words[0])
+                .args(&words[1..])
+                .envs(ground.password.iter().map(|it| (unruly_load::PASSWORD, it)))
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(File::create(&log).with_context(failed)?),
+        )
+        .with_context(failed)?;
+        let (input, output) = process.pipes();
+        let output = output.context("the output is piped")?;
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 if let Ok(report) = serde_json::from_str(&line)
@@ -86,22 +84,15 @@ impl Child {
             }
             let _ = heard.send((number, None));
         });
-        let input = process.stdin.take();
         Ok(Self {
             job,
             ready: None,
             drained: false,
             counts: None,
-            exit: None,
             log,
             process,
             input,
         })
-    }
-
-    /// Process id in the runner's view.
-    pub(super) fn pid(&self) -> u32 {
-        self.process.id()
     }
 
     /// Says a line. A child that is gone does not hear it; its end is reported on its own.
@@ -111,60 +102,8 @@ impl Child {
         }
     }
 
-    pub(super) fn signal(&self, signal: Signal) {
-        if self.exit.is_none()
-            && let Ok(pid) = i32::try_from(self.pid())
-        {
-            let _ = kill(Pid::from_raw(pid), signal);
-        }
-    }
-
-    /// Takes the exit status if the process has ended.
-    pub(super) fn reap(&mut self) -> bool {
-        if self.exit.is_none()
-            && let Ok(Some(status)) = self.process.try_wait()
-        {
-            self.exit = Some(exit_of(status));
-        }
-        self.exit.is_some()
-    }
-
-    /// Ends the process for good.
-    pub(super) fn end(&mut self) {
-        self.input = None;
-        if !self.reap() {
-            let _ = self.process.kill();
-            if let Ok(status) = self.process.wait() {
-                self.exit = Some(exit_of(status));
-            }
-        }
-    }
-
     /// It has ended, or will say nothing more that is waited for.
     pub(super) fn is_over(&self) -> bool {
-        self.drained || self.exit.is_some()
-    }
-}
-
-impl Drop for Child {
-    fn drop(&mut self) {
-        // Whatever went wrong, no process outlives its run.
-        self.end();
-    }
-}
-
-pub(crate) fn exit_of(status: ExitStatus) -> Exit {
-    status
-        .code()
-        .map_or_else(|| Exit::Signal(status.signal().unwrap_or(0)), Exit::Code)
-}
-
-trait OwnGroup {
-    fn process_group_of_its_own(&mut self) -> &mut Self;
-}
-
-impl OwnGroup for Command {
-    fn process_group_of_its_own(&mut self) -> &mut Self {
-        std::os::unix::process::CommandExt::process_group(self, 0)
+        self.drained || self.process.exit().is_some()
     }
 }

@@ -102,7 +102,7 @@ impl Leg<'_> {
         }
         // Whoever is frozen, for whatever reason, must hear the end.
         for child in &self.children {
-            child.signal(Signal::SIGCONT);
+            child.process.signal(Signal::SIGCONT);
         }
     }
 

@@ -20,7 +20,7 @@ use super::namespaces::Hosts;
 use super::progress::Progress;
 use super::telling::events_of;
 use crate::relay::Relay;
-use crate::services::{Ground, ServiceChild, Services};
+use crate::services::{Ground, Services};
 
 /// A process that is not ready by then never will be.
 const READY_PATIENCE: Duration = Duration::from_secs(20);
@@ -225,7 +225,7 @@ impl<'a> Leg<'a> {
             name: child.job.name.clone(),
             id: child.job.id,
             host: child.job.host.clone(),
-            pid: child.pid(),
+            pid: child.process.pid(),
             address: self.address_of(child),
         });
         let all = own.chain(self.service_lines()).chain(self.relay_line());
@@ -286,7 +286,7 @@ impl<'a> Leg<'a> {
             name: child.name.clone(),
             id: None,
             host: self.hosts.name(0),
-            pid: child.pid(),
+            pid: child.process.pid(),
             address: None,
         })
     }
@@ -338,11 +338,11 @@ impl<'a> Leg<'a> {
     /// Does it to a process.
     pub(super) fn signal(&self, process: &str, signal: Signal) {
         if let Some(child) = self.children.iter().find(|it| it.job.name == process) {
-            child.signal(signal);
+            child.process.signal(signal);
         }
         let mut services = self.services.iter().flat_map(|it| &it.children);
         if let Some(child) = services.find(|it| it.name == process) {
-            child.signal(signal);
+            child.process.signal(signal);
         }
     }
 
@@ -358,8 +358,8 @@ impl<'a> Leg<'a> {
         let service = services.find(|it| it.name == process);
         let own = self.children.iter().find(|it| it.job.name == process);
         service
-            .map(ServiceChild::pid)
-            .or_else(|| own.map(Child::pid))
+            .map(|it| it.process.pid())
+            .or_else(|| own.map(|it| it.process.pid()))
     }
 
     /// A service that ended is told, and the run goes on: its clients' rows say what that means. Returns
@@ -418,7 +418,7 @@ impl<'a> Leg<'a> {
     fn died(&mut self, number: usize, progress: &Progress) {
         let child = &mut self.children[number];
         let until = Instant::now() + Duration::from_secs(1);
-        while !child.reap() && Instant::now() < until {
+        while !child.process.reap() && Instant::now() < until {
             std::thread::yield_now();
         }
         if child.drained && child.counts.is_some() {
@@ -426,7 +426,8 @@ impl<'a> Leg<'a> {
         }
         let name = child.job.name.clone();
         let ended = child
-            .exit
+            .process
+            .exit()
             .map_or_else(|| "ended".to_owned(), |exit| exit.to_string());
         if child.job.id.is_some() {
             progress.note(&format!("{name} {ended} before its time; the others go on"));
@@ -445,7 +446,7 @@ impl<'a> Leg<'a> {
         while Instant::now() < until {
             let mut all = true;
             for child in &mut self.children {
-                all &= child.reap();
+                all &= child.process.reap();
             }
             match self.heard.recv_timeout(LOOK_PERIOD) {
                 Ok((number, Some(said))) => {
@@ -457,13 +458,13 @@ impl<'a> Leg<'a> {
             }
         }
         for number in 0..self.children.len() {
-            if !self.children[number].reap() {
+            if !self.children[number].process.reap() {
                 let name = self.children[number].job.name.clone();
                 self.missing.push(format!(
                     "{name} did not stop within {} s",
                     END_PATIENCE.as_secs()
                 ));
-                self.children[number].end();
+                self.children[number].process.end();
             }
         }
     }

@@ -30,7 +30,6 @@ use unruly_trace::{
 
 use crate::about::{host_of, noise_floor_ns, tool};
 use crate::services::service;
-pub(crate) use child::exit_of;
 use leg::{Leg, LegEnd};
 use progress::Progress;
 

@@ -74,9 +74,9 @@ impl Leg<'_> {
             cell: self.run.cells[self.cell].name.clone(),
             repeat: self.repeat,
             host: self.hosts.name(0),
-            pid: Some(child.pid()),
+            pid: Some(child.process.pid()),
             runtime: version.clone(),
-            exit: child.exit,
+            exit: child.process.exit(),
             counts: None,
         })
     }
@@ -89,9 +89,9 @@ impl Leg<'_> {
             cell: self.run.cells[self.cell].name.clone(),
             repeat: self.repeat,
             host: child.job.host.clone(),
-            pid: Some(child.pid()),
+            pid: Some(child.process.pid()),
             runtime: "native".to_owned(),
-            exit: child.exit,
+            exit: child.process.exit(),
             counts: child.counts.clone(),
         }
     }

@@ -3,18 +3,14 @@
 use std::fs::OpenOptions;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use anyhow::Result;
-use nix::sys::signal::{Signal, kill, killpg};
-use nix::unistd::Pid;
-use unruly_trace::Exit;
 
 use super::held::{self, Holder};
 use super::packages::Programs;
-use crate::runner::exit_of;
+use crate::process::Process;
 
 /// Lines of a log that a person is shown when a process is not ready.
 const LOG_LINES: usize = 12;
@@ -23,11 +19,10 @@ const LOG_LINES: usize = 12;
 #[derive(Debug)]
 pub(crate) struct ServiceChild {
     pub(crate) name: String,
-    pub(crate) exit: Option<Exit>,
     pub(crate) log: PathBuf,
     /// Its disk, where the plan has it stall.
     pub(crate) disk: Option<Holder>,
-    process: Child,
+    pub(crate) process: Process,
 }
 
 /// How a process is to be started.
@@ -57,57 +52,20 @@ impl ServiceChild {
         } else {
             (command, Stdio::null())
         };
-        let process = ends_with_us(command)
-            .current_dir(start.folder)
-            .stdin(input)
-            .stdout(output.try_clone()?)
-            .stderr(output)
-            .process_group(0)
-            .spawn()?;
-        let mut child = Self {
+        let process = Process::start(
+            ends_with_us(command)
+                .current_dir(start.folder)
+                .stdin(input)
+                .stdout(output.try_clone()?)
+                .stderr(output),
+        )?;
+        let disk = start.held.then(|| Holder::of(&ours)).transpose()?;
+        Ok(Self {
             name: start.name.to_owned(),
-            exit: None,
             log: start.log,
-            disk: None,
+            disk,
             process,
-        };
-        if start.held {
-            child.disk = Some(Holder::of(&ours)?);
-        }
-        Ok(child)
-    }
-
-    pub(crate) fn pid(&self) -> u32 {
-        self.process.id()
-    }
-
-    pub(crate) fn signal(&self, signal: Signal) {
-        if self.exit.is_none()
-            && let Ok(pid) = i32::try_from(self.pid())
-        {
-            let _ = kill(Pid::from_raw(pid), signal);
-        }
-    }
-
-    pub(super) fn reap(&mut self) -> bool {
-        if self.exit.is_none()
-            && let Ok(Some(status)) = self.process.try_wait()
-        {
-            self.exit = Some(exit_of(status));
-        }
-        self.exit.is_some()
-    }
-
-    /// Ends it, and whatever it has started.
-    pub(super) fn end(&mut self) {
-        if let Ok(pid) = i32::try_from(self.pid())
-            && self.exit.is_none()
-        {
-            let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
-            if let Ok(status) = self.process.wait() {
-                self.exit = Some(exit_of(status));
-            }
-        }
+        })
     }
 
     /// Whether these words are in its log.

@@ -20,19 +20,10 @@ use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::prctl::set_no_new_privs;
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 use nix::unistd::dup2_stdin;
+use unruly_agent::DISK_CALLS;
 
 /// The verb that starts a process so, on the command line.
 pub(crate) const VERB: &str = "held";
-
-/// The calls that are asked about: those that return when something is safe on disk.
-const CALLS: [libc::c_long; 6] = [
-    libc::SYS_fsync,
-    libc::SYS_fdatasync,
-    libc::SYS_sync_file_range,
-    libc::SYS_syncfs,
-    libc::SYS_msync,
-    libc::SYS_sync,
-];
 
 /// The answer that lets the kernel do what was asked.
 const GO_ON: u32 = 1;
@@ -117,15 +108,15 @@ pub(crate) fn run(words: &[String]) -> Result<Infallible> {
 
 const REFUSED: &str = "fault disk: the kernel does not let calls be held; wanted seccomp with a listener (Linux 5.5); hint: leave the fault out";
 
-/// Has the kernel ask about [`CALLS`] from now on; whom it asks is what is returned.
+/// Has the kernel ask about [`DISK_CALLS`] from now on; whom it asks is what is returned.
 fn listen() -> Result<OwnedFd> {
     let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     let answer = libc::BPF_RET | libc::BPF_K;
     // The call's number is the first word that the filter is given.
     let mut filter = vec![statement(load, 0, 0)?];
-    for (place, call) in CALLS.iter().enumerate() {
-        let others = u8::try_from(CALLS.len() - place)?;
+    for (place, call) in DISK_CALLS.iter().enumerate() {
+        let others = u8::try_from(DISK_CALLS.len() - place)?;
         filter.push(statement(equal, u32::try_from(*call)?, others)?);
     }
     filter.push(statement(answer, libc::SECCOMP_RET_ALLOW, 0)?);

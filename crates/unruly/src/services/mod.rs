@@ -11,7 +11,6 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use unruly_plan::Service;
 
-pub(crate) use child::ServiceChild;
 pub(crate) use packages::install;
 pub(crate) use running::{Ground, Services};
 

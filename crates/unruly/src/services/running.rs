@@ -161,7 +161,8 @@ impl Services {
     /// Starts one again that has ended, where it was. Returns whether there was one.
     pub(crate) fn start_again(&mut self, name: &str) -> Result<bool> {
         let mut children = self.children.iter();
-        let Some(place) = children.position(|it| it.name == name && it.exit.is_some()) else {
+        let Some(place) = children.position(|it| it.name == name && it.process.exit().is_some())
+        else {
             return Ok(false);
         };
         let mut processes = self.service.processes.iter();
@@ -215,7 +216,7 @@ impl Services {
             if ready {
                 return Ok(());
             }
-            if child.reap() {
+            if child.process.reap() {
                 bail!(
                     "{}: ended before it was ready; wanted it to {wanted}; hint: see {}\n{}",
                     child.name,
@@ -283,10 +284,10 @@ impl Services {
         let fresh = self
             .children
             .iter_mut()
-            .filter(|child| child.exit.is_none());
+            .filter(|child| child.process.exit().is_none());
         let fresh = fresh.filter_map(|child| {
-            child.reap();
-            Some((child.name.clone(), child.exit?))
+            child.process.reap();
+            Some((child.name.clone(), child.process.exit()?))
         });
         fresh.collect()
     }
@@ -295,15 +296,15 @@ impl Services {
     pub(crate) fn stop(&mut self) {
         for child in &self.children {
             // One that was stopped hears it only when it goes on.
-            child.signal(Signal::SIGCONT);
-            child.signal(Signal::SIGTERM);
+            child.process.signal(Signal::SIGCONT);
+            child.process.signal(Signal::SIGTERM);
         }
         let until = Instant::now() + END_PATIENCE;
-        while !self.children.iter_mut().all(ServiceChild::reap) && Instant::now() < until {
+        while !self.children.iter_mut().all(|it| it.process.reap()) && Instant::now() < until {
             std::thread::sleep(LOOK_PERIOD);
         }
         for child in &mut self.children {
-            child.end();
+            child.process.end();
         }
         self.forget();
     }
@@ -321,7 +322,7 @@ impl Services {
 impl Drop for Services {
     fn drop(&mut self) {
         for child in &mut self.children {
-            child.end();
+            child.process.end();
         }
         self.forget();
     }
