@@ -58,11 +58,62 @@ def test_what_a_drive_measured_can_be_had_again_from_its_plan(tmp_path: Path) ->
     first = drive(tmp_path, "null:", *flags, "--seed", "5")
     said = call("run", first.path / "plan.toml", "-q", "-o", tmp_path / "again")
     assert said.returncode == 0, said.stderr
-    asked = "select op, key, intended_ns - min(intended_ns) over () from requests order by request"
+    asked = (
+        "select op, key, intended_ns - min(intended_ns) over () from requests"
+        "  where phase = 'measure' order by request"
+    )
     assert Measured(tmp_path / "again").rows(asked) == first.rows(asked)
-    shares = dict(first.rows("select op, count(*) from requests group by 1"))
+    shares = dict(
+        first.rows("select op, count(*) from requests where phase = 'measure' group by 1")
+    )
     assert shares["read"] + shares["write"] == 200
     assert 120 <= shares["read"] <= 180
+
+
+def test_every_key_is_written_before_a_mix_that_reads_and_none_is_missed_then(
+    tmp_path: Path,
+) -> None:
+    mix = ["--operations", "read 90%, write 10%", "--keys", "501", "--order", "uniform"]
+    with redis_server(tmp_path, "127.0.0.1") as (host, port):
+        run = drive(tmp_path, f"redis://{host}:{port}", "-c", "4", "--processes", "2", *mix)
+    loaded = run.rows("select client, key, op from requests where phase = 'load'")
+    assert sorted(key for _, key, _ in loaded) == list(range(501))
+    assert {op for *_, op in loaded} == {"write"}
+    # What was loaded and is not there would be wrong:lost.
+    assert set(statuses(run)) == {"ok"}
+    after = run.rows(
+        "select min(intended_ns) filter (phase <> 'load') > max(received_ns) filter (phase = 'load')"
+        "  from requests"
+    )
+    assert after == [(True,)]
+    # Each process has keys of its own.
+    of_process = run.rows("select client, key % 2 from requests group by all order by all")
+    assert of_process == [(0, 0), (1, 1)]
+    cells = run.verdict()["cells"]
+    (counted,) = (it["n"] for it in cells if (it["op"], it["latency"]) == ("*", "response"))
+    assert counted == len(run.rows("select op from requests where phase = 'measure'"))
+
+
+def test_several_processes_ask_together_when_one_would_have_asked_alone(tmp_path: Path) -> None:
+    def asked(processes: int) -> list[int]:
+        flags = ["-c", "6", "-r", "500", "--arrivals", "poisson", "--processes", str(processes)]
+        run = drive(tmp_path, "null:", *flags)
+        rows = run.rows(
+            "select intended_ns - min(intended_ns) over (), client, connection from requests"
+            "  order by intended_ns"
+        )
+        assert {client for _, client, _ in rows} == set(range(processes))
+        return [at_ns for at_ns, *_ in rows]
+
+    assert asked(3) == asked(1)
+
+
+def test_keys_that_cannot_be_written_end_the_run_before_it_begins(tmp_path: Path) -> None:
+    words = ["-d", "1s", "-q", "-o", tmp_path / "run", "--operations", "read", "--keys", "500"]
+    said = call("drive", program(LIAR, "failed", 2), *words)
+    assert said.returncode == 2
+    assert "keys could not be written (error:store: " in said.stderr
+    assert "hint: preload = false drives it as it is" in said.stderr
 
 
 @pytest.mark.parametrize(

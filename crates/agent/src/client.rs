@@ -4,9 +4,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use unruly_load::{
-    Bins, Control, Engine, EngineOptions, Live, Outcome, Peer, Source, Target, Work,
+    Bins, Control, Engine, EngineOptions, Live, LoadSource, Outcome, Peer, Sessions, Source,
+    Target, Work,
 };
-use unruly_trace::{Clock, Counts, Recorder, RecorderOptions, SPOOL_ROWS_MAX};
+use unruly_trace::{Clock, Counts, Recorder, RecorderOptions, SPOOL_ROWS_MAX, monotonic};
 
 use crate::control::{Bin, Inbox, Report, report};
 use crate::events::Events;
@@ -24,7 +25,12 @@ pub(crate) struct Client<'a> {
     pub(crate) peers: Vec<(Peer, Box<dyn Target>)>,
     /// What its sessions do with a store.
     pub(crate) work: Option<Work>,
+    /// Keys to be written before the start, and by whom.
+    pub(crate) load: Option<(u64, Sessions)>,
 }
+
+/// A load phase that fails more often than this, and than one time in a hundred, has failed.
+const LOAD_FAILURES_MAX: u64 = 100;
 
 /// What an asking process says at the end.
 #[derive(Debug)]
@@ -62,6 +68,9 @@ impl Client<'_> {
         })?;
         engine.connect();
         self.inbox.wake_on_stop(engine.waker());
+        if let Some((keys, sessions)) = self.load {
+            self.load(&mut engine, keys, sessions)?;
+        }
         let Some(start_ns) = self.inbox.start()? else {
             drop(engine);
             recorder.finish(&self.job.name)?;
@@ -69,7 +78,7 @@ impl Client<'_> {
         };
         let mut source = source(start_ns);
         let mut said_full = false;
-        let outcome = engine.run(source.as_mut(), &mut |live, recorder| {
+        engine.run(source.as_mut(), &mut |live, recorder| {
             say_progress(live, recorder, &self.ops);
             for (at_ns, step) in recorder.take_steps() {
                 events.add(
@@ -92,7 +101,46 @@ impl Client<'_> {
                 Control::Continue
             }
         })?;
+        let outcome = engine.into_outcome();
         self.close(recorder, &outcome, events).map(Some)
+    }
+
+    /// Has every key written once, before the run begins.
+    fn load(&self, engine: &mut Engine<'_>, keys: u64, sessions: Sessions) -> Result<()> {
+        let most = LOAD_FAILURES_MAX.max(keys / 100);
+        let mut tries_failed = 0;
+        let mut source = LoadSource::new(keys, sessions, monotonic().0);
+        engine.run(&mut source, &mut |live, recorder| {
+            tries_failed += live.failed;
+            say_progress(live, recorder, &self.ops);
+            if self.inbox.is_stopped() || tries_failed > most {
+                Control::Stop
+            } else {
+                Control::Continue
+            }
+        })?;
+        let Outcome {
+            requests,
+            complaints,
+            ..
+        } = engine.outcome();
+        let failed = requests.unanswered;
+        if failed <= most || self.inbox.is_stopped() {
+            let scheduled = requests.scheduled;
+            report(&Report::Loaded { scheduled, failed });
+            return Ok(());
+        }
+        let said = complaints.iter().next();
+        let said = said.map_or_else(
+            || "without a word of the store".to_owned(),
+            |(status, (_, words))| format!("{status}: {words}"),
+        );
+        let text = format!(
+            "preload: {failed} of the first {} keys could not be written ({said}); wanted them in the store before the run; hint: preload = false drives it as it is",
+            requests.scheduled
+        );
+        report(&Report::Finding { text, fatal: true });
+        Ok(())
     }
 
     /// Closes the books: every copy that the schedule asked for is accounted for.

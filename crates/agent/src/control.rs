@@ -80,6 +80,13 @@ pub enum Report {
         /// What happened.
         text: String,
     },
+    /// Every key has been written, and it waits for the start.
+    Loaded {
+        /// Copies scheduled so far.
+        scheduled: u64,
+        /// Those that could not be written.
+        failed: u64,
+    },
     /// The schedule is over and nothing is open; the process still serves others.
     Drained,
     /// All is written; the process ends.

@@ -10,7 +10,7 @@ use unruly_load::{
     Place, Sessions, Settings, Source, Target, Work, driver,
 };
 use unruly_plan::{
-    Arrivals, Drive, OperationKind, Schedule, Store, StoreLevel, Transport, times_ns,
+    Arrivals, Drive, OperationKind, Portion, Schedule, Store, StoreLevel, Transport, times_ns,
 };
 use unruly_trace::{Clock, Level};
 
@@ -30,6 +30,8 @@ struct Asked {
     ops: Vec<String>,
     flags: u8,
     work: Option<Work>,
+    /// Keys to be written before the start, and by whom.
+    load: Option<(u64, Sessions)>,
     sessions: Sessions,
 }
 
@@ -47,19 +49,21 @@ pub(crate) fn run(
         return Ok(());
     };
     let seed = unruly_plan::mix(job.plan.seed, u64::from(job.repeat));
+    let portion = Portion::new(job.id.unwrap_or(0), drive.processes);
     let asked = match &drive.store {
-        Some(store) => of_store(job, drive, store, seed)?,
-        None => of_echo(job, drive, &lines)?,
+        Some(store) => of_store(job, drive, store, seed, portion)?,
+        None => of_echo(job, drive, &lines, portion)?,
     };
     let client = Client {
         job,
         directory,
         inbox,
         clock,
-        options: options(job, drive),
+        options: options(job, drive, portion),
         ops: asked.ops,
         peers: asked.peers,
         work: asked.work,
+        load: asked.load,
     };
     let (sessions, flags) = (asked.sessions, asked.flags);
     let schedule = schedule(drive, seed)?;
@@ -67,13 +71,18 @@ pub(crate) fn run(
         let phases = Phases::new(start_ns, job.plan.run.warmup, job.plan.run.duration);
         let arrivals = &drive.arrivals;
         let source: Box<dyn Source> = match arrivals {
-            Arrivals::Closed { .. } => {
-                Box::new(ClosedSource::new(arrivals, seed, sessions, flags, phases))
-            }
-            _ => Box::new(OpenSource::new(schedule, sessions, flags, phases)),
+            Arrivals::Closed { .. } => Box::new(ClosedSource::new(
+                arrivals, seed, sessions, flags, phases, portion,
+            )),
+            _ => Box::new(OpenSource::new(
+                dealt(schedule, portion),
+                sessions,
+                flags,
+                phases,
+            )),
         };
         let source: Box<dyn Source> = match drive.requests {
-            Some(requests) => Box::new(Limited::new(source, requests)),
+            Some(requests) => Box::new(Limited::new(source, portion.count(requests))),
             None => source,
         };
         match job.plan.run.until {
@@ -97,7 +106,15 @@ fn schedule(drive: &Drive, seed: u64) -> Result<Schedule> {
     Ok(Schedule::of_times(times_ns(times, &text)?))
 }
 
-fn options(job: &Job, drive: &Drive) -> EngineOptions {
+/// The arrivals of one process: all processes know the whole schedule, and take theirs in turn.
+fn dealt(schedule: Schedule, portion: Portion) -> impl Iterator<Item = u64> {
+    let fits = |it: u64| usize::try_from(it).unwrap_or(usize::MAX);
+    schedule
+        .skip(fits(portion.number()))
+        .step_by(fits(portion.of()))
+}
+
+fn options(job: &Job, drive: &Drive, portion: Portion) -> EngineOptions {
     let store = drive.store.as_ref();
     let timeout_ns = nanoseconds(drive.timeout);
     EngineOptions {
@@ -108,7 +125,7 @@ fn options(job: &Job, drive: &Drive) -> EngineOptions {
         timeout_ns,
         // The late reply of a store comes all the same, since its replies are in order.
         linger_ns: if store.is_some() { timeout_ns } else { 0 },
-        in_flight: drive.in_flight as usize,
+        in_flight: count(portion, drive.in_flight).max(1),
         retries: store.map_or(0, |it| it.retries),
         bins: job.plan.run.until.is_some(),
         spin_ns: if matches!(drive.arrivals, Arrivals::Closed { .. }) {
@@ -127,8 +144,13 @@ fn level(level: StoreLevel) -> Level {
     }
 }
 
+/// How many of these a process has.
+fn count(portion: Portion, all: u32) -> usize {
+    usize::try_from(portion.count(all.into())).unwrap_or(usize::MAX)
+}
+
 /// Every connection is a client of its own towards the same server.
-fn of_echo(job: &Job, drive: &Drive, lines: &[PeerLine]) -> Result<Asked> {
+fn of_echo(job: &Job, drive: &Drive, lines: &[PeerLine], portion: Portion) -> Result<Asked> {
     let of_run = lines.iter().find_map(|line| line.address.clone());
     let address = resolve(&drive.address.clone().or(of_run).unwrap_or_default())?;
     let body_bytes = u32::try_from(drive.payload.0).unwrap_or(u32::MAX);
@@ -136,7 +158,7 @@ fn of_echo(job: &Job, drive: &Drive, lines: &[PeerLine]) -> Result<Asked> {
         cookie: job.cookie,
         body_bytes,
     };
-    let links = drive.clients as usize;
+    let links = count(portion, drive.clients);
     let peer = |_| {
         let place = match drive.transport {
             Transport::Tcp => Place::Stream(address),
@@ -150,6 +172,7 @@ fn of_echo(job: &Job, drive: &Drive, lines: &[PeerLine]) -> Result<Asked> {
         ops: vec!["echo".to_owned()],
         flags: if body_bytes == 0 { 0 } else { FLAG_BODY },
         work: None,
+        load: None,
         sessions: Sessions {
             sessions: links,
             links,
@@ -158,7 +181,7 @@ fn of_echo(job: &Job, drive: &Drive, lines: &[PeerLine]) -> Result<Asked> {
 }
 
 /// Each client has a connection, to the places of the store in turn.
-fn of_store(job: &Job, drive: &Drive, store: &Store, seed: u64) -> Result<Asked> {
+fn of_store(job: &Job, drive: &Drive, store: &Store, seed: u64, portion: Portion) -> Result<Asked> {
     let password = std::env::var(PASSWORD).ok();
     let own = std::env::current_exe()?;
     let driver = driver(&Settings {
@@ -168,10 +191,12 @@ fn of_store(job: &Job, drive: &Drive, store: &Store, seed: u64) -> Result<Asked>
         password: password.as_deref(),
         own: own.to_str(),
     })?;
-    let clients = drive.clients as usize;
+    let clients = count(portion, drive.clients);
     let links = if driver.is_shared() { 1 } else { clients };
-    let places = driver.places().iter().zip(0..).cycle();
-    let peers = places.take(links).map(|(place, id)| {
+    let places: Vec<(&Place, u16)> = driver.places().iter().zip(0..).collect();
+    let peers = (0..links as u64).map(|own| {
+        let turn = portion.place(own) % places.len().max(1) as u64;
+        let (place, id) = places[usize::try_from(turn).unwrap_or(0)];
         let place = place.clone();
         (Peer { id, place }, driver.target())
     });
@@ -179,15 +204,21 @@ fn of_store(job: &Job, drive: &Drive, store: &Store, seed: u64) -> Result<Asked>
         Arrivals::Closed { .. } => store.pipeline as usize,
         _ => 1,
     };
-    let sessions = clients * open;
+    let sessions = Sessions {
+        sessions: clients * open,
+        links,
+    };
+    let mut work = Work::new(store, seed, job.cookie, sessions.sessions, portion);
+    let load = store.preload.then(|| (work.load(), sessions));
     Ok(Asked {
         peers: peers.collect(),
         ops: OperationKind::ALL
             .map(|kind| kind.name().to_owned())
             .to_vec(),
         flags: 0,
-        work: Some(Work::new(store, seed, job.cookie, sessions)),
-        sessions: Sessions { sessions, links },
+        work: Some(work),
+        load,
+        sessions,
     })
 }
 

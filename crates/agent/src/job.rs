@@ -153,7 +153,7 @@ impl Job {
             tag: self.plan.tag.clone(),
             cells: self.cells.clone(),
             ops,
-            phases: vec!["warmup".to_owned(), "measure".to_owned()],
+            phases: ["warmup", "measure", "load"].map(str::to_owned).to_vec(),
         }
     }
 }

@@ -171,6 +171,7 @@ fn ask(
         ops,
         peers: peers.collect(),
         work: None,
+        load: None,
     };
     client.run(events, |start_ns| {
         let phases = Phases::new(start_ns, job.plan.run.warmup, job.plan.run.duration);

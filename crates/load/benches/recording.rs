@@ -17,7 +17,7 @@ use unruly_load::wire::{Codec, REQUEST_BYTES, Stamps};
 use unruly_load::{
     ClosedSource, Control, Engine, EngineOptions, GroupRpc, Peer, Phases, Place, Sessions, Target,
 };
-use unruly_plan::{Arrivals, DurationNs};
+use unruly_plan::{Arrivals, DurationNs, Portion};
 use unruly_trace::{
     Clock, ClockPair, MonoNs, Record, Recorder, RecorderOptions, SCHEMA_VERSION, SPOOL_ROWS_MAX,
     SpoolHeader, monotonic,
@@ -88,7 +88,7 @@ fn recorder(directory: &Path) -> Recorder {
             tag: String::new(),
             cells: vec!["all".to_owned()],
             ops: vec!["echo".to_owned()],
-            phases: vec!["warmup".to_owned(), "measure".to_owned()],
+            phases: ["warmup", "measure", "load"].map(str::to_owned).to_vec(),
         },
         clock: Clock::new(ClockPair::now()),
         spool_rows_max: SPOOL_ROWS_MAX,
@@ -172,10 +172,11 @@ fn throughput(address: SocketAddr, recorder: &mut Recorder) -> f64 {
         sessions: CONNECTIONS,
         links: CONNECTIONS,
     };
-    let mut source = ClosedSource::new(&arrivals, 1, sessions, 0, phases);
-    let outcome = engine
+    let mut source = ClosedSource::new(&arrivals, 1, sessions, 0, phases, Portion::WHOLE);
+    engine
         .run(&mut source, &mut |_, _| Control::Continue)
         .unwrap();
+    let outcome = engine.into_outcome();
     assert_eq!(outcome.requests.answered, outcome.requests.scheduled);
     #[expect(
         clippy::cast_precision_loss,

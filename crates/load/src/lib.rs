@@ -9,6 +9,7 @@ mod bins;
 mod engine;
 mod introduction;
 mod link;
+mod loading;
 mod pending;
 mod poller;
 mod socket;
@@ -23,6 +24,7 @@ pub use bins::{Bins, bin};
 pub use engine::{Control, Engine, EngineOptions, Live, Outcome, Peer};
 pub use introduction::{IntroductionError, introduce};
 pub use link::{PASSWORD, Place};
+pub use loading::LoadSource;
 pub use poller::{Poller, Wake};
 pub use socket::{
     Received, bind_tcp, bind_udp, enable_stamps, receive, receive_waiting, set_buffers,

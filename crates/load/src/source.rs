@@ -6,8 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use unruly_plan::{Arrivals, DurationNs, Mesh, Schedule, ThinkTimes, group_of, phase_ns};
+use unruly_plan::{Arrivals, DurationNs, Mesh, Portion, ThinkTimes, group_of, phase_ns};
 use unruly_trace::Level;
+
+/// The phase of a request: what was asked before the run, before it is measured, and measured. Each is the
+/// place of its name in the header of a spool.
+pub(crate) const LOAD: u8 = 2;
+const WARMUP: u8 = 0;
+const MEASURE: u8 = 1;
 
 /// A request that is due. `links` are the engine's connections that get a copy each.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +22,7 @@ pub struct Due {
     pub intended_ns: i64,
     /// Index of the operation's name.
     pub op: u8,
-    /// Index of the phase's name: 0 warm-up, 1 measured.
+    /// Index of the phase's name: 0 warm-up, 1 measured, 2 load.
     pub phase: u8,
     /// What the operation asks of the handler.
     pub flags: u8,
@@ -68,7 +74,11 @@ impl Phases {
     }
 
     fn phase_of(&self, intended_ns: i64) -> u8 {
-        u8::from(intended_ns >= self.measure_ns)
+        if intended_ns >= self.measure_ns {
+            MEASURE
+        } else {
+            WARMUP
+        }
     }
 }
 
@@ -187,7 +197,7 @@ impl<S: Source> Source for Limited<S> {
             return None;
         }
         let due = self.source.take()?;
-        self.left -= u64::from(due.phase);
+        self.left -= u64::from(due.phase == MEASURE);
         Some(due)
     }
 
@@ -267,11 +277,11 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    fn due(self, session: usize, intended_ns: i64, phases: Phases, flags: u8) -> Due {
+    pub(crate) fn due(self, session: usize, intended_ns: i64, phase: u8, flags: u8) -> Due {
         Due {
             intended_ns,
             op: 0,
-            phase: phases.phase_of(intended_ns),
+            phase,
             flags,
             level: None,
             links: vec![session % self.links],
@@ -282,18 +292,18 @@ impl Sessions {
 
 /// An open loop: the schedule does not wait for answers. Sessions are used in turn.
 #[derive(Debug)]
-pub struct OpenSource {
-    offsets: std::iter::Peekable<Schedule>,
+pub struct OpenSource<I: Iterator<Item = u64>> {
+    offsets: std::iter::Peekable<I>,
     phases: Phases,
     flags: u8,
     sessions: Sessions,
     next_session: usize,
 }
 
-impl OpenSource {
-    /// A schedule over these sessions.
+impl<I: Iterator<Item = u64>> OpenSource<I> {
+    /// A schedule, in nanoseconds from the start, over these sessions.
     #[must_use]
-    pub fn new(schedule: Schedule, sessions: Sessions, flags: u8, phases: Phases) -> Self {
+    pub fn new(schedule: I, sessions: Sessions, flags: u8, phases: Phases) -> Self {
         Self {
             offsets: schedule.peekable(),
             phases,
@@ -304,7 +314,7 @@ impl OpenSource {
     }
 }
 
-impl Source for OpenSource {
+impl<I: Iterator<Item = u64> + Send> Source for OpenSource<I> {
     fn next_at_ns(&mut self) -> Option<i64> {
         let offset_ns = i64::try_from(*self.offsets.peek()?).unwrap_or(i64::MAX / 4);
         let at_ns = self.phases.start_ns.saturating_add(offset_ns);
@@ -316,10 +326,12 @@ impl Source for OpenSource {
         self.offsets.next();
         let session = self.next_session;
         self.next_session = (session + 1) % self.sessions.sessions;
-        Some(
-            self.sessions
-                .due(session, intended_ns, self.phases, self.flags),
-        )
+        Some(self.sessions.due(
+            session,
+            intended_ns,
+            self.phases.phase_of(intended_ns),
+            self.flags,
+        ))
     }
 
     fn is_over(&mut self) -> bool {
@@ -347,9 +359,10 @@ impl ClosedSource {
         sessions: Sessions,
         flags: u8,
         phases: Phases,
+        portion: Portion,
     ) -> Self {
-        let mut thinks: Vec<ThinkTimes> = (0..sessions.sessions)
-            .map(|session| arrivals.think_times(seed, session as u64))
+        let mut thinks: Vec<ThinkTimes> = (0..sessions.sessions as u64)
+            .map(|session| arrivals.think_times(seed, portion.place(session)))
             .collect();
         let due = thinks
             .iter_mut()
@@ -383,10 +396,12 @@ impl Source for ClosedSource {
         let intended_ns = self.next_at_ns()?;
         let Reverse((_, session)) = self.due.pop()?;
         self.waiting += 1;
-        Some(
-            self.sessions
-                .due(session, intended_ns, self.phases, self.flags),
-        )
+        Some(self.sessions.due(
+            session,
+            intended_ns,
+            self.phases.phase_of(intended_ns),
+            self.flags,
+        ))
     }
 
     fn ended(&mut self, session: usize, now_ns: i64) {
@@ -506,7 +521,8 @@ mod tests {
             sessions: 4,
             links: 2,
         };
-        let mut closed = ClosedSource::new(&arrivals, 1, sessions, 0, phases(0, 60));
+        let mut closed =
+            ClosedSource::new(&arrivals, 1, sessions, 0, phases(0, 60), Portion::WHOLE);
         let first = all(&mut closed);
         let taken: Vec<(usize, usize)> = first
             .iter()
@@ -552,7 +568,7 @@ mod tests {
         let arrivals = Arrivals::Closed {
             think: DurationNs(think_ns),
         };
-        let mut closed = ClosedSource::new(&arrivals, 1, each(1), 0, phases(0, 60));
+        let mut closed = ClosedSource::new(&arrivals, 1, each(1), 0, phases(0, 60), Portion::WHOLE);
         let mut thought_ns = 0;
         let mut now_ns = 0;
         for _ in 0..1_000 {

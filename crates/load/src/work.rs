@@ -7,8 +7,9 @@
 //! or `wrong:lost` only when no order of the operations explains what it found.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
-use unruly_plan::{Choices, OperationKind, Store};
+use unruly_plan::{Choices, OperationKind, Portion, Store};
 use unruly_trace::{ErrorKind, Status};
 
 use crate::target::{Answer, Operation};
@@ -57,6 +58,8 @@ struct Known {
 pub struct Work {
     run: u32,
     choices: Choices,
+    /// Keys that are still to be loaded.
+    unloaded: Range<u64>,
     keys: Vec<Known>,
     unknown: HashSet<(u64, u32)>,
     forgotten: bool,
@@ -67,11 +70,12 @@ pub struct Work {
 impl Work {
     /// The work of `sessions` sessions of the run with this cookie.
     #[must_use]
-    pub fn new(store: &Store, seed: u64, run: u32, sessions: usize) -> Self {
+    pub fn new(store: &Store, seed: u64, run: u32, sessions: usize, portion: Portion) -> Self {
         let keys = usize::try_from(store.keys).unwrap_or(usize::MAX);
         Self {
             run,
-            choices: Choices::new(store, seed, sessions),
+            choices: Choices::new(store, seed, sessions, portion),
+            unloaded: 0..0,
             keys: vec![Known::default(); keys],
             unknown: HashSet::new(),
             forgotten: false,
@@ -80,9 +84,18 @@ impl Work {
         }
     }
 
+    /// First of all every key is written once. Returns how many there are.
+    pub fn load(&mut self) -> u64 {
+        self.unloaded = 0..self.choices.keys();
+        self.choices.keys()
+    }
+
     /// What a session does next.
     pub(crate) fn next(&mut self, session: usize) -> Task {
-        let choice = self.choices.next(session);
+        let choice = match self.unloaded.next() {
+            Some(own) => self.choices.first_write(session, own),
+            None => self.choices.next(session),
+        };
         let known = &mut self.keys[place(choice.key)];
         let (mut version, mut floor) = (0, known.floor);
         if choice.kind == OperationKind::Write {
@@ -230,7 +243,7 @@ mod tests {
             let unruly_plan::Load::Drive(drive) = plan.load else {
                 panic!("a drive was written");
             };
-            Self(Work::new(&drive.store.unwrap(), 1, RUN, 1))
+            Self(Work::new(&drive.store.unwrap(), 1, RUN, 1, Portion::WHOLE))
         }
 
         fn begin_write(&mut self) -> (Task, String) {
@@ -300,6 +313,18 @@ mod tests {
         }
         value.push('x');
         assert_eq!(key.read(&value), Status::Wrong);
+    }
+
+    #[test]
+    fn what_was_loaded_must_be_found() {
+        let mut key = OneKey::new();
+        assert_eq!(key.0.load(), 1);
+        key.write();
+        assert!(key.0.unloaded.is_empty());
+        assert_eq!(
+            key.0.judge(&key.begin_read(), Answer::Missing),
+            Status::WrongLost
+        );
     }
 
     #[test]

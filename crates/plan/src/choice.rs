@@ -2,6 +2,7 @@
 
 use rand_distr::{Distribution as _, Zipf};
 
+use crate::portion::Portion;
 use crate::random::{Purpose, Random};
 use crate::store::{KeyOrder, OperationKind, Operations, Store, ValueSize};
 
@@ -27,6 +28,8 @@ pub struct Choices {
     sessions: Vec<Session>,
     /// Writes of the `latest` order so far.
     written: u64,
+    /// Which sessions and keys of all these are.
+    portion: Portion,
 }
 
 #[derive(Clone, Debug)]
@@ -40,26 +43,29 @@ struct Session {
 }
 
 impl Choices {
-    /// The choices of `sessions` sessions.
+    /// The choices of `sessions` sessions of a process, which has keys of its own: so it knows what each of
+    /// them may hold.
     #[must_use]
-    pub fn new(store: &Store, seed: u64, sessions: usize) -> Self {
+    pub fn new(store: &Store, seed: u64, sessions: usize, portion: Portion) -> Self {
+        let keys = portion.count(store.keys).max(1);
         let session = |number: u64| Session {
-            random: Random::new(Purpose::Choice, seed, number),
-            turn: number % store.keys,
+            random: Random::new(Purpose::Choice, seed, portion.place(number)),
+            turn: number % keys,
             key: 0,
             step: 0,
         };
         let skewed = matches!(store.order, KeyOrder::Zipf | KeyOrder::Latest);
         Self {
             operations: store.operations.clone(),
-            keys: store.keys,
+            keys,
             order: store.order,
             zipf: skewed
-                .then(|| Zipf::new(store.keys as f64, store.skew).ok())
+                .then(|| Zipf::new(keys as f64, store.skew).ok())
                 .flatten(),
             value: store.value,
             sessions: (0..sessions as u64).map(session).collect(),
             written: 0,
+            portion,
         }
     }
 
@@ -117,13 +123,39 @@ impl Choices {
         }
         Choice {
             kind,
-            key: state.key,
-            value_bytes: match self.value {
-                ValueSize::Fixed(size) => bytes(size.0),
-                ValueSize::Uniform(least, most) => {
-                    bytes(least.0 + state.random.below(most.0 - least.0 + 1))
-                }
-            },
+            key: self.portion.place(state.key),
+            value_bytes: state.value_bytes(self.value),
+        }
+    }
+
+    /// How many keys there are to write before anything is read.
+    #[must_use]
+    pub fn keys(&self) -> u64 {
+        self.keys
+    }
+
+    /// The first write of the `own`-th of these keys, by a session.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such session.
+    pub fn first_write(&mut self, session: usize, own: u64) -> Choice {
+        self.written = self.written.max(own + 1);
+        Choice {
+            kind: OperationKind::Write,
+            key: self.portion.place(own),
+            value_bytes: self.sessions[session].value_bytes(self.value),
+        }
+    }
+}
+
+impl Session {
+    fn value_bytes(&mut self, size: ValueSize) -> usize {
+        match size {
+            ValueSize::Fixed(size) => bytes(size.0),
+            ValueSize::Uniform(least, most) => {
+                bytes(least.0 + self.random.below(most.0 - least.0 + 1))
+            }
         }
     }
 }
@@ -158,8 +190,8 @@ mod tests {
     use super::*;
     use crate::units::Bytes;
 
-    fn choices(operations: &str, order: KeyOrder, keys: u64, sessions: usize) -> Choices {
-        let store = Store {
+    fn store(operations: &str, order: KeyOrder, keys: u64) -> Store {
+        Store {
             url: "null:".parse().expect("a url"),
             operations: operations.parse().expect("operations"),
             keys,
@@ -169,8 +201,13 @@ mod tests {
             level: None,
             pipeline: 1,
             retries: 0,
-        };
-        Choices::new(&store, 7, sessions)
+            preload: false,
+        }
+    }
+
+    fn choices(operations: &str, order: KeyOrder, keys: u64, sessions: usize) -> Choices {
+        let store = store(operations, order, keys);
+        Choices::new(&store, 7, sessions, Portion::WHOLE)
     }
 
     #[test]
@@ -252,6 +289,25 @@ mod tests {
             }
         }
         assert!(near * 5 > reads, "{near} of {reads} are of the last ten");
+    }
+
+    #[test]
+    fn processes_share_no_key_and_have_all_of_them() {
+        let mut seen = BTreeMap::new();
+        for number in 0..3 {
+            let store = store("write", KeyOrder::Uniform, 10);
+            let mut own = Choices::new(&store, 7, 2, Portion::new(number, 3));
+            for round in 0..200 {
+                let by = seen.entry(own.next(round % 2).key).or_insert(number);
+                assert_eq!(*by, number);
+            }
+            let first = own.first_write(0, own.keys() - 1).key;
+            assert_eq!(seen.get(&first), Some(&number));
+        }
+        assert_eq!(
+            seen.into_keys().collect::<Vec<_>>(),
+            (0..10).collect::<Vec<_>>()
+        );
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub(crate) const DRIVE: &[&str] = &[
     "transport",
     "address",
     "clients",
+    "processes",
     "arrivals",
     "rate",
     "dispersion",
@@ -48,6 +49,7 @@ pub(crate) const STORE: &[&str] = &[
     "level",
     "pipeline",
     "retries",
+    "preload",
 ];
 pub(crate) const PROBE: &[&str] = &["enabled", "period"];
 pub(crate) const FAULT: &[&str] = &[
@@ -64,6 +66,7 @@ pub(crate) const NOT_TEXT: &[&str] = &[
     "in_flight",
     "port",
     "clients",
+    "processes",
     "requests",
     "keys",
     "skew",
@@ -73,6 +76,7 @@ pub(crate) const NOT_TEXT: &[&str] = &[
     "shape",
     "pipeline",
     "retries",
+    "preload",
     "enabled",
 ];
 

@@ -45,6 +45,8 @@ pub const DISK_RECORD_EXTRA: Bytes = Bytes(44);
 pub const MAX_DISK_FILE: Bytes = Bytes(64 << 30);
 /// Most clients of a drive.
 pub const MAX_CLIENTS: u32 = 100_000;
+/// Most processes of a drive.
+pub const MAX_DRIVE_PROCESSES: u16 = 64;
 /// Highest rate of a drive: an arrival each 100 ns, finer than any sender keeps.
 pub const MAX_RATE: RateHz = RateHz(10e6);
 /// Longest mean think time of a closed loop.

@@ -178,6 +178,9 @@ pub struct Drive {
     pub address: Option<String>,
     /// Number of clients.
     pub clients: u32,
+    /// Processes that they are dealt among, `drive-0` and on.
+    #[serde(default = "one")]
+    pub processes: u16,
     /// When requests are due; a rate is that of all clients together.
     pub arrivals: Arrivals,
     /// The file of a replay: a time in seconds on each line.
@@ -234,9 +237,20 @@ impl Load {
             Self::Drive(Drive {
                 address: None,
                 store: None,
+                processes,
                 ..
-            }) => vec!["drive-0".into(), "echo-0".into()],
-            Self::Drive(_) => vec!["drive-0".into()],
+            }) => [clients(*processes), vec!["echo-0".into()]].concat(),
+            Self::Drive(drive) => clients(drive.processes),
         }
     }
+}
+
+/// The names of the processes of a drive.
+fn clients(processes: u16) -> Vec<String> {
+    let name = |number| format!("drive-{number}");
+    (0..processes).map(name).collect()
+}
+
+const fn one() -> u16 {
+    1
 }

@@ -7,6 +7,7 @@ use crate::model::{Drive, Mesh, Run, Transport, Workload};
 use crate::parse_arrivals::{arrivals, times};
 use crate::parse_store::store;
 use crate::section::{Limits, Section};
+use crate::store::Store;
 use crate::units::{Bytes, DurationNs};
 
 const SECOND: DurationNs = DurationNs(1_000_000_000);
@@ -73,10 +74,12 @@ pub(crate) fn drive(section: &Section<'_>) -> Result<Drive, PlanError> {
         example: 1,
     };
     let arrivals = arrivals(section, store.is_some())?;
+    let clients = section.whole("clients", &clients)?;
     Ok(Drive {
         transport,
         address: address(section)?,
-        clients: section.whole("clients", &clients)?,
+        clients,
+        processes: processes(section, clients, store.as_ref())?,
         times: times(section, &arrivals)?,
         arrivals,
         payload: body(section, "payload", Bytes(64), transport)?,
@@ -85,6 +88,25 @@ pub(crate) fn drive(section: &Section<'_>) -> Result<Drive, PlanError> {
         requests: requests(section)?,
         store: store.map(Box::new),
     })
+}
+
+/// Each has a client at least, and a key.
+fn processes(section: &Section<'_>, clients: u32, store: Option<&Store>) -> Result<u16, PlanError> {
+    let limits = Limits {
+        default: Some(1),
+        least: Some(1),
+        most: MAX_DRIVE_PROCESSES.into(),
+        example: 2,
+    };
+    let processes: u16 = section.whole("processes", &limits)?;
+    let keys = store.map_or(u64::MAX, |it| it.keys);
+    for (name, count) in [("clients", clients.into()), ("keys", keys)] {
+        if u64::from(processes) > count {
+            let wanted = format!("must be at most as many as there are {name}, {count}");
+            return Err(section.refuse("processes", wanted, format!("{name} = {processes}")));
+        }
+    }
+    Ok(processes)
 }
 
 fn requests(section: &Section<'_>) -> Result<Option<u64>, PlanError> {

@@ -43,6 +43,7 @@ pub(crate) fn store(section: &Section<'_>) -> Result<Option<Store>, PlanError> {
     )?;
     let value = ValueSize::Fixed(Bytes(1_000));
     let order = section.choice("order", &KeyOrder::WORDS, Some(KeyOrder::Turn))?;
+    let preload = section.switch("preload", operations.reads_first())?;
     Ok(Some(Store {
         url,
         operations,
@@ -63,6 +64,7 @@ pub(crate) fn store(section: &Section<'_>) -> Result<Option<Store>, PlanError> {
                 ..whole(0, MAX_RETRIES.into())
             },
         )?,
+        preload,
     }))
 }
 

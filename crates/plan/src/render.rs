@@ -101,6 +101,7 @@ impl Writer {
             self.text("address", address);
         }
         self.bare("clients", drive.clients);
+        self.bare("processes", drive.processes);
         self.arrivals(&drive.arrivals);
         if let Some(times) = &drive.times {
             self.text("times", times);
@@ -164,6 +165,7 @@ impl Writer {
         }
         self.bare("pipeline", store.pipeline);
         self.bare("retries", store.retries);
+        self.bare("preload", store.preload);
     }
 
     fn fault(&mut self, fault: &Fault) {

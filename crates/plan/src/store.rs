@@ -29,6 +29,9 @@ pub struct Store {
     pub pipeline: u32,
     /// How often a request that failed is tried again; each try is a row.
     pub retries: u8,
+    /// Every key is written once before the run begins.
+    #[serde(default)]
+    pub preload: bool,
 }
 
 /// What is done with a key.

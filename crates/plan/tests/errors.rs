@@ -83,7 +83,7 @@ fn unknown_keys_are_refused_with_the_nearest_known() {
     );
     drive(
         "body = \"5B\"",
-        r#"plan.toml:6: unknown key "body" in [drive]; known: transport, address, clients, arrivals, rate, dispersion, burst_share, burst_factor, on, off, shape, times, think, payload, timeout, in_flight, requests, url, store, operations, keys, order, skew, value, level, pipeline, retries; hint: remove it"#,
+        r#"plan.toml:6: unknown key "body" in [drive]; known: transport, address, clients, processes, arrivals, rate, dispersion, burst_share, burst_factor, on, off, shape, times, think, payload, timeout, in_flight, requests, url, store, operations, keys, order, skew, value, level, pipeline, retries, preload; hint: remove it"#,
     );
     mesh(
         "[probes]",
@@ -498,6 +498,22 @@ fn faults_that_would_come_without_end_are_refused() {
         r#"plan.toml:11: every is "10ms"; must be longer: it would come more than 100000 times; hint: every = "864ms""#,
     );
     Plan::parse("plan.toml", &plan("864ms")).unwrap();
+}
+
+#[test]
+fn more_processes_than_clients_or_keys_are_refused() {
+    drive(
+        "clients = 2\nprocesses = 3",
+        "plan.toml:7: processes is 3; must be at most as many as there are clients, 2; hint: clients = 3",
+    );
+    drive(
+        "clients = 9\nprocesses = 3\nurl = \"null:\"\nkeys = 2",
+        "plan.toml:7: processes is 3; must be at most as many as there are keys, 2; hint: keys = 3",
+    );
+    drive(
+        "preload = true",
+        r#"plan.toml:6: preload is true; must be left out: an echo server has none; hint: url = "redis://127.0.0.1:6379""#,
+    );
 }
 
 #[test]

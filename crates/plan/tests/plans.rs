@@ -64,6 +64,7 @@ fn a_drive_has_the_defaults_of_the_manual() {
         transport: Transport::Tcp,
         address: None,
         clients: 1,
+        processes: 1,
         arrivals: Arrivals::Constant {
             rate: RateHz(100.0),
         },
@@ -99,6 +100,7 @@ fn a_store_has_the_defaults_of_the_manual_and_is_driven_as_fast_as_it_answers() 
         level: None,
         pipeline: 1,
         retries: 0,
+        preload: false,
     };
     assert_eq!(drive.store, Some(Box::new(store)));
 }
@@ -355,6 +357,7 @@ fn drive() -> impl Strategy<Value = Load> {
                 transport: if tcp { Transport::Tcp } else { Transport::Udp },
                 address,
                 clients: numbers.0,
+                processes: processes(&numbers, store.as_ref()),
                 arrivals,
                 times: None,
                 payload: if store.is_some() {
@@ -369,6 +372,13 @@ fn drive() -> impl Strategy<Value = Load> {
             })
         },
     )
+}
+
+/// At most one for each client and key.
+fn processes(numbers: &(u32, u64, u64, u32, Option<u64>), store: Option<&Store>) -> u16 {
+    let keys = store.map_or(u64::MAX, |it| it.keys);
+    let most = u64::from(numbers.0).min(keys).min(64);
+    u16::try_from(u64::from(numbers.3) % most + 1).unwrap_or(1)
 }
 
 fn store() -> impl Strategy<Value = Store> {
@@ -402,6 +412,7 @@ fn store() -> impl Strategy<Value = Store> {
             level,
             pipeline,
             retries,
+            preload: keys % 2 == 0,
         },
     )
 }

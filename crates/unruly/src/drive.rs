@@ -27,6 +27,9 @@ pub(crate) struct DriveArguments {
     /// Clients, each with a connection
     #[arg(short, long)]
     clients: Option<String>,
+    /// Processes that the clients are dealt among
+    #[arg(long)]
+    processes: Option<String>,
     /// Requests a second of all clients together, however late the replies (default: as fast as they come)
     #[arg(short, long)]
     rate: Option<String>,
@@ -96,6 +99,9 @@ pub(crate) struct DriveArguments {
     /// How often a request that failed is tried again
     #[arg(long)]
     retries: Option<String>,
+    /// Whether every key is written once before the run: true or false (default: where reads may come first)
+    #[arg(long)]
+    preload: Option<String>,
     /// Requests awaited at most; one more is shed
     #[arg(long)]
     in_flight: Option<String>,
@@ -157,6 +163,7 @@ impl DriveArguments {
             ("run.until", self.until),
             (place.0, Some(place.1)),
             ("drive.clients", self.clients),
+            ("drive.processes", self.processes),
             ("drive.arrivals", arrivals),
             ("drive.rate", rate),
             ("drive.dispersion", self.dispersion),
@@ -177,6 +184,7 @@ impl DriveArguments {
             ("drive.level", self.level),
             ("drive.timeout", self.timeout),
             ("drive.retries", self.retries),
+            ("drive.preload", self.preload),
             ("drive.in_flight", self.in_flight),
             ("drive.transport", self.transport),
             ("drive.payload", self.payload),
@@ -213,9 +221,10 @@ pub(crate) fn summary(plan: &Plan) -> String {
     let Load::Drive(drive) = &plan.load else {
         return plan.name.clone();
     };
-    let clients = match drive.clients {
-        1 => "1 client".to_owned(),
-        clients => format!("{clients} clients"),
+    let clients = match (drive.clients, drive.processes) {
+        (1, _) => "1 client".to_owned(),
+        (clients, 1) => format!("{clients} clients"),
+        (clients, processes) => format!("{clients} clients in {processes} processes"),
     };
     let place = match drive {
         Drive {
@@ -243,8 +252,11 @@ pub(crate) fn summary(plan: &Plan) -> String {
             .level
             .map_or_else(String::new, |level| format!(" at {}", level.name()));
         format!(
-            "; {}{level}, {} keys, values of {}",
-            store.operations, store.keys, store.value
+            "; {}{level}, {} keys{}, values of {}",
+            store.operations,
+            store.keys,
+            if store.preload { ", written first" } else { "" },
+            store.value
         )
     });
     let run = &plan.run;

@@ -110,6 +110,7 @@ class Context:
     def rows_of_both_phases(self) -> ibis.Table:
         """Measured rows and those of the warm-up before them."""
         requests = self.run.requests
+        requests = requests.filter(requests.phase != "load")
         return request_tables.timed(
             request_tables.last_tries(requests) if self.retried else requests
         )

@@ -193,17 +193,17 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Sends until the schedule is over and nothing is open, or until `control` says stop. `control`
-    /// is asked each second and at each wake-up.
+    /// Sends until a schedule is over and nothing is open, or until `control` says stop. `control` is
+    /// asked each second and at each wake-up. Another schedule may follow.
     ///
     /// # Errors
     ///
     /// When the poller fails, which leaves nothing to go on with.
     pub fn run(
-        mut self,
+        &mut self,
         source: &mut dyn Source,
         control: &mut dyn FnMut(&mut Live, &Recorder) -> Control,
-    ) -> io::Result<Outcome> {
+    ) -> io::Result<()> {
         let mut next_control_ns = monotonic().0;
         loop {
             for (session, at_ns) in self.ended.drain(..) {
@@ -233,7 +233,19 @@ impl<'a> Engine<'a> {
             }
         }
         self.account_for_open();
-        Ok(self.outcome)
+        Ok(())
+    }
+
+    /// What has come of the requests so far.
+    #[must_use]
+    pub fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+
+    /// Lets go of the connections.
+    #[must_use]
+    pub fn into_outcome(self) -> Outcome {
+        self.outcome
     }
 
     /// Sends what is due. Returns the time.

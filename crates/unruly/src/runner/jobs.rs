@@ -22,7 +22,9 @@ impl Leg<'_> {
                 if drive.address.is_none() && drive.store.is_none() {
                     jobs.push((0, self.job(JobKind::Echo, 0, Some(0), 0)));
                 }
-                jobs.push((0, self.job(JobKind::Drive, 0, Some(0), 0)));
+                for number in 0..usize::from(drive.processes) {
+                    jobs.push((0, self.job(JobKind::Drive, number, Some(number), 0)));
+                }
             }
         }
         if self.plan.probe.is_some() {

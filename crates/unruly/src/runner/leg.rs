@@ -29,7 +29,7 @@ const LEAD_NS: i64 = 300_000_000;
 /// After `stop`, for writing the last segments.
 const END_PATIENCE: Duration = Duration::from_secs(60);
 /// How often the runner looks around when nothing is said.
-const LOOK_PERIOD: Duration = Duration::from_millis(100);
+pub(super) const LOOK_PERIOD: Duration = Duration::from_millis(100);
 
 /// How a leg ended.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub(super) struct Leg<'a> {
     pub(super) hosts: Hosts,
     pub(super) services: Option<Services>,
     pub(super) children: Vec<Child>,
-    heard: Receiver<Heard>,
+    pub(super) heard: Receiver<Heard>,
     pub(super) events: TableSpool,
     pub(super) clock: Clock,
     pub(super) missing: Vec<String>,
@@ -118,9 +118,11 @@ impl<'a> Leg<'a> {
         self.wait_until_ready()?;
         self.relay = self.start_relay()?;
         self.judge = self.plan.run.until.map(Judge::start).transpose()?;
+        self.introduce();
+        let scheduled = self.wait_until_loaded(progress)?;
         let started_mono_ns = self.start();
         let cell = &self.run.cells[self.cell].name;
-        progress.begin(number, cell, self.children.len());
+        progress.begin(number, cell, scheduled);
         let measure_ns = started_mono_ns + nanoseconds(self.plan.run.warmup);
         self.faults = Faults::new(&self.plan.faults, measure_ns, self.plan.run.duration);
         self.supervise(progress);
@@ -187,13 +189,17 @@ impl<'a> Leg<'a> {
         Ok(())
     }
 
-    /// Tells everyone who takes part, and the instant to start: one wall-clock instant, on each
-    /// process's own monotonic clock. Returns it on ours.
-    fn start(&mut self) -> i64 {
+    /// Tells everyone who takes part.
+    fn introduce(&mut self) {
         let line = self.peers();
         for child in &mut self.children {
             child.say(&line);
         }
+    }
+
+    /// Tells everyone the instant to start: one wall-clock instant, on each process's own monotonic
+    /// clock. Returns it on ours.
+    fn start(&mut self) -> i64 {
         let start_ns = monotonic().0 + LEAD_NS;
         let ours = ClockPair::now();
         for child in &mut self.children {
@@ -408,7 +414,7 @@ impl<'a> Leg<'a> {
                 self.missing
                     .extend(failure.map(|failure| format!("{name}: {failure}")));
             }
-            Some(Report::Ready(_)) => {}
+            Some(Report::Ready(_) | Report::Loaded { .. }) => {}
             None => self.died(number, progress),
         }
         false

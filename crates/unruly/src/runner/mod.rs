@@ -8,6 +8,7 @@ mod faults;
 mod jobs;
 mod judge;
 mod leg;
+mod loading;
 mod namespaces;
 mod progress;
 mod quota;

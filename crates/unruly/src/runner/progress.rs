@@ -72,13 +72,14 @@ impl Progress {
         }
     }
 
-    /// A leg begins, with so many processes.
-    pub(super) fn begin(&mut self, number: usize, label: &str, processes: usize) {
+    /// A leg begins, with so many processes, each of which has scheduled so many copies before.
+    pub(super) fn begin(&mut self, number: usize, label: &str, scheduled: Vec<u64>) {
+        let processes = scheduled.len();
         self.number = number;
         self.started = Instant::now();
         self.shown = self.started;
         self.dropped = vec![0; processes];
-        self.scheduled = vec![0; processes];
+        self.scheduled = scheduled;
         label.clone_into(&mut self.label);
         if self.legs > 1 || self.bar.is_none() {
             self.note(&format!(

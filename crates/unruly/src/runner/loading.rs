@@ -1,0 +1,76 @@
+//! The load phase of a leg: every key is written before the run begins, and whoever watches sees how far.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use unruly_agent::{JobKind, Report};
+use unruly_plan::Load;
+
+use super::child::Child;
+use super::leg::{LOOK_PERIOD, Leg};
+use super::progress::Progress;
+
+/// How often it is said how far it is.
+const SAY_PERIOD: Duration = Duration::from_secs(2);
+
+impl Leg<'_> {
+    /// Waits until every process has written its keys, where the plan has them written. Returns how many
+    /// copies each has scheduled for it.
+    pub(super) fn wait_until_loaded(&mut self, progress: &Progress) -> Result<Vec<u64>> {
+        let store = match &self.plan.load {
+            Load::Drive(drive) => drive.store.as_ref(),
+            Load::Mesh(_) => None,
+        };
+        let Some(keys) = store.filter(|it| it.preload).map(|it| it.keys) else {
+            return Ok(vec![0; self.children.len()]);
+        };
+        let drives = |child: &&Child| child.job.kind == JobKind::Drive;
+        let mut left = self.children.iter().filter(drives).count();
+        let (begun, mut written) = (Instant::now(), vec![0; self.children.len()]);
+        let (mut said, mut failed) = (begun, 0);
+        while left > 0 {
+            if self.run.stop.load(Ordering::Relaxed) {
+                bail!("stopped before the start; wanted a run; hint: start it again");
+            }
+            match self.heard.recv_timeout(LOOK_PERIOD) {
+                Ok((number, Some(Report::Progress { scheduled, .. }))) => {
+                    written[number] = scheduled;
+                }
+                Ok((
+                    number,
+                    Some(Report::Loaded {
+                        scheduled,
+                        failed: own,
+                    }),
+                )) => {
+                    left -= 1;
+                    failed += own;
+                    written[number] = scheduled;
+                }
+                Ok((number, Some(Report::Finding { text, fatal: true }))) => {
+                    bail!("{}: {text}", self.children[number].job.name)
+                }
+                Ok((number, None)) => bail!(
+                    "{}: ended before its keys were written; wanted a process; hint: see {}",
+                    self.children[number].job.name,
+                    self.children[number].log.display()
+                ),
+                _ => {}
+            }
+            if said.elapsed() > SAY_PERIOD {
+                said = Instant::now();
+                let so_far: u64 = written.iter().sum();
+                progress.note(&format!("preload: {so_far} of {keys} keys are written"));
+            }
+        }
+        let seconds = begun.elapsed().as_secs_f64();
+        progress.note(&format!("preload: {keys} keys written in {seconds:.1} s"));
+        if failed > 0 {
+            self.missing.push(format!(
+                "preload: {failed} of {keys} keys could not be written"
+            ));
+        }
+        Ok(written)
+    }
+}
