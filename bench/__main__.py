@@ -12,6 +12,7 @@ import sys
 
 from bench import (
     analysis,
+    cassandra,
     causes,
     compare,
     cost,
@@ -34,6 +35,7 @@ BENCHES = {
     "stall": stall.run,
     "cost": cost.run,
     "stores-throughput": stores.throughput,
+    "stores-cassandra": cassandra.run,
     "stores-stall": stores.stall,
     "analysis": analysis.run,
     "scale": scale.run,

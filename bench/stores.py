@@ -99,11 +99,7 @@ def ours(url: str, clients: int, pipeline: int) -> Round:
         seconds=SECONDS, place=f'url = "{url}"', clients=clients, pipeline=pipeline, load="",
         keys=KEYS, value=VALUE_BYTES, probe='period = "500ms"', more="",
     )  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="unruly-bench-") as folder:
-        file, out = Path(folder, "plan.toml"), Path(folder, "run")
-        file.write_text(plan)
-        run_client([UNRULY, "run", file, "-q", "-o", out])
-        trace = Trace(out)
+    with run_plan(plan) as (trace, _):
         [(counted, right)] = trace.rows(
             "select sum((phase = 'measure')::int), bool_and(status = 'ok') from requests"
         )
@@ -117,6 +113,16 @@ def ours(url: str, clients: int, pipeline: int) -> Round:
     if not right:
         raise RuntimeError(f"{url}: not every answer was right; wanted all of them ok")
     return Round(counted / SECONDS, cpu_ns / operations / 1e3)
+
+
+@contextmanager
+def run_plan(plan: str) -> Iterator[tuple[Trace, float]]:
+    """Run a plan on the client's core: its trace, and the processor time of all its processes."""
+    with tempfile.TemporaryDirectory(prefix="unruly-bench-") as folder:
+        file, out = Path(folder, "plan.toml"), Path(folder, "run")
+        file.write_text(plan)
+        _, cpu_s = run_client([UNRULY, "run", file, "-q", "-o", out])
+        yield Trace(out), cpu_s
 
 
 def redis_benchmark(port: int, clients: int, pipeline: int) -> Round:

@@ -137,7 +137,7 @@ def running(plan: Path, folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def wait_for(
-    condition: Callable[[], object], what: str | Callable[[], str], limit_s: float = 20
+    condition: Callable[[], object], what: str | Callable[[], str], limit_s: float = 60
 ) -> None:
     until = time.monotonic() + limit_s
     while not condition():

@@ -151,10 +151,9 @@ def test_whose_disk_stalls_answers_when_it_is_over(tmp_path: Path) -> None:
     assert slowest_ms(run, span) > 700
     (told,) = run.rows("select detail from events where kind = 'fault disk'")[0]
     assert int(str(told).split()[0]) >= 1
-    # The watch sees a call that does not return.
-    ((started_ns, ended_ns),) = found["disk wait"]
-    assert ended_ns is not None
-    assert ended_ns - started_ns > 700 * MS
+    # The watch sees a call that does not return; a disk that is busy may keep others waiting, too.
+    waits = [(ended_ns or 0) - started_ns for started_ns, ended_ns in found["disk wait"]]
+    assert sum(waited_ns > 700 * MS for waited_ns in waits) == 1
     before = (span[0] - 800 * MS, span[0])
     assert slowest_ms(run, before) < 500
 

@@ -220,7 +220,7 @@ def test_a_store_that_cannot_be_driven_is_told_before_anything_is_measured(
 ) -> None:
     with redis_server(tmp_path, "127.0.0.1") as (host, port):
         place = url.format(redis=f"{host}:{port}")
-        ended = call("drive", place, "-d", "1s", "-o", tmp_path / "out", timeout=30)
+        ended = call("drive", place, "-d", "1s", "-o", tmp_path / "out", timeout=60)
     assert ended.returncode == 2
     assert said in ended.stderr
     assert not (tmp_path / "out").exists()
