@@ -82,8 +82,8 @@ def test_every_key_is_written_before_a_mix_that_reads_and_none_is_missed_then(
     # What was loaded and is not there would be wrong:lost.
     assert set(statuses(run)) == {"ok"}
     after = run.rows(
-        "select min(intended_ns) filter (phase <> 'load') > max(received_ns) filter (phase = 'load')"
-        "  from requests"
+        "select min(intended_ns) filter (phase <> 'load')"
+        "       > max(received_ns) filter (phase = 'load') from requests"
     )
     assert after == [(True,)]
     # Each process has keys of its own.
