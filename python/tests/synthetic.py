@@ -38,6 +38,7 @@ class Shape:
     rate_hz: float = 10.0
     """Group requests a second, of each agent and op."""
     warmup_s: float = 0.0
+    before: str = "warmup"
     seed: int = 1
     kind: str = "mesh"
     slow_agent: int | None = None
@@ -326,7 +327,7 @@ def _rows(shape, rng, wait, *, stalls, lags, due, who, begin_ns, request) -> pa.
             "cell": cell,
             "repeat": np.full(rows, repeat),
             "host": "host-0",
-            "phase": pa.array(np.where(intended < shape.warmup_s * NS, "warmup", "measured")),
+            "phase": pa.array(np.where(intended < shape.warmup_s * NS, shape.before, "measured")),
             "process": f"agent-{client}",
             "op": op,
             "client": np.full(rows, client),

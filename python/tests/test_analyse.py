@@ -107,8 +107,10 @@ def test_a_percentile_with_no_row_beyond_it_is_absent_with_the_reason(analysed):
     assert found.p99_interval_iid.high is None
 
 
-def test_the_warm_up_counts_in_nothing_but_conservation(analysed):
-    found = analysed(agents=3, ops=("null",), warmup_s=5, duration_s=20, rate_hz=10)
+@pytest.mark.parametrize("before", ["warmup", "load"])
+def test_warm_up_and_what_was_loaded_count_in_nothing_but_conservation(analysed, before):
+    shape = {"warmup_s": 5, "before": before}
+    found = analysed(agents=3, ops=("null",), **shape, duration_s=20, rate_hz=10)
     assert found.conservation.rows == 3 * 3 * 250
     assert found.cell("null").n == 3 * 3 * 200
     assert found.conservation.checked
