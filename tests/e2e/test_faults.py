@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from house import Measured, call, need_root
+from house import Measured, call, need_root, running, wait_for
 
 MS = 1_000_000
 
@@ -140,6 +140,27 @@ def test_who_lacks_cpu_time_waits_for_it(tmp_path: Path, kind: str) -> None:
     )
     assert waited[0][0] > 50 * MS
     assert not list(Path("/sys/fs/cgroup").glob("**/unruly-*-*"))
+
+
+def test_the_group_of_a_quota_that_a_killed_runner_left_is_taken_away_by_the_next(
+    tmp_path: Path,
+) -> None:
+    need_root("a CPU quota")
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        'name = "left"\n[run]\nduration = "60s"\nwarmup = "0s"\n[drive]\nstore = "redis"\n'
+        'rate = "10/s"\n[[fault]]\nkind = "quota"\nprocess = "redis-1"\nat = "0s"\n'
+        'duration = "50s"\ncores = 0.5\n'
+    )
+
+    def groups(pid: str = "*") -> list[Path]:
+        return list(Path("/sys/fs/cgroup").glob(f"**/unruly-{pid}-*"))
+
+    with running(plan, tmp_path / "left") as runner:
+        wait_for(lambda: groups(str(runner.pid)), "the quota")
+    assert groups(str(runner.pid)), "killed, it can take nothing away"
+    measured(tmp_path, "redis", "1500ms", "quota redis-1 500ms 500ms | cores = 0.5")
+    assert groups() == []
 
 
 def test_whose_disk_stalls_answers_when_it_is_over(tmp_path: Path) -> None:
