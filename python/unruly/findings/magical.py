@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
-from scipy import stats as scipy_stats
+import scipy
 
 from unruly.findings.quantiles import quantiles_of
 from unruly.stats import (
@@ -493,7 +493,7 @@ def _spearman(x: list[float], y: list[float]) -> tuple[float, float] | None:
     first, second = first[good], second[good]
     if first.size < 4 or np.ptp(first) == 0 or np.ptp(second) == 0:
         return None
-    found = scipy_stats.spearmanr(first, second)
+    found = scipy.stats.spearmanr(first, second)
     return float(found.statistic), float(found.pvalue)
 
 

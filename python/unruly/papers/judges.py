@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy import stats as scipy_stats
+import scipy
 
 from unruly.findings.cells import histograms_of
 from unruly.findings.context import Context
@@ -60,7 +60,7 @@ def _share(hits: int, of: int, words: str) -> Judgement:
     """A claim about most cells: holds when the share is surely above a half."""
     if of == 0:
         return _unknown("no cell can be judged: requests failed in all of them")
-    bounds = scipy_stats.binomtest(hits, of).proportion_ci(LEVEL)
+    bounds = scipy.stats.binomtest(hits, of).proportion_ci(LEVEL)
     verdict = HOLDS if bounds.low > MOST else NOT if bounds.high < MOST else UNDECIDED
     sentence = f"{hits} of {of} configurations {words}"
     return Judgement(verdict, hits / of, float(bounds.low), float(bounds.high), sentence)
@@ -94,7 +94,7 @@ def _p99_bound(analysis: Analysis) -> Judgement:
     if not known:
         return _unknown("no cell has a p99 and a mean")
     within = sum((c.p99 or 0) <= 25 * (c.mean or 0) for c in known)
-    bounds = scipy_stats.binomtest(within, len(known)).proportion_ci(LEVEL)
+    bounds = scipy.stats.binomtest(within, len(known)).proportion_ci(LEVEL)
     worst = max((c.p99 or 0) / (c.mean or 1) for c in known)
     surely = [c for c in known if c.p99_over_mean and (c.p99_over_mean.low or 0) > 25]
     verdict = HOLDS if within == len(known) else NOT if surely else UNDECIDED
@@ -109,7 +109,7 @@ def _p99_on_mean(analysis: Analysis) -> Judgement:
     line = analysis.magical.lines["*"] if analysis.magical else None
     if line is None or line.slope is None or line.r is None or line.n < 4:
         return _unknown(line.reason if line else "the run has no matrix")
-    reach = scipy_stats.norm.ppf((1 + LEVEL) / 2) / np.sqrt(line.n - 3)
+    reach = scipy.stats.norm.ppf((1 + LEVEL) / 2) / np.sqrt(line.n - 3)
     low, high = np.tanh(np.arctanh(line.r) - reach), np.tanh(np.arctanh(line.r) + reach)
     verdict = HOLDS if low > MOST else NOT if high < MOST else UNDECIDED
     intercept = line.intercept.estimate if line.intercept else None
@@ -124,7 +124,7 @@ def _counts_against_sizes(analysis: Analysis) -> Judgement:
     found = analysis.magical.count_against_size if analysis.magical else None
     if found is None:
         return _unknown("too few configurations with outliers")
-    reach = scipy_stats.norm.ppf((1 + LEVEL) / 2) / np.sqrt(max(1, found.cells - 3))
+    reach = scipy.stats.norm.ppf((1 + LEVEL) / 2) / np.sqrt(max(1, found.cells - 3))
     rho = float(np.clip(found.rho, -0.999, 0.999))
     low, high = np.tanh(np.arctanh(rho) - reach), np.tanh(np.arctanh(rho) + reach)
     verdict = HOLDS if high < 0 else NOT if low > 0 else UNDECIDED
@@ -143,7 +143,7 @@ def _resources_silent(analysis: Analysis) -> Judgement:
         f"{len(loud)} of {len(rows)} correlations stand beyond chance (q < 0.05); the strongest is "
         f"{strongest.of} with the {strongest.against}, Spearman {strongest.rho:.2f}"
     )
-    reach = scipy_stats.norm.ppf((1 + LEVEL) / 2) / np.sqrt(max(1, strongest.cells - 3))
+    reach = scipy.stats.norm.ppf((1 + LEVEL) / 2) / np.sqrt(max(1, strongest.cells - 3))
     middle = np.arctanh(np.clip(strongest.rho, -0.999, 0.999))
     low, high = float(np.tanh(middle - reach)), float(np.tanh(middle + reach))
     return Judgement(verdict, strongest.rho, low, high, sentence)
@@ -184,7 +184,7 @@ def _two_modes(analysis: Analysis) -> Judgement:
     if not known:
         return _unknown("no configuration can be tested")
     two = sum((c.dip_q or 1) < 0.05 for c in known)
-    bounds = scipy_stats.binomtest(two, len(known)).proportion_ci(LEVEL)
+    bounds = scipy.stats.binomtest(two, len(known)).proportion_ci(LEVEL)
     sentence = f"{two} of {len(known)} configurations have more than one mode (dip, q < 0.05)"
     low, high = float(bounds.low), float(bounds.high)
     return Judgement(HOLDS if two else UNDECIDED, two / len(known), low, high, sentence)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import signal, special
+import scipy
+from scipy import special
 
 from unruly.errors import ParameterError
 from unruly.stats.interval import Interval
@@ -203,7 +204,8 @@ class _Split:
         fresh = self.rest[1:] - self.memory * self.rest[:-1]
         fresh = fresh - fresh.mean()
         draws = fresh[rng.integers(0, fresh.size, (RESAMPLES, self.rest.size + WARM_UP))]
-        filtered: NDArray[np.float64] = signal.lfilter([1.0], [1.0, -self.memory], draws, axis=1)
+        filtered: NDArray[np.float64]
+        filtered = scipy.signal.lfilter([1.0], [1.0, -self.memory], draws, axis=1)
         return filtered[:, WARM_UP:]
 
 

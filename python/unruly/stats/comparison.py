@@ -14,7 +14,7 @@ from math import comb
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from unruly.errors import ParameterError
 from unruly.stats.interval import Interval
@@ -172,7 +172,7 @@ def grouped_shift(logs_a: ArrayLike, logs_b: ArrayLike, level: float = 0.95) -> 
             np.finfo(float).tiny,
         ),
     )
-    reach = stats.t.ppf((1 + level) / 2, freedom) * error
+    reach = special.stdtrit(freedom, (1 + level) / 2) * error
     p_value, largest = _relabelled(first, second)
     ratios = tuple(
         Interval(

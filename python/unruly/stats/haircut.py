@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from unruly.errors import ParameterError
 from unruly.stats.interval import Interval
@@ -161,8 +161,10 @@ def streak_length(outliers: int, streaks: int, n: int, level: float = 0.95) -> I
         return Interval(None, None, None, level, n, 0.0, "geometric lengths")
     alpha = (1 - level) / 2
     # ends of streaks among outliers are binomial: the mean length is one over their share
-    low = stats.beta.ppf(alpha, streaks, outliers - streaks + 1)
-    high = stats.beta.ppf(1 - alpha, streaks + 1, outliers - streaks) if streaks < outliers else 1.0
+    low = special.betaincinv(streaks, outliers - streaks + 1, alpha)
+    high = 1.0
+    if streaks < outliers:
+        high = special.betaincinv(streaks + 1, outliers - streaks, 1 - alpha)
     return Interval(
         outliers / streaks, float(1 / high), float(1 / low), level, n, float(streaks),
         "geometric lengths",

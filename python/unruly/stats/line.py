@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from unruly.errors import ParameterError
 from unruly.stats.interval import Interval
@@ -73,8 +73,8 @@ def line_fit(x: ArrayLike, y: ArrayLike, level: float = 0.95) -> Line:
     if n < 3 or np.ptp(first) == 0:
         reason = f"{n} points; 3 are needed" if n < 3 else "all x are equal"
         return Line(None, None, None, n, reason)
-    found = stats.linregress(first, second)
-    reach = float(stats.t.ppf((1 + level) / 2, n - 2))
+    found = scipy.stats.linregress(first, second)
+    reach = float(scipy.special.stdtrit(n - 2, (1 + level) / 2))
 
     def around(value: float, error: float) -> Interval:
         return Interval(

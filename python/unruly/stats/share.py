@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from unruly.errors import ParameterError
 from unruly.stats.interval import Interval
@@ -94,5 +94,5 @@ def _design_effect(hits: np.ndarray, totals: np.ndarray, alpha: float) -> float:
     freedom = blocks - 1 if spread <= 0 else np.clip(2 * variance**2 / spread, 1, blocks - 1)
     lag = float((excess[1:] * excess[:-1]).sum()) / variance if variance else 0.0
     memory = min(max(lag + 1 / blocks, 0.0), MEMORY_MAX)
-    widened = (stats.t.ppf(1 - alpha, freedom) / stats.norm.ppf(1 - alpha)) ** 2
+    widened = (special.stdtrit(freedom, 1 - alpha) / special.ndtri(1 - alpha)) ** 2
     return max(1.0, float(ratio * widened * (1 + memory) / (1 - memory)))

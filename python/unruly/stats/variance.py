@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy import optimize, stats
-from statsmodels.regression.linear_model import OLS
-from statsmodels.tools.sm_exceptions import SingularMatrixWarning
+import scipy
 
 from unruly.errors import ParameterError
 from unruly.stats.interval import Interval
@@ -153,11 +150,9 @@ def _columns(codes: list[NDArray[np.int64]]) -> NDArray[np.float64]:
 def _left(values: NDArray[np.float64], columns: list[NDArray[np.float64]]) -> tuple[float, int]:
     """Residual sum of squares and degrees of freedom of a model with an intercept."""
     design = np.hstack([np.ones((values.size, 1)), *columns])
-    with warnings.catch_warnings():
-        # factors that determine one another lower the rank, which is what is asked for here
-        warnings.simplefilter("ignore", SingularMatrixWarning)
-        fitted = OLS(values, design).fit()
-    return float(fitted.ssr), int(fitted.df_resid)
+    # factors that determine one another lower the rank
+    coefficients, _, rank, _ = np.linalg.lstsq(design, values, rcond=None)
+    return float(((values - design @ coefficients) ** 2).sum()), values.size - int(rank)
 
 
 def _effect(
@@ -186,7 +181,7 @@ def _effect(
         )
         return Effect(name, explained, freedom, None, None, share, None, reason)
     f = explained / freedom / (left / left_freedom)
-    p_value = float(stats.f.sf(f, freedom, left_freedom))
+    p_value = float(scipy.stats.f.sf(f, freedom, left_freedom))
     partial = _partial(f, freedom, left_freedom, values.size, level)
     return Effect(name, explained, freedom, float(f), p_value, share, partial)
 
@@ -197,12 +192,12 @@ def _partial(f: float, freedom: int, left: int, n: int, level: float) -> Interva
 
     def noncentrality(mass: float) -> float:
         def off(value: float) -> float:
-            return float(stats.ncf.cdf(f, freedom, left, value)) - mass
+            return float(scipy.stats.ncf.cdf(f, freedom, left, value)) - mass
 
         if off(0.0) <= 0:
             return 0.0
         top = 10.0 * (f * freedom + freedom + 10)
-        return float(optimize.brentq(off, 0.0, top)) if off(top) < 0 else top
+        return float(scipy.optimize.brentq(off, 0.0, top)) if off(top) < 0 else top
 
     low, high = (value / (value + n) for value in map(noncentrality, (1 - alpha, alpha)))
     estimate = f * freedom / (f * freedom + left)
