@@ -154,6 +154,11 @@ def correlate(
 
 
 def _one(frame: pd.DataFrame, scope: str, metric: str) -> dict[str, Any] | None:
+    known = frame[metric].to_numpy(dtype=float)
+    known = known[~np.isnan(known)]
+    # most metrics of most machines are absent or always the same
+    if known.size < BLOCKS_MIN or np.ptp(known) == 0:
+        return None
     part = frame[["receiver", "cell", "block", "latency", "raw", metric]].dropna()
     values = part[metric].to_numpy(dtype=float)
     if part["block"].nunique() < BLOCKS_MIN or len(part) < BLOCKS_MIN:
