@@ -11,7 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 pub const IDENTITY_BYTES: usize = 32;
 
 /// The rest of values.
-const PATTERN: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ-_";
+const PATTERN: &str = "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ-_";
 
 /// Whose a value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,15 +39,15 @@ pub enum Reading {
 pub fn write(identity: Identity, bytes: usize, out: &mut String) {
     out.clear();
     if bytes < IDENTITY_BYTES {
-        out.extend(PATTERN[..bytes].iter().map(|byte| char::from(*byte)));
+        out.push_str(&PATTERN[..bytes]);
         return;
     }
     let head = head(identity, bytes);
     URL_SAFE_NO_PAD.encode_string(head, out);
     while out.len() + PATTERN.len() <= bytes {
-        out.push_str(pattern());
+        out.push_str(PATTERN);
     }
-    out.push_str(&pattern()[..bytes - out.len()]);
+    out.push_str(&PATTERN[..bytes - out.len()]);
 }
 
 /// Whose a value is.
@@ -69,16 +69,12 @@ pub fn read(value: &[u8]) -> Reading {
         && head == self::head(identity, value.len())
         && rest
             .chunks(PATTERN.len())
-            .all(|it| it == &PATTERN[..it.len()]);
+            .all(|it| it == &PATTERN.as_bytes()[..it.len()]);
     if whole {
         Reading::Of(identity)
     } else {
         Reading::Foreign
     }
-}
-
-fn pattern() -> &'static str {
-    std::str::from_utf8(PATTERN).unwrap_or_default()
 }
 
 fn head(identity: Identity, bytes: usize) -> [u8; 24] {

@@ -118,9 +118,12 @@ impl Work {
 
     /// A task as a target takes it.
     pub(crate) fn operation(&mut self, task: &Task) -> Operation<'_> {
-        use std::fmt::Write as _;
+        let mut number = itoa::Buffer::new();
+        let number = number.format(task.key);
         self.key.clear();
-        let _ = write!(self.key, "unruly:{:012}", task.key);
+        self.key.push_str("unruly:");
+        self.key.push_str(&"000000000000"[number.len().min(12)..]);
+        self.key.push_str(number);
         match task.kind {
             OperationKind::Read => Operation::Read { key: &self.key },
             OperationKind::Write => {

@@ -230,11 +230,17 @@ fn answer<'a>(frame: &RangeFrame, input: &'a [u8]) -> Result<Answer<'a>, Protoco
 
 /// Appends a command as Redis takes it.
 fn command(out: &mut Vec<u8>, words: &[&str]) {
-    use std::io::Write as _;
-    // Writing to memory does not fail.
-    let _ = write!(out, "*{}\r\n", words.len());
+    let mut number = itoa::Buffer::new();
+    let mut line = |out: &mut Vec<u8>, sign: u8, count: usize| {
+        out.push(sign);
+        out.extend_from_slice(number.format(count).as_bytes());
+        out.extend_from_slice(b"\r\n");
+    };
+    line(out, b'*', words.len());
     for word in words {
-        let _ = write!(out, "${}\r\n{word}\r\n", word.len());
+        line(out, b'$', word.len());
+        out.extend_from_slice(word.as_bytes());
+        out.extend_from_slice(b"\r\n");
     }
 }
 
