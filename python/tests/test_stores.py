@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -18,10 +19,12 @@ from unruly.__main__ import main
 from unruly.errors import UnrulyError
 from unruly.findings import flow
 from unruly.findings.context import Context
+from unruly.findings.stores import timed
 from unruly.findings.target import Target, parse_target
 from unruly.report import write_report
 from unruly.report.figures.faults import faults
 from unruly.report.view import views_of
+from unruly.tables import fetch
 
 DRIVE = {
     "kind": "drive", "agents": 1, "ops": ("read",), "rate_hz": 400, "duration_s": 30,
@@ -247,6 +250,25 @@ def test_a_kind_of_fault_has_one_row_in_all_cells_unless_it_came_to_several_of_o
     assert "of store-0" not in rows(one)
     again = replace(next(it for it in one if it.kind == "fault stop"), process="store-1")
     assert "stop of store-1: p99" in rows([*one, again])
+
+
+def test_no_request_is_compared_with_every_window(struck, monkeypatch):
+    """By the engine's own plans: a join of equals, whatever the number of faults."""
+    run = unruly.open_run(struck)
+    connection, plans = run.engine.connection, []
+
+    def explained(expression):
+        frame = fetch(expression)
+        told = connection.raw_sql(f"EXPLAIN {connection.compile(expression)}").fetchall()
+        plans.append(told[0][1])
+        return frame
+
+    for module in ("faults", "quantiles"):
+        monkeypatch.setattr(f"unruly.findings.{module}.fetch", explained)
+    assert len(timed(Context.of(run, lambda _: None), pictures=False).faults) == 4
+    joins = [name for plan in plans for name in re.findall(r"\w[\w ]* Join", plan)]
+    assert len(joins) >= 5
+    assert set(joins) == {"Hash Join"}
 
 
 # the flow

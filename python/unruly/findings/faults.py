@@ -26,6 +26,7 @@ FAULTS_MOST: Final = 400
 AFTER_NS: Final = 5_000_000_000
 UNTIL_AGAIN: Final = {"fault stop": "fault continue", "fault kill": "process started"}
 """What ends a fault whose event has no end of its own."""
+EVER_NS: Final = 2**62
 QUANTILES: Final = (0.5, 0.99)
 
 
@@ -117,10 +118,8 @@ def effects(
         fault_tables.due_within(rows, held), ["effect"], QUANTILES, size, ("response",)
     )
     longest = context.pairs["longest_ns"].max()
-    spoiled = windows[["fault", "from_ns"]].assign(to_ns=windows["until_ns"])
-    quiet = fault_tables.untouched(
-        rows, inline(spoiled), 0.0 if np.isnan(longest) else float(longest)
-    )
+    patience = 0.0 if np.isnan(longest) else float(longest)
+    quiet = fault_tables.untouched(rows, inline(_quiet(windows, legs)), patience)
     free = quantiles_of(quiet, ["cell"], QUANTILES, size, ("response",)).set_index("cell")
     largest = windows["cell"].map(free["response_max"]).astype(float).fillna(np.inf)
     windows = windows.assign(free_max_ns=largest)
@@ -156,6 +155,24 @@ def _windows(happened: pd.DataFrame, legs: pd.DataFrame) -> pd.DataFrame:
         to_ns=ends.astype("int64"),
         until_ns=np.minimum(until, following).astype("int64"),
         last_ns=following.astype("int64"),
+    )
+
+
+def _quiet(windows: pd.DataFrame, legs: pd.DataFrame) -> pd.DataFrame:
+    """The stretches of the legs that no fault and no aftermath touches: from_ns, to_ns, until_ns.
+
+    Of faults that overlap, too: as many have begun as have ended where the n-th end comes before
+    the next begin, whichever end belongs to which begin.
+    """
+    own = legs[legs["cell"].isin(windows["cell"])]
+    begins = np.sort(np.concatenate([own["first_ns"], windows["until_ns"]]))
+    closes = own["last_ns"].to_numpy() + 1
+    ends = np.sort(np.concatenate([windows["from_ns"], closes]))
+    # whoever was due before the end of a leg may be answered after it
+    until = np.where(np.isin(ends, closes), EVER_NS, ends)
+    quiet = begins < ends
+    return pd.DataFrame(
+        {"from_ns": begins[quiet], "to_ns": ends[quiet], "until_ns": until[quiet]}, dtype="int64"
     )
 
 

@@ -27,19 +27,21 @@ def due_within(rows: Table, windows: Table) -> Table:
     return within(rows, windows).select("effect", "cell", "ok", "response")
 
 
-def untouched(rows: Table, windows: Table, patience_ns: float) -> Table:
-    """Rows that were neither due nor under way in any window: cell, ok, response.
+def untouched(rows: Table, quiet: Table, patience_ns: float) -> Table:
+    """Rows that were due in a quiet stretch and done before its end: cell, ok, response.
 
-    One that failed was waited for `patience_ns`.
+    Parameters
+    ----------
+    quiet : Table
+        from_ns, to_ns, until_ns (when the next fault comes, which the end of a leg is not).
+    patience_ns : float
+        So long one that failed was waited for.
     """
-    waited = ibis.ifelse(rows.response == INFINITY, patience_ns, rows.response)
-    held = rows.select("cell", "ok", "response", "intended_ns", waited_ns=waited)
+    due = within(rows, quiet)
+    waited = ibis.ifelse(due.response == INFINITY, patience_ns, due.response)
     # as differences: a wall clock in ns does not fit a double
-    overlapping = [
-        held.intended_ns < windows.to_ns,
-        held.waited_ns > (windows.from_ns - held.intended_ns).cast("float64"),
-    ]
-    return held.anti_join(windows, overlapping)
+    done = waited <= (due.until_ns - due.intended_ns).cast("float64")
+    return due.filter(done).select("cell", "ok", "response")
 
 
 def first_hurt(rows: Table, windows: Table) -> Table:
@@ -66,10 +68,7 @@ def silences(rows: Table, windows: Table) -> Table:
 
     The end of the window ends a silence, too.
     """
-    good = rows.filter(rows.ok)
-    came = good.join(
-        windows, [good.received_ns >= windows.from_ns, good.received_ns < windows.to_ns]
-    )
+    came = within(rows.filter(rows.ok), windows, "received_ns")
     order = ibis.window(group_by="fault", order_by="received_ns")
     before = came.received_ns.lag().over(order).fill_null(came.from_ns)
     gaps = came.mutate(gap_ns=came.received_ns - before)
