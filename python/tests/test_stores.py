@@ -51,6 +51,18 @@ def _ramp(slow_from=None, factor=14.0, repeats=3, **changes):
     }  # fmt: skip
 
 
+def _rewrite_events(run, change):
+    """Replace the rows of a run's events by what `change` makes of them."""
+    (path,) = (run / "events").glob("*.parquet")
+    table = pq.read_table(path)
+    pq.write_table(pa.Table.from_pylist(change(table.to_pylist()), schema=table.schema), path)
+
+
+def _faults_of(run):
+    view = unruly.analyse(unruly.open_run(run), pictures=False, causes=False).stores
+    return view.faults
+
+
 # the target
 
 
@@ -205,12 +217,13 @@ def test_instants_of_a_stop_and_its_end_are_one_span(tmp_path):
     run = write_run(
         tmp_path / "run", **{**DRIVE, "rate_hz": 100}, faults=(("base", "stop", "store-0", 5, 2),)
     )
-    (path,) = (run / "events").glob("*.parquet")
-    table = pq.read_table(path)
-    *others, stop = table.to_pylist()
-    again = {**stop, "kind": "fault continue", "started_ns": stop["ended_ns"], "ended_ns": None}
-    instants = [*others, {**stop, "ended_ns": None}, again]
-    pq.write_table(pa.Table.from_pylist(instants, schema=table.schema), path)
+
+    def instants(rows):
+        *others, stop = rows
+        again = {**stop, "kind": "fault continue", "started_ns": stop["ended_ns"]}
+        return [*others, {**stop, "ended_ns": None}, {**again, "ended_ns": None}]
+
+    _rewrite_events(run, instants)
     view = unruly.analyse(unruly.open_run(run), pictures=False, causes=False).stores
     (it,) = view.faults
     assert it.lasted_ns == 2 * NS
@@ -221,16 +234,64 @@ def test_instants_of_a_stop_and_its_end_are_one_span(tmp_path):
 def test_a_kill_that_nobody_ends_lasts_to_the_end(tmp_path):
     shape = {**DRIVE, "rate_hz": 100}
     run = write_run(tmp_path / "run", **shape, faults=(("base", "kill", "store-0", 20.0, 10.0),))
-    (path,) = (run / "events").glob("*.parquet")
-    table = pq.read_table(path)
-    place = table.schema.get_field_index("ended_ns")
-    table = table.set_column(place, table.schema.field(place), pa.nulls(table.num_rows, pa.int64()))
-    pq.write_table(table, path)
-    (it,) = unruly.analyse(unruly.open_run(run), pictures=False, causes=False).stores.faults
+    _rewrite_events(run, lambda rows: [{**row, "ended_ns": None} for row in rows])
+    (it,) = _faults_of(run)
     assert it.lasted_ns == pytest.approx(10 * NS, abs=0.02 * NS)
     assert it.back_ns == (None,)
     assert it.gap_ns == pytest.approx(10 * NS, abs=0.02 * NS)
     assert it.failed == it.due
+
+
+def test_a_kill_ends_where_its_process_started_again_however_much_else_went_on(tmp_path):
+    shape = {**DRIVE, "rate_hz": 100, "duration_s": 20}
+    run = write_run(tmp_path / "run", **shape, faults=(("base", "kill", "store-0", 5.0, 1.0),))
+
+    def busy(rows):
+        *others, kill = rows
+        again = {**kill, "kind": "process started", "started_ns": kill["ended_ns"]}
+        pauses = [
+            {**kill, "kind": "gc", "started_ns": STARTED_NS + place * NS // 50}
+            for place in range(700)
+        ]
+        ends = [{**it, "ended_ns": it["started_ns"] + NS // 100} for it in pauses]
+        return [*others, {**kill, "ended_ns": None}, {**again, "ended_ns": None}, *ends]
+
+    _rewrite_events(run, busy)
+    (it,) = _faults_of(run)
+    assert it.lasted_ns == NS
+    assert it.due == it.failed == pytest.approx(100, abs=2)
+
+
+def test_hundreds_of_faults_are_all_kept_out_of_fault_free_time(tmp_path):
+    """Oracle: the raw rows. One stop in each tenth of a second, from the twentieth second on."""
+    faults = tuple(("base", "stop", "store-0", 20 + place / 10, 0.05) for place in range(460))
+    run = write_run(tmp_path / "run", **{**DRIVE, "duration_s": 66}, faults=faults)
+    table = pq.read_table(run / "requests")
+    due, done = (table[name].to_numpy() - STARTED_NS for name in ("intended_ns", "received_ns"))
+    (it,) = _faults_of(run)
+    assert it.times == len(it.back_ns) == 460
+    assert it.free == int((done <= 20 * NS).sum())
+    assert it.free_max_ok == float((done - due)[done <= 20 * NS].max())
+    within = (due >= 20 * NS) & ((due - 20 * NS) % (NS // 10) < NS // 20)
+    assert it.due == int(within.sum())
+    assert it.p99_ratio > 100
+
+
+def test_a_fault_of_the_warm_up_is_none_of_what_was_measured(tmp_path):
+    shape = {**DRIVE, "rate_hz": 100, "duration_s": 20, "warmup_s": 5}
+    run = write_run(
+        tmp_path / "run", **shape,
+        faults=(
+            ("base", "busy", "store-0", -3.0, 1.0),
+            ("base", "stop", "store-0", -0.5, 1.0),
+        ),
+    )  # fmt: skip
+    (it,) = _faults_of(run)
+    # that which reaches into the measured time is one
+    assert it.kind == "fault stop"
+    assert it.due == pytest.approx(50, abs=2)
+    # 5 s after its end, all is fault-free
+    assert it.free == pytest.approx(20 * 100 - 550, abs=5)
 
 
 def test_the_worst_fault_is_told_first_and_of_each_cell(seen):

@@ -22,10 +22,7 @@ if TYPE_CHECKING:
     from unruly.findings.context import Context
 
 SPANS_MOST: Final = 600
-FAULTS_MOST: Final = 400
 AFTER_NS: Final = 5_000_000_000
-UNTIL_AGAIN: Final = {"fault stop": "fault continue", "fault kill": "process started"}
-"""What ends a fault whose event has no end of its own."""
 EVER_NS: Final = 2**62
 QUANTILES: Final = (0.5, 0.99)
 
@@ -68,46 +65,33 @@ class FaultEffect:
         return float("inf") if self.failed else 0.0
 
 
-def spans(context: Context, legs: pd.DataFrame) -> pd.DataFrame:
-    """What went on in processes while it was measured, each with its end.
+def struck(context: Context, legs: pd.DataFrame) -> pd.DataFrame:
+    """Every fault, however many: cell, repeat, process, kind, detail, started_ns, ended_ns.
 
-    cell, repeat, process, kind, detail, started_ns, ended_ns: at most 600, all faults first. An
-    instant that another event ends becomes a span; a kill that nobody ends lasts as long as its
-    leg does.
+    With first_ns and last_ns, the extent of its leg; what nobody ended lasts as long as that does.
     """
-    frame = fetch(flow_tables.spans(context.run.events, SPANS_MOST))
-    ends = {(row["cell"], row["repeat"]): int(row["last_ns"]) for row in legs.to_dict("records")}
-    rows = frame.to_dict("records")
-    ended = []
-    for row in rows:
-        last = ends.get((row["cell"], row["repeat"]))
-        ended.append(_end(row, rows, int(row["started_ns"]) if last is None else last))
-    closed = frame.drop(columns="lasted_ns").assign(ended_ns=np.array(ended, dtype=np.int64))
-    closed = closed[~closed["kind"].isin(set(UNTIL_AGAIN.values()) - set(flow_tables.HAPPENED))]
-    return closed.sort_values("started_ns", ignore_index=True)
+    frame = fetch(fault_tables.struck(context.run.events)).merge(legs, on=["cell", "repeat"])
+    rest = (frame["last_ns"] - frame["started_ns"]).clip(lower=0)
+    lasted = frame.pop("lasted_ns").fillna(rest).astype("int64")
+    return frame.assign(ended_ns=frame["started_ns"] + lasted)
 
 
-def _end(row: dict[str, Any], rows: list[dict[str, Any]], last_ns: int) -> int:
-    if not pd.isna(row["lasted_ns"]):
-        return int(row["started_ns"]) + int(row["lasted_ns"])
-    if row["kind"] not in UNTIL_AGAIN:
-        return int(row["started_ns"])
-    whose = ("cell", "repeat", "process")
-    later = [
-        int(it["started_ns"])
-        for it in rows
-        if it["kind"] == UNTIL_AGAIN[row["kind"]]
-        and all(it[name] == row[name] for name in whose)
-        and it["started_ns"] > row["started_ns"]
-    ]
-    return min(later, default=max(last_ns, int(row["started_ns"])))
+def spans(context: Context, faults: pd.DataFrame) -> pd.DataFrame:
+    """What is drawn of what went on in processes: at most 600 spans, faults before all others.
+
+    cell, repeat, process, kind, detail, started_ns, ended_ns.
+    """
+    others = fetch(flow_tables.spans(context.run.events, SPANS_MOST))
+    others["ended_ns"] = others["started_ns"] + others.pop("lasted_ns")
+    longest = faults["ended_ns"] - faults["started_ns"]
+    first = faults.loc[longest.sort_values(ascending=False, kind="stable").index, list(others)]
+    drawn = pd.concat([first, others]).head(SPANS_MOST)
+    return drawn.sort_values("started_ns", ignore_index=True)
 
 
-def effects(
-    context: Context, happened: pd.DataFrame, legs: pd.DataFrame
-) -> tuple[FaultEffect, ...]:
+def effects(context: Context, faults: pd.DataFrame, legs: pd.DataFrame) -> tuple[FaultEffect, ...]:
     """Compare what was due in the windows of the faults with the fault-free time of each cell."""
-    windows = _windows(happened, legs)
+    windows = _windows(faults)
     if windows.empty:
         return ()
     context.progress("faults")
@@ -131,30 +115,28 @@ def effects(
     )
 
 
-def _windows(happened: pd.DataFrame, legs: pd.DataFrame) -> pd.DataFrame:
-    """Each fault and its effect: from_ns, to_ns (its end), until_ns, last_ns.
+def _windows(faults: pd.DataFrame) -> pd.DataFrame:
+    """Each fault of the measured time and its effect: from_ns, to_ns (its end), until_ns, last_ns.
 
     The aftermath ends at the third; at the last the next fault begins, or the leg ends.
     """
-    faults = happened[happened["kind"].str.startswith(flow_tables.FAULT)].head(FAULTS_MOST)
-    held = faults.merge(legs, on=["cell", "repeat"]).sort_values("started_ns", ignore_index=True)
-    held = held[held["started_ns"] <= held["last_ns"]].reset_index(drop=True)
-    begins = held["started_ns"].clip(lower=held["first_ns"])
-    ends = held["ended_ns"].clip(lower=begins + 1, upper=held["last_ns"] + 1)
-    until = (ends + AFTER_NS).clip(upper=held["last_ns"] + 1)
-    # in whole numbers: a wall clock in ns does not fit a double
-    following = held["last_ns"].to_numpy() + 1
-    same = (held[["cell", "repeat"]].shift(-1) == held[["cell", "repeat"]]).all(axis=1).to_numpy()
-    following[same] = held["started_ns"].to_numpy()[1:][same[:-1]]
-    following = np.maximum(following, ends)
+    measured = (faults["started_ns"] <= faults["last_ns"]) & (
+        faults["ended_ns"] >= faults["first_ns"]
+    )
+    held = faults[measured].sort_values("started_ns", ignore_index=True)
+    begins = held["started_ns"].clip(lower=held["first_ns"]).to_numpy(dtype="int64")
+    ends = held["ended_ns"].clip(lower=begins + 1, upper=held["last_ns"] + 1).to_numpy("int64")
+    # no two legs overlap, so that what begins next begins next in this leg, or after it
+    place = np.searchsorted(begins, ends)
+    following = np.minimum(np.append(begins, EVER_NS)[place], held["last_ns"] + 1)
     keys = ["cell", "kind", "process"]
     return held[keys].assign(
         fault=np.arange(len(held)),
         effect=held.groupby(keys, sort=True).ngroup().astype("int64"),
-        from_ns=begins.astype("int64"),
-        to_ns=ends.astype("int64"),
-        until_ns=np.minimum(until, following).astype("int64"),
-        last_ns=following.astype("int64"),
+        from_ns=begins,
+        to_ns=ends,
+        until_ns=np.minimum(ends + AFTER_NS, following),
+        last_ns=following,
     )
 
 

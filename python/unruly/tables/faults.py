@@ -1,11 +1,11 @@
-"""Expressions over faults: what was due in their windows, what was not, and the longest silence.
+"""Expressions over faults: when each was, what was due meanwhile, what was not, and silences.
 
 Windows are on the one clock of the run, in which no two legs overlap.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import ibis
 
@@ -14,6 +14,34 @@ from unruly.tables.steadiness import within
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
+
+
+FAULT: Final = "fault "
+UNTIL_AGAIN: Final = {"fault stop": "fault continue", "fault kill": "process started"}
+"""What ends a fault whose event has no end of its own."""
+
+
+def struck(events: Table) -> Table:
+    """Every fault: cell, repeat, process, kind, detail, started_ns, lasted_ns.
+
+    One whose event has no end lasts until its process goes on again; null where it never does.
+    """
+    ends = list(UNTIL_AGAIN.values())
+    told = events.filter(events.kind.startswith(FAULT) | events.kind.isin(ends))
+    told = told.mutate(ends=told.kind.isin(ends))
+    # what ends one fault at the instant at which the next begins does not end that
+    later = ibis.window(
+        group_by=["cell", "repeat", "process"],
+        order_by=["started_ns", ibis.desc("ends")],
+        rows=(1, None),
+    )
+    ended = told.ended_ns
+    for kind, again in UNTIL_AGAIN.items():
+        since = ibis.ifelse(told.kind == again, told.started_ns, None).min().over(later)
+        ended = ibis.ifelse(told.kind == kind, ended.fill_null(since), ended)
+    known = told.mutate(lasted_ns=ended - told.started_ns)
+    columns = ("cell", "repeat", "process", "kind", "detail", "started_ns", "lasted_ns")
+    return known.filter(~known.ends).select(*columns).order_by("started_ns", "process", "kind")
 
 
 def due_within(rows: Table, windows: Table) -> Table:
