@@ -23,6 +23,7 @@ from unruly.findings.stores import timed
 from unruly.findings.target import Target, parse_target
 from unruly.report import write_report
 from unruly.report.figures.faults import faults
+from unruly.report.stores import faults as fault_table
 from unruly.report.view import views_of
 from unruly.tables import fetch
 
@@ -292,6 +293,68 @@ def test_a_fault_of_the_warm_up_is_none_of_what_was_measured(tmp_path):
     assert it.due == pytest.approx(50, abs=2)
     # 5 s after its end, all is fault-free
     assert it.free == pytest.approx(20 * 100 - 550, abs=5)
+
+
+def test_a_kill_has_its_restart_until_the_next_fault(tmp_path):
+    run = write_run(
+        tmp_path / "run", **{**DRIVE, "rate_hz": 100, "duration_s": 40},
+        faults=(("base", "kill", "store-0", 5.0, 1.0), ("base", "stop", "store-0", 25.0, 1.0)),
+    )  # fmt: skip
+    kill, stop = _faults_of(run)
+    # before the kill, and from 5 s after the end of the stop
+    assert kill.free == stop.free == pytest.approx(100 * (5 + 9), abs=4)
+    assert kill.back_ns[0] == pytest.approx(NS, abs=0.05 * NS)
+
+
+def test_a_kill_whose_leg_is_all_that_there_is_leaves_nothing_to_compare_with(tmp_path, schema):
+    shape = {**DRIVE, "rate_hz": 100, "duration_s": 20}
+    run = write_run(tmp_path / "run", **shape, faults=(("base", "kill", "store-0", 0.0, 20.0),))
+    analysis = unruly.analyse(unruly.open_run(run), causes=False)
+    (it,) = analysis.stores.faults
+    assert it.failed == it.due == 2_000
+    assert it.free == 0
+    assert it.back_ns is None
+    assert it.absent["back_ns"] == "no reply came in fault-free time"
+    assert it.absent["free_p99"] == "nothing was due in fault-free time"
+    finding = next(it for it in analysis.findings if it.code == "fault-hurts")
+    assert "2,000 of 2,000 requests due in it failed" in finding.text
+    (view,) = views_of([analysis])
+    assert faults(view).title.startswith("The kill of store-0 hurts most")
+    assert "no reply came in fault-free time" in str(fault_table(view).rows)
+    schema.validate(json.loads(json.dumps(unruly.summary(analysis))))
+    assert "nobody was hurt" not in write_report([analysis], tmp_path / "report.html").read_text()
+
+
+def test_stops_without_a_fault_free_time_cannot_be_compared(tmp_path, capsys):
+    run = write_run(
+        tmp_path / "run", **{**DRIVE, "rate_hz": 100},
+        faults=tuple(("base", "stop", "store-0", 6.0 * place, 2.0) for place in range(5)),
+    )  # fmt: skip
+    analysis = unruly.analyse(unruly.open_run(run), causes=False)
+    (it,) = analysis.stores.faults
+    assert it.times == 5
+    assert it.p99 == pytest.approx(2 * NS, rel=0.02)
+    assert it.p99_ratio is None
+    assert it.back_ns is None
+    (view,) = views_of([analysis])
+    said = "faults cannot be compared: nothing was due in fault-free time; the longest time without"
+    assert f"The {said}" in faults(view).title
+    assert main(["verdict", str(run)]) == 0
+    assert f"the {said}" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_picture_of_too_many_faults_says_how_many_it_leaves_out(seen):
+    one = next(it for it in seen.stores.faults if it.kind == "fault busy")
+    many = [
+        replace(one, cell=f"store={cell:02}", process=f"store-{process:02}", p99_ratio=2.0 + cell)
+        for cell in range(12)
+        for process in range(20)
+    ]
+    (view,) = views_of([replace(seen, stores=replace(seen.stores, faults=tuple(many)))])
+    figure = faults(view)
+    assert [panel.title for panel in figure.panels] == [f"store={it:02}" for it in range(4, 12)]
+    assert figure.panels[0].alt.count("busy of") == 16
+    assert "Shown: 8 of 12 cells, 16 of 20 faults" in figure.caption
 
 
 def test_the_worst_fault_is_told_first_and_of_each_cell(seen):

@@ -1,7 +1,9 @@
 """What each fault did to each cell: what was due in its window, against the fault-free time.
 
-A fault is a span of the events. Its window is that span; what follows it, until five seconds after
-its end or the next fault, is looked at for silence and recovery, and is not fault-free either.
+A fault is a span of the events. Its window is that span; its aftermath reaches to five seconds
+after its end, that of a kill as far as the leg does (a program that starts again takes as long as
+it takes), and no farther than the next fault. It is looked at for silence and recovery, and is not
+fault-free either.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 SPANS_MOST: Final = 600
 AFTER_NS: Final = 5_000_000_000
+UNTIL_THE_NEXT: Final = ("fault kill",)
+"""Of these nobody knows when the aftermath is over."""
 EVER_NS: Final = 2**62
 QUANTILES: Final = (0.5, 0.99)
 
@@ -33,9 +37,9 @@ class FaultEffect:
 
     ``due`` requests were due in their windows, ``failed`` of them failed. ``back_ns`` of each fault
     is how long after its begin a good reply came to a request due after the first that it hurt
-    (that failed, or took longer than any fault-free one); None where none came, and 0 where nobody
-    was hurt. ``gap_ns`` is the longest time without a good reply. ``free_...`` are the fault-free
-    times of the same cell; what is None has its reason in ``absent``.
+    (that failed, or was slower than the slowest fault-free one); None where none came, and 0 where
+    it hurt none so. ``gap_ns`` is the longest time without a good reply. ``free_...`` are the
+    fault-free times of the same cell; what is None has its reason in ``absent``.
     """
 
     cell: str
@@ -53,7 +57,7 @@ class FaultEffect:
     free_p99: float | None
     free_max_ok: float | None
     p99_ratio: float | None
-    back_ns: tuple[float | None, ...]
+    back_ns: tuple[float | None, ...] | None
     gap_ns: float | None
     absent: dict[str, str] = field(default_factory=dict)
 
@@ -62,7 +66,7 @@ class FaultEffect:
         """How much: the p99 over the fault-free one; infinite where it falls among the failed."""
         if self.p99_ratio is not None:
             return self.p99_ratio
-        return float("inf") if self.failed else 0.0
+        return float("inf") if self.failed and self.p99 is None else 0.0
 
 
 def struck(context: Context, legs: pd.DataFrame) -> pd.DataFrame:
@@ -105,8 +109,7 @@ def effects(context: Context, faults: pd.DataFrame, legs: pd.DataFrame) -> tuple
     patience = 0.0 if np.isnan(longest) else float(longest)
     quiet = fault_tables.untouched(rows, inline(_quiet(windows, legs)), patience)
     free = quantiles_of(quiet, ["cell"], QUANTILES, size, ("response",)).set_index("cell")
-    largest = windows["cell"].map(free["response_max"]).astype(float).fillna(np.inf)
-    windows = windows.assign(free_max_ns=largest)
+    windows = windows.assign(free_max_ns=windows["cell"].map(free["response_max"]).astype(float))
     windows = _recovered(rows, windows)
     by_effect = due.set_index("effect")
     return tuple(
@@ -129,13 +132,14 @@ def _windows(faults: pd.DataFrame) -> pd.DataFrame:
     # no two legs overlap, so that what begins next begins next in this leg, or after it
     place = np.searchsorted(begins, ends)
     following = np.minimum(np.append(begins, EVER_NS)[place], held["last_ns"] + 1)
+    lasting = held["kind"].isin(UNTIL_THE_NEXT)
     keys = ["cell", "kind", "process"]
     return held[keys].assign(
         fault=np.arange(len(held)),
         effect=held.groupby(keys, sort=True).ngroup().astype("int64"),
         from_ns=begins,
         to_ns=ends,
-        until_ns=np.minimum(ends + AFTER_NS, following),
+        until_ns=np.minimum(np.where(lasting, EVER_NS, ends + AFTER_NS), following),
         last_ns=following,
     )
 
@@ -159,17 +163,17 @@ def _quiet(windows: pd.DataFrame, legs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _recovered(rows: Any, windows: pd.DataFrame) -> pd.DataFrame:
-    """Add ``back_ns`` (inf where no good reply came) and ``gap_ns``."""
-    aftermath = windows[["fault", "from_ns", "free_max_ns"]].assign(to_ns=windows["until_ns"])
-    hurt = fetch(fault_tables.first_hurt(rows, inline(aftermath))).set_index("fault")["after_ns"]
+    """Add ``gap_ns`` and ``back_ns``: inf where no good reply came, NaN with nothing to compare."""
+    watched = windows[["fault", "from_ns", "free_max_ns"]].assign(to_ns=windows["until_ns"])
+    known = watched[watched["free_max_ns"].notna()]
+    hurt = fetch(fault_tables.first_hurt(rows, inline(known))).set_index("fault")["after_ns"]
     asked = windows[windows["fault"].isin(hurt.index)]
-    back = pd.Series(0.0, index=windows.index)
+    back = windows["free_max_ns"].where(windows["free_max_ns"].isna(), 0.0)
     if len(asked):
         after = asked["fault"].map(hurt).astype("int64")
         later = asked[["fault"]].assign(from_ns=asked["from_ns"] + after, to_ns=asked["last_ns"])
         good = fetch(steadiness_tables.first_good(rows, inline(later))).set_index("fault")["total"]
         back.loc[asked.index] = (after + asked["fault"].map(good)).fillna(np.inf)
-    watched = windows[["fault", "from_ns"]].assign(to_ns=windows["until_ns"])
     quiet = fetch(fault_tables.silences(rows, inline(watched))).set_index("fault")["gap_ns"]
     whole = windows["until_ns"] - windows["from_ns"]
     gap = windows["fault"].map(quiet).fillna(whole).astype(float)
@@ -189,6 +193,9 @@ def _effect(own: pd.DataFrame, due: dict[str, Any], free: dict[str, Any]) -> Fau
         ratio = during["p99"] / usual["p99"]
     else:
         absent["p99_ratio"] = absent.get("p99") or absent.get("free_p99") or "no time passed"
+    back = own["back_ns"]
+    if back.isna().any():
+        absent["back_ns"] = "no reply came in fault-free time"
     first = own.iloc[0]
     return FaultEffect(
         str(first["cell"]),
@@ -206,7 +213,7 @@ def _effect(own: pd.DataFrame, due: dict[str, Any], free: dict[str, Any]) -> Fau
         usual["p99"],
         usual["max_ok"],
         ratio,
-        tuple(float(it) if np.isfinite(it) else None for it in own["back_ns"]),
+        None if back.isna().any() else tuple(it if np.isfinite(it) else None for it in back),
         float(own["gap_ns"].max()),
         absent,
     )

@@ -8,6 +8,7 @@ from unruly.findings.model import Finding
 from unruly.findings.store_words import (
     fault_name,
     fault_sentence,
+    is_comparable,
     is_hurt,
     knee_sentence,
     target_sentence,
@@ -96,6 +97,8 @@ def fault_hurts(evidence: Evidence) -> Iterator[Finding]:
     rest = [it for it in by_cell.values() if it.cell != worst.cell]
     told = [fault_sentence(it, several=True) for it in reversed(rest)][:ROWS_TOLD]
     others = f" In other cells: {'; '.join(told)}." if told else ""
+    unknown = [fault_name(it, several=several) for it in effects if not is_comparable(it)]
+    others += f" Nothing to compare with has: {named(unknown)}." if unknown else ""
     yield Finding(
         "fault-hurts",
         "where",
@@ -111,7 +114,7 @@ def fault_hurts(evidence: Evidence) -> Iterator[Finding]:
             "failed": worst.failed,
             "p99_ratio": worst.p99_ratio,
             "gap_ns": worst.gap_ns,
-            "back_ns": list(worst.back_ns),
+            "back_ns": None if worst.back_ns is None else list(worst.back_ns),
         },
         "Hold the longest silence against your timeouts; see the table of faults for the others.",
     )

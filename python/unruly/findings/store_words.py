@@ -66,6 +66,26 @@ def is_hurt(effect: FaultEffect) -> bool:
     return effect.failed > 0 or effect.hurt >= 2.0
 
 
+def is_comparable(effect: FaultEffect) -> bool:
+    """There is a fault-free p99 to hold it against, or requests failed, which is worse than any."""
+    return effect.failed > 0 or effect.p99_ratio is not None
+
+
+def unseen_sentence(effects: Sequence[FaultEffect]) -> str:
+    """Say of faults of which none hurts to speak of why that is: they cannot be compared, or so."""
+    unknown = [it for it in effects if not is_comparable(it)]
+    if not unknown:
+        return "no fault is to be seen in what was due meanwhile"
+    several = len({it.cell for it in effects}) > 1
+    longest = max(unknown, key=lambda it: it.gap_ns or 0.0)
+    all_of_them = len(unknown) == len(effects)
+    which = "the faults" if all_of_them else f"{len(unknown)} of {len(effects)} faults"
+    return (
+        f"{which} cannot be compared: {longest.absent['p99_ratio']}; the longest time without a "
+        f"good reply was {latency(longest.gap_ns)} ({fault_name(longest, several=several)})"
+    )
+
+
 def fault_name(effect: FaultEffect, *, several: bool) -> str:
     """Name a fault: its kind, whose, and in which cell where there are several."""
     where = f" ({effect.cell})" if several else ""
@@ -80,10 +100,10 @@ def fault_sentence(effect: FaultEffect, *, several: bool) -> str:
     else:
         hurt = f"{count(effect.failed)} of {count(effect.due)} requests due in it failed"
     gap = f"; the longest time without a good reply was {latency(effect.gap_ns)}"
-    back = effect.back_ns
+    back = effect.back_ns or ()
     if any(it is None for it in back):
         again = ", and none came again before the end"
-    elif max(it or 0.0 for it in back) > 0:
+    elif any(back):
         again = f", and one came again {latency(max(it or 0.0 for it in back))} after its begin"
     else:
         again = ""

@@ -73,12 +73,12 @@ def untouched(rows: Table, quiet: Table, patience_ns: float) -> Table:
 
 
 def first_hurt(rows: Table, windows: Table) -> Table:
-    """When the first request was due that failed, or took longer than it would without a fault.
+    """When the first request was due that failed, or took longer than any without a fault.
 
     Parameters
     ----------
     windows : Table
-        fault, from_ns, to_ns, free_max_ns.
+        fault, from_ns, to_ns, free_max_ns (what the slowest good one took without a fault).
 
     Returns
     -------
@@ -86,7 +86,7 @@ def first_hurt(rows: Table, windows: Table) -> Table:
         fault, after_ns (from the window's begin); no row where none was hurt.
     """
     due = within(rows, windows)
-    hurt = due.filter(due.response > due.free_max_ns)
+    hurt = due.filter(~due.ok | (due.response > due.free_max_ns))
     after = hurt.intended_ns - hurt.from_ns
     return hurt.group_by("fault").agg(after_ns=after.min()).order_by("fault")
 
