@@ -23,6 +23,7 @@ from unruly.findings.stores import timed
 from unruly.findings.target import Target, parse_target
 from unruly.report import write_report
 from unruly.report.figures.faults import faults
+from unruly.report.figures.flow import flow as flow_figure
 from unruly.report.stores import faults as fault_table
 from unruly.report.view import views_of
 from unruly.tables import fetch
@@ -415,6 +416,38 @@ def test_a_run_of_many_legs_is_not_drawn_over_time(seen, monkeypatch):
     context = Context.of(seen.run, lambda _: None)
     monkeypatch.setattr(flow, "LEGS_MOST", 1)
     assert flow.flow(context, seen.stores.legs) is None
+
+
+def test_a_run_of_legs_shorter_than_half_a_bin_has_no_flow(analysed):
+    cells = tuple(f"store={name}" for name in "abcdef")
+    shape = {**DRIVE, "cells": cells, "duration_s": 0.4, "warmup_s": 0.6}
+    assert analysed(**shape).stores.flow is None
+
+
+def _flow_title(analysis):
+    (view,) = views_of([analysis])
+    return flow_figure(view).title
+
+
+def test_a_run_without_any_good_reply_says_so(analysed):
+    analysis = analysed(**DRIVE, failed_share=1.0)
+    assert _flow_title(analysis) == "No request was answered"
+    (view,) = views_of([analysis])
+    assert "Good replies a second, 0 to 0." in {it.alt for it in flow_figure(view).panels}
+
+
+def test_a_second_in_which_nothing_was_due_is_no_silence(analysed):
+    analysis = analysed(**{**DRIVE, "rate_hz": 0.5})
+    assert analysis.stores.flow.latency.shape[0] < 20
+    assert _flow_title(analysis) == "Good replies came all the time, and none failed"
+
+
+def test_faults_that_are_not_shaded_are_counted(seen):
+    (view,) = views_of([seen])
+    assert "Shaded: the faults." in flow_figure(view).caption
+    fewer = seen.stores.spans[seen.stores.spans["kind"] != "fault busy"]
+    (view,) = views_of([replace(seen, stores=replace(seen.stores, spans=fewer))])
+    assert "Shaded: 3 of 4 faults." in flow_figure(view).caption
 
 
 # the load
