@@ -123,14 +123,15 @@ def fault_hurts(evidence: Evidence) -> Iterator[Finding]:
 def knee(evidence: Evidence) -> Iterator[Finding]:
     """The highest load at which the p99 has not broken."""
     for place, ramp in enumerate(evidence.stores.ramps if evidence.stores else ()):
-        found = ramp.knee
+        found, repeats = ramp.knee, ramp.loads[0].repeats
+        often = "once" if repeats == 1 else f"{repeats} times"
         yield Finding(
             "knee",
             "promise",
             "informs",
             600 + place,
             knee_sentence(ramp),
-            f"Of {len(ramp.loads)} loads, each {ramp.loads[0].repeats} times. It breaks where it "
+            f"Of {len(ramp.loads)} loads, each {often}. It breaks where it "
             "is more than 3 x that at the lowest load, or less than 95 % of the load is answered.",
             {
                 "series": ramp.series,

@@ -207,7 +207,8 @@ def loads(view: View) -> Table | None:
     note = (
         "Means over repeats with their intervals (95 %; the p99 on logarithms). The p99 breaks "
         f"where it is more than 3 {format.TIMES} that at the lowest load, or less than 95 % of the "
-        "load is answered, both beyond the intervals."
+        "load is answered, both beyond the intervals, or where it falls among the failed in all "
+        "of several repeats. Of a load that the generator sent late it cannot be told."
     )
     return table(columns, body, "Loads", f"{note} {cut(stores.loads, 'cells')}")
 
