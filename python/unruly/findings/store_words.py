@@ -96,10 +96,14 @@ def fault_name(effect: FaultEffect, *, several: bool) -> str:
 def fault_sentence(effect: FaultEffect, *, several: bool) -> str:
     """Say what one fault did."""
     name = fault_name(effect, several=several)
-    if effect.p99 is not None and effect.p99_ratio is not None:
-        hurt = f"the p99 was {latency(effect.p99)}, {times(effect.p99_ratio)} the fault-free one"
+    failed = f"{count(effect.failed)} of {count(effect.due)}"
+    if effect.p99 is None:
+        hurt = f"{failed} requests due in it failed"
     else:
-        hurt = f"{count(effect.failed)} of {count(effect.due)} requests due in it failed"
+        ratio = effect.p99_ratio
+        hurt = f"the p99 was {latency(effect.p99)}"
+        hurt += "" if ratio is None else f", {times(ratio)} the fault-free one"
+        hurt += f", and {failed} failed" if effect.failed else ""
     gap = f"; the longest time without a good reply was {latency(effect.gap_ns)}"
     back = effect.back_ns or ()
     if any(it is None for it in back):
