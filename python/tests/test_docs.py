@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import re
@@ -58,3 +59,33 @@ def test_every_method_page_has_its_parts(page):
         return
     for heading in ("What is computed", "What it assumes", "When not to use it", "Read aloud"):
         assert f"## {heading}" in text
+
+
+@pytest.fixture(scope="module")
+def stores_page():
+    """The program that writes the tables of docs/stores.md."""
+    path = REPOSITORY / "docs" / "stores.py"
+    spec = importlib.util.spec_from_file_location("stores_page", path)
+    program = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(program)
+    return program
+
+
+def test_the_tables_of_the_stores_are_those_of_the_kept_summaries(stores_page):
+    page = stores_page.PAGE.read_text(encoding="utf-8")
+    assert stores_page.written(page) == page
+
+
+@pytest.mark.parametrize("name", ["stores", "store-levels", "store-faults"])
+def test_above_each_table_of_the_stores_stands_what_its_run_doubts(stores_page, name):
+    page = stores_page.PAGE.read_text(encoding="utf-8")
+    part = page.partition(f"<!-- {name} -->")[2].partition("<!-- end -->")[0]
+    above, _, below = part.partition("\n| ms |")
+    kept = stores_page.read(name)
+    assert not kept["trustworthy"]
+    assert "trustworthy: false" in above
+    doubted = [it for it in kept["findings"] if it["section"] == "trust"]
+    for finding in doubted:
+        told = f"`{finding['code']}`, {finding['severity']}: {finding['title']}" in above
+        assert told == (finding["severity"] != "informs")
+    assert "service p99" in below or name == "store-faults"

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from unruly.findings.store_words import (
     fault_sentence,
+    is_comparable,
     knee_sentence,
     target_sentence,
+    unseen_sentence,
     worst_fault,
 )
 from unruly.findings.words import count, duration, latency, percent
@@ -198,6 +200,8 @@ def _store(analysis: Analysis) -> Iterator[str]:
     if worst is not None:
         several = len({it.cell for it in stores.faults}) > 1
         yield f"faults: {fault_sentence(worst, several=several)}"
+    elif not all(map(is_comparable, stores.faults)):
+        yield f"faults: {unseen_sentence(stores.faults)}"
 
 
 def _table(analysis: Analysis, width: int) -> Iterator[str]:

@@ -1,7 +1,9 @@
 """What each fault did to each cell: what was due in its window, against the fault-free time.
 
-A fault is a span of the events. Its window is that span; what follows it, until five seconds after
-its end or the next fault, is looked at for silence and recovery, and is not fault-free either.
+A fault is a span of the events. Its window is that span; its aftermath reaches to five seconds
+after its end, that of a kill as far as the leg does (a program that starts again takes as long as
+it takes), and no farther than the next fault. It is looked at for silence and recovery, and is not
+fault-free either.
 """
 
 from __future__ import annotations
@@ -22,10 +24,10 @@ if TYPE_CHECKING:
     from unruly.findings.context import Context
 
 SPANS_MOST: Final = 600
-FAULTS_MOST: Final = 400
 AFTER_NS: Final = 5_000_000_000
-UNTIL_AGAIN: Final = {"fault stop": "fault continue", "fault kill": "process started"}
-"""What ends a fault whose event has no end of its own."""
+UNTIL_THE_NEXT: Final = ("fault kill",)
+"""Of these nobody knows when the aftermath is over."""
+EVER_NS: Final = 2**62
 QUANTILES: Final = (0.5, 0.99)
 
 
@@ -35,9 +37,9 @@ class FaultEffect:
 
     ``due`` requests were due in their windows, ``failed`` of them failed. ``back_ns`` of each fault
     is how long after its begin a good reply came to a request due after the first that it hurt
-    (that failed, or took longer than any fault-free one); None where none came, and 0 where nobody
-    was hurt. ``gap_ns`` is the longest time without a good reply. ``free_...`` are the fault-free
-    times of the same cell; what is None has its reason in ``absent``.
+    (that failed, or was slower than the slowest fault-free one); None where none came, and 0 where
+    it hurt none so. ``gap_ns`` is the longest time without a good reply. ``free_...`` are the
+    fault-free times of the same cell; what is None has its reason in ``absent``.
     """
 
     cell: str
@@ -55,7 +57,7 @@ class FaultEffect:
     free_p99: float | None
     free_max_ok: float | None
     p99_ratio: float | None
-    back_ns: tuple[float | None, ...]
+    back_ns: tuple[float | None, ...] | None
     gap_ns: float | None
     absent: dict[str, str] = field(default_factory=dict)
 
@@ -64,49 +66,36 @@ class FaultEffect:
         """How much: the p99 over the fault-free one; infinite where it falls among the failed."""
         if self.p99_ratio is not None:
             return self.p99_ratio
-        return float("inf") if self.failed else 0.0
+        return float("inf") if self.failed and self.p99 is None else 0.0
 
 
-def spans(context: Context, legs: pd.DataFrame) -> pd.DataFrame:
-    """What went on in processes while it was measured, each with its end.
+def struck(context: Context, legs: pd.DataFrame) -> pd.DataFrame:
+    """Every fault, however many: cell, repeat, process, kind, detail, started_ns, ended_ns.
 
-    cell, repeat, process, kind, detail, started_ns, ended_ns: at most 600, all faults first. An
-    instant that another event ends becomes a span; a kill that nobody ends lasts as long as its
-    leg does.
+    With first_ns and last_ns, the extent of its leg; what nobody ended lasts as long as that does.
     """
-    frame = fetch(flow_tables.spans(context.run.events, SPANS_MOST))
-    ends = {(row["cell"], row["repeat"]): int(row["last_ns"]) for row in legs.to_dict("records")}
-    rows = frame.to_dict("records")
-    ended = []
-    for row in rows:
-        last = ends.get((row["cell"], row["repeat"]))
-        ended.append(_end(row, rows, int(row["started_ns"]) if last is None else last))
-    closed = frame.drop(columns="lasted_ns").assign(ended_ns=np.array(ended, dtype=np.int64))
-    closed = closed[~closed["kind"].isin(set(UNTIL_AGAIN.values()) - set(flow_tables.HAPPENED))]
-    return closed.sort_values("started_ns", ignore_index=True)
+    frame = fetch(fault_tables.struck(context.run.events)).merge(legs, on=["cell", "repeat"])
+    rest = (frame["last_ns"] - frame["started_ns"]).clip(lower=0)
+    lasted = frame.pop("lasted_ns").fillna(rest).astype("int64")
+    return frame.assign(ended_ns=frame["started_ns"] + lasted)
 
 
-def _end(row: dict[str, Any], rows: list[dict[str, Any]], last_ns: int) -> int:
-    if not pd.isna(row["lasted_ns"]):
-        return int(row["started_ns"]) + int(row["lasted_ns"])
-    if row["kind"] not in UNTIL_AGAIN:
-        return int(row["started_ns"])
-    whose = ("cell", "repeat", "process")
-    later = [
-        int(it["started_ns"])
-        for it in rows
-        if it["kind"] == UNTIL_AGAIN[row["kind"]]
-        and all(it[name] == row[name] for name in whose)
-        and it["started_ns"] > row["started_ns"]
-    ]
-    return min(later, default=max(last_ns, int(row["started_ns"])))
+def spans(context: Context, faults: pd.DataFrame) -> pd.DataFrame:
+    """What is drawn of what went on in processes: at most 600 spans, faults before all others.
+
+    cell, repeat, process, kind, detail, started_ns, ended_ns.
+    """
+    others = fetch(flow_tables.spans(context.run.events, SPANS_MOST))
+    others["ended_ns"] = others["started_ns"] + others.pop("lasted_ns")
+    longest = faults["ended_ns"] - faults["started_ns"]
+    first = faults.loc[longest.sort_values(ascending=False, kind="stable").index, list(others)]
+    drawn = pd.concat([first, others]).head(SPANS_MOST)
+    return drawn.sort_values("started_ns", ignore_index=True)
 
 
-def effects(
-    context: Context, happened: pd.DataFrame, legs: pd.DataFrame
-) -> tuple[FaultEffect, ...]:
+def effects(context: Context, faults: pd.DataFrame, legs: pd.DataFrame) -> tuple[FaultEffect, ...]:
     """Compare what was due in the windows of the faults with the fault-free time of each cell."""
-    windows = _windows(happened, legs)
+    windows = _windows(faults)
     if windows.empty:
         return ()
     context.progress("faults")
@@ -117,13 +106,10 @@ def effects(
         fault_tables.due_within(rows, held), ["effect"], QUANTILES, size, ("response",)
     )
     longest = context.pairs["longest_ns"].max()
-    spoiled = windows[["fault", "from_ns"]].assign(to_ns=windows["until_ns"])
-    quiet = fault_tables.untouched(
-        rows, inline(spoiled), 0.0 if np.isnan(longest) else float(longest)
-    )
+    patience = 0.0 if np.isnan(longest) else float(longest)
+    quiet = fault_tables.untouched(rows, inline(_quiet(windows, legs)), patience)
     free = quantiles_of(quiet, ["cell"], QUANTILES, size, ("response",)).set_index("cell")
-    largest = windows["cell"].map(free["response_max"]).astype(float).fillna(np.inf)
-    windows = windows.assign(free_max_ns=largest)
+    windows = windows.assign(free_max_ns=windows["cell"].map(free["response_max"]).astype(float))
     windows = _recovered(rows, windows)
     by_effect = due.set_index("effect")
     return tuple(
@@ -132,45 +118,62 @@ def effects(
     )
 
 
-def _windows(happened: pd.DataFrame, legs: pd.DataFrame) -> pd.DataFrame:
-    """Each fault and its effect: from_ns, to_ns (its end), until_ns, last_ns.
+def _windows(faults: pd.DataFrame) -> pd.DataFrame:
+    """Each fault of the measured time and its effect: from_ns, to_ns (its end), until_ns, last_ns.
 
     The aftermath ends at the third; at the last the next fault begins, or the leg ends.
     """
-    faults = happened[happened["kind"].str.startswith(flow_tables.FAULT)].head(FAULTS_MOST)
-    held = faults.merge(legs, on=["cell", "repeat"]).sort_values("started_ns", ignore_index=True)
-    held = held[held["started_ns"] <= held["last_ns"]].reset_index(drop=True)
-    begins = held["started_ns"].clip(lower=held["first_ns"])
-    ends = held["ended_ns"].clip(lower=begins + 1, upper=held["last_ns"] + 1)
-    until = (ends + AFTER_NS).clip(upper=held["last_ns"] + 1)
-    # in whole numbers: a wall clock in ns does not fit a double
-    following = held["last_ns"].to_numpy() + 1
-    same = (held[["cell", "repeat"]].shift(-1) == held[["cell", "repeat"]]).all(axis=1).to_numpy()
-    following[same] = held["started_ns"].to_numpy()[1:][same[:-1]]
-    following = np.maximum(following, ends)
+    measured = (faults["started_ns"] <= faults["last_ns"]) & (
+        faults["ended_ns"] >= faults["first_ns"]
+    )
+    held = faults[measured].sort_values("started_ns", ignore_index=True)
+    begins = held["started_ns"].clip(lower=held["first_ns"]).to_numpy(dtype="int64")
+    ends = held["ended_ns"].clip(lower=begins + 1, upper=held["last_ns"] + 1).to_numpy("int64")
+    # no two legs overlap, so that what begins next begins next in this leg, or after it
+    place = np.searchsorted(begins, ends)
+    following = np.minimum(np.append(begins, EVER_NS)[place], held["last_ns"] + 1)
+    lasting = held["kind"].isin(UNTIL_THE_NEXT)
     keys = ["cell", "kind", "process"]
     return held[keys].assign(
         fault=np.arange(len(held)),
         effect=held.groupby(keys, sort=True).ngroup().astype("int64"),
-        from_ns=begins.astype("int64"),
-        to_ns=ends.astype("int64"),
-        until_ns=np.minimum(until, following).astype("int64"),
-        last_ns=following.astype("int64"),
+        from_ns=begins,
+        to_ns=ends,
+        until_ns=np.minimum(np.where(lasting, EVER_NS, ends + AFTER_NS), following),
+        last_ns=following,
+    )
+
+
+def _quiet(windows: pd.DataFrame, legs: pd.DataFrame) -> pd.DataFrame:
+    """The stretches of the legs that no fault and no aftermath touches: from_ns, to_ns, until_ns.
+
+    Of faults that overlap, too: as many have begun as have ended where the n-th end comes before
+    the next begin, whichever end belongs to which begin.
+    """
+    own = legs[legs["cell"].isin(windows["cell"])]
+    begins = np.sort(np.concatenate([own["first_ns"], windows["until_ns"]]))
+    closes = own["last_ns"].to_numpy() + 1
+    ends = np.sort(np.concatenate([windows["from_ns"], closes]))
+    # whoever was due before the end of a leg may be answered after it
+    until = np.where(np.isin(ends, closes), EVER_NS, ends)
+    quiet = begins < ends
+    return pd.DataFrame(
+        {"from_ns": begins[quiet], "to_ns": ends[quiet], "until_ns": until[quiet]}, dtype="int64"
     )
 
 
 def _recovered(rows: Any, windows: pd.DataFrame) -> pd.DataFrame:
-    """Add ``back_ns`` (inf where no good reply came) and ``gap_ns``."""
-    aftermath = windows[["fault", "from_ns", "free_max_ns"]].assign(to_ns=windows["until_ns"])
-    hurt = fetch(fault_tables.first_hurt(rows, inline(aftermath))).set_index("fault")["after_ns"]
+    """Add ``gap_ns`` and ``back_ns``: inf where no good reply came, NaN with nothing to compare."""
+    watched = windows[["fault", "from_ns", "free_max_ns"]].assign(to_ns=windows["until_ns"])
+    known = watched[watched["free_max_ns"].notna()]
+    hurt = fetch(fault_tables.first_hurt(rows, inline(known))).set_index("fault")["after_ns"]
     asked = windows[windows["fault"].isin(hurt.index)]
-    back = pd.Series(0.0, index=windows.index)
+    back = windows["free_max_ns"].where(windows["free_max_ns"].isna(), 0.0)
     if len(asked):
         after = asked["fault"].map(hurt).astype("int64")
         later = asked[["fault"]].assign(from_ns=asked["from_ns"] + after, to_ns=asked["last_ns"])
         good = fetch(steadiness_tables.first_good(rows, inline(later))).set_index("fault")["total"]
         back.loc[asked.index] = (after + asked["fault"].map(good)).fillna(np.inf)
-    watched = windows[["fault", "from_ns"]].assign(to_ns=windows["until_ns"])
     quiet = fetch(fault_tables.silences(rows, inline(watched))).set_index("fault")["gap_ns"]
     whole = windows["until_ns"] - windows["from_ns"]
     gap = windows["fault"].map(quiet).fillna(whole).astype(float)
@@ -190,6 +193,9 @@ def _effect(own: pd.DataFrame, due: dict[str, Any], free: dict[str, Any]) -> Fau
         ratio = during["p99"] / usual["p99"]
     else:
         absent["p99_ratio"] = absent.get("p99") or absent.get("free_p99") or "no time passed"
+    back = own["back_ns"]
+    if back.isna().any():
+        absent["back_ns"] = "no reply came in fault-free time"
     first = own.iloc[0]
     return FaultEffect(
         str(first["cell"]),
@@ -207,7 +213,7 @@ def _effect(own: pd.DataFrame, due: dict[str, Any], free: dict[str, Any]) -> Fau
         usual["p99"],
         usual["max_ok"],
         ratio,
-        tuple(float(it) if np.isfinite(it) else None for it in own["back_ns"]),
+        None if back.isna().any() else tuple(it if np.isfinite(it) else None for it in back),
         float(own["gap_ns"].max()),
         absent,
     )

@@ -23,6 +23,7 @@ SECOND_NS: Final = 1_000_000_000
 COVERED_LEAST: Final = 0.5
 """Of a bin: the rate of less is that of a moment."""
 FINITE: Final = 1e300
+GOOD: Final = "ok"
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Flow:
 
 
 def flow(context: Context, legs: pd.DataFrame) -> Flow | None:
-    """Look at every bin of the run's time; None of a few seconds, or of a large matrix.
+    """Look at every bin of the run's time; None of a few seconds, short legs, or a large matrix.
 
     Parameters
     ----------
@@ -58,8 +59,12 @@ def flow(context: Context, legs: pd.DataFrame) -> Flow | None:
     starts = first + np.arange(bins) * width
     came = fetch(flow_tables.came(context.rows, first, width))
     came = came[came["bin"].isin(held)]
+    if came.empty:
+        return None
     table = came.pivot_table(index="bin", columns="status", values="count", aggfunc="sum")
-    table = table.reindex(held).fillna(0.0)
+    # that no good reply came is a line at 0, and not none
+    statuses = table.columns.union([GOOD])
+    table = table.reindex(index=held, columns=statuses).fillna(0.0)
     seconds = covered[held] / SECOND_NS
     replies = [
         pd.DataFrame({"started_ns": starts[held], "status": str(status), "hz": count / seconds})

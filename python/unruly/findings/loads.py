@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from unruly.stats import Knee
 
 RATE: Final = "drive.rate"
-_RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kM]?)/s")
-_TIMES: Final = {"": 1.0, "k": 1e3, "M": 1e6}
+_RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) *(/s|k/s|M/s|/min)")
+_TIMES: Final = {"/s": 1.0, "k/s": 1e3, "M/s": 1e6, "/min": 1 / 60}
 STEPS_LEAST: Final = 3
 """Two loads have no knee: there is nothing between them."""
 CELLS_MOST: Final = 200
@@ -37,6 +37,8 @@ OWN_TAIL: Final = 0.10
 OWN_LAG_NS: Final = 10e6
 """Of a leg's tail, and of a send lag: from here on `generator-stalled` spoils a run."""
 SENT_LEAST: Final = 0.95
+CHANCE: Final = 3.0
+"""Standard deviations that requests which come at random may fall short of their rate."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,10 @@ class Scaling:
 def loads(
     context: Context, summaries: Sequence[CellSummary], legs: pd.DataFrame
 ) -> tuple[Load, ...]:
-    """Measure each cell of a matrix, in the plan's order; nothing of a run without one."""
+    """Measure each cell of a matrix, in the plan's order; nothing of a run without one.
+
+    A leg of one request has no rate, and a cell of such legs is left out.
+    """
     factors = context.factors
     named = [cell for cell in factors if cell in set(legs["cell"])]
     if len(named) < 2 or len(named) > CELLS_MOST:
@@ -104,23 +109,31 @@ def loads(
     frame = found.merge(legs, on=list(load_tables.KEYS))
     for more in told:
         frame = frame.merge(more, on=list(load_tables.KEYS), how="left")
-    frame["seconds"] = (frame["last_ns"] - frame["first_ns"]).clip(lower=1) / 1e9
+    frame = frame[frame["due"] > 0]
+    frame = frame.assign(seconds=(frame["last_ns"] - frame["first_ns"]) / 1e9)
     whole = {
         row.cell: row.p99_interval
         for row in summaries
         if row.op == "*" and row.latency == "response"
     }
     by_cell = dict(tuple(frame.groupby("cell")))
-    return tuple(_load(cell, factors[cell], by_cell[cell], whole.get(cell)) for cell in named)
+    return tuple(
+        _load(cell, factors[cell], by_cell[cell], whole.get(cell))
+        for cell in named
+        if cell in by_cell
+    )
 
 
 def _load(cell: str, factors: dict[str, str], legs: pd.DataFrame, blocks: Interval | None) -> Load:
     seconds = legs["seconds"].to_numpy()
-    asked = rate_hz(factors.get(RATE, "")) or float((legs["n"] / seconds).mean())
-    came = legs["came"].fillna(0).to_numpy() / seconds
-    sent = legs["sent"].fillna(0).to_numpy() / seconds
+    planned = rate_hz(factors.get(RATE, ""))
+    due = legs["due"].to_numpy(dtype=np.float64)
+    asked = planned or float((due / seconds).mean())
+    came = legs["came"].to_numpy() / seconds
+    if planned:  # what the generator gave up on before it was a row
+        due = np.maximum(due, planned * seconds - CHANCE * np.sqrt(planned * seconds))
     own = (legs["explained"] / legs["tail"]).fillna(0.0).to_numpy()
-    late = bool(np.median(own) > OWN_TAIL or np.median(sent) < SENT_LEAST * asked)
+    late = bool(np.median(own) > OWN_TAIL or np.median(legs["sent"] / due) < SENT_LEAST)
     p99 = repeats_interval(legs["p99"].fillna(np.inf).to_numpy(), log=True)
     if len(legs) == 1 and blocks is not None:
         p99 = blocks
@@ -132,10 +145,10 @@ def rate_hz(text: str) -> float | None:
 
     Examples
     --------
-    >>> rate_hz("2000/s"), rate_hz("2.5k/s"), rate_hz("max")
-    (2000.0, 2500.0, None)
+    >>> rate_hz("2000/s"), rate_hz("2.5k/s"), rate_hz("90/min"), rate_hz("max")
+    (2000.0, 2500.0, 1.5, None)
     """
-    found = _RATE.fullmatch(text.replace(" ", ""))
+    found = _RATE.fullmatch(text.strip())
     return float(found[1]) * _TIMES[found[2]] if found else None
 
 
@@ -150,7 +163,8 @@ def ramps(found: Sequence[Load]) -> tuple[Ramp, ...]:
             continue
         asked = [load.asked_hz for load in rising]
         shares = [_share(load.achieved_hz, load.asked_hz) for load in rising]
-        ramps.append(Ramp(name, rising, knee(asked, [load.p99 for load in rising], shares)))
+        p99s, late = [load.p99 for load in rising], [load.own for load in rising]
+        ramps.append(Ramp(name, rising, knee(asked, p99s, shares, own=late)))
     return tuple(ramps)
 
 

@@ -8,6 +8,7 @@ from unruly.findings.model import Finding
 from unruly.findings.store_words import (
     fault_name,
     fault_sentence,
+    is_comparable,
     is_hurt,
     knee_sentence,
     target_sentence,
@@ -96,6 +97,8 @@ def fault_hurts(evidence: Evidence) -> Iterator[Finding]:
     rest = [it for it in by_cell.values() if it.cell != worst.cell]
     told = [fault_sentence(it, several=True) for it in reversed(rest)][:ROWS_TOLD]
     others = f" In other cells: {'; '.join(told)}." if told else ""
+    unknown = [fault_name(it, several=several) for it in effects if not is_comparable(it)]
+    others += f" Nothing to compare with has: {named(unknown)}." if unknown else ""
     yield Finding(
         "fault-hurts",
         "where",
@@ -111,7 +114,7 @@ def fault_hurts(evidence: Evidence) -> Iterator[Finding]:
             "failed": worst.failed,
             "p99_ratio": worst.p99_ratio,
             "gap_ns": worst.gap_ns,
-            "back_ns": list(worst.back_ns),
+            "back_ns": None if worst.back_ns is None else list(worst.back_ns),
         },
         "Hold the longest silence against your timeouts; see the table of faults for the others.",
     )
@@ -120,14 +123,15 @@ def fault_hurts(evidence: Evidence) -> Iterator[Finding]:
 def knee(evidence: Evidence) -> Iterator[Finding]:
     """The highest load at which the p99 has not broken."""
     for place, ramp in enumerate(evidence.stores.ramps if evidence.stores else ()):
-        found = ramp.knee
+        found, repeats = ramp.knee, ramp.loads[0].repeats
+        often = "once" if repeats == 1 else f"{repeats} times"
         yield Finding(
             "knee",
             "promise",
             "informs",
             600 + place,
             knee_sentence(ramp),
-            f"Of {len(ramp.loads)} loads, each {ramp.loads[0].repeats} times. It breaks where it "
+            f"Of {len(ramp.loads)} loads, each {often}. It breaks where it "
             "is more than 3 x that at the lowest load, or less than 95 % of the load is answered.",
             {
                 "series": ramp.series,

@@ -327,13 +327,15 @@ def _recoveries(
     longest = pairs.loc[own, "longest_ns"].max()
     patience = 0.0 if np.isnan(longest) else float(longest)
     rows = steadiness_tables.of_node(context.rows, cell, repeat, side, number)
-    return _recovered(rows, stamps, patience)
+    return _recovered(rows, stamps, int(pairs.loc[own, "last_ns"].max()), patience)
 
 
-def _recovered(rows: ibis.Table, stamps: tuple[int, ...], patience_ns: float) -> Recoveries:
+def _recovered(
+    rows: ibis.Table, stamps: tuple[int, ...], last_ns: int, patience_ns: float
+) -> Recoveries:
     """What `unruly.stats.recovery` says of these rows, with the rows left where they are."""
     untils = [*stamps[1:], EVER_NS]
-    windows = inline(_windows(stamps, untils))
+    windows = inline(_windows(stamps, untils, last_ns))
     frame = fetch(steadiness_tables.first_good(rows, windows)).set_index("fault")["total"]
     # a fault that the next one follows first was never recovered from
     totals = [
@@ -344,7 +346,7 @@ def _recovered(rows: ibis.Table, stamps: tuple[int, ...], patience_ns: float) ->
         until if total is None else stamp + int(np.ceil(total))
         for stamp, until, total in zip(stamps, untils, totals, strict=True)
     ]
-    lost = fetch(steadiness_tables.failed_within(rows, inline(_windows(stamps, lasts))))
+    lost = fetch(steadiness_tables.failed_within(rows, inline(_windows(stamps, lasts, last_ns))))
     failed = dict(zip(lost["fault"], lost["failed"], strict=True))
     found = [
         Recovery(None, None, total, total, int(failed.get(place, 0)))
@@ -366,8 +368,9 @@ def _recovered(rows: ibis.Table, stamps: tuple[int, ...], patience_ns: float) ->
     )
 
 
-def _windows(stamps: Sequence[int], untils: Sequence[int]) -> list[dict[str, Any]]:
+def _windows(stamps: Sequence[int], untils: Sequence[int], last_ns: int) -> list[dict[str, Any]]:
+    """From each fault until then, or until the last request is due."""
     return [
-        {"fault": place, "from_ns": first, "to_ns": last}
+        {"fault": place, "from_ns": first, "to_ns": min(last, last_ns + 1)}
         for place, (first, last) in enumerate(zip(stamps, untils, strict=True))
     ]

@@ -10,9 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from unruly.findings.faults import FaultEffect
-    from unruly.findings.loads import Ramp
+    from unruly.findings.loads import Load, Ramp
     from unruly.findings.stores import Stores
     from unruly.findings.tails import Tail
+    from unruly.stats import Step
 
 FEW = 2
 """So many are told each by itself; of more, how many are met."""
@@ -66,6 +67,26 @@ def is_hurt(effect: FaultEffect) -> bool:
     return effect.failed > 0 or effect.hurt >= 2.0
 
 
+def is_comparable(effect: FaultEffect) -> bool:
+    """There is a fault-free p99 to hold it against, or requests failed, which is worse than any."""
+    return effect.failed > 0 or effect.p99_ratio is not None
+
+
+def unseen_sentence(effects: Sequence[FaultEffect]) -> str:
+    """Say of faults of which none hurts to speak of why that is: they cannot be compared, or so."""
+    unknown = [it for it in effects if not is_comparable(it)]
+    if not unknown:
+        return "no fault is to be seen in what was due meanwhile"
+    several = len({it.cell for it in effects}) > 1
+    longest = max(unknown, key=lambda it: it.gap_ns or 0.0)
+    all_of_them = len(unknown) == len(effects)
+    which = "the faults" if all_of_them else f"{len(unknown)} of {len(effects)} faults"
+    return (
+        f"{which} cannot be compared: {longest.absent['p99_ratio']}; the longest time without a "
+        f"good reply was {latency(longest.gap_ns)} ({fault_name(longest, several=several)})"
+    )
+
+
 def fault_name(effect: FaultEffect, *, several: bool) -> str:
     """Name a fault: its kind, whose, and in which cell where there are several."""
     where = f" ({effect.cell})" if several else ""
@@ -75,15 +96,19 @@ def fault_name(effect: FaultEffect, *, several: bool) -> str:
 def fault_sentence(effect: FaultEffect, *, several: bool) -> str:
     """Say what one fault did."""
     name = fault_name(effect, several=several)
-    if effect.p99 is not None and effect.p99_ratio is not None:
-        hurt = f"the p99 was {latency(effect.p99)}, {times(effect.p99_ratio)} the fault-free one"
+    failed = f"{count(effect.failed)} of {count(effect.due)}"
+    if effect.p99 is None:
+        hurt = f"{failed} requests due in it failed"
     else:
-        hurt = f"{count(effect.failed)} of {count(effect.due)} requests due in it failed"
+        ratio = effect.p99_ratio
+        hurt = f"the p99 was {latency(effect.p99)}"
+        hurt += "" if ratio is None else f", {times(ratio)} the fault-free one"
+        hurt += f", and {failed} failed" if effect.failed else ""
     gap = f"; the longest time without a good reply was {latency(effect.gap_ns)}"
-    back = effect.back_ns
+    back = effect.back_ns or ()
     if any(it is None for it in back):
         again = ", and none came again before the end"
-    elif max(it or 0.0 for it in back) > 0:
+    elif any(back):
         again = f", and one came again {latency(max(it or 0.0 for it in back))} after its begin"
     else:
         again = ""
@@ -95,12 +120,13 @@ def knee_sentence(ramp: Ramp) -> str:
     found, loads = ramp.knee, ramp.loads
     where = f" ({ramp.series})" if ramp.series else ""
     if found.holds is None:
-        lowest = rate(loads[0].asked_hz)
-        return f"the p99{where} does not hold even at {lowest}, the lowest load that was tried"
+        lowest = f"at {rate(loads[0].asked_hz)}, the lowest load that was tried"
+        return f"the p99{where} does not hold even {lowest}{_whose(loads[0])}{_sure(ramp)}"
     held = f"the p99{where} holds up to {rate(found.holds)}"
-    if found.holds == loads[-1].asked_hz:
-        return f"{held}, the highest load that was tried"
-    step = next(it for it in found.steps if it.offered > found.holds)
+    beyond = _next(ramp)
+    if beyond is None:
+        return f"{held}, the highest load that was tried{_sure(ramp)}"
+    load, step = beyond
     ratio = step.ratio.estimate if step.ratio else None
     if ratio is not None and ratio != float("inf"):
         broken = f"at {rate(step.offered)} it is {times(ratio)} that at the lowest load"
@@ -108,24 +134,34 @@ def knee_sentence(ramp: Ramp) -> str:
         broken = f"at {rate(step.offered)} more than 1 % fail"
     share = step.achieved.estimate or 0.0
     less = f", and {100 * share:.0f} % of the load is answered" if share < 0.95 else ""
-    return f"{held}; {broken}{less}{_sure(ramp)}"
+    return f"{held}; {broken}{less}{_whose(load)}{_sure(ramp)}"
+
+
+def _whose(load: Load) -> str:
+    return " (there the generator was late itself)" if load.own else ""
 
 
 def _sure(ramp: Ramp) -> str:
-    """Between which loads it lies, where that says more than the estimate."""
-    found = ramp.knee
-    if found.surely == found.holds and found.breaks == _next(ramp):
+    """Between which loads it lies, where that says more than the estimate, or less."""
+    found, beyond = ramp.knee, _next(ramp)
+    if found.surely is None and found.breaks is None:
+        alone = max(load.repeats for load in ramp.loads) == 1
+        return "; one repeat says no more" if alone else "; the repeats leave it open"
+    if found.surely == found.holds and found.breaks == (beyond[1].offered if beyond else None):
         return ""
-    least = rate(found.surely) if found.surely else f"less than {rate(ramp.loads[0].asked_hz)}"
-    if found.breaks is None:
-        return f"; with 95 % confidence the knee lies at {least} or above"
-    return f"; with 95 % confidence the knee lies between {least} and {rate(found.breaks)}"
+    if found.surely is None:
+        place = f"below {rate(found.breaks or 0.0)}"
+    elif found.breaks is None:
+        place = f"at {rate(found.surely)} or above"
+    else:
+        place = f"between {rate(found.surely)} and {rate(found.breaks)}"
+    return f"; with 95 % confidence the knee lies {place}"
 
 
-def _next(ramp: Ramp) -> float | None:
-    return next(
-        (it.offered for it in ramp.knee.steps if it.offered > (ramp.knee.holds or 0.0)), None
-    )
+def _next(ramp: Ramp) -> tuple[Load, Step] | None:
+    """The load above the highest that holds."""
+    steps = zip(ramp.loads, ramp.knee.steps, strict=True)
+    return next((it for it in steps if it[1].offered > (ramp.knee.holds or 0.0)), None)
 
 
 def times(ratio: float) -> str:

@@ -68,9 +68,11 @@ def timed(context: Context, *, pictures: bool) -> Timed:
     """Look at the run over its time."""
     extents = context.extents.groupby(["cell", "repeat"], as_index=False)
     legs = extents.agg(first_ns=("first_ns", "min"), last_ns=("last_ns", "max"))
-    happened = faults.spans(context, legs)
-    effects = faults.effects(context, happened, legs)
-    return Timed(legs, happened, effects, flow.flow(context, legs) if pictures else None)
+    struck = faults.struck(context, legs)
+    effects = faults.effects(context, struck, legs)
+    return Timed(
+        legs, faults.spans(context, struck), effects, flow.flow(context, legs) if pictures else None
+    )
 
 
 def stores(

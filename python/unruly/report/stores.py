@@ -142,15 +142,18 @@ def faults(view: View) -> Table | None:
     note = (
         "Response time of what was due while the fault lasted, all workloads together; the ratio "
         "is that of the p99 to the fault-free one of the same cell. The silence is the longest "
-        "time without a good reply, until 5 s after the fault's end."
+        "time without a good reply, until 5 s after the fault's end, of a kill as long as the leg "
+        "lasts, and to the next fault at most."
     )
     return table(columns, body, "The faults compared", f"{note} {cut(rows, 'rows')}")
 
 
 def _fault(it: FaultEffect) -> list[Datum]:
-    back = [format.duration(ns) for ns in it.back_ns if ns]
-    never = sum(ns is None for ns in it.back_ns)
-    told = [*back, *([f"never, {never} of {it.times}"] if never else [])]
+    known = it.back_ns or ()
+    never = sum(ns is None for ns in known)
+    told = [format.duration(ns) for ns in known if ns]
+    told += [f"never, {never} of {it.times}"] if never else []
+    back = format.listing(told, 3) or "none was slower than the slowest fault-free one"
     return [
         text(it.kind.removeprefix("fault ")),
         text(it.process),
@@ -163,7 +166,7 @@ def _fault(it: FaultEffect) -> list[Datum]:
         number(format.duration(it.max_ok), it.absent.get("max_ok", UNSAID)),
         number(format.duration(it.free_p99), it.absent.get("free_p99", UNSAID)),
         number(format.times(it.p99_ratio), it.absent.get("p99_ratio", UNSAID)),
-        text(format.listing(told, 3) or "nobody was hurt"),
+        text(back) if it.back_ns is not None else number(format.DASH, it.absent["back_ns"]),
         number(format.duration(it.gap_ns), UNSAID, strong=True),
     ]
 
@@ -204,7 +207,8 @@ def loads(view: View) -> Table | None:
     note = (
         "Means over repeats with their intervals (95 %; the p99 on logarithms). The p99 breaks "
         f"where it is more than 3 {format.TIMES} that at the lowest load, or less than 95 % of the "
-        "load is answered, both beyond the intervals."
+        "load is answered, both beyond the intervals, or where it falls among the failed in all "
+        "of several repeats. Of a load that the generator sent late it cannot be told."
     )
     return table(columns, body, "Loads", f"{note} {cut(stores.loads, 'cells')}")
 

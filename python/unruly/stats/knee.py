@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -23,8 +23,9 @@ ACHIEVED_LEAST: Final = 0.95
 class Step:
     """One load: the p99 over that at the lowest load, and the share of it that was achieved.
 
-    ``state``: ``"holds"`` or ``"breaks"`` beyond the uncertainty, else ``"open"``; ``likely``
-    says whether the estimates alone hold.
+    ``state``: ``"holds"`` or ``"breaks"`` beyond the uncertainty, else ``"open"``, as it is of
+    what the generator could not send; ``likely`` says whether the estimates alone hold. The ratio
+    is infinite where the p99 falls among the failed.
     """
 
     offered: float
@@ -54,6 +55,7 @@ def knee(
     p99s: Sequence[Interval],
     achieved: Sequence[Interval],
     *,
+    own: Sequence[bool] | None = None,
     factor: float = FACTOR,
     achieved_least: float = ACHIEVED_LEAST,
 ) -> Knee:
@@ -67,6 +69,8 @@ def knee(
         Of each load, above 0; an infinite estimate where it falls among the failed.
     achieved : sequence of Interval
         Good replies over what was asked for, of each load.
+    own : sequence of bool, optional
+        Of each load, whether the generator was late itself: it is open then, whatever it shows.
     factor : float
         The p99 breaks when it exceeds this times that of the lowest load.
     achieved_least : float
@@ -85,7 +89,9 @@ def knee(
     -----
     A load above one that breaks has broken, whatever it shows: a queue that was full may look
     better where requests are refused. Where the lowest load fails there is nothing to compare with.
-    Do not read a knee of one repeat as that of the store: a minute's neighbours move it.
+    A p99 that falls among the failed in every one of several repeats breaks. A share of a single
+    repeat has no bounds, so that no load surely holds. Do not read a knee of one repeat as that of
+    the store: a minute's neighbours move it.
 
     References
     ----------
@@ -103,15 +109,17 @@ def knee(
     achieved is known to a tenth only.
     """
     many = len(loads)
-    if not many == len(p99s) == len(achieved) or any(np.diff(loads) <= 0):
+    late = [False] * many if own is None else own
+    if not many == len(p99s) == len(achieved) == len(late) or any(np.diff(loads) <= 0):
         raise ParameterError(
             "loads", f"are {list(loads)}", "ascending, with a p99 and a share for each", "sort them"
         )
     if factor <= 1:
         raise ParameterError("factor", f"is {factor}", "above 1", "factor = 3.0")
+    places = zip(loads, p99s, achieved, late, strict=True)
     steps = tuple(
-        _step(load, _ratio(p99s[0], p99), share, factor, achieved_least, lowest=place == 0)
-        for place, (load, p99, share) in enumerate(zip(loads, p99s, achieved, strict=True))
+        _step(load, _ratio(p99s[0], p99), share, factor, achieved_least, lowest=not place, own=its)
+        for place, (load, p99, share, its) in enumerate(places)
     )
     return Knee(
         steps,
@@ -130,10 +138,10 @@ def _last(holding: list[bool], loads: Sequence[float]) -> float | None:
 def _ratio(base: Interval, p99: Interval) -> Interval | None:
     """None where the lowest load has no p99, or one is not known."""
     low, high = base.estimate, p99.estimate
+    if high is not None and not np.isfinite(high):
+        return replace(p99, method=METHOD)
     if low is None or high is None or not np.isfinite(low) or low <= 0:
         return None
-    if not np.isfinite(high):
-        return Interval(float("inf"), None, None, p99.level, p99.n, p99.n_effective, METHOD)
     found = interval_of_ratio((low, base.low, base.high), (high, p99.low, p99.high))
     return Interval(*found, p99.level, p99.n, p99.n_effective, METHOD)
 
@@ -146,15 +154,15 @@ def _step(
     least: float,
     *,
     lowest: bool,
+    own: bool,
 ) -> Step:
     enough = (achieved.estimate or 0.0) >= least
     likely = enough and ratio is not None and (ratio.estimate or 0.0) <= factor
-    surely = (achieved.low or 0.0) >= least
-    if ratio is None:
-        surely = False
-    elif not lowest:  # which is compared with itself
-        surely = surely and ratio.high is not None and ratio.high <= factor
+    surely = likely and (achieved.low or 0.0) >= least
+    if not lowest:  # which is compared with itself
+        high = None if ratio is None else ratio.high
+        surely = surely and high is not None and high <= factor
     broken = achieved.high is not None and achieved.high < least
     broken = broken or (ratio is not None and (ratio.low or 0.0) > factor)
-    state = "breaks" if broken else "holds" if surely else "open"
+    state = "open" if own else "breaks" if broken else "holds" if surely else "open"
     return Step(load, ratio, achieved, state, likely)

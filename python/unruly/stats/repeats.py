@@ -23,7 +23,7 @@ def repeats_interval(values: ArrayLike, level: float = 0.95, *, log: bool = Fals
     ----------
     values : array_like, shape (repeats,), float64
         One for each repeat. No NaN; with ``inf`` (its percentile falls among the failed) there is
-        no bound, and the estimate is the median.
+        no bound, and the estimate is the median. Where all of several are, so is the lower bound.
     level : float
         In (0, 1).
     log : bool
@@ -67,7 +67,8 @@ def repeats_interval(values: ArrayLike, level: float = 0.95, *, log: bool = Fals
     if not np.isfinite(held).all() or n == 1:
         # inf - inf has no middle: the upper of two middle ones stands
         middle = float(np.sort(held)[n // 2])
-        return Interval(middle, None, None, level, n, float(n), METHOD)
+        low = np.inf if n > 1 and np.isinf(held).all() else None
+        return Interval(middle, low, None, level, n, float(n), METHOD)
     scaled = np.log(held) if log else held
     mean = float(scaled.mean())
     reach = float(special.stdtrit(n - 1, (1 + level) / 2)) * float(scaled.std(ddof=1)) / n**0.5

@@ -1,11 +1,11 @@
-"""Expressions over faults: what was due in their windows, what was not, and the longest silence.
+"""Expressions over faults: when each was, what was due meanwhile, what was not, and silences.
 
 Windows are on the one clock of the run, in which no two legs overlap.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import ibis
 
@@ -14,6 +14,34 @@ from unruly.tables.steadiness import within
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
+
+
+FAULT: Final = "fault "
+UNTIL_AGAIN: Final = {"fault stop": "fault continue", "fault kill": "process started"}
+"""What ends a fault whose event has no end of its own."""
+
+
+def struck(events: Table) -> Table:
+    """Every fault: cell, repeat, process, kind, detail, started_ns, lasted_ns.
+
+    One whose event has no end lasts until its process goes on again; null where it never does.
+    """
+    ends = list(UNTIL_AGAIN.values())
+    told = events.filter(events.kind.startswith(FAULT) | events.kind.isin(ends))
+    told = told.mutate(ends=told.kind.isin(ends))
+    # what ends one fault at the instant at which the next begins does not end that
+    later = ibis.window(
+        group_by=["cell", "repeat", "process"],
+        order_by=["started_ns", ibis.desc("ends")],
+        rows=(1, None),
+    )
+    ended = told.ended_ns
+    for kind, again in UNTIL_AGAIN.items():
+        since = ibis.ifelse(told.kind == again, told.started_ns, None).min().over(later)
+        ended = ibis.ifelse(told.kind == kind, ended.fill_null(since), ended)
+    known = told.mutate(lasted_ns=ended - told.started_ns)
+    columns = ("cell", "repeat", "process", "kind", "detail", "started_ns", "lasted_ns")
+    return known.filter(~known.ends).select(*columns).order_by("started_ns", "process", "kind")
 
 
 def due_within(rows: Table, windows: Table) -> Table:
@@ -27,28 +55,30 @@ def due_within(rows: Table, windows: Table) -> Table:
     return within(rows, windows).select("effect", "cell", "ok", "response")
 
 
-def untouched(rows: Table, windows: Table, patience_ns: float) -> Table:
-    """Rows that were neither due nor under way in any window: cell, ok, response.
+def untouched(rows: Table, quiet: Table, patience_ns: float) -> Table:
+    """Rows that were due in a quiet stretch and done before its end: cell, ok, response.
 
-    One that failed was waited for `patience_ns`.
+    Parameters
+    ----------
+    quiet : Table
+        from_ns, to_ns, until_ns (when the next fault comes, which the end of a leg is not).
+    patience_ns : float
+        So long one that failed was waited for.
     """
-    waited = ibis.ifelse(rows.response == INFINITY, patience_ns, rows.response)
-    held = rows.select("cell", "ok", "response", "intended_ns", waited_ns=waited)
+    due = within(rows, quiet)
+    waited = ibis.ifelse(due.response == INFINITY, patience_ns, due.response)
     # as differences: a wall clock in ns does not fit a double
-    overlapping = [
-        held.intended_ns < windows.to_ns,
-        held.waited_ns > (windows.from_ns - held.intended_ns).cast("float64"),
-    ]
-    return held.anti_join(windows, overlapping)
+    done = waited <= (due.until_ns - due.intended_ns).cast("float64")
+    return due.filter(done).select("cell", "ok", "response")
 
 
 def first_hurt(rows: Table, windows: Table) -> Table:
-    """When the first request was due that failed, or took longer than it would without a fault.
+    """When the first request was due that failed, or took longer than any without a fault.
 
     Parameters
     ----------
     windows : Table
-        fault, from_ns, to_ns, free_max_ns.
+        fault, from_ns, to_ns, free_max_ns (what the slowest good one took without a fault).
 
     Returns
     -------
@@ -56,7 +86,7 @@ def first_hurt(rows: Table, windows: Table) -> Table:
         fault, after_ns (from the window's begin); no row where none was hurt.
     """
     due = within(rows, windows)
-    hurt = due.filter(due.response > due.free_max_ns)
+    hurt = due.filter(~due.ok | (due.response > due.free_max_ns))
     after = hurt.intended_ns - hurt.from_ns
     return hurt.group_by("fault").agg(after_ns=after.min()).order_by("fault")
 
@@ -66,10 +96,7 @@ def silences(rows: Table, windows: Table) -> Table:
 
     The end of the window ends a silence, too.
     """
-    good = rows.filter(rows.ok)
-    came = good.join(
-        windows, [good.received_ns >= windows.from_ns, good.received_ns < windows.to_ns]
-    )
+    came = within(rows.filter(rows.ok), windows, "received_ns")
     order = ibis.window(group_by="fault", order_by="received_ns")
     before = came.received_ns.lag().over(order).fill_null(came.from_ns)
     gaps = came.mutate(gap_ns=came.received_ns - before)

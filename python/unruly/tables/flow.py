@@ -11,7 +11,6 @@ from unruly.tables.requests import in_bins
 if TYPE_CHECKING:
     from ibis.expr.types import Table
 
-FAULT: Final = "fault "
 HAPPENED: Final = (
     "gc",
     "safepoint",
@@ -39,17 +38,16 @@ def due_in_bins(rows: Table, first_ns: int, bin_ns: int) -> Table:
 
 
 def spans(events: Table, most: int) -> Table:
-    """What went on in processes: all faults first, then the longest of the rest.
+    """What else than faults went on in processes, the longest first.
 
-    cell, repeat, process, kind, detail, started_ns, lasted_ns (null of an instant).
+    cell, repeat, process, kind, detail, started_ns, lasted_ns (0 of an instant).
     """
-    fault = events.kind.startswith(FAULT)
-    told = events.filter(fault | events.kind.isin(HAPPENED))
-    lasted = told.ended_ns - told.started_ns
-    ordered = told.mutate(
-        rest=ibis.ifelse(told.kind.startswith(FAULT), 0, 1),
-        lasted_ns=lasted,
-        length=lasted.fill_null(0),
-    ).order_by("rest", ibis.desc("length"), "started_ns", "process", "kind")
+    told = events.filter(events.kind.isin(HAPPENED))
+    lasted = (told.ended_ns - told.started_ns).fill_null(0)
     columns = ("cell", "repeat", "process", "kind", "detail", "started_ns", "lasted_ns")
-    return ordered.limit(most).select(*columns)
+    return (
+        told.mutate(lasted_ns=lasted)
+        .order_by(ibis.desc("lasted_ns"), "started_ns", "process", "kind")
+        .limit(most)
+        .select(*columns)
+    )

@@ -11,7 +11,7 @@ KEYS: Final = ("cell", "repeat")
 
 
 def came(rows: Table, legs: Table) -> Table:
-    """What was sent, and what came well, before the last request of its leg was due.
+    """What was due, what was sent, and what came well, before the last request of its leg was due.
 
     Parameters
     ----------
@@ -21,12 +21,13 @@ def came(rows: Table, legs: Table) -> Table:
     Returns
     -------
     Table
-        cell, repeat, sent, came.
+        cell, repeat, due, sent, came.
     """
     joined = rows.join(legs, list(KEYS))
     return (
         joined.group_by(*KEYS)
         .agg(
+            due=(joined.intended_ns < joined.last_ns).sum(),
             sent=(joined.sent_ns <= joined.last_ns).sum(),
             came=(joined.ok & (joined.received_ns <= joined.last_ns)).sum(),
         )

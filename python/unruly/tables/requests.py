@@ -248,6 +248,12 @@ def bin_start(stamp_ns: IntegerValue, bin_ns: int) -> IntegerValue:
     return (stamp_ns - stamp_ns % bin_ns).cast("int64")
 
 
+def bins_touched(first_ns: IntegerValue, last_ns: IntegerValue, bin_ns: int) -> IntegerValue:
+    """A row for each bin that a span touches, so that joining with it is a join of equals."""
+    starts = ibis.range(bin_start(first_ns, bin_ns), bin_start(last_ns, bin_ns) + 1, bin_ns)
+    return starts.unnest().cast("int64")
+
+
 def slowest(rows: Table, limit: int) -> Table:
     """The slowest ok rows by response."""
     return (

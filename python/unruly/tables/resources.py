@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import ibis
 
 from unruly.tables.columns import TABLES
-from unruly.tables.requests import bin_start
+from unruly.tables.requests import bin_start, bins_touched
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
@@ -128,8 +128,7 @@ def spans(sampled: Table) -> Table:
 def in_bins(sampled: Table, bin_ns: int) -> Table:
     """Cut the spans into bins of this length, so that joining with them is one of equals."""
     near = sampled.filter(sampled.until_ns > sampled.from_ns)
-    first, last = bin_start(near.from_ns, bin_ns), bin_start(near.until_ns, bin_ns)
-    return near.mutate(bin=ibis.range(first, last + 1, bin_ns).unnest().cast("int64"))
+    return near.mutate(bin=bins_touched(near.from_ns, near.until_ns, bin_ns))
 
 
 def paired(rows: Table, near: Table, bin_ns: int) -> Table:

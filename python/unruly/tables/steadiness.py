@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import ibis
 
-from unruly.tables.requests import INFINITY
+from unruly.tables.requests import INFINITY, bin_start, bins_touched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,10 +123,17 @@ def fault_free(
     )
 
 
-def within(rows: Table, windows: Table) -> Table:
-    """Each request with the windows (from_ns to to_ns) in which it was due."""
-    inside = [rows.intended_ns >= windows.from_ns, rows.intended_ns < windows.to_ns]
-    return rows.join(windows, inside)
+def within(rows: Table, windows: Table, stamp: str = "intended_ns") -> Table:
+    """Each request with the windows (from_ns to to_ns) in which it was due, or another stamp lies.
+
+    Both are joined by their seconds first: no engine then compares every row with every window.
+    Windows have an end: one of all time has too many seconds.
+    """
+    some = windows.filter(windows.to_ns > windows.from_ns)
+    cut = some.mutate(second=bins_touched(some.from_ns, some.to_ns - 1, SECOND_NS))
+    placed = rows.mutate(second=bin_start(rows[stamp], SECOND_NS)).join(cut, "second")
+    inside = [placed[stamp] >= placed.from_ns, placed[stamp] < placed.to_ns]
+    return placed.filter(inside).drop("second")
 
 
 def faults(events: Table) -> Table:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import altair as alt
 import pandas as pd
 
-from unruly.findings.store_words import fault_name, worst_fault
+from unruly.findings.store_words import fault_name, unseen_sentence, worst_fault
 from unruly.report import chart, format
 from unruly.report.document import Figure, Key, Panel
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from unruly.report.view import View
 
 CELLS_MOST: Final = 8
+ROWS_MOST: Final = 16
 ROW: Final = 34
 VALUES: Final = ("free", "p99", "gap")
 
@@ -37,11 +38,13 @@ def faults(view: View) -> Figure | None:
             "p99": it.p99,
             "gap": it.gap_ns,
             "failed": it.p99 is None and it.failed > 0,
+            "hurt": it.hurt,
         }
         for it in found
     )
-    cells = list(dict.fromkeys(frame["cell"]))[:CELLS_MOST]
-    order = list(dict.fromkeys(frame["row"]))
+    cells, order = _worst(frame, "cell", CELLS_MOST), _worst(frame, "row", ROWS_MOST)
+    left_out = _left_out(frame, cells, order)
+    frame = frame[frame["cell"].isin(cells) & frame["row"].isin(order)]
     ends = chart.span_of(pd.concat([frame[name].astype(float) for name in VALUES]))
     panels = tuple(
         Panel(
@@ -59,7 +62,7 @@ def faults(view: View) -> Figure | None:
         "Circle: the p99 of the fault-free time of the same cell; diamond: that of what was due "
         "while the fault lasted; triangle: the longest time without a good reply. A cross on the "
         "right: more than 1 % of what was due failed, so that there is no p99. The distance from "
-        "circle to diamond is what the fault costs whoever asks meanwhile.",
+        f"circle to diamond is what the fault costs whoever asks meanwhile.{left_out}",
         panels,
         legend=(
             Key("fault-free p99", -2, "circle"),
@@ -69,6 +72,22 @@ def faults(view: View) -> Figure | None:
         ),
         narrow=len(cells) > 1,
     )
+
+
+def _worst(frame: pd.DataFrame, name: str, most: int) -> list[str]:
+    """Those that hurt most, in the order in which all stand."""
+    ranked = frame.sort_values(["hurt", "gap"], ascending=False, kind="stable")
+    chosen = set(ranked[name].drop_duplicates().head(most))
+    return [it for it in dict.fromkeys(frame[name]) if it in chosen]
+
+
+def _left_out(frame: pd.DataFrame, cells: list[str], order: list[str]) -> str:
+    shown = [
+        f"{len(held)} of {frame[name].nunique()} {what}"
+        for name, held, what in (("cell", cells, "cells"), ("row", order, "faults"))
+        if len(held) < frame[name].nunique()
+    ]
+    return f" Shown: {', '.join(shown)}, those that hurt most." if shown else ""
 
 
 def _alike(found: Sequence[FaultEffect]) -> bool:
@@ -125,7 +144,7 @@ def _alt(own: pd.DataFrame) -> str:
 def _title(found: tuple[FaultEffect, ...]) -> str:
     worst = worst_fault(found)
     if worst is None:
-        return "No fault is to be seen in what was due meanwhile"
+        return format.capital(unseen_sentence(found))
     several = len({it.cell for it in found}) > 1
     name = fault_name(worst, several=several)
     longest = max(found, key=lambda it: it.gap_ns or 0.0)

@@ -29,6 +29,7 @@ TITLE: Final = 20
 """Every panel's axis and its title are so wide, so that a moment stands at one place in all."""
 VISIBLE: Final = 400
 """No span is drawn narrower than one in so many of the picture."""
+FAULTS_TOLD: Final = 24
 CELLS: Final = "cell"
 LETTERS: Final = 140
 """So many fit into the width of the picture."""
@@ -50,9 +51,10 @@ def flow(view: View) -> Figure | None:
     panels, step = [], 1.5 * found.bin_ns / scale
     if len(spans):
         lanes = len(dict.fromkeys(spans["process"]))
-        told = "; ".join(f"{it['kind']} of {it['process']}" for it in faults.to_dict("records"))
+        names = [f"{it['kind']} of {it['process']}" for it in faults.to_dict("records")]
+        told = f": {format.listing(names, FAULTS_TOLD)}" if names else ""
         spec, height = _lanes(spans, kinds, x), LANE * lanes
-        panels.append(Panel(spec, f"What went on in processes. {told}", "", height))
+        panels.append(Panel(spec, f"What went on in processes{told}.", "", height))
     replies = _timed(found.replies, found, start, scale)
     good, bad = replies[replies["status"] == "ok"], replies[replies["status"] != "ok"]
     panels.append(Panel(_good(good, faults, x, step), _told(good), "", HEIGHT))
@@ -66,8 +68,8 @@ def flow(view: View) -> Figure | None:
     )
     return Figure(
         view.key("flow"),
-        _title(replies, faults, found),
-        _caption(found, kinds, statuses, len(faults)),
+        _title(view, found, replies, faults),
+        _caption(stores, found, kinds, statuses, len(faults)),
         tuple(panels),
         legend=(
             *([Key("fault", -1, "square")] if len(faults) else []),
@@ -87,14 +89,18 @@ def _time(length: float, title: str | None = None) -> alt.X:
     )
 
 
-def _caption(found: Flow, kinds: list[str], statuses: list[str], faults: int) -> str:
+def _caption(
+    stores: Stores, found: Flow, kinds: list[str], statuses: list[str], faults: int
+) -> str:
+    total = sum(it.times for it in stores.faults)
+    shaded = "the faults" if faults >= total else f"{faults} of {format.count(total)} faults"
     each = "second" if found.bin_ns == 1_000_000_000 else format.span(found.bin_ns)
     return (
         f"From above: {'what went on in each process; ' if kinds or faults else ''}good replies a "
         "second, by when they came; "
         + ("failed ones, by when they were due; " if statuses else "")
         + f"the p99 (thick) and the slowest (thin) of what was due in each {each}. "
-        + ("Shaded: the faults. " if faults else "")
+        + (f"Shaded: {shaded}. " if faults else "")
         + "Where the p99 falls among the failed its line is broken. All workloads together."
     )
 
@@ -235,10 +241,14 @@ def _told(good: pd.DataFrame) -> str:
     return f"Good replies a second, {low} to {high}."
 
 
-def _title(replies: pd.DataFrame, faults: pd.DataFrame, found: Flow) -> str:
-    good = replies.loc[replies["status"] == "ok", "hz"]
+def _title(view: View, found: Flow, replies: pd.DataFrame, faults: pd.DataFrame) -> str:
+    if all(row.failed == row.n for row in view.analysis.cells):
+        return "No request was answered"
+    good = replies[replies["status"] == "ok"]
     failed = float(replies.loc[replies["status"] != "ok", "hz"].sum())
-    silent = int((good == 0).sum())
+    # where nothing was due nobody waited for a reply
+    due = good["started_ns"].isin(found.latency["started_ns"])
+    silent = int(((good["hz"] == 0) & due).sum())
     if silent:
         stretch = format.span(silent * found.bin_ns)
         return f"No good reply came in {stretch} of the run"
