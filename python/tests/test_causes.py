@@ -59,6 +59,13 @@ def test_a_process_that_was_stopped_a_single_time_is_named(tmp_path):
     assert (row.causes[0].cause, row.causes[0].times) == ("process stopped", 1)
 
 
+def test_one_cause_among_many_clean_cells_is_named(tmp_path):
+    """A sweep tries a thousand suspects, and none of them is about another cell's requests."""
+    found = looked_at(write_planted(tmp_path / "run", ["loss on the way", *[None] * 20], 2))
+    named = {row.cell: [it.cause for it in row.causes] for row in found.rows if row.causes}
+    assert named == {"loss on the way": ["lost packets"]}
+
+
 def test_clean_runs_blame_nobody(tmp_path):
     blamed, slow = 0, 0
     for seed in range(3):

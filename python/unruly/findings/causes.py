@@ -3,7 +3,7 @@
 The slow requests are read, at most so many, and beside them a sample of the others, so that a cause
 can be asked for in both. A suspect counts where slow requests fall into its spans more often than
 others do (the lift), and more than its spans would meet at other times (the p value, over all that
-were tried). A slow request belongs to the most specific cause that covers half of its time.
+were tried for these requests). A slow request belongs to the most specific cause that covers half of its time.
 
 The letter of the method: docs/methods/causes.md.
 """
@@ -47,7 +47,7 @@ SLOW_LEAST: Final = 5
 HALF: Final = 0.5
 """Of a request's time: so much of it a cause must cover."""
 FALSE_DISCOVERY: Final = 0.02
-"""Of a run without a cause so rarely one is named."""
+"""Of a (cell, op) without a cause so rarely one is named."""
 LIFT_LEAST: Final = 2.0
 DECISIVE_P: Final = 0.05
 DECISIVE_LIFT: Final = 10.0
@@ -88,15 +88,7 @@ def causes(
         )  # fmt: skip
     subjects = _subjects(context, limits)
     tried = _tried(context, subjects, floor_ns)
-    q_values = benjamini_hochberg([it.met.p_value for it in tried])
-    sure = [
-        (trial, float(q))
-        for trial, q in zip(tried, q_values, strict=True)
-        if trial.tells and (q <= FALSE_DISCOVERY or trial.is_decisive)
-    ]
-    judged = [
-        _judged(subject, [it for it in sure if it[0].subject is subject]) for subject in subjects
-    ]
+    judged = [_judged(subject, _sure(tried.get(subject.key, []))) for subject in subjects]
     points = [frame for _, frame in judged if len(frame)]
     return Causes(
         tuple(row for row, _ in judged),
@@ -266,21 +258,39 @@ class _Trial:
         return rare and self.suspect.mechanism.decisive
 
 
-def _tried(context: Context, subjects: list[Subject], floor_ns: float) -> list[_Trial]:
+def _tried(
+    context: Context, subjects: list[Subject], floor_ns: float
+) -> dict[tuple[str, str], list[_Trial]]:
+    """Every suspect against the slow requests of each (cell, op) that has enough of them."""
     many = [it for it in subjects if it.total >= SLOW_LEAST]
     if not many:
-        return []
+        return {}
     end = int(context.extents["end_ns"].max())
     general = [*suspects.from_events(context, end), *suspects.from_samples(context)]
     own = [
         *long_spans(context, {it.key: (it.usual, it.n) for it in many}, floor_ns),
         *(who for it in many for who in handled_slowly(context, it.key, it.slow, it.usual)),
     ]
-    found = []
+    found = {}
     for subject in many:
         of_it = [it for it in own if it.place == subject.key]
-        found += [_trial(subject, it) for it in (*general, *of_it)]
-    return [it for it in found if it is not None]
+        trials = [_trial(subject, it) for it in (*general, *of_it)]
+        found[subject.key] = [it for it in trials if it is not None]
+    return found
+
+
+def _sure(tried: list[_Trial]) -> list[tuple[_Trial, float]]:
+    """Which of those that were tried for one (cell, op) are causes, and their q values.
+
+    Each is a question of its own: what is said of one cell must not hang on how many others there
+    are, and the draws tell no p value small enough for all suspects of a large sweep together.
+    """
+    q_values = benjamini_hochberg([it.met.p_value for it in tried])
+    return [
+        (trial, float(q))
+        for trial, q in zip(tried, q_values, strict=True)
+        if trial.tells and (q <= FALSE_DISCOVERY or trial.is_decisive)
+    ]
 
 
 def _trial(subject: Subject, who: Suspect) -> _Trial | None:
