@@ -68,6 +68,8 @@ class World:
     handler: np.ndarray
     client_kernel: np.ndarray
     dead: np.ndarray
+    wrong: np.ndarray
+    """Answered at once, with an error and without a stamp of the server."""
     events: list[tuple[str, str, int, int | None]] = field(default_factory=list)
     """process, kind, start, end."""
     shares: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
@@ -137,6 +139,7 @@ def _world(fault: str | None, seed: list[int]) -> World:
     world = World(
         rng, due, rng.integers(0, SERVERS, n), int(rng.integers(SERVERS)),
         usual(8e3), usual(120e3), usual(9e3), usual(40e3), usual(10e3), np.zeros(n, bool),
+        np.zeros(n, bool),
     )  # fmt: skip
     _nature(world)
     if fault:
@@ -236,6 +239,16 @@ def _hog_beside_the_client(world: World, start: int) -> None:
     world.show("host-0", "psi_cpu_some_ns", start, end, 0.5)
 
 
+def _errors_of_a_busy_server(world: World, start: int) -> None:
+    """It turns away what it has no CPU for, much faster than it answers else."""
+    end = start + int(world.rng.uniform(1.0, 2.0) * NS)
+    hit = world.here() & (world.due >= start) & (world.due < end)
+    world.wrong |= hit & (world.rng.uniform(size=len(hit)) < 0.3)
+    world.way[world.wrong] = 30_000
+    world.handler[world.wrong] = 10_000
+    world.show(world.name, "run_queue_wait_ns", start, end, 0.4)
+
+
 def _delay(world: World, start: int) -> None:
     end = start + int(world.rng.uniform(1.0, 2.5) * NS)
     world.way[world.here() & (world.due >= start) & (world.due < end)] += 20 * MS
@@ -269,8 +282,10 @@ def _slow_handler(world: World, start: int) -> None:
 
 
 ONCE = "server stopped once"
+ERRORS = "errors of a busy server"
 FAULTS = {
     ONCE: _server_stopped,
+    ERRORS: _errors_of_a_busy_server,
     "server stopped": _server_stopped,
     "generator stopped": _generator_stopped,
     "server killed": _server_killed,
@@ -316,6 +331,8 @@ def _requests(world: World, cell: str, begin: int, stamped: bool) -> pa.Table:
     end = back + world.client_kernel
     gone = world.dead | (end - world.due - begin > TIMEOUT_NS)
     rows = len(world.due)
+    unstamped = gone | world.wrong
+    failed = np.where(world.wrong, "error", "ok")
     return _table(
         "requests",
         {
@@ -325,11 +342,11 @@ def _requests(world: World, cell: str, begin: int, stamped: bool) -> pa.Table:
             "connection": world.server, "intended_ns": world.due + begin, "sent_ns": sent,
             "received_ns": pa.array(end, mask=gone),
             "kernel_received_ns": pa.array(back, mask=gone),
-            "server_kernel_received_ns": pa.array(kernel, mask=gone) if stamped else None,
-            "server_received_ns": pa.array(received, mask=gone) if stamped else None,
-            "server_sent_ns": pa.array(answered, mask=gone) if stamped else None,
+            "server_kernel_received_ns": pa.array(kernel, mask=unstamped) if stamped else None,
+            "server_received_ns": pa.array(received, mask=unstamped) if stamped else None,
+            "server_sent_ns": pa.array(answered, mask=unstamped) if stamped else None,
             "sent_bytes": np.full(rows, 64), "received_bytes": np.where(gone, 0, 64),
-            "status": pa.array(np.where(world.dead, "refused", np.where(gone, "timeout", "ok"))),
+            "status": pa.array(np.where(world.dead, "refused", np.where(gone, "timeout", failed))),
             "answered": ~gone,
         },
         rows,

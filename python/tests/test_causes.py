@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import unruly
-from planted import ONCE, SIDES, WANTED, looked_at, write_planted
+from planted import ERRORS, ONCE, SIDES, WANTED, looked_at, write_planted
 from unruly.__main__ import main
 from unruly.findings.mechanisms import MECHANISMS
 from unruly.findings.rules_causes import SUGGESTIONS
@@ -57,6 +57,13 @@ def test_most_of_the_slow_requests_are_explained_by_it(planted):
 def test_a_process_that_was_stopped_a_single_time_is_named(tmp_path):
     (row,) = looked_at(write_planted(tmp_path / "run", [ONCE], 1)).rows
     assert (row.causes[0].cause, row.causes[0].times) == ("process stopped", 1)
+
+
+def test_a_request_that_failed_at_once_hides_no_cause(tmp_path):
+    """It took less than usual: no part of it took long."""
+    (row,) = looked_at(write_planted(tmp_path / "run", [ERRORS], 2)).rows
+    assert row.causes[0].cause == "cpu wait"
+    assert row.causes[0].explained.estimate > 0.9
 
 
 def test_one_cause_among_many_clean_cells_is_named(tmp_path):

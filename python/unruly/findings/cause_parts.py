@@ -81,13 +81,16 @@ class Usual:
         return found if np.isfinite(found) else np.inf
 
     def where(self, slow: pd.DataFrame) -> NDArray[np.object_]:
-        """The part that makes up most of each request's excess, or an empty word."""
+        """The part that makes up most of each request's excess, or an empty word.
+
+        One that failed at once took less than usual: it spent its time nowhere.
+        """
         excess = slow["took_ns"].to_numpy(dtype=np.float64, na_value=np.nan) - self.took_ns
         found = np.full(len(slow), "", dtype=object)
         for part in PARTS:
             own = slow[part].to_numpy(dtype=np.float64, na_value=np.nan) - self.median[part]
             with np.errstate(invalid="ignore"):
-                found[own > MOSTLY * excess] = part
+                found[(excess > 0) & (own > MOSTLY * excess)] = part
         return found
 
     def name(self, part: str) -> str:
