@@ -61,7 +61,7 @@ class Slowness:
 
 @dataclass(frozen=True)
 class Causes:
-    """All of them; ``note`` says why there are none.
+    """All of them; ``note`` says why there are none, ``left_out`` what was not looked at.
 
     ``points`` is for the picture: cell, op, intended_ns, response (ns, NaN where nothing came back
     well) and cause (a label, or "unknown").
@@ -70,3 +70,4 @@ class Causes:
     rows: tuple[Slowness, ...]
     points: pd.DataFrame
     note: str = ""
+    left_out: tuple[str, ...] = ()

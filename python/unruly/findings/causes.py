@@ -3,7 +3,8 @@
 The slow requests are read, at most so many, and beside them a sample of the others, so that a cause
 can be asked for in both. A suspect counts where slow requests fall into its spans more often than
 others do (the lift), and more than its spans would meet at other times (the p value, over all that
-were tried for these requests). A slow request belongs to the most specific cause that covers half of its time.
+were tried for these requests). A slow request belongs to the most specific cause that covers half
+of its time.
 
 The letter of the method: docs/methods/causes.md.
 """
@@ -54,6 +55,8 @@ DECISIVE_LIFT: Final = 10.0
 """Of a mechanism that is decisive, and tried by itself: no search made it likely to be met."""
 EXPLAINED_LEAST: Final = 0.05
 REQUESTS_LEAST: Final = 2
+SPANS_MOST: Final = 400
+"""Of a suspect in the time of one (cell, op): the test moves each of them thousands of times."""
 BLOCKS: Final = 30
 APART_NS: Final = 100e6
 """Spans that are closer than this, or than twice a slow request is long, are one episode."""
@@ -87,12 +90,14 @@ def causes(
             "measure those of interest alone",
         )  # fmt: skip
     subjects = _subjects(context, limits)
-    tried = _tried(context, subjects, floor_ns)
+    left_out: list[str] = []
+    tried = _tried(context, subjects, floor_ns, left_out)
     judged = [_judged(subject, _sure(tried.get(subject.key, []))) for subject in subjects]
     points = [frame for _, frame in judged if len(frame)]
     return Causes(
         tuple(row for row, _ in judged),
         pd.concat(points, ignore_index=True) if points else nothing,
+        left_out=tuple(left_out),
     )
 
 
@@ -187,6 +192,13 @@ class Subject:
             before += float(end - first)
         return place
 
+    def within(self, who: Suspect) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The spans of a suspect in its time; of very many the longest."""
+        starts, ends = self.laid(who.starts), self.laid(who.ends)
+        longest = np.argsort(starts - ends, kind="stable")[:SPANS_MOST]
+        kept = np.sort(longest[(ends > starts)[longest]])
+        return starts[kept], ends[kept]
+
     def covered(self, spans: tuple[NDArray[np.float64], NDArray[np.float64]]) -> NDArray[np.bool_]:
         """Which requests have half of their time in the spans."""
         begins, ends = self.times
@@ -259,14 +271,16 @@ class _Trial:
 
 
 def _tried(
-    context: Context, subjects: list[Subject], floor_ns: float
+    context: Context, subjects: list[Subject], floor_ns: float, left_out: list[str]
 ) -> dict[tuple[str, str], list[_Trial]]:
     """Every suspect against the slow requests of each (cell, op) that has enough of them."""
     many = [it for it in subjects if it.total >= SLOW_LEAST]
     if not many:
         return {}
-    end = int(context.extents["end_ns"].max())
-    general = [*suspects.from_events(context, end), *suspects.from_samples(context)]
+    general = [
+        *suspects.from_events(context, left_out),
+        *suspects.from_samples(context),
+    ]
     own = [
         *long_spans(context, {it.key: (it.usual, it.n) for it in many}, floor_ns),
         *(who for it in many for who in handled_slowly(context, it.key, it.slow, it.usual)),
@@ -295,11 +309,9 @@ def _sure(tried: list[_Trial]) -> list[tuple[_Trial, float]]:
 
 def _trial(subject: Subject, who: Suspect) -> _Trial | None:
     """Try one suspect; None when it was not there at all."""
-    starts, ends = subject.laid(who.starts), subject.laid(who.ends)
-    real = ends > starts
-    if not real.any():
+    spans = subject.within(who)
+    if not spans[0].size:
         return None
-    spans = starts[real], ends[real]
     whose, covered = _of(who, subject.rows), subject.covered(spans)
     fits = whose & _fits(who, subject.where)
     told = np.flatnonzero(fits & (subject.weights > 0))

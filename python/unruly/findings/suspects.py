@@ -19,6 +19,7 @@ from unruly.findings.mechanisms import (
     Mechanism,
     Metric,
 )
+from unruly.findings.words import count
 from unruly.tables import causes as cause_tables
 from unruly.tables import fetch
 
@@ -32,9 +33,7 @@ if TYPE_CHECKING:
 
 DIED: Final = "process died"
 STARTED: Final = "process started"
-EVENTS_MOST: Final = 20_000
-SPANS_MOST: Final = 400
-"""Of one suspect, the longest: the test moves each of them thousands of times."""
+EVENTS_MOST: Final = 100_000
 SAMPLES_MOST: Final = 200_000
 SAMPLES_LEAST: Final = 10
 """Fewer say nothing of what is usual."""
@@ -68,9 +67,10 @@ def suspect(
     process: str,
     of: frozenset[tuple[str, int]] | None,
     spans: Iterable[tuple[int, int]],
+    gap_ns: int = 0,
 ) -> Suspect | None:
     """Return who it was, unless it can delay nobody, or was not seen."""
-    starts, ends = merged(spans)
+    starts, ends = merged(spans, gap_ns)
     if (of is not None and not of) or not starts.size:
         return None
     sides = {side for side, _ in of or ()}
@@ -82,9 +82,9 @@ def suspect(
 
 
 def merged(
-    spans: Iterable[tuple[int, int]], gap: int = 0
+    spans: Iterable[tuple[int, int]], gap_ns: int = 0
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Spans in order, without overlaps; of very many the longest.
+    """Spans in order, without overlaps; those that are no farther apart than `gap_ns` are one.
 
     Examples
     --------
@@ -93,37 +93,58 @@ def merged(
     """
     joined: list[list[int]] = []
     for start, end in sorted(spans):
-        if joined and start <= joined[-1][1] + gap:
+        if joined and start <= joined[-1][1] + gap_ns:
             joined[-1][1] = max(joined[-1][1], end)
         else:
             joined.append([start, end])
-    kept = sorted(sorted(joined, key=lambda it: it[0] - it[1])[:SPANS_MOST])
-    both = np.asarray(kept, dtype=np.int64).reshape(-1, 2)
+    both = np.asarray(joined, dtype=np.int64).reshape(-1, 2)
     return both[:, 0], both[:, 1]
 
 
-def from_events(context: Context, end_ns: int) -> Iterator[Suspect]:
-    """Processes that stopped, died, paused or waited, as their events say."""
+def from_events(context: Context, left_out: list[str]) -> Iterator[Suspect]:
+    """Processes that stopped, died, paused or waited, as their events say.
+
+    What is not looked at is told in `left_out`.
+    """
     kinds = [kind for it in MECHANISMS for kind in it.events]
     frame = fetch(cause_tables.events(context.run.events, [*kinds, STARTED], EVENTS_MOST))
+    if _cut(frame):
+        left_out.append(
+            f"Of {count(frame['total'].iloc[0])} events of causes only {count(len(frame))} were "
+            "looked at: of each process the longest"
+        )
+    by_leg = context.extents.groupby(["cell", "repeat"])["end_ns"].max()
+    legs = {(str(cell), int(repeat)): int(end) for (cell, repeat), end in by_leg.items()}
     for mechanism in MECHANISMS:
         own = frame[frame["kind"].isin(mechanism.events)]
         for process, part in own.groupby("process", sort=True):
             begun = frame[(frame["kind"] == STARTED) & (frame["process"] == process)]
-            spans = _spans(part, sorted(begun["started_ns"]), end_ns)
+            spans = _spans(part, begun, legs)
             found = suspect(mechanism, str(process), context.touched(str(process)), spans)
             if found is not None:
                 yield found
 
 
-def _spans(part: pd.DataFrame, begun: list[int], end_ns: int) -> list[tuple[int, int]]:
+def _cut(frame: pd.DataFrame) -> bool:
+    return bool(len(frame)) and len(frame) < int(frame["total"].iloc[0])
+
+
+def _spans(
+    part: pd.DataFrame, begun: pd.DataFrame, legs: dict[tuple[str, int], int]
+) -> list[tuple[int, int]]:
+    """When each event began and ended.
+
+    Who died is so until he is started again, and else until his leg ends: the next one starts its
+    processes anew without an event that says so.
+    """
+    again = {leg: sorted(own["started_ns"]) for leg, own in begun.groupby(["cell", "repeat"])}
     spans = []
-    for kind, start, lasted in zip(
-        part["kind"], part["started_ns"], part["lasted_ns"], strict=True
-    ):
+    columns = ("cell", "repeat", "kind", "started_ns", "lasted_ns")
+    for cell, repeat, kind, start, lasted in zip(*(part[it] for it in columns), strict=True):
         end = start + lasted
         if kind == DIED:
-            end = next((at for at in begun if at > start), max(start, end_ns))
+            last = max(start, legs.get((cell, repeat), start))
+            end = next((at for at in again.get((cell, repeat), ()) if at > start), last)
         spans.append((int(start), int(end)))
     return spans
 

@@ -6,7 +6,7 @@ it would become a double, which does not hold it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import ibis
 
@@ -145,15 +145,30 @@ def long_parts(rows: Table, longs: Table, side: str, parts: Sequence[str]) -> Ta
 
 
 def events(table: Table, kinds: Sequence[str], most: int) -> Table:
-    """Events of these kinds, the longest first; instants are as long as nothing."""
+    """Events of these kinds: of each process of each leg and kind the longest, at most so many.
+
+    Returns
+    -------
+    Table
+        cell, repeat, process, kind, started_ns, lasted_ns (0 of an instant), ``total`` (how many
+        there are).
+    """
     found = table.filter(table.kind.isin(list(kinds)))
     ended = found.ended_ns.fill_null(found.started_ns)
-    return (
-        found.mutate(lasted_ns=ended - found.started_ns)
-        .order_by(ibis.desc("lasted_ns"), "started_ns", "process", "kind")
-        .limit(most)
-        .select("cell", "repeat", "process", "kind", "started_ns", "lasted_ns")
-    )
+    timed = found.mutate(lasted_ns=ended - found.started_ns)
+    columns = ("cell", "repeat", "process", "kind", "started_ns", "lasted_ns")
+    order = (ibis.desc("lasted_ns"), "started_ns")
+    return _in_turn(timed.select(*columns), columns[:4], order, most)
+
+
+def _in_turn(rows: Table, group: Sequence[str], order: Sequence[Any], most: int) -> Table:
+    """The first row of every group, then the second of each, until there are so many.
+
+    By their order alone the many rows of one group would leave no room for those of another.
+    """
+    turn = ibis.row_number().over(ibis.window(group_by=list(group), order_by=list(order)))
+    told = rows.mutate(turn=turn, total=rows.count().over(ibis.window()))
+    return told.order_by("turn", *group, *order).limit(most).drop("turn")
 
 
 def samples(table: Table, metrics: Sequence[str], most: int) -> Table:

@@ -48,17 +48,20 @@ def _labels(view: View) -> list[str]:
 
 
 def lead(view: View) -> tuple[str, ...]:
-    """Say of what is not explained at all that it is not."""
+    """Say of what is not explained at all that it is not, and what was not looked at."""
     found = view.analysis.causes
     if found is None:
         return ()
     if found.note:
         return (f"Causes were not looked for: {found.note}.",)
     bare = [row for row in found.rows if not row.causes and row.unknown is not None]
-    return tuple(
-        f"Nothing that was watched explains the {format.plural(row.slow, 'slow request')} of "
-        f"{_name(view, row)} (beyond {format.duration(row.limit_ns)}) better than chance."
-        for row in bare[:MOST_SENTENCES]
+    return (
+        *(
+            f"Nothing that was watched explains the {format.plural(row.slow, 'slow request')} of "
+            f"{_name(view, row)} (beyond {format.duration(row.limit_ns)}) better than chance."
+            for row in bare[:MOST_SENTENCES]
+        ),
+        *(f"{told}." for told in found.left_out),
     )
 
 
