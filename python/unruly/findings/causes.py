@@ -279,7 +279,7 @@ def _tried(
         return {}
     general = [
         *suspects.from_events(context, left_out),
-        *suspects.from_samples(context),
+        *suspects.from_samples(context, left_out),
     ]
     own = [
         *long_spans(context, {it.key: (it.usual, it.n) for it in many}, floor_ns),

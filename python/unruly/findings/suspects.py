@@ -7,7 +7,7 @@ find out what happens to one.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from unruly.findings.mechanisms import (
 )
 from unruly.findings.words import count
 from unruly.tables import causes as cause_tables
-from unruly.tables import fetch
+from unruly.tables import fetch, inline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -42,7 +42,6 @@ OF_HIGHEST: Final = 0.1
 """Of its own highest: where it struck, a tenth of it is not what else made somebody wait."""
 SPREAD: Final = 1.4826
 """Times the median absolute deviation is the standard deviation, of a normal distribution."""
-SECOND_NS: Final = 1e9
 GAP_NS: Final = 20_000_000
 """Samples follow one another, but not to the millisecond."""
 
@@ -125,10 +124,6 @@ def from_events(context: Context, left_out: list[str]) -> Iterator[Suspect]:
                 yield found
 
 
-def _cut(frame: pd.DataFrame) -> bool:
-    return bool(len(frame)) and len(frame) < int(frame["total"].iloc[0])
-
-
 def _spans(
     part: pd.DataFrame, begun: pd.DataFrame, legs: dict[tuple[str, int], int]
 ) -> list[tuple[int, int]]:
@@ -149,45 +144,52 @@ def _spans(
     return spans
 
 
-def from_samples(context: Context) -> Iterator[Suspect]:
-    """Hosts and processes with a metric that was high at times, against their own run."""
-    wanted = list(dict.fromkeys(metric.name for it in MECHANISMS for metric in it.metrics))
-    frame = fetch(cause_tables.samples(context.run.resources, wanted, SAMPLES_MOST))
-    if frame.empty:
+def from_samples(context: Context, left_out: list[str]) -> Iterator[Suspect]:
+    """Hosts and processes with a metric that was high at times, against their own run.
+
+    What is not looked at is told in `left_out`.
+    """
+    metrics = {metric.name: metric for it in MECHANISMS for metric in it.metrics}
+    names = list(metrics)
+    levels = cause_tables.levels(
+        context.run.resources, {name: metric.per for name, metric in metrics.items()}
+    )
+    usual = fetch(cause_tables.usual_levels(levels, names))
+    if usual.empty:
         return
-    length = (frame["ended_ns"] - frame["started_ns"]).to_numpy(dtype=np.float64)
+    limits = {f"{name}_least": _least(usual, metric) for name, metric in metrics.items()}
+    middles = usual[[*cause_tables.WHOSE, *(f"{name}_middle" for name in names)]]
+    frame = fetch(
+        cause_tables.high_samples(levels, inline(middles.assign(**limits)), names, SAMPLES_MOST)
+    )
+    if _cut(frame):
+        left_out.append(
+            f"Of {count(frame['total'].iloc[0])} samples with a metric that was high only "
+            f"{count(len(frame))} were looked at, as chance chose"
+        )
     for mechanism in MECHANISMS:
-        if not mechanism.metrics:
-            continue
+        own = frame[frame[[metric.name for metric in mechanism.metrics]].any(axis=1)]
         # a quota and retransmissions are those of a process where it has a group or network
-        for whose in ("host", "watched"):
-            own = frame["watched"].isna() if whose == "host" else frame["watched"].notna()
-            for name, part in frame[own].groupby(whose, sort=True):
-                high = np.zeros(len(part), dtype=bool)
-                for metric in mechanism.metrics:
-                    high |= _high(part[metric.name], length[part.index], metric)
-                starts, ends = merged(
-                    zip(part["started_ns"][high], part["ended_ns"][high], strict=True), GAP_NS
-                )
-                of = None if whose == "host" else context.touched(str(name))
-                found = suspect(mechanism, str(name), of, zip(starts, ends, strict=True))
-                if found is not None:
-                    yield found
+        for (watched, name), part in own.groupby(["watched", "whose"], sort=True):
+            of = context.touched(str(name)) if watched else context.touched_on(str(name))
+            spans = zip(part["started_ns"], part["ended_ns"], strict=True)
+            found = suspect(mechanism, str(name), of, spans, GAP_NS)
+            if found is not None:
+                yield found
 
 
-def _high(values: pd.Series[Any], length: NDArray[np.float64], metric: Metric) -> NDArray[np.bool_]:
-    """Where a metric is above its floor and far above what is usual in this run."""
-    level = values.to_numpy(dtype=np.float64, na_value=np.nan)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if metric.per == "time":
-            level = level / length
-        elif metric.per == "second":
-            level = level / length * SECOND_NS
-    if np.isfinite(level).sum() < SAMPLES_LEAST:
-        return np.zeros(len(level), dtype=bool)
-    limit = max(metric.floor, above_usual(level, DEVIATIONS), OF_HIGHEST * np.nanmax(level))
-    with np.errstate(invalid="ignore"):
-        return np.asarray((level >= limit) & (level > np.nanmedian(level)))
+def _cut(frame: pd.DataFrame) -> bool:
+    return bool(len(frame)) and len(frame) < int(frame["total"].iloc[0])
+
+
+def _least(usual: pd.DataFrame, metric: Metric) -> NDArray[np.float64]:
+    """From what on a metric is above its floor and far above what is usual of each."""
+    n, middle, spread, highest = (
+        usual[f"{metric.name}_{what}"].to_numpy(dtype=np.float64, na_value=np.nan)
+        for what in ("n", "middle", "spread", "highest")
+    )
+    far = np.fmax(middle + DEVIATIONS * SPREAD * spread, OF_HIGHEST * highest)
+    return np.where(n < SAMPLES_LEAST, np.inf, np.fmax(metric.floor, far))
 
 
 def above_usual(values: NDArray[np.float64], deviations: float) -> float:

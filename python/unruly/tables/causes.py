@@ -13,7 +13,7 @@ import ibis
 from unruly.tables.requests import bin_start
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ibis.expr.types import Table, Value
 
@@ -23,6 +23,8 @@ PARTS: Final = ("send_lag", "client_kernel", "server_kernel", "handler", "rest")
 SCATTER: Final = 1_000_003
 """A prime: requests of all operations and times are met alike by a part of its remainders."""
 _STEP: Final = 48_271
+SECOND_NS: Final = 1_000_000_000
+WHOSE: Final = ("whose", "watched")
 _COLUMNS: Final = ("cell", "repeat", "op", "client", "server", "request", "intended_ns", "ok")
 
 
@@ -171,10 +173,85 @@ def _in_turn(rows: Table, group: Sequence[str], order: Sequence[Any], most: int)
     return told.order_by("turn", *group, *order).limit(most).drop("turn")
 
 
-def samples(table: Table, metrics: Sequence[str], most: int) -> Table:
-    """Samples of hosts and processes, with these metrics."""
-    return (
-        table.order_by("cell", "repeat", "host", "watched", "started_ns")
-        .limit(most)
-        .select("cell", "repeat", "host", "watched", "started_ns", "ended_ns", *metrics)
-    )
+def levels(resources: Table, metrics: Mapping[str, str]) -> Table:
+    """Samples with their metrics as floors are told.
+
+    Parameters
+    ----------
+    metrics : mapping of str to str
+        What a level is of each: a share of the sample's "time", a number in a "second", or the
+        "sample" as it is.
+
+    Returns
+    -------
+    Table
+        cell, repeat, whose, watched (whether that is a process, and no host), started_ns, ended_ns
+        and the metrics. A sample of no length has none.
+    """
+    length = (resources.ended_ns - resources.started_ns).cast("float64").nullif(0.0)
+    of = {"time": length, "second": length / SECOND_NS, "sample": ibis.literal(1.0)}
+    return resources.select(
+        "cell", "repeat", "started_ns", "ended_ns",
+        whose=resources.watched.fill_null(resources.host),
+        watched=resources.watched.notnull(),
+        **{name: resources[name].cast("float64") / of[per] for name, per in metrics.items()},
+    )  # fmt: skip
+
+
+def usual_levels(table: Table, metrics: Sequence[str]) -> Table:
+    """What is usual of each process and host, over the whole run.
+
+    Parameters
+    ----------
+    table : Table
+        As `levels` gives them.
+
+    Returns
+    -------
+    Table
+        whose, watched, and of each metric ``<metric>_n``, ``_middle`` (the median), ``_spread``
+        (the median of what they differ by from that) and ``_highest``.
+    """
+    medians = {f"{name}_middle": table[name].median() for name in metrics}
+    joined = table.join(table.group_by(*WHOSE).agg(**medians), list(WHOSE))
+    figures: dict[str, Value] = {}
+    for name in metrics:
+        middle = joined[f"{name}_middle"]
+        figures |= {
+            f"{name}_n": joined[name].count(),
+            f"{name}_middle": middle.max(),
+            f"{name}_spread": (joined[name] - middle).abs().median(),
+            f"{name}_highest": joined[name].max(),
+        }
+    return joined.group_by(*WHOSE).agg(**figures).order_by(*WHOSE)
+
+
+def high_samples(table: Table, limits: Table, metrics: Sequence[str], most: int) -> Table:
+    """Samples in which a metric is high: of each process and host of a leg as many, by chance.
+
+    Parameters
+    ----------
+    table : Table
+        As `levels` gives them.
+    limits : Table
+        whose, watched, and of each metric ``<metric>_least`` and ``<metric>_middle``: it is high
+        from the one on, and above the other.
+
+    Returns
+    -------
+    Table
+        cell, repeat, whose, watched, started_ns, ended_ns, ``total`` (how many there are), and
+        whether each of the metrics is high.
+    """
+    joined = table.join(limits, list(WHOSE))
+    high = {
+        name: (
+            (joined[name] >= joined[f"{name}_least"]) & (joined[name] > joined[f"{name}_middle"])
+        ).fill_null(False)
+        for name in metrics
+    }
+    group = ("cell", "repeat", *WHOSE)
+    marked = joined.select(*group, "started_ns", "ended_ns", **high)
+    found = marked.filter(ibis.or_(*(marked[name] for name in metrics)))
+    order = ((found.started_ns % SCATTER) * _STEP % SCATTER, "started_ns")
+    return _in_turn(found, group, order, most)
