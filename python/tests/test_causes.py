@@ -6,11 +6,12 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 import unruly
-from planted import ERRORS, ONCE, SIDES, WANTED, looked_at, rewrite, write_planted
+from planted import ERRORS, MS, ONCE, SIDES, WANTED, looked_at, rewrite, write_planted
 from unruly.__main__ import main
 from unruly.findings.mechanisms import MECHANISMS
 from unruly.findings.rules_causes import SUGGESTIONS
@@ -66,6 +67,39 @@ def test_a_request_that_failed_at_once_hides_no_cause(tmp_path):
     (row,) = looked_at(write_planted(tmp_path / "run", [ERRORS], 2)).rows
     assert row.causes[0].cause == "cpu wait"
     assert row.causes[0].explained.estimate > 0.9
+
+
+def test_the_wait_between_two_tries_is_no_late_send(tmp_path):
+    """One request in fifty is refused, and answered when it is asked again."""
+    path = write_planted(tmp_path / "run", [None], 2)
+
+    def tried_again(requests):
+        hit = pc.equal(pc.bit_wise_and(requests["request"], 63), 0)
+        first, nulls = requests.filter(hit), pa.nulls(pc.sum(hit).as_py(), pa.int64())
+        later = first
+        for name in ("sent_ns", "received_ns", "kernel_received_ns", "server_kernel_received_ns",
+                     "server_received_ns", "server_sent_ns"):  # fmt: skip
+            later = _with(later, name, pc.add(later[name], 100 * MS))
+            first = _with(first, name, first[name] if name == "sent_ns" else nulls)
+        later = _with(later, "attempt", pa.array(np.ones(later.num_rows), pa.uint8()))
+        first = _with(first, "status", pa.array(["refused"] * first.num_rows))
+        return pa.concat_tables([requests.filter(pc.invert(hit)), first, later])
+
+    rewrite(path, "requests", tried_again)
+    manifest = path / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"complete"', '"cut off"'))
+    found = unruly.analyse(unruly.open_run(path), slow_beyond_ns=50 * MS, pictures=False)
+    (row,) = found.causes.rows
+    assert row.slow > 150
+    assert (row.parts["rest"], row.parts["send_lag"]) == (1, 0)
+    assert found.self_distrust.send_lag_ns["max"] < 50 * MS
+    assert found.self_distrust.tail_rows > 100
+    assert found.self_distrust.tail_explained_share < 0.1
+
+
+def _with(table, name, values):
+    place = table.schema.get_field_index(name)
+    return table.set_column(place, table.schema.field(place), values.cast(table[name].type))
 
 
 def test_one_cause_among_many_clean_cells_is_named(tmp_path):
