@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -13,14 +14,16 @@ import pytest
 import unruly
 from planted import ERRORS, MS, ONCE, SIDES, WANTED, looked_at, rewrite, write_planted
 from unruly.__main__ import main
+from unruly.findings import cause_parts, causes
 from unruly.findings.mechanisms import MECHANISMS
-from unruly.findings.rules_causes import SUGGESTIONS
+from unruly.findings.rules_causes import SUGGESTIONS, slow_because
 from unruly.findings.suspects import merged
 from unruly.report import write_report
 from unruly.report.figures.causes import lead
 from unruly.report.view import views_of
 from unruly.stats import coincidence
 from unruly.summary import summary
+from unruly.tables import fetch
 
 SEEDS = range(3)
 
@@ -100,6 +103,38 @@ def test_the_wait_between_two_tries_is_no_late_send(tmp_path):
 def _with(table, name, values):
     place = table.schema.get_field_index(name)
     return table.set_column(place, table.schema.field(place), values.cast(table[name].type))
+
+
+def test_of_many_slow_requests_those_that_are_read_stand_for_all(tmp_path, monkeypatch):
+    """The slowest alone were all stopped, though the stop made but two thirds of them slow."""
+    path = write_planted(tmp_path / "run", ["server stopped"], 7)
+    (whole,) = looked_at(path, 400_000).rows
+    monkeypatch.setattr(causes, "SLOW_MOST", 150)
+    found = looked_at(path, 400_000)
+    (part,) = found.rows
+    assert (whole.looked_at, part.looked_at, part.slow) == (whole.slow, 150, whole.slow)
+    all_of_it, some = whole.causes[0], part.causes[0]
+    assert some.cause == all_of_it.cause == "process stopped"
+    assert some.explained.estimate == pytest.approx(all_of_it.explained.estimate, abs=0.1)
+    assert some.lift == pytest.approx(all_of_it.lift, rel=0.5)
+    (finding,) = slow_because(SimpleNamespace(causes=found, cells=()))
+    assert f"{whole.slow} requests, of which chance chose 150 to be looked at" in finding.text
+
+
+def test_the_requests_are_read_twice_whatever_is_looked_for(tmp_path, monkeypatch):
+    """At a hundred million rows each pass takes seconds."""
+    read = []
+    for module in (causes, cause_parts):
+        monkeypatch.setattr(module, "fetch", lambda it: read.append(it) or fetch(it))
+    looked_at(write_planted(tmp_path / "run", ["slow handler"], 2))
+    assert len(read) == 2
+
+
+def test_of_a_bin_with_many_requests_some_are_enough(tmp_path, monkeypatch):
+    monkeypatch.setattr(cause_parts, "BIN_SAMPLE", 7)
+    (row,) = looked_at(write_planted(tmp_path / "run", ["delay on the way"], 2)).rows
+    assert row.causes[0].cause == "network and queue"
+    assert row.causes[0].explained.estimate > 0.8
 
 
 def test_one_cause_among_many_clean_cells_is_named(tmp_path):

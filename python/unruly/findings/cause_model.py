@@ -43,7 +43,7 @@ class Cause:
 class Slowness:
     """The slow requests of one (cell, op).
 
-    ``looked_at`` of the ``slow`` beyond ``limit_ns`` were read, the slowest; every share is of
+    ``looked_at`` of the ``slow`` beyond ``limit_ns`` were read, as chance chose; every share is of
     these. ``parts`` says of what share each part took most of the excess. What is None has its
     reason in ``absent``.
     """

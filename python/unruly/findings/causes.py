@@ -210,37 +210,34 @@ class Subject:
 
 
 def _subjects(context: Context, limits: dict[tuple[str, str], float]) -> list[Subject]:
-    """Read what is needed of each: two passes over the rows, bounded results."""
+    """Read what is needed of each: one pass over the rows, a bounded result."""
     extents = context.extents
     sizes = extents.groupby(["cell", "op"])["n"].sum()
     wanted = max(ORDINARY_LEAST, ORDINARY_MOST / len(limits))
-    table = inline(
-        [
-            {
-                "cell": cell,
-                "op": op,
-                "limit_ns": limit,
-                "cut": int(min(1.0, wanted / sizes[cell, op]) * cause_tables.SCATTER),
-            }
-            for (cell, op), limit in limits.items()
-        ]
-    )
+    table = [
+        {
+            "cell": cell,
+            "op": op,
+            "limit_ns": limit,
+            "cut": cause_tables.cut(wanted, sizes[cell, op]),
+        }
+        for (cell, op), limit in limits.items()
+    ]
     rows = cause_tables.with_parts(context.rows)
-    slow = fetch(cause_tables.slow(rows, table, max(1, SLOW_MOST // len(limits))))
-    ordinary = fetch(cause_tables.ordinary(rows, table))
-    by_key = [dict(iter(frame.groupby(["cell", "op"]))) for frame in (slow, ordinary)]
+    most = max(1, SLOW_MOST // len(limits))
+    frame = fetch(cause_tables.sampled(rows, inline(table), most))
+    by_key = dict(iter(frame.groupby(["cell", "op"])))
     found = []
     for (cell, op), limit in limits.items():
         own = extents[(extents["cell"] == cell) & (extents["op"] == op)]
         windows = own[["repeat", "first_ns", "end_ns"]].sort_values("first_ns")
-        late, others = (
-            part.get((cell, op), frame.iloc[:0])
-            for part, frame in zip(by_key, (slow, ordinary), strict=True)
-        )
-        total = int(late["slow"].iloc[0]) if len(late) else 0
-        both = pd.concat([late.drop(columns="slow"), others], ignore_index=True)
+        read = by_key.get((cell, op), frame.iloc[:0])
+        slow = int(read["slow"].sum())
+        # the slow ones come first
+        total = int(read["total"].iloc[0]) if slow else 0
+        rows_of_it = read.drop(columns=["slow", "total"]).reset_index(drop=True)
         size = int(sizes[cell, op])
-        found.append(Subject(cell, op, limit, size, windows, both, len(late), total))
+        found.append(Subject(cell, op, limit, size, windows, rows_of_it, slow, total))
     return found
 
 

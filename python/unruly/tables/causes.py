@@ -59,55 +59,48 @@ def _scatter(rows: Table) -> Value:
     return ((rows.request + rows.client) % SCATTER).cast("int64") * _STEP % SCATTER
 
 
-def slow(rows: Table, limits: Table, most: int) -> Table:
-    """The slowest rows beyond the limit of each (cell, op), at most so many of each.
+def cut(wanted: float, n: int) -> int:
+    """The scatter below which there are about so many of n rows."""
+    return int(min(1.0, wanted / max(1, n)) * SCATTER)
+
+
+def sampled(rows: Table, limits: Table, most: int) -> Table:
+    """Of each (cell, op) rows beyond its limit and within it, as chance chooses them.
 
     Parameters
     ----------
     rows : Table
         As `with_parts` gives them.
     limits : Table
-        cell, op, limit_ns.
+        cell, op, limit_ns, cut: of the rows within the limit those with a scatter below it.
+    most : int
+        So many beyond the limit, of each.
 
     Returns
     -------
     Table
-        With ``slow``, how many there are beyond the limit. Failed rows come first, and of equal
-        ones those that chance chooses.
+        With ``slow`` (whether it is beyond the limit) and, of those, ``total``: how many there are.
     """
     joined = rows.join(limits, list(KEYS))
-    beyond = joined.filter(joined.response > joined.limit_ns)
-    group = ibis.window(group_by=list(KEYS))
-    order = [ibis.desc(beyond.response), beyond.scatter, beyond.intended_ns, beyond.server]
-    placed = beyond.mutate(
-        slow=beyond.count().over(group),
-        place=ibis.row_number().over(ibis.window(group_by=list(KEYS), order_by=order)),
+    marked = joined.mutate(slow=joined.response > joined.limit_ns)
+    # those of one block of time alone would be of one episode, the slowest of the longest one
+    order = ("scatter", "intended_ns", "client", "request", "server")
+    chosen = marked.filter(marked.slow | (marked.scatter < marked.cut)).select(
+        *_COLUMNS, "scatter", "slow", "took_ns", "handler_from_ns", *PARTS
+    )
+    group = [*KEYS, "slow"]
+    placed = chosen.mutate(
+        total=chosen.count().over(ibis.window(group_by=group)),
+        place=ibis.row_number().over(ibis.window(group_by=group, order_by=list(order))),
     )
     return (
-        placed.filter(placed.place < most)
-        .select(*_COLUMNS, "took_ns", "handler_from_ns", *PARTS, "slow")
-        .order_by(*KEYS, "intended_ns", "client", "request", "server")
+        placed.filter(~placed.slow | (placed.place < most))
+        .drop("scatter", "place")
+        .order_by(*KEYS, ibis.desc("slow"), "intended_ns", "client", "request", "server")
     )
 
 
-def ordinary(rows: Table, limits: Table) -> Table:
-    """A sample of the rows within the limit.
-
-    Parameters
-    ----------
-    limits : Table
-        cell, op, limit_ns, cut: rows whose scatter is below it are taken.
-    """
-    joined = rows.join(limits, list(KEYS))
-    chosen = (joined.response <= joined.limit_ns) & (joined.scatter < joined.cut)
-    return (
-        joined.filter(chosen)
-        .select(*_COLUMNS, "took_ns", *PARTS)
-        .order_by(*KEYS, "intended_ns", "client", "request", "server")
-    )
-
-
-def long_parts(rows: Table, longs: Table, side: str, parts: Sequence[str]) -> Table:
+def long_parts(rows: Table, longs: Table, sides: Mapping[str, Sequence[str]]) -> Table:
     """Bins of time in which most requests of one node had a part that is unusually long.
 
     Parameters
@@ -115,35 +108,47 @@ def long_parts(rows: Table, longs: Table, side: str, parts: Sequence[str]) -> Ta
     rows : Table
         As `with_parts` gives them.
     longs : Table
-        cell, op, bin_ns, least (rows that a bin needs), and ``long_<part>`` (ns, or infinity).
-    side : {"client", "server"}
-        Whose requests are looked at together.
-    parts : sequence of str
-        Of `PARTS`.
+        cell, op, ``<side>_bin_ns``, least (rows that a bin needs), cut (rows with a scatter below
+        it are looked at), and ``long_<part>`` (ns, or infinity).
+    sides : mapping of str to sequence of str
+        Of the clients and of the servers which of `PARTS` are theirs.
 
     Returns
     -------
     Table
-        part, cell, op, repeat, node, started_ns, until_ns (the last reply of the long ones).
+        side, cell, op, repeat, node, started_ns, and of each part how long after that the last
+        reply of the long ones came; null where most were not long.
     """
-    joined = rows.join(longs, list(KEYS)).mutate(node=rows[side])
-    binned = joined.filter(joined.took_ns.notnull()).mutate(
-        started_ns=bin_start(joined.intended_ns, joined.bin_ns)
+    joined = rows.join(longs, list(KEYS))
+    known = joined.filter(joined.took_ns.notnull() & (joined.scatter < joined.cut))
+    # each row counts on either side, and is read once
+    sided = known.mutate(side=ibis.array(list(sides)).unnest())
+
+    def own(columns: Mapping[str, str]) -> Value:
+        return ibis.cases(*((sided.side == side, sided[it]) for side, it in columns.items()))
+
+    binned = sided.mutate(
+        node=own({side: side for side in sides}),
+        started_ns=bin_start(sided.intended_ns, own({side: f"{side}_bin_ns" for side in sides})),
     )
-    keys = ("cell", "op", "repeat", "node", "started_ns")
+    keys = ("side", "cell", "op", "repeat", "node", "started_ns")
     figures: dict[str, Value] = {"n": binned.count(), "least": binned.least.max()}
-    for part in parts:
-        is_long = binned[part].fill_null(-1) > binned[f"long_{part}"]
-        figures[f"{part}_long"] = is_long.sum()
-        figures[f"{part}_until"] = binned.received_ns.max(where=is_long)
+    for side, parts in sides.items():
+        for part in parts:
+            is_long = (binned.side == side) & (binned[part].fill_null(-1) > binned[f"long_{part}"])
+            figures[f"{part}_long"] = is_long.sum()
+            figures[f"{part}_until"] = binned.received_ns.max(where=is_long)
     counted = binned.group_by(*keys).agg(**figures)
-    found = [
-        counted.filter(
-            (counted.n >= counted.least) & (counted[f"{part}_long"] * 2 > counted.n)
-        ).select(*keys, part=ibis.literal(part), until_ns=counted[f"{part}_until"])
-        for part in parts
-    ]
-    return ibis.union(*found).order_by("part", *keys) if len(found) > 1 else found[0]
+    untils = {
+        part: ibis.ifelse(
+            counted[f"{part}_long"] * 2 > counted.n,
+            counted[f"{part}_until"] - counted.started_ns,
+            None,
+        )
+        for part in PARTS
+    }
+    found = counted.filter(counted.n >= counted.least).select(*keys, **untils)
+    return found.filter(ibis.or_(*(found[part].notnull() for part in PARTS))).order_by(*keys)
 
 
 def events(table: Table, kinds: Sequence[str], most: int) -> Table:
