@@ -438,7 +438,8 @@ def looked_at(path: Path, beyond_ns: int | None = None) -> Any:
     limits = duckdb.sql(query.format(path / "requests" / "*.parquet")).df()
     rows = [
         SimpleNamespace(
-            cell=it.cell, op=it.op, latency="response", kept="rows", max_ok=it.max_ok,
+            cell=it.cell, op=it.op, latency="response", kept="rows",
+            max_ok=it.max_ok if np.isfinite(it.max_ok) else None,
             p99_9=it.p99_9 if np.isfinite(it.p99_9) else None,
         )
         for it in limits.itertuples()

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 import pytest
 
 import unruly
-from planted import ERRORS, MS, ONCE, SIDES, WANTED, looked_at, rewrite, write_planted
+from planted import ERRORS, MS, ONCE, SIDES, WANTED, add_rows, looked_at, rewrite, write_planted
+from synthetic import NS, STARTED_NS
 from unruly.__main__ import main
 from unruly.findings import cause_parts, causes
 from unruly.findings.mechanisms import MECHANISMS
@@ -218,6 +219,39 @@ def test_a_limit_may_be_given_instead_of_the_p99_9(stopped):
     assert found.limit_ns == 50_000_000
     assert found.slow > 5 * stopped.causes.rows[1].slow
     assert found.causes[0].times > stopped.causes.rows[1].causes[0].times
+
+
+def test_where_every_request_failed_it_is_said_who_had_died(tmp_path, schema):
+    """There is none to compare them with, so that nothing can be told beyond chance."""
+    path = write_planted(tmp_path / "run", [None], 2)
+
+    def all_refused(requests):
+        nulls = pa.nulls(requests.num_rows, pa.int64())
+        for name in ("received_ns", "kernel_received_ns", "server_kernel_received_ns",
+                     "server_received_ns", "server_sent_ns"):  # fmt: skip
+            requests = _with(requests, name, nulls)
+        return _with(requests, "status", pa.array(["refused"] * requests.num_rows))
+
+    rewrite(path, "requests", all_refused)
+    deaths = [
+        {"process": f"store-{number}", "kind": "process died", "started_ns": STARTED_NS - NS,
+         "ended_ns": None}
+        for number in range(2)
+    ]  # fmt: skip
+    add_rows(path, "events", deaths)
+    manifest = path / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"complete"', '"cut off"'))
+    analysis = unruly.analyse(unruly.open_run(path))
+    (row,) = analysis.causes.rows
+    assert (row.slow, row.limit_ns, row.unknown, row.causes) == (12_000, None, None, ())
+    reason = row.absent["unknown"]
+    assert reason.startswith("all 12,000 requests were slow or failed: there are no others to ")
+    assert "asked store-0, which had died" in reason
+    assert "asked store-1, which had died" in reason
+    assert "store-2" not in reason
+    schema.validate(json.loads(json.dumps(summary(analysis))))
+    (view,) = views_of([analysis])
+    assert any(reason in told for told in lead(view))
 
 
 def test_a_limit_of_nothing_is_refused(stopped):

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from unruly.stats import Interval
 
 UNKNOWN = "unknown"
+SLOW_LEAST = 5
+"""Of fewer slow requests nothing is said."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,8 @@ class Slowness:
     """The slow requests of one (cell, op).
 
     ``looked_at`` of the ``slow`` beyond ``limit_ns`` were read, as chance chose; every share is of
-    these. ``parts`` says of what share each part took most of the excess. What is None has its
-    reason in ``absent``.
+    these. ``limit_ns`` is None where nothing came back well. ``parts`` says of what share each part
+    took most of the excess. What is None has its reason in ``absent``.
     """
 
     cell: str

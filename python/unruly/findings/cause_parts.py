@@ -123,6 +123,8 @@ def long_spans(
                 **{f"long_{part}": own.limit(part, floor_ns) for part in PARTS},
             }
         )
+    if not longs:
+        return
     rows = cause_tables.with_parts(context.rows)
     frame = fetch(cause_tables.long_parts(rows, inline(longs), SIDES))
     for (cell, op, node), of_node in frame.groupby(["cell", "op", "node"]):

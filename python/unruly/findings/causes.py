@@ -19,10 +19,10 @@ import numpy as np
 import pandas as pd
 
 from unruly.findings import suspects
-from unruly.findings.cause_model import UNKNOWN, Cause, Causes, Slowness
+from unruly.findings.cause_model import SLOW_LEAST, UNKNOWN, Cause, Causes, Slowness
 from unruly.findings.cause_parts import Usual, handled_slowly, long_spans
 from unruly.findings.mechanisms import RANK
-from unruly.findings.words import count, duration
+from unruly.findings.words import count, duration, percent
 from unruly.stats import Interval, benjamini_hochberg, coincidence, share_interval
 from unruly.tables import causes as cause_tables
 from unruly.tables import fetch, inline
@@ -44,7 +44,6 @@ ORDINARY_MOST: Final = 20_000
 """Both over all (cell, op) together."""
 ORDINARY_LEAST: Final = 4_000
 """Of each, however many there are: fewer leave nothing of a rare episode."""
-SLOW_LEAST: Final = 5
 HALF: Final = 0.5
 """Of a request's time: so much of it a cause must cover."""
 FALSE_DISCOVERY: Final = 0.02
@@ -92,7 +91,12 @@ def causes(
     subjects = _subjects(context, limits)
     left_out: list[str] = []
     tried = _tried(context, subjects, floor_ns, left_out)
-    judged = [_judged(subject, _sure(tried.get(subject.key, []))) for subject in subjects]
+    judged = [
+        _judged(subject, _sure(tried[subject.key]))
+        if subject.total >= SLOW_LEAST and subject.has_others
+        else _untold(subject, tried[subject.key])
+        for subject in subjects
+    ]
     points = [frame for _, frame in judged if len(frame)]
     return Causes(
         tuple(row for row, _ in judged),
@@ -107,9 +111,9 @@ def _limits(
     found = {}
     for row in summaries:
         whole = row.latency != "response" or row.op == "*" or row.kept != "rows"
-        limit = beyond_ns or row.p99_9 or row.max_ok
-        if not whole and row.cell not in context.run.timeless and limit is not None:
-            found[row.cell, row.op] = float(limit)
+        if not whole and row.cell not in context.run.timeless:
+            # of what failed altogether every request is beyond any limit
+            found[row.cell, row.op] = float(beyond_ns or row.p99_9 or row.max_ok or 0)
     return found
 
 
@@ -134,6 +138,11 @@ class Subject:
     def key(self) -> tuple[str, str]:
         """Which it is."""
         return self.cell, self.op
+
+    @property
+    def has_others(self) -> bool:
+        """Whether there are requests that were not slow, to compare the slow ones with."""
+        return self.total < self.n
 
     @property
     def slow(self) -> pd.DataFrame:
@@ -270,22 +279,30 @@ class _Trial:
 def _tried(
     context: Context, subjects: list[Subject], floor_ns: float, left_out: list[str]
 ) -> dict[tuple[str, str], list[_Trial]]:
-    """Every suspect against the slow requests of each (cell, op) that has enough of them."""
+    """Every suspect against the slow requests of each (cell, op) that has enough of them.
+
+    Where there is nothing but slow ones, those alone that need no comparison.
+    """
     many = [it for it in subjects if it.total >= SLOW_LEAST]
+    found: dict[tuple[str, str], list[_Trial]] = {it.key: [] for it in subjects}
     if not many:
-        return {}
+        return found
     general = [
         *suspects.from_events(context, left_out),
         *suspects.from_samples(context, left_out),
     ]
+    compared = [it for it in many if it.has_others]
     own = [
-        *long_spans(context, {it.key: (it.usual, it.n) for it in many}, floor_ns),
-        *(who for it in many for who in handled_slowly(context, it.key, it.slow, it.usual)),
+        *long_spans(context, {it.key: (it.usual, it.n) for it in compared}, floor_ns),
+        *(who for it in compared for who in handled_slowly(context, it.key, it.slow, it.usual)),
     ]
-    found = {}
     for subject in many:
-        of_it = [it for it in own if it.place == subject.key]
-        trials = [_trial(subject, it) for it in (*general, *of_it)]
+        whoever = [
+            it
+            for it in (*general, *own)
+            if it.place in (None, subject.key) and (subject.has_others or it.mechanism.decisive)
+        ]
+        trials = [_trial(subject, it) for it in whoever]
         found[subject.key] = [it for it in trials if it is not None]
     return found
 
@@ -348,16 +365,27 @@ def _lift(subject: Subject, explained: NDArray[np.bool_], others: NDArray[np.boo
     return float(shares[0] / shares[1])
 
 
+def _untold(subject: Subject, tried: list[_Trial]) -> tuple[Slowness, pd.DataFrame]:
+    """Say why nothing can be told of it, and of what failed altogether who was away meanwhile."""
+    reason = f"{subject.total} slow requests; {SLOW_LEAST} are needed"
+    if subject.total >= SLOW_LEAST:
+        reason = (
+            f"all {count(subject.n)} requests were slow or failed: there are no others to compare "
+            "them with"
+        )
+    for trial in tried:
+        if trial.explained.any():
+            reason += f"; {percent(float(trial.explained.mean()))} {trial.suspect.told}"
+    none = Slowness(
+        subject.cell, subject.op, subject.limit_ns or None, subject.total, subject.read, None, (),
+        {}, {"unknown": reason},
+    )  # fmt: skip
+    return none, pd.DataFrame(columns=POINT_COLUMNS)
+
+
 def _judged(subject: Subject, sure: list[tuple[_Trial, float]]) -> tuple[Slowness, pd.DataFrame]:
     """Give each slow request to the most specific of its causes, and count."""
     slow = subject.slow
-    if subject.total < SLOW_LEAST:
-        reason = f"{subject.total} slow requests; {SLOW_LEAST} are needed"
-        none = Slowness(
-            subject.cell, subject.op, subject.limit_ns, subject.total, len(slow), None, (), {},
-            {"unknown": reason},
-        )  # fmt: skip
-        return none, pd.DataFrame(columns=POINT_COLUMNS)
     # the most specific first; of equals the one that is seldom there without them
     order = sorted(sure, key=lambda it: (RANK[it[0].suspect.mechanism.name], -it[0].lift))
     owner = np.full(len(slow), -1)
@@ -406,7 +434,6 @@ def _cause(subject: Subject, trial: _Trial, q: float, own: NDArray[np.bool_]) ->
     until = np.searchsorted(np.sort(begins), stops, side="left")
     met = until > at
     times, lasted = int(met.sum()), float((stops - starts)[met].sum())
-    told = trial.suspect.mechanism.told.format(process=trial.suspect.process)
     often = "once" if times == 1 else f"{times} times"
     return Cause(
         trial.suspect.mechanism.name,
@@ -418,7 +445,7 @@ def _cause(subject: Subject, trial: _Trial, q: float, own: NDArray[np.bool_]) ->
         q,
         times,
         lasted,
-        f"{told} ({often}, {duration(lasted)})",
+        f"{trial.suspect.told} ({often}, {duration(lasted)})",
     )
 
 

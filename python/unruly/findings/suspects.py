@@ -60,6 +60,11 @@ class Suspect:
     """The (cell, op) that it is about; None for all."""
     not_where: tuple[str, ...] = field(default=())
 
+    @property
+    def told(self) -> str:
+        """What the requests did because of it."""
+        return self.mechanism.told.format(process=self.process)
+
 
 def suspect(
     mechanism: Mechanism,

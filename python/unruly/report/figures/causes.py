@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import altair as alt
 import pandas as pd
 
+from unruly.findings.cause_model import SLOW_LEAST
 from unruly.report import chart, format
 from unruly.report.document import Datum, Figure, Key, Panel, Table, number, table, text
 from unruly.report.figures.timeline import time_unit
@@ -55,7 +56,13 @@ def lead(view: View) -> tuple[str, ...]:
     if found.note:
         return (f"Causes were not looked for: {found.note}.",)
     bare = [row for row in found.rows if not row.causes and row.unknown is not None]
+    alone = [row for row in found.rows if row.unknown is None and row.slow >= SLOW_LEAST]
     return (
+        *(
+            f"What made the requests of {_name(view, row)} slow cannot be told: "
+            f"{row.absent['unknown']}."
+            for row in alone[:MOST_SENTENCES]
+        ),
         *(
             f"Nothing that was watched explains the {format.plural(row.slow, 'slow request')} of "
             f"{_name(view, row)} (beyond {format.duration(row.limit_ns)}) better than chance."
