@@ -15,7 +15,7 @@ import unruly
 from planted import ERRORS, MS, ONCE, SIDES, WANTED, add_rows, looked_at, rewrite, write_planted
 from synthetic import NS, STARTED_NS
 from unruly.__main__ import main
-from unruly.findings import cause_parts, causes
+from unruly.findings import cause_parts, cause_subject
 from unruly.findings.mechanisms import MECHANISMS
 from unruly.findings.rules_causes import SUGGESTIONS, slow_because
 from unruly.findings.suspects import merged
@@ -110,7 +110,7 @@ def test_of_many_slow_requests_those_that_are_read_stand_for_all(tmp_path, monke
     """The slowest alone were all stopped, though the stop made but two thirds of them slow."""
     path = write_planted(tmp_path / "run", ["server stopped"], 7)
     (whole,) = looked_at(path, 400_000).rows
-    monkeypatch.setattr(causes, "SLOW_MOST", 150)
+    monkeypatch.setattr(cause_subject, "SLOW_MOST", 150)
     found = looked_at(path, 400_000)
     (part,) = found.rows
     assert (whole.looked_at, part.looked_at, part.slow) == (whole.slow, 150, whole.slow)
@@ -125,7 +125,7 @@ def test_of_many_slow_requests_those_that_are_read_stand_for_all(tmp_path, monke
 def test_the_requests_are_read_twice_whatever_is_looked_for(tmp_path, monkeypatch):
     """At a hundred million rows each pass takes seconds."""
     read = []
-    for module in (causes, cause_parts):
+    for module in (cause_subject, cause_parts):
         monkeypatch.setattr(module, "fetch", lambda it: read.append(it) or fetch(it))
     looked_at(write_planted(tmp_path / "run", ["slow handler"], 2))
     assert len(read) == 2
