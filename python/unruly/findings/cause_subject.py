@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from unruly.findings.cause_parts import Usual
+from unruly.findings.suspects import inside
 from unruly.tables import causes as cause_tables
 from unruly.tables import fetch, inline
 
@@ -109,8 +110,8 @@ class Subject:
         """Wall clock to own time; what lies between two repeats is the end of the first."""
         place, before = np.zeros(len(stamps)), 0.0
         for first, end in zip(self.windows["first_ns"], self.windows["end_ns"], strict=True):
-            inside = np.clip(stamps, int(first), int(end)) - int(first)
-            place = np.where(stamps >= first, before + inside, place)
+            since = np.clip(stamps, int(first), int(end)) - int(first)
+            place = np.where(stamps >= first, before + since, place)
             before += float(end - first)
         return place
 
@@ -124,10 +125,7 @@ class Subject:
     def covered(self, spans: tuple[NDArray[np.float64], NDArray[np.float64]]) -> NDArray[np.bool_]:
         """Which requests have half of their time in the spans."""
         begins, ends = self.times
-        edges = np.column_stack(spans).ravel()
-        inside = np.repeat(np.cumsum(spans[1] - spans[0]), 2)
-        inside[::2] -= spans[1] - spans[0]
-        shared = np.interp(ends, edges, inside) - np.interp(begins, edges, inside)
+        shared = inside(spans, ends) - inside(spans, begins)
         return np.asarray(shared >= HALF * (ends - begins))
 
 

@@ -105,6 +105,22 @@ def merged(
     return both[:, 0], both[:, 1]
 
 
+def inside(
+    spans: tuple[NDArray[np.float64], NDArray[np.float64]], at: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """How much of spans that are in order, and do not overlap, lies before each instant.
+
+    Examples
+    --------
+    >>> inside((np.array([0.0, 6.0]), np.array([2.0, 7.0])), np.array([1.0, 4.0, 9.0])).tolist()
+    [1.0, 2.0, 3.0]
+    """
+    edges = np.column_stack(spans).ravel()
+    before = np.repeat(np.cumsum(spans[1] - spans[0]), 2)
+    before[::2] -= spans[1] - spans[0]
+    return np.interp(at, edges, before)
+
+
 def from_events(context: Context, left_out: list[str]) -> Iterator[Suspect]:
     """Processes that stopped, died, paused or waited, as their events say.
 
