@@ -20,7 +20,7 @@ from unruly.findings.mechanisms import MECHANISMS
 from unruly.findings.rules_causes import SUGGESTIONS, slow_because
 from unruly.findings.suspects import merged
 from unruly.report import write_report
-from unruly.report.figures.causes import lead
+from unruly.report.figures.causes import lead, over_time
 from unruly.report.view import views_of
 from unruly.stats import coincidence
 from unruly.summary import summary
@@ -212,6 +212,17 @@ def test_what_was_not_looked_at_is_said(stopped, schema):
     assert document["causes"]["left_out"] == [told]
     (view,) = views_of([cut])
     assert f"{told}." in lead(view)
+
+
+def test_a_picture_of_some_slow_requests_counts_them_all(stopped):
+    """Both cells of it have 12."""
+    (view,) = views_of([stopped])
+    assert over_time(view).title == "24 slow requests and what made them slow"
+    (whole,) = over_time(view).panels
+    few = over_time(replace(view, points=6))
+    assert few.title == "6 of 24 slow requests and what made them slow"
+    assert few.panels[0].alt == whole.alt
+    assert "process stopped, store-" in whole.alt
 
 
 def test_a_limit_may_be_given_instead_of_the_p99_9(stopped):

@@ -144,6 +144,7 @@ def over_time(view: View) -> Figure | None:
     points = found.points[found.points["response"].notna()]
     if points.empty:
         return None
+    counts = points["cause"].value_counts()
     points = thinned_points(points, view.points, "response")
     start = float(view.analysis.started_ns or points["intended_ns"].min())
     scale, unit = time_unit(float(points["intended_ns"].max()) - start)
@@ -169,17 +170,21 @@ def over_time(view: View) -> Figure | None:
         .encode(x=x, y=y, color=chart.colour(labels, "cause"), tooltip=tips),
     ]
     unknown = (Key(UNKNOWN, -2),) if not known.all() else ()
-    words = "; ".join(f"{label}: {int((points['cause'] == label).sum())}" for label in labels)
+    words = "; ".join(f"{label}: {format.count(counts.get(label, 0))}" for label in labels)
+    others = counts.drop(labels, errors="ignore").sum()
+    slow = sum(row.slow for row in found.rows if row.unknown is not None)
+    some = f"{format.count(len(points))} of " if len(points) < slow else ""
     return Figure(
         view.key("causes-time"),
-        f"{format.plural(len(points), 'slow request')} and what made "
-        f"{'it' if len(points) == 1 else 'them'} slow",
+        f"{some}{format.plural(slow, 'slow request')} and what made "
+        f"{'it' if slow == 1 else 'them'} slow",
         "Each dot is a slow request, where it was due; its colour is its cause. Dots of one colour "
-        "that stand together are one episode; grey ones are unexplained.",
+        "that stand together are one episode; grey ones are unexplained. Those that failed have no "
+        "response time, and no dot.",
         (
             Panel(
                 chart.finish(alt.layer(*layers), HEIGHT),
-                f"Slow requests over {unit} by cause. {words}; unknown: {int((~known).sum())}.",
+                f"Slow requests over {unit} by cause. {words}; unknown: {format.count(others)}.",
                 height=HEIGHT,
             ),
         ),
