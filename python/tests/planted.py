@@ -7,6 +7,7 @@ a real run has them: whoever reads them sees the answer, so nobody may.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import unruly
 from synthetic import NS, STARTED_NS, Segments, Shape, _table, _tally, _write_manifest
@@ -21,7 +23,7 @@ from unruly.findings.causes import causes
 from unruly.findings.context import Context
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 MS = 1_000_000
@@ -68,6 +70,8 @@ class World:
     handler: np.ndarray
     client_kernel: np.ndarray
     dead: np.ndarray
+    wrong: np.ndarray
+    """Answered at once, with an error and without a stamp of the server."""
     events: list[tuple[str, str, int, int | None]] = field(default_factory=list)
     """process, kind, start, end."""
     shares: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
@@ -137,10 +141,11 @@ def _world(fault: str | None, seed: list[int]) -> World:
     world = World(
         rng, due, rng.integers(0, SERVERS, n), int(rng.integers(SERVERS)),
         usual(8e3), usual(120e3), usual(9e3), usual(40e3), usual(10e3), np.zeros(n, bool),
+        np.zeros(n, bool),
     )  # fmt: skip
     _nature(world)
     if fault:
-        for start in _apart(rng, 1 if fault == ONCE else int(rng.integers(4, 7))):
+        for start in _apart(rng, 1 if fault in (ONCE, LOST) else int(rng.integers(4, 7))):
             FAULTS[fault](world, int(start))
             label = LABELS.get(fault, f"fault {fault}")
             world.events.append((world.name, label, int(start), int(start) + NS))
@@ -207,6 +212,11 @@ def _server_killed(world: World, start: int) -> None:
                      (world.name, "process started", end, None)]  # fmt: skip
 
 
+def _server_lost(world: World, start: int) -> None:
+    world.dead |= world.here() & (world.arrived() >= start)
+    world.events.append((world.name, "process died", start, None))
+
+
 def _quota(world: World, start: int) -> None:
     end = start + int(world.rng.uniform(1.0, 2.0) * NS)
     for period in range(start, end, PERIOD_NS):
@@ -234,6 +244,16 @@ def _hog_beside_the_client(world: World, start: int) -> None:
         part[hit] += world.rng.exponential(12 * MS, hit.sum()).astype(np.int64)
     world.show("drive-0", "run_queue_wait_ns", start, end, 0.4)
     world.show("host-0", "psi_cpu_some_ns", start, end, 0.5)
+
+
+def _errors_of_a_busy_server(world: World, start: int) -> None:
+    """It turns away what it has no CPU for, much faster than it answers else."""
+    end = start + int(world.rng.uniform(1.0, 2.0) * NS)
+    hit = world.here() & (world.due >= start) & (world.due < end)
+    world.wrong |= hit & (world.rng.uniform(size=len(hit)) < 0.3)
+    world.way[world.wrong] = 30_000
+    world.handler[world.wrong] = 10_000
+    world.show(world.name, "run_queue_wait_ns", start, end, 0.4)
 
 
 def _delay(world: World, start: int) -> None:
@@ -269,8 +289,12 @@ def _slow_handler(world: World, start: int) -> None:
 
 
 ONCE = "server stopped once"
+LOST = "server killed for good"
+ERRORS = "errors of a busy server"
 FAULTS = {
     ONCE: _server_stopped,
+    LOST: _server_lost,
+    ERRORS: _errors_of_a_busy_server,
     "server stopped": _server_stopped,
     "generator stopped": _generator_stopped,
     "server killed": _server_killed,
@@ -316,6 +340,8 @@ def _requests(world: World, cell: str, begin: int, stamped: bool) -> pa.Table:
     end = back + world.client_kernel
     gone = world.dead | (end - world.due - begin > TIMEOUT_NS)
     rows = len(world.due)
+    unstamped = gone | world.wrong
+    failed = np.where(world.wrong, "error", "ok")
     return _table(
         "requests",
         {
@@ -325,11 +351,11 @@ def _requests(world: World, cell: str, begin: int, stamped: bool) -> pa.Table:
             "connection": world.server, "intended_ns": world.due + begin, "sent_ns": sent,
             "received_ns": pa.array(end, mask=gone),
             "kernel_received_ns": pa.array(back, mask=gone),
-            "server_kernel_received_ns": pa.array(kernel, mask=gone) if stamped else None,
-            "server_received_ns": pa.array(received, mask=gone) if stamped else None,
-            "server_sent_ns": pa.array(answered, mask=gone) if stamped else None,
+            "server_kernel_received_ns": pa.array(kernel, mask=unstamped) if stamped else None,
+            "server_received_ns": pa.array(received, mask=unstamped) if stamped else None,
+            "server_sent_ns": pa.array(answered, mask=unstamped) if stamped else None,
             "sent_bytes": np.full(rows, 64), "received_bytes": np.where(gone, 0, 64),
-            "status": pa.array(np.where(world.dead, "refused", np.where(gone, "timeout", "ok"))),
+            "status": pa.array(np.where(world.dead, "refused", np.where(gone, "timeout", failed))),
             "answered": ~gone,
         },
         rows,
@@ -356,7 +382,49 @@ def _samples(world: World, cell: str, begin: int) -> list[pa.Table]:
     return tables
 
 
-def looked_at(path: Path) -> Any:
+def rewrite(path: Path, name: str, change: Callable[[pa.Table], pa.Table]) -> None:
+    """Change the rows of a table."""
+    (file,) = (path / name).glob("*.parquet")
+    table = pq.read_table(file)
+    changed = change(table)
+    footer = {**table.schema.metadata, b"unruly.rows": str(changed.num_rows).encode()}
+    pq.write_table(changed.replace_schema_metadata(footer), file)
+
+
+def add_rows(path: Path, name: str, rows: Sequence[dict[str, Any]]) -> None:
+    """Add rows to a table: each is like its first one, but for what is given."""
+
+    def added(table: pa.Table) -> pa.Table:
+        first = table.slice(0, 1).to_pylist()[0]
+        more = pa.Table.from_pylist([first | row for row in rows], table.schema)
+        return pa.concat_tables([table, more])
+
+    rewrite(path, name, added)
+
+
+def as_repeats(path: Path) -> Path:
+    """Make the cells of a run the repeats of its first one."""
+    document = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+    cells = [it["name"] for it in document["cells"]]
+
+    def one_cell(table: pa.Table) -> pa.Table:
+        repeat = [cells.index(cell) for cell in table["cell"].to_pylist()]
+        for column, values in (("repeat", repeat), ("cell", [cells[0]] * table.num_rows)):
+            place = table.schema.get_field_index(column)
+            field = table.schema.field(place)
+            table = table.set_column(place, field, pa.array(values, field.type))
+        return table
+
+    for name in ("requests", "events", "resources"):
+        rewrite(path, name, one_cell)
+    for process in document["processes"]:
+        process |= {"repeat": cells.index(process["cell"]), "cell": cells[0]}
+    document["cells"] = document["cells"][:1]
+    (path / "manifest.json").write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+def looked_at(path: Path, beyond_ns: int | None = None) -> Any:
     """The causes alone: the rest of an analysis would take most of the time of these tests."""
     run = unruly.open_run(path)
     context = Context.of(run, lambda _: None)
@@ -370,9 +438,10 @@ def looked_at(path: Path) -> Any:
     limits = duckdb.sql(query.format(path / "requests" / "*.parquet")).df()
     rows = [
         SimpleNamespace(
-            cell=it.cell, op=it.op, latency="response", kept="rows", max_ok=it.max_ok,
+            cell=it.cell, op=it.op, latency="response", kept="rows",
+            max_ok=it.max_ok if np.isfinite(it.max_ok) else None,
             p99_9=it.p99_9 if np.isfinite(it.p99_9) else None,
         )
         for it in limits.itertuples()
     ]  # fmt: skip
-    return causes(context, rows, 50_000, None)
+    return causes(context, rows, 50_000, beyond_ns)

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 
 import unruly
-from planted import ONCE, SIDES, WANTED, looked_at, write_planted
+from planted import ERRORS, MS, ONCE, SIDES, WANTED, add_rows, looked_at, rewrite, write_planted
+from synthetic import NS, STARTED_NS
 from unruly.__main__ import main
+from unruly.findings import cause_parts, cause_subject
 from unruly.findings.mechanisms import MECHANISMS
-from unruly.findings.rules_causes import SUGGESTIONS
+from unruly.findings.rules_causes import SUGGESTIONS, slow_because
 from unruly.findings.suspects import merged
 from unruly.report import write_report
+from unruly.report.figures.causes import lead, over_time
+from unruly.report.view import views_of
 from unruly.stats import coincidence
 from unruly.summary import summary
+from unruly.tables import fetch
 
 SEEDS = range(3)
 
@@ -59,6 +66,85 @@ def test_a_process_that_was_stopped_a_single_time_is_named(tmp_path):
     assert (row.causes[0].cause, row.causes[0].times) == ("process stopped", 1)
 
 
+def test_a_request_that_failed_at_once_hides_no_cause(tmp_path):
+    """It took less than usual: no part of it took long."""
+    (row,) = looked_at(write_planted(tmp_path / "run", [ERRORS], 2)).rows
+    assert row.causes[0].cause == "cpu wait"
+    assert row.causes[0].explained.estimate > 0.9
+
+
+def test_the_wait_between_two_tries_is_no_late_send(tmp_path):
+    """One request in fifty is refused, and answered when it is asked again."""
+    path = write_planted(tmp_path / "run", [None], 2)
+
+    def tried_again(requests):
+        hit = pc.equal(pc.bit_wise_and(requests["request"], 63), 0)
+        first, nulls = requests.filter(hit), pa.nulls(pc.sum(hit).as_py(), pa.int64())
+        later = first
+        for name in ("sent_ns", "received_ns", "kernel_received_ns", "server_kernel_received_ns",
+                     "server_received_ns", "server_sent_ns"):  # fmt: skip
+            later = _with(later, name, pc.add(later[name], 100 * MS))
+            first = _with(first, name, first[name] if name == "sent_ns" else nulls)
+        later = _with(later, "attempt", pa.array(np.ones(later.num_rows), pa.uint8()))
+        first = _with(first, "status", pa.array(["refused"] * first.num_rows))
+        return pa.concat_tables([requests.filter(pc.invert(hit)), first, later])
+
+    rewrite(path, "requests", tried_again)
+    manifest = path / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"complete"', '"cut off"'))
+    found = unruly.analyse(unruly.open_run(path), slow_beyond_ns=50 * MS, pictures=False)
+    (row,) = found.causes.rows
+    assert row.slow > 150
+    assert (row.parts["rest"], row.parts["send_lag"]) == (1, 0)
+    assert found.self_distrust.send_lag_ns["max"] < 50 * MS
+    assert found.self_distrust.tail_rows > 100
+    assert found.self_distrust.tail_explained_share < 0.1
+
+
+def _with(table, name, values):
+    place = table.schema.get_field_index(name)
+    return table.set_column(place, table.schema.field(place), values.cast(table[name].type))
+
+
+def test_of_many_slow_requests_those_that_are_read_stand_for_all(tmp_path, monkeypatch):
+    """The slowest alone were all stopped, though the stop made but two thirds of them slow."""
+    path = write_planted(tmp_path / "run", ["server stopped"], 7)
+    (whole,) = looked_at(path, 400_000).rows
+    monkeypatch.setattr(cause_subject, "SLOW_MOST", 150)
+    found = looked_at(path, 400_000)
+    (part,) = found.rows
+    assert (whole.looked_at, part.looked_at, part.slow) == (whole.slow, 150, whole.slow)
+    all_of_it, some = whole.causes[0], part.causes[0]
+    assert some.cause == all_of_it.cause == "process stopped"
+    assert some.explained.estimate == pytest.approx(all_of_it.explained.estimate, abs=0.1)
+    assert some.lift == pytest.approx(all_of_it.lift, rel=0.5)
+    (finding,) = slow_because(SimpleNamespace(causes=found, cells=()))
+    assert f"{whole.slow} requests, of which chance chose 150 to be looked at" in finding.text
+
+
+def test_the_requests_are_read_twice_whatever_is_looked_for(tmp_path, monkeypatch):
+    """At a hundred million rows each pass takes seconds."""
+    read = []
+    for module in (cause_subject, cause_parts):
+        monkeypatch.setattr(module, "fetch", lambda it: read.append(it) or fetch(it))
+    looked_at(write_planted(tmp_path / "run", ["slow handler"], 2))
+    assert len(read) == 2
+
+
+def test_of_a_bin_with_many_requests_some_are_enough(tmp_path, monkeypatch):
+    monkeypatch.setattr(cause_parts, "BIN_SAMPLE", 7)
+    (row,) = looked_at(write_planted(tmp_path / "run", ["delay on the way"], 2)).rows
+    assert row.causes[0].cause == "network and queue"
+    assert row.causes[0].explained.estimate > 0.8
+
+
+def test_one_cause_among_many_clean_cells_is_named(tmp_path):
+    """A sweep tries a thousand suspects, and none of them is about another cell's requests."""
+    found = looked_at(write_planted(tmp_path / "run", ["loss on the way", *[None] * 20], 2))
+    named = {row.cell: [it.cause for it in row.causes] for row in found.rows if row.causes}
+    assert named == {"loss on the way": ["lost packets"]}
+
+
 def test_clean_runs_blame_nobody(tmp_path):
     blamed, slow = 0, 0
     for seed in range(3):
@@ -73,14 +159,15 @@ def test_clean_runs_blame_nobody(tmp_path):
 def test_a_label_of_a_fault_is_no_evidence(tmp_path, planted):
     """Without the labels every word that is said stays the same."""
     path = write_planted(tmp_path / "run", list(WANTED), SEEDS[0])
-    (file,) = (path / "events").glob("*.parquet")
-    table = pq.read_table(file)
-    label = pc.starts_with(table["kind"], "fault ")
-    before = pc.sum(label).as_py()
-    kept = table.filter(pc.invert(label))
-    footer = {**table.schema.metadata, b"unruly.rows": str(kept.num_rows).encode()}
-    pq.write_table(kept.replace_schema_metadata(footer), file)
-    assert before > 30
+    labels = []
+
+    def without_labels(events):
+        label = pc.starts_with(events["kind"], "fault ")
+        labels.append(pc.sum(label).as_py())
+        return events.filter(pc.invert(label))
+
+    rewrite(path, "events", without_labels)
+    assert labels[0] > 30
     assert looked_at(path).rows == planted[0].rows
 
 
@@ -117,11 +204,65 @@ def test_everybody_reads_the_same_sentence(stopped, schema, capsys, tmp_path):
     assert "Nothing that was watched explains" in page
 
 
+def test_what_was_not_looked_at_is_said(stopped, schema):
+    told = "Of 9 events only 5 were looked at"
+    cut = replace(stopped, causes=replace(stopped.causes, left_out=(told,)))
+    document = json.loads(json.dumps(summary(cut)))
+    schema.validate(document)
+    assert document["causes"]["left_out"] == [told]
+    (view,) = views_of([cut])
+    assert f"{told}." in lead(view)
+
+
+def test_a_picture_of_some_slow_requests_counts_them_all(stopped):
+    """Both cells of it have 12."""
+    (view,) = views_of([stopped])
+    assert over_time(view).title == "24 slow requests and what made them slow"
+    (whole,) = over_time(view).panels
+    few = over_time(replace(view, points=6))
+    assert few.title == "6 of 24 slow requests and what made them slow"
+    assert few.panels[0].alt == whole.alt
+    assert "process stopped, store-" in whole.alt
+
+
 def test_a_limit_may_be_given_instead_of_the_p99_9(stopped):
     found = unruly.analyse(stopped.run, slow_beyond_ns=50_000_000).causes.rows[1]
     assert found.limit_ns == 50_000_000
     assert found.slow > 5 * stopped.causes.rows[1].slow
     assert found.causes[0].times > stopped.causes.rows[1].causes[0].times
+
+
+def test_where_every_request_failed_it_is_said_who_had_died(tmp_path, schema):
+    """There is none to compare them with, so that nothing can be told beyond chance."""
+    path = write_planted(tmp_path / "run", [None], 2)
+
+    def all_refused(requests):
+        nulls = pa.nulls(requests.num_rows, pa.int64())
+        for name in ("received_ns", "kernel_received_ns", "server_kernel_received_ns",
+                     "server_received_ns", "server_sent_ns"):  # fmt: skip
+            requests = _with(requests, name, nulls)
+        return _with(requests, "status", pa.array(["refused"] * requests.num_rows))
+
+    rewrite(path, "requests", all_refused)
+    deaths = [
+        {"process": f"store-{number}", "kind": "process died", "started_ns": STARTED_NS - NS,
+         "ended_ns": None}
+        for number in range(2)
+    ]  # fmt: skip
+    add_rows(path, "events", deaths)
+    manifest = path / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"complete"', '"cut off"'))
+    analysis = unruly.analyse(unruly.open_run(path))
+    (row,) = analysis.causes.rows
+    assert (row.slow, row.limit_ns, row.unknown, row.causes) == (12_000, None, None, ())
+    reason = row.absent["unknown"]
+    assert reason.startswith("all 12,000 requests were slow or failed: there are no others to ")
+    assert "asked store-0, which had died" in reason
+    assert "asked store-1, which had died" in reason
+    assert "store-2" not in reason
+    schema.validate(json.loads(json.dumps(summary(analysis))))
+    (view,) = views_of([analysis])
+    assert any(reason in told for told in lead(view))
 
 
 def test_a_limit_of_nothing_is_refused(stopped):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -13,12 +15,15 @@ import unruly
 from synthetic import NS, STARTED_NS, write_run
 from unruly import stats
 from unruly.errors import ParameterError
+from unruly.findings import warmup
 from unruly.findings.context import Context
 from unruly.findings.rules_warmup import enough_ns
-from unruly.findings.warmup import warm_ups
+from unruly.findings.warmup import WarmUp, warm_ups
 from unruly.report.figures.timeline import timeline
 from unruly.report.view import views_of
 from unruly.report.warmup import warm_ups as table_of
+from unruly.stats import Interval
+from unruly.stats.settling import Settling
 
 DRIVE = {"kind": "drive", "agents": 1, "ops": ("read",), "rate_hz": 200, "duration_s": 60}
 COLD = {**DRIVE, "cold": (3.0, 4.0), "stalls_hz": 3.0, "stall_mean_ns": 8e6}
@@ -30,14 +35,14 @@ def _looked_at(path):
     return warm_ups(Context.of(unruly.open_run(path), lambda _: None))
 
 
-def _paused(path, kind, spans):
+def _paused(path, kind, spans, process="runner"):
     """Add events of one kind: (begin, length), seconds."""
     (place,) = (path / "events").glob("*.parquet")
     table = pq.read_table(place)
     starts = [STARTED_NS + int(at * NS) for at, _ in spans]
     added = pa.Table.from_pylist(
         [
-            {**table.to_pylist()[0], "kind": kind, "started_ns": start,
+            {**table.to_pylist()[0], "kind": kind, "process": process, "started_ns": start,
              "ended_ns": start + int(length * NS)}
             for start, (_, length) in zip(starts, spans, strict=True)
         ],
@@ -139,6 +144,66 @@ def test_collections_at_the_beginning_are_no_warm_up(tmp_path):
     _paused(path, "gc", [(0, 55)])
     (one,) = _looked_at(path)
     assert one.absent == {"settled": "faults and pauses take up most of its blocks"}
+
+
+def test_pauses_that_overlap_are_one(tmp_path):
+    path = write_run(tmp_path / "run", **COLD)
+    for kind in ("gc", "safepoint"):
+        _paused(path, kind, [(0.25 * quarter, 0.0018) for quarter in range(240)])
+    (one,) = _looked_at(path)
+    assert one.left_out == 0
+    assert one.short
+
+
+def test_a_pause_counts_by_the_requests_that_it_can_delay(tmp_path):
+    """Ten processes of which each collects a four hundredth of the time: a fortieth in all."""
+    shape = {**COLD, "kind": "mesh", "agents": 10, "rate_hz": 5, "stalls_hz": 0.0}
+    path = write_run(tmp_path / "run", **shape)
+    for agent in range(10):
+        pauses = [(0.5 * half + 0.04 * agent, 0.00125) for half in range(120)]
+        _paused(path, "gc", pauses, f"agent-{agent}")
+    (one,) = _looked_at(path)
+    assert one.left_out == 0
+    assert one.short
+
+
+def test_blocks_with_few_requests_are_not_called_disturbed(tmp_path):
+    """Requests that come in rare clusters leave most blocks all but empty."""
+    path = write_run(tmp_path / "run", **{**DRIVE, "rate_hz": 70, "clusters_hz": 0.3})
+    (one,) = _looked_at(path)
+    reason = one.absent["settled"]
+    assert reason.endswith("of 21 blocks hold 50 requests or more; 20 are needed")
+
+
+def test_a_run_has_settled_when_both_its_levels_have(tmp_path, monkeypatch):
+    """How much slower it was is that of the level that clearly was."""
+    clear, unclear = (
+        Interval(estimate, low, high, 0.95, 60, 30.0, "")
+        for estimate, low, high in ((1.5, 1.4, 1.6), (1.2, 0.9, 1.5))
+    )
+    found = iter([Settling(10, clear, None), Settling(20, unclear, None)])
+    monkeypatch.setattr(warmup, "settling", lambda *_, **__: next(found))
+    (one,) = _looked_at(write_run(tmp_path / "run", **DRIVE))
+    assert one.settled_ns == one.began_ns + int(20 * one.block_ns)
+    assert (one.level, one.slower, one.short) == ("median", clear, True)
+
+
+def test_the_table_says_what_is_not_known_of_the_beginning():
+    unclear = Interval(1.2, 0.9, 1.5, 0.95, 60, 30.0, "")
+    begun = WarmUp("base", 0, "read", STARTED_NS, STARTED_NS, 1e9)
+    known = replace(begun, settled_ns=STARTED_NS + NS, level="p99")
+    ones = (
+        replace(begun, absent={"settled": "3,000 requests; 4,000 are needed"}),
+        replace(known, slower=unclear),
+        known,
+    )
+    analysis = SimpleNamespace(over_time=SimpleNamespace(warm_ups=ones))
+    reasons = [row[-1].reason for row in table_of(SimpleNamespace(analysis=analysis)).rows]
+    assert reasons == [
+        "3,000 requests; 4,000 are needed",
+        "not clearly slower than what came after",
+        "what was measured is as fast as what came after",
+    ]
 
 
 def test_a_run_that_is_too_short_says_what_it_lacks(tmp_path):

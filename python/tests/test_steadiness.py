@@ -6,10 +6,12 @@ import json
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 import unruly
+from planted import rewrite
 from synthetic import NS, STARTED_NS, write_run
 from unruly import stats
 from unruly.__main__ import main
@@ -90,6 +92,21 @@ def test_a_change_in_the_second_repeat_is_dated_there(tmp_path):
     row = _only(unruly.analyse(unruly.open_run(run), causes=False))
     (at,) = row.changed_ns
     assert abs(at - planted) < 3 * NS
+
+
+def test_times_of_whole_seconds_leave_too_few_blocks_to_find_a_change(tmp_path):
+    shape = {**DRIVE, "rate_hz": 3_000, "duration_s": 8}
+    run = write_run(tmp_path / "run", **shape)
+
+    def in_seconds(requests):
+        due = pc.multiply(pc.divide(requests["intended_ns"], NS), NS)
+        place = requests.schema.get_field_index("intended_ns")
+        return requests.set_column(place, requests.schema.field(place), due)
+
+    rewrite(run, "requests", in_seconds)
+    row = _only(unruly.analyse(unruly.open_run(run), causes=False, pictures=False))
+    assert row.changes is None
+    assert row.absent["changes"] == "requests were due in 8 of 60 blocks; 10 are needed"
 
 
 def test_a_run_without_a_change_keeps_its_level(tmp_path):

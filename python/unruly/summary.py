@@ -175,7 +175,8 @@ def _causes(analysis: Analysis) -> dict[str, Any] | None:
     view = analysis.causes
     if view is None:
         return None
-    return {"note": view.note, "rows": [_deep(row) for row in view.rows]}
+    rows = [_deep(row) for row in view.rows]
+    return {"note": view.note, "left_out": list(view.left_out), "rows": rows}
 
 
 def _stores(analysis: Analysis) -> dict[str, Any] | None:

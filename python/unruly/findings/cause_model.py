@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from unruly.stats import Interval
 
 UNKNOWN = "unknown"
+SLOW_LEAST = 5
+"""Of fewer slow requests nothing is said."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,9 @@ class Cause:
 class Slowness:
     """The slow requests of one (cell, op).
 
-    ``looked_at`` of the ``slow`` beyond ``limit_ns`` were read, the slowest; every share is of
-    these. ``parts`` says of what share each part took most of the excess. What is None has its
-    reason in ``absent``.
+    ``looked_at`` of the ``slow`` beyond ``limit_ns`` were read, as chance chose; every share is of
+    these. ``limit_ns`` is None where nothing came back well. ``parts`` says of what share each part
+    took most of the excess. What is None has its reason in ``absent``.
     """
 
     cell: str
@@ -61,7 +63,7 @@ class Slowness:
 
 @dataclass(frozen=True)
 class Causes:
-    """All of them; ``note`` says why there are none.
+    """All of them; ``note`` says why there are none, ``left_out`` what was not looked at.
 
     ``points`` is for the picture: cell, op, intended_ns, response (ns, NaN where nothing came back
     well) and cause (a label, or "unknown").
@@ -70,3 +72,4 @@ class Causes:
     rows: tuple[Slowness, ...]
     points: pd.DataFrame
     note: str = ""
+    left_out: tuple[str, ...] = ()

@@ -42,6 +42,8 @@ BIN_NS_LEAST: Final = 100_000_000
 BINS_MOST: Final = 600
 BIN_REQUESTS: Final = 10
 BIN_LEAST: Final = 5
+BIN_SAMPLE: Final = 100
+"""On average: with more of a node in a bin, half of them are told from fewer just as well."""
 FAR: Final = 10.0
 """So many times the p99 of the others: a population of its own."""
 FAR_NS_LEAST: Final = 1e6
@@ -81,13 +83,16 @@ class Usual:
         return found if np.isfinite(found) else np.inf
 
     def where(self, slow: pd.DataFrame) -> NDArray[np.object_]:
-        """The part that makes up most of each request's excess, or an empty word."""
+        """The part that makes up most of each request's excess, or an empty word.
+
+        One that failed at once took less than usual: it spent its time nowhere.
+        """
         excess = slow["took_ns"].to_numpy(dtype=np.float64, na_value=np.nan) - self.took_ns
         found = np.full(len(slow), "", dtype=object)
         for part in PARTS:
             own = slow[part].to_numpy(dtype=np.float64, na_value=np.nan) - self.median[part]
             with np.errstate(invalid="ignore"):
-                found[own > MOSTLY * excess] = part
+                found[(excess > 0) & (own > MOSTLY * excess)] = part
         return found
 
     def name(self, part: str) -> str:
@@ -104,34 +109,46 @@ def long_spans(
     context: Context, usual: Mapping[tuple[str, str], tuple[Usual, int]], floor_ns: float
 ) -> Iterator[Suspect]:
     """Times in which most requests of a node had an unusually long part."""
-    rows = cause_tables.with_parts(context.rows)
-    for side, parts in SIDES.items():
-        table = inline(
-            [
-                {
-                    "cell": cell,
-                    "op": op,
-                    "bin_ns": _bin_ns(context, (cell, op), side, n),
-                    "least": BIN_LEAST,
-                    **{f"long_{part}": own.limit(part, floor_ns) for part in parts},
-                }
-                for (cell, op), (own, n) in usual.items()
-            ]
+    longs = []
+    for (cell, op), (own, n) in usual.items():
+        bins = {side: _bins(context, (cell, op), side, n) for side in SIDES}
+        wanted = max(BIN_SAMPLE * number for _, number in bins.values())
+        longs.append(
+            {
+                "cell": cell,
+                "op": op,
+                "least": BIN_LEAST,
+                "cut": cause_tables.cut(wanted, n),
+                **{f"{side}_bin_ns": bin_ns for side, (bin_ns, _) in bins.items()},
+                **{f"long_{part}": own.limit(part, floor_ns) for part in PARTS},
+            }
         )
-        frame = fetch(cause_tables.long_parts(rows, table, side, parts))
-        for (part, cell, op, node), found in frame.groupby(["part", "cell", "op", "node"]):
-            name = usual[cell, op][0].name(str(part))
-            spans = zip(found["started_ns"], found["until_ns"], strict=True)
+    if not longs:
+        return
+    rows = cause_tables.with_parts(context.rows)
+    frame = fetch(cause_tables.long_parts(rows, inline(longs), SIDES))
+    for (cell, op, node), of_node in frame.groupby(["cell", "op", "node"]):
+        for part in PARTS:
+            found = of_node[of_node[part].notna()]
+            if found.empty:
+                continue
+            untils = found["started_ns"] + found[part].astype("int64")
+            spans = zip(found["started_ns"], untils, strict=True)
+            name = usual[cell, op][0].name(part)
             yield of_part(context, name, int(node), (str(cell), str(op)), spans)
 
 
-def _bin_ns(context: Context, key: tuple[str, str], side: str, n: int) -> int:
-    """As short as leaves some requests of each node in a bin, and not too many bins."""
+def _bins(context: Context, key: tuple[str, str], side: str, n: int) -> tuple[int, int]:
+    """How long the bins of a side are, and how many there are of all its nodes.
+
+    As short as leaves some requests of each node in a bin, and not too many of them.
+    """
     extents = context.extents
     own = extents[(extents["cell"] == key[0]) & (extents["op"] == key[1])]
     nodes = int(own["senders" if side == "client" else "receivers"].max())
     length = int((own["last_ns"] - own["first_ns"]).sum()) + 1
-    return max(BIN_NS_LEAST, length // BINS_MOST, length * nodes * BIN_REQUESTS // max(1, n))
+    bin_ns = max(BIN_NS_LEAST, length // BINS_MOST, length * nodes * BIN_REQUESTS // max(1, n))
+    return bin_ns, (length // bin_ns + 1) * nodes
 
 
 def handled_slowly(

@@ -3,7 +3,8 @@
 The slow requests are read, at most so many, and beside them a sample of the others, so that a cause
 can be asked for in both. A suspect counts where slow requests fall into its spans more often than
 others do (the lift), and more than its spans would meet at other times (the p value, over all that
-were tried). A slow request belongs to the most specific cause that covers half of its time.
+were tried for these requests). A slow request belongs to the most specific cause that covers half
+of its time.
 
 The letter of the method: docs/methods/causes.md.
 """
@@ -11,26 +12,26 @@ The letter of the method: docs/methods/causes.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
 
 from unruly.findings import suspects
-from unruly.findings.cause_model import UNKNOWN, Cause, Causes, Slowness
-from unruly.findings.cause_parts import Usual, handled_slowly, long_spans
+from unruly.findings.cause_model import SLOW_LEAST, UNKNOWN, Cause, Causes, Slowness
+from unruly.findings.cause_parts import handled_slowly, long_spans
+from unruly.findings.cause_subject import subjects_of
 from unruly.findings.mechanisms import RANK
-from unruly.findings.words import count, duration
+from unruly.findings.words import count, duration, percent
 from unruly.stats import Interval, benjamini_hochberg, coincidence, share_interval
-from unruly.tables import causes as cause_tables
-from unruly.tables import fetch, inline
+from unruly.tables.causes import PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from unruly.findings.cause_subject import Subject
     from unruly.findings.context import Context
     from unruly.findings.model import CellSummary
     from unruly.findings.suspects import Suspect
@@ -38,16 +39,8 @@ if TYPE_CHECKING:
 
 KEYS_MOST: Final = 100
 """So many (cell, op) are looked at: of a larger matrix nobody reads a row for each."""
-SLOW_MOST: Final = 10_000
-ORDINARY_MOST: Final = 20_000
-"""Both over all (cell, op) together."""
-ORDINARY_LEAST: Final = 4_000
-"""Of each, however many there are: fewer leave nothing of a rare episode."""
-SLOW_LEAST: Final = 5
-HALF: Final = 0.5
-"""Of a request's time: so much of it a cause must cover."""
 FALSE_DISCOVERY: Final = 0.02
-"""Of a run without a cause so rarely one is named."""
+"""Of a (cell, op) without a cause so rarely one is named."""
 LIFT_LEAST: Final = 2.0
 DECISIVE_P: Final = 0.05
 DECISIVE_LIFT: Final = 10.0
@@ -86,21 +79,20 @@ def causes(
             f"{count(len(limits))} cells and operations, where at most {KEYS_MOST} are looked at: "
             "measure those of interest alone",
         )  # fmt: skip
-    subjects = _subjects(context, limits)
-    tried = _tried(context, subjects, floor_ns)
-    q_values = benjamini_hochberg([it.met.p_value for it in tried])
-    sure = [
-        (trial, float(q))
-        for trial, q in zip(tried, q_values, strict=True)
-        if trial.tells and (q <= FALSE_DISCOVERY or trial.is_decisive)
-    ]
+    subjects = subjects_of(context, limits)
+    left_out: list[str] = []
+    tried = _tried(context, subjects, floor_ns, left_out)
     judged = [
-        _judged(subject, [it for it in sure if it[0].subject is subject]) for subject in subjects
+        _judged(subject, _sure(tried[subject.key]))
+        if subject.total >= SLOW_LEAST and subject.has_others
+        else _untold(subject, tried[subject.key])
+        for subject in subjects
     ]
     points = [frame for _, frame in judged if len(frame)]
     return Causes(
         tuple(row for row, _ in judged),
         pd.concat(points, ignore_index=True) if points else nothing,
+        left_out=tuple(left_out),
     )
 
 
@@ -110,133 +102,9 @@ def _limits(
     found = {}
     for row in summaries:
         whole = row.latency != "response" or row.op == "*" or row.kept != "rows"
-        limit = beyond_ns or row.p99_9 or row.max_ok
-        if not whole and row.cell not in context.run.timeless and limit is not None:
-            found[row.cell, row.op] = float(limit)
-    return found
-
-
-@dataclass(frozen=True)
-class Subject:
-    """One (cell, op): its slow requests, a sample of its others, and its own time."""
-
-    cell: str
-    op: str
-    limit_ns: float
-    n: int
-    windows: pd.DataFrame
-    """repeat, first_ns, end_ns."""
-    rows: pd.DataFrame
-    """The slow ones that were read, then the others."""
-    read: int
-    """How many of the rows are slow."""
-    total: int
-    """How many slow ones there are."""
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Which it is."""
-        return self.cell, self.op
-
-    @property
-    def slow(self) -> pd.DataFrame:
-        """The slow ones."""
-        return self.rows.iloc[: self.read]
-
-    @cached_property
-    def length(self) -> float:
-        """Of its time, the repeats end to end."""
-        return float((self.windows["end_ns"] - self.windows["first_ns"]).sum())
-
-    @cached_property
-    def usual(self) -> Usual:
-        """What its parts usually take."""
-        return Usual.of(self.rows.iloc[self.read :])
-
-    @cached_property
-    def where(self) -> NDArray[np.object_]:
-        """The part that took most of the excess of each request, or nothing."""
-        return self.usual.where(self.rows)
-
-    @cached_property
-    def times(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Beginning and end of each request in its time.
-
-        Of one that never came back all that is known is that it lasted as long as the limit.
-        """
-        begin = self.rows["intended_ns"].to_numpy(dtype=np.int64)
-        took = self.rows["took_ns"].fillna(self.limit_ns).to_numpy(dtype=np.float64)
-        laid = self.laid(begin)
-        end = self.laid(begin + np.maximum(took, 1.0).astype(np.int64))
-        return laid, np.maximum(end, laid + 1.0)
-
-    @cached_property
-    def weights(self) -> NDArray[np.float64]:
-        """How much each request tells of when it was slow: 1 of a slow one, less of a late one.
-
-        Of one that was late, but not as late, by its excess; nothing of one that took what is
-        usual. The slowest alone may all be of the longest of many episodes, and so be one witness.
-        """
-        took = self.rows["took_ns"].to_numpy(dtype=np.float64, na_value=self.limit_ns)
-        excess = took - self.usual.took_ns
-        late = np.where(excess > self.usual.took_spread_ns, excess, 0.0)
-        told = np.clip(late / max(self.limit_ns - self.usual.took_ns, 1.0), 0.0, 1.0)
-        others = max(1, len(self.rows) - self.read)
-        told[: self.read] = self.total / max(1, self.read)
-        told[self.read :] *= (self.n - self.total) / others
-        return np.asarray(told)
-
-    def laid(self, stamps: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Wall clock to own time; what lies between two repeats is the end of the first."""
-        place, before = np.zeros(len(stamps)), 0.0
-        for first, end in zip(self.windows["first_ns"], self.windows["end_ns"], strict=True):
-            inside = np.clip(stamps, int(first), int(end)) - int(first)
-            place = np.where(stamps >= first, before + inside, place)
-            before += float(end - first)
-        return place
-
-    def covered(self, spans: tuple[NDArray[np.float64], NDArray[np.float64]]) -> NDArray[np.bool_]:
-        """Which requests have half of their time in the spans."""
-        begins, ends = self.times
-        edges = np.column_stack(spans).ravel()
-        inside = np.repeat(np.cumsum(spans[1] - spans[0]), 2)
-        inside[::2] -= spans[1] - spans[0]
-        shared = np.interp(ends, edges, inside) - np.interp(begins, edges, inside)
-        return np.asarray(shared >= HALF * (ends - begins))
-
-
-def _subjects(context: Context, limits: dict[tuple[str, str], float]) -> list[Subject]:
-    """Read what is needed of each: two passes over the rows, bounded results."""
-    extents = context.extents
-    sizes = extents.groupby(["cell", "op"])["n"].sum()
-    wanted = max(ORDINARY_LEAST, ORDINARY_MOST / len(limits))
-    table = inline(
-        [
-            {
-                "cell": cell,
-                "op": op,
-                "limit_ns": limit,
-                "cut": int(min(1.0, wanted / sizes[cell, op]) * cause_tables.SCATTER),
-            }
-            for (cell, op), limit in limits.items()
-        ]
-    )
-    rows = cause_tables.with_parts(context.rows)
-    slow = fetch(cause_tables.slow(rows, table, max(1, SLOW_MOST // len(limits))))
-    ordinary = fetch(cause_tables.ordinary(rows, table))
-    by_key = [dict(iter(frame.groupby(["cell", "op"]))) for frame in (slow, ordinary)]
-    found = []
-    for (cell, op), limit in limits.items():
-        own = extents[(extents["cell"] == cell) & (extents["op"] == op)]
-        windows = own[["repeat", "first_ns", "end_ns"]].sort_values("first_ns")
-        late, others = (
-            part.get((cell, op), frame.iloc[:0])
-            for part, frame in zip(by_key, (slow, ordinary), strict=True)
-        )
-        total = int(late["slow"].iloc[0]) if len(late) else 0
-        both = pd.concat([late.drop(columns="slow"), others], ignore_index=True)
-        size = int(sizes[cell, op])
-        found.append(Subject(cell, op, limit, size, windows, both, len(late), total))
+        if not whole and row.cell not in context.run.timeless:
+            # of what failed altogether every request is beyond any limit
+            found[row.cell, row.op] = float(beyond_ns or row.p99_9 or row.max_ok or 0)
     return found
 
 
@@ -266,30 +134,56 @@ class _Trial:
         return rare and self.suspect.mechanism.decisive
 
 
-def _tried(context: Context, subjects: list[Subject], floor_ns: float) -> list[_Trial]:
+def _tried(
+    context: Context, subjects: list[Subject], floor_ns: float, left_out: list[str]
+) -> dict[tuple[str, str], list[_Trial]]:
+    """Every suspect against the slow requests of each (cell, op) that has enough of them.
+
+    Where there is nothing but slow ones, those alone that need no comparison.
+    """
     many = [it for it in subjects if it.total >= SLOW_LEAST]
+    found: dict[tuple[str, str], list[_Trial]] = {it.key: [] for it in subjects}
     if not many:
-        return []
-    end = int(context.extents["end_ns"].max())
-    general = [*suspects.from_events(context, end), *suspects.from_samples(context)]
-    own = [
-        *long_spans(context, {it.key: (it.usual, it.n) for it in many}, floor_ns),
-        *(who for it in many for who in handled_slowly(context, it.key, it.slow, it.usual)),
+        return found
+    general = [
+        *suspects.from_events(context, left_out),
+        *suspects.from_samples(context, left_out),
     ]
-    found = []
+    compared = [it for it in many if it.has_others]
+    own = [
+        *long_spans(context, {it.key: (it.usual, it.n) for it in compared}, floor_ns),
+        *(who for it in compared for who in handled_slowly(context, it.key, it.slow, it.usual)),
+    ]
     for subject in many:
-        of_it = [it for it in own if it.place == subject.key]
-        found += [_trial(subject, it) for it in (*general, *of_it)]
-    return [it for it in found if it is not None]
+        whoever = [
+            it
+            for it in (*general, *own)
+            if it.place in (None, subject.key) and (subject.has_others or it.mechanism.decisive)
+        ]
+        trials = [_trial(subject, it) for it in whoever]
+        found[subject.key] = [it for it in trials if it is not None]
+    return found
+
+
+def _sure(tried: list[_Trial]) -> list[tuple[_Trial, float]]:
+    """Which of those that were tried for one (cell, op) are causes, and their q values.
+
+    Each is a question of its own: what is said of one cell must not hang on how many others there
+    are, and the draws tell no p value small enough for all suspects of a large sweep together.
+    """
+    q_values = benjamini_hochberg([it.met.p_value for it in tried])
+    return [
+        (trial, float(q))
+        for trial, q in zip(tried, q_values, strict=True)
+        if trial.tells and (q <= FALSE_DISCOVERY or trial.is_decisive)
+    ]
 
 
 def _trial(subject: Subject, who: Suspect) -> _Trial | None:
     """Try one suspect; None when it was not there at all."""
-    starts, ends = subject.laid(who.starts), subject.laid(who.ends)
-    real = ends > starts
-    if not real.any():
+    spans = subject.within(who)
+    if not spans[0].size:
         return None
-    spans = starts[real], ends[real]
     whose, covered = _of(who, subject.rows), subject.covered(spans)
     fits = whose & _fits(who, subject.where)
     told = np.flatnonzero(fits & (subject.weights > 0))
@@ -329,16 +223,27 @@ def _lift(subject: Subject, explained: NDArray[np.bool_], others: NDArray[np.boo
     return float(shares[0] / shares[1])
 
 
+def _untold(subject: Subject, tried: list[_Trial]) -> tuple[Slowness, pd.DataFrame]:
+    """Say why nothing can be told of it, and of what failed altogether who was away meanwhile."""
+    reason = f"{subject.total} slow requests; {SLOW_LEAST} are needed"
+    if subject.total >= SLOW_LEAST:
+        reason = (
+            f"all {count(subject.n)} requests were slow or failed: there are no others to compare "
+            "them with"
+        )
+    for trial in tried:
+        if trial.explained.any():
+            reason += f"; {percent(float(trial.explained.mean()))} {trial.suspect.told}"
+    none = Slowness(
+        subject.cell, subject.op, subject.limit_ns or None, subject.total, subject.read, None, (),
+        {}, {"unknown": reason},
+    )  # fmt: skip
+    return none, pd.DataFrame(columns=POINT_COLUMNS)
+
+
 def _judged(subject: Subject, sure: list[tuple[_Trial, float]]) -> tuple[Slowness, pd.DataFrame]:
     """Give each slow request to the most specific of its causes, and count."""
     slow = subject.slow
-    if subject.total < SLOW_LEAST:
-        reason = f"{subject.total} slow requests; {SLOW_LEAST} are needed"
-        none = Slowness(
-            subject.cell, subject.op, subject.limit_ns, subject.total, len(slow), None, (), {},
-            {"unknown": reason},
-        )  # fmt: skip
-        return none, pd.DataFrame(columns=POINT_COLUMNS)
     # the most specific first; of equals the one that is seldom there without them
     order = sorted(sure, key=lambda it: (RANK[it[0].suspect.mechanism.name], -it[0].lift))
     owner = np.full(len(slow), -1)
@@ -363,7 +268,7 @@ def _judged(subject: Subject, sure: list[tuple[_Trial, float]]) -> tuple[Slownes
         }
     )
     where = subject.where[: subject.read]
-    parts = {part: float((where == part).mean()) for part in cause_tables.PARTS}
+    parts = {part: float((where == part).mean()) for part in PARTS}
     return (
         Slowness(
             subject.cell,
@@ -387,7 +292,6 @@ def _cause(subject: Subject, trial: _Trial, q: float, own: NDArray[np.bool_]) ->
     until = np.searchsorted(np.sort(begins), stops, side="left")
     met = until > at
     times, lasted = int(met.sum()), float((stops - starts)[met].sum())
-    told = trial.suspect.mechanism.told.format(process=trial.suspect.process)
     often = "once" if times == 1 else f"{times} times"
     return Cause(
         trial.suspect.mechanism.name,
@@ -399,7 +303,7 @@ def _cause(subject: Subject, trial: _Trial, q: float, own: NDArray[np.bool_]) ->
         q,
         times,
         lasted,
-        f"{told} ({often}, {duration(lasted)})",
+        f"{trial.suspect.told} ({often}, {duration(lasted)})",
     )
 
 

@@ -170,6 +170,20 @@ class Context:
         numbers = [(kind, int(number)) for kind, number in kinds if number is not None]
         return frozenset((side, number) for kind, number in numbers for side in ENDS[kind])
 
+    def touched_on(self, host: str) -> frozenset[tuple[str, int]] | None:
+        """The same of a host: whose requests go through what runs on it.
+
+        None, and so everybody's, also where only bystanders are known on it: who is watched there
+        may be none of ours.
+        """
+        names = {str(it.get("name")) for it in self.processes if it.get("host") == host}
+        found: frozenset[tuple[str, int]] = frozenset()
+        for own in map(self.touched, names):
+            if own is None:
+                return None
+            found |= own
+        return found or None
+
     def receivers(self) -> ibis.Table | None:
         """Table of cell, repeat, server, process, host: the receivers that the manifest knows."""
         known = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from unruly.findings.model import Finding
-from unruly.findings.words import latency, percent
+from unruly.findings.words import count, latency, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,7 @@ def slow_because(evidence: Evidence) -> Iterator[Finding]:
             "warns",
             place,
             headline(row, _label(evidence, row)),
-            f"Slow is what took longer than {latency(row.limit_ns)}: {row.slow} requests. While "
+            f"Slow is what took longer than {latency(row.limit_ns)}: {_how_many(row)}. While "
             f"that cause was there a request was {top.lift:.3g} times as likely to be slow "
             f"(p = {top.p_value:.2g}).{others} {percent(row.unknown.estimate)} is unknown.",
             {
@@ -70,6 +70,13 @@ def headline(row: Slowness, label: str) -> str:
     """Say what the first cause of a (cell, op) is."""
     top = row.causes[0]
     return f"{percent(top.explained.estimate)} of the slow requests of {label} {top.words}"
+
+
+def _how_many(row: Slowness) -> str:
+    every = f"{count(row.slow)} requests"
+    if row.looked_at == row.slow:
+        return every
+    return f"{every}, of which chance chose {count(row.looked_at)} to be looked at"
 
 
 def _label(evidence: Evidence, row: Slowness) -> str:

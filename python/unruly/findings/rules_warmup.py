@@ -53,9 +53,9 @@ def _finding(
         "warns",
         50 + place,
         f"{label} settled {late} after measurement began{often}",
-        f"The first {late} that were measured are {times.estimate:.2g} times "
-        f"[{times.low:.2g}, {times.high:.2g}] as slow as the rest, by their {worst.level}: {was}. "
-        "Every number of this run has them in it.",
+        f"What was measured before its {worst.level} settled is {times.estimate:.2g} times "
+        f"[{times.low:.2g}, {times.high:.2g}] as slow as the rest: {was}. Every number of this run "
+        "has it in it.",
         {
             "cell": worst.cell,
             "op": worst.op,

@@ -269,6 +269,12 @@ def _changes(
         return None, ()
     series = np.full(blocks, np.nan)
     series[levels["block"].to_numpy()] = levels["p99"].to_numpy()
+    held = int((~np.isnan(series)).sum())
+    if held < BLOCKS_LEAST:
+        absent["changes"] = (
+            f"requests were due in {held} of {blocks} blocks; {BLOCKS_LEAST} are needed"
+        )
+        return None, ()
     found = change_points(series, alpha=alpha)
     if found.abstained:
         absent["changes"] = found.abstained

@@ -2,9 +2,9 @@
 
 The levels (median and p99) of equal blocks, of warm-up and measured time together, say when. What a
 fault or a long pause explains is no warm-up: blocks in which faults and pauses took more than a
-hundredth of the time, which is enough to move a p99, are left out with the one after them, where
-what waited behind them is answered; and where a fault came before the level settled, nothing is
-said.
+hundredth of the requests' time, which is enough to move a p99, are left out with the one after
+them, where what waited behind them is answered; and where a fault came before the level settled,
+nothing is said.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from unruly.findings.quantiles import quantiles_of
+from unruly.findings.suspects import inside, merged
 from unruly.findings.words import count
 from unruly.stats import settling
 from unruly.tables import fetch, inline
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
     from unruly.findings.context import Context
     from unruly.stats import Interval
+
+    Pauses = tuple[frozenset[tuple[str, int]] | None, NDArray[np.int64], NDArray[np.int64]]
 
 PLACES_MOST: Final = 300
 """So many (cell, repeat, op) are looked at: of more repeats nobody reads a row for each."""
@@ -49,8 +52,9 @@ class WarmUp:
 
     ``began_ns`` is when load began, ``measured_ns`` when measurement did; ``settled_ns``, the
     beginning of a block of ``block_ns``, is ``began_ns`` where the level was there from the start.
-    ``slower`` is the level of the measured blocks before that over the later ones, of what
-    ``level`` names: the median or the p99, whichever settled last (of those that were slower).
+    It is when both the median and the p99 had. ``level`` names the one that was clearly slower
+    before (of both, or of neither, the one that settled last), ``slower`` is its measured blocks
+    before it settled over the later ones.
     """
 
     cell: str
@@ -87,10 +91,15 @@ def warm_ups(context: Context) -> tuple[WarmUp, ...]:
     levels = levels[levels["n"] >= REQUESTS_LEAST]
     by_key = dict(iter(levels.groupby(list(warmup_tables.KEYS), sort=False)))
     events = fetch(warmup_tables.disturbances(context.run.events, DISTURBANCES_MOST))
-    return tuple(
-        _warm_up(place, by_key.get((place["cell"], place["repeat"], place["op"])), events)
-        for place in places.to_dict("records")
-    )
+    pauses = _pauses(context, events)
+    faults = events.loc[events["fault"], "started_ns"]
+    pairs = dict(iter(context.pairs.groupby(list(warmup_tables.KEYS))))
+    found = []
+    for place in places.to_dict("records"):
+        key = place["cell"], place["repeat"], place["op"]
+        disturbed = _disturbed(pauses, pairs[key], place)
+        found.append(_warm_up(place, by_key.get(key), disturbed, faults))
+    return tuple(found)
 
 
 def _places(context: Context) -> pd.DataFrame:
@@ -110,7 +119,12 @@ def _places(context: Context) -> pd.DataFrame:
     return places.assign(blocks=blocks, block_ns=(places["last_ns"] + 1 - first) / blocks)
 
 
-def _warm_up(place: dict[str, Any], levels: pd.DataFrame | None, events: pd.DataFrame) -> WarmUp:
+def _warm_up(
+    place: dict[str, Any],
+    levels: pd.DataFrame | None,
+    disturbed: NDArray[np.bool_],
+    faults: pd.Series[int],
+) -> WarmUp:
     blocks, first, length = int(place["blocks"]), int(place["first_ns"]), float(place["block_ns"])
     known: dict[str, Any] = {
         "cell": str(place["cell"]), "repeat": int(place["repeat"]), "op": str(place["op"]),
@@ -120,13 +134,19 @@ def _warm_up(place: dict[str, Any], levels: pd.DataFrame | None, events: pd.Data
         needed = count(BLOCKS_LEAST * BLOCK_REQUESTS)
         reason = f"{count(place['n'])} requests; {needed} are needed"
         return WarmUp(**known, absent={"settled": reason})
-    disturbed = _disturbed(events, first, length, blocks)
     known["left_out"] = int(disturbed.sum())
     series = np.full((blocks, len(LEVELS)), np.nan)
     series[levels["block"].to_numpy()] = np.array(levels["response"].tolist(), dtype=float)
     series[disturbed] = np.nan
-    if (~np.isnan(series[:, 0])).sum() < BLOCKS_LEAST:
-        return WarmUp(**known, absent={"settled": "faults and pauses take up most of its blocks"})
+    usable = int((~np.isnan(series[:, 0])).sum())
+    if usable < BLOCKS_LEAST:
+        reason = "faults and pauses take up most of its blocks"
+        if blocks - known["left_out"] >= BLOCKS_LEAST:
+            reason = (
+                f"{usable} of {blocks} blocks hold {REQUESTS_LEAST} requests or more; "
+                f"{BLOCKS_LEAST} are needed"
+            )
+        return WarmUp(**known, absent={"settled": reason})
     # a block that is half of the warm-up is not measured
     counted_from = int(np.ceil((known["measured_ns"] - first) / length))
     found = {
@@ -140,9 +160,8 @@ def _warm_up(place: dict[str, Any], levels: pd.DataFrame | None, events: pd.Data
     }
     if "settled" in absent:
         return WarmUp(**known, absent=absent)
+    settled = first + int(max(it.block or 0 for it in found.values()) * length)
     level, last = max(found.items(), key=lambda it: (_short(it[1].ratio), it[1].block or 0))
-    settled = first + int((last.block or 0) * length)
-    faults = events.loc[events["fault"], "started_ns"]
     if faults.between(first, settled, inclusive="left").any():
         reason = "a fault came before its level settled: the warm-up cannot be told from it"
         return WarmUp(**known, absent={"settled": reason})
@@ -153,14 +172,34 @@ def _short(slower: Interval | None) -> bool:
     return slower is not None and slower.low is not None and slower.low > FLOOR
 
 
-def _disturbed(events: pd.DataFrame, first: int, length: float, blocks: int) -> NDArray[np.bool_]:
-    """Blocks of which faults and pauses took too much, and those after them."""
-    starts = first + (np.arange(blocks) * length).astype(np.int64)
-    ends = starts + int(length)
+def _pauses(context: Context, events: pd.DataFrame) -> list[Pauses]:
+    """Whose requests waited (None for everybody's), and when: overlapping spans are one.
+
+    A fault was planted, and may do more than stop the process that it is about.
+    """
+    spans: dict[frozenset[tuple[str, int]] | None, list[tuple[int, int]]] = {}
+    columns = ("fault", "process", "started_ns", "ended_ns")
+    for fault, process, start, end in zip(*(events[it] for it in columns), strict=True):
+        whose = None if fault else context.touched(str(process))
+        spans.setdefault(whose, []).append((int(start), int(end)))
+    return [(whose, *merged(own)) for whose, own in spans.items()]
+
+
+def _disturbed(
+    pauses: list[Pauses], pairs: pd.DataFrame, place: dict[str, Any]
+) -> NDArray[np.bool_]:
+    """Blocks of whose requests' time faults and pauses took too much, and those after them."""
+    blocks, first, length = int(place["blocks"]), int(place["first_ns"]), float(place["block_ns"])
+    edges = np.arange(blocks + 1, dtype=np.float64) * length
     taken = np.zeros(blocks)
-    for begun, ended in zip(events["started_ns"], events["ended_ns"], strict=True):
-        if ended >= first and begun < ends[-1]:
-            taken += (np.minimum(ends, ended) - np.maximum(starts, begun)).clip(0)
+    for whose, starts, ends in pauses:
+        hit = np.full(len(pairs), whose is None)
+        for side, number in whose or ():
+            hit |= pairs[side].to_numpy() == number
+        share = float(pairs["n"][hit].sum() / pairs["n"].sum())
+        # as differences: a wall clock in ns does not fit a double
+        spans = (starts - first).astype(np.float64), (ends - first).astype(np.float64)
+        taken += share * np.diff(inside(spans, edges))
     disturbed = taken > DISTURBED_SHARE * length
     disturbed[1:] |= disturbed[:-1].copy()
-    return disturbed
+    return np.asarray(disturbed)

@@ -62,6 +62,10 @@ def _settled(it: WarmUp) -> Datum:
 
 
 def _slower(it: WarmUp) -> Datum:
-    if not it.short or it.slower is None:
+    if it.settled_ns is None:
+        return Datum(format.DASH, reason=it.absent.get("settled", ""))
+    if it.slower is None:
         return Datum(format.DASH, reason="what was measured is as fast as what came after")
+    if not it.short:
+        return Datum(format.DASH, reason="not clearly slower than what came after")
     return text(f"{format.times(it.slower.estimate)} ({it.level})")

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 LATENCIES: Final = ("response", "service")
 INFINITY: Final = float("inf")
+SENT_FIRST: Final = "sent_first_ns"
+"""When the first try was sent: a column of rows that `last_tries` made."""
 BUCKET_WIDTH: Final = 0.005
 FAILED_BUCKET: Final = 1_000_000
 
@@ -29,7 +31,8 @@ def measured(requests: Table) -> Table:
 def timed(requests: Table) -> Table:
     """Rows with both latencies (ns; +inf when not ok), those of the warm-up as well.
 
-    Adds ``ok``, ``response``, ``service``, ``send_lag`` (ns, null when never sent).
+    Adds ``ok``, ``response``, ``service``, ``send_lag`` (ns, null when never sent; of a request
+    that was tried again that of its first try, since what came between is no late send).
     """
     ok = requests.status == "ok"
 
@@ -37,21 +40,25 @@ def timed(requests: Table) -> Table:
         known = ok & requests.received_ns.notnull() & since.notnull()
         return ibis.ifelse(known, (requests.received_ns - since).cast("float64"), INFINITY)
 
+    tried_again = SENT_FIRST in requests.columns
+    first_sent_ns = requests[SENT_FIRST] if tried_again else requests.sent_ns
     return requests.mutate(
         ok=ok,
         response=latency(requests.intended_ns),
         service=latency(requests.sent_ns),
-        send_lag=requests.sent_ns - requests.intended_ns,
+        send_lag=first_sent_ns - requests.intended_ns,
     )
 
 
 def last_tries(requests: Table) -> Table:
     """Requests as whoever asked one server saw them: of their tries the last, since the first.
 
-    A request that was asked of several servers keeps its rows: its copies are looked at together.
+    Adds `SENT_FIRST`. A request that was asked of several servers keeps its rows: its copies are
+    looked at together.
     """
     request = ibis.window(group_by=["cell", "repeat", "client", "op", "request"])
     tried = requests.mutate(
+        sent_first_ns=requests.sent_ns.min().over(request),
         tried_last=requests.attempt.max().over(request),
         tried_first_ns=requests.intended_ns.min().over(request),
         alone=requests.server.min().over(request) == requests.server.max().over(request),
@@ -59,6 +66,7 @@ def last_tries(requests: Table) -> Table:
     kept = tried.filter(~tried.alone | (tried.attempt == tried.tried_last))
     return kept.mutate(
         intended_ns=ibis.ifelse(kept.alone, kept.tried_first_ns, kept.intended_ns),
+        sent_first_ns=ibis.ifelse(kept.alone, kept.sent_first_ns, kept.sent_ns),
         attempt=ibis.ifelse(kept.alone, ibis.literal(0, type="uint8"), kept.attempt),
     ).drop("tried_last", "tried_first_ns", "alone")
 
@@ -167,6 +175,8 @@ def numbered(rows: Table, places: Table, blocks: int) -> Table:
             "place": joined.place,
             "cell_block": block(joined.cell_first_ns, joined.cell_before_ns, joined.cell_block_ns),
         }
+    if SENT_FIRST in joined.columns:
+        more["send_lag"] = joined.send_lag
     return joined.select(
         "number", "client", "connection", "request", "intended_ns", "ok", "response", "service",
         block=block(joined.first_ns, joined.before_ns, joined.block_ns),
@@ -194,8 +204,8 @@ def tail_counts(rows: Table, limits: Table) -> Table:
     """
     joined = rows.join(limits, "number")
     beyond = joined.response > joined.response_p99
-    # of a row that is ok, the send lag is what its two latencies differ by
-    lag = joined.response - joined.service
+    # of a row that is ok and was tried once, the send lag is what its two latencies differ by
+    lag = joined.send_lag if "send_lag" in joined.columns else joined.response - joined.service
     explained = beyond & joined.ok & (lag > 0.5 * joined.response)
     figures: dict[str, Value] = {"tail": beyond.sum(), "tail_explained": explained.sum()}
     for name in LATENCIES:

@@ -36,11 +36,11 @@ def in_blocks(rows: Table, places: Table) -> Table:
 
 
 def disturbances(events: Table, most: int) -> Table:
-    """Faults and pauses, faults first, the longest first: fault, started_ns, ended_ns."""
+    """Faults and pauses, faults first, the longest first: fault, process, started_ns, ended_ns."""
     fault = events.kind.startswith("fault ")
     found = events.filter(fault | events.kind.isin(PAUSES)).mutate(
         fault=fault, ended_ns=events.ended_ns.fill_null(events.started_ns)
     )
     length = found.ended_ns - found.started_ns
     ordered = found.order_by(ibis.desc("fault"), length.desc(), "started_ns")
-    return ordered.limit(most).select("fault", "started_ns", "ended_ns")
+    return ordered.limit(most).select("fault", "process", "started_ns", "ended_ns")

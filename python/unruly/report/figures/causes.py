@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import altair as alt
 import pandas as pd
 
+from unruly.findings.cause_model import SLOW_LEAST
 from unruly.report import chart, format
 from unruly.report.document import Datum, Figure, Key, Panel, Table, number, table, text
 from unruly.report.figures.timeline import time_unit
@@ -48,17 +49,26 @@ def _labels(view: View) -> list[str]:
 
 
 def lead(view: View) -> tuple[str, ...]:
-    """Say of what is not explained at all that it is not."""
+    """Say of what is not explained at all that it is not, and what was not looked at."""
     found = view.analysis.causes
     if found is None:
         return ()
     if found.note:
         return (f"Causes were not looked for: {found.note}.",)
     bare = [row for row in found.rows if not row.causes and row.unknown is not None]
-    return tuple(
-        f"Nothing that was watched explains the {format.plural(row.slow, 'slow request')} of "
-        f"{_name(view, row)} (beyond {format.duration(row.limit_ns)}) better than chance."
-        for row in bare[:MOST_SENTENCES]
+    alone = [row for row in found.rows if row.unknown is None and row.slow >= SLOW_LEAST]
+    return (
+        *(
+            f"What made the requests of {_name(view, row)} slow cannot be told: "
+            f"{row.absent['unknown']}."
+            for row in alone[:MOST_SENTENCES]
+        ),
+        *(
+            f"Nothing that was watched explains the {format.plural(row.slow, 'slow request')} of "
+            f"{_name(view, row)} (beyond {format.duration(row.limit_ns)}) better than chance."
+            for row in bare[:MOST_SENTENCES]
+        ),
+        *(f"{told}." for told in found.left_out),
     )
 
 
@@ -134,6 +144,7 @@ def over_time(view: View) -> Figure | None:
     points = found.points[found.points["response"].notna()]
     if points.empty:
         return None
+    counts = points["cause"].value_counts()
     points = thinned_points(points, view.points, "response")
     start = float(view.analysis.started_ns or points["intended_ns"].min())
     scale, unit = time_unit(float(points["intended_ns"].max()) - start)
@@ -159,17 +170,21 @@ def over_time(view: View) -> Figure | None:
         .encode(x=x, y=y, color=chart.colour(labels, "cause"), tooltip=tips),
     ]
     unknown = (Key(UNKNOWN, -2),) if not known.all() else ()
-    words = "; ".join(f"{label}: {int((points['cause'] == label).sum())}" for label in labels)
+    words = "; ".join(f"{label}: {format.count(counts.get(label, 0))}" for label in labels)
+    others = counts.drop(labels, errors="ignore").sum()
+    slow = sum(row.slow for row in found.rows if row.unknown is not None)
+    some = f"{format.count(len(points))} of " if len(points) < slow else ""
     return Figure(
         view.key("causes-time"),
-        f"{format.plural(len(points), 'slow request')} and what made "
-        f"{'it' if len(points) == 1 else 'them'} slow",
+        f"{some}{format.plural(slow, 'slow request')} and what made "
+        f"{'it' if slow == 1 else 'them'} slow",
         "Each dot is a slow request, where it was due; its colour is its cause. Dots of one colour "
-        "that stand together are one episode; grey ones are unexplained.",
+        "that stand together are one episode; grey ones are unexplained. Those that failed have no "
+        "response time, and no dot.",
         (
             Panel(
                 chart.finish(alt.layer(*layers), HEIGHT),
-                f"Slow requests over {unit} by cause. {words}; unknown: {int((~known).sum())}.",
+                f"Slow requests over {unit} by cause. {words}; unknown: {format.count(others)}.",
                 height=HEIGHT,
             ),
         ),
