@@ -164,8 +164,8 @@ def streak_length(outliers: int, streaks: int, n: int, level: float = 0.95) -> I
     low = special.betaincinv(streaks, outliers - streaks + 1, alpha)
     high = 1.0
     if streaks < outliers:
-        high = special.betaincinv(streaks + 1, outliers - streaks, 1 - alpha)
+        high = float(special.betaincinv(streaks + 1, outliers - streaks, 1 - alpha))
     return Interval(
-        outliers / streaks, float(1 / high), float(1 / low), level, n, float(streaks),
+        outliers / streaks, 1 / high, float(1 / low), level, n, float(streaks),
         "geometric lengths",
     )  # fmt: skip
