@@ -52,8 +52,7 @@ def late_tails(rows: Table, limits: Table, least_ns: float) -> Table:
     """
     joined = rows.join(limits, list(KEYS))
     beyond = joined.filter(joined.response > joined.p99)
-    # of a row that is ok, the send lag is what its two latencies differ by
-    lag = beyond.response - beyond.service
+    lag = beyond.send_lag
     explained = beyond.ok & (lag > 0.5 * beyond.response) & (lag > least_ns)
     return (
         beyond.group_by(*KEYS).agg(tail=beyond.count(), explained=explained.sum()).order_by(*KEYS)
