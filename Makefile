@@ -31,9 +31,9 @@ $(VENV)/.installed: requirements.lock
 	$(PY) -c "import site, pathlib; pathlib.Path(site.getsitepackages()[0], 'unruly-checkout.pth').write_text('$(CURDIR)/python\n')"
 	touch $@
 
-# Of a package by itself: with the whole workspace, the core would get the simulation's planted bugs.
+# With the fuzzer, so that both have the same dependencies; with the whole workspace, the core would get the simulation's planted bugs.
 build: ## Build the programs, optimised
-	cargo build --release --locked --package unruly --bins
+	cargo build --release --locked --package unruly --package unruly-fuzz --bins
 
 fmt: setup ## Format everything
 	cargo fmt --all
@@ -80,8 +80,8 @@ sim: $(SIM) ## Replay one seed: make sim SEED=7 OPERATIONS=5000
 sim-bugs: $(SIM) ## Search a seed for every planted bug, as tests/flurry/planted-bugs.tsv has them
 	$(SIM) bugs
 
-fuzz: ## Feed every parser with input that is nearly right, 10 s for each kind
-	cargo run --release --locked --quiet --package unruly-fuzz -- --seconds 10 --threads 7
+fuzz: build ## Feed every parser with input that is nearly right, 10 s for each kind
+	target/release/fuzz --seconds 10 --threads 7
 
 test-python: setup build ## Python tests, with the report in a real Chromium, and with Spark
 	scripts/debian.sh chromium chromium fonts-dejavu-core
@@ -107,7 +107,7 @@ $(CHECKER): FORCE
 
 e2e: setup build $(CHECKER) ## Plan, run, trace, report on this machine, with planted truth; histories of Flurry under kills, pauses and partitions
 	$(PY) -m pytest -q tests/e2e/test_planted.py
-	$(PY) -m pytest -q -n 3 --dist loadfile tests/e2e --ignore tests/e2e/test_planted.py
+	$(PY) -m pytest -q -n 4 --dist loadfile tests/e2e --ignore tests/e2e/test_planted.py
 
 bench: setup build ## Side-by-side benchmarks; results go to bench/runs/
 	$(PY) -m bench

@@ -105,7 +105,8 @@ def test_several_processes_ask_together_when_one_would_have_asked_alone(tmp_path
         assert {client for _, client, _ in rows} == set(range(processes))
         return [at_ns for at_ns, *_ in rows]
 
-    assert asked(3) == asked(1)
+    # Each process has read the clock once for itself.
+    assert asked(3) == pytest.approx(asked(1), abs=1_000_000)
 
 
 def test_keys_that_cannot_be_written_end_the_run_before_it_begins(tmp_path: Path) -> None:
