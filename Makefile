@@ -107,7 +107,7 @@ $(CHECKER): FORCE
 
 e2e: setup build $(CHECKER) ## Plan, run, trace, report on this machine, with planted truth; histories of Flurry under kills, pauses and partitions
 	$(PY) -m pytest -q tests/e2e/test_planted.py
-	$(PY) -m pytest -q -n 4 --dist loadfile tests/e2e --ignore tests/e2e/test_planted.py
+	$(PY) -m pytest -q -n 3 --dist loadfile tests/e2e --ignore tests/e2e/test_planted.py
 
 bench: setup build ## Side-by-side benchmarks; results go to bench/runs/
 	$(PY) -m bench
