@@ -49,9 +49,10 @@ def test_no_build_takes_the_whole_workspace_and_so_the_bugs_of_the_simulation() 
     """Cargo unites the features of all packages that a command selects, whatever it builds.
 
     Tests are built together, and their examples with them: none of these is shipped.
+    The fuzzer is built with what is shipped, and has the core as that has it.
     """
     builds = re.findall(r"cargo build.*", (ROOT / "Makefile").read_text())
     assert builds == [
-        "cargo build --release --locked --package unruly --bins",
+        "cargo build --release --locked --package unruly --package unruly-fuzz --bins",
         "cargo build --release --locked --package flurry-sim",
     ]
