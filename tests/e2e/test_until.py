@@ -1,0 +1,49 @@
+"""A run that ends when it knows enough: the program asks the analysis while it measures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from house import Measured, call
+
+# The first look is after 30 s.
+LONGEST_S = 120
+
+# Each datagram is late by so much as chance has it, which is far more than any neighbour of this
+# machine makes of it: so the median is soon known, and there is nothing that wanders.
+PLAN = f"""
+name = "until"
+[run]
+duration = "{LONGEST_S}s"
+warmup = "500ms"
+until = "p50 within 10%"
+[drive]
+transport = "udp"
+rate = "200/s"
+clients = 4
+processes = 2
+[[fault]]
+kind = "network"
+process = "echo-0"
+at = "0s"
+duration = "{LONGEST_S}s"
+jitter = "20ms"
+"""
+
+
+def test_a_run_ends_when_its_interval_is_narrow_enough(tmp_path: Path) -> None:
+    plan, out = tmp_path / "plan.toml", tmp_path / "out"
+    plan.write_text(PLAN)
+    said = call("run", plan, "-o", out, timeout=LONGEST_S + 60)
+    assert said.returncode == 0, said.stderr
+    assert "until: p50 after 30 s: echo within " in said.stderr, said.stderr
+    run = Measured(out)
+    ((kind, detail),) = run.rows("select kind, detail from events where kind like 'until%'")
+    assert kind == "until reached", detail
+    verdict = run.verdict()
+    assert 29 <= verdict["measured_ns"] / 1e9 < 0.9 * LONGEST_S
+    # It was right to end: what is told at the end is as narrow.
+    (median,) = (
+        it["p50"] for it in verdict["cells"] if (it["op"], it["latency"]) == ("echo", "response")
+    )
+    assert 18e6 < median < 24e6
