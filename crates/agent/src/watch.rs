@@ -3,7 +3,8 @@
 //! The kernel keeps no count of either, so that one has to look. What is shorter than two looks is not seen.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +18,9 @@ use crate::probe::{Watched, words};
 
 /// From one look to the next. Each time all processes are looked at, and the threads of one of them.
 const PERIOD: Duration = Duration::from_millis(50);
+
+/// As much of a `stat` as holds the name, which has at most 64 bytes, and the state behind it.
+const STAT_BYTES: usize = 128;
 
 /// Calls that return when something is safe on disk.
 pub const DISK_CALLS: [libc::c_long; 6] = [
@@ -117,6 +121,9 @@ fn look_until(watched: &Mutex<Vec<Watched>>, stop: &AtomicBool, sender: &Sender<
 struct Process {
     name: String,
     folder: String,
+    /// The first thread's `stat`, held open: that of the process would add up all of its threads, and
+    /// opening it costs as much as reading it.
+    stat: Option<File>,
     stopped: Span,
     waits: Span,
     /// Threads that were in such a call when they were looked at last: how often they had run by then,
@@ -126,9 +133,11 @@ struct Process {
 
 impl Process {
     fn new(watched: &Watched) -> Self {
+        let folder = format!("/proc/{}", watched.pid);
         Self {
             name: watched.name.clone(),
-            folder: format!("/proc/{}", watched.pid),
+            stat: File::open(format!("{folder}/task/{}/stat", watched.pid)).ok(),
+            folder,
             stopped: Span::of("process stopped"),
             waits: Span::of("disk wait"),
             threads: BTreeMap::new(),
@@ -137,8 +146,10 @@ impl Process {
 
     fn look(&mut self, sender: &Sender<Seen>) {
         let now_ns = monotonic().0;
-        let stat = fs::read(format!("{}/stat", self.folder)).unwrap_or_default();
-        let stopped = matches!(state(&stat), Some(b'T' | b't'));
+        let mut text = [0; STAT_BYTES];
+        let stat = self.stat.as_ref();
+        let read = stat.and_then(|it| it.read_at(&mut text, 0).ok());
+        let stopped = matches!(state(&text[..read.unwrap_or(0)]), Some(b'T' | b't'));
         self.stopped
             .is(stopped.then_some(now_ns), now_ns, &self.name, sender);
     }
