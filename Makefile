@@ -58,6 +58,7 @@ CLIPPED := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings__CLIPPY_
 
 test-rust: ## Rust tests, and clippy on everything
 	scripts/debian.sh etcd etcd-server
+	scripts/debian.sh libenet.so.7 libenet7
 	$(CLIPPED) cargo test --workspace --locked --quiet --no-run --benches
 	$(CLIPPED) cargo test --workspace --locked --quiet
 

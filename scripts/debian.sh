@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# Installs Debian packages that tests need, when their command is missing and we may.
+# Installs Debian packages that tests need, when their command or library is missing and we may.
 set -euo pipefail
 command=${1:?usage: scripts/debian.sh COMMAND PACKAGE...}
 shift
-command -v "$command" >/dev/null && exit 0
+case $command in
+lib*) ldconfig -p | grep -q "$command" && exit 0 ;;
+*) command -v "$command" >/dev/null && exit 0 ;;
+esac
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
   echo "$command: not installed, and this is not root on Debian; wanted $command for the tests; hint: apt-get install $*" >&2
   [ "${CI:-}" = true ] && exit 1

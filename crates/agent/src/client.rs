@@ -39,6 +39,12 @@ pub(crate) struct ClientReport {
     failure: Option<String>,
 }
 
+impl ClientReport {
+    pub(crate) fn new(counts: Counts, failure: Option<String>) -> Self {
+        Self { counts, failure }
+    }
+}
+
 impl Client<'_> {
     /// Connects, waits for the start, runs the schedule, and closes the books.
     pub(crate) fn run(

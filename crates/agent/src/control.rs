@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -67,6 +67,11 @@ pub enum Report {
         /// Measured requests of the last second by bin, where the run ends when it knows enough.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         bins: Vec<Bin>,
+    },
+    /// What came over a stream in the last second.
+    Flowed {
+        /// Its bytes.
+        bytes: u64,
     },
     /// Something that the reader of the run must know.
     Finding {
@@ -201,6 +206,22 @@ impl Inbox {
             Ok(Message::Finish | Message::Stop) | Err(_) => Ok(None),
             Ok(Message::Peers(_)) => {
                 bail!("standard input: peers came twice; wanted start; hint: see schema/job.md")
+            }
+        }
+    }
+
+    /// Waits for the start while `meanwhile` does what must be done before it, again and again.
+    pub(crate) fn start_while(&self, mut meanwhile: impl FnMut()) -> Result<Option<i64>> {
+        loop {
+            match self.messages.try_recv() {
+                Ok(Message::Start(start_ns)) => return Ok(Some(start_ns)),
+                Ok(Message::Finish | Message::Stop) | Err(TryRecvError::Disconnected) => {
+                    return Ok(None);
+                }
+                Ok(Message::Peers(_)) => {
+                    bail!("standard input: peers came twice; wanted start; hint: see schema/job.md")
+                }
+                Err(TryRecvError::Empty) => meanwhile(),
             }
         }
     }

@@ -25,13 +25,19 @@ pub enum JobKind {
     Probe,
     /// Busy neighbours.
     Stress,
+    /// The sending end of a stream.
+    Writer,
+    /// The receiving end of a stream.
+    Reader,
+    /// A part of a competing load.
+    Compete,
 }
 
 impl JobKind {
     /// Makes requests: a run lasts until all of these have drained.
     #[must_use]
     pub fn asks(self) -> bool {
-        matches!(self, Self::Mesh | Self::Drive)
+        matches!(self, Self::Mesh | Self::Drive | Self::Writer | Self::Reader)
     }
 
     /// The word in the job file and the manifest.
@@ -43,6 +49,9 @@ impl JobKind {
             Self::Echo => "echo",
             Self::Probe => "probe",
             Self::Stress => "stress",
+            Self::Writer => "writer",
+            Self::Reader => "reader",
+            Self::Compete => "compete",
         }
     }
 }
@@ -87,6 +96,9 @@ pub struct Job {
     pub cpus: Vec<u16>,
     /// For `stress`.
     pub stress: Option<Stress>,
+    /// Where libraries are that the system does not have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub library: Option<String>,
     /// The cell's plan.
     pub plan: Plan,
 }
@@ -153,7 +165,9 @@ impl Job {
             tag: self.plan.tag.clone(),
             cells: self.cells.clone(),
             ops,
-            phases: ["warmup", "measure", "load"].map(str::to_owned).to_vec(),
+            phases: ["warmup", "measure", "load", "wind_down"]
+                .map(str::to_owned)
+                .to_vec(),
         }
     }
 }

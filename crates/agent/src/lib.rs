@@ -5,6 +5,7 @@
 //! standard input closes: no control port, no coordinator. Its rows stay where it writes them.
 
 mod client;
+mod compete;
 mod control;
 mod disk;
 pub mod doctor;
@@ -17,6 +18,7 @@ mod passive;
 pub mod probe;
 mod role;
 mod serve;
+mod stream;
 mod stress;
 mod watch;
 

@@ -45,10 +45,22 @@ fn run_job(job: &Job, directory: &Path) -> Result<()> {
         (JobKind::Echo, load) => {
             let body_bytes = match load {
                 Load::Drive(drive) => u32::try_from(drive.payload.0).unwrap_or(u32::MAX),
-                Load::Mesh(_) => 0,
+                Load::Mesh(_) | Load::Stream(_) => 0,
             };
             crate::mesh::run_echo(job, body_bytes, &inbox, &clock, &mut events)
         }
+        (JobKind::Writer, Load::Stream(stream)) => {
+            crate::stream::write(job, stream, directory, &inbox, &clock, &mut events)
+        }
+        (JobKind::Reader, Load::Stream(stream)) => {
+            crate::stream::read(job, stream, directory, &inbox, &clock, &mut events)
+        }
+        (JobKind::Compete, _) => match &job.plan.compete {
+            Some(compete) => {
+                crate::compete::run(job, compete, directory, &inbox, &clock, &mut events)
+            }
+            None => Ok(()),
+        },
         (JobKind::Probe, _) => {
             say_ready(None, &clock);
             let sampled = crate::passive::run(job, directory, &inbox, &clock, &mut events);

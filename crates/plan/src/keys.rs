@@ -1,9 +1,10 @@
 //! The keys a plan may have. The parser refuses all others, and a test holds the manual to them.
 
 pub(crate) const PLAN: &[&str] = &[
-    "name", "seed", "tag", "run", "mesh", "drive", "probe", "fault", "pin", "matrix",
+    "name", "seed", "tag", "run", "mesh", "drive", "stream", "compete", "probe", "fault", "pin",
+    "matrix",
 ];
-pub(crate) const RUN: &[&str] = &["duration", "warmup", "repeat", "hosts", "until"];
+pub(crate) const RUN: &[&str] = &["duration", "warmup", "repeat", "hosts", "until", "scale"];
 pub(crate) const MESH: &[&str] = &[
     "agents",
     "groups",
@@ -51,6 +52,16 @@ pub(crate) const STORE: &[&str] = &[
     "retries",
     "preload",
 ];
+pub(crate) const STREAM: &[&str] = &[
+    "protocol",
+    "message",
+    "sample",
+    "link",
+    "mtu",
+    "wind_down",
+    "scheduling",
+];
+pub(crate) const COMPETE: &[&str] = &["kind", "occupancy", "lead", "processes", "live", "heap"];
 pub(crate) const PROBE: &[&str] = &["enabled", "period"];
 pub(crate) const FAULT: &[&str] = &[
     "kind", "process", "at", "duration", "every", "cpu", "threads", "cores", "delay", "jitter",
@@ -78,6 +89,10 @@ pub(crate) const NOT_TEXT: &[&str] = &[
     "retries",
     "preload",
     "enabled",
+    "scale",
+    "sample",
+    "mtu",
+    "occupancy",
 ];
 
 /// Every key the parser knows, as `key` or `table.key`, in the order of the manual.
@@ -88,6 +103,8 @@ pub fn known_keys() -> Vec<String> {
         ("mesh", MESH),
         ("drive", DRIVE),
         ("drive", STORE),
+        ("stream", STREAM),
+        ("compete", COMPETE),
         ("probe", PROBE),
         ("fault", FAULT),
     ];
@@ -100,16 +117,19 @@ pub fn known_keys() -> Vec<String> {
 
 /// The keys a factor may vary, for a plan whose load is the table `load`.
 pub(crate) fn variable_paths(load: &str) -> Vec<String> {
-    let load_keys = if load == "mesh" {
-        MESH.to_vec()
-    } else {
-        drive()
+    let load_keys = match load {
+        "mesh" => MESH.to_vec(),
+        "stream" => STREAM.to_vec(),
+        _ => drive(),
     };
-    // `run.repeat` is out: it counts the runs of every cell alike.
-    let run_keys: Vec<&str> = RUN.iter().copied().filter(|key| *key != "repeat").collect();
+    // `run.repeat` is out: it counts the runs of every cell alike; and `run.scale`: its times are those
+    // that were scaled.
+    let own = |key: &&str| !["repeat", "scale"].contains(key);
+    let run_keys: Vec<&str> = RUN.iter().copied().filter(own).collect();
     [
         paths("run", &run_keys),
         paths(load, &load_keys),
+        paths("compete", COMPETE),
         paths("probe", PROBE),
     ]
     .concat()

@@ -1,6 +1,6 @@
 //! Every bound a plan is held to, with its reason.
 
-use crate::units::{Bytes, DurationNs, RateHz};
+use crate::units::{BitRate, Bytes, DurationNs, RateHz};
 
 /// One day in nanoseconds.
 const DAY_NS: u64 = 86_400 * 1_000_000_000;
@@ -55,6 +55,30 @@ pub const MAX_THINK: DurationNs = DurationNs(DAY_NS);
 pub const MIN_PROBE_PERIOD: DurationNs = DurationNs(10_000_000);
 /// Longest period of the probe.
 pub const MAX_PROBE_PERIOD: DurationNs = DurationNs(600 * 1_000_000_000);
+/// Least message of a stream: its header.
+pub const MIN_STREAM_MESSAGE: Bytes = Bytes(32);
+/// Longest message of a stream.
+pub const MAX_STREAM_MESSAGE: Bytes = Bytes(16_000_000);
+/// Rarest sample of a stream's latency.
+pub const MAX_SAMPLE: u32 = 1_000_000_000;
+/// Slowest and fastest link: slower, a message takes minutes; faster than the kernel shapes.
+pub const MIN_LINK: BitRate = BitRate(64_000);
+/// See [`MIN_LINK`].
+pub const MAX_LINK: BitRate = BitRate(100_000_000_000);
+/// Smallest packet of a link: that which IPv6 needs.
+pub const MIN_MTU: u16 = 1_280;
+/// Largest packet of a link.
+pub const MAX_MTU: u16 = 65_535;
+/// Least and greatest scale of a run's times.
+pub const MIN_SCALE: f64 = 0.000_1;
+/// See [`MIN_SCALE`].
+pub const MAX_SCALE: f64 = 1_000.0;
+/// Longest lead of a competing load.
+pub const MAX_LEAD: DurationNs = DurationNs(DAY_NS);
+/// Most processes of a competing load, on each host.
+pub const MAX_COMPETE_PROCESSES: u16 = 256;
+/// Largest heap of a competing load.
+pub const MAX_HEAP: Bytes = Bytes(1 << 40);
 /// Most faults of a plan.
 pub const MAX_FAULTS: usize = 1_000;
 /// Most times of one fault.

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::arrivals::Arrivals;
+use crate::compete::Compete;
 use crate::fault::Fault;
 use crate::store::Store;
+use crate::stream::Stream;
 use crate::units::{Bytes, DurationNs};
 use crate::until::Until;
 
@@ -23,6 +25,9 @@ pub struct Plan {
     pub run: Run,
     /// What is sent.
     pub load: Load,
+    /// What competes with it for the processors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compete: Option<Compete>,
     /// The probe of the host, unless it is off.
     pub probe: Option<Probe>,
     /// What is done to the processes during measurement.
@@ -67,6 +72,8 @@ pub enum Load {
     Mesh(Mesh),
     /// Clients which call one server.
     Drive(Drive),
+    /// A writer, and who reads what it writes.
+    Stream(Stream),
 }
 
 /// Agents which call each other in groups: every period each agent sends one request, of the next
@@ -241,6 +248,7 @@ impl Load {
                 ..
             }) => [clients(*processes), vec!["echo-0".into()]].concat(),
             Self::Drive(drive) => clients(drive.processes),
+            Self::Stream(_) => vec!["writer-0".into(), "reader-0".into()],
         }
     }
 }

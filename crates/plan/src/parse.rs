@@ -10,6 +10,7 @@ use crate::model::{Hosts, Load, Plan, Probe, Run};
 use crate::parse_extras::{Processes, matrix, pins};
 use crate::parse_fault::faults;
 use crate::parse_load::{drive, mesh};
+use crate::parse_stream::{compete, scaled, stream};
 use crate::section::{Limits, Section, Source};
 use crate::units::DurationNs;
 use crate::until::Until;
@@ -159,11 +160,13 @@ fn plan(top: &Section<'_>) -> Result<(Plan, usize), PlanError> {
             "[run] with duration = \"60s\"".into(),
         ));
     };
-    let run = run(&run_section)?;
-    let (load, load_name) = load(top, &run)?;
-    let processes = Processes::of(&load);
+    let (run, scale) = run(&run_section)?;
+    let (load, load_name) = load(top, &run, scale)?;
+    let compete = compete(top, scale)?;
+    let processes = Processes::of(&load, compete.as_ref());
     let matrix_section = top.child("matrix", "[matrix]")?;
     let plan = Plan {
+        compete,
         probe: probe(top)?,
         faults: faults(top, &processes, &run)?,
         pins: pins(top, &processes)?,
@@ -204,7 +207,8 @@ fn tag(top: &Section<'_>) -> Result<String, PlanError> {
     Ok(tag.to_owned())
 }
 
-fn run(section: &Section<'_>) -> Result<Run, PlanError> {
+/// How long and how often; and the scale of its times, which are scaled already.
+fn run(section: &Section<'_>) -> Result<(Run, f64), PlanError> {
     section.check_keys(keys::RUN)?;
     let example = DurationNs(60_000_000_000);
     let duration = Limits {
@@ -229,13 +233,15 @@ fn run(section: &Section<'_>) -> Result<Run, PlanError> {
         ("processes", Hosts::Processes),
         ("namespaces", Hosts::Namespaces),
     ];
-    Ok(Run {
-        duration: section.number("duration", &duration)?,
-        warmup: section.number("warmup", &warmup)?,
+    let scale = section.real("scale", Some(1.0), (MIN_SCALE, MAX_SCALE), 0.05)?;
+    let run = Run {
+        duration: scaled(section.number("duration", &duration)?, scale),
+        warmup: scaled(section.number("warmup", &warmup)?, scale),
         repeat: section.whole("repeat", &repeat)?,
         hosts: section.choice("hosts", &hosts, Some(Hosts::Processes))?,
         until: until(section)?,
-    })
+    };
+    Ok((run, scale))
 }
 
 fn until(section: &Section<'_>) -> Result<Option<Until>, PlanError> {
@@ -250,27 +256,41 @@ fn until(section: &Section<'_>) -> Result<Option<Until>, PlanError> {
         .map_err(|()| section.refuse("until", wanted, HINT))
 }
 
-fn load(top: &Section<'_>, run: &Run) -> Result<(Load, &'static str), PlanError> {
-    const WANTED: &str = "must have exactly one of [mesh] and [drive]";
-    let loads = (top.child("mesh", "[mesh]")?, top.child("drive", "[drive]")?);
-    if let (Some(section), None, Some(_)) = (&loads.0, &loads.1, run.until) {
-        let wrong = "[run] has until, and the load is a mesh";
-        let hint = "remove until, or measure with [drive]";
-        return Err(section.complain("", wrong, "must be left out: a mesh has rounds", hint));
+fn load(top: &Section<'_>, run: &Run, scale: f64) -> Result<(Load, &'static str), PlanError> {
+    const WANTED: &str = "must have exactly one of [mesh], [drive] and [stream]";
+    const NAMES: [(&str, &str); 3] = [
+        ("mesh", "[mesh]"),
+        ("drive", "[drive]"),
+        ("stream", "[stream]"),
+    ];
+    let mut found = Vec::new();
+    for (key, name) in NAMES {
+        found.extend(top.child(key, name)?.map(|section| (key, section)));
     }
-    match loads {
-        (Some(section), None) => Ok((Load::Mesh(mesh(&section, run)?), "mesh")),
-        (None, Some(section)) => Ok((Load::Drive(drive(&section)?), "drive")),
-        (Some(_), Some(later)) => {
-            let wrong = "the plan has both [mesh] and [drive]";
-            Err(later.complain("", wrong, WANTED, "remove one, or make two plans"))
+    let (load, section) = match found.as_slice() {
+        [one] => *one,
+        [(first, _), (second, later), ..] => {
+            let wrong = format!("the plan has both [{first}] and [{second}]");
+            return Err(later.complain("", wrong, WANTED, "remove one, or make two plans"));
         }
-        (None, None) => {
-            let wrong = "the plan has neither [mesh] nor [drive]";
+        [] => {
+            let wrong = "the plan has none of [mesh], [drive] and [stream]";
             let hint = "add [drive] with rate = \"100/s\"";
-            Err(top.complain("", wrong, WANTED, hint))
+            return Err(top.complain("", wrong, WANTED, hint));
         }
+    };
+    if run.until.is_some() && load != "drive" {
+        let wrong = format!("[run] has until, and the load is a {load}");
+        let wanted = "must be left out: only requests of clients are counted while it runs";
+        let hint = "remove until, or measure with [drive]";
+        return Err(section.complain("", wrong, wanted, hint));
     }
+    let read = match load {
+        "mesh" => Load::Mesh(mesh(&section, run)?),
+        "drive" => Load::Drive(drive(&section)?),
+        _ => Load::Stream(stream(&section, run, scale)?),
+    };
+    Ok((read, load))
 }
 
 fn probe(top: &Section<'_>) -> Result<Option<Probe>, PlanError> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use toml_edit::Value;
 
+use crate::compete::Compete;
 use crate::error::PlanError;
 use crate::keys::{self, did_you_mean};
 use crate::limits::*;
@@ -18,9 +19,17 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
-    pub(crate) fn of(load: &Load) -> Self {
+    pub(crate) fn of(load: &Load, compete: Option<&Compete>) -> Self {
+        let hosts = if matches!(load, Load::Stream(_)) {
+            2
+        } else {
+            1
+        };
+        let competing = (0..hosts).map(|host| format!("compete-{host}"));
+        let mut names = load.processes();
+        names.extend(competing.filter(|_| compete.is_some()));
         Self {
-            names: load.processes(),
+            names,
             open: load.has_service(),
         }
     }

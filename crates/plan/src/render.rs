@@ -5,9 +5,11 @@ use std::fmt::Display;
 use toml_edit::Value;
 
 use crate::arrivals::Arrivals;
+use crate::compete::Compete;
 use crate::fault::{Fault, FaultKind};
 use crate::model::{Drive, Factor, Hosts, Load, Mesh, Plan, Workload};
 use crate::store::Store;
+use crate::stream::Stream;
 
 impl Plan {
     /// The plan as resolved: every default written out. Parsing it gives the same plan.
@@ -34,7 +36,9 @@ impl Plan {
         match &self.load {
             Load::Mesh(mesh) => out.mesh(mesh),
             Load::Drive(drive) => out.drive(drive),
+            Load::Stream(stream) => out.stream(stream),
         }
+        self.compete.iter().for_each(|it| out.compete(it));
         out.table("[probe]");
         out.bare("enabled", self.probe.is_some());
         if let Some(probe) = &self.probe {
@@ -117,6 +121,30 @@ impl Writer {
         if let Some(store) = &drive.store {
             self.store(store);
         }
+    }
+
+    fn stream(&mut self, stream: &Stream) {
+        self.table("[stream]");
+        self.text("protocol", stream.protocol.name());
+        self.text("message", stream.message);
+        self.bare("sample", stream.sample);
+        match stream.link {
+            Some(link) => self.text("link", link),
+            None => self.text("link", "none"),
+        }
+        self.bare("mtu", stream.mtu);
+        self.text("wind_down", stream.wind_down);
+        self.text("scheduling", stream.scheduling.name());
+    }
+
+    fn compete(&mut self, compete: &Compete) {
+        self.table("[compete]");
+        self.text("kind", compete.kind.name());
+        self.bare("occupancy", compete.occupancy);
+        self.text("lead", compete.lead);
+        self.bare("processes", compete.processes);
+        self.text("live", compete.live);
+        self.text("heap", compete.heap);
     }
 
     fn arrivals(&mut self, arrivals: &Arrivals) {

@@ -7,7 +7,7 @@ use toml_edit::{Document, Item, TableLike, Value};
 use crate::error::PlanError;
 use crate::keys::did_you_mean;
 use crate::limits::MAX_PLAN_BYTES;
-use crate::units::{Bytes, DurationNs, RateHz, UnitError};
+use crate::units::{BitRate, Bytes, DurationNs, RateHz, UnitError};
 
 /// The text of a plan and what messages call it.
 #[derive(Clone, Copy)]
@@ -126,7 +126,7 @@ macro_rules! number_with_unit {
         }
     )*};
 }
-number_with_unit!(DurationNs, Bytes, RateHz);
+number_with_unit!(DurationNs, Bytes, BitRate, RateHz);
 
 /// The tables of an array of them, each with its offset.
 fn tables_of(item: &Item) -> Option<Vec<(&dyn TableLike, usize)>> {

@@ -19,6 +19,11 @@ pub struct DurationNs(pub u64);
 #[serde(try_from = "String", into = "String")]
 pub struct Bytes(pub u64);
 
+/// A number of bits a second; written `"1Gbit/s"`, `"100Mbit/s"`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct BitRate(pub u64);
+
 /// A rate in events a second; written `"1000/s"`, `"20k/s"`, `"60/min"`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -88,6 +93,17 @@ const SIZE: Scale = Scale {
     example: "50KB",
 };
 
+const BITS: Scale = Scale {
+    units: &[
+        ("Gbit/s", 1_000_000_000),
+        ("Mbit/s", 1_000_000),
+        ("kbit/s", 1_000),
+        ("bit/s", 1),
+    ],
+    names: "bit/s, kbit/s, Mbit/s, Gbit/s",
+    example: "1Gbit/s",
+};
+
 /// Multiplier and divisor of a rate's unit; a rate is printed in the first of the shortest.
 const RATE: &[(&str, f64, f64)] = &[
     ("/s", 1.0, 1.0),
@@ -132,14 +148,12 @@ impl Scale {
     fn print(&self, value: u64) -> String {
         if value == 0 {
             // The unit of the example: "0s", and "0B" rather than "0KB".
-            return format!(
-                "0{}",
-                if self.example == TIME.example {
-                    "s"
-                } else {
-                    "B"
-                }
-            );
+            let unit = match self.example {
+                example if example == TIME.example => "s",
+                example if example == SIZE.example => "B",
+                _ => "bit/s",
+            };
+            return format!("0{unit}");
         }
         let whole = self
             .units
@@ -180,6 +194,14 @@ impl FromStr for Bytes {
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
         SIZE.parse(text).map(Self)
+    }
+}
+
+impl FromStr for BitRate {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        BITS.parse(text).map(Self)
     }
 }
 
@@ -224,6 +246,12 @@ impl fmt::Display for Bytes {
     }
 }
 
+impl fmt::Display for BitRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&BITS.print(self.0))
+    }
+}
+
 impl fmt::Display for RateHz {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exact = RATE.iter().filter_map(|(name, times, per)| {
@@ -257,7 +285,7 @@ macro_rules! as_text {
         }
     )*};
 }
-as_text!(DurationNs, Bytes, RateHz);
+as_text!(DurationNs, Bytes, BitRate, RateHz);
 
 #[cfg(test)]
 mod tests {
@@ -299,6 +327,20 @@ mod tests {
         assert_eq!(size("50KB"), Ok(50_000));
         assert_eq!(size("64KiB"), Ok(65_536));
         assert_eq!(size("4B"), Ok(4));
+    }
+
+    #[test]
+    fn links_are_read_in_bits_a_second_and_written_as_they_were() {
+        for (text, bits) in [
+            ("1Gbit/s", 1_000_000_000),
+            ("0.5Mbit/s", 500_000),
+            ("8bit/s", 8),
+        ] {
+            assert_eq!(text.parse(), Ok(BitRate(bits)));
+        }
+        assert_eq!(BitRate(1_000_000_000).to_string(), "1Gbit/s");
+        assert_eq!(BitRate(0).to_string(), "0bit/s");
+        assert!("1Gb".parse::<BitRate>().is_err());
     }
 
     #[test]

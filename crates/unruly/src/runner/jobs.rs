@@ -1,7 +1,7 @@
 //! What each process of a leg is to do.
 
 use unruly_agent::{Job, JobKind, PROTOCOL_VERSION, Stress};
-use unruly_plan::{FaultKind, Load};
+use unruly_plan::{CompeteKind, FaultKind, Load};
 
 use super::leg::Leg;
 
@@ -26,7 +26,13 @@ impl Leg<'_> {
                     jobs.push((0, self.job(JobKind::Drive, number, Some(number), 0)));
                 }
             }
+            Load::Stream(_) => {
+                let reader = self.hosts.count() - 1;
+                jobs.push((0, self.job(JobKind::Writer, 0, Some(0), 0)));
+                jobs.push((reader, self.job(JobKind::Reader, 0, Some(1), reader)));
+            }
         }
+        jobs.extend(self.competing());
         if self.plan.probe.is_some() {
             for host in 0..self.hosts.count() {
                 jobs.push((host, self.job(JobKind::Probe, host, None, host)));
@@ -41,6 +47,21 @@ impl Leg<'_> {
                     times: fault.times(self.plan.run.duration).collect(),
                 });
                 jobs.push((0, job));
+            }
+        }
+        jobs
+    }
+
+    /// What competes with the load, on each host.
+    fn competing(&self) -> Vec<(usize, Job)> {
+        let compete = self.plan.compete.filter(|it| it.kind == CompeteKind::Cpu);
+        let mut jobs = Vec::new();
+        for host in 0..compete.map_or(0, |_| self.hosts.count()) {
+            let place = format!("{}-{host}", JobKind::Compete.name());
+            for part in 0..compete.map_or(0, |it| it.processes) {
+                let mut job = self.job(JobKind::Compete, host, None, host);
+                job.name = format!("{place}-{part}");
+                jobs.push((host, job));
             }
         }
         jobs
@@ -88,6 +109,7 @@ impl Leg<'_> {
             port: 0,
             cpus: cpus.unwrap_or_default(),
             stress: None,
+            library: self.run.library.clone(),
             plan: self.plan.clone(),
             name,
         }

@@ -73,8 +73,9 @@ impl<'a> Leg<'a> {
         let agents = match &plan.load {
             Load::Mesh(mesh) => usize::from(mesh.agents),
             Load::Drive(_) => 1,
+            Load::Stream(_) => 2,
         };
-        let hosts = Hosts::new(plan.run.hosts, agents)?;
+        let hosts = Hosts::of(&plan, agents)?;
         let (sender, heard) = channel();
         let mut leg = Self {
             run,
@@ -200,7 +201,9 @@ impl<'a> Leg<'a> {
     /// Tells everyone the instant to start: one wall-clock instant, on each process's own monotonic
     /// clock. Returns it on ours.
     fn start(&mut self) -> i64 {
-        let start_ns = monotonic().0 + LEAD_NS;
+        let begin_ns = monotonic().0 + LEAD_NS;
+        // What competes with the load is at work before it.
+        let lead_ns = self.plan.compete.map_or(0, |it| nanoseconds(it.lead));
         let ours = ClockPair::now();
         for child in &mut self.children {
             let Some(theirs) = child.ready.as_ref().map(|ready| ready.clock) else {
@@ -208,6 +211,8 @@ impl<'a> Leg<'a> {
             };
             // On this host both are one clock, and the two pairs differ only by a step between them.
             let same_host = (theirs.mono_ns - ours.mono_ns).abs() < 3_600_000_000_000;
+            let competes = child.job.kind == JobKind::Compete;
+            let start_ns = begin_ns + if competes { 0 } else { lead_ns };
             let start_wall_ns = ours.wall_ns + (start_ns - ours.mono_ns);
             let their_start_ns = if same_host {
                 start_ns
@@ -216,7 +221,7 @@ impl<'a> Leg<'a> {
             };
             child.say(&format!("start {their_start_ns}"));
         }
-        start_ns
+        begin_ns + lead_ns
     }
 
     /// Who takes part, as a line.
@@ -224,7 +229,12 @@ impl<'a> Leg<'a> {
         let own = self.children.iter().filter(|child| {
             matches!(
                 child.job.kind,
-                JobKind::Mesh | JobKind::Echo | JobKind::Drive
+                JobKind::Mesh
+                    | JobKind::Echo
+                    | JobKind::Drive
+                    | JobKind::Writer
+                    | JobKind::Reader
+                    | JobKind::Compete
             )
         });
         let own = own.map(|child| PeerLine {
@@ -401,6 +411,7 @@ impl<'a> Leg<'a> {
                     .for_each(|judge| judge.hear(number, &bins));
                 progress.heard(number, (scheduled, dropped), failed, &responses_ns, lag_ns);
             }
+            Some(Report::Flowed { bytes }) => progress.flowed(bytes),
             Some(Report::Finding { text, fatal }) => {
                 progress.note(&format!("{name}: {text}"));
                 self.missing.push(format!("{name}: {text}"));

@@ -15,12 +15,38 @@ use super::progress::Progress;
 const SAY_PERIOD: Duration = Duration::from_secs(2);
 
 impl Leg<'_> {
+    /// Waits until a stream's writer has reached its reader, or has said why it cannot.
+    fn wait_until_connected(&mut self) -> Result<Vec<u64>> {
+        loop {
+            if self.run.stop.load(Ordering::Relaxed) {
+                bail!("stopped before the start; wanted a run; hint: start it again");
+            }
+            match self.heard.recv_timeout(LOOK_PERIOD) {
+                Ok((_, Some(Report::Loaded { .. }))) => return Ok(vec![0; self.children.len()]),
+                Ok((number, Some(Report::Note { text }))) => {
+                    let name = &self.children[number].job.name;
+                    self.missing.push(format!("{name}: {text}"));
+                }
+                Ok((number, Some(Report::Finding { text, fatal: true }))) => {
+                    bail!("{}: {text}", self.children[number].job.name)
+                }
+                Ok((number, None)) => bail!(
+                    "{}: ended before the stream began; wanted a process; hint: see {}",
+                    self.children[number].job.name,
+                    self.children[number].log.display()
+                ),
+                _ => {}
+            }
+        }
+    }
+
     /// Waits until every process has written its keys, where the plan has them written. Returns how many
     /// copies each has scheduled for it.
     pub(super) fn wait_until_loaded(&mut self, progress: &Progress) -> Result<Vec<u64>> {
         let store = match &self.plan.load {
             Load::Drive(drive) => drive.store.as_ref(),
             Load::Mesh(_) => None,
+            Load::Stream(_) => return self.wait_until_connected(),
         };
         let Some(keys) = store.filter(|it| it.preload).map(|it| it.keys) else {
             return Ok(vec![0; self.children.len()]);

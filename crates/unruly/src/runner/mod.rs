@@ -24,13 +24,13 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 use unruly_load::{Settings, driver, introduce};
-use unruly_plan::{Cell as PlanCell, Drive, Load, Plan, mix, times_ns, utc};
+use unruly_plan::{Cell as PlanCell, Drive, Load, Plan, Protocol, mix, times_ns, utc};
 use unruly_trace::{
     Cell, ClockPair, Counts, Manifest, RunLock, RunStatus, SCHEMA_VERSION, recover,
 };
 
 use crate::about::{host_of, noise_floor_ns, tool};
-use crate::services::service;
+use crate::services::{library, service};
 use leg::{Leg, LegEnd};
 use progress::Progress;
 
@@ -58,6 +58,8 @@ pub(crate) struct Run {
     pub(crate) cells: Vec<PlanCell>,
     pub(crate) cookie: u32,
     pub(crate) password: Option<String>,
+    /// Where libraries are that the system does not have.
+    pub(crate) library: Option<String>,
     pub(crate) stop: Arc<AtomicBool>,
 }
 
@@ -107,6 +109,7 @@ pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
     let run = Run {
         directory: directory.clone(),
         id,
+        library: libraries(&cells),
         cells,
         cookie,
         password,
@@ -144,6 +147,19 @@ fn meet(cells: &[PlanCell], password: Option<&str>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Has the libraries of all protocols of a run at hand. Returns where those are that the system has not.
+fn libraries(cells: &[PlanCell]) -> Option<String> {
+    let protocols = cells.iter().filter_map(|cell| match &cell.plan.load {
+        Load::Stream(stream) => Some(stream.protocol),
+        _ => None,
+    });
+    let protocols: BTreeSet<Protocol> = protocols.collect();
+    let wanted = protocols.into_iter().filter_map(unruly_stream::library_of);
+    let say = |text: &str| eprintln!("{text}");
+    let places = wanted.filter_map(|(name, package)| library(name, package, &say));
+    places.last().map(|place| place.display().to_string())
 }
 
 /// The text of the times that a replay is to keep to; they are looked at before anything is begun.

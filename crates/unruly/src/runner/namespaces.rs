@@ -11,7 +11,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use nix::sched::{CloneFlags, unshare};
-use unruly_plan::Hosts as HostKind;
+use unruly_plan::{Hosts as HostKind, Load, Plan, Stream};
 
 /// The bridge's network; private to the run's namespaces.
 const PREFIX: &str = "10.77";
@@ -32,8 +32,19 @@ pub(super) struct Namespace {
 }
 
 impl Hosts {
+    /// Makes the hosts of a plan.
+    pub(super) fn of(plan: &Plan, agents: usize) -> Result<Self> {
+        let hosts = Self::new(plan.run.hosts, agents)?;
+        if let (Load::Stream(stream), Self::Namespaces(namespaces)) = (&plan.load, &hosts) {
+            for namespace in namespaces.iter().take(agents) {
+                namespace.shape(stream)?;
+            }
+        }
+        Ok(hosts)
+    }
+
     /// Makes the hosts for so many agents.
-    pub(super) fn new(kind: HostKind, agents: usize) -> Result<Self> {
+    fn new(kind: HostKind, agents: usize) -> Result<Self> {
         if kind == HostKind::Processes {
             return Ok(Self::Local);
         }
@@ -130,18 +141,41 @@ impl Namespace {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
+    /// Makes its link as slow as the plan says, and its packets as short.
+    fn shape(&self, stream: &Stream) -> Result<()> {
+        self.ip(&format!("link set eth0 mtu {}", stream.mtu))?;
+        let Some(link) = stream.link else {
+            return Ok(());
+        };
+        // A bucket of a millisecond, and of a few packets at least; a queue of a twentieth of a second, as
+        // in a switch's port.
+        let burst_bytes = (link.0 / 8 / 1_000).max(10 * u64::from(stream.mtu));
+        self.tool(
+            "tc",
+            &format!(
+                "qdisc add dev eth0 root tbf rate {}bit burst {burst_bytes} latency 50ms",
+                link.0
+            ),
+        )
+    }
+
     /// Runs `ip` inside.
     fn ip(&self, words: &str) -> Result<()> {
+        self.tool("ip", words)
+    }
+
+    /// Runs a program of `iproute2` inside.
+    fn tool(&self, program: &str, words: &str) -> Result<()> {
         let output = Command::new("nsenter")
             .arg(format!("--net={}", self.path()))
-            .args(["--", "ip"])
+            .args(["--", program])
             .args(words.split(' '))
             .output()
             .context("nsenter: cannot be started; wanted util-linux; hint: apt-get install util-linux iproute2")?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             bail!(
-                "ip {words}: {}; wanted a namespace with its own address; hint: apt-get install iproute2, or hosts = \"processes\"",
+                "{program} {words}: {}; wanted a namespace with its own address; hint: apt-get install iproute2, or hosts = \"processes\"",
                 said.trim()
             );
         }

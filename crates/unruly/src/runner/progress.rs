@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use unruly_plan::Plan;
+use unruly_plan::{Load, Plan};
 
 /// Without a terminal a line is printed at this pace.
 const LINE_PERIOD: Duration = Duration::from_secs(5);
@@ -16,6 +16,8 @@ struct Second {
     scheduled: u64,
     failed: u64,
     lag_ns: i64,
+    /// Of a stream.
+    bytes: Option<u64>,
 }
 
 /// The progress of a run.
@@ -37,7 +39,7 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new(plan: &Plan, legs: usize, quiet: bool) -> Self {
-        let leg = Duration::from_nanos(plan.run.warmup.0.saturating_add(plan.run.duration.0));
+        let leg = Duration::from_nanos(leg_ns(plan));
         let terminal = std::io::stderr().is_terminal() && !quiet;
         let bar = terminal.then(|| {
             let total = u64::try_from(leg.as_millis()).unwrap_or(u64::MAX);
@@ -108,6 +110,11 @@ impl Progress {
         self.worst_ns = responses_ns.iter().copied().fold(self.worst_ns, i64::max);
     }
 
+    /// So much came over a stream.
+    pub(super) fn flowed(&mut self, bytes: u64) {
+        *self.second.bytes.get_or_insert_default() += bytes;
+    }
+
     /// Shows what there is to show, at most once a second, or every five without a terminal.
     pub(super) fn show(&mut self) {
         let period = if self.bar.is_some() {
@@ -151,13 +158,18 @@ impl Progress {
         };
         #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
         let rate = second.scheduled as f64 / since.as_secs_f64();
-        let mut line = format!(
-            "{rate:.0}/s  p50 {}  p99 {}  worst so far {}  lag {}",
-            at(0.5),
-            at(0.99),
-            human_ns(self.worst_ns),
-            human_ns(second.lag_ns)
-        );
+        let (median, tail, worst) = (at(0.5), at(0.99), human_ns(self.worst_ns));
+        let mut line = match second.bytes {
+            Some(bytes) => {
+                #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+                let rate = bytes as f64 * 8.0 / 1e6 / since.as_secs_f64();
+                format!("{rate:.0} Mbit/s  p50 {median}  p99 {tail}  worst so far {worst}")
+            }
+            None => {
+                let lag = human_ns(second.lag_ns);
+                format!("{rate:.0}/s  p50 {median}  p99 {tail}  worst so far {worst}  lag {lag}")
+            }
+        };
         let dropped: u64 = self.dropped.iter().sum();
         for (count, word) in [(second.failed, "failed"), (dropped, "DROPPED")] {
             if count > 0 {
@@ -183,6 +195,17 @@ impl Progress {
             bar.finish_and_clear();
         }
     }
+}
+
+/// How long a leg takes, with what goes before it and comes after it.
+fn leg_ns(plan: &Plan) -> u64 {
+    let lead = plan.compete.map_or(0, |it| it.lead.0);
+    let wind_down = match &plan.load {
+        Load::Stream(stream) => stream.wind_down.0,
+        _ => 0,
+    };
+    let own = plan.run.warmup.0.saturating_add(plan.run.duration.0);
+    own.saturating_add(lead).saturating_add(wind_down)
 }
 
 fn write_line(text: &str) {

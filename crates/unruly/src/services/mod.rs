@@ -11,7 +11,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use unruly_plan::Service;
 
-pub(crate) use packages::install;
+pub(crate) use packages::{install, library};
 pub(crate) use running::{Ground, Services};
 
 /// The services that come with the program.

@@ -165,6 +165,28 @@ fn install_programs(
     Ok(())
 }
 
+/// The folder of a library of this name: nothing where the system finds it by itself. What is nowhere is
+/// fetched; what cannot be had is told by whoever opens it.
+pub(crate) fn library(name: &str, package: &str, say: &dyn Fn(&str)) -> Option<PathBuf> {
+    let programs = Programs::of_this_host();
+    let within = |root: &Path| {
+        let mut places = LIBRARIES.iter().map(|place| root.join(place));
+        places.find(|place| place.join(name).exists())
+    };
+    if within(Path::new("/")).is_some() {
+        return None;
+    }
+    if within(&programs.root).is_none() {
+        say(&format!("{name}: not found; fetching {package}, once"));
+        if let Err(error) = fetch(&programs.root, &[package.to_owned()]) {
+            say(&format!(
+                "{name}: {package} could not be fetched ({error:#}); hint: apt-get install {package}"
+            ));
+        }
+    }
+    within(&programs.root)
+}
+
 /// Has Maven bring artifacts, with all that they need at run time, into a folder.
 fn fetch_jars(programs: &Programs, folder: &Path, artifacts: &[String]) -> Result<()> {
     let place = folder.parent().context("it is in the cache")?;

@@ -1,0 +1,148 @@
+//! A competing load: processes that are busy and idle in turn, and hold a share of the processors.
+//!
+//! An endless loop would not do: the scheduler favours those that often sleep, as servers do.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use unruly_plan::{Compete, mix};
+use unruly_trace::{Clock, monotonic};
+
+use crate::client::say_done;
+use crate::control::Inbox;
+use crate::events::Events;
+use crate::job::Job;
+use crate::stream::{Flow, Rows, own_cores, own_cpu_ns};
+
+/// Lengths of a turn, busy and idle together: those of requests and of a scheduler's slices.
+const TURN_NS: std::ops::Range<u64> = 5_000_000..50_000_000;
+/// What it may be behind and still catch up. More would be an endless loop after each stall.
+const BEHIND_MAX_NS: i64 = 1_000_000_000;
+/// How long it computes between two looks at its processor time.
+const BURST: u32 = 20_000;
+
+pub(crate) fn run(
+    job: &Job,
+    compete: &Compete,
+    directory: &Path,
+    inbox: &Inbox,
+    clock: &Clock,
+    events: &mut Events,
+) -> Result<()> {
+    let cores = own_cores();
+    let share = compete.occupancy * cores as f64 / f64::from(compete.processes);
+    ensure!(
+        share <= 1.0,
+        "compete.processes: {} cannot use {} of {cores} cores; wanted at least {}; hint: processes = {}",
+        compete.processes,
+        compete.occupancy * cores as f64,
+        (compete.occupancy * cores as f64).ceil(),
+        2 * cores
+    );
+    crate::role::say_ready(None, clock);
+    if inbox.peers()?.is_none() {
+        return Ok(());
+    }
+    let Some(start_ns) = inbox.start()? else {
+        return Ok(());
+    };
+    let wait_ns = u64::try_from(start_ns - monotonic().0).unwrap_or(0);
+    if !inbox.stopped_within(Duration::from_nanos(wait_ns)) {
+        let begun_ns = clock.column_now();
+        let mut rows = Rows::new(job, directory, clock, "compete", monotonic().0);
+        hold(share, job, inbox, &mut rows)?;
+        rows.write(Flow::default())?;
+        rows.seal()?;
+        let detail = format!("{:.3} of {cores} cores", share);
+        events.add(
+            "competing",
+            Some(&detail),
+            (begun_ns, Some(clock.column_now())),
+        );
+    }
+    say_done(None);
+    Ok(())
+}
+
+/// Uses its share of a core until it is told to stop.
+fn hold(share: f64, job: &Job, inbox: &Inbox, rows: &mut Rows<'_>) -> Result<()> {
+    let mut owed = Owed::new(share, monotonic().0, own_cpu_ns());
+    let own = u64::from(std::process::id());
+    for turn in 0.. {
+        let drawn = mix(job.plan.seed ^ own, turn);
+        let turn_ns = TURN_NS.start + drawn % (TURN_NS.end - TURN_NS.start);
+        let end_ns = monotonic().0 + turn_ns.cast_signed();
+        // Its share of the turn that begins, and what it was not given of those before.
+        let until_cpu_ns = owed.until_cpu_ns(end_ns);
+        while own_cpu_ns() < until_cpu_ns && monotonic().0 < end_ns {
+            compute();
+        }
+        if monotonic().0 >= rows.due_ns() {
+            rows.write(Flow::default())?;
+        }
+        let idle_ns = u64::try_from(end_ns - monotonic().0).unwrap_or(0);
+        if inbox.stopped_within(Duration::from_nanos(idle_ns)) {
+            return Ok(());
+        }
+        owed.forgive(monotonic().0, own_cpu_ns());
+    }
+    Ok(())
+}
+
+/// How much of the processor a share comes to, from a beginning.
+struct Owed {
+    share: f64,
+    since_ns: i64,
+    since_cpu_ns: i64,
+}
+
+impl Owed {
+    fn new(share: f64, since_ns: i64, since_cpu_ns: i64) -> Self {
+        Self {
+            share,
+            since_ns,
+            since_cpu_ns,
+        }
+    }
+
+    /// The processor time that is to be used by then.
+    fn until_cpu_ns(&self, then_ns: i64) -> i64 {
+        self.since_cpu_ns + ((then_ns - self.since_ns) as f64 * self.share) as i64
+    }
+
+    /// What was not given in time is not asked for for ever.
+    fn forgive(&mut self, now_ns: i64, cpu_ns: i64) {
+        let behind_ns = self.until_cpu_ns(now_ns) - cpu_ns;
+        if behind_ns > BEHIND_MAX_NS {
+            self.since_cpu_ns -= behind_ns - BEHIND_MAX_NS;
+        }
+    }
+}
+
+fn compute() {
+    let mut value = 1_u64;
+    for _ in 0..BURST {
+        value = std::hint::black_box(value.wrapping_mul(6_364_136_223_846_793_005));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_owed_is_the_share_of_the_time_that_went_by() {
+        let owed = Owed::new(0.25, 1_000, 70);
+        assert_eq!(owed.until_cpu_ns(5_000), 1_070);
+    }
+
+    #[test]
+    fn what_was_not_given_is_caught_up_with_but_not_for_ever() {
+        let mut owed = Owed::new(0.5, 0, 0);
+        owed.forgive(1_000_000_000, 400_000_000);
+        assert_eq!(owed.until_cpu_ns(1_000_000_000), 500_000_000);
+        owed.forgive(10_000_000_000, 1_000_000_000);
+        assert_eq!(owed.until_cpu_ns(10_000_000_000), 2_000_000_000);
+    }
+}

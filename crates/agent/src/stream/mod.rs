@@ -1,0 +1,96 @@
+//! Streams: one process writes as fast as its protocol allows, another reads, and both account for it.
+
+mod reader;
+mod rows;
+mod writer;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nix::sched::{CpuSet, sched_getaffinity};
+use nix::unistd::Pid;
+use unruly_plan::{Scheduling, Stream};
+use unruly_stream::Options;
+
+use crate::control::{Report, report};
+use crate::events::Events;
+use crate::job::Job;
+
+pub(crate) use reader::run as read;
+pub(crate) use rows::{Flow, Rows, own_cpu_ns};
+pub(crate) use writer::run as write;
+
+/// Between two looks at the clock, the inbox and the books.
+const LOOK: Duration = Duration::from_millis(20);
+/// After the last message is due: for what is still under way.
+const END_PATIENCE: Duration = Duration::from_secs(10);
+/// For a reader that is there, to be reached.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// When a stream flows, in monotonic time.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    measure_ns: i64,
+    measured_ns: i64,
+    end_ns: i64,
+}
+
+impl Times {
+    fn new(job: &Job, stream: &Stream, start_ns: i64) -> Self {
+        let run = &job.plan.run;
+        let measure_ns = start_ns + crate::mesh::nanoseconds(run.warmup);
+        let measured_ns = measure_ns + crate::mesh::nanoseconds(run.duration);
+        Self {
+            measure_ns,
+            measured_ns,
+            end_ns: measured_ns + crate::mesh::nanoseconds(stream.wind_down),
+        }
+    }
+}
+
+fn options(job: &Job, stream: &Stream) -> Options {
+    Options {
+        protocol: stream.protocol,
+        message_bytes: usize::try_from(stream.message.0).unwrap_or(usize::MAX),
+        cookie: job.cookie,
+        library: job.library.as_ref().map(PathBuf::from),
+    }
+}
+
+/// What a stream could not do is a result: the run goes on with the next cell.
+fn tell(events: &mut Events, kind: &str, text: &str, clock: &unruly_trace::Clock) {
+    events.now(kind, Some(text), clock);
+    report(&Report::Note {
+        text: format!("{kind}: {text}"),
+    });
+}
+
+/// Puts this process into the plan's class of the scheduler, where the host allows it.
+fn schedule(stream: &Stream, events: &mut Events, clock: &unruly_trace::Clock) {
+    if stream.scheduling == Scheduling::Normal {
+        return;
+    }
+    let parameters = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the parameters are read, and 0 is this process.
+    let set = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
+    if set == 0 {
+        events.now("realtime", None, clock);
+        return;
+    }
+    let error = std::io::Error::last_os_error();
+    let text = format!(
+        "this host does not let a process into the real-time class ({error}); wanted root and a quota for it; hint: scheduling = \"normal\""
+    );
+    tell(events, "realtime refused", &text, clock);
+}
+
+/// The cores that this process may run on.
+pub(crate) fn own_cores() -> usize {
+    let set = sched_getaffinity(Pid::from_raw(0));
+    let cores = set.map(|set| {
+        (0..CpuSet::count())
+            .filter(|cpu| set.is_set(*cpu).unwrap_or(false))
+            .count()
+    });
+    cores.unwrap_or(1).max(1)
+}

@@ -1,0 +1,173 @@
+//! The writing end.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use unruly_plan::Stream;
+use unruly_stream::{Header, Sent, Writer, connect};
+use unruly_trace::{Clock, monotonic};
+
+use super::rows::Flow;
+use super::{CONNECT_PATIENCE, END_PATIENCE, LOOK, Rows, Times, options, schedule, tell};
+use crate::client::say_done;
+use crate::control::{Inbox, PeerLine, Report, report};
+use crate::events::Events;
+use crate::job::Job;
+
+/// A writer that holds more has run away: what it was given is not sent, and was not refused.
+const MEMORY_MAX_BYTES: u64 = 2 << 30;
+/// The clock is read once in so many messages that were taken at once; each takes about a microsecond.
+const MESSAGES_A_LOOK: u32 = 8;
+
+pub(crate) fn run(
+    job: &Job,
+    stream: &Stream,
+    directory: &Path,
+    inbox: &Inbox,
+    clock: &Clock,
+    events: &mut Events,
+) -> Result<()> {
+    crate::role::say_ready(None, clock);
+    let Some(peers) = inbox.peers()? else {
+        return Ok(());
+    };
+    let writer = reach(job, stream, &peers);
+    report(&Report::Loaded {
+        scheduled: 0,
+        failed: u64::from(writer.is_err()),
+    });
+    if let Err(text) = &writer {
+        tell(events, "stream failed", text, clock);
+    }
+    let Some(start_ns) = inbox.start()? else {
+        return Ok(());
+    };
+    if let Ok(writer) = writer {
+        schedule(stream, events, clock);
+        let times = Times::new(job, stream, start_ns);
+        let mut writing = Writing {
+            writer,
+            inbox,
+            cookie: job.cookie,
+            message: vec![0; options(job, stream).message_bytes],
+            sample: u64::from(stream.sample),
+            sequence: 0,
+            told: 0,
+            rows: Rows::new(job, directory, clock, "writer", start_ns),
+        };
+        let wait_ns = u64::try_from(start_ns - monotonic().0).unwrap_or(0);
+        if !inbox.stopped_within(Duration::from_nanos(wait_ns))
+            && let Err(broken) = writing.run(times)
+        {
+            tell(events, broken.kind, &broken.text, clock);
+        }
+        writing.account()?;
+        writing.rows.seal()?;
+    }
+    report(&Report::Drained);
+    inbox.wait_for_stop();
+    say_done(None);
+    Ok(())
+}
+
+/// Connects to the reader.
+fn reach(job: &Job, stream: &Stream, peers: &[PeerLine]) -> Result<Box<dyn Writer>, String> {
+    let name = stream.protocol.name();
+    let reader = peers.iter().find(|peer| peer.name == "reader-0");
+    let address = reader.and_then(|reader| reader.address.as_ref());
+    let address = address.ok_or_else(|| format!("{name}: there is no reader"))?;
+    let to: SocketAddr = address
+        .parse()
+        .map_err(|_| format!("{name}: the reader's address is {address:?}"))?;
+    connect(&options(job, stream), to, CONNECT_PATIENCE)
+        .map_err(|error| format!("{name}: the reader at {to} cannot be reached: {error}"))
+}
+
+/// How a stream ended before its time.
+struct Broken {
+    kind: &'static str,
+    text: String,
+}
+
+struct Writing<'a> {
+    writer: Box<dyn Writer>,
+    inbox: &'a Inbox,
+    cookie: u32,
+    message: Vec<u8>,
+    sample: u64,
+    /// The next message's number.
+    sequence: u64,
+    /// Messages that are in a row.
+    told: u64,
+    rows: Rows<'a>,
+}
+
+impl Writing<'_> {
+    fn run(&mut self, times: Times) -> Result<(), Broken> {
+        let broken = |text: String| Broken {
+            kind: "stream broken",
+            text,
+        };
+        loop {
+            let now_ns = monotonic().0;
+            if now_ns >= times.end_ns || self.inbox.is_stopped() {
+                break;
+            }
+            if now_ns >= self.rows.due_ns() {
+                let held = self.account().map_err(|it| broken(format!("{it:#}")))?;
+                if let Some(bytes) = held.filter(|bytes| *bytes > MEMORY_MAX_BYTES) {
+                    return Err(Broken {
+                        kind: "memory ran away",
+                        text: format!("the writer holds {bytes} bytes; it has no back-pressure"),
+                    });
+                }
+            }
+            self.write_some(now_ns)
+                .map_err(|it| broken(it.to_string()))?;
+        }
+        self.header(None, true);
+        let finished = self.writer.finish(&self.message, END_PATIENCE);
+        finished.map_err(|error| Broken {
+            kind: "stream not finished",
+            text: error.to_string(),
+        })
+    }
+
+    /// Writes until the clock is to be looked at again.
+    fn write_some(&mut self, now_ns: i64) -> std::io::Result<()> {
+        for _ in 0..MESSAGES_A_LOOK {
+            let sampled = self.sequence.is_multiple_of(self.sample);
+            // A stamp is taken when its message is handed over, not when the clock was looked at.
+            let stamp_ns = sampled.then(|| monotonic().0.max(now_ns));
+            self.header(stamp_ns, false);
+            match self.writer.write(&self.message, LOOK)? {
+                Sent::Taken => self.sequence += 1,
+                Sent::Full => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    fn header(&mut self, stamp_ns: Option<i64>, end: bool) {
+        let header = Header {
+            sequence: self.sequence,
+            stamp_ns,
+            end,
+        };
+        header.write(self.cookie, &mut self.message);
+    }
+
+    /// Writes a row of what was handed over since the last one.
+    fn account(&mut self) -> Result<Option<u64>> {
+        let messages = self.sequence - self.told;
+        self.told = self.sequence;
+        self.rows.write(Flow {
+            bytes: messages * self.message.len() as u64,
+            messages,
+            in_flight: self.writer.held_bytes(),
+            ..Flow::default()
+        })
+    }
+}

@@ -1,0 +1,146 @@
+//! `[stream]`, and what competes with a load: `[compete]`.
+
+use crate::compete::{Compete, CompeteKind};
+use crate::error::PlanError;
+use crate::keys;
+use crate::limits::*;
+use crate::model::{Hosts, Run};
+use crate::section::{Limits, Section};
+use crate::stream::{Protocol, Scheduling, Stream};
+use crate::units::{BitRate, Bytes, DurationNs};
+
+const SECOND: DurationNs = DurationNs(1_000_000_000);
+
+pub(crate) fn stream(section: &Section<'_>, run: &Run, scale: f64) -> Result<Stream, PlanError> {
+    section.check_keys(keys::STREAM)?;
+    let protocols = Protocol::ALL.map(|it| (it.name(), it));
+    let protocol = section.choice("protocol", &protocols, None)?;
+    let sample = Limits {
+        default: Some(100),
+        least: Some(1),
+        most: MAX_SAMPLE.into(),
+        example: 100,
+    };
+    let mtu = Limits {
+        default: Some(1_500),
+        least: Some(MIN_MTU.into()),
+        most: MAX_MTU.into(),
+        example: 1_500,
+    };
+    let wind_down = Limits {
+        default: Some(DurationNs(0)),
+        least: Some(DurationNs(0)),
+        most: MAX_WARMUP,
+        example: SECOND,
+    };
+    Ok(Stream {
+        protocol,
+        message: message(section, protocol)?,
+        sample: section.whole("sample", &sample)?,
+        link: link(section, run)?,
+        mtu: section.whole("mtu", &mtu)?,
+        wind_down: scaled(section.number("wind_down", &wind_down)?, scale),
+        scheduling: section.choice("scheduling", &Scheduling::WORDS, Some(Scheduling::Normal))?,
+    })
+}
+
+fn message(section: &Section<'_>, protocol: Protocol) -> Result<Bytes, PlanError> {
+    let limits = Limits {
+        default: Some(Bytes(2_000)),
+        least: Some(MIN_STREAM_MESSAGE),
+        most: MAX_STREAM_MESSAGE,
+        example: Bytes(2_000),
+    };
+    let message = section.number("message", &limits)?;
+    let longest = protocol.longest_message();
+    if message > longest {
+        let wanted = format!("must be at most {longest} for {}", protocol.name());
+        return Err(section.refuse("message", wanted, "protocol = \"tcp\""));
+    }
+    Ok(message)
+}
+
+/// What joins the hosts; a pair of loopbacks has no link to shape.
+fn link(section: &Section<'_>, run: &Run) -> Result<Option<BitRate>, PlanError> {
+    const HINT: &str = "link = \"1Gbit/s\"";
+    if section.text("link", HINT)?.is_none_or(|it| it == "none") {
+        return Ok(None);
+    }
+    let limits = Limits {
+        default: None,
+        least: Some(MIN_LINK),
+        most: MAX_LINK,
+        example: BitRate(1_000_000_000),
+    };
+    let link = section.number("link", &limits)?;
+    if run.hosts == Hosts::Processes {
+        let wanted = "must be \"none\" on loopback, which has no rate";
+        return Err(section.refuse("link", wanted, "in [run], hosts = \"namespaces\""));
+    }
+    Ok(Some(link))
+}
+
+pub(crate) fn compete(top: &Section<'_>, scale: f64) -> Result<Option<Compete>, PlanError> {
+    let Some(section) = top.child("compete", "[compete]")? else {
+        return Ok(None);
+    };
+    section.check_keys(keys::COMPETE)?;
+    let kinds = CompeteKind::ALL.map(|it| (it.name(), it));
+    let lead = Limits {
+        default: Some(DurationNs(0)),
+        least: Some(DurationNs(0)),
+        most: MAX_LEAD,
+        example: SECOND,
+    };
+    let processes = Limits {
+        default: Some(4),
+        least: Some(1),
+        most: MAX_COMPETE_PROCESSES.into(),
+        example: 4,
+    };
+    let size = |bytes: u64| Limits {
+        default: Some(Bytes(bytes)),
+        least: None,
+        most: MAX_HEAP,
+        example: Bytes(bytes),
+    };
+    let live = section.number("live", &size(384 << 20))?;
+    let heap = section.number("heap", &size(512 << 20))?;
+    if heap <= live {
+        let wanted = format!("must be more than what lives in it, {live}");
+        return Err(section.refuse(
+            "heap",
+            wanted,
+            format!("heap = \"{}\"", Bytes(live.0 * 4 / 3)),
+        ));
+    }
+    Ok(Some(Compete {
+        kind: section.choice("kind", &kinds, None)?,
+        occupancy: occupancy(&section)?,
+        lead: scaled(section.number("lead", &lead)?, scale),
+        processes: section.whole("processes", &processes)?,
+        live,
+        heap,
+    }))
+}
+
+/// A share above 0: a competing load of nothing is called `none`.
+fn occupancy(section: &Section<'_>) -> Result<f64, PlanError> {
+    if !section.has("occupancy") {
+        return Ok(0.6);
+    }
+    let share = section.share("occupancy")?;
+    if share == 0.0 {
+        let wanted = "must be above 0, and at most 1";
+        return Err(section.refuse("occupancy", wanted, "kind = \"none\" competes with nothing"));
+    }
+    Ok(share)
+}
+
+/// A time of the plan, drawn out or drawn together with all the others.
+pub(crate) fn scaled(time: DurationNs, scale: f64) -> DurationNs {
+    if scale == 1.0 {
+        return time;
+    }
+    DurationNs((time.0 as f64 * scale).round() as u64)
+}

@@ -1,0 +1,124 @@
+//! A stream: a writer that sends as fast as its protocol allows, and who reads it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::{BitRate, Bytes, DurationNs};
+
+/// One process writes messages as fast as its protocol lets it, another reads them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stream {
+    /// How the messages travel.
+    pub protocol: Protocol,
+    /// Length of a message, its header included.
+    pub message: Bytes,
+    /// The latency of one message in so many is kept.
+    pub sample: u32,
+    /// What joins the two hosts; loopback, or the whole pair, when absent.
+    pub link: Option<BitRate>,
+    /// Largest packet of that link.
+    pub mtu: u16,
+    /// Traffic after the measured time, while others may end already.
+    pub wind_down: DurationNs,
+    /// How the kernel's scheduler treats both ends.
+    pub scheduling: Scheduling,
+}
+
+/// Which class of the kernel's scheduler a process is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheduling {
+    /// As all others.
+    Normal,
+    /// Before all others: first in, first out.
+    Realtime,
+}
+
+impl Scheduling {
+    /// The words in plans.
+    pub(crate) const WORDS: [(&'static str, Self); 2] =
+        [("normal", Self::Normal), ("realtime", Self::Realtime)];
+
+    /// The name in plans.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::Realtime => "realtime",
+        }
+    }
+}
+
+/// How messages travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    /// The kernel's TCP.
+    Tcp,
+    /// Datagrams: nothing is sent again.
+    Udp,
+    /// SCTP in user mode (usrsctp), over UDP.
+    Sctp,
+    /// QUIC (quinn).
+    Quic,
+    /// ENet: reliable packets over UDP.
+    Enet,
+    /// KCP: retransmission tuned for latency, over UDP.
+    Kcp,
+}
+
+impl Protocol {
+    /// All of them, in the order of the manual.
+    pub const ALL: [Self; 6] = [
+        Self::Tcp,
+        Self::Udp,
+        Self::Sctp,
+        Self::Quic,
+        Self::Enet,
+        Self::Kcp,
+    ];
+
+    /// The name in plans and rows.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Sctp => "sctp",
+            Self::Quic => "quic",
+            Self::Enet => "enet",
+            Self::Kcp => "kcp",
+        }
+    }
+
+    /// The longest message that it takes.
+    #[must_use]
+    pub const fn longest_message(self) -> Bytes {
+        match self {
+            Self::Tcp | Self::Quic | Self::Kcp => Bytes(16_000_000),
+            Self::Udp => Bytes(65_000),
+            // What its socket holds at once.
+            Self::Sctp => Bytes(200_000),
+            // It cuts a packet into at most a million fragments, of which no link is short.
+            Self::Enet => Bytes(1_000_000),
+        }
+    }
+
+    /// Whether every message arrives, once and in order, or the stream ends.
+    #[must_use]
+    pub const fn is_reliable(self) -> bool {
+        !matches!(self, Self::Udp)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_protocol_is_called_the_same_in_plans_and_in_jobs() {
+        for protocol in Protocol::ALL {
+            let json = serde_json::to_string(&protocol).unwrap();
+            assert_eq!(json, format!("{:?}", protocol.name()));
+        }
+    }
+}

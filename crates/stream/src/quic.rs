@@ -1,0 +1,320 @@
+//! QUIC: one stream of a connection, encrypted as it always is.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use quinn::crypto::rustls::QuicClientConfig;
+use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream, ServerConfig, VarInt};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, SignatureScheme};
+use tokio::runtime::Runtime;
+
+use crate::frames::Frames;
+use crate::header::Header;
+use crate::runtime::{runtime, within};
+use crate::{Options, Reader, Received, Sent, Writer, out_of_time};
+
+/// Whoever is not a peer of this run is closed with it.
+const STRANGER: VarInt = VarInt::from_u32(1);
+/// Connections that may be open before a stream is.
+const CANDIDATES_MAX: usize = 16;
+/// Most that is read at once.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// Writes into a stream.
+pub(crate) struct QuicWriter {
+    runtime: Runtime,
+    endpoint: Endpoint,
+    stream: SendStream,
+    rest: Vec<u8>,
+}
+
+impl QuicWriter {
+    pub(crate) fn connect(to: SocketAddr, patience: Duration) -> io::Result<Self> {
+        let runtime = runtime()?;
+        let any: SocketAddr = if to.is_ipv4() {
+            ([0, 0, 0, 0], 0).into()
+        } else {
+            ([0_u16; 8], 0).into()
+        };
+        let config = client_config()?;
+        let made = runtime.block_on(async {
+            let endpoint = Endpoint::client(any)?;
+            let opened = async {
+                let connecting = endpoint.connect_with(config, to, "unruly");
+                let connection = connecting.map_err(io::Error::other)?.await?;
+                connection.open_uni().await.map_err(io::Error::from)
+            };
+            let stream = tokio::time::timeout(patience, opened).await;
+            let stream = stream.map_err(|_| out_of_time("no connection"))??;
+            Ok::<_, io::Error>((endpoint, stream))
+        });
+        let (endpoint, stream) = made?;
+        Ok(Self {
+            runtime,
+            endpoint,
+            stream,
+            rest: Vec::new(),
+        })
+    }
+
+    /// Hands over what is left of the message before. Returns whether all of it went.
+    fn write_rest(&mut self, patience: Duration) -> io::Result<bool> {
+        while !self.rest.is_empty() {
+            match write(&self.runtime, &mut self.stream, &self.rest, patience)? {
+                Some(taken) => drop(self.rest.drain(..taken)),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Bytes that were taken in time.
+fn write(
+    runtime: &Runtime,
+    stream: &mut SendStream,
+    bytes: &[u8],
+    patience: Duration,
+) -> io::Result<Option<usize>> {
+    let stream = std::cell::RefCell::new(stream);
+    let written = within(runtime, patience, || {
+        let mut stream = stream.borrow_mut();
+        let mut writing = Box::pin(async move { stream.write(bytes).await });
+        std::future::poll_fn(move |context| writing.as_mut().poll(context))
+    });
+    written.transpose().map_err(io::Error::from)
+}
+
+impl Writer for QuicWriter {
+    fn write(&mut self, message: &[u8], patience: Duration) -> io::Result<Sent> {
+        if !self.rest.is_empty() && !self.write_rest(patience)? {
+            return Ok(Sent::Full);
+        }
+        match write(&self.runtime, &mut self.stream, message, patience)? {
+            Some(taken) => {
+                self.rest.extend_from_slice(&message[taken..]);
+                Ok(Sent::Taken)
+            }
+            None => Ok(Sent::Full),
+        }
+    }
+
+    fn finish(&mut self, last: &[u8], patience: Duration) -> io::Result<()> {
+        self.rest.extend_from_slice(last);
+        if !self.write_rest(patience)? {
+            return Err(out_of_time("the reader takes no more"));
+        }
+        self.stream.finish().map_err(io::Error::other)?;
+        let stopped = self.stream.stopped();
+        let acknowledged = self
+            .runtime
+            .block_on(async { tokio::time::timeout(patience, stopped).await });
+        match acknowledged {
+            Ok(_) => Ok(()),
+            Err(_) => Err(out_of_time("the reader has not read to the end")),
+        }
+    }
+}
+
+impl Drop for QuicWriter {
+    fn drop(&mut self) {
+        self.endpoint.close(VarInt::from_u32(0), b"");
+    }
+}
+
+/// Reads the first stream whose first message is one of this run.
+pub(crate) struct QuicReader {
+    runtime: Runtime,
+    endpoint: Endpoint,
+    /// Of strangers too, until one has opened a stream.
+    connections: Vec<Connection>,
+    stream: Option<RecvStream>,
+    known: bool,
+    frames: Frames,
+    cookie: u32,
+}
+
+impl QuicReader {
+    pub(crate) fn listen(options: &Options, address: SocketAddr) -> io::Result<(Self, SocketAddr)> {
+        let runtime = runtime()?;
+        let config = server_config()?;
+        let endpoint = runtime.block_on(async { Endpoint::server(config, address) })?;
+        let at = endpoint.local_addr()?;
+        let reader = Self {
+            runtime,
+            endpoint,
+            connections: Vec::new(),
+            stream: None,
+            known: false,
+            frames: Frames::new(options.message_bytes),
+            cookie: options.cookie,
+        };
+        Ok((reader, at))
+    }
+
+    /// Lets connections in, and takes the first stream that is opened on one of them.
+    fn accept(&mut self, patience: Duration) -> Received {
+        let Self {
+            runtime,
+            endpoint,
+            connections,
+            ..
+        } = self;
+        let came = runtime.block_on(async {
+            let mut accepting = pin!(endpoint.accept());
+            let opening = connections.iter().map(|it| Box::pin(it.accept_uni()));
+            let mut opening: Vec<_> = opening.collect();
+            let first = std::future::poll_fn(|context| {
+                for (number, it) in opening.iter_mut().enumerate() {
+                    if let Poll::Ready(stream) = it.as_mut().poll(context) {
+                        return Poll::Ready(Came::Stream(number, stream.ok()));
+                    }
+                }
+                accepting.as_mut().poll(context).map(Came::Incoming)
+            });
+            match tokio::time::timeout(patience, first).await {
+                Ok(Came::Incoming(Some(incoming))) => {
+                    let connection = tokio::time::timeout(patience, incoming).await;
+                    connection.ok()?.ok().map(Found::Connection)
+                }
+                Ok(Came::Stream(number, stream)) => Some(Found::Stream(number, stream)),
+                _ => None,
+            }
+        });
+        match came {
+            Some(Found::Connection(connection)) if connections.len() < CANDIDATES_MAX => {
+                connections.push(connection);
+            }
+            Some(Found::Stream(_, Some(stream))) => self.stream = Some(stream),
+            Some(Found::Stream(number, None)) => drop(connections.remove(number)),
+            _ => return Received::Nothing,
+        }
+        Received::Some
+    }
+}
+
+/// What comes first to one that waits.
+enum Came {
+    Incoming(Option<quinn::Incoming>),
+    Stream(usize, Option<RecvStream>),
+}
+
+/// What one that waited has now.
+enum Found {
+    Connection(Connection),
+    Stream(usize, Option<RecvStream>),
+}
+
+impl Reader for QuicReader {
+    fn read(&mut self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<Received> {
+        let Some(stream) = &mut self.stream else {
+            return Ok(self.accept(patience));
+        };
+        let stream = std::cell::RefCell::new(stream);
+        let came = within(&self.runtime, patience, || {
+            let mut stream = stream.borrow_mut();
+            let mut reading = Box::pin(async move { stream.read_chunk(CHUNK_BYTES, true).await });
+            std::future::poll_fn(move |context| reading.as_mut().poll(context))
+        });
+        let chunk = match came {
+            None => return Ok(Received::Nothing),
+            Some(Ok(None)) => return Ok(Received::Ended),
+            Some(Ok(Some(chunk))) => chunk,
+            Some(Err(error)) => return Err(io::Error::other(error)),
+        };
+        let (known, cookie) = (&mut self.known, self.cookie);
+        let mut stranger = false;
+        self.frames.copy(&chunk.bytes, &mut |message| {
+            stranger |= !*known && Header::read(cookie, message).is_none();
+            *known |= !stranger;
+            if *known {
+                take(message);
+            }
+        });
+        if stranger && let Some(mut stream) = self.stream.take() {
+            let _ = stream.stop(STRANGER);
+            self.frames.clear();
+        }
+        Ok(Received::Some)
+    }
+}
+
+/// A certificate of its own for each run: what is measured is the protocol with its encryption, and both
+/// ends are ours.
+fn server_config() -> io::Result<ServerConfig> {
+    let made = rcgen::generate_simple_self_signed(vec!["unruly".to_owned()]);
+    let made = made.map_err(io::Error::other)?;
+    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der());
+    let key = key.map_err(io::Error::other)?;
+    ServerConfig::with_single_cert(vec![made.cert.into()], key).map_err(io::Error::other)
+}
+
+/// Takes any certificate, as performance tools do: nothing secret goes over this connection, and the
+/// cookie in each message tells whose it is.
+fn client_config() -> io::Result<ClientConfig> {
+    let provider = Arc::new(ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(io::Error::other)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+        .with_no_client_auth();
+    let config = QuicClientConfig::try_from(config).map_err(io::Error::other)?;
+    Ok(ClientConfig::new(Arc::new(config)))
+}
+
+/// Checks that the other end has the key of its certificate, and not who made it.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(
+            message,
+            cert,
+            dss,
+            &self.0.signature_verification_algorithms,
+        )
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(
+            message,
+            cert,
+            dss,
+            &self.0.signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

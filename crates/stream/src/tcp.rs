@@ -1,0 +1,196 @@
+//! The kernel's TCP: a write for each message.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::os::fd::AsFd;
+
+use crate::frames::Frames;
+use crate::header::Header;
+use crate::{Options, Reader, Received, Sent, Writer, out_of_time};
+
+/// Connections that have not said yet whose they are.
+const CANDIDATES_MAX: usize = 16;
+/// The beginning of a message tells whose it is.
+const BEGINNING_BYTES: usize = 8;
+
+/// Writes into a connection.
+#[derive(Debug)]
+pub(crate) struct TcpWriter {
+    socket: TcpStream,
+    patience: Duration,
+    /// What the kernel has not taken of the last message that was begun.
+    rest: Vec<u8>,
+}
+
+impl TcpWriter {
+    pub(crate) fn connect(to: SocketAddr, patience: Duration) -> io::Result<Self> {
+        Ok(Self {
+            socket: TcpStream::connect_timeout(&to, patience)?,
+            patience: Duration::ZERO,
+            rest: Vec::new(),
+        })
+    }
+
+    /// Hands over what is left of the message before. Returns whether all of it went.
+    fn write_rest(&mut self) -> io::Result<bool> {
+        while !self.rest.is_empty() {
+            match self.socket.write(&self.rest) {
+                Ok(taken) => drop(self.rest.drain(..taken)),
+                Err(error) if is_late(&error) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    fn wait_at_most(&mut self, patience: Duration) -> io::Result<()> {
+        if self.patience != patience {
+            self.socket.set_write_timeout(Some(patience))?;
+            self.patience = patience;
+        }
+        Ok(())
+    }
+}
+
+impl Writer for TcpWriter {
+    fn write(&mut self, message: &[u8], patience: Duration) -> io::Result<Sent> {
+        self.wait_at_most(patience)?;
+        if !self.rest.is_empty() && !self.write_rest()? {
+            return Ok(Sent::Full);
+        }
+        match self.socket.write(message) {
+            Ok(taken) => {
+                self.rest.extend_from_slice(&message[taken..]);
+                Ok(Sent::Taken)
+            }
+            Err(error) if is_late(&error) => Ok(Sent::Full),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn finish(&mut self, last: &[u8], patience: Duration) -> io::Result<()> {
+        let until = Instant::now() + patience;
+        self.rest.extend_from_slice(last);
+        self.wait_at_most(Duration::from_millis(100))?;
+        while !self.write_rest()? {
+            if Instant::now() > until {
+                return Err(out_of_time("the reader takes no more"));
+            }
+        }
+        self.socket.shutdown(Shutdown::Write)?;
+        // The reader closes when it has read the end.
+        self.socket
+            .set_read_timeout(Some(patience.max(Duration::from_millis(1))))?;
+        match self.socket.read(&mut [0]) {
+            Err(error) if is_late(&error) => Err(out_of_time("the reader has not read to the end")),
+            _ => Ok(()),
+        }
+    }
+
+    fn held_bytes(&self) -> Option<u64> {
+        let mut held: libc::c_int = 0;
+        // SAFETY: the descriptor is open, and the kernel writes one int.
+        let asked = unsafe {
+            libc::ioctl(
+                std::os::fd::AsRawFd::as_raw_fd(&self.socket),
+                libc::TIOCOUTQ,
+                &raw mut held,
+            )
+        };
+        (asked == 0).then(|| u64::try_from(held).unwrap_or(0))
+    }
+}
+
+/// Nothing happened in time; or a signal came, after which one looks again.
+pub(crate) fn is_late(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+    )
+}
+
+/// Reads from the first connection whose first message is one of this run.
+#[derive(Debug)]
+pub(crate) struct TcpReader {
+    listener: TcpListener,
+    candidates: Vec<TcpStream>,
+    connection: Option<TcpStream>,
+    frames: Frames,
+    cookie: u32,
+    patience: Duration,
+}
+
+impl TcpReader {
+    pub(crate) fn listen(options: &Options, address: SocketAddr) -> io::Result<(Self, SocketAddr)> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let at = listener.local_addr()?;
+        let reader = Self {
+            listener,
+            candidates: Vec::new(),
+            connection: None,
+            frames: Frames::new(options.message_bytes),
+            cookie: options.cookie,
+            patience: Duration::ZERO,
+        };
+        Ok((reader, at))
+    }
+
+    /// Looks for the connection that begins with a message of this run; those that begin otherwise are let
+    /// go, and those that say nothing do not keep it waiting.
+    fn accept(&mut self, patience: Duration) -> io::Result<Received> {
+        let wait = PollTimeout::try_from(patience).unwrap_or(PollTimeout::ZERO);
+        let sockets = self.candidates.iter().map(AsFd::as_fd);
+        let sockets = sockets.chain([self.listener.as_fd()]);
+        let mut polled: Vec<PollFd<'_>> = sockets
+            .map(|it| PollFd::new(it, PollFlags::POLLIN))
+            .collect();
+        poll(&mut polled, wait)?;
+        for candidate in std::mem::take(&mut self.candidates) {
+            let mut beginning = [0; BEGINNING_BYTES];
+            match candidate.peek(&mut beginning) {
+                Ok(BEGINNING_BYTES) if Header::begins(self.cookie, &beginning) => {
+                    candidate.set_nonblocking(false)?;
+                    self.patience = Duration::ZERO;
+                    self.connection = Some(candidate);
+                    return Ok(Received::Some);
+                }
+                Ok(1..BEGINNING_BYTES) => self.candidates.push(candidate),
+                Err(error) if is_late(&error) => self.candidates.push(candidate),
+                _ => {}
+            }
+        }
+        if let Ok((candidate, _)) = self.listener.accept() {
+            candidate.set_nonblocking(true)?;
+            if self.candidates.len() == CANDIDATES_MAX {
+                self.candidates.remove(0);
+            }
+            self.candidates.push(candidate);
+        }
+        Ok(Received::Nothing)
+    }
+}
+
+impl Reader for TcpReader {
+    fn read(&mut self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<Received> {
+        let Some(connection) = &mut self.connection else {
+            return self.accept(patience);
+        };
+        if self.patience != patience {
+            connection.set_read_timeout(Some(patience))?;
+            self.patience = patience;
+        }
+        match connection.read(self.frames.room()) {
+            Ok(0) => Ok(Received::Ended),
+            Ok(bytes) => {
+                self.frames.came(bytes, take);
+                Ok(Received::Some)
+            }
+            Err(error) if is_late(&error) => Ok(Received::Nothing),
+            Err(error) => Err(error),
+        }
+    }
+}

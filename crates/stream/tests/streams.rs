@@ -1,0 +1,180 @@
+//! Each protocol over loopback: what is written is read, once and in order where that is promised.
+//!
+//! SCTP in user mode listens on all addresses and is one to a process: it is tested in namespaces, by the
+//! program.
+
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use unruly_plan::Protocol;
+use unruly_stream::{
+    Account, Counted, HEADER_BYTES, Header, Options, Received, Sent, connect, library_of, listen,
+};
+
+const MESSAGES: u64 = 3_000;
+const COOKIE: u32 = 77;
+const PATIENCE: Duration = Duration::from_secs(20);
+const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+fn options(protocol: Protocol, message_bytes: usize) -> Options {
+    Options {
+        protocol,
+        message_bytes,
+        cookie: COOKIE,
+        library: std::env::var_os("UNRULY_LIBRARIES").map(Into::into),
+    }
+}
+
+/// Writes messages; a full protocol is asked again.
+fn write(options: &Options, to: SocketAddr, messages: u64) {
+    let mut writer = connect(options, to, PATIENCE).unwrap();
+    let mut message = vec![0; options.message_bytes];
+    for sequence in 0..=messages {
+        let end = sequence == messages;
+        let stamp_ns = sequence.is_multiple_of(10).then_some(5);
+        let header = Header {
+            sequence,
+            stamp_ns: stamp_ns.filter(|_| !end),
+            end,
+        };
+        header.write(options.cookie, &mut message);
+        if end {
+            writer.finish(&message, PATIENCE).unwrap();
+            return;
+        }
+        let until = Instant::now() + PATIENCE;
+        while writer.write(&message, Duration::from_millis(20)).unwrap() == Sent::Full {
+            assert!(Instant::now() < until, "it is full for ever");
+        }
+    }
+}
+
+/// What came, in all, and how many were stamped.
+fn stream(options: &Options, messages: u64, before: impl FnOnce(SocketAddr)) -> (Counted, u64) {
+    let (mut reader, at) = listen(options, LOOPBACK).unwrap();
+    before(at);
+    let own = options.clone();
+    let writing = std::thread::spawn(move || write(&own, at, messages));
+    let (mut account, mut stamped, mut said) = (Account::default(), 0, None);
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let received = reader
+            .read(
+                Duration::from_millis(100),
+                &mut |message| match Header::read(options.cookie, message) {
+                    Some(header) if header.end => said = Some(header.sequence),
+                    Some(header) => {
+                        account.came(header.sequence);
+                        stamped += u64::from(header.stamp_ns == Some(5));
+                    }
+                    None => {}
+                },
+            )
+            .unwrap();
+        if let (Received::Nothing | Received::Ended, Some(messages)) = (received, said) {
+            account.end(messages);
+            break;
+        }
+        assert!(Instant::now() < until, "the end never came");
+    }
+    drop(reader);
+    writing.join().unwrap();
+    (account.take(), stamped)
+}
+
+fn whole(messages: u64) -> Counted {
+    Counted {
+        messages,
+        ..Counted::default()
+    }
+}
+
+#[test]
+fn what_is_promised_to_arrive_arrives_once_and_in_order() {
+    let reliable = Protocol::ALL
+        .into_iter()
+        .filter(|it| it.is_reliable() && *it != Protocol::Sctp);
+    for protocol in reliable {
+        let found = stream(&options(protocol, 2_000), MESSAGES, |_| {});
+        assert_eq!(
+            found,
+            (whole(MESSAGES), MESSAGES / 10),
+            "{}",
+            protocol.name()
+        );
+    }
+}
+
+#[test]
+fn datagrams_that_came_and_those_that_were_lost_are_all_that_were_sent() {
+    let (found, _) = stream(&options(Protocol::Udp, 2_000), MESSAGES, |_| {});
+    assert_eq!(found.messages + found.lost, MESSAGES);
+    assert!(found.messages > 0);
+}
+
+#[test]
+fn the_shortest_and_long_messages_are_streamed_like_others() {
+    for (protocol, message_bytes) in [
+        (Protocol::Tcp, HEADER_BYTES),
+        (Protocol::Tcp, 1_000_000),
+        (Protocol::Quic, 300_000),
+        (Protocol::Enet, 100_000),
+        (Protocol::Kcp, 60_000),
+    ] {
+        let found = stream(&options(protocol, message_bytes), 50, |_| {});
+        assert_eq!(found.0, whole(50), "{} {message_bytes}", protocol.name());
+    }
+    let (found, _) = stream(&options(Protocol::Udp, 60_000), 50, |_| {});
+    assert_eq!(found.messages + found.lost, 50);
+}
+
+#[test]
+fn a_stranger_that_comes_first_is_let_go() {
+    for protocol in [Protocol::Tcp, Protocol::Udp, Protocol::Quic, Protocol::Kcp] {
+        let stranger = |at: SocketAddr| match protocol {
+            Protocol::Tcp => {
+                let mut stream = TcpStream::connect(at).unwrap();
+                stream.write_all(&[7; 4_000]).unwrap();
+            }
+            _ => {
+                let socket = UdpSocket::bind(LOOPBACK).unwrap();
+                socket.send_to(&[7; 2_000], at).unwrap();
+                socket.send_to(b"?", at).unwrap();
+            }
+        };
+        let (found, _) = stream(&options(protocol, 2_000), MESSAGES, stranger);
+        assert_eq!(found.messages + found.lost, MESSAGES, "{}", protocol.name());
+        assert_eq!(found.duplicated, 0);
+    }
+}
+
+#[test]
+fn messages_of_another_run_are_not_counted() {
+    let wanted = options(Protocol::Udp, 200);
+    let (found, _) = stream(&wanted, 100, |at| {
+        let other = Options {
+            cookie: COOKIE + 1,
+            ..wanted.clone()
+        };
+        write(&other, at, 50);
+    });
+    assert_eq!(found.messages + found.lost, 100);
+}
+
+#[test]
+fn a_reader_that_is_not_there_is_told_in_time() {
+    let gone = UdpSocket::bind(LOOPBACK).unwrap().local_addr().unwrap();
+    for protocol in [Protocol::Tcp, Protocol::Quic, Protocol::Enet] {
+        let connected = connect(&options(protocol, 2_000), gone, Duration::from_millis(300));
+        assert!(connected.is_err(), "{}", protocol.name());
+    }
+}
+
+#[test]
+fn a_library_that_there_is_not_is_named_with_its_package() {
+    for protocol in [Protocol::Enet, Protocol::Sctp] {
+        let (name, package) = library_of(protocol).unwrap();
+        assert!(name.starts_with("lib") && package.starts_with("lib"));
+    }
+}
