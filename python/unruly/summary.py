@@ -76,6 +76,7 @@ def summary(analysis: Analysis) -> dict[str, Any]:
         "arrival_log": _arrival_log(analysis),
         "causes": _causes(analysis),
         "stores": _stores(analysis),
+        "streams": _streams(analysis),
         "findings": [_flat(finding) for finding in analysis.findings],
         "conservation": asdict(analysis.conservation),
         "missing": analysis.run.missing,
@@ -201,6 +202,24 @@ def _stores(analysis: Analysis) -> dict[str, Any] | None:
             }
             for it in view.scalings
         ],
+    }
+
+
+def _streams(analysis: Analysis) -> dict[str, Any] | None:
+    view = analysis.streams
+    if view is None:
+        return None
+    return {
+        "note": view.note,
+        "rows": [
+            {
+                **_deep(row),
+                "quantiles_bps": {str(p): value for p, value in row.quantiles_bps.items()},
+            }
+            for row in view.rows
+        ],
+        "legs": [_flat(leg) for leg in view.legs],
+        "hypotheses": [_deep(it) for it in view.hypotheses],
     }
 
 

@@ -15,6 +15,7 @@ from unruly.findings.store_words import (
     unseen_sentence,
     worst_fault,
 )
+from unruly.findings.stream_table import stream_lines
 from unruly.findings.words import count, duration, latency, percent
 
 if TYPE_CHECKING:
@@ -44,8 +45,11 @@ BOLD: Final = "\x1b[1m"
 PLAIN: Final = "\x1b[0m"
 RAMPS: Final = 2
 SHOWN_ELSEWHERE: Final = frozenset(
-    {"promise-made", "slow-node", "slow-because", "correlate", "target", "knee", "fault-hurts"}
-)
+    {
+        "promise-made", "slow-node", "slow-because", "correlate", "target", "knee", "fault-hurts",
+        "stream-failed", "stream-unstable", "stream-slow", "stream-one-core", "stream-saturated", "stream-loses", "stream-hypothesis",
+    }
+)  # fmt: skip
 
 
 def verdict(analysis: Analysis, *, width: int = 100, colour: bool = False) -> str:
@@ -62,7 +66,10 @@ def verdict(analysis: Analysis, *, width: int = 100, colour: bool = False) -> st
     """
     width = max(60, width)
     lines = [*_header(analysis), *_trust(analysis)]
-    if analysis.cells:
+    if analysis.streams is not None:
+        lines += ["", *_promises(analysis), *stream_lines(analysis.streams, width)]
+        lines += [*_slow(analysis)]
+    elif analysis.cells:
         lines += [
             "",
             *_promises(analysis),
@@ -155,7 +162,7 @@ def _shown(analysis: Analysis) -> list[CellSummary]:
 def _promises(analysis: Analysis) -> Iterator[str]:
     shown = _shown(analysis)
     rows = [row for row in analysis.cells if row.latency == "response" and row.op != "*"]
-    if len(rows) > len(shown):
+    if len(rows) > (1 if analysis.streams else len(shown)):
         made = [row for row in rows if row.promise_p99 is not None]
         reasons = Counter(row.abstained for row in rows if row.promise_p99 is None)
         said = ", ".join(f"{n} {ABSTAINED.get(why or '', 'other')}" for why, n in reasons.items())

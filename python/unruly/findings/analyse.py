@@ -14,6 +14,7 @@ from unruly.findings import causes as cause_part
 from unruly.findings import cells as cell_part
 from unruly.findings import distrust, histograms, magical, receivers, rules, steadiness, synchrony
 from unruly.findings import stores as store_part
+from unruly.findings import streams as stream_part
 from unruly.findings.arrival_log import arrival_log
 from unruly.findings.bare_matrix import BareMatrix, bare_matrices
 from unruly.findings.context import Context
@@ -152,6 +153,7 @@ def analyse(
         store_part.stores(context, held, summarised.summaries, summarised.far, nodes.timed)
         if held and nodes.timed
         else None,
+        stream_part.streams(context, summarised.summaries),
     )
     analysis = _whole(context, options, evidence, summarised, nodes, imported, pictures=pictures)
     context.progress("")
@@ -200,6 +202,7 @@ def _whole(
         arrival_log=nodes.arrival_log,
         causes=evidence.causes,
         stores=evidence.stores,
+        streams=evidence.streams,
     )
 
 
@@ -389,6 +392,7 @@ def _empty(
         conservation,
         distrust.self_distrust(context),
         cell_part.blind_spots(summaries, context.run.timeless),
+        streams=stream_part.streams(context, summaries),
     )
     return Analysis(
         run=context.run,
@@ -415,4 +419,5 @@ def _empty(
         findings=rules.find(evidence),
         processes=_processes(context.run),
         measured_ns=float(imported.last_ns - imported.first_ns) if imported else 0.0,
+        streams=evidence.streams,
     )

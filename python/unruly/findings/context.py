@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 PART_ROWS = 8_000_000
 """What is held for each row (quantiles, the order of a cell) is held for so many rows at once."""
 _REPEAT = ["cell", "repeat"]
-SENDERS = ("mesh", "drive")
-RECEIVERS = ("mesh", "echo", "service", "foreign")
-ENDS = {"mesh": ("client", "server"), "drive": ("client",), "echo": ("server",)}
+SENDERS = ("mesh", "drive", "writer")
+RECEIVERS = ("mesh", "echo", "service", "foreign", "reader")
+ENDS = {
+    "mesh": ("client", "server"), "drive": ("client",), "echo": ("server",),
+    "writer": ("client",), "reader": ("server",),
+}  # fmt: skip
 """On which side of a request a process of each kind stands, where it stands on its own."""
 BYSTANDERS = ("probe", "stress", "runner")
 
@@ -110,7 +113,7 @@ class Context:
     def rows_of_both_phases(self) -> ibis.Table:
         """Measured rows and those of the warm-up before them."""
         requests = self.run.requests
-        requests = requests.filter(requests.phase != "load")
+        requests = requests.filter(requests.phase.notin(request_tables.ASIDE))
         return request_tables.timed(
             request_tables.last_tries(requests) if self.retried else requests
         )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from unruly.findings.magical import Magical
     from unruly.findings.steadiness import OverTime
     from unruly.findings.stores import Stores
+    from unruly.findings.stream_model import Streams
     from unruly.run import Run
     from unruly.stats import Interval
 
@@ -343,6 +344,8 @@ class Analysis:
     """What made the slow requests slow; None when nothing was measured."""
     stores: Stores | None = None
     """Target, far tail, faults, flow and loads of a run that drives a store; None for others."""
+    streams: Streams | None = None
+    """What each protocol gave beside each load, of a run of streams; None for others."""
 
     @property
     def trustworthy(self) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from unruly.findings import rules_causes, rules_store, rules_time, rules_warmup
+from unruly.findings import rules_causes, rules_store, rules_stream, rules_time, rules_warmup
 from unruly.findings.model import SECTIONS, SEVERITIES, Finding
 from unruly.findings.words import count, duration, latency, named, percent, rate
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from unruly.findings.steadiness import OverTime
     from unruly.findings.stores import Stores
+    from unruly.findings.stream_model import Streams
     from unruly.findings.tails import Tail
     from unruly.run import Run
 
@@ -71,6 +72,7 @@ class Evidence:
     bare_matrices: tuple[BareMatrix, ...] = ()
     causes: Causes | None = None
     stores: Stores | None = None
+    streams: Streams | None = None
 
     @cached_property
     def responses(self) -> list[CellSummary]:
@@ -94,7 +96,7 @@ def find(evidence: Evidence) -> list[Finding]:
 
 
 def _nothing_measured(evidence: Evidence) -> Iterator[Finding]:
-    if evidence.cells:
+    if evidence.cells or (evidence.streams and evidence.streams.legs):
         return
     yield Finding(
         "nothing-measured",
@@ -259,6 +261,8 @@ def _samples_late(evidence: Evidence) -> Iterator[Finding]:
 def _kernel_stamps_missing(evidence: Evidence) -> Iterator[Finding]:
     share = evidence.self_distrust.kernel_stamp_share
     if share is None or share >= STAMPED_WANTED or evidence.run.status == "imported":
+        return
+    if evidence.streams is not None:  # its reader stamps messages itself
         return
     yield Finding(
         "kernel-stamps-missing",
@@ -713,6 +717,16 @@ RULES: Final[tuple[Callable[[Evidence], Iterator[Finding]], ...]] = (
     rules_store.fault_hurts,
     rules_store.knee,
     rules_store.generator_limit,
+    rules_stream.unaccounted,
+    rules_stream.load_off_target,
+    rules_stream.realtime_refused,
+    rules_stream.failed,
+    rules_stream.unstable,
+    rules_stream.slow,
+    rules_stream.one_core,
+    rules_stream.saturated,
+    rules_stream.left_beside,
+    rules_stream.hypothesis,
     _correlate,
     _disk_dominates,
     _next_step,
@@ -751,6 +765,16 @@ CODES: Final = (
     "fault-hurts",
     "knee",
     "generator-limit",
+    "stream-unaccounted",
+    "load-off-target",
+    "realtime-refused",
+    "stream-failed",
+    "stream-unstable",
+    "stream-slow",
+    "stream-one-core",
+    "stream-saturated",
+    "stream-loses",
+    "stream-hypothesis",
     "correlate",
     "disk-dominates",
     "first-reply",

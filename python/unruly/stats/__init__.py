@@ -25,6 +25,7 @@ from unruly.stats.detection import (
     suspicions,
 )
 from unruly.stats.dip import Dip, dip_test
+from unruly.stats.growth import Growth, growth
 from unruly.stats.haircut import Haircut, haircut, smallest_haircut, streak_length
 from unruly.stats.histogram import bucket_edges, bucket_index
 from unruly.stats.interval import (
@@ -34,6 +35,7 @@ from unruly.stats.interval import (
     quantile_interval_iid,
     quantile_ranks_iid,
 )
+from unruly.stats.kept import kept_share
 from unruly.stats.knee import Knee, Step, knee
 from unruly.stats.line import Line, line_fit
 from unruly.stats.mean import request_mean_interval
@@ -85,6 +87,7 @@ __all__ = [
     "Dip",
     "Dispersion",
     "Effect",
+    "Growth",
     "Haircut",
     "Interval",
     "Knee",
@@ -123,10 +126,12 @@ __all__ = [
     "dip_test",
     "failure_detection",
     "grouped_shift",
+    "growth",
     "haircut",
     "index_of_dispersion",
     "interval_of_ratio",
     "jaccard",
+    "kept_share",
     "knee",
     "kth_of_n",
     "line_fit",

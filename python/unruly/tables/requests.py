@@ -20,12 +20,14 @@ INFINITY: Final = float("inf")
 SENT_FIRST: Final = "sent_first_ns"
 """When the first try was sent: a column of rows that `last_tries` made."""
 BUCKET_WIDTH: Final = 0.005
+ASIDE: Final = ("load", "wind_down")
+"""Phases that are neither measured nor on the way to it."""
 FAILED_BUCKET: Final = 1_000_000
 
 
 def measured(requests: Table) -> Table:
-    """Rows that count: without what came before them, `timed`."""
-    return timed(requests.filter(requests.phase.notin(["warmup", "load"])))
+    """Rows that count: without what came before them or after, `timed`."""
+    return timed(requests.filter(requests.phase.notin(["warmup", *ASIDE])))
 
 
 def timed(requests: Table) -> Table:

@@ -1,0 +1,254 @@
+"""Rules about streams: what could not begin, what does not last, what bounds it, what is left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from unruly.findings.model import Finding
+from unruly.findings.stream_model import HELD
+from unruly.findings.stream_words import between, bits, hypothesis_sentence, messages
+from unruly.findings.words import named, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from unruly.findings.rules import Evidence
+    from unruly.findings.stream_model import Stream
+
+ROWS_TOLD: Final = 6
+
+
+def _of(evidence: Evidence, verdict: str) -> list[Stream]:
+    rows = evidence.streams.rows if evidence.streams else ()
+    return [row for row in rows if row.verdict == verdict]
+
+
+def _told(rows: list[Stream]) -> str:
+    """Each with what its verdict rests on."""
+    told = [f"{row.label}: {'; '.join(row.reasons)}" for row in rows[:ROWS_TOLD]]
+    rest = f". And {len(rows) - ROWS_TOLD} more" if len(rows) > ROWS_TOLD else ""
+    return ". ".join(told) + rest
+
+
+def _cells(rows: list[Stream]) -> dict[str, Any]:
+    return {"cells": {row.cell: list(row.reasons) for row in rows}}
+
+
+def _names(rows: list[Stream]) -> str:
+    return named([row.label for row in rows])
+
+
+def unaccounted(evidence: Evidence) -> Iterator[Finding]:
+    """Messages that were written, and neither came nor are known to be lost."""
+    legs = evidence.streams.legs if evidence.streams else ()
+    wrong = [leg for leg in legs if leg.unaccounted < 0 or (leg.settled and leg.unaccounted != 0)]
+    if not wrong:
+        return
+    worst = max(wrong, key=lambda leg: abs(leg.unaccounted))
+    way = "more came than were written" if worst.unaccounted < 0 else "nobody knows of them"
+    yield Finding(
+        "stream-unaccounted",
+        "trust",
+        "spoils",
+        3,
+        f"{messages(abs(worst.unaccounted))} of {worst.cell} are not accounted for",
+        f"Of {len(legs)} legs {len(wrong)} do not add up: what was written must be what came and "
+        f"what was lost. In {worst.cell}, repeat {worst.repeat}, {messages(worst.written)} were "
+        f"written, {messages(worst.read)} came and {messages(worst.lost)} were lost: {way}.",
+        {
+            "legs": [
+                {"cell": leg.cell, "repeat": leg.repeat, "unaccounted": leg.unaccounted}
+                for leg in wrong
+            ]
+        },
+        "Look in logs/ for an end that went without a word; measure it again.",
+    )
+
+
+def load_off_target(evidence: Evidence) -> Iterator[Finding]:
+    """A competing load that did not use the share of the cores that it was to use."""
+    rows = [row for row in (evidence.streams.rows if evidence.streams else ()) if row.in_doubt]
+    if not rows:
+        return
+    off = {row.cell: max(row.held, key=lambda it: abs(it.off)) for row in rows}
+    told = [
+        f"{row.label} on {off[row.cell].host} {percent(off[row.cell].farthest)} in place of "
+        f"{percent(off[row.cell].target)}"
+        for row in rows[:ROWS_TOLD]
+    ]
+    yield Finding(
+        "load-off-target",
+        "trust",
+        "warns",
+        11,
+        f"the competing load did not hold its target: {_names(rows)}",
+        f"It was more than 2 points off: {'; '.join(told)}. What these cells say of their "
+        "protocols is in doubt: another load was beside them than the plan's.",
+        {
+            "cells": {
+                cell: {"host": it.host, "target": it.target, "farthest": it.farthest}
+                for cell, it in off.items()
+            }
+        },
+        "Give the load more processes (compete.processes), or ask for less (compete.occupancy).",
+    )
+
+
+def realtime_refused(evidence: Evidence) -> Iterator[Finding]:
+    """The plan wanted the real-time class, and the host did not give it."""
+    legs = evidence.streams.legs if evidence.streams else ()
+    refused = [leg for leg in legs if leg.refused]
+    if not refused:
+        return
+    cells = list(dict.fromkeys(leg.cell for leg in refused))
+    yield Finding(
+        "realtime-refused",
+        "trust",
+        "warns",
+        12,
+        f"the real-time class was refused: {named(cells)}",
+        f"The plan asks for it, and the host said: {refused[0].refused[0].split(': ', 1)[-1]}. "
+        "What these cells measured is the ordinary class.",
+        {"cells": cells, "said": list(refused[0].refused)},
+        "Run it where the class is allowed, or leave `scheduling` out of the plan.",
+    )
+
+
+def failed(evidence: Evidence) -> Iterator[Finding]:
+    """Streams that could not begin."""
+    rows = _of(evidence, "failed")
+    if not rows:
+        return
+    yield Finding(
+        "stream-failed",
+        "where",
+        "warns",
+        5,
+        f"could not begin: {_names(rows)}",
+        f"{_told(rows)}.",
+        _cells(rows),
+        "Install what is missing, or leave these protocols out; the others were measured.",
+    )
+
+
+def unstable(evidence: Evidence) -> Iterator[Finding]:
+    """Streams that do not last."""
+    rows = _of(evidence, "unstable")
+    if not rows:
+        return
+    yield Finding(
+        "stream-unstable",
+        "where",
+        "warns",
+        6,
+        f"unstable: {_names(rows)}",
+        f"{_told(rows)}.",
+        _cells(rows),
+        "Do not build on it beside such a load; bound what the writer hands over.",
+    )
+
+
+def slow(evidence: Evidence) -> Iterator[Finding]:
+    """Stable, but far below the link or the best."""
+    rows = _of(evidence, "slow")
+    if not rows:
+        return
+    yield Finding(
+        "stream-slow",
+        "where",
+        "informs",
+        260,
+        f"stable but slow: {_names(rows)}",
+        f"{_told(rows)}.",
+        _cells(rows),
+        "Look at its windows and its timers: what it waits for is neither a core nor the link.",
+    )
+
+
+def one_core(evidence: Evidence) -> Iterator[Finding]:
+    """Streams whose writer or reader has no more of a core to use."""
+    rows = _of(evidence, "bound by one core")
+    if not rows:
+        return
+    yield Finding(
+        "stream-one-core",
+        "where",
+        "informs",
+        261,
+        f"bound by one core: {_names(rows)}",
+        f"{_told(rows)}.",
+        _cells(rows),
+        "Several streams, or a protocol of several threads, would use the other cores.",
+    )
+
+
+def saturated(evidence: Evidence) -> Iterator[Finding]:
+    """Streams that fill the link."""
+    rows = _of(evidence, "link saturated")
+    if not rows:
+        return
+    yield Finding(
+        "stream-saturated",
+        "where",
+        "informs",
+        262,
+        f"the link is full: {_names(rows)}",
+        f"{_told(rows)}. What a protocol could give beyond it this run does not say.",
+        _cells(rows),
+        'Take the link away (stream.link = "none") to see where the protocol itself ends.',
+    )
+
+
+def left_beside(evidence: Evidence) -> Iterator[Finding]:
+    """Which stream keeps least of its bandwidth beside a load."""
+    rows = [
+        row
+        for row in (evidence.streams.rows if evidence.streams else ())
+        if row.of_unloaded is not None
+        and row.of_unloaded.high is not None
+        and row.of_unloaded.high < 1
+    ]
+    if not rows:
+        return
+    rows.sort(key=lambda row: (row.of_unloaded.estimate if row.of_unloaded else None) or 0.0)
+    worst = rows[0]
+    told = [
+        f"{row.label} {percent(row.of_unloaded.estimate if row.of_unloaded else None)}"
+        f"{between(row.of_unloaded, percent)}"
+        for row in rows[:ROWS_TOLD]
+    ]
+    mean = worst.bandwidth_bps.estimate if worst.bandwidth_bps else None
+    share = worst.of_unloaded.estimate if worst.of_unloaded else None
+    yield Finding(
+        "stream-loses",
+        "where",
+        "informs",
+        255,
+        f"{worst.label} keeps {percent(share)} of its bandwidth: {bits(mean)}",
+        f"Of their unloaded bandwidth these keep less than all, beyond their intervals: "
+        f"{'; '.join(told)}.",
+        {"cells": {row.cell: row.of_unloaded.estimate for row in rows if row.of_unloaded}},
+        "Plan for what is left beside the load, not for what an idle machine gives.",
+    )
+
+
+def hypothesis(evidence: Evidence) -> Iterator[Finding]:
+    """What became of the study's hypotheses."""
+    for place, found in enumerate(evidence.streams.hypotheses if evidence.streams else ()):
+        sentence = hypothesis_sentence(found)
+        yield Finding(
+            "stream-hypothesis",
+            "why",
+            "informs",
+            20 + place,
+            f"{found.claim}: {found.outcome}",
+            f"{sentence[:1].upper()}{sentence[1:]}. {found.paper[:1].upper()}{found.paper[1:]}.",
+            {
+                "key": found.key,
+                "outcome": found.outcome,
+                "protocols": {it.protocol: it.state for it in found.rows},
+            },
+            "Keep bulk data on the kernel's TCP beside such a load."
+            if found.outcome == HELD
+            else "Repeat the plan (run.repeat) where it cannot be told; look at each protocol.",
+        )

@@ -1,0 +1,159 @@
+"""Streams in words: bandwidths, cores, bytes, and a sentence for each protocol."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from unruly.findings.words import count, latency, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from unruly.findings.stream_model import Hypothesis, Stream
+    from unruly.stats import Interval
+
+_BITS: Final = (("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3), ("bit/s", 1.0))
+_BYTES: Final = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
+
+
+def bits(bps: float | None) -> str:
+    """Write a bandwidth.
+
+    Examples
+    --------
+    >>> bits(957.6e6), bits(1e9), bits(None), bits(0.0)
+    ('958 Mbit/s', '1,000 Mbit/s', '-', '0 Mbit/s')
+    """
+    if bps is None or bps != bps:  # noqa: PLR0124 - NaN
+        return "-"
+    if 1e9 <= bps < 1e10 or bps == 0:
+        return f"{bps / 1e6:,.0f} Mbit/s"
+    unit, size = next((it for it in _BITS if bps >= it[1]), _BITS[-1])
+    return f"{_three(bps / size)} {unit}"
+
+
+def megabits(bps: float | None) -> str:
+    """Write a bandwidth in Mbit/s without its unit, for a column.
+
+    Examples
+    --------
+    >>> megabits(957.6e6), megabits(4.2e6), megabits(None)
+    ('958', '4.2', '-')
+    """
+    if bps is None or bps != bps:  # noqa: PLR0124 - NaN
+        return "-"
+    return _three(bps / 1e6)
+
+
+def byte_count(size: float | None) -> str:
+    """Write an amount of memory.
+
+    Examples
+    --------
+    >>> byte_count(2.5e9), byte_count(-3.0e6), byte_count(None)
+    ('2.5 GB', '-3 MB', '-')
+    """
+    if size is None or size != size:  # noqa: PLR0124 - NaN
+        return "-"
+    unit, scale = next((it for it in _BYTES if abs(size) >= it[1]), _BYTES[-1])
+    return f"{_three(size / scale)} {unit}"
+
+
+def cores(used: float | None) -> str:
+    """Write a number of cores.
+
+    Examples
+    --------
+    >>> cores(0.987), cores(0.0123), cores(None)
+    ('0.99', '0.012', '-')
+    """
+    if used is None or used != used:  # noqa: PLR0124 - NaN
+        return "-"
+    return f"{used:.2f}" if used >= 0.05 else f"{used:.2g}"
+
+
+def _three(value: float) -> str:
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def between(interval: Interval | None, write: Callable[[float], str]) -> str:
+    """Write the bounds of an interval in brackets; nothing where there are none, or no two."""
+    if interval is None or interval.low is None or interval.high is None:
+        return ""
+    low, high = write(interval.low), write(interval.high)
+    return "" if low == high else f" [{low}, {high}]"
+
+
+def protocol_sentences(rows: Sequence[Stream]) -> list[str]:
+    """Return a sentence for each protocol, over its loads."""
+    by_protocol: dict[tuple[str, str], list[Stream]] = {}
+    for row in rows:
+        by_protocol.setdefault((row.protocol, row.series), []).append(row)
+    return [_sentence(own) for own in by_protocol.values()]
+
+
+def _sentence(own: Sequence[Stream]) -> str:
+    first = own[0]
+    name = f"{first.protocol}{f' ({first.series})' if first.series else ''}"
+    return f"{name}: " + "; ".join(_beside(row) for row in own)
+
+
+def _beside(row: Stream) -> str:
+    where = "unloaded" if row.load == "none" else f"beside the {row.load} load"
+    if row.bandwidth_bps is None:
+        why = row.reasons[0] if row.reasons else row.absent.get("bandwidth_bps", "")
+        return f"{where} it {row.verdict or 'has no bandwidth'} ({why})"
+    found = row.bandwidth_bps
+    words = [f"{where} {bits(found.estimate)}{between(found, megabits)}"]
+    if row.of_unloaded is not None:
+        kept = row.of_unloaded
+        words.append(f"{percent(kept.estimate)}{between(kept, percent)} of the unloaded")
+    if row.variation is not None:
+        words.append(f"seconds vary by {percent(row.variation.estimate)}")
+    used = [
+        f"{name} {cores(end.cpu_cores.estimate)}"
+        for name, end in (("writer", row.writer), ("reader", row.reader))
+        if end.cpu_cores is not None
+    ]
+    if used:
+        words.append(f"cores: {', '.join(used)}")
+    if row.loss_share:
+        words.append(f"{percent(row.loss_share)} lost")
+    if row.p99_ns is not None:
+        words.append(f"p99 of a message {latency(row.p99_ns)}")
+    doubt = ", in doubt: its load did not hold" if row.in_doubt else ""
+    why = f" ({'; '.join(row.reasons)})" if row.reasons else ""
+    return f"{', '.join(words)} - {row.verdict}{why}{doubt}"
+
+
+def hypothesis_sentence(found: Hypothesis) -> str:
+    """Say what became of a hypothesis in a line."""
+    return f"{found.claim}: {found.outcome}; {found.text}"
+
+
+def hypothesis_line(found: Hypothesis) -> str:
+    """Say it in fewer words: for whom it is held, and by how much."""
+    told = []
+    for state in dict.fromkeys(row.state for row in found.rows):
+        own = []
+        for row in (it for it in found.rows if it.state == state):
+            ratio = row.relative or row.keeps
+            write = "{:.2g}".format if row.relative else percent
+            of = " x" if row.relative else ""
+            value = write(ratio.estimate) if ratio and ratio.estimate is not None else "-"
+            own.append(f"{row.protocol} {value}{of}{between(ratio, write)}")
+        told.append(f"{state} of {', '.join(own)}")
+    return f"{found.claim}: {found.outcome}" + (f" ({'; '.join(told)})" if told else "")
+
+
+def messages(number: int) -> str:
+    """Count messages.
+
+    Examples
+    --------
+    >>> messages(1), messages(1200)
+    ('1 message', '1,200 messages')
+    """
+    return f"{count(number)} message{'' if number == 1 else 's'}"
