@@ -47,7 +47,8 @@ RAMPS: Final = 2
 SHOWN_ELSEWHERE: Final = frozenset(
     {
         "promise-made", "slow-node", "slow-because", "correlate", "target", "knee", "fault-hurts",
-        "stream-failed", "stream-unstable", "stream-slow", "stream-one-core", "stream-saturated", "stream-loses", "stream-hypothesis",
+        "stream-failed", "stream-unstable", "stream-slow", "stream-one-core",
+        "stream-saturated", "stream-loses", "stream-hypothesis",
     }
 )  # fmt: skip
 

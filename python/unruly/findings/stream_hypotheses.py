@@ -78,8 +78,8 @@ def _collector(rows: Sequence[Stream], flow: Flow) -> Hypothesis:
         "those with windows of user mode least",
         outcome,
         text,
-        "the paper: JGroups over UDP kept 6 % of its bandwidth beside the collector; the other Java "
-        "protocols lost about what a CPU load of the same size took from them",
+        "the paper: JGroups over UDP kept 6 % of its bandwidth beside the collector; the other "
+        "Java protocols lost about what a CPU load of the same size took from them",
         tuple(compared),
     )
 

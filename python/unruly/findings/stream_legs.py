@@ -1,4 +1,4 @@
-"""The legs of a run of streams: when each was measured, its account, and what it did each second."""
+"""The legs of a run of streams: when each was measured, its account, what it did each second."""
 
 from __future__ import annotations
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-import pandas as pd
-
 from unruly.findings.stream_model import Held
 from unruly.tables import streams as stream_tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import pandas as pd
 
     from unruly.findings.context import Context
     from unruly.findings.stream_legs import Flow

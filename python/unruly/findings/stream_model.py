@@ -98,8 +98,8 @@ class Held:
 class Stream:
     """One cell: what its protocol gave beside its load.
 
-    Bandwidth in bit/s at the reader, each second of the measured time of all repeats; ``loss_share``
-    of all messages that were written. ``of_unloaded`` is held against the cell ``unloaded_cell``.
+    Bandwidth in bit/s at the reader, each second of the measured time of all repeats;
+    ``loss_share`` of all messages. ``of_unloaded`` is held against the cell ``unloaded_cell``.
     ``reasons`` say what the verdict rests on; ``in_doubt`` that its load did not hold its target.
     """
 

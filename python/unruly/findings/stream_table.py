@@ -17,7 +17,7 @@ ROWS_MOST: Final = 20
 """Of a screen of forty lines, with what stands above and below the table."""
 TOLD_MOST: Final = 2
 HEAD: Final = (
-    "Mbit/s", "of unloaded", "varies", "lost", "writer", "reader", "p99",
+    "Mbit/s", "of unloaded", "varies", "lost", "CPU writer", "reader", "p99",
 )  # fmt: skip
 
 
@@ -28,12 +28,13 @@ def stream_lines(streams: Streams, width: int) -> Iterator[str]:
     """
     rows = shown(streams)
     wide = max([8, *(len(row.label) for row in rows)])
-    table = [HEAD, *(_fields(row) for row in rows)]
-    last = max(len(_word(row)) for row in rows) if rows else 0
-    sizes = [max(len(line[place]) for line in table) for place in range(len(HEAD))]
-    if wide + sum(sizes) + 2 * len(sizes) + last > width:
-        table = [HEAD, *(_fields(row, short=True) for row in rows)]
+    last = max((len(_word(row)) for row in rows), default=0)
+    # what does not fit loses its intervals, that of the mean first
+    for told in ("mean and share", "share", ""):
+        table = [HEAD, *(_fields(row, told) for row in rows)]
         sizes = [max(len(line[place]) for line in table) for place in range(len(HEAD))]
+        if wide + sum(sizes) + 2 * (len(sizes) + 1) + last <= width:
+            break
     words = ["", *(_word(row) for row in rows)]
     for label, line, word in zip(["", *(row.label for row in rows)], table, words, strict=True):
         fields = "  ".join(f"{field:>{size}}" for field, size in zip(line, sizes, strict=True))
@@ -72,14 +73,13 @@ def _gravity(row: Stream) -> tuple[int, float]:
     return VERDICTS.index(row.verdict), 1.0 if kept is None else kept
 
 
-def _fields(row: Stream, *, short: bool = False) -> tuple[str, ...]:
+def _fields(row: Stream, told: str) -> tuple[str, ...]:
     found, kept = row.bandwidth_bps, row.of_unloaded
     mean, left = megabits(found.estimate if found else None), "-"
     if kept is not None:
         left = percent(kept.estimate)
-    if not short:
-        mean += between(found, megabits)
-        left += between(kept, percent)
+    mean += between(found, megabits) if "mean" in told else ""
+    left += between(kept, percent) if "share" in told else ""
     return (
         mean,
         left,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from unruly.findings.context import Context
     from unruly.findings.model import CellSummary
     from unruly.findings.stream_legs import Flow
-    from unruly.stats import Interval
+    from unruly.stats import Interval, Throughput
 
 KINDS: Final = frozenset({"writer", "reader"})
 MESSAGE: Final = "message"
@@ -86,7 +86,7 @@ def _stream(
         absent["loss_share"] = "no message came"
     return Stream(
         cell, context.factors.get(cell, {}), plan.protocol(cell), load, plan.series(cell),
-        len(legs), plan.link_bps(cell), bandwidth, spread.variation if spread else None,
+        len(legs), plan.link_bps(cell), bandwidth, spread.variation if spread and "variation" not in absent else None,
         spread.quantiles if spread else {}, spread.stalled_share if spread else None,
         None, None, latency.p99 if latency else None, latency.p99_interval if latency else None,
         lost / (read + lost) if read + lost else None, sum(leg.duplicated for leg in legs),
@@ -97,7 +97,7 @@ def _stream(
 
 def _bandwidth(
     flow: Flow, cell: str, repeats: list[int], absent: dict[str, str]
-) -> tuple[Interval | None, Any]:
+) -> tuple[Interval | None, Throughput | None]:
     """The mean of a cell, and how its seconds spread, repeats end to end."""
     if not repeats:
         reason = "no repeat of it began" if any(
@@ -116,7 +116,6 @@ def _bandwidth(
     spread = stability(joined)
     if spread.variation.estimate is None:
         absent["variation"] = "nothing came"
-        return bandwidth, replace(spread, variation=None)  # type: ignore[arg-type]
     return bandwidth, spread
 
 
