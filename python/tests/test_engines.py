@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
@@ -17,9 +18,12 @@ import pytest
 
 import unruly
 from alike import differences, leaves
+from streaming import CALM, COLLECTOR, Cell, write_streams
 from synthetic import write_run
 from unruly.__main__ import main
 from unruly.errors import EngineError
+from unruly.findings.context import Context
+from unruly.findings.streams import streams
 from unruly.tables.requests import measured
 from unruly.tables.selection import exact_quantiles
 
@@ -70,6 +74,23 @@ def _frames(analysis):
         "windows": analysis.windows,
         "causes": analysis.causes.points,
     }
+
+
+def test_streams_are_the_same_on_both_engines(tmp_path):
+    cells = (*CALM, *COLLECTOR, Cell("udp", "cpu", lost_share=0.1), Cell("sctp", failed="no"))
+    path = write_streams(tmp_path / "run", cells, repeats=2, duration_s=6)
+    duckdb, spark = (
+        streams(Context.of(unruly.open_run(path, engine=it), lambda _: None), ()) for it in ENGINES
+    )
+    for name in ("rows", "legs", "hypotheses"):
+        one, other = (json.loads(json.dumps([asdict(row) for row in getattr(it, name)]))
+                      for it in (duckdb, spark))  # fmt: skip
+        assert differences(one, other) == []
+        assert len(one) > 1
+    for name in ("seconds", "usage", "events"):
+        one, other = (getattr(it, name) for it in (duckdb, spark))
+        pd.testing.assert_frame_equal(one, other, check_dtype=False, rtol=1e-9)
+        assert len(one)
 
 
 def test_every_picture_is_drawn_from_the_same_rows_on_both_engines(analyses):

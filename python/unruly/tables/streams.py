@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import ibis
 
+from unruly.tables.requests import bins_touched
+
 if TYPE_CHECKING:
     from ibis.expr.types import Table
 
@@ -72,9 +74,7 @@ def each_second(intervals: Table, legs: Table) -> Table:
         until=ibis.least(ended, joined.last_ns) - joined.first_ns,
     )  # fmt: skip
     inside = placed.filter(placed.until > placed.since)
-    first = inside.since - inside.since % SECOND_NS
-    last = inside.until - 1 - (inside.until - 1) % SECOND_NS
-    cut = inside.mutate(start=ibis.range(first, last + 1, SECOND_NS).unnest().cast("int64"))
+    cut = inside.mutate(start=bins_touched(inside.since, inside.until - 1, SECOND_NS))
     covered = ibis.least(cut.until, cut.start + SECOND_NS) - ibis.greatest(cut.since, cut.start)
     parts = cut.mutate(covered=covered)
     share = parts.covered.cast("float64") / parts.length.cast("float64")

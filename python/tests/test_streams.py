@@ -1,0 +1,456 @@
+"""Streams: bandwidth, cost, what is left beside a load and the verdicts are those planted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.stats
+
+import unruly
+from streaming import BROKEN, CALM, COLLECTOR, CPU_LOAD, LACKS, Cell, write_streams
+from synthetic import NS, STARTED_NS
+from unruly.errors import ParameterError
+from unruly.findings.stream_hypotheses import hypotheses
+from unruly.findings.stream_legs import Flow, longest_silence
+from unruly.findings.stream_model import HELD, NOT_HELD, OPEN
+from unruly.findings.stream_plan import StreamPlan
+from unruly.findings.stream_words import protocol_sentences
+from unruly.stats import growth, kept_share
+from unruly.tables import fetch, inline
+from unruly.tables import streams as stream_tables
+
+M = 1e6
+RAISED_BY_STREAMS = {
+    "stream-failed": "loads", "stream-unstable": "loads", "stream-slow": "loads",
+    "stream-one-core": "loads", "stream-saturated": "loads", "stream-loses": "loads",
+    "stream-hypothesis": "loads", "load-off-target": "loads", "realtime-refused": "broken",
+    "stream-unaccounted": "broken",
+}  # fmt: skip
+
+
+def _analysed(path, **options):
+    return unruly.analyse(unruly.open_run(path), causes=False, **options)
+
+
+@pytest.fixture(scope="module")
+def loads(tmp_path_factory):
+    path = tmp_path_factory.mktemp("streams") / "loads"
+    return _analysed(write_streams(path, CPU_LOAD + COLLECTOR, repeats=3, duration_s=8))
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory):
+    path = tmp_path_factory.mktemp("streams") / "broken"
+    return _analysed(write_streams(path, BROKEN), pictures=False)
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory):
+    path = tmp_path_factory.mktemp("streams") / "calm"
+    return _analysed(write_streams(path, CALM, link="", repeats=2), pictures=False)
+
+
+def _row(analysis, protocol, load="none"):
+    (row,) = [it for it in analysis.streams.rows if (it.protocol, it.load) == (protocol, load)]
+    return row
+
+
+# what flowed
+
+
+def _intervals(rows):
+    names = ("side", "started_ns", "ended_ns", "bytes", "cpu_ns")
+    frame = pd.DataFrame([dict(zip(names, row, strict=True)) for row in rows])
+    frame[["started_ns", "ended_ns"]] += STARTED_NS
+    same = {"cell": "c", "repeat": 0, "host": "h", "process": frame["side"], "messages": 1,
+            "rss_bytes": 5, "in_flight": 0}  # fmt: skip
+    return inline(frame.assign(**same))
+
+
+def test_what_a_row_counted_is_spread_over_the_seconds_that_it_covers():
+    """Known answer: a row of 4 s from half a second before the measured time, and short ones."""
+    legs = [{"cell": "c", "repeat": 0, "first_ns": STARTED_NS, "last_ns": STARTED_NS + 5 * NS}]
+    rows = [
+        ("reader", -NS // 2, 7 * NS // 2, 4_000, 400),
+        ("reader", 7 * NS // 2, 4 * NS, 70, 10),
+        ("reader", 4 * NS, 4 * NS, 9, 0),
+        ("reader", 19 * NS // 4, 21 * NS // 4, 30, 10),
+        ("reader", 6 * NS, 7 * NS, 1_000, 10),
+    ]
+    found = fetch(stream_tables.each_second(_intervals(rows), inline(legs)))
+    assert found["second"].tolist() == [0, 1, 2, 3, 4]
+    assert found["bytes"].tolist() == pytest.approx([1_000, 1_000, 1_000, 570, 24])
+    assert found["cpu_ns"].tolist() == pytest.approx([100, 100, 100, 60, 5])
+    assert (found["covered_ns"] / NS).tolist() == pytest.approx([1, 1, 1, 1, 0.25])
+
+
+def test_the_bandwidth_of_each_cell_is_that_planted(loads):
+    for cell in CPU_LOAD + COLLECTOR:
+        if cell.failed:
+            continue
+        row = _row(loads, cell.protocol, cell.load)
+        whole = cell.mbps * M * (1 - cell.lost_share)
+        assert row.bandwidth_bps.estimate == pytest.approx(whole, rel=0.05 + cell.jitter / 3)
+        assert row.bandwidth_bps.n == 3
+        assert row.bandwidth_bps.low < row.bandwidth_bps.estimate < row.bandwidth_bps.high
+        assert row.quantiles_bps[0.5] == pytest.approx(whole, rel=0.05 + cell.jitter / 2)
+    assert _row(loads, "jgroups-udp", "gc").variation.estimate == pytest.approx(0.5, rel=0.4)
+    assert _row(loads, "tcp").variation.estimate == pytest.approx(0.03, rel=0.6)
+
+
+def test_the_mean_of_repeats_is_that_of_their_legs(loads):
+    """Oracle: the raw rows, cut to the measured time by hand."""
+    row = _row(loads, "enet")
+    frame = fetch(loads.run.intervals.filter(loads.run.intervals.cell == row.cell))
+    means = []
+    for repeat, leg in frame[frame["side"] == "reader"].groupby("repeat"):
+        first = leg["started_ns"].min() + NS // 2
+        start = (leg["started_ns"] - first).clip(0, 8 * NS)
+        share = ((leg["ended_ns"] - first).clip(0, 8 * NS) - start) / (
+            leg["ended_ns"] - leg["started_ns"]
+        )
+        means.append(8 * float((leg["bytes"] * share).sum()) / 8)
+        assert repeat == len(means) - 1
+    assert row.bandwidth_bps.estimate == pytest.approx(np.mean(means), rel=1e-12)
+    low, high = scipy.stats.t.interval(0.95, 2, np.mean(means), scipy.stats.sem(means))
+    assert (row.bandwidth_bps.low, row.bandwidth_bps.high) == pytest.approx((low, high))
+
+
+def test_what_is_written_while_winding_down_is_never_measured(loads):
+    assert loads.cell("message").n == 3 * 8 * 20
+    assert all(row.p99_ns < 10e6 for row in loads.streams.rows if row.p99_ns)
+    seconds = loads.streams.seconds
+    assert seconds.groupby(["cell", "repeat"])["second"].max().eq(7).all()
+
+
+def test_a_second_in_which_nothing_came_is_zero(broken):
+    row = _row(broken, "enet")
+    seconds = broken.streams.seconds
+    own = seconds[seconds["cell"] == row.cell].sort_values("second")["bps"].to_numpy()
+    assert (own == 0).nonzero()[0].tolist() == [2, 3, 4, 5]
+    assert row.stalled_share == 0.4
+    assert longest_silence(own) == 4
+
+
+def test_costs_are_those_planted(loads):
+    row = _row(loads, "udp", "cpu")
+    assert row.writer.cpu_cores.estimate == pytest.approx(0.3, rel=0.01)
+    assert row.reader.cpu_cores.estimate == pytest.approx(0.2, rel=0.01)
+    written_hz = 560 * M / 8 / 2_000
+    assert row.writer.cpu_per_message_ns.estimate == pytest.approx(0.3 * NS / written_hz, rel=0.1)
+    assert row.loss_share == pytest.approx(0.1, abs=1e-3)
+    assert _row(loads, "tcp").loss_share == 0
+
+
+def test_of_few_seconds_there_is_a_mean_and_no_spread(tmp_path):
+    run = write_streams(tmp_path / "run", CALM[:1], duration_s=3)
+    row = _row(_analysed(run, pictures=False), "tcp")
+    assert row.bandwidth_bps.estimate == pytest.approx(500 * M, rel=0.1)
+    assert row.bandwidth_bps.low is None
+    assert row.variation is None
+    assert row.absent["variation"] == "3 whole seconds; 6 are needed"
+
+
+def test_a_run_that_was_stopped_is_measured_as_long_as_it_ran(tmp_path):
+    run = write_streams(tmp_path / "run", CALM[:1], duration_s=8, status="stopped")
+    plan = run / "plan.toml"
+    plan.write_text(plan.read_text().replace('"8s"', '"60s"'))
+    analysis = _analysed(run, pictures=False)
+    row = _row(analysis, "tcp")
+    assert row.bandwidth_bps.estimate == pytest.approx(500 * M, rel=0.1)
+    assert row.verdict == "stable"
+    whole = json.loads((run / "manifest.json").read_text()) | {"status": "complete"}
+    (run / "manifest.json").write_text(json.dumps(whole))
+    assert _row(_analysed(run, pictures=False), "tcp").verdict == "unstable"
+
+
+def test_without_a_plan_all_that_flowed_is_counted_and_that_is_said(tmp_path):
+    run = write_streams(tmp_path / "run", CALM[:1], plan=False, duration_s=8)
+    streams = _analysed(run, pictures=False).streams
+    assert streams.note.startswith("the plan says no duration")
+    (leg,) = streams.legs
+    assert leg.last_ns - leg.first_ns == 9 * NS
+
+
+def test_a_plan_is_read_with_its_units_and_its_factors(tmp_path):
+    (tmp_path / "plan.toml").write_text(
+        '[run]\nduration = "1.5h"\nwarmup = "250us"\n[stream]\nlink = "100Mbit/s"\n'
+        '[pin]\n"writer-0" = [0, 1]\n'
+    )
+    factors = {"b": {"stream.link": "none", "run.duration": "2min"}}
+    plan = StreamPlan.of(tmp_path / "plan.toml", factors)
+    assert plan.measured_ns("a") == (250_000, 250_000 + 5_400 * NS)
+    assert plan.measured_ns("b") == (250_000, 250_000 + 120 * NS)
+    assert (plan.link_bps("a"), plan.link_bps("b")) == (100e6, None)
+    assert plan.pinned("writer-0") == {0, 1}
+    assert StreamPlan.of(tmp_path / "none.toml", {}).measured_ns("a") is None
+
+
+# what is left beside a load
+
+
+def test_the_share_that_is_left_is_that_of_pairs_of_repeats(loads):
+    """Oracle: t on the logarithms of the pairs, by scipy."""
+    row, base = _row(loads, "enet", "cpu"), _row(loads, "enet")
+    assert row.unloaded_cell == base.cell
+    means = loads.streams.seconds.groupby(["cell", "repeat"])["bps"].mean()
+    logs = np.log(means[row.cell].to_numpy() / means[base.cell].to_numpy())
+    low, high = np.exp(scipy.stats.t.interval(0.95, 2, logs.mean(), scipy.stats.sem(logs)))
+    assert row.of_unloaded.estimate == pytest.approx(np.exp(logs.mean()), rel=1e-9)
+    assert (row.of_unloaded.low, row.of_unloaded.high) == pytest.approx((low, high), rel=1e-6)
+    assert row.of_unloaded.estimate == pytest.approx(0.3, rel=0.1)
+    assert _row(loads, "jgroups-udp", "gc").of_unloaded.estimate == pytest.approx(0.06, rel=0.25)
+    assert base.absent["of_unloaded"] == "it is unloaded"
+    assert _row(loads, "sctp", "cpu").absent["of_unloaded"].startswith("no repeat has a bandwidth")
+
+
+def test_with_one_repeat_the_seconds_of_the_two_legs_are_held_against_each_other(tmp_path):
+    cells = (Cell("tcp", mbps=800), Cell("tcp", "cpu", mbps=400), Cell("kcp", "cpu", mbps=90))
+    rows = _analysed(write_streams(tmp_path / "run", cells, spread=0.0), pictures=False)
+    kept = _row(rows, "tcp", "cpu").of_unloaded
+    assert kept.method == "ratio of means over blocks of seconds, on the logarithm"
+    assert kept.low < 0.5 < kept.high
+    alone = _row(rows, "kcp", "cpu")
+    assert alone.absent["of_unloaded"] == "no cell with the same factors is without a load"
+
+
+def test_only_cells_whose_other_factors_are_the_same_are_held_against_each_other(tmp_path):
+    small, large = {"stream.message": "200B"}, {"stream.message": "9KB"}
+    cells = (
+        Cell(mbps=800, factors=large), Cell(mbps=200, factors=small),
+        Cell(load="cpu", mbps=150, factors=small), Cell(load="cpu", mbps=400, factors=large),
+    )  # fmt: skip
+    rows = _analysed(write_streams(tmp_path / "run", cells), pictures=False).streams.rows
+    kept = {row.series: row.of_unloaded.estimate for row in rows if row.load == "cpu"}
+    assert kept == {"message=200B": pytest.approx(0.75, rel=0.1),
+                    "message=9KB": pytest.approx(0.5, rel=0.1)}  # fmt: skip
+
+
+def test_a_share_of_repeats_in_which_nothing_came_has_no_bound_below_zero():
+    found = kept_share([0.0, 5.0, 4.0], [10.0, 10.0, 10.0])
+    assert found.low == 0
+    assert found.estimate == pytest.approx(0.3)
+    assert kept_share([5.0], [10.0]).low is None
+    with pytest.raises(ParameterError, match="above 0 without the load"):
+        kept_share([1.0], [0.0])
+
+
+# the verdicts
+
+
+def test_each_cell_has_the_verdict_that_was_planted(loads, broken, calm):
+    wanted = {
+        ("tcp", "none"): "link saturated", ("tcp", "cpu"): "link saturated",
+        ("enet", "none"): "bound by one core", ("enet", "cpu"): "bound by one core",
+        ("kcp", "none"): "slow", ("kcp", "cpu"): "slow", ("udp", "none"): "stable",
+        ("udp", "cpu"): "stable", ("quic", "none"): "stable", ("quic", "cpu"): "unstable",
+        ("sctp", "none"): "failed", ("sctp", "cpu"): "failed", ("jvm-tcp", "none"): "stable",
+        ("jvm-tcp", "gc"): "stable", ("jgroups-udp", "none"): "stable",
+        ("jgroups-udp", "gc"): "slow",
+    }  # fmt: skip
+    assert {(it.protocol, it.load): it.verdict for it in loads.streams.rows} == wanted
+    assert {it.protocol: it.verdict for it in broken.streams.rows} == {
+        "tcp": "unstable", "enet": "unstable", "kcp": "stable", "quic": "stable",
+    }  # fmt: skip
+    assert {it.verdict for it in calm.streams.rows} == {"stable"}
+
+
+def test_a_verdict_says_what_it_rests_on(loads, broken):
+    assert _row(loads, "sctp").reasons == (f"stream failed: {LACKS}",)
+    (memory,) = _row(loads, "quic", "cpu").reasons
+    assert memory.startswith("the memory of the writer only grows: by ")
+    assert _row(loads, "quic", "cpu").writer.grown_bytes_hz.estimate == pytest.approx(8e6, rel=0.1)
+    assert _row(loads, "enet", "cpu").reasons == (
+        "the writer uses 0.39 of the 0.40 cores left to it",
+    )
+    assert "neither a core nor loss bounds it" in _row(loads, "kcp").reasons[-1]
+    assert _row(broken, "tcp").reasons == ("peer lost: the writer went", "nothing came for 3 s")
+    assert _row(broken, "enet").reasons == ("nothing came for 4 s",)
+
+
+def test_a_load_that_did_not_hold_its_target_leaves_its_cell_in_doubt(loads):
+    off = _row(loads, "kcp", "cpu")
+    assert off.in_doubt
+    assert [it.host for it in off.held] == ["host-0", "host-1"]
+    assert off.held[0].target == 0.6
+    assert off.held[0].occupancy == pytest.approx(0.55, abs=1e-6)
+    assert not _row(loads, "enet", "cpu").in_doubt
+    finding = next(it for it in loads.findings if it.code == "load-off-target")
+    assert finding.evidence["cells"].keys() == {off.cell}
+
+
+def test_a_writer_may_use_what_the_load_on_its_core_leaves(loads, tmp_path):
+    assert _row(loads, "enet", "cpu").writer.room_cores == pytest.approx(0.4, abs=1e-6)
+    assert _row(loads, "enet").writer.room_cores == 1
+    cells = (Cell("enet", "cpu", mbps=180, writer_cores=0.39),)
+    free = _row(_analysed(write_streams(tmp_path / "run", cells, pin=False)), "enet", "cpu")
+    # two loads of 0.6 cores somewhere on two cores
+    assert free.writer.room_cores == pytest.approx(0.8, abs=1e-6)
+    assert not free.writer.bound
+
+
+def test_messages_under_way_when_a_stream_broke_are_no_loss_and_others_are(broken):
+    legs = {leg.cell.split("=")[-1]: leg for leg in broken.streams.legs}
+    assert legs["tcp"].unaccounted == 40
+    assert not legs["tcp"].settled
+    assert legs["kcp"].unaccounted == 7
+    assert legs["enet"].unaccounted == legs["quic"].unaccounted == 0
+    (finding,) = [it for it in broken.findings if it.code == "stream-unaccounted"]
+    assert [it["cell"] for it in finding.evidence["legs"]] == [legs["kcp"].cell]
+    assert not broken.trustworthy
+
+
+def test_growth_is_told_from_a_level_and_from_what_has_reached_one():
+    rng = np.random.default_rng(3)
+    seconds = np.arange(60.0)
+    leak = growth(1e8 + 2e6 * seconds + rng.normal(0, 5e5, 60))
+    assert leak.rate.low < 2e6 < leak.rate.high
+    assert leak.goes_on
+    assert leak.late_share == pytest.approx(0.5, abs=0.1)
+    filled = growth(1e8 + 6e7 * (1 - np.exp(-seconds / 4)))
+    assert not filled.goes_on
+    sawtooth = growth(1e8 + 3e7 * (seconds % 7))
+    assert not sawtooth.goes_on
+    wrong = sum(growth(rng.normal(1e8, 1e6, 60)).goes_on for _ in range(200))
+    assert wrong <= 5
+    with pytest.raises(ParameterError, match="6 seconds or more"):
+        growth([1.0] * 5)
+
+
+# findings
+
+
+@pytest.mark.parametrize("code", RAISED_BY_STREAMS)
+def test_a_finding_about_streams_is_raised_once_and_silent_once(code, request):
+    (finding, *_) = [
+        it for it in request.getfixturevalue(RAISED_BY_STREAMS[code]).findings if it.code == code
+    ]
+    assert finding.evidence
+    assert finding.text.endswith(".")
+    assert finding.suggestion.endswith(".")
+    assert not {"nan", "None"} & set(f"{finding.text} {finding.title}".split())
+    calm = request.getfixturevalue("calm")
+    assert code not in {it.code for it in calm.findings}
+
+
+def test_what_says_nothing_of_a_stream_is_not_said(loads, calm):
+    for analysis in (loads, calm):
+        codes = {it.code for it in analysis.findings}
+        assert not codes & {"kernel-stamps-missing", "arrivals-bursty", "nothing-measured"}
+
+
+def test_a_run_of_which_no_stream_began_says_why(tmp_path, schema):
+    run = write_streams(tmp_path / "run", (Cell("sctp", failed=LACKS),))
+    analysis = _analysed(run)
+    codes = [it.code for it in analysis.findings]
+    assert "stream-failed" in codes
+    assert "nothing-measured" not in codes
+    assert LACKS in " ".join(unruly.verdict(analysis).split())
+    schema.validate(json.loads(json.dumps(unruly.summary(analysis))))
+
+
+# the hypotheses
+
+
+def test_both_hypotheses_are_held_where_they_were_planted(loads):
+    collector, processor = loads.streams.hypotheses
+    assert (collector.key, collector.outcome) == ("collector", HELD)
+    assert (processor.key, processor.outcome) == ("processor", HELD)
+    by_protocol = {it.protocol: it for it in processor.rows}
+    assert by_protocol.keys() == {"enet", "kcp", "quic"}
+    assert by_protocol["enet"].reference == "tcp"
+    assert by_protocol["enet"].relative.estimate == pytest.approx(0.3 / (900 / 950), rel=0.1)
+    # three are judged at once
+    assert by_protocol["enet"].relative.level == pytest.approx(1 - 0.05 / 3)
+    assert "6 %" in collector.paper
+    assert "udp" in processor.text
+    jgroups = next(it for it in collector.rows if it.protocol == "jgroups-udp")
+    assert jgroups.reference == "jvm-tcp"
+
+
+def _asked(loads, shares, load="cpu"):
+    """The outcome where protocols keep these shares in each repeat."""
+    row = _row(loads, "enet", "cpu")
+    rows, means = [], {}
+    for protocol, kept in shares.items():
+        loaded, base = f"{protocol} loaded", f"{protocol} none"
+        rows.append(replace(row, cell=loaded, protocol=protocol, load=load, unloaded_cell=base))
+        for repeat, share in enumerate(kept):
+            means[loaded, repeat], means[base, repeat] = share * 1e9, 1e9
+    bps = {key: np.full(4, mean) for key, mean in means.items()}
+    flow = Flow((), bps, means, pd.DataFrame(), pd.DataFrame(), "")
+    (found,) = hypotheses(rows, flow)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("shares", "outcome"),
+    [
+        ({"tcp": (0.9, 0.91, 0.9), "enet": (0.4, 0.41, 0.4)}, HELD),
+        ({"tcp": (0.9, 0.91, 0.9), "enet": (0.97, 0.98, 0.97)}, NOT_HELD),
+        ({"tcp": (0.9, 0.91, 0.9), "enet": (0.4, 0.41, 0.4), "kcp": (1.0, 1.01, 1.0)}, NOT_HELD),
+        ({"tcp": (0.9, 0.91, 0.9), "enet": (0.5, 0.95, 0.7)}, OPEN),
+        ({"enet": (0.4, 0.41, 0.4)}, OPEN),
+        ({"tcp": (0.9,), "enet": (0.4,)}, OPEN),
+    ],
+)
+def test_a_claim_about_all_is_held_by_each_and_refuted_by_one(loads, shares, outcome):
+    assert _asked(loads, shares).outcome == outcome
+
+
+def test_the_claim_about_the_collector_needs_windows_of_user_mode_and_less_than_all(loads):
+    kernel = {"jvm-tcp": (0.8, 0.81, 0.8)}
+    assert _asked(loads, kernel, "gc").outcome == OPEN
+    assert _asked(loads, {**kernel, "aeron": (0.3, 0.31, 0.3)}, "gc").outcome == HELD
+    assert _asked(loads, {**kernel, "aeron": (0.9, 0.91, 0.9)}, "gc").outcome == NOT_HELD
+    grows = {"jvm-tcp": (1.02, 1.03, 1.02), "aeron": (0.3, 0.31, 0.3)}
+    assert _asked(loads, grows, "gc").outcome == NOT_HELD
+    # a native protocol is in no JVM
+    assert _asked(loads, {**kernel, "enet": (0.9, 0.91, 0.9)}, "gc").outcome == OPEN
+
+
+# what is shown
+
+
+def test_the_verdict_is_one_screen_with_a_row_for_each_cell(loads):
+    text = unruly.verdict(loads, width=120)
+    assert len(text.splitlines()) <= 40
+    for row in loads.streams.rows:
+        (line,) = [it for it in text.splitlines() if it.startswith(f"{row.label}  ")]
+        assert row.verdict in line
+    assert "hypothesis: with processes competing for the CPU" in text
+    assert "windows of user mode lose more than kernel TCP: held" in " ".join(text.split())
+    assert "failed: sctp (stream failed: sctp: libusrsctp" in text
+    assert text.count("promise:") == 1
+
+
+def test_there_is_a_sentence_for_each_protocol(loads):
+    sentences = protocol_sentences(loads.streams.rows)
+    assert [it.split(":")[0] for it in sentences] == [
+        "tcp", "enet", "kcp", "udp", "quic", "sctp", "jvm-tcp", "jgroups-udp",
+    ]  # fmt: skip
+    enet = sentences[1]
+    assert "enet: unloaded 59" in enet or "enet: unloaded 60" in enet
+    assert "of the unloaded" in enet
+    assert "10 % lost" in sentences[3]
+    assert "None" not in " ".join(sentences)
+
+
+def test_the_summary_of_streams_is_as_the_schema_says(loads, broken, schema):
+    for analysis in (loads, broken):
+        document = json.loads(json.dumps(unruly.summary(analysis)))
+        schema.validate(document)
+        assert len(document["streams"]["rows"]) == len(analysis.streams.rows)
+        for row in document["streams"]["rows"]:
+            for name in ("bandwidth_bps", "variation", "of_unloaded", "p99_ns", "loss_share"):
+                assert (row[name] is None) == (name in row["absent"]), (row["cell"], name)
+
+
+def test_a_run_without_streams_has_none(analysed):
+    analysis = analysed(agents=2, ops=("null",), duration_s=5)
+    assert analysis.streams is None
+    assert unruly.summary(analysis)["streams"] is None
