@@ -161,6 +161,8 @@ def _rows(
             "cpu_ns": int(cores * (stamps[place + 1] - stamps[place])),
             "rss_bytes": int(memory(stamps[place] / NS)),
         }  # fmt: skip
+        if side == "writer":
+            row["in_flight"] = 5 * MESSAGE
         if side == "reader":
             row |= {"lost": int(gone[place + 1] - gone[place]), "duplicated": 0, "reordered": 0}
         rows.append(row)

@@ -187,4 +187,7 @@ def _seconds(flow: Flow) -> pd.DataFrame:
 def _usage(flow: Flow) -> pd.DataFrame:
     keys = [*stream_tables.PROCESS, "second"]
     frame = flow.usage.assign(cpu_cores=flow.usage["cpu_ns"] / flow.usage["covered_ns"])
-    return frame[[*keys, "cpu_cores", "rss_bytes", "in_flight"]].reset_index(drop=True)
+    numbers = ["cpu_cores", "rss_bytes", "in_flight"]
+    # engines differ in what stands for a number that is not there
+    known = frame[numbers].apply(pd.to_numeric).astype(float)
+    return frame[keys].join(known).reset_index(drop=True)

@@ -262,7 +262,10 @@ def bin_start(stamp_ns: IntegerValue, bin_ns: int) -> IntegerValue:
 
 def bins_touched(first_ns: IntegerValue, last_ns: IntegerValue, bin_ns: int) -> IntegerValue:
     """A row for each bin that a span touches, so that joining with it is a join of equals."""
-    starts = ibis.range(bin_start(first_ns, bin_ns), bin_start(last_ns, bin_ns) + 1, bin_ns)
+    # Ibis writes for Spark that a range is empty where its length, stop - start, is not positive,
+    # and forgets the brackets of a start that is itself a difference: a sum has them
+    start = bin_start(first_ns, bin_ns) + 0
+    starts = ibis.range(start, bin_start(last_ns, bin_ns) + 1, bin_ns)
     return starts.unnest().cast("int64")
 
 
