@@ -133,7 +133,7 @@ def _flow(shape: Shape, cell: Cell, rng: np.random.Generator, scale: float) -> A
     fine = 20
     edges = np.arange(int(total_s * fine) + 2) / fine
     second = np.floor(edges - shape.warmup_s).astype(int)
-    each = 1 + cell.jitter * rng.standard_normal(int(total_s) + 4)
+    each = np.clip(1 + cell.jitter * rng.standard_normal(int(total_s) + 4), 0.05, None)
     rate = cell.mbps * 1e6 / 8 * scale * each[second + 2]
     if cell.silent is not None:
         since, lasts = cell.silent

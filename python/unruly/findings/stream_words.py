@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from unruly.findings.words import count, latency, percent
+from unruly.findings.words import count, percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -112,20 +112,11 @@ def _beside(row: Stream) -> str:
         words.append(f"{percent(kept.estimate)}{between(kept, percent)} of the unloaded")
     if row.variation is not None:
         words.append(f"seconds vary by {percent(row.variation.estimate)}")
-    used = [
-        f"{name} {cores(end.cpu_cores.estimate)}"
-        for name, end in (("writer", row.writer), ("reader", row.reader))
-        if end.cpu_cores is not None
-    ]
-    if used:
-        words.append(f"cores: {', '.join(used)}")
     if row.loss_share:
         words.append(f"{percent(row.loss_share)} lost")
-    if row.p99_ns is not None:
-        words.append(f"p99 of a message {latency(row.p99_ns)}")
     doubt = ", in doubt: its load did not hold" if row.in_doubt else ""
     why = f" ({'; '.join(row.reasons)})" if row.reasons else ""
-    return f"{', '.join(words)} - {row.verdict}{why}{doubt}"
+    return f"{', '.join(words)}: {row.verdict}{why}{doubt}"
 
 
 def hypothesis_sentence(found: Hypothesis) -> str:

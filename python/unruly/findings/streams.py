@@ -78,6 +78,7 @@ def _stream(
         absent["p99_ns"] = (
             latency.absent.get("p99", "too few") if latency else "no sampled message was measured"
         )
+    variation = spread.variation if spread and "variation" not in absent else None
     load = plan.load(cell)
     held = stream_load.held(flow, cell)
     if load != NONE and not held:
@@ -86,7 +87,7 @@ def _stream(
         absent["loss_share"] = "no message came"
     return Stream(
         cell, context.factors.get(cell, {}), plan.protocol(cell), load, plan.series(cell),
-        len(legs), plan.link_bps(cell), bandwidth, spread.variation if spread and "variation" not in absent else None,
+        len(legs), plan.link_bps(cell), bandwidth, variation,
         spread.quantiles if spread else {}, spread.stalled_share if spread else None,
         None, None, latency.p99 if latency else None, latency.p99_interval if latency else None,
         lost / (read + lost) if read + lost else None, sum(leg.duplicated for leg in legs),

@@ -1,6 +1,7 @@
 """The order of the page: a reader's questions, and what answers each.
 
-Those from the causes on, and that on an arrival log, appear only when they have something to say.
+Those from the causes on, and those on streams and on an arrival log, appear only when they have
+something to say.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from unruly.report import arrival_log as arrivals
 from unruly.report import steadiness, stores, tables, trust
+from unruly.report import streams as stream_part
 from unruly.report.advice import absent_advice, advice, sentence
 from unruly.report.document import Figure, Part, Section, Table
 from unruly.report.figures import (
@@ -59,6 +61,7 @@ def sections(views: Sequence[View]) -> list[Section]:
     """Return the sections that have something to say, in the order of the questions."""
     questions: tuple[tuple[str, str, Build], ...] = (
         ("trust", "Can I trust this measurement?", _trust),
+        ("streams", stream_part.HEADING, stream_part.streams),
         ("promise", "What can I promise?", _promise),
         ("unruly", "How unruly is it?", _unruly),
         ("arrivals", arrivals.HEADING, arrivals.arrival_log),
@@ -75,7 +78,7 @@ def sections(views: Sequence[View]) -> list[Section]:
     for key, heading, build in questions:
         parts = []
         for view in views:
-            if not view.rows and key != "trust":
+            if not view.rows and key not in ("trust", "streams"):
                 continue
             part = build(view)
             if not part.empty:
