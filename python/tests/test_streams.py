@@ -19,6 +19,9 @@ from unruly.findings.stream_legs import Flow, longest_silence
 from unruly.findings.stream_model import HELD, NOT_HELD, OPEN
 from unruly.findings.stream_plan import StreamPlan
 from unruly.findings.stream_words import protocol_sentences
+from unruly.report import write_report
+from unruly.report.streams import streams as stream_section
+from unruly.report.view import views_of
 from unruly.stats import growth, kept_share
 from unruly.tables import fetch, inline
 from unruly.tables import streams as stream_tables
@@ -349,7 +352,9 @@ def test_a_run_of_which_no_stream_began_says_why(tmp_path, schema):
     codes = [it.code for it in analysis.findings]
     assert "stream-failed" in codes
     assert "nothing-measured" not in codes
-    assert LACKS in " ".join(unruly.verdict(analysis).split())
+    assert LACKS.split(";", maxsplit=1)[0] in " ".join(unruly.verdict(analysis).split())
+    finding = next(it for it in analysis.findings if it.code == "stream-failed")
+    assert LACKS in finding.text
     schema.validate(json.loads(json.dumps(unruly.summary(analysis))))
 
 
@@ -417,14 +422,17 @@ def test_the_claim_about_the_collector_needs_windows_of_user_mode_and_less_than_
 
 
 def test_the_verdict_is_one_screen_with_a_row_for_each_cell(loads):
-    text = unruly.verdict(loads, width=120)
+    text = unruly.verdict(loads)
     assert len(text.splitlines()) <= 40
     for row in loads.streams.rows:
-        (line,) = [it for it in text.splitlines() if it.startswith(f"{row.label}  ")]
-        assert row.verdict in line
+        label = row.label.replace(" beside ", " + ")
+        (line,) = [it for it in text.splitlines() if it.startswith(f"{label}  ")]
+        words = {"link saturated": "link full", "bound by one core": "one core"}
+        assert line.rstrip("?").endswith(words.get(row.verdict, row.verdict))
+        assert len(line) <= 100
     assert "hypothesis: with processes competing for the CPU" in text
     assert "windows of user mode lose more than kernel TCP: held" in " ".join(text.split())
-    assert "failed: sctp (stream failed: sctp: libusrsctp" in text
+    assert "failed: sctp (sctp: libusrsctp.so.2 is not here)" in text
     assert text.count("promise:") == 1
 
 
@@ -454,3 +462,43 @@ def test_a_run_without_streams_has_none(analysed):
     analysis = analysed(agents=2, ops=("null",), duration_s=5)
     assert analysis.streams is None
     assert unruly.summary(analysis)["streams"] is None
+
+
+def test_the_report_draws_each_figure_of_the_study(loads, broken):
+    (view,) = views_of([loads])
+    part = stream_section(view)
+    keys = ["bandwidth", "kept", "processors", "seconds", "stream-time", "load"]
+    assert [it.key for it in part.figures] == [f"{key}-0" for key in keys]
+    told = {it.key.removesuffix("-0"): it for it in part.figures}
+    assert "enet beside cpu 179 Mbit/s" in _alt(told["bandwidth"])
+    assert told["kept"].title.startswith("jgroups-udp beside gc keeps 5.88")
+    assert [it.title for it in told["seconds"].panels] == ["No load", "Beside cpu", "Beside gc"]
+    assert "gc pause" in _alt(told["stream-time"])
+    assert told["load"].title == "The gc load held its share: 60 % of the cores, 60 % wanted"
+    assert len(part.lead) == 2
+    assert len(part.tables[0].rows) == len(loads.streams.rows)
+    (view,) = views_of([broken])
+    told = {it.key.removesuffix("-0"): it for it in stream_section(view).figures}
+    assert "kept" not in told
+    assert told["stream-time"].title == "enet is silent for 4 s at most"
+    assert "peer lost" in _alt(told["stream-time"])
+
+
+def _alt(figure):
+    return " ".join(panel.alt for panel in figure.panels)
+
+
+def test_a_bar_stands_for_its_cell_and_a_line_for_its_interval(loads):
+    (view,) = views_of([loads])
+    figure = next(it for it in stream_section(view).figures if it.key == "kept-0")
+    data = [row for rows in figure.panels[0].spec["datasets"].values() for row in rows]
+    (bar,) = [it for it in data if it.get("label") == "enet beside cpu"]
+    kept = _row(loads, "enet", "cpu").of_unloaded
+    assert bar["value"] == pytest.approx(100 * kept.estimate, rel=1e-3)
+    assert (bar["low"], bar["high"]) == pytest.approx((100 * kept.low, 100 * kept.high), rel=1e-3)
+
+
+def test_a_page_of_streams_alone_is_written(broken, tmp_path):
+    page = write_report([broken], tmp_path / "report.html").read_text()
+    assert "What does each protocol give" in page
+    assert "Every message accounted for" in page

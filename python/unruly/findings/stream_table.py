@@ -17,7 +17,7 @@ ROWS_MOST: Final = 20
 """Of a screen of forty lines, with what stands above and below the table."""
 TOLD_MOST: Final = 2
 HEAD: Final = (
-    "Mbit/s", "of unloaded", "varies", "lost", "CPU writer", "reader", "p99",
+    "Mbit/s", "of unloaded", "varies", "lost", "writer", "reader", "p99",
 )  # fmt: skip
 
 
@@ -27,7 +27,7 @@ def stream_lines(streams: Streams, width: int) -> Iterator[str]:
     Where there is room the interval stands beside the mean and beside the share of the unloaded.
     """
     rows = shown(streams)
-    wide = max([8, *(len(row.label) for row in rows)])
+    wide = max([8, *(len(_label(row)) for row in rows)])
     last = max((len(_word(row)) for row in rows), default=0)
     # what does not fit loses its intervals, that of the mean first
     for told in ("mean and share", "share", ""):
@@ -36,7 +36,7 @@ def stream_lines(streams: Streams, width: int) -> Iterator[str]:
         if wide + sum(sizes) + 2 * (len(sizes) + 1) + last <= width:
             break
     words = ["", *(_word(row) for row in rows)]
-    for label, line, word in zip(["", *(row.label for row in rows)], table, words, strict=True):
+    for label, line, word in zip(["", *(_label(row) for row in rows)], table, words, strict=True):
         fields = "  ".join(f"{field:>{size}}" for field, size in zip(line, sizes, strict=True))
         yield f"{label:{wide}}  {fields}  {word}".rstrip()
     if len(streams.rows) > len(rows):
@@ -54,7 +54,7 @@ def _gravest(streams: Streams) -> Iterator[str]:
     """Why those that failed or do not last did so."""
     for verdict in VERDICTS[:2]:
         rows = [row for row in streams.rows if row.verdict == verdict]
-        told = [f"{row.label} ({row.reasons[0]})" for row in rows[:TOLD_MOST]]
+        told = [f"{_label(row)} ({_why(row)})" for row in rows[:TOLD_MOST]]
         rest = f" and {len(rows) - TOLD_MOST} more" if len(rows) > TOLD_MOST else ""
         if told:
             yield f"{verdict}: {'; '.join(told)}{rest}"
@@ -79,7 +79,7 @@ def _fields(row: Stream, told: str) -> tuple[str, ...]:
     if kept is not None:
         left = percent(kept.estimate)
     mean += between(found, megabits) if "mean" in told else ""
-    left += between(kept, percent) if "share" in told else ""
+    left += between(kept, _bare) if "share" in told else ""
     return (
         mean,
         left,
@@ -93,5 +93,21 @@ def _fields(row: Stream, told: str) -> tuple[str, ...]:
     )
 
 
+def _bare(share: float) -> str:
+    return percent(share).removesuffix(" %")
+
+
+def _label(row: Stream) -> str:
+    """The same as its label, in fewer letters."""
+    return row.label.replace(" beside ", " + ", 1)
+
+
+def _why(row: Stream) -> str:
+    return row.reasons[0].removeprefix("stream failed: ").split("; hint", maxsplit=1)[0]
+
+
 def _word(row: Stream) -> str:
-    return f"{row.verdict}{'?' if row.in_doubt else ''}"
+    word = {"link saturated": "link full", "bound by one core": "one core"}.get(
+        row.verdict, row.verdict
+    )
+    return f"{word}{'?' if row.in_doubt else ''}"

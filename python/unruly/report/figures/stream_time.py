@@ -77,10 +77,12 @@ def over_time(view: View) -> Figure | None:
     longest = max(_length(first[row.cell]) for row in rows)
     if longest < SECONDS_LEAST:
         return None
+    drawn = streams.seconds["cell"].isin([row.cell for row in rows])
+    highest = float(streams.seconds.loc[drawn, "bps"].max()) / M
     panels = []
     for load in loads_of(rows):
         own = [row for row in rows if row.load == load]
-        spec, told = _time(streams, own, first, names, longest)
+        spec, told = _time(streams, own, first, names, (longest, highest))
         title = "No load" if load == NONE else f"Beside {load}"
         panels.append(Panel(spec, f"{title}: {told}", title, HEIGHT))
     return Figure(
@@ -125,7 +127,7 @@ def resources(view: View) -> Figure | None:
     panels = tuple(
         Panel(
             _usage(frame, names, field, title), f"{title} over time: {_levels(frame, field)}.",
-            title.capitalize(), HEIGHT,
+            format.capital(title), HEIGHT,
         )
         for field, title in (("cores", "CPU, cores"), ("memory", "memory, MB"))
     )  # fmt: skip
@@ -177,7 +179,11 @@ def _length(leg: Leg) -> float:
 
 
 def _time(
-    streams: Streams, rows: list[Stream], first: dict[str, Leg], names: list[str], longest: float
+    streams: Streams,
+    rows: list[Stream],
+    first: dict[str, Leg],
+    names: list[str],
+    ends: tuple[float, float],
 ) -> tuple[Spec, str]:
     parts, marks = [], []
     for row in rows:
@@ -192,15 +198,18 @@ def _time(
         marks.append(_events(streams, row, leg))
     frame, events = pd.concat(parts, ignore_index=True), pd.concat(marks, ignore_index=True)
     x = alt.X(
-        "time:Q", title="time measured (s)", scale=alt.Scale(domain=[0, longest], nice=False),
+        "time:Q", title="time measured (s)", scale=alt.Scale(domain=[0, ends[0]], nice=False),
         axis=alt.Axis(tickCount=6),
     )  # fmt: skip
     colour = chart.colour(names, "name")
+    # the same in all panels, so that loads can be held against each other
+    level = alt.Scale(domain=[0, 1.03 * max(ends[1], 1e-3)], nice=False)
     lines = (
         alt.Chart(chart.records(frame, ["name", "time", "mbps"]))
         .mark_line(strokeWidth=1.6)
         .encode(
-            x=x, y=alt.Y("mbps:Q", title="Mbit/s", axis=alt.Axis(tickCount=4)), color=colour,
+            x=x, color=colour,
+            y=alt.Y("mbps:Q", title="Mbit/s", axis=alt.Axis(tickCount=4), scale=level),
             tooltip=["name:N", "time:Q", alt.Tooltip("mbps:Q", format=",.4~g")],
         )
     )  # fmt: skip
@@ -270,12 +279,13 @@ def _steadiness_title(rows: list[Stream]) -> str:
         return "How the bandwidth of single seconds is spread"
     worst = max(known, key=lambda row: (row.variation.estimate if row.variation else None) or 0.0)
     share = worst.variation.estimate if worst.variation else None
-    return f"{format.capital(worst.label)} varies most: by {percent(share)} from second to second"
+    return f"{worst.label} varies most: by {percent(share)} from second to second"
 
 
 def _time_title(streams: Streams, rows: list[Stream]) -> str:
-    silent = max(streams.legs, key=lambda leg: leg.silent_seconds)
+    began = [leg for leg in streams.legs if not leg.failed]
+    silent = max(began, key=lambda leg: leg.silent_seconds)
     if silent.silent_seconds:
         (name,) = [row.label for row in streams.rows if row.cell == silent.cell]
-        return f"{format.capital(name)} is silent for {silent.silent_seconds} s at most"
+        return f"{name} is silent for {silent.silent_seconds} s at most"
     return "Something came in every second of every stream" if rows else ""

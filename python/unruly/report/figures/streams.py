@@ -86,8 +86,7 @@ def kept(view: View) -> Figure | None:
     told = "; ".join(f"{row.label} {format.share(_mean(row.of_unloaded))}" for row in known)
     return Figure(
         view.key("kept"),
-        f"{format.capital(worst.label)} keeps {format.share(_mean(worst.of_unloaded))} of its "
-        "bandwidth",
+        f"{worst.label} keeps {format.share(_mean(worst.of_unloaded))} of its bandwidth",
         "Bandwidth beside a load over that of the same cell without it, by pairs of repeats, or of "
         "one pair by its seconds. Lines: intervals (95 %); without a line there are too few "
         "seconds for one. Dashed: all of it.",
@@ -118,7 +117,7 @@ def processors(view: View) -> Figure | None:
     )
     return Figure(
         view.key("processors"),
-        format.capital(title),
+        title,
         "CPU time of each end's own process, in cores: what the kernel does for it in interrupts "
         "is not in it. Lines: intervals (95 %). Dashed: one core. Beside a load that is kept on "
         "the same core less is left than that.",
@@ -138,7 +137,7 @@ def bars(
     axis: dict[str, Any] = {
         "title": title,
         "scale": alt.Scale(zero=True, nice=True),
-        "axis": alt.Axis(tickCount=6, format=",~g"),
+        "axis": alt.Axis(tickCount=6, format=",.4~r"),
     }
     base = alt.Chart(chart.records(frame, ["name", "load", "label", "value", "low", "high"]))
     base = base.encode(
@@ -217,5 +216,5 @@ def _bandwidth_title(rows: Sequence[Stream]) -> str:
         return f"{len(full)} of {len(rows)} cells fill the link; {least}"
     best = max(rows, key=lambda row: _mean(row.bandwidth_bps) or 0.0)
     if best.cell == slowest.cell:
-        return format.capital(least)
-    return format.capital(f"{best.label} gives {bits(_mean(best.bandwidth_bps))}, {least}")
+        return least
+    return f"{best.label} gives {bits(_mean(best.bandwidth_bps))}, {least}"
