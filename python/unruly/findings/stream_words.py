@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from unruly.stats import Interval
 
 _BITS: Final = (("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3), ("bit/s", 1.0))
+DECADES: Final = 100.0
 _BYTES: Final = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
 
 
@@ -79,9 +80,21 @@ def _three(value: float) -> str:
 
 
 def between(interval: Interval | None, write: Callable[[float], str]) -> str:
-    """Write the bounds of an interval in brackets; nothing where there are none, or no two."""
+    """Write the bounds of an interval in brackets; nothing where there are none, or no two.
+
+    One over more than two decades is written as a question mark: it says nothing.
+
+    Examples
+    --------
+    >>> from unruly.stats import Interval
+    >>> found, wide = (Interval(0.4, *it, 0.95, 3, 3.0, "") for it in ((0.35, 0.5), (1e-4, 90.0)))
+    >>> between(found, percent), between(wide, percent)
+    (' [35 %, 50 %]', ' [?]')
+    """
     if interval is None or interval.low is None or interval.high is None:
         return ""
+    if interval.low > 0 and interval.high / interval.low > DECADES:
+        return " [?]"
     low, high = write(interval.low), write(interval.high)
     return "" if low == high else f" [{low}, {high}]"
 

@@ -73,8 +73,8 @@ def growth(per_second: ArrayLike, level: float = 0.95) -> Growth:
     Examples
     --------
     >>> leak = growth(np.arange(60.0) * 2e6 + np.random.default_rng(1).normal(0, 1e5, 60))
-    >>> round(leak.rate.low / 1e6, 1), round(leak.rate.high / 1e6, 1), leak.goes_on
-    (1.9, 2.1, True)
+    >>> round(leak.rate.low / 1e6, 2), round(leak.rate.high / 1e6, 2), leak.goes_on
+    (1.98, 2.02, True)
     >>> level = growth(np.random.default_rng(1).normal(1e8, 1e6, 60))
     >>> level.rate.low < 0 < level.rate.high, level.goes_on
     (True, False)

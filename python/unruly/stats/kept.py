@@ -54,7 +54,7 @@ def kept_share(loaded: ArrayLike, unloaded: ArrayLike, level: float = 0.95) -> I
     --------
     >>> found = kept_share([310.0, 295, 305], [955.0, 957, 956])
     >>> round(found.estimate, 3), round(found.low, 3), round(found.high, 3)
-    (0.317, 0.298, 0.338)
+    (0.317, 0.297, 0.339)
 
     Beside the load about a third of the bandwidth is left.
     """
