@@ -15,6 +15,11 @@ pub(crate) fn stream(section: &Section<'_>, run: &Run, scale: f64) -> Result<Str
     section.check_keys(keys::STREAM)?;
     let protocols = Protocol::ALL.map(|it| (it.name(), it));
     let protocol = section.choice("protocol", &protocols, None)?;
+    if protocol.listens_everywhere() && run.hosts == Hosts::Processes {
+        let wanted = "must be another on loopback: its library listens on all addresses";
+        let hint = "in [run], hosts = \"namespaces\"";
+        return Err(section.refuse("protocol", wanted, hint));
+    }
     let sample = Limits {
         default: Some(100),
         least: Some(1),
@@ -107,12 +112,13 @@ pub(crate) fn compete(top: &Section<'_>, scale: f64) -> Result<Option<Compete>, 
     let live = section.number("live", &size(384 << 20))?;
     let heap = section.number("heap", &size(512 << 20))?;
     if heap <= live {
-        let wanted = format!("must be more than what lives in it, {live}");
-        return Err(section.refuse(
-            "heap",
-            wanted,
-            format!("heap = \"{}\"", Bytes(live.0 * 4 / 3)),
-        ));
+        let hint = format!("heap = \"{}\"", Bytes(live.0.saturating_mul(4) / 3));
+        if section.has("heap") {
+            let wanted = format!("must be more than what lives in it, {live}");
+            return Err(section.refuse("heap", wanted, hint));
+        }
+        let wanted = format!("must be less than the heap, {heap}");
+        return Err(section.refuse("live", wanted, hint));
     }
     Ok(Some(Compete {
         kind: section.choice("kind", &kinds, None)?,

@@ -94,13 +94,21 @@ impl Protocol {
     #[must_use]
     pub const fn longest_message(self) -> Bytes {
         match self {
-            Self::Tcp | Self::Quic | Self::Kcp => Bytes(16_000_000),
+            Self::Tcp | Self::Quic => Bytes(16_000_000),
+            // It cuts a message into at most 128 pieces of a packet.
+            Self::Kcp => Bytes(100_000),
             Self::Udp => Bytes(65_000),
             // What its socket holds at once.
             Self::Sctp => Bytes(200_000),
             // It cuts a packet into at most a million fragments, of which no link is short.
             Self::Enet => Bytes(1_000_000),
         }
+    }
+
+    /// Whether it can be reached from everywhere, whatever it is bound to.
+    #[must_use]
+    pub const fn listens_everywhere(self) -> bool {
+        matches!(self, Self::Sctp)
     }
 
     /// Whether every message arrives, once and in order, or the stream ends.
