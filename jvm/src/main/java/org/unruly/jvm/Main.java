@@ -1,7 +1,6 @@
 package org.unruly.jvm;
 
 import java.util.Arrays;
-import java.util.List;
 import java.util.Set;
 import org.unruly.jvm.foreign.Kind;
 import org.unruly.jvm.foreign.Parent;
@@ -20,6 +19,8 @@ public final class Main {
   public static void main(String[] words) {
     // before any class of the network is there: streams are of IPv4, multicast among them
     System.setProperty("java.net.preferIPv4Stack", "true");
+    // libraries greet on stdout, which is nobody's here
+    System.setOut(System.err);
     Parent parent = null;
     int status = DONE;
     try {
@@ -41,13 +42,18 @@ public final class Main {
   private static Set<String> keys(String verb) {
     return switch (verb) {
       case "stream" -> StreamRun.KEYS;
-      default -> throw new Problem("jvm", "the verb is '" + verb + "'", "one of " + List.of("stream"), "see jvm/README.md");
+      case "collector" -> CollectorRun.KEYS;
+      case "aeron-driver" -> AeronDriverRun.KEYS;
+      default ->
+          throw new Problem("jvm", "the verb is '" + verb + "'", "stream, collector or aeron-driver", "see jvm/README.md");
     };
   }
 
   private static void run(String verb, Options options, Parent parent) throws Exception {
     switch (verb) {
       case "stream" -> StreamRun.run(options, parent);
+      case "collector" -> CollectorRun.run(options, parent);
+      case "aeron-driver" -> AeronDriverRun.run(options, parent);
       default -> throw new IllegalStateException(verb);
     }
   }

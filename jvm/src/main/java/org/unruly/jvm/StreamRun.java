@@ -3,6 +3,8 @@ package org.unruly.jvm;
 import java.io.IOException;
 import java.util.List;
 import java.util.Set;
+import org.unruly.jvm.collector.Load;
+import org.unruly.jvm.collector.Workload;
 import org.unruly.jvm.foreign.Command;
 import org.unruly.jvm.foreign.Kind;
 import org.unruly.jvm.foreign.Parent;
@@ -31,9 +33,12 @@ public final class StreamRun {
   /** A reader waits longer than its writer, whose failure is then told by the writer. */
   private static final long READER_NS = SETTLE_NS + 2_000_000_000L;
 
+  private static final long WAKING_MS = 1000;
+
   private final Terms terms;
   private final String protocol;
   private final boolean writes;
+  private final Workload workload;
   private final Parent parent;
   private final Sent sent = new Sent();
   private final Accounting accounting = new Accounting();
@@ -42,6 +47,8 @@ public final class StreamRun {
     terms = Terms.of(options);
     protocol = options.oneOf("protocol", Protocols.NAMES);
     writes = options.oneOf("role", List.of("writer", "reader")).equals("writer");
+    boolean competes = options.has("compete") && options.oneOf("compete", List.of("none", "gc")).equals("gc");
+    workload = competes ? Workload.of(options) : null;
     this.parent = parent;
   }
 
@@ -51,10 +58,11 @@ public final class StreamRun {
   }
 
   private void run() throws IOException, InterruptedException {
+    Load load = workload == null ? null : Load.build(workload, false, parent);
     try (End end = writes ? Protocols.outlet(protocol, terms) : Protocols.inlet(protocol, terms)) {
       Telling.hello(parent, end.port());
       Tally tally = writes ? sent : accounting;
-      Watch watch = new Watch(parent, tally, terms.messageBytes(), null);
+      Watch watch = new Watch(parent, tally, terms.messageBytes(), load);
       try {
         Timetable timetable = awaitStart(end);
         if (timetable != null) {
@@ -85,6 +93,9 @@ public final class StreamRun {
         return new Timetable(command.first(), command.second());
       } else if (command.kind() == Kind.STOP) {
         return null;
+      } else if (command.kind() == Command.FINISHED) {
+        // not the stream, which has not begun: its competition
+        tellOf(command.cause());
       }
     }
   }
@@ -107,8 +118,8 @@ public final class StreamRun {
     while (true) {
       Command command = parent.next(timetable.endNs() + graceNs);
       if (command == null) {
-        end.close();
-        thread.join(1000);
+        end.wake();
+        thread.join(WAKING_MS);
         if (writes) {
           String wrong = "message " + sent.messages() + " is held up " + graceNs / 1_000_000_000 + " s after the end";
           throw new Problem(protocol, wrong, "a reader that reads", "see what the reader told");

@@ -27,11 +27,11 @@ public record Command(int kind, long first, long second, Throwable cause) {
     return new Command(FINISHED, 0, 0, cause);
   }
 
-  /** The address that {@link Kind#PEER} tells. */
+  /** The address that {@link Kind#PEER} tells; its port is 0 when the peer has none. */
   public InetSocketAddress peer() {
     byte[] address = ByteBuffer.allocate(Integer.BYTES).putInt((int) first).array();
     try {
-      return new InetSocketAddress(InetAddress.getByAddress(address), (int) second);
+      return new InetSocketAddress(InetAddress.getByAddress(address), (int) Math.max(0, second));
     } catch (UnknownHostException thrown) {
       throw new IllegalStateException("four bytes are an address", thrown);
     }

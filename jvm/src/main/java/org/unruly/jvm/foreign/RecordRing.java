@@ -21,10 +21,10 @@ public final class RecordRing {
   private final AtomicLong dropped = new AtomicLong();
   private long head;
 
-  /** A ring with room for so many records, a power of two. */
+  /** A ring with room for so many records: a power of two, at least 2, since of one slot a turn could not say whose it is. */
   public RecordRing(int capacity) {
-    if (Integer.bitCount(capacity) != 1) {
-      throw new IllegalArgumentException("capacity " + capacity + " is no power of two");
+    if (capacity < 2 || Integer.bitCount(capacity) != 1) {
+      throw new IllegalArgumentException("capacity " + capacity + " is no power of two from 2 on");
     }
     cells = new long[capacity * STRIDE];
     turns = new AtomicLongArray(capacity);

@@ -103,10 +103,15 @@ final class NioInlet implements Inlet {
   }
 
   @Override
-  public void close() {
+  public void wake() {
     closed = true;
     Closing.quietly(server);
     Closing.quietly(selector);
+  }
+
+  @Override
+  public void close() {
+    wake();
   }
 
   private static final class Connection {

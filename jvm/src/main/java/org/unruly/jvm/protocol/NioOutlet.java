@@ -67,9 +67,14 @@ final class NioOutlet implements Outlet {
   }
 
   @Override
-  public void close() {
+  public void wake() {
     Closing.quietly(channel);
     // its end wakes who waits for it; the channel's does not
     Closing.quietly(selector);
+  }
+
+  @Override
+  public void close() {
+    wake();
   }
 }

@@ -22,10 +22,14 @@ public final class Protocols {
         case "jvm-tcp" -> new TcpOutlet(terms);
         case "jvm-nio" -> new NioOutlet(terms);
         case "jvm-udp" -> new UdpOutlet(terms);
+        case "jgroups-udp", "jgroups-tcp" -> new JGroupsOutlet(protocol, terms);
+        case "aeron" -> new AeronOutlet(terms);
         default -> throw unknown(protocol);
       };
     } catch (IOException thrown) {
       throw notOpened(protocol, terms, thrown);
+    } catch (LinkageError thrown) {
+      throw notLinked(protocol, thrown);
     }
   }
 
@@ -36,15 +40,26 @@ public final class Protocols {
         case "jvm-tcp" -> new TcpInlet(terms);
         case "jvm-nio" -> new NioInlet(terms);
         case "jvm-udp" -> new UdpInlet(terms);
+        case "jgroups-udp", "jgroups-tcp" -> new JGroupsInlet(protocol, terms);
+        case "aeron" -> new AeronInlet(terms);
         default -> throw unknown(protocol);
       };
     } catch (IOException thrown) {
       throw notOpened(protocol, terms, thrown);
+    } catch (LinkageError thrown) {
+      throw notLinked(protocol, thrown);
     }
   }
 
   private static Problem unknown(String protocol) {
     return new Problem("options", "protocol is " + protocol, "one of " + String.join(", ", NAMES), "protocol=jvm-tcp");
+  }
+
+  private static Problem notLinked(String protocol, LinkageError thrown) {
+    Throwable cause = thrown.getCause() == null ? thrown : thrown.getCause();
+    String hint = "the class path needs jvm/target/lib/*, and Java the flags --add-opens java.base/sun.nio.ch=ALL-UNNAMED"
+        + " --add-opens java.base/jdk.internal.misc=ALL-UNNAMED";
+    return new Problem(protocol, "its library does not load: " + cause, "its jar, and the JDK open to it", hint, thrown);
   }
 
   private static Problem notOpened(String protocol, Terms terms, IOException thrown) {

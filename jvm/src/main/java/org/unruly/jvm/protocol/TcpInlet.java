@@ -71,9 +71,14 @@ final class TcpInlet implements Inlet {
   }
 
   @Override
-  public void close() {
+  public void wake() {
     closed = true;
     Closing.quietly(server);
     Closing.quietly(connection);
+  }
+
+  @Override
+  public void close() {
+    wake();
   }
 }

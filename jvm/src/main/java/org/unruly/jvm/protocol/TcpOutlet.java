@@ -46,7 +46,12 @@ final class TcpOutlet implements Outlet {
   }
 
   @Override
-  public void close() {
+  public void wake() {
     Closing.quietly(socket);
+  }
+
+  @Override
+  public void close() {
+    wake();
   }
 }

@@ -51,8 +51,13 @@ final class UdpInlet implements Inlet {
   }
 
   @Override
-  public void close() {
+  public void wake() {
     closed = true;
     socket.close();
+  }
+
+  @Override
+  public void close() {
+    wake();
   }
 }

@@ -57,7 +57,12 @@ final class UdpOutlet implements Outlet {
   }
 
   @Override
-  public void close() {
+  public void wake() {
     socket.close();
+  }
+
+  @Override
+  public void close() {
+    wake();
   }
 }

@@ -15,7 +15,10 @@ public interface End extends AutoCloseable {
    */
   int meet(InetSocketAddress peer) throws IOException;
 
-  /** Closes; from any thread, and has a call that waits end. */
+  /** Has a call that waits, and every later one, end soon; from any thread. */
+  void wake();
+
+  /** Closes, once no thread uses it any more. */
   @Override
   void close();
 }
