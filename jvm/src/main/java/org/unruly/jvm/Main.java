@@ -31,12 +31,27 @@ public final class Main {
       parent.tell(Kind.DONE);
     } catch (Exception | Error thrown) {
       status = FAILED;
+      parent = parent == null ? parentDespite(words) : parent;
       Telling.failure(parent, thrown);
     }
     if (parent != null) {
       parent.close();
     }
     Ending.now(status);
+  }
+
+  /** Of options that are wrong the agent is told too, if only that of the socket is right. */
+  private static Parent parentDespite(String[] words) {
+    for (String word : words) {
+      if (word.startsWith("socket=")) {
+        try {
+          return Parent.connect(word.substring("socket=".length()), () -> Ending.now(FAILED));
+        } catch (Problem thrown) {
+          // then stderr alone is told
+        }
+      }
+    }
+    return null;
   }
 
   private static Set<String> keys(String verb) {

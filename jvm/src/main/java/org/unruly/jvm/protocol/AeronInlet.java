@@ -6,6 +6,7 @@ import java.io.EOFException;
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
+import java.util.concurrent.locks.LockSupport;
 import org.unruly.jvm.stream.Header;
 import org.unruly.jvm.stream.Inlet;
 import org.unruly.jvm.stream.Intake;
@@ -14,6 +15,8 @@ import org.unruly.jvm.stream.Terms;
 /** Aeron over UDP: polls for fragments, and puts them together. */
 final class AeronInlet implements Inlet {
   private static final int FRAGMENTS = 64;
+  private static final long LEAVING_NS = 3_000_000_000L;
+  private static final long LEAVING_STEP_NS = 1_000_000;
 
   private final AeronClient client;
   private final Subscription subscription;
@@ -62,6 +65,15 @@ final class AeronInlet implements Inlet {
         connected |= subscription.isConnected();
         Thread.yield();
       }
+    }
+    leaveGently();
+  }
+
+  /** Our driver has to tell the writer's that all has come, or that waits for it for seconds; then the image is gone. */
+  private void leaveGently() {
+    long untilNs = System.nanoTime() + LEAVING_NS;
+    while (!closed && subscription.imageCount() > 0 && System.nanoTime() < untilNs) {
+      LockSupport.parkNanos(LEAVING_STEP_NS);
     }
   }
 

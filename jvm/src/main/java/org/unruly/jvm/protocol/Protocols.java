@@ -57,8 +57,7 @@ public final class Protocols {
 
   private static Problem notLinked(String protocol, LinkageError thrown) {
     Throwable cause = thrown.getCause() == null ? thrown : thrown.getCause();
-    String hint = "the class path needs jvm/target/lib/*, and Java the flags --add-opens java.base/sun.nio.ch=ALL-UNNAMED"
-        + " --add-opens java.base/jdk.internal.misc=ALL-UNNAMED";
+    String hint = "the class path needs jvm/target/lib/*, and Java --add-opens java.base/sun.nio.ch=ALL-UNNAMED";
     return new Problem(protocol, "its library does not load: " + cause, "its jar, and the JDK open to it", hint, thrown);
   }
 
