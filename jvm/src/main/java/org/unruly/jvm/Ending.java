@@ -1,0 +1,49 @@
+package org.unruly.jvm;
+
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * How this process ends: what it leaves lying about is taken away, then it halts.
+ *
+ * <p>Not {@link System#exit}: libraries have threads and hooks of their own that may hold a process for seconds, and an
+ * agent that ended must never leave a virtual machine behind.
+ */
+public final class Ending {
+  /** What a run that is stopped has left to bring what is on its way, ns. */
+  public static final long STOP_NS = 500_000_000;
+
+  private static final long PATIENCE_NS = 1_000_000_000L;
+  private static final List<Runnable> LAST = new CopyOnWriteArrayList<>();
+
+  static {
+    Runtime.getRuntime().addShutdownHook(new Thread(Ending::tidy, "last"));
+  }
+
+  private Ending() {}
+
+  /** Has something done before the process ends, however it ends, short of being killed. */
+  public static void atEnd(Runnable last) {
+    LAST.add(last);
+  }
+
+  /** Ends the process within about a second. */
+  public static void now(int status) {
+    Thread tidying = new Thread(Ending::tidy, "last");
+    tidying.setDaemon(true);
+    tidying.start();
+    try {
+      TimeUnit.NANOSECONDS.timedJoin(tidying, PATIENCE_NS);
+    } catch (InterruptedException thrown) {
+      // then at once
+    }
+    Runtime.getRuntime().halt(status);
+  }
+
+  private static void tidy() {
+    for (Runnable last : LAST) {
+      last.run();
+    }
+  }
+}
