@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use unruly_plan::{
-    Arrivals, BitRate, Bytes, Compete, CompeteKind, Drive, DurationNs, Factor, Fault, FaultKind,
-    Hosts, KeyOrder, Load, Mesh, Plan, Probe, Protocol, RateHz, Run, Scheduling, Store, StoreLevel,
-    Stream, Transport, Until, ValueSize, Workload,
+    Arrivals, BitRate, Bytes, Collector, Compete, CompeteKind, Drive, DurationNs, Factor, Fault,
+    FaultKind, Hosts, Jvm, KeyOrder, Load, Mesh, Plan, Probe, Protocol, RateHz, Run, Scheduling,
+    Store, StoreLevel, Stream, Transport, Until, ValueSize, Workload,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -450,8 +450,7 @@ fn compete() -> impl Strategy<Value = Option<Compete>> {
             occupancy,
             lead: DurationNs(lead),
             processes,
-            live: Bytes(live),
-            heap: Bytes(2 * live),
+            live: Bytes(live % (1 << 28) + 1),
         }),
     )
 }
@@ -534,6 +533,10 @@ fn plan() -> impl Strategy<Value = Plan> {
                     },
                     load,
                     compete,
+                    jvm: varied.then_some(Jvm {
+                        collector: Collector::Z,
+                        heap: Bytes(1 << 30),
+                    }),
                     probe: probe.map(|period_ns| Probe {
                         period: DurationNs(period_ns),
                     }),

@@ -62,7 +62,6 @@ fn what_competes_has_the_paper_s_sizes_unless_it_is_told_otherwise() {
         lead: DurationNs(0),
         processes: 4,
         live: Bytes(384 << 20),
-        heap: Bytes(512 << 20),
     };
     assert_eq!(found, Some(wanted));
 }
@@ -131,7 +130,7 @@ fn what_a_stream_cannot_be_is_refused_with_its_line() {
     );
     refused_whole(
         &STREAM.replace("tcp", "rudp"),
-        r#"plan.toml:6: protocol is "rudp"; must be one of tcp, udp, sctp, quic, enet, kcp; hint: protocol = "tcp""#,
+        r#"plan.toml:6: protocol is "rudp"; must be one of tcp, udp, sctp, quic, enet, kcp, jvm-tcp, jvm-nio, jvm-udp, jgroups-udp, jgroups-tcp, aeron; hint: protocol = "tcp""#,
     );
 }
 
@@ -160,11 +159,11 @@ fn what_a_competing_load_cannot_be_is_refused_with_its_line() {
     );
     refused(
         "[compete]\nkind = \"gc\"\nlive = \"600MiB\"",
-        r#"plan.toml:9: live is "600MiB"; must be less than the heap, 512MiB; hint: heap = "800MiB""#,
+        r#"plan.toml:9: live is "600MiB"; must be less than the heap, 512MiB; hint: in [jvm], heap = "800MiB""#,
     );
     refused(
-        "[compete]\nkind = \"gc\"\nheap = \"100MiB\"",
-        r#"plan.toml:9: heap is "100MiB"; must be more than what lives in it, 384MiB; hint: heap = "512MiB""#,
+        "[compete]\nkind = \"gc\"\nlive = \"384MiB\"\n[jvm]\nheap = \"100MiB\"",
+        r#"plan.toml:9: live is "384MiB"; must be less than the heap, 100MiB; hint: in [jvm], heap = "512MiB""#,
     );
     refused(
         "[pin]\ncompete-0 = [0]",

@@ -122,7 +122,6 @@ pub fn listen(options: &Options, address: SocketAddr) -> io::Result<(Box<dyn Rea
         Protocol::Quic => boxed(quic::QuicReader::listen(options, address)),
         #[cfg(feature = "kcp")]
         Protocol::Kcp => boxed(kcp::KcpReader::listen(options, address)),
-        #[expect(unreachable_patterns, reason = "reached without a feature")]
         other => Err(not_built(other)),
     }
 }
@@ -146,7 +145,6 @@ pub fn connect(
         Protocol::Quic => Box::new(quic::QuicWriter::connect(to, patience)?),
         #[cfg(feature = "kcp")]
         Protocol::Kcp => Box::new(kcp::KcpWriter::connect(options, to, patience)?),
-        #[expect(unreachable_patterns, reason = "reached without a feature")]
         other => return Err(not_built(other)),
     })
 }

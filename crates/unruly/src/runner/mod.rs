@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
+use unruly_agent::JvmPlace;
 use unruly_load::{Settings, driver, introduce};
 use unruly_plan::{Cell as PlanCell, Drive, Load, Plan, Protocol, mix, times_ns, utc};
 use unruly_trace::{
@@ -60,6 +61,8 @@ pub(crate) struct Run {
     pub(crate) password: Option<String>,
     /// Where libraries are that the system does not have.
     pub(crate) library: Option<String>,
+    /// The virtual machine of Java, for what needs one.
+    pub(crate) jvm: Option<JvmPlace>,
     pub(crate) stop: Arc<AtomicBool>,
 }
 
@@ -110,6 +113,7 @@ pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
         directory: directory.clone(),
         id,
         library: libraries(&cells),
+        jvm: crate::jvm::find(),
         cells,
         cookie,
         password,
