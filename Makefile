@@ -118,7 +118,7 @@ $(CHECKER): FORCE
 	$(CLIPPED) cargo test --workspace --locked --quiet --no-run
 	cd tests/linearizability && go vet ./... && test -z "$$(gofmt -l .)" && go test ./... && go build -o $(CURDIR)/$@ .
 
-e2e: setup build $(CHECKER) ## Plan, run, trace, report on this machine, with planted truth; histories of Flurry under kills, pauses and partitions
+e2e: setup build $(CHECKER) $(JVM) ## Plan, run, trace, report on this machine, with planted truth; histories of Flurry under kills, pauses and partitions
 	$(PY) -m pytest -q tests/e2e/test_planted.py
 	$(PY) -m pytest -q -n 3 --dist loadfile tests/e2e --ignore tests/e2e/test_planted.py
 

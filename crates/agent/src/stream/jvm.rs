@@ -11,7 +11,7 @@ use unruly_trace::{Clock, monotonic};
 
 use super::rows::{Cost, Flow};
 use super::samples::Samples;
-use super::{CONNECT_PATIENCE, END_PATIENCE, LOOK, Rows, Times, schedule, tell};
+use super::{END_PATIENCE, LOOK, Rows, Times, schedule, tell};
 use crate::client::say_done;
 use crate::collector::Collections;
 use crate::control::{Inbox, PeerLine, Report, report};
@@ -21,6 +21,8 @@ use crate::job::{Job, JobKind};
 
 /// To build a heap, and to find a group.
 const HELLO_PATIENCE: Duration = Duration::from_secs(45);
+/// To meet, beside collectors that stop the world for seconds.
+const MEET_PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(
     job: &Job,
@@ -144,7 +146,7 @@ fn meet(foreign: &mut Foreign, peers: &[PeerLine]) -> Result<(), String> {
         port: to.port(),
     });
     let met = |record: &Record| (*record == Record::Peers).then_some(());
-    foreign.wait_for(2 * CONNECT_PATIENCE, met)
+    foreign.wait_for(MEET_PATIENCE, met)
 }
 
 /// The virtual machine at work.
