@@ -58,6 +58,8 @@ pub enum Protocol {
     Udp,
     /// SCTP in user mode (usrsctp), over UDP.
     Sctp,
+    /// The kernel's SCTP, where it has one.
+    KernelSctp,
     /// QUIC (quinn).
     Quic,
     /// ENet: reliable packets over UDP.
@@ -80,10 +82,11 @@ pub enum Protocol {
 
 impl Protocol {
     /// All of them, in the order of the manual.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Tcp,
         Self::Udp,
         Self::Sctp,
+        Self::KernelSctp,
         Self::Quic,
         Self::Enet,
         Self::Kcp,
@@ -102,6 +105,7 @@ impl Protocol {
             Self::Tcp => "tcp",
             Self::Udp => "udp",
             Self::Sctp => "sctp",
+            Self::KernelSctp => "kernel-sctp",
             Self::Quic => "quic",
             Self::Enet => "enet",
             Self::Kcp => "kcp",
@@ -123,7 +127,7 @@ impl Protocol {
             Self::Kcp => Bytes(100_000),
             Self::Udp | Self::JvmUdp => Bytes(65_000),
             // What its socket holds at once.
-            Self::Sctp => Bytes(200_000),
+            Self::Sctp | Self::KernelSctp => Bytes(200_000),
             // It cuts a packet into at most a million fragments, of which no link is short.
             Self::Enet | Self::JgroupsUdp | Self::JgroupsTcp | Self::Aeron => Bytes(1_000_000),
         }

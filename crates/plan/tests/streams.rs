@@ -130,7 +130,7 @@ fn what_a_stream_cannot_be_is_refused_with_its_line() {
     );
     refused_whole(
         &STREAM.replace("tcp", "rudp"),
-        r#"plan.toml:6: protocol is "rudp"; must be one of tcp, udp, sctp, quic, enet, kcp, jvm-tcp, jvm-nio, jvm-udp, jgroups-udp, jgroups-tcp, aeron; hint: protocol = "tcp""#,
+        r#"plan.toml:6: protocol is "rudp"; must be one of tcp, udp, sctp, kernel-sctp, quic, enet, kcp, jvm-tcp, jvm-nio, jvm-udp, jgroups-udp, jgroups-tcp, aeron; hint: protocol = "tcp""#,
     );
 }
 
