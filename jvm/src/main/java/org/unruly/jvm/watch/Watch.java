@@ -18,7 +18,7 @@ public final class Watch implements AutoCloseable {
   /** Length of an interval, ns. */
   public static final long INTERVAL_NS = 100_000_000;
 
-  private static final int INTERVALS_PER_SECOND = 10;
+  private static final long SECOND_NS = 1_000_000_000;
 
   private final Parent parent;
   private final Tally tally;
@@ -63,16 +63,17 @@ public final class Watch implements AutoCloseable {
   }
 
   private void run() {
-    long interval = 0;
+    long second = System.nanoTime() / SECOND_NS;
     while (!closing) {
       long untilNs = (System.nanoTime() / INTERVAL_NS + 1) * INTERVAL_NS;
       while (!closing && System.nanoTime() < untilNs) {
         LockSupport.parkNanos(untilNs - System.nanoTime());
       }
       tellInterval();
-      interval++;
-      if (closing || interval % INTERVALS_PER_SECOND == 0) {
+      // by the clock, not by rows: a pause of the world may take the time of several
+      if (closing || System.nanoTime() / SECOND_NS > second) {
         tellCollector();
+        second = System.nanoTime() / SECOND_NS;
       }
     }
   }
