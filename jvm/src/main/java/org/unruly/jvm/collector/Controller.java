@@ -5,17 +5,17 @@ package org.unruly.jvm.collector;
  *
  * <p>A rate cannot be set from the last interval's use: a collector works in bursts, seconds after the garbage was made.
  * So what an element costs, collection included, is taken over some seconds; the target divided by it is the rate; and
- * what was used too much or too little so far is paid back within some seconds. Sans clock: what is measured is told.
+ * what was used too much or too little so far is paid back within about a second. Sans clock: what is measured is told.
  */
 final class Controller {
   /** Over this time what an element costs is averaged, ns. */
   private static final double COST_NS = 8e9;
 
   /** Within this time a debt is paid back, ns. */
-  private static final double DEBT_NS = 2e9;
+  private static final double DEBT_NS = 1e9;
 
   /** A debt is never more than this time's use: on a busy host it could not be paid, and would later burst. */
-  private static final double DEBT_NS_MAX = 3e9;
+  private static final double DEBT_NS_MAX = 4e9;
 
   /** Before anything is measured an element is taken to cost this, ns; soon outweighed. */
   private static final double GUESS_NS = 3000;
