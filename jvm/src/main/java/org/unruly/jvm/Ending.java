@@ -1,5 +1,6 @@
 package org.unruly.jvm;
 
+import java.io.IOException;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
@@ -28,17 +29,36 @@ public final class Ending {
     LAST.add(last);
   }
 
-  /** Ends the process within about a second. */
+  /** Ends the process with a status: what the virtual machine has under way may take some tenths of a second to halt. */
   public static void now(int status) {
+    tidyInTime();
+    Runtime.getRuntime().halt(status);
+  }
+
+  /**
+   * Ends the process at once, for when no one is there to be told a status. Halting waits for collections and for the
+   * compiler, seconds if need be; the kernel's own signal does not.
+   */
+  public static void atOnce() {
+    tidyInTime();
+    try {
+      // Java can kill any process but its own
+      new ProcessBuilder("sh", "-c", "kill -KILL " + ProcessHandle.current().pid()).start().waitFor();
+    } catch (IOException | InterruptedException thrown) {
+      // without a shell it halts
+    }
+    Runtime.getRuntime().halt(0);
+  }
+
+  private static void tidyInTime() {
     Thread tidying = new Thread(Ending::tidy, "last");
     tidying.setDaemon(true);
     tidying.start();
     try {
       TimeUnit.NANOSECONDS.timedJoin(tidying, PATIENCE_NS);
     } catch (InterruptedException thrown) {
-      // then at once
+      // then without
     }
-    Runtime.getRuntime().halt(status);
   }
 
   private static void tidy() {
