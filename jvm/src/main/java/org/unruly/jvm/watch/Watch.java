@@ -20,6 +20,9 @@ public final class Watch implements AutoCloseable {
 
   private static final long SECOND_NS = 1_000_000_000;
 
+  /** The last row is waited for through pauses of the world, or the sums of rows would lack it. */
+  private static final long PATIENCE_S = 10;
+
   private final Parent parent;
   private final Tally tally;
   private final long messageBytes;
@@ -56,7 +59,7 @@ public final class Watch implements AutoCloseable {
     closing = true;
     LockSupport.unpark(thread);
     try {
-      TimeUnit.SECONDS.timedJoin(thread, 2);
+      TimeUnit.SECONDS.timedJoin(thread, PATIENCE_S);
     } catch (InterruptedException thrown) {
       Thread.currentThread().interrupt();
     }
