@@ -29,9 +29,12 @@ public final class Ending {
     LAST.add(last);
   }
 
-  /** Ends the process with a status: what the virtual machine has under way may take some tenths of a second to halt. */
+  /** Ends the process with a status; when halting takes more than a second, by a signal. */
   public static void now(int status) {
     tidyInTime();
+    long pid = ProcessHandle.current().pid();
+    // while it halts no thread of ours runs. The shell's parent is no longer we once we have ended: then it kills no one
+    run("sleep 1; [ \"$(cut -d' ' -f4 /proc/$$/stat)\" = " + pid + " ] && kill -KILL " + pid);
     Runtime.getRuntime().halt(status);
   }
 
@@ -41,13 +44,25 @@ public final class Ending {
    */
   public static void atOnce() {
     tidyInTime();
+    // Java can kill any process but its own
+    Process killing = run("kill -KILL " + ProcessHandle.current().pid());
     try {
-      // Java can kill any process but its own
-      new ProcessBuilder("sh", "-c", "kill -KILL " + ProcessHandle.current().pid()).start().waitFor();
-    } catch (IOException | InterruptedException thrown) {
-      // without a shell it halts
+      if (killing != null) {
+        killing.waitFor();
+      }
+    } catch (InterruptedException thrown) {
+      // then it halts
     }
     Runtime.getRuntime().halt(0);
+  }
+
+  /** Null without a shell. */
+  private static Process run(String command) {
+    try {
+      return new ProcessBuilder("sh", "-c", command).start();
+    } catch (IOException thrown) {
+      return null;
+    }
   }
 
   private static void tidyInTime() {
