@@ -67,14 +67,17 @@ public final class Watch implements AutoCloseable {
 
   private void run() {
     long second = System.nanoTime() / SECOND_NS;
-    while (!closing) {
+    boolean last = false;
+    while (!last) {
       long untilNs = (System.nanoTime() / INTERVAL_NS + 1) * INTERVAL_NS;
       while (!closing && System.nanoTime() < untilNs) {
         LockSupport.parkNanos(untilNs - System.nanoTime());
       }
+      // asked before counting: what was counted before the closing is then in the last row
+      last = closing;
       tellInterval();
       // by the clock, not by rows: a pause of the world may take the time of several
-      if (closing || System.nanoTime() / SECOND_NS > second) {
+      if (last || System.nanoTime() / SECOND_NS > second) {
         tellCollector();
         second = System.nanoTime() / SECOND_NS;
       }
