@@ -1,5 +1,6 @@
 package org.unruly.jvm;
 
+import java.io.IOException;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
@@ -28,17 +29,51 @@ public final class Ending {
     LAST.add(last);
   }
 
-  /** Ends the process within about a second. */
+  /** Ends the process with a status; when halting takes more than a second, by a signal. */
   public static void now(int status) {
+    tidyInTime();
+    long pid = ProcessHandle.current().pid();
+    // while it halts no thread of ours runs. The shell's parent is no longer we once we have ended: then it kills no one
+    run("sleep 1; [ \"$(cut -d' ' -f4 /proc/$$/stat)\" = " + pid + " ] && kill -KILL " + pid);
+    Runtime.getRuntime().halt(status);
+  }
+
+  /**
+   * Ends the process at once, for when no one is there to be told a status. Halting waits for collections and for the
+   * compiler, seconds if need be; the kernel's own signal does not.
+   */
+  public static void atOnce() {
+    tidyInTime();
+    // Java can kill any process but its own
+    Process killing = run("kill -KILL " + ProcessHandle.current().pid());
+    try {
+      if (killing != null) {
+        killing.waitFor();
+      }
+    } catch (InterruptedException thrown) {
+      // then it halts
+    }
+    Runtime.getRuntime().halt(0);
+  }
+
+  /** Null without a shell. */
+  private static Process run(String command) {
+    try {
+      return new ProcessBuilder("sh", "-c", command).start();
+    } catch (IOException thrown) {
+      return null;
+    }
+  }
+
+  private static void tidyInTime() {
     Thread tidying = new Thread(Ending::tidy, "last");
     tidying.setDaemon(true);
     tidying.start();
     try {
       TimeUnit.NANOSECONDS.timedJoin(tidying, PATIENCE_NS);
     } catch (InterruptedException thrown) {
-      // then at once
+      // then without
     }
-    Runtime.getRuntime().halt(status);
   }
 
   private static void tidy() {

@@ -26,7 +26,7 @@ public final class Main {
     try {
       String verb = words.length > 0 ? words[0] : "";
       Options options = new Options(Arrays.asList(words).subList(Math.min(1, words.length), words.length), keys(verb));
-      parent = Parent.connect(options.text("socket"), () -> Ending.now(DONE));
+      parent = Parent.connect(options.text("socket"), Ending::atOnce);
       run(verb, options, parent);
       parent.tell(Kind.DONE);
     } catch (Exception | Error thrown) {
@@ -45,7 +45,7 @@ public final class Main {
     for (String word : words) {
       if (word.startsWith("socket=")) {
         try {
-          return Parent.connect(word.substring("socket=".length()), () -> Ending.now(FAILED));
+          return Parent.connect(word.substring("socket=".length()), Ending::atOnce);
         } catch (Problem thrown) {
           // then stderr alone is told
         }

@@ -114,20 +114,29 @@ public final class StreamRun {
     // a reader that cannot be woken must not hold the process
     thread.setDaemon(true);
     thread.start();
+    try {
+      awaitEnd(timetable);
+    } finally {
+      // before it is closed no one may use it any more
+      end.wake();
+      thread.join(WAKING_MS);
+    }
+  }
+
+  private void awaitEnd(Timetable timetable) throws InterruptedException {
     long graceNs = writes ? SETTLE_NS : READER_NS;
+    boolean stopped = false;
     while (true) {
       Command command = parent.next(timetable.endNs() + graceNs);
-      if (command == null) {
-        end.wake();
-        thread.join(WAKING_MS);
-        if (writes) {
-          String wrong = "message " + sent.messages() + " is held up " + graceNs / 1_000_000_000 + " s after the end";
-          throw new Problem(protocol, wrong, "a reader that reads", "see what the reader told");
-        }
+      if (command == null && writes && !stopped) {
+        String wrong = "message " + sent.messages() + " is held up " + graceNs / 1_000_000_000 + " s after the end";
+        throw new Problem(protocol, wrong, "a reader that reads", "see what the reader told");
+      } else if (command == null) {
         return;
       } else if (command.kind() == Kind.STOP) {
         timetable.endNow();
         graceNs = Ending.STOP_NS;
+        stopped = true;
       } else if (command.kind() == Command.FINISHED) {
         tellOf(command.cause());
         return;

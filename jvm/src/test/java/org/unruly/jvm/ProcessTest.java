@@ -30,6 +30,21 @@ class ProcessTest {
     return new Agent(FLAGS, all);
   }
 
+  /** From both hellos to both ends. */
+  private static void stream(Agent reader, Agent writer) throws IOException, InterruptedException {
+    ForeignRecord hello = reader.await(Kind.HELLO);
+    assertEquals(reader.process.pid(), hello.fields()[0]);
+    assertEquals(1, hello.fields()[2]);
+    writer.await(Kind.HELLO);
+    writer.tell(Kind.PEER, LOOPBACK, hello.fields()[1]);
+    assertEquals(2, writer.await(Kind.PEERS).fields()[0]);
+    long startNs = System.nanoTime();
+    reader.tell(Kind.START, startNs, startNs + STREAM_NS);
+    writer.tell(Kind.START, startNs, startNs + STREAM_NS);
+    assertEquals(0, writer.awaitEnd());
+    assertEquals(0, reader.awaitEnd());
+  }
+
   private static long sum(Agent agent, int field) {
     return agent.of(Kind.INTERVAL).stream().mapToLong(record -> record.fields()[field]).sum();
   }
@@ -38,17 +53,7 @@ class ProcessTest {
   void aStreamIsToldFromItsHelloToItsLastIntervalAndDone() throws Exception {
     try (Agent reader = stream("reader", "jvm-tcp");
         Agent writer = stream("writer", "jvm-tcp")) {
-      ForeignRecord hello = reader.await(Kind.HELLO);
-      assertEquals(reader.process.pid(), hello.fields()[0]);
-      assertEquals(1, hello.fields()[2]);
-      writer.await(Kind.HELLO);
-      writer.tell(Kind.PEER, LOOPBACK, hello.fields()[1]);
-      assertEquals(2, writer.await(Kind.PEERS).fields()[0]);
-      long startNs = System.nanoTime();
-      reader.tell(Kind.START, startNs, startNs + STREAM_NS);
-      writer.tell(Kind.START, startNs, startNs + STREAM_NS);
-      assertEquals(0, writer.awaitEnd());
-      assertEquals(0, reader.awaitEnd());
+      stream(reader, writer);
       for (Agent agent : List.of(reader, writer)) {
         long messages = agent.of(Kind.DRAINED).get(0).fields()[0];
         assertTrue(messages > 100, messages + " messages");
@@ -78,6 +83,27 @@ class ProcessTest {
     }
   }
 
+  @Test
+  void streamsOfAeronShareADriverOfItsOwnProcess() throws Exception {
+    Path folder = Path.of("/dev/shm/unruly-test-" + ProcessHandle.current().pid());
+    try (Agent driver = new Agent(FLAGS, "aeron-driver", "directory=" + folder)) {
+      driver.await(Kind.HELLO);
+      try (Agent reader = stream("reader", "aeron", "driver=" + folder);
+          Agent writer = stream("writer", "aeron", "driver=" + folder)) {
+        stream(reader, writer);
+        assertFalse(Files.exists(Path.of("/dev/shm/unruly-aeron-" + writer.process.pid() + "-0")));
+        assertTrue(sum(reader, 3) > 100, sum(reader, 3) + " messages");
+        assertEquals(sum(writer, 3), sum(reader, 3));
+        assertEquals(0, sum(reader, 4));
+      }
+      assertTrue(Files.exists(folder));
+      driver.tell(Kind.STOP);
+      assertEquals(0, driver.awaitEnd());
+      assertTrue(driver.of(Kind.INTERVAL).stream().mapToLong(record -> record.fields()[8]).sum() > 0, "its CPU");
+      assertFalse(Files.exists(folder));
+    }
+  }
+
   /** Also where libraries have threads of their own, and a folder in memory that must go. */
   @ParameterizedTest
   @ValueSource(strings = {"jvm-udp", "jgroups-tcp", "aeron"})
@@ -87,7 +113,8 @@ class ProcessTest {
       Path folder = Path.of("/dev/shm/unruly-aeron-" + agent.process.pid() + "-0");
       assertEquals(protocol.equals("aeron"), Files.exists(folder));
       agent.leave();
-      assertEquals(0, agent.process.waitFor());
+      // it kills itself, as no one is there who would wait for it to halt
+      assertEquals(128 + 9, agent.process.waitFor());
       assertFalse(Files.exists(folder));
     }
   }

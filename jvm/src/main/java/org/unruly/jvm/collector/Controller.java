@@ -9,13 +9,13 @@ package org.unruly.jvm.collector;
  */
 final class Controller {
   /** Over this time what an element costs is averaged, ns. */
-  private static final double COST_NS = 3e9;
+  private static final double COST_NS = 8e9;
 
   /** Within this time a debt is paid back, ns. */
   private static final double DEBT_NS = 1e9;
 
   /** A debt is never more than this time's use: on a busy host it could not be paid, and would later burst. */
-  private static final double DEBT_NS_MAX = 2e9;
+  private static final double DEBT_NS_MAX = 4e9;
 
   /** Before anything is measured an element is taken to cost this, ns; soon outweighed. */
   private static final double GUESS_NS = 3000;

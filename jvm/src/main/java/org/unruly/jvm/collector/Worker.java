@@ -7,8 +7,14 @@ import org.unruly.jvm.stream.Counter;
 final class Worker implements Runnable {
   private static final long TICK_NS = 1_000_000;
 
-  /** After a pause of the world what was missed is not made up for at once: the controller sees to the mean. */
-  private static final long TICK_NS_MAX = 10 * TICK_NS;
+  /**
+   * What a pause of the world has kept from being done is made up for after it, or with a collector that pauses half of the
+   * time the rate would be half of what was set; but of a stop longer than this, which is none of a collector's, no more.
+   */
+  private static final long TICK_NS_MAX = 1000 * TICK_NS;
+
+  /** After so many the clock is looked at, and whether to end. */
+  private static final long BATCH = 10_000;
 
   private final Structure structure;
   private final Counter replaced = new Counter();
@@ -39,7 +45,7 @@ final class Worker implements Runnable {
       long nowNs = System.nanoTime();
       owed += Math.min(nowNs - beforeNs, TICK_NS_MAX) * rateHz / 1e9;
       beforeNs = nowNs;
-      long now = (long) owed;
+      long now = Math.min((long) owed, BATCH);
       for (long one = 0; one < now; one++) {
         structure.replaceOne();
       }

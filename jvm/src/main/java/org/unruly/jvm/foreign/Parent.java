@@ -24,8 +24,8 @@ public final class Parent implements AutoCloseable {
   private static final int BATCH = 256;
   private static final long PAUSE_NS = 5_000_000;
 
-  /** A record that must not be dropped waits so long for room, and the last ones for the agent to read them. */
-  private static final long PATIENCE_NS = 2_000_000_000L;
+  /** A record that must not be dropped waits so long for room, and the last ones to be sent: through pauses of the world. */
+  private static final long PATIENCE_NS = 10_000_000_000L;
 
   private final SocketChannel channel;
   private final Runnable gone;

@@ -8,6 +8,7 @@ import org.jgroups.Event;
 import org.jgroups.JChannel;
 import org.jgroups.Receiver;
 import org.jgroups.View;
+import org.jgroups.protocols.pbcast.GMS;
 import org.jgroups.stack.IpAddress;
 import org.unruly.jvm.Problem;
 import org.unruly.jvm.stream.Terms;
@@ -19,8 +20,14 @@ import org.unruly.jvm.stream.Terms;
  * kernel can choose the ports, and neither forms a group of its own that would have to merge.
  */
 final class JGroupsMember {
-  /** Discovery takes some seconds at most, joining as long; without multicast it would be waited for in vain. */
-  private static final long VIEW_NS = 20_000_000_000L;
+  /**
+   * On a quiet host the two meet in less than a second. When pauses keep the first answer away, the second founds a group of
+   * its own, and the next round of merging, which is every 10 to 30 s, makes them one.
+   */
+  private static final long VIEW_NS = 60_000_000_000L;
+
+  /** The second knows that there is a first: before it founds a group of its own it waits longer than the bundled 1 or 2 s. */
+  private static final long JOIN_MS = 10_000;
 
   private final String protocol;
   private final Terms terms;
@@ -66,7 +73,12 @@ final class JGroupsMember {
     // nothing leaves the link
     System.setProperty("jgroups.udp.ip_ttl", "1");
     try {
-      return new JChannel(stack);
+      JChannel channel = new JChannel(stack);
+      if (first != null) {
+        GMS membership = channel.getProtocolStack().findProtocol(GMS.class);
+        membership.setJoinTimeout(JOIN_MS);
+      }
+      return channel;
     } catch (Exception thrown) {
       throw new IOException(thrown.getMessage(), thrown);
     }

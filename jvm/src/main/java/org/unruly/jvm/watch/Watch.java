@@ -18,7 +18,10 @@ public final class Watch implements AutoCloseable {
   /** Length of an interval, ns. */
   public static final long INTERVAL_NS = 100_000_000;
 
-  private static final int INTERVALS_PER_SECOND = 10;
+  private static final long SECOND_NS = 1_000_000_000;
+
+  /** The last row is waited for through pauses of the world, or the sums of rows would lack it. */
+  private static final long PATIENCE_S = 10;
 
   private final Parent parent;
   private final Tally tally;
@@ -56,23 +59,27 @@ public final class Watch implements AutoCloseable {
     closing = true;
     LockSupport.unpark(thread);
     try {
-      TimeUnit.SECONDS.timedJoin(thread, 2);
+      TimeUnit.SECONDS.timedJoin(thread, PATIENCE_S);
     } catch (InterruptedException thrown) {
       Thread.currentThread().interrupt();
     }
   }
 
   private void run() {
-    long interval = 0;
-    while (!closing) {
+    long second = System.nanoTime() / SECOND_NS;
+    boolean last = false;
+    while (!last) {
       long untilNs = (System.nanoTime() / INTERVAL_NS + 1) * INTERVAL_NS;
       while (!closing && System.nanoTime() < untilNs) {
         LockSupport.parkNanos(untilNs - System.nanoTime());
       }
+      // asked before counting: what was counted before the closing is then in the last row
+      last = closing;
       tellInterval();
-      interval++;
-      if (closing || interval % INTERVALS_PER_SECOND == 0) {
+      // by the clock, not by rows: a pause of the world may take the time of several
+      if (last || System.nanoTime() / SECOND_NS > second) {
         tellCollector();
+        second = System.nanoTime() / SECOND_NS;
       }
     }
   }

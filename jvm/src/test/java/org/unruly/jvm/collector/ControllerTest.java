@@ -45,12 +45,12 @@ class ControllerTest {
   })
   void theMeanUseKeepsToTheTargetWithinTwoPoints(double elementNs, double elementsBetween, double collectionNs) {
     for (double target : new double[] {0.2, 0.6, 0.8}) {
-      double[] used = usedNs(new Machine(elementNs, elementsBetween, collectionNs), target, 700);
+      double[] used = usedNs(new Machine(elementNs, elementsBetween, collectionNs), target, 6_100);
       double sumNs = 0;
-      for (int step = 100; step < 700; step++) {
+      for (int step = 100; step < 6_100; step++) {
         sumNs += used[step];
       }
-      assertEquals(target, sumNs / (600 * CORES * STEP_NS), 0.02);
+      assertEquals(target, sumNs / (6_000 * CORES * STEP_NS), 0.02);
     }
   }
 
@@ -62,7 +62,7 @@ class ControllerTest {
       // a minute in which nearly nothing could be used
       controller.rateHz(STEP_NS, 1_000_000, 1_000);
     }
-    // the use of three seconds at most: what is due now, and a debt of two that is paid back within one
-    assertTrue(controller.rateHz(STEP_NS, 1_000_000, 1_000) <= 3.2 * target * 1e9 / 1_000);
+    // what is due now, and the greatest debt, that of four seconds, paid back within one
+    assertTrue(controller.rateHz(STEP_NS, 1_000_000, 1_000) <= 5.1 * target * 1e9 / 1_000);
   }
 }
