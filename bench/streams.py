@@ -79,11 +79,8 @@ def run() -> list[Result]:
 
 def peers() -> list[Result]:
     """Goodput beside iperf3, with messages as long, over loopback and over a veth pair."""
-    found = []
-    for hosts in ("processes", "namespaces"):
-        for protocol in ("tcp", "udp"):
-            found.append(_beside_iperf(hosts, protocol))
-    return found
+    ways = ("processes", "namespaces")
+    return [_beside_iperf(hosts, protocol) for hosts in ways for protocol in ("tcp", "udp")]
 
 
 def _beside_iperf(hosts: str, protocol: str) -> Result:
@@ -102,8 +99,8 @@ def _beside_iperf(hosts: str, protocol: str) -> Result:
     middle = [sorted(side)[len(side) // 2] / 1e9 for side in (ours, theirs)]
     return Result(
         name=f"stream-{protocol}-{'loopback' if hosts == 'processes' else 'veth'}",
-        what=f"goodput of {protocol}, messages of 2,000 bytes over {way}, a row each 100 ms at both "
-        "ends, to iperf3",
+        what=f"goodput of {protocol}, messages of 2,000 bytes over {way}, a row each 100 ms at both"
+        " ends, to iperf3",
         bar=f">= {BAR}",
         measured=f"{found} of {PAIRS} pairs ({middle[0]:.2f} to {middle[1]:.2f} Gbit/s)",
         met=found.low >= BAR,
@@ -190,7 +187,7 @@ def iperf3() -> str:
 
 @contextmanager
 def _pair() -> Iterator[tuple[list[list[str]], str]]:
-    """Two hosts behind a bridge, as a run of ours has them; their prefixes, the second's address."""
+    """Two hosts behind a bridge, as a run of ours has them; prefixes, and the second's address."""
     made = [*HOSTS, BRIDGE]
     try:
         for name in made:
@@ -216,11 +213,7 @@ def _ip(*words: str) -> None:
 
 def shares() -> list[Result]:
     """What competing loads use, on a machine that is idle and on one that is busy."""
-    found = []
-    for kind in ("cpu", "gc"):
-        for busy in (False, True):
-            found.append(_share(kind, busy=busy))
-    return found
+    return [_share(kind, busy=busy) for kind in ("cpu", "gc") for busy in (False, True)]
 
 
 def _share(kind: str, *, busy: bool) -> Result:
@@ -238,7 +231,7 @@ def _share(kind: str, *, busy: bool) -> Result:
     how = "busy" if busy else "idle"
     return Result(
         name=f"compete-{kind}-{how}",
-        what=f"share of {cores} cores that the competing load {kind} holds on a machine otherwise {how}",
+        what=f"share of {cores} cores that the competing load {kind} holds, the machine else {how}",
         bar=f"{OCCUPANCY:g} within {POINTS_MAX:g}",
         measured=f"{share:.3f}",
         met=abs(share - OCCUPANCY) <= POINTS_MAX,

@@ -200,7 +200,8 @@ impl Listening<'_> {
     fn interval(&mut self, it: Interval) -> Result<()> {
         let flow = Flow {
             bytes: it.bytes,
-            messages: it.messages,
+            // It counts every arrival, the trace each message once.
+            messages: it.messages.saturating_sub(it.duplicated.unwrap_or(0)),
             lost: it.lost,
             duplicated: it.duplicated,
             reordered: it.reordered,
@@ -221,9 +222,10 @@ impl Listening<'_> {
 
 /// What a failure amounts to.
 fn kind_of(text: &str) -> &'static str {
-    if text.contains("end") && text.contains("never") {
-        "stream not finished"
-    } else {
-        "stream broken"
+    match text {
+        late if late.contains("the end never came") || late.contains("is held up") => {
+            "stream not finished"
+        }
+        _ => "stream broken",
     }
 }

@@ -131,6 +131,9 @@ public final class StreamRun {
       if (command == null && writes && !stopped) {
         String wrong = "message " + sent.messages() + " is held up " + graceNs / 1_000_000_000 + " s after the end";
         throw new Problem(protocol, wrong, "a reader that reads", "see what the reader told");
+      } else if (command == null && !stopped) {
+        String wrong = accounting.messages() + " messages came, and the end never came";
+        throw new Problem(protocol, wrong, "a writer that tells its end", "see what the writer told");
       } else if (command == null) {
         return;
       } else if (command.kind() == Kind.STOP) {

@@ -5,6 +5,9 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.channels.SocketChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -14,6 +17,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import org.unruly.jvm.foreign.ForeignRecord;
 import org.unruly.jvm.foreign.Kind;
+import org.unruly.jvm.stream.Header;
 
 /** Whole processes, beside an agent. */
 @Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
@@ -140,6 +144,23 @@ class ProcessTest {
       assertEquals(2, agent.awaitEnd());
       assertEquals(1, agent.of(Kind.FAILURE).size());
       assertTrue(agent.text().contains("jvm-tcp: /127.0.0.1:1 cannot be reached: "), agent.text());
+      assertTrue(agent.of(Kind.DONE).isEmpty());
+    }
+  }
+
+  @Test
+  void aReaderWhoseWriterGoesWithoutAnEndFailsInWords() throws Exception {
+    try (Agent agent = stream("reader", "jvm-tcp")) {
+      int port = (int) agent.await(Kind.HELLO).fields()[1];
+      agent.tell(Kind.START, System.nanoTime(), Long.MAX_VALUE / 2);
+      ByteBuffer message = ByteBuffer.allocate(2000);
+      Header.writeCommon(message, 9, 2000);
+      Header.write(message, 0, 0, 0);
+      try (SocketChannel writer = SocketChannel.open(new InetSocketAddress("127.0.0.1", port))) {
+        writer.write(message);
+      }
+      assertEquals(2, agent.awaitEnd());
+      assertTrue(agent.text().contains("the stream broke after 1 messages: "), agent.text());
       assertTrue(agent.of(Kind.DONE).isEmpty());
     }
   }
