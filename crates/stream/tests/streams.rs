@@ -175,6 +175,7 @@ fn messages_of_another_run_are_not_counted() {
         write(&other, at, 50);
     });
     assert_eq!(found.messages + found.lost, 100);
+    assert_eq!(found.duplicated, 0);
 }
 
 #[test]
