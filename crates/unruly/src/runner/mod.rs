@@ -12,6 +12,7 @@ mod loading;
 mod namespaces;
 mod progress;
 mod quota;
+mod room;
 mod telling;
 
 use std::collections::BTreeSet;
@@ -142,6 +143,7 @@ fn meet(cells: &[PlanCell], password: Option<&str>) -> Result<()> {
         let Load::Drive(drive) = &cell.plan.load else {
             continue;
         };
+        room::for_keys(drive)?;
         let Some(store) = &drive.store else { continue };
         if met.insert(store.url.to_string()) {
             match store.url.service() {
