@@ -15,8 +15,9 @@ SEED ?= 1
 OPERATIONS ?= 5000
 SIM := target/release/flurry-sim
 CHECKER := target/linearizability
+JVM := jvm/target/unruly-jvm.jar
 
-.PHONY: help setup build fmt lint lint-text test test-rust test-flurry test-model fuzz sim sim-bugs test-python rules e2e mutations bench bench-flurry docs demo check
+.PHONY: help setup build fmt lint lint-text test test-rust test-flurry test-model fuzz sim sim-bugs test-python rules e2e mutations bench bench-flurry docs demo check jvm test-jvm
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -92,6 +93,17 @@ test-python: setup build ## Python tests, with the report in a real Chromium, an
 rules: setup ## Layers, sizes, links, licences: what holds for the whole repository
 	$(PY) -m pytest -q tests/rules
 
+jvm: $(JVM) ## Build what runs in the virtual machine of Java
+
+$(JVM): jvm/pom.xml $(shell find jvm/src/main -name '*.java')
+	scripts/debian.sh javac openjdk-17-jdk-headless
+	scripts/debian.sh mvn maven
+	mvn -q -B -f jvm/pom.xml package
+	touch $@
+
+test-jvm: $(JVM) ## Its tests: golden bytes, every protocol over loopback, whole processes
+	mvn -q -B -f jvm/pom.xml verify
+
 mutations: setup ## Break three promises, chosen by the commit, and see their tests go red
 	$(PY) tests/mutations/run.py
 
@@ -106,7 +118,7 @@ $(CHECKER): FORCE
 	$(CLIPPED) cargo test --workspace --locked --quiet --no-run
 	cd tests/linearizability && go vet ./... && test -z "$$(gofmt -l .)" && go test ./... && go build -o $(CURDIR)/$@ .
 
-e2e: setup build $(CHECKER) ## Plan, run, trace, report on this machine, with planted truth; histories of Flurry under kills, pauses and partitions
+e2e: setup build $(CHECKER) $(JVM) ## Plan, run, trace, report on this machine, with planted truth; histories of Flurry under kills, pauses and partitions
 	$(PY) -m pytest -q tests/e2e/test_planted.py
 	$(PY) -m pytest -q -n 3 --dist loadfile tests/e2e --ignore tests/e2e/test_planted.py
 

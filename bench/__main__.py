@@ -25,6 +25,7 @@ from bench import (
     scale,
     stall,
     stores,
+    streams,
 )
 from bench.flurry import auto, faults, gateway, latency, pace, throughput
 
@@ -37,6 +38,8 @@ BENCHES = {
     "stores-throughput": stores.throughput,
     "stores-cassandra": cassandra.run,
     "stores-stall": stores.stall,
+    "streams-iperf": streams.peers,
+    "streams-compete": streams.shares,
     "analysis": analysis.run,
     "scale": scale.run,
     "false-promises": false_promises.run,

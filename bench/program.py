@@ -49,9 +49,9 @@ class Trace:
     path: Path
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """Query the trace; ``requests`` and ``resources`` stand for the tables."""
+        """Query the trace; its tables are called as they are."""
         with duckdb.connect() as connection:
-            for table in ("requests", "resources", "events"):
+            for table in ("requests", "resources", "events", "intervals"):
                 if list((self.path / table).glob("*.parquet")):
                     files = self.path / table / "*.parquet"
                     connection.sql(f"create view {table} as from read_parquet('{files}')")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from unruly.errors import ParameterError
+from unruly.findings.magical import THINNED
 from unruly.stats import (
     analysis_of_variance,
     dip_test,
@@ -22,7 +23,7 @@ from unruly.stats import (
     smallest_haircut,
     streak_length,
 )
-from unruly.stats.dip import dip_of
+from unruly.stats.dip import KEPT, dip_of, draw, kept_at
 
 
 def nist(path):
@@ -243,3 +244,12 @@ def test_one_mode_is_seldom_called_two_and_two_are():
     assert dip_test([1.0, 2.0]).reason == "2 values; 4 are needed"
     with pytest.raises(ParameterError):
         dip_test([1.0, 2.0, 3.0, np.inf])
+
+
+@pytest.mark.parametrize("n", KEPT)
+def test_the_dips_that_are_kept_are_those_that_are_drawn(n):
+    assert np.array_equal(np.load(kept_at(n)), draw(n))
+
+
+def test_a_matrix_thins_its_cells_to_a_size_whose_dips_are_kept():
+    assert THINNED in KEPT

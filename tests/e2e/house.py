@@ -66,9 +66,9 @@ class Measured:
         return json.loads((self.path / "manifest.json").read_text())
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """Query the trace; `requests`, `events` and `resources` stand for the tables."""
+        """Query the trace; its tables are called as they are."""
         with duckdb.connect() as connection:
-            for table in ("requests", "events", "resources"):
+            for table in ("requests", "events", "resources", "intervals"):
                 files = self.path / table / "*.parquet"
                 if list((self.path / table).glob("*.parquet")):
                     connection.sql(f"create view {table} as from read_parquet('{files}')")

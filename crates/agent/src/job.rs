@@ -65,6 +65,15 @@ pub struct Stress {
     pub times: Vec<(DurationNs, Option<DurationNs>)>,
 }
 
+/// Where a virtual machine of Java is, and what it runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JvmPlace {
+    /// The program.
+    pub java: String,
+    /// Our archive and those that it needs.
+    pub classpath: String,
+}
+
 /// The job of one process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {
@@ -99,6 +108,9 @@ pub struct Job {
     /// Where libraries are that the system does not have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub library: Option<String>,
+    /// The virtual machine of Java for what needs one, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jvm: Option<JvmPlace>,
     /// The cell's plan.
     pub plan: Plan,
 }

@@ -5,6 +5,7 @@
 //! standard input closes: no control port, no coordinator. Its rows stay where it writes them.
 
 mod client;
+mod collector;
 mod compete;
 mod control;
 mod disk;
@@ -12,6 +13,7 @@ pub mod doctor;
 mod door;
 mod drive;
 mod events;
+mod foreign;
 mod job;
 mod mesh;
 mod passive;
@@ -23,6 +25,6 @@ mod stress;
 mod watch;
 
 pub use control::{Bin, Message, PeerLine, Ready, Report};
-pub use job::{Job, JobKind, PROTOCOL_VERSION, Stress};
+pub use job::{Job, JobKind, JvmPlace, PROTOCOL_VERSION, Stress};
 pub use role::run;
 pub use watch::DISK_CALLS;

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
-use unruly_plan::Load;
+use unruly_plan::{CompeteKind, Load};
 use unruly_trace::{Clock, ClockPair};
 
 use crate::control::{Inbox, Ready, Report, report};
@@ -49,6 +49,11 @@ fn run_job(job: &Job, directory: &Path) -> Result<()> {
             };
             crate::mesh::run_echo(job, body_bytes, &inbox, &clock, &mut events)
         }
+        (JobKind::Writer | JobKind::Reader, Load::Stream(stream))
+            if stream.protocol.is_of_jvm() =>
+        {
+            crate::stream::of_jvm(job, stream, directory, &inbox, &clock, &mut events)
+        }
         (JobKind::Writer, Load::Stream(stream)) => {
             crate::stream::write(job, stream, directory, &inbox, &clock, &mut events)
         }
@@ -56,6 +61,9 @@ fn run_job(job: &Job, directory: &Path) -> Result<()> {
             crate::stream::read(job, stream, directory, &inbox, &clock, &mut events)
         }
         (JobKind::Compete, _) => match &job.plan.compete {
+            Some(compete) if compete.kind == CompeteKind::Gc => {
+                crate::collector::run(job, directory, &inbox, &clock)
+            }
             Some(compete) => {
                 crate::compete::run(job, compete, directory, &inbox, &clock, &mut events)
             }

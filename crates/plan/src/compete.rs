@@ -17,8 +17,6 @@ pub struct Compete {
     pub processes: u16,
     /// What is reachable in the heap whose elements come and go.
     pub live: Bytes,
-    /// The most that this heap may be.
-    pub heap: Bytes,
 }
 
 /// What a competing load does.

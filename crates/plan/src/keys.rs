@@ -1,8 +1,8 @@
 //! The keys a plan may have. The parser refuses all others, and a test holds the manual to them.
 
 pub(crate) const PLAN: &[&str] = &[
-    "name", "seed", "tag", "run", "mesh", "drive", "stream", "compete", "probe", "fault", "pin",
-    "matrix",
+    "name", "seed", "tag", "run", "mesh", "drive", "stream", "compete", "jvm", "probe", "fault",
+    "pin", "matrix",
 ];
 pub(crate) const RUN: &[&str] = &["duration", "warmup", "repeat", "hosts", "until", "scale"];
 pub(crate) const MESH: &[&str] = &[
@@ -61,7 +61,8 @@ pub(crate) const STREAM: &[&str] = &[
     "wind_down",
     "scheduling",
 ];
-pub(crate) const COMPETE: &[&str] = &["kind", "occupancy", "lead", "processes", "live", "heap"];
+pub(crate) const COMPETE: &[&str] = &["kind", "occupancy", "lead", "processes", "live"];
+pub(crate) const JVM: &[&str] = &["collector", "heap"];
 pub(crate) const PROBE: &[&str] = &["enabled", "period"];
 pub(crate) const FAULT: &[&str] = &[
     "kind", "process", "at", "duration", "every", "cpu", "threads", "cores", "delay", "jitter",
@@ -105,6 +106,7 @@ pub fn known_keys() -> Vec<String> {
         ("drive", STORE),
         ("stream", STREAM),
         ("compete", COMPETE),
+        ("jvm", JVM),
         ("probe", PROBE),
         ("fault", FAULT),
     ];
@@ -130,6 +132,7 @@ pub(crate) fn variable_paths(load: &str) -> Vec<String> {
         paths("run", &run_keys),
         paths(load, &load_keys),
         paths("compete", COMPETE),
+        paths("jvm", JVM),
         paths("probe", PROBE),
     ]
     .concat()

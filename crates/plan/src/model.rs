@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::arrivals::Arrivals;
 use crate::compete::Compete;
 use crate::fault::Fault;
+use crate::jvm::Jvm;
 use crate::store::Store;
 use crate::stream::Stream;
 use crate::units::{Bytes, DurationNs};
@@ -28,6 +29,9 @@ pub struct Plan {
     /// What competes with it for the processors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compete: Option<Compete>,
+    /// The virtual machines of Java that the run starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jvm: Option<Jvm>,
     /// The probe of the host, unless it is off.
     pub probe: Option<Probe>,
     /// What is done to the processes during measurement.

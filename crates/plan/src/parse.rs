@@ -10,7 +10,7 @@ use crate::model::{Hosts, Load, Plan, Probe, Run};
 use crate::parse_extras::{Processes, matrix, pins};
 use crate::parse_fault::faults;
 use crate::parse_load::{drive, mesh};
-use crate::parse_stream::{compete, scaled, stream};
+use crate::parse_stream::{compete, jvm, scaled, stream};
 use crate::section::{Limits, Section, Source};
 use crate::units::DurationNs;
 use crate::until::Until;
@@ -162,11 +162,13 @@ fn plan(top: &Section<'_>) -> Result<(Plan, usize), PlanError> {
     };
     let (run, scale) = run(&run_section)?;
     let (load, load_name) = load(top, &run, scale)?;
-    let compete = compete(top, scale)?;
+    let jvm = jvm(top)?;
+    let compete = compete(top, jvm, scale)?;
     let processes = Processes::of(&load, compete.as_ref());
     let matrix_section = top.child("matrix", "[matrix]")?;
     let plan = Plan {
         compete,
+        jvm,
         probe: probe(top)?,
         faults: faults(top, &processes, &run)?,
         pins: pins(top, &processes)?,

@@ -2,6 +2,7 @@
 
 use crate::compete::{Compete, CompeteKind};
 use crate::error::PlanError;
+use crate::jvm::{Collector, Jvm};
 use crate::keys;
 use crate::limits::*;
 use crate::model::{Hosts, Run};
@@ -15,6 +16,11 @@ pub(crate) fn stream(section: &Section<'_>, run: &Run, scale: f64) -> Result<Str
     section.check_keys(keys::STREAM)?;
     let protocols = Protocol::ALL.map(|it| (it.name(), it));
     let protocol = section.choice("protocol", &protocols, None)?;
+    if protocol.listens_everywhere() && run.hosts == Hosts::Processes {
+        let wanted = "must be another on loopback: its library listens on all addresses";
+        let hint = "in [run], hosts = \"namespaces\"";
+        return Err(section.refuse("protocol", wanted, hint));
+    }
     let sample = Limits {
         default: Some(100),
         least: Some(1),
@@ -80,7 +86,34 @@ fn link(section: &Section<'_>, run: &Run) -> Result<Option<BitRate>, PlanError> 
     Ok(Some(link))
 }
 
-pub(crate) fn compete(top: &Section<'_>, scale: f64) -> Result<Option<Compete>, PlanError> {
+/// The virtual machines of Java that the run starts, where the plan says how.
+pub(crate) fn jvm(top: &Section<'_>) -> Result<Option<Jvm>, PlanError> {
+    let Some(section) = top.child("jvm", "[jvm]")? else {
+        return Ok(None);
+    };
+    section.check_keys(keys::JVM)?;
+    let collectors = Collector::ALL.map(|it| (it.name(), it));
+    let default = Jvm::default();
+    Ok(Some(Jvm {
+        collector: section.choice("collector", &collectors, Some(default.collector))?,
+        heap: section.number("heap", &size(default.heap))?,
+    }))
+}
+
+fn size(default: Bytes) -> Limits<Bytes> {
+    Limits {
+        default: Some(default),
+        least: None,
+        most: MAX_HEAP,
+        example: default,
+    }
+}
+
+pub(crate) fn compete(
+    top: &Section<'_>,
+    jvm: Option<Jvm>,
+    scale: f64,
+) -> Result<Option<Compete>, PlanError> {
     let Some(section) = top.child("compete", "[compete]")? else {
         return Ok(None);
     };
@@ -98,29 +131,23 @@ pub(crate) fn compete(top: &Section<'_>, scale: f64) -> Result<Option<Compete>, 
         most: MAX_COMPETE_PROCESSES.into(),
         example: 4,
     };
-    let size = |bytes: u64| Limits {
-        default: Some(Bytes(bytes)),
-        least: None,
-        most: MAX_HEAP,
-        example: Bytes(bytes),
-    };
-    let live = section.number("live", &size(384 << 20))?;
-    let heap = section.number("heap", &size(512 << 20))?;
-    if heap <= live {
-        let wanted = format!("must be more than what lives in it, {live}");
-        return Err(section.refuse(
-            "heap",
-            wanted,
-            format!("heap = \"{}\"", Bytes(live.0 * 4 / 3)),
-        ));
+    let kind = section.choice("kind", &kinds, None)?;
+    let live = section.number("live", &size(Bytes(384 << 20)))?;
+    let heap = jvm.unwrap_or_default().heap;
+    if kind == CompeteKind::Gc && live >= heap {
+        let wanted = format!("must be less than the heap, {heap}");
+        let hint = format!(
+            "in [jvm], heap = \"{}\"",
+            Bytes(live.0.saturating_mul(4) / 3)
+        );
+        return Err(section.refuse("live", wanted, hint));
     }
     Ok(Some(Compete {
-        kind: section.choice("kind", &kinds, None)?,
+        kind,
         occupancy: occupancy(&section)?,
         lead: scaled(section.number("lead", &lead)?, scale),
         processes: section.whole("processes", &processes)?,
         live,
-        heap,
     }))
 }
 

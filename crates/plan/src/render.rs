@@ -7,6 +7,7 @@ use toml_edit::Value;
 use crate::arrivals::Arrivals;
 use crate::compete::Compete;
 use crate::fault::{Fault, FaultKind};
+use crate::jvm::Jvm;
 use crate::model::{Drive, Factor, Hosts, Load, Mesh, Plan, Workload};
 use crate::store::Store;
 use crate::stream::Stream;
@@ -39,6 +40,7 @@ impl Plan {
             Load::Stream(stream) => out.stream(stream),
         }
         self.compete.iter().for_each(|it| out.compete(it));
+        self.jvm.iter().for_each(|it| out.jvm(it));
         out.table("[probe]");
         out.bare("enabled", self.probe.is_some());
         if let Some(probe) = &self.probe {
@@ -144,7 +146,12 @@ impl Writer {
         self.text("lead", compete.lead);
         self.bare("processes", compete.processes);
         self.text("live", compete.live);
-        self.text("heap", compete.heap);
+    }
+
+    fn jvm(&mut self, jvm: &Jvm) {
+        self.table("[jvm]");
+        self.text("collector", jvm.collector.name());
+        self.text("heap", jvm.heap);
     }
 
     fn arrivals(&mut self, arrivals: &Arrivals) {

@@ -58,23 +58,44 @@ pub enum Protocol {
     Udp,
     /// SCTP in user mode (usrsctp), over UDP.
     Sctp,
+    /// The kernel's SCTP, where it has one.
+    KernelSctp,
     /// QUIC (quinn).
     Quic,
     /// ENet: reliable packets over UDP.
     Enet,
     /// KCP: retransmission tuned for latency, over UDP.
     Kcp,
+    /// The kernel's TCP from Java, by `java.net`.
+    JvmTcp,
+    /// The kernel's TCP from Java, by `java.nio`.
+    JvmNio,
+    /// Datagrams from Java.
+    JvmUdp,
+    /// JGroups over multicast.
+    JgroupsUdp,
+    /// JGroups over TCP.
+    JgroupsTcp,
+    /// Aeron, with its driver in the same process.
+    Aeron,
 }
 
 impl Protocol {
     /// All of them, in the order of the manual.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 13] = [
         Self::Tcp,
         Self::Udp,
         Self::Sctp,
+        Self::KernelSctp,
         Self::Quic,
         Self::Enet,
         Self::Kcp,
+        Self::JvmTcp,
+        Self::JvmNio,
+        Self::JvmUdp,
+        Self::JgroupsUdp,
+        Self::JgroupsTcp,
+        Self::Aeron,
     ];
 
     /// The name in plans and rows.
@@ -84,9 +105,16 @@ impl Protocol {
             Self::Tcp => "tcp",
             Self::Udp => "udp",
             Self::Sctp => "sctp",
+            Self::KernelSctp => "kernel-sctp",
             Self::Quic => "quic",
             Self::Enet => "enet",
             Self::Kcp => "kcp",
+            Self::JvmTcp => "jvm-tcp",
+            Self::JvmNio => "jvm-nio",
+            Self::JvmUdp => "jvm-udp",
+            Self::JgroupsUdp => "jgroups-udp",
+            Self::JgroupsTcp => "jgroups-tcp",
+            Self::Aeron => "aeron",
         }
     }
 
@@ -94,19 +122,41 @@ impl Protocol {
     #[must_use]
     pub const fn longest_message(self) -> Bytes {
         match self {
-            Self::Tcp | Self::Quic | Self::Kcp => Bytes(16_000_000),
-            Self::Udp => Bytes(65_000),
+            Self::Tcp | Self::Quic | Self::JvmTcp | Self::JvmNio => Bytes(16_000_000),
+            // It cuts a message into at most 128 pieces of a packet.
+            Self::Kcp => Bytes(100_000),
+            Self::Udp | Self::JvmUdp => Bytes(65_000),
             // What its socket holds at once.
-            Self::Sctp => Bytes(200_000),
+            Self::Sctp | Self::KernelSctp => Bytes(200_000),
             // It cuts a packet into at most a million fragments, of which no link is short.
-            Self::Enet => Bytes(1_000_000),
+            Self::Enet | Self::JgroupsUdp | Self::JgroupsTcp | Self::Aeron => Bytes(1_000_000),
         }
+    }
+
+    /// Whether it is spoken by a virtual machine of Java.
+    #[must_use]
+    pub const fn is_of_jvm(self) -> bool {
+        matches!(
+            self,
+            Self::JvmTcp
+                | Self::JvmNio
+                | Self::JvmUdp
+                | Self::JgroupsUdp
+                | Self::JgroupsTcp
+                | Self::Aeron
+        )
+    }
+
+    /// Whether it can be reached from everywhere, whatever it is bound to.
+    #[must_use]
+    pub const fn listens_everywhere(self) -> bool {
+        matches!(self, Self::Sctp)
     }
 
     /// Whether every message arrives, once and in order, or the stream ends.
     #[must_use]
     pub const fn is_reliable(self) -> bool {
-        !matches!(self, Self::Udp)
+        !matches!(self, Self::Udp | Self::JvmUdp)
     }
 }
 

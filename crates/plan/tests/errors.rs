@@ -71,7 +71,7 @@ fn unknown_keys_are_refused_with_the_nearest_known() {
     mesh_but(
         "duration",
         "durations",
-        r#"plan.toml:3: unknown key "durations" in [run]; known: duration, warmup, repeat, hosts, until; hint: did you mean duration"#,
+        r#"plan.toml:3: unknown key "durations" in [run]; known: duration, warmup, repeat, hosts, until, scale; hint: did you mean duration"#,
     );
     mesh(
         "tranport = \"udp\"",
@@ -87,7 +87,7 @@ fn unknown_keys_are_refused_with_the_nearest_known() {
     );
     mesh(
         "[probes]",
-        r#"plan.toml:7: unknown key "probes" in the plan; known: name, seed, tag, run, mesh, drive, probe, fault, pin, matrix; hint: did you mean probe"#,
+        r#"plan.toml:7: unknown key "probes" in the plan; known: name, seed, tag, run, mesh, drive, stream, compete, jvm, probe, fault, pin, matrix; hint: did you mean probe"#,
     );
     mesh(
         "[probe]\nrate = 1",
@@ -265,11 +265,11 @@ fn values_of_the_wrong_type_say_what_they_are_and_what_was_wanted() {
 fn a_plan_has_exactly_one_load() {
     mesh(
         "[drive]\nrate = \"1/s\"",
-        "plan.toml:7: the plan has both [mesh] and [drive]; must have exactly one of [mesh] and [drive]; hint: remove one, or make two plans",
+        "plan.toml:7: the plan has both [mesh] and [drive]; must have exactly one of [mesh], [drive] and [stream]; hint: remove one, or make two plans",
     );
     refused(
         "name = \"a\"\n[run]\nduration = \"1s\"",
-        r#"plan.toml:1: the plan has neither [mesh] nor [drive]; must have exactly one of [mesh] and [drive]; hint: add [drive] with rate = "100/s""#,
+        r#"plan.toml:1: the plan has none of [mesh], [drive] and [stream]; must have exactly one of [mesh], [drive] and [stream]; hint: add [drive] with rate = "100/s""#,
     );
 }
 
@@ -479,7 +479,7 @@ fn faults_are_refused_that_cannot_be_done_to_their_process() {
     mesh_but(
         "[run]",
         "[run]\nuntil = \"p99 within 10%\"",
-        "plan.toml:5: [run] has until, and the load is a mesh; must be left out: a mesh has rounds; hint: remove until, or measure with [drive]",
+        "plan.toml:5: [run] has until, and the load is a mesh; must be left out: only requests of clients are counted while it runs; hint: remove until, or measure with [drive]",
     );
     drive_but(
         "[run]",
@@ -623,11 +623,11 @@ fn a_matrix_is_held_to_the_plan_it_varies() {
     );
     mesh(
         "[matrix]\n\"mesh.transports\" = [\"tcp\"]",
-        r#"plan.toml:8: unknown path "mesh.transports" in [matrix]; known: run.duration, run.warmup, run.hosts, run.until, mesh.agents, mesh.groups, mesh.period, mesh.regroup, mesh.workloads, mesh.transport, mesh.timeout, mesh.in_flight, mesh.body, mesh.disk_file, mesh.port, probe.enabled, probe.period; hint: did you mean mesh.transport"#,
+        r#"plan.toml:8: unknown path "mesh.transports" in [matrix]; known: run.duration, run.warmup, run.hosts, run.until, mesh.agents, mesh.groups, mesh.period, mesh.regroup, mesh.workloads, mesh.transport, mesh.timeout, mesh.in_flight, mesh.body, mesh.disk_file, mesh.port, compete.kind, compete.occupancy, compete.lead, compete.processes, compete.live, jvm.collector, jvm.heap, probe.enabled, probe.period; hint: did you mean mesh.transport"#,
     );
     mesh(
         "[matrix]\n\"drive.rate\" = [\"1/s\"]",
-        r#"plan.toml:8: unknown path "drive.rate" in [matrix]; known: run.duration, run.warmup, run.hosts, run.until, mesh.agents, mesh.groups, mesh.period, mesh.regroup, mesh.workloads, mesh.transport, mesh.timeout, mesh.in_flight, mesh.body, mesh.disk_file, mesh.port, probe.enabled, probe.period; hint: remove it"#,
+        r#"plan.toml:8: unknown path "drive.rate" in [matrix]; known: run.duration, run.warmup, run.hosts, run.until, mesh.agents, mesh.groups, mesh.period, mesh.regroup, mesh.workloads, mesh.transport, mesh.timeout, mesh.in_flight, mesh.body, mesh.disk_file, mesh.port, compete.kind, compete.occupancy, compete.lead, compete.processes, compete.live, jvm.collector, jvm.heap, probe.enabled, probe.period; hint: remove it"#,
     );
     mesh(
         "[matrix]\nmesh.transport = [\"tcp\"]",

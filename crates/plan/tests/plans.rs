@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use unruly_plan::{
-    Arrivals, Bytes, Drive, DurationNs, Factor, Fault, FaultKind, Hosts, KeyOrder, Load, Mesh,
-    Plan, Probe, RateHz, Run, Store, StoreLevel, Transport, Until, ValueSize, Workload,
+    Arrivals, BitRate, Bytes, Collector, Compete, CompeteKind, Drive, DurationNs, Factor, Fault,
+    FaultKind, Hosts, Jvm, KeyOrder, Load, Mesh, Plan, Probe, Protocol, RateHz, Run, Scheduling,
+    Store, StoreLevel, Stream, Transport, Until, ValueSize, Workload,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -109,7 +110,7 @@ fn a_store_has_the_defaults_of_the_manual_and_is_driven_as_fast_as_it_answers() 
 fn arrivals_are_one_of_six() {
     let arrivals = |lines| match drive_with(lines).load {
         Load::Drive(drive) => drive.arrivals,
-        Load::Mesh(_) => panic!("a drive was written"),
+        _ => panic!("a drive was written"),
     };
     let poisson = arrivals("arrivals = \"poisson\"\nrate = \"20k/s\"");
     assert_eq!(
@@ -417,6 +418,43 @@ fn store() -> impl Strategy<Value = Store> {
     )
 }
 
+fn stream() -> impl Strategy<Value = Load> {
+    let protocol = prop::sample::select(Protocol::ALL.to_vec());
+    let numbers = (32_u64..=60_000, 1_u32..=1_000, 1_280_u16..=9_000);
+    let link = prop::option::of(64_000_u64..=10_000_000_000);
+    (protocol, numbers, link, 0..=SECOND).prop_map(
+        |(protocol, (message, sample, mtu), link, wind_down)| {
+            Load::Stream(Stream {
+                protocol,
+                message: Bytes(message),
+                sample,
+                link: link.map(BitRate),
+                mtu,
+                wind_down: DurationNs(wind_down),
+                scheduling: if sample % 2 == 0 {
+                    Scheduling::Normal
+                } else {
+                    Scheduling::Realtime
+                },
+            })
+        },
+    )
+}
+
+fn compete() -> impl Strategy<Value = Option<Compete>> {
+    let kind = prop::sample::select(CompeteKind::ALL.to_vec());
+    let numbers = (0.01..=1.0, 0..=SECOND, 1_u16..=256, 1_u64..=1 << 39);
+    prop::option::of(
+        (kind, numbers).prop_map(|(kind, (occupancy, lead, processes, live))| Compete {
+            kind,
+            occupancy,
+            lead: DurationNs(lead),
+            processes,
+            live: Bytes(live % (1 << 28) + 1),
+        }),
+    )
+}
+
 /// A fault of what was drawn for it.
 fn fault((kind, at_ns, duration_ns, cpu): (u8, u64, u64, u16), process: &str) -> Fault {
     let busy = FaultKind::Busy {
@@ -450,49 +488,62 @@ fn plan() -> impl Strategy<Value = Plan> {
     let probe = prop::option::of(10_000_000..=600 * SECOND);
     let faults = prop::collection::vec((0_u8..4, 0..80_000 * SECOND, 1..=SECOND, 0_u16..9), 0..4);
     let pins = prop::collection::btree_set(0_u16..=8_191, 0..4);
-    let extras = (faults, pins, any::<bool>());
-    (names, run, prop_oneof![mesh(), drive()], probe, extras).prop_map(
-        |((name, seed, tag), run, load, probe, (faults, cpus, varied))| {
-            let process = load.processes().remove(0);
-            let drives = matches!(load, Load::Drive(_));
-            let faults = faults.into_iter().map(|drawn| fault(drawn, &process));
-            let warmups = vec!["1s".to_owned(), "0.25s".to_owned()];
-            let factor = Factor {
-                path: "run.warmup".to_owned(),
-                values: warmups,
-            };
-            Plan {
-                faults: faults.collect(),
-                pins: if cpus.is_empty() {
-                    BTreeMap::new()
-                } else {
-                    BTreeMap::from([(process.clone(), cpus.into_iter().collect())])
-                },
-                name,
-                seed,
-                tag,
-                run: Run {
-                    duration: DurationNs(run.0),
-                    warmup: DurationNs(run.1),
-                    repeat: run.2,
-                    hosts: if varied {
-                        Hosts::Processes
-                    } else {
-                        Hosts::Namespaces
-                    },
-                    until: (drives && varied).then_some(Until {
-                        percentile: 99.9,
-                        within: 0.125,
-                    }),
-                },
-                load,
-                probe: probe.map(|period_ns| Probe {
-                    period: DurationNs(period_ns),
-                }),
-                matrix: if varied { vec![factor] } else { Vec::new() },
-            }
-        },
+    let extras = (faults, pins, any::<bool>(), compete());
+    (
+        names,
+        run,
+        prop_oneof![mesh(), drive(), stream()],
+        probe,
+        extras,
     )
+        .prop_map(
+            |((name, seed, tag), run, load, probe, (faults, cpus, varied, compete))| {
+                let process = load.processes().remove(0);
+                let drives = matches!(load, Load::Drive(_));
+                let streams = matches!(load, Load::Stream(_));
+                let faults = faults.into_iter().map(|drawn| fault(drawn, &process));
+                let warmups = vec!["1s".to_owned(), "0.25s".to_owned()];
+                let factor = Factor {
+                    path: "run.warmup".to_owned(),
+                    values: warmups,
+                };
+                Plan {
+                    faults: faults.collect(),
+                    pins: if cpus.is_empty() {
+                        BTreeMap::new()
+                    } else {
+                        BTreeMap::from([(process.clone(), cpus.into_iter().collect())])
+                    },
+                    name,
+                    seed,
+                    tag,
+                    run: Run {
+                        duration: DurationNs(run.0),
+                        warmup: DurationNs(run.1),
+                        repeat: run.2,
+                        hosts: if varied && !streams {
+                            Hosts::Processes
+                        } else {
+                            Hosts::Namespaces
+                        },
+                        until: (drives && varied).then_some(Until {
+                            percentile: 99.9,
+                            within: 0.125,
+                        }),
+                    },
+                    load,
+                    compete,
+                    jvm: varied.then_some(Jvm {
+                        collector: Collector::Z,
+                        heap: Bytes(1 << 30),
+                    }),
+                    probe: probe.map(|period_ns| Probe {
+                        period: DurationNs(period_ns),
+                    }),
+                    matrix: if varied { vec![factor] } else { Vec::new() },
+                }
+            },
+        )
 }
 
 proptest! {

@@ -114,7 +114,7 @@ pub fn library_of(protocol: Protocol) -> Option<(&'static str, &'static str)> {
 /// When the address is taken, or the protocol's library is not there.
 pub fn listen(options: &Options, address: SocketAddr) -> io::Result<(Box<dyn Reader>, SocketAddr)> {
     match options.protocol {
-        Protocol::Tcp => boxed(tcp::TcpReader::listen(options, address)),
+        Protocol::Tcp | Protocol::KernelSctp => boxed(tcp::TcpReader::listen(options, address)),
         Protocol::Udp => boxed(udp::UdpReader::listen(options, address)),
         Protocol::Sctp => boxed(sctp::SctpReader::listen(options, address)),
         Protocol::Enet => boxed(enet::EnetReader::listen(options, address)),
@@ -122,7 +122,6 @@ pub fn listen(options: &Options, address: SocketAddr) -> io::Result<(Box<dyn Rea
         Protocol::Quic => boxed(quic::QuicReader::listen(options, address)),
         #[cfg(feature = "kcp")]
         Protocol::Kcp => boxed(kcp::KcpReader::listen(options, address)),
-        #[expect(unreachable_patterns, reason = "reached without a feature")]
         other => Err(not_built(other)),
     }
 }
@@ -138,7 +137,9 @@ pub fn connect(
     patience: Duration,
 ) -> io::Result<Box<dyn Writer>> {
     Ok(match options.protocol {
-        Protocol::Tcp => Box::new(tcp::TcpWriter::connect(to, patience)?),
+        Protocol::Tcp | Protocol::KernelSctp => {
+            Box::new(tcp::TcpWriter::connect(options, to, patience)?)
+        }
         Protocol::Udp => Box::new(udp::UdpWriter::connect(options, to)?),
         Protocol::Sctp => Box::new(sctp::SctpWriter::connect(options, to, patience)?),
         Protocol::Enet => Box::new(enet::EnetWriter::connect(options, to, patience)?),
@@ -146,7 +147,6 @@ pub fn connect(
         Protocol::Quic => Box::new(quic::QuicWriter::connect(to, patience)?),
         #[cfg(feature = "kcp")]
         Protocol::Kcp => Box::new(kcp::KcpWriter::connect(options, to, patience)?),
-        #[expect(unreachable_patterns, reason = "reached without a feature")]
         other => return Err(not_built(other)),
     })
 }

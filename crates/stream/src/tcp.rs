@@ -1,11 +1,14 @@
-//! The kernel's TCP: a write for each message.
+//! The kernel's TCP: a write for each message. And its SCTP with one association to a socket, which is used
+//! in the same way.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use socket2::{Domain, Socket, Type};
 use std::os::fd::AsFd;
+use unruly_plan::Protocol;
 
 use crate::frames::Frames;
 use crate::header::Header;
@@ -26,9 +29,15 @@ pub(crate) struct TcpWriter {
 }
 
 impl TcpWriter {
-    pub(crate) fn connect(to: SocketAddr, patience: Duration) -> io::Result<Self> {
+    pub(crate) fn connect(
+        options: &Options,
+        to: SocketAddr,
+        patience: Duration,
+    ) -> io::Result<Self> {
+        let socket = socket(options, to)?;
+        socket.connect_timeout(&to.into(), patience)?;
         Ok(Self {
-            socket: TcpStream::connect_timeout(&to, patience)?,
+            socket: socket.into(),
             patience: Duration::ZERO,
             rest: Vec::new(),
         })
@@ -104,6 +113,22 @@ impl Writer for TcpWriter {
     }
 }
 
+/// A socket of the protocol.
+fn socket(options: &Options, address: SocketAddr) -> io::Result<Socket> {
+    if options.protocol == Protocol::Tcp {
+        return Socket::new(Domain::for_address(address), Type::STREAM, None);
+    }
+    let sctp = socket2::Protocol::from(libc::IPPROTO_SCTP);
+    Socket::new(Domain::for_address(address), Type::STREAM, Some(sctp)).map_err(|error| {
+        let said =
+            "this kernel has no SCTP; wanted it; hint: modprobe sctp, or protocol = \"sctp\"";
+        match error.raw_os_error() {
+            Some(libc::EPROTONOSUPPORT) => io::Error::other(said),
+            _ => error,
+        }
+    })
+}
+
 /// Nothing happened in time; or a signal came, after which one looks again.
 pub(crate) fn is_late(error: &io::Error) -> bool {
     matches!(
@@ -125,8 +150,11 @@ pub(crate) struct TcpReader {
 
 impl TcpReader {
     pub(crate) fn listen(options: &Options, address: SocketAddr) -> io::Result<(Self, SocketAddr)> {
-        let listener = TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
+        let socket = socket(options, address)?;
+        socket.bind(&address.into())?;
+        socket.listen(4)?;
+        socket.set_nonblocking(true)?;
+        let listener = TcpListener::from(socket);
         let at = listener.local_addr()?;
         let reader = Self {
             listener,

@@ -94,7 +94,8 @@ fn whole(messages: u64) -> Counted {
 fn what_is_promised_to_arrive_arrives_once_and_in_order() {
     let reliable = Protocol::ALL
         .into_iter()
-        .filter(|it| it.is_reliable() && *it != Protocol::Sctp);
+        .filter(|it| it.is_reliable() && !it.is_of_jvm())
+        .filter(|it| !matches!(it, Protocol::Sctp | Protocol::KernelSctp));
     for protocol in reliable {
         let found = stream(&options(protocol, 2_000), MESSAGES, |_| {});
         assert_eq!(
@@ -103,6 +104,20 @@ fn what_is_promised_to_arrive_arrives_once_and_in_order() {
             "{}",
             protocol.name()
         );
+    }
+}
+
+#[test]
+fn the_kernel_s_sctp_is_used_or_said_to_be_missing() {
+    let options = options(Protocol::KernelSctp, 2_000);
+    match listen(&options, LOOPBACK) {
+        Ok(_) => assert_eq!(stream(&options, MESSAGES, |_| {}).0, whole(MESSAGES)),
+        Err(error) => assert!(
+            error
+                .to_string()
+                .starts_with("this kernel has no SCTP; wanted it; hint: modprobe sctp"),
+            "{error}"
+        ),
     }
 }
 
@@ -160,6 +175,7 @@ fn messages_of_another_run_are_not_counted() {
         write(&other, at, 50);
     });
     assert_eq!(found.messages + found.lost, 100);
+    assert_eq!(found.duplicated, 0);
 }
 
 #[test]

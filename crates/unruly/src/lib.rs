@@ -5,6 +5,7 @@ mod about;
 pub mod cli;
 mod drive;
 pub mod flurry;
+mod jvm;
 mod process;
 mod python;
 mod relay;

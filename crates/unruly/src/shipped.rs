@@ -1,7 +1,7 @@
 //! The plans that come with the program.
 
 /// A plan by its name.
-pub(crate) const PLANS: [(&str, &str); 11] = [
+pub(crate) const PLANS: [(&str, &str); 12] = [
     ("demo", include_str!("../../../plans/demo.toml")),
     ("group-rpc", include_str!("../../../plans/group-rpc.toml")),
     ("echo", include_str!("../../../plans/echo.toml")),
@@ -15,6 +15,10 @@ pub(crate) const PLANS: [(&str, &str); 11] = [
     (
         "store-faults",
         include_str!("../../../plans/store-faults.toml"),
+    ),
+    (
+        "throughput-stability",
+        include_str!("../../../plans/throughput-stability.toml"),
     ),
     (
         "unruly-1-percent",

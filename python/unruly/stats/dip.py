@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -24,6 +25,8 @@ REDUCED: Final = 1_000
 DRAWS: Final = 500
 SEED: Final = 1
 LEAST: Final = 4
+KEPT: Final = (500, REDUCED)
+"""Sizes that samples are thinned to: their `draw` is kept in files, and drawn again by a test."""
 
 
 @dataclass(frozen=True)
@@ -178,5 +181,19 @@ def _off(ordered: NDArray[np.float64], hull: NDArray[np.int64], end: int, *, con
 
 @lru_cache(maxsize=64)
 def _drawn(n: int) -> NDArray[np.float64]:
+    """Dips of uniform samples. Drawing them takes a third of the verdict of a small run."""
+    if n in KEPT:
+        kept: NDArray[np.float64] = np.load(kept_at(n))
+        return kept
+    return draw(n)
+
+
+def kept_at(n: int) -> Path:
+    """Where the dips of uniform samples of size n are kept."""
+    return Path(__file__).with_name(f"dips_of_{n}.npy")
+
+
+def draw(n: int) -> NDArray[np.float64]:
+    """Return the dips of seeded uniform samples of size n: what chance makes of one mode."""
     rng = np.random.default_rng(SEED)
     return np.array([dip_of(np.sort(rng.uniform(size=n))) for _ in range(DRAWS)])

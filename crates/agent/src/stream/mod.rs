@@ -1,7 +1,9 @@
 //! Streams: one process writes as fast as its protocol allows, another reads, and both account for it.
 
+mod jvm;
 mod reader;
 mod rows;
+mod samples;
 mod writer;
 
 use std::path::PathBuf;
@@ -16,8 +18,9 @@ use crate::control::{Report, report};
 use crate::events::Events;
 use crate::job::Job;
 
+pub(crate) use jvm::run as of_jvm;
 pub(crate) use reader::run as read;
-pub(crate) use rows::{Flow, Rows, own_cpu_ns};
+pub(crate) use rows::{Cost, Flow, Rows, own_cpu_ns};
 pub(crate) use writer::run as write;
 
 /// Between two looks at the clock, the inbox and the books.

@@ -7,25 +7,15 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use unruly_plan::Stream;
 use unruly_stream::{Account, Header, Reader, Received, listen};
-use unruly_trace::{
-    Clock, Counts, NULL_NS, Record, Recorder, RecorderOptions, Requests, SPOOL_ROWS_MAX, Status,
-    monotonic,
-};
+use unruly_trace::{Clock, monotonic};
 
 use super::rows::Flow;
-use super::{END_PATIENCE, LOOK, Rows, Times, options, schedule, tell};
+use super::samples::Samples;
+use super::{END_PATIENCE, LOOK, Rows, options, schedule, tell};
 use crate::client::ClientReport;
 use crate::control::{Inbox, Report, report};
 use crate::events::Events;
 use crate::job::Job;
-
-/// As many of a second's latencies as a line of progress needs.
-const LATENCIES_MAX: usize = 1_000;
-
-/// Phases as the spool's header names them.
-const WARMUP: u8 = 0;
-const MEASURE: u8 = 1;
-const WIND_DOWN: u8 = 3;
 
 pub(crate) fn run(
     job: &Job,
@@ -64,33 +54,23 @@ pub(crate) fn run(
             return Ok(());
         };
         schedule(stream, events, clock);
-        let recorder = Recorder::start(RecorderOptions {
-            directory: directory.to_owned(),
-            stem: job.stem(),
-            header: job.spool_header(vec!["message".to_owned()]),
-            clock: clock.clone(),
-            spool_rows_max: SPOOL_ROWS_MAX,
-        })?;
         let mut reading = Reading {
             reader,
             inbox,
             rows: Rows::new(job, directory, clock, "reader", start_ns),
             books: Books {
-                job,
-                times: Times::new(job, stream, start_ns),
+                cookie: job.cookie,
                 account: Account::default(),
-                recorder,
-                samples: 0,
+                samples: Samples::start(job, stream, directory, clock, start_ns)?,
                 bytes: 0,
                 said: None,
-                second: Second::default(),
             },
         };
         let wait_ns = u64::try_from(start_ns - monotonic().0).unwrap_or(0);
         if !inbox.stopped_within(Duration::from_nanos(wait_ns)) {
             reading.run(events, clock)?;
         }
-        done = Some(reading.close(job)?);
+        done = Some(reading.close()?);
     } else if inbox.start()?.is_some() {
         report(&Report::Drained);
     }
@@ -109,12 +89,13 @@ struct Reading<'a> {
 impl Reading<'_> {
     fn run(&mut self, events: &mut Events, clock: &Clock) -> Result<()> {
         let patience_ns = i64::try_from(END_PATIENCE.as_nanos()).unwrap_or(i64::MAX);
-        let latest_ns = self.books.times.end_ns + patience_ns;
+        let latest_ns = self.books.samples.times().end_ns + patience_ns;
         loop {
             let now_ns = monotonic().0;
             if now_ns >= self.rows.due_ns() {
-                self.rows.write(self.books.take())?;
-                self.books.tell_second(now_ns);
+                let flow = self.books.take();
+                self.rows.write(flow)?;
+                self.books.samples.tell(flow.bytes, now_ns);
             }
             if self.inbox.is_stopped() {
                 return Ok(());
@@ -145,7 +126,7 @@ impl Reading<'_> {
     }
 
     /// Closes the books; the connection goes first, so that a writer that waits for it need not.
-    fn close(self, job: &Job) -> Result<ClientReport> {
+    fn close(self) -> Result<ClientReport> {
         let Self {
             reader,
             mut rows,
@@ -155,46 +136,23 @@ impl Reading<'_> {
         drop(reader);
         rows.write(books.take())?;
         rows.seal()?;
-        report(&Report::Drained);
-        let samples = books.samples;
-        let (tally, recorded) = books.recorder.finish(&job.name)?;
-        let counts = Counts {
-            copies: tally.copies,
-            requests: Requests {
-                scheduled: samples,
-                answered: samples,
-                unanswered: 0,
-            },
-        };
-        counts.check(&job.name)?;
-        Ok(ClientReport::new(counts, recorded.failure))
+        books.samples.finish()
     }
 }
 
 /// What came.
 struct Books<'a> {
-    job: &'a Job,
-    times: Times,
+    cookie: u32,
     account: Account,
-    recorder: Recorder,
-    samples: u64,
+    samples: Samples<'a>,
     bytes: u64,
     /// How many messages there were, when the writer has said so.
     said: Option<u64>,
-    second: Second,
-}
-
-/// What came since it was told last.
-#[derive(Default)]
-struct Second {
-    told_ns: i64,
-    bytes: u64,
-    latencies_ns: Vec<i64>,
 }
 
 impl Books<'_> {
     fn came(&mut self, message: &[u8]) {
-        let Some(header) = Header::read(self.job.cookie, message) else {
+        let Some(header) = Header::read(self.cookie, message) else {
             return;
         };
         if header.end {
@@ -202,80 +160,12 @@ impl Books<'_> {
             return;
         }
         self.bytes += message.len() as u64;
-        self.second.bytes += message.len() as u64;
         self.account.came(header.sequence);
         if let Some(stamp_ns) = header.stamp_ns {
-            self.sample(header.sequence, stamp_ns, message.len());
+            let bytes = u32::try_from(message.len()).unwrap_or(u32::MAX);
+            self.samples
+                .add(header.sequence, stamp_ns, monotonic().0, bytes);
         }
-    }
-
-    /// A row of `requests`: from when the message was written until it was read.
-    fn sample(&mut self, sequence: u64, stamp_ns: i64, bytes: usize) {
-        let Times {
-            measure_ns,
-            measured_ns,
-            ..
-        } = self.times;
-        let phase = match stamp_ns {
-            early if early < measure_ns => WARMUP,
-            late if late >= measured_ns => WIND_DOWN,
-            _ => MEASURE,
-        };
-        let received_ns = monotonic().0;
-        if self.second.latencies_ns.len() < LATENCIES_MAX {
-            self.second.latencies_ns.push(received_ns - stamp_ns);
-        }
-        self.samples += 1;
-        self.recorder.scheduled();
-        self.recorder.record(&Record {
-            intended_ns: stamp_ns,
-            sent_ns: stamp_ns,
-            received_ns,
-            kernel_received_ns: NULL_NS,
-            server_kernel_received_ns: NULL_NS,
-            server_received_ns: NULL_NS,
-            server_sent_ns: NULL_NS,
-            request: sequence,
-            key: None,
-            connection: 0,
-            sent_bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
-            received_bytes: 0,
-            cell: self.job.cell,
-            repeat: self.job.repeat,
-            client: 0,
-            server: 0,
-            op: 0,
-            phase,
-            attempt: 0,
-            level: None,
-            status: Status::Ok,
-            answered: true,
-            provisional: false,
-            supersedes: false,
-        });
-    }
-
-    /// Says once a second what came in it.
-    fn tell_second(&mut self, now_ns: i64) {
-        if now_ns - self.second.told_ns < 1_000_000_000 {
-            return;
-        }
-        let told = Second {
-            told_ns: now_ns,
-            ..Second::default()
-        };
-        let second = std::mem::replace(&mut self.second, told);
-        report(&Report::Progress {
-            scheduled: self.samples,
-            dropped: self.recorder.tally().copies.dropped,
-            failed: 0,
-            responses_ns: second.latencies_ns,
-            lag_ns: 0,
-            bins: Vec::new(),
-        });
-        report(&Report::Flowed {
-            bytes: second.bytes,
-        });
     }
 
     fn take(&mut self) -> Flow {

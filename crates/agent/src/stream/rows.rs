@@ -33,6 +33,13 @@ pub(crate) struct Flow {
     pub(crate) in_flight: Option<u64>,
 }
 
+/// What it cost.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Cost {
+    pub(crate) cpu_ns: i64,
+    pub(crate) rss_bytes: Option<u64>,
+}
+
 #[derive(Serialize)]
 struct Row<'a> {
     cell: &'a str,
@@ -44,8 +51,8 @@ struct Row<'a> {
     ended_ns: i64,
     #[serde(flatten)]
     flow: Flow,
-    cpu_ns: i64,
-    rss_bytes: Option<u64>,
+    #[serde(flatten)]
+    cost: Cost,
 }
 
 impl<'a> Rows<'a> {
@@ -78,21 +85,35 @@ impl<'a> Rows<'a> {
     /// in which part of it nobody knows.
     pub(crate) fn write(&mut self, flow: Flow) -> Result<Option<u64>> {
         let (now_ns, cpu_ns, rss_bytes) = (monotonic().0, own_cpu_ns(), own_rss_bytes());
+        let cost = Cost {
+            cpu_ns: cpu_ns - self.cpu_ns,
+            rss_bytes,
+        };
+        self.append(self.side, (self.started_ns, now_ns), flow, cost)?;
+        (self.started_ns, self.cpu_ns) = (now_ns, cpu_ns);
+        Ok(rss_bytes)
+    }
+
+    /// Writes a row of another process's telling, from when until when.
+    pub(crate) fn append(
+        &mut self,
+        side: &str,
+        (started_ns, ended_ns): (i64, i64),
+        flow: Flow,
+        cost: Cost,
+    ) -> Result<()> {
         let row = Row {
             cell: self.job.cell_name(),
             repeat: self.job.repeat,
             host: &self.job.host,
             process: &self.job.name,
-            side: self.side,
-            started_ns: self.clock.column(MonoNs(self.started_ns)),
-            ended_ns: self.clock.column(MonoNs(now_ns)),
+            side,
+            started_ns: self.clock.column(MonoNs(started_ns)),
+            ended_ns: self.clock.column(MonoNs(ended_ns)),
             flow,
-            cpu_ns: cpu_ns - self.cpu_ns,
-            rss_bytes,
+            cost,
         };
-        self.spool.append(&row)?;
-        (self.started_ns, self.cpu_ns) = (now_ns, cpu_ns);
-        Ok(rss_bytes)
+        Ok(self.spool.append(&row)?)
     }
 
     pub(crate) fn seal(&mut self) -> Result<()> {

@@ -54,13 +54,27 @@ impl Leg<'_> {
 
     /// What competes with the load, on each host.
     fn competing(&self) -> Vec<(usize, Job)> {
-        let compete = self.plan.compete.filter(|it| it.kind == CompeteKind::Cpu);
+        // A collector competes within the virtual machine of a stream, where there is one.
+        let within = match &self.plan.load {
+            Load::Stream(stream) => stream.protocol.is_of_jvm(),
+            _ => false,
+        };
+        let compete = self.plan.compete.filter(|it| match it.kind {
+            CompeteKind::None => false,
+            CompeteKind::Cpu => true,
+            CompeteKind::Gc => !within,
+        });
+        let parts = compete.map_or(0, |it| match it.kind {
+            CompeteKind::Cpu => it.processes,
+            _ => 1,
+        });
         let mut jobs = Vec::new();
         for host in 0..compete.map_or(0, |_| self.hosts.count()) {
             let place = format!("{}-{host}", JobKind::Compete.name());
-            for part in 0..compete.map_or(0, |it| it.processes) {
+            for part in 0..parts {
                 let mut job = self.job(JobKind::Compete, host, None, host);
                 job.name = format!("{place}-{part}");
+                job.cpus = self.plan.pins.get(&place).cloned().unwrap_or_default();
                 jobs.push((host, job));
             }
         }
@@ -110,6 +124,7 @@ impl Leg<'_> {
             cpus: cpus.unwrap_or_default(),
             stress: None,
             library: self.run.library.clone(),
+            jvm: self.run.jvm.clone(),
             plan: self.plan.clone(),
             name,
         }

@@ -23,7 +23,7 @@ use crate::relay::Relay;
 use crate::services::{Ground, Services};
 
 /// A process that is not ready by then never will be.
-const READY_PATIENCE: Duration = Duration::from_secs(20);
+const READY_PATIENCE: Duration = Duration::from_secs(60);
 /// Between `start` and the first instant of the schedule: all have read the line by then.
 const LEAD_NS: i64 = 300_000_000;
 /// After `stop`, for writing the last segments.

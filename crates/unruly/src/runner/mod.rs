@@ -12,6 +12,7 @@ mod loading;
 mod namespaces;
 mod progress;
 mod quota;
+mod room;
 mod telling;
 
 use std::collections::BTreeSet;
@@ -23,6 +24,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
+use unruly_agent::JvmPlace;
 use unruly_load::{Settings, driver, introduce};
 use unruly_plan::{Cell as PlanCell, Drive, Load, Plan, Protocol, mix, times_ns, utc};
 use unruly_trace::{
@@ -60,6 +62,8 @@ pub(crate) struct Run {
     pub(crate) password: Option<String>,
     /// Where libraries are that the system does not have.
     pub(crate) library: Option<String>,
+    /// The virtual machine of Java, for what needs one.
+    pub(crate) jvm: Option<JvmPlace>,
     pub(crate) stop: Arc<AtomicBool>,
 }
 
@@ -110,6 +114,7 @@ pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
         directory: directory.clone(),
         id,
         library: libraries(&cells),
+        jvm: crate::jvm::find(),
         cells,
         cookie,
         password,
@@ -138,6 +143,7 @@ fn meet(cells: &[PlanCell], password: Option<&str>) -> Result<()> {
         let Load::Drive(drive) = &cell.plan.load else {
             continue;
         };
+        room::for_keys(drive)?;
         let Some(store) = &drive.store else { continue };
         if met.insert(store.url.to_string()) {
             match store.url.service() {

@@ -8,7 +8,7 @@ use unruly_trace::{MonoNs, Process, SegmentMeta, Table, TableSpool};
 use super::Run;
 use super::child::Child;
 use super::leg::Leg;
-use crate::services::Services;
+use crate::services::{Services, pauses};
 
 impl Leg<'_> {
     /// Writes down how well things were known in the end, where the run was to know that.
@@ -30,8 +30,15 @@ impl Leg<'_> {
 
     /// What virtual machines of Java have told of their pauses, since the run began.
     pub(super) fn tell_pauses(&mut self, started_mono_ns: i64) {
-        let pauses = self.services.as_ref().map(Services::pauses);
-        for (process, pause) in pauses.unwrap_or_default() {
+        let logs = self.run.directory.join("logs");
+        let own = self.children.iter().flat_map(|child| {
+            let log = logs.join(format!("{}.gc", child.job.stem()));
+            let told = pauses(&log.display().to_string()).into_iter();
+            told.map(|pause| (child.job.name.clone(), pause))
+        });
+        let services = self.services.as_ref().map(Services::pauses);
+        let all: Vec<_> = own.chain(services.unwrap_or_default()).collect();
+        for (process, pause) in all {
             if pause.ended_ns >= started_mono_ns {
                 let span = [pause.started_ns, pause.ended_ns];
                 let [started_ns, ended_ns] = span.map(|at| self.clock.column(MonoNs(at)));

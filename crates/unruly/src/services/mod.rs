@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use unruly_plan::Service;
 
 pub(crate) use packages::{install, library};
+pub(crate) use pauses::pauses;
 pub(crate) use running::{Ground, Services};
 
 /// The services that come with the program.

@@ -1,0 +1,255 @@
+//! Processes of another language, which this agent starts, tells what to do, and writes the trace for.
+
+mod record;
+
+use std::fs::DirBuilder;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command as Program, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use unruly_plan::CompeteKind;
+
+use crate::job::{Job, JvmPlace};
+pub(crate) use record::{Command, Interval, RECORD_BYTES, Record};
+
+/// A virtual machine that has not come to the socket by then never will.
+const START_PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks whether it still lives.
+const LOOK_MS: u8 = 100;
+/// After its last word, before it is ended.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A foreign process, and the way to it.
+pub(crate) struct Foreign {
+    process: Child,
+    socket: UnixStream,
+    folder: PathBuf,
+    record: [u8; RECORD_BYTES],
+    filled: usize,
+}
+
+impl Foreign {
+    /// Starts a virtual machine of Java with these words, and waits until it has come.
+    pub(crate) fn start(job: &Job, directory: &Path, words: &[String]) -> Result<Self> {
+        let Some(place) = &job.jvm else {
+            bail!(
+                "{}: there is no virtual machine of Java here, or no unruly-jvm.jar; wanted both; hint: apt-get install openjdk-17-jre-headless, and make jvm",
+                job.name
+            );
+        };
+        let folder = std::env::temp_dir().join(format!("unruly-{}", std::process::id()));
+        DirBuilder::new().mode(0o700).create(&folder).with_context(|| {
+            let folder = folder.display();
+            format!("{folder}: cannot be made; wanted a private folder for a socket; hint: look at TMPDIR")
+        })?;
+        let path = folder.join("socket");
+        let listener = UnixListener::bind(&path)?;
+        listener.set_nonblocking(true)?;
+        let mut process = start_process(job, place, directory, &path, words)?;
+        let socket = accept(&listener, &mut process, job);
+        let _ = std::fs::remove_dir_all(&folder);
+        let socket = socket.inspect_err(|_| {
+            let _ = process.kill();
+            let _ = process.wait();
+        })?;
+        Ok(Self {
+            process,
+            socket,
+            folder,
+            record: [0; RECORD_BYTES],
+            filled: 0,
+        })
+    }
+
+    /// What it says next, if it says something in time; nothing at its end.
+    ///
+    /// # Errors
+    ///
+    /// When the socket is over, or it speaks another language.
+    pub(crate) fn hear(&mut self, patience: Duration) -> io::Result<Option<Record>> {
+        let until = Instant::now() + patience;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            self.socket
+                .set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+            match self.socket.read(&mut self.record[self.filled..]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(bytes) => self.filled += bytes,
+                Err(error) if is_late(&error) => {}
+                Err(error) => return Err(error),
+            }
+            if self.filled == RECORD_BYTES {
+                self.filled = 0;
+                let record = Record::read(&self.record);
+                return record
+                    .map(Some)
+                    .ok_or_else(|| io::Error::other("a record that is none"));
+            }
+            if Instant::now() >= until {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Waits for something that it is to say; the error is what it said instead.
+    pub(crate) fn wait_for<T>(
+        &mut self,
+        patience: Duration,
+        mut wanted: impl FnMut(&Record) -> Option<T>,
+    ) -> Result<T, String> {
+        let until = Instant::now() + patience;
+        while Instant::now() < until {
+            match self.hear(Duration::from_millis(LOOK_MS.into())) {
+                Ok(Some(Record::Failure(text))) => return Err(text),
+                Ok(Some(record)) => {
+                    if let Some(found) = wanted(&record) {
+                        return Ok(found);
+                    }
+                }
+                Ok(None) => {}
+                Err(error) => return Err(format!("java is gone: {error}; hint: see its log")),
+            }
+        }
+        Err(format!("java is not ready after {} s", patience.as_secs()))
+    }
+
+    /// Tells it something. One that is gone does not hear it; its end is met when it is listened to.
+    pub(crate) fn say(&mut self, command: Command) {
+        let _ = self.socket.write_all(&command.bytes());
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        // The end of the socket ends it; one that does not see that is ended.
+        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+        let until = Instant::now() + END_PATIENCE;
+        while matches!(self.process.try_wait(), Ok(None)) {
+            if Instant::now() > until {
+                let _ = self.process.kill();
+                let _ = self.process.wait();
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn is_late(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+    )
+}
+
+fn accept(listener: &UnixListener, process: &mut Child, job: &Job) -> Result<UnixStream> {
+    let until = Instant::now() + START_PATIENCE;
+    loop {
+        match listener.accept() {
+            Ok((socket, _)) => {
+                socket.set_nonblocking(false)?;
+                return Ok(socket);
+            }
+            Err(error) if is_late(&error) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if let Some(status) = process.try_wait()? {
+            bail!(
+                "{}: java ended before it began ({status}); wanted a JDK 17; hint: its words are in the log",
+                job.name
+            );
+        }
+        if Instant::now() > until {
+            bail!(
+                "{}: java has not come after {} s; wanted a JDK 17; hint: its words are in the log",
+                job.name,
+                START_PATIENCE.as_secs()
+            );
+        }
+        // Woken when it comes; in between it is looked whether it still can.
+        let mut polled = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
+        poll(&mut polled, PollTimeout::from(LOOK_MS))?;
+    }
+}
+
+fn start_process(
+    job: &Job,
+    place: &JvmPlace,
+    directory: &Path,
+    socket: &Path,
+    words: &[String],
+) -> Result<Child> {
+    let mut program = Program::new(&place.java);
+    program
+        .args(flags(job, &log_of(job, directory)))
+        .args(["-cp", &place.classpath, "org.unruly.jvm.Main"])
+        .args(words)
+        .arg(format!("socket={}", socket.display()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    // SAFETY: the call between fork and exec is one of the kernel's, which allocates nothing.
+    unsafe {
+        program.pre_exec(|| {
+            // It ends with us, however we end.
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            Ok(())
+        });
+    }
+    program.spawn().with_context(|| {
+        format!(
+            "{}: cannot be started; wanted a virtual machine of Java; hint: apt-get install openjdk-17-jre-headless",
+            place.java
+        )
+    })
+}
+
+/// Where a virtual machine tells of its pauses.
+fn log_of(job: &Job, directory: &Path) -> PathBuf {
+    directory.join("logs").join(format!("{}.gc", job.stem()))
+}
+
+/// How the virtual machine is started.
+fn flags(job: &Job, log: &Path) -> Vec<String> {
+    let jvm = job.plan.jvm.unwrap_or_default();
+    let mut flags = vec![
+        format!("-Xmx{}", jvm.heap.0),
+        jvm.collector.flag().to_owned(),
+        format!(
+            "-Xlog:gc*,safepoint:file={}:timenanos,level,tags",
+            log.display()
+        ),
+        // The driver of Aeron reaches into the selectors of the JDK.
+        "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED".to_owned(),
+        "--add-opens=java.base/jdk.internal.misc=ALL-UNNAMED".to_owned(),
+    ];
+    let live = job.plan.compete.filter(|it| it.kind == CompeteKind::Gc);
+    if let Some(compete) = live
+        && jvm.collector.has_fixed_generations()
+    {
+        // Its own division would leave the old no room for what lives.
+        let young = (jvm.heap.0 - compete.live.0) * 3 / 4;
+        flags.push(format!("-Xmn{young}"));
+    }
+    flags
+}
+
+/// The words that make the collector's workload a part of a virtual machine.
+pub(crate) fn load_words(job: &Job) -> Vec<String> {
+    let compete = job.plan.compete.filter(|it| it.kind == CompeteKind::Gc);
+    let words = compete.map(|it| {
+        vec![
+            format!("live={}", it.live.0),
+            format!("occupancy={}", it.occupancy),
+            format!("cores={}", crate::stream::own_cores()),
+        ]
+    });
+    words.unwrap_or_default()
+}

@@ -1,0 +1,231 @@
+//! Either end of a stream that a virtual machine of Java speaks: it sends and reads, and this agent writes
+//! down what it tells.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use unruly_plan::Stream;
+use unruly_trace::{Clock, monotonic};
+
+use super::rows::{Cost, Flow};
+use super::samples::Samples;
+use super::{END_PATIENCE, LOOK, Rows, Times, schedule, tell};
+use crate::client::say_done;
+use crate::collector::Collections;
+use crate::control::{Inbox, PeerLine, Report, report};
+use crate::events::Events;
+use crate::foreign::{Command, Foreign, Interval, Record, load_words};
+use crate::job::{Job, JobKind};
+
+/// To build a heap, and to find a group.
+const HELLO_PATIENCE: Duration = Duration::from_secs(45);
+/// To meet, beside collectors that stop the world for seconds.
+const MEET_PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) fn run(
+    job: &Job,
+    stream: &Stream,
+    directory: &Path,
+    inbox: &Inbox,
+    clock: &Clock,
+    events: &mut Events,
+) -> Result<()> {
+    let begun = begin(job, stream, directory);
+    let address = begun.as_ref().ok().and_then(|(_, address)| *address);
+    crate::role::say_ready(address, clock);
+    let Some(peers) = inbox.peers()? else {
+        return Ok(());
+    };
+    let met = begun.and_then(|(mut foreign, _)| {
+        if job.kind == JobKind::Writer {
+            meet(&mut foreign, &peers)?;
+        }
+        Ok(foreign)
+    });
+    if let Err(text) = &met {
+        let text = format!("{}: {text}", stream.protocol.name());
+        tell(events, "stream failed", &text, clock);
+    }
+    if job.kind == JobKind::Writer {
+        report(&Report::Loaded {
+            scheduled: 0,
+            failed: u64::from(met.is_err()),
+        });
+    }
+    let Some(start_ns) = inbox.start()? else {
+        return Ok(());
+    };
+    let mut done = None;
+    if let Ok(mut foreign) = met {
+        schedule(stream, events, clock);
+        let times = Times::new(job, stream, start_ns);
+        let (end_ns, started) = (times.end_ns, start_ns);
+        foreign.say(Command::Start {
+            start_ns: started,
+            end_ns,
+        });
+        let side = if job.kind == JobKind::Writer {
+            "writer"
+        } else {
+            "reader"
+        };
+        let mut listening = Listening {
+            foreign,
+            inbox,
+            side,
+            rows: Rows::new(job, directory, clock, side, start_ns),
+            samples: Samples::start(job, stream, directory, clock, start_ns)?,
+            collections: Collections::new(job, directory, clock),
+            flowed: 0,
+        };
+        if let Some((kind, text)) = listening.run()? {
+            tell(events, kind, &text, clock);
+        }
+        listening.rows.seal()?;
+        listening.collections.seal()?;
+        drop(listening.foreign);
+        done = Some(listening.samples.finish()?);
+    } else {
+        report(&Report::Drained);
+    }
+    inbox.wait_for_stop();
+    say_done(done.filter(|_| job.kind == JobKind::Reader));
+    Ok(())
+}
+
+/// Starts the virtual machine, and waits until it can be reached. Returns where.
+fn begin(
+    job: &Job,
+    stream: &Stream,
+    directory: &Path,
+) -> Result<(Foreign, Option<SocketAddr>), String> {
+    let role = if job.kind == JobKind::Writer {
+        "writer"
+    } else {
+        "reader"
+    };
+    let mut words = vec![
+        "stream".to_owned(),
+        format!("role={role}"),
+        format!("protocol={}", stream.protocol.name()),
+        format!("listen={}:{}", job.listen, job.port),
+        format!("message={}", stream.message.0),
+        format!("sample={}", stream.sample),
+        format!("cookie={}", job.cookie),
+    ];
+    let load = load_words(job);
+    if !load.is_empty() {
+        words.push("compete=gc".to_owned());
+        words.extend(load);
+    }
+    let mut foreign =
+        Foreign::start(job, directory, &words).map_err(|error| format!("{error:#}"))?;
+    let port = foreign.wait_for(HELLO_PATIENCE, |record| match record {
+        Record::Hello { port } => Some(*port),
+        _ => None,
+    })?;
+    let ip: Ipv4Addr = job
+        .listen
+        .parse()
+        .map_err(|_| format!("listen is {:?}; wanted IPv4", job.listen))?;
+    Ok((foreign, port.map(|port| SocketAddr::new(ip.into(), port))))
+}
+
+/// Has a writer connect to its reader.
+fn meet(foreign: &mut Foreign, peers: &[PeerLine]) -> Result<(), String> {
+    let reader = peers.iter().find(|peer| peer.name == "reader-0");
+    let address = reader.and_then(|reader| reader.address.as_ref());
+    let address = address.and_then(|it| it.parse::<SocketAddr>().ok());
+    let Some(SocketAddr::V4(to)) = address else {
+        return Err("there is no reader".to_owned());
+    };
+    foreign.say(Command::Peer {
+        address: to.ip().to_bits(),
+        port: to.port(),
+    });
+    let met = |record: &Record| (*record == Record::Peers).then_some(());
+    foreign.wait_for(MEET_PATIENCE, met)
+}
+
+/// The virtual machine at work.
+struct Listening<'a> {
+    foreign: Foreign,
+    inbox: &'a Inbox,
+    side: &'static str,
+    rows: Rows<'a>,
+    samples: Samples<'a>,
+    collections: Collections<'a>,
+    flowed: u64,
+}
+
+impl Listening<'_> {
+    /// Listens to its end. Returns how it went wrong, if it did.
+    fn run(&mut self) -> Result<Option<(&'static str, String)>> {
+        let mut until = None;
+        loop {
+            // It ends by itself, or soon after it was told to; then nothing is waited for for ever.
+            let over = monotonic().0 > self.samples.times().end_ns;
+            if until.is_none() && (over || self.inbox.is_stopped()) {
+                until = Some(Instant::now() + END_PATIENCE + Duration::from_secs(5));
+                if self.inbox.is_stopped() {
+                    self.foreign.say(Command::Stop);
+                }
+            }
+            if until.is_some_and(|it| Instant::now() > it) {
+                return Ok(Some(("stream not finished", "it never ended".to_owned())));
+            }
+            match self.foreign.hear(LOOK) {
+                Ok(Some(Record::Interval(interval))) => self.interval(interval)?,
+                Ok(Some(Record::Sample {
+                    sequence,
+                    sent_ns,
+                    received_ns,
+                    bytes,
+                })) => self.samples.add(sequence, sent_ns, received_ns, bytes),
+                Ok(Some(Record::Failure(text))) => return Ok(Some((kind_of(&text), text))),
+                Ok(Some(Record::Done)) => return Ok(None),
+                Ok(Some(Record::Dropped(records))) => report(&Report::Finding {
+                    text: format!("{records} records of the virtual machine found no room"),
+                    fatal: false,
+                }),
+                Ok(Some(record)) => self.collections.hear(&record, &mut self.rows)?,
+                Ok(None) => {}
+                Err(error) => return Ok(Some(("stream broken", format!("java is gone: {error}")))),
+            }
+        }
+    }
+
+    fn interval(&mut self, it: Interval) -> Result<()> {
+        let flow = Flow {
+            bytes: it.bytes,
+            // It counts every arrival, the trace each message once.
+            messages: it.messages.saturating_sub(it.duplicated.unwrap_or(0)),
+            lost: it.lost,
+            duplicated: it.duplicated,
+            reordered: it.reordered,
+            in_flight: it.in_flight,
+        };
+        let cost = Cost {
+            cpu_ns: it.cpu_ns,
+            rss_bytes: it.rss_bytes,
+        };
+        self.flowed += it.bytes;
+        if self.side == "reader" {
+            self.samples.tell(it.bytes, it.ended_ns);
+        }
+        self.rows
+            .append(self.side, (it.started_ns, it.ended_ns), flow, cost)
+    }
+}
+
+/// What a failure amounts to.
+fn kind_of(text: &str) -> &'static str {
+    match text {
+        late if late.contains("the end never came") || late.contains("is held up") => {
+            "stream not finished"
+        }
+        _ => "stream broken",
+    }
+}

@@ -1,0 +1,149 @@
+//! The latencies of stamped messages: a row of `requests` each.
+
+use std::path::Path;
+
+use anyhow::Result;
+use unruly_plan::Stream;
+use unruly_trace::{
+    Clock, Counts, NULL_NS, Record, Recorder, RecorderOptions, Requests, SPOOL_ROWS_MAX, Status,
+};
+
+use super::Times;
+use crate::client::ClientReport;
+use crate::control::{Report, report};
+use crate::job::Job;
+
+/// As many of a second's latencies as a line of progress needs.
+const LATENCIES_MAX: usize = 1_000;
+
+/// Phases as the spool's header names them.
+const WARMUP: u8 = 0;
+const MEASURE: u8 = 1;
+const WIND_DOWN: u8 = 3;
+
+/// The books of a reader's samples.
+pub(super) struct Samples<'a> {
+    job: &'a Job,
+    times: Times,
+    recorder: Recorder,
+    recorded: u64,
+    second: Second,
+}
+
+/// What came since it was told last.
+#[derive(Default)]
+struct Second {
+    told_ns: i64,
+    bytes: u64,
+    latencies_ns: Vec<i64>,
+}
+
+impl<'a> Samples<'a> {
+    pub(super) fn start(
+        job: &'a Job,
+        stream: &Stream,
+        directory: &Path,
+        clock: &Clock,
+        start_ns: i64,
+    ) -> Result<Self> {
+        let recorder = Recorder::start(RecorderOptions {
+            directory: directory.to_owned(),
+            stem: job.stem(),
+            header: job.spool_header(vec!["message".to_owned()]),
+            clock: clock.clone(),
+            spool_rows_max: SPOOL_ROWS_MAX,
+        })?;
+        Ok(Self {
+            job,
+            times: Times::new(job, stream, start_ns),
+            recorder,
+            recorded: 0,
+            second: Second::default(),
+        })
+    }
+
+    /// When the stream flows.
+    pub(super) fn times(&self) -> Times {
+        self.times
+    }
+
+    /// A row: from when a message was written until it was read.
+    pub(super) fn add(&mut self, sequence: u64, sent_ns: i64, received_ns: i64, bytes: u32) {
+        let phase = match sent_ns {
+            early if early < self.times.measure_ns => WARMUP,
+            late if late >= self.times.measured_ns => WIND_DOWN,
+            _ => MEASURE,
+        };
+        if self.second.latencies_ns.len() < LATENCIES_MAX {
+            self.second.latencies_ns.push(received_ns - sent_ns);
+        }
+        self.recorded += 1;
+        self.recorder.scheduled();
+        self.recorder.record(&Record {
+            intended_ns: sent_ns,
+            sent_ns,
+            received_ns,
+            kernel_received_ns: NULL_NS,
+            server_kernel_received_ns: NULL_NS,
+            server_received_ns: NULL_NS,
+            server_sent_ns: NULL_NS,
+            request: sequence,
+            key: None,
+            connection: 0,
+            sent_bytes: bytes,
+            received_bytes: 0,
+            cell: self.job.cell,
+            repeat: self.job.repeat,
+            client: 0,
+            server: 0,
+            op: 0,
+            phase,
+            attempt: 0,
+            level: None,
+            status: Status::Ok,
+            answered: true,
+            provisional: false,
+            supersedes: false,
+        });
+    }
+
+    /// So much came in an interval that ended then: said once a second.
+    pub(super) fn tell(&mut self, bytes: u64, now_ns: i64) {
+        self.second.bytes += bytes;
+        if now_ns - self.second.told_ns < 1_000_000_000 {
+            return;
+        }
+        let next = Second {
+            told_ns: now_ns,
+            ..Second::default()
+        };
+        let second = std::mem::replace(&mut self.second, next);
+        report(&Report::Progress {
+            scheduled: self.recorded,
+            dropped: self.recorder.tally().copies.dropped,
+            failed: 0,
+            responses_ns: second.latencies_ns,
+            lag_ns: 0,
+            bins: Vec::new(),
+        });
+        report(&Report::Flowed {
+            bytes: second.bytes,
+        });
+    }
+
+    /// Closes the books.
+    pub(super) fn finish(self) -> Result<ClientReport> {
+        report(&Report::Drained);
+        let (tally, recorded) = self.recorder.finish(&self.job.name)?;
+        let counts = Counts {
+            copies: tally.copies,
+            requests: Requests {
+                scheduled: self.recorded,
+                answered: self.recorded,
+                unanswered: 0,
+            },
+        };
+        counts.check(&self.job.name)?;
+        Ok(ClientReport::new(counts, recorded.failure))
+    }
+}

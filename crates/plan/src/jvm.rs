@@ -1,0 +1,80 @@
+//! The virtual machines of Java that a run starts for itself.
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::Bytes;
+
+/// How the virtual machines of a run are started: those of streams, and those of a competing load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Jvm {
+    /// Who collects its garbage.
+    pub collector: Collector,
+    /// The most that its heap may be.
+    pub heap: Bytes,
+}
+
+impl Default for Jvm {
+    fn default() -> Self {
+        Self {
+            collector: Collector::G1,
+            heap: Bytes(512 << 20),
+        }
+    }
+}
+
+/// A collector of garbage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Collector {
+    /// One thread, the world stopped.
+    Serial,
+    /// Several threads, the world stopped.
+    Parallel,
+    /// Regions, mostly beside the program.
+    G1,
+    /// Beside the program, with coloured pointers.
+    Z,
+    /// Beside the program, with forwarded pointers.
+    Shenandoah,
+}
+
+impl Collector {
+    /// All of them, in the order of the manual.
+    pub const ALL: [Self; 5] = [
+        Self::Serial,
+        Self::Parallel,
+        Self::G1,
+        Self::Z,
+        Self::Shenandoah,
+    ];
+
+    /// The name in plans.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Serial => "serial",
+            Self::Parallel => "parallel",
+            Self::G1 => "g1",
+            Self::Z => "z",
+            Self::Shenandoah => "shenandoah",
+        }
+    }
+
+    /// The flag of the virtual machine.
+    #[must_use]
+    pub const fn flag(self) -> &'static str {
+        match self {
+            Self::Serial => "-XX:+UseSerialGC",
+            Self::Parallel => "-XX:+UseParallelGC",
+            Self::G1 => "-XX:+UseG1GC",
+            Self::Z => "-XX:+UseZGC",
+            Self::Shenandoah => "-XX:+UseShenandoahGC",
+        }
+    }
+
+    /// Whether it divides the heap between young and old once and for all.
+    #[must_use]
+    pub const fn has_fixed_generations(self) -> bool {
+        matches!(self, Self::Serial | Self::Parallel)
+    }
+}

@@ -1,0 +1,176 @@
+//! Plans of streams and of what competes with a load.
+
+use unruly_plan::{
+    BitRate, Bytes, Compete, CompeteKind, DurationNs, Hosts, Load, Plan, Protocol, Scheduling,
+    Stream,
+};
+
+const STREAM: &str = "name = \"a\"\n[run]\nduration = \"60s\"\nhosts = \"namespaces\"\n[stream]\nprotocol = \"tcp\"\n";
+
+fn plan(lines: &str) -> Plan {
+    Plan::parse("plan.toml", &format!("{STREAM}{lines}")).unwrap()
+}
+
+/// A stream (six lines) with more lines after it.
+#[track_caller]
+fn refused(lines: &str, message: &str) {
+    refused_whole(&format!("{STREAM}{lines}"), message);
+}
+
+#[track_caller]
+fn refused_whole(text: &str, message: &str) {
+    match Plan::parse("plan.toml", text) {
+        Ok(_) => panic!("accepted, but wanted: {message}"),
+        Err(error) => assert_eq!(error.to_string(), message),
+    }
+}
+
+#[test]
+fn a_stream_has_the_paper_s_messages_and_no_link_unless_it_is_told_otherwise() {
+    let found = plan("");
+    let wanted = Stream {
+        protocol: Protocol::Tcp,
+        message: Bytes(2_000),
+        sample: 100,
+        link: None,
+        mtu: 1_500,
+        wind_down: DurationNs(0),
+        scheduling: Scheduling::Normal,
+    };
+    assert_eq!(found.load, Load::Stream(wanted));
+    assert_eq!(found.compete, None);
+    assert_eq!(found.load.processes(), ["writer-0", "reader-0"]);
+}
+
+#[test]
+fn everything_of_a_stream_can_be_said() {
+    let lines = "message = \"64B\"\nsample = 1\nlink = \"100Mbit/s\"\nmtu = 9000\nwind_down = \"1s\"\nscheduling = \"realtime\"";
+    let Load::Stream(stream) = plan(lines).load else {
+        panic!("a stream was written")
+    };
+    assert_eq!(stream.link, Some(BitRate(100_000_000)));
+    assert_eq!((stream.sample, stream.mtu), (1, 9_000));
+    assert_eq!(stream.scheduling, Scheduling::Realtime);
+}
+
+#[test]
+fn what_competes_has_the_paper_s_sizes_unless_it_is_told_otherwise() {
+    let found = plan("[compete]\nkind = \"cpu\"").compete;
+    let wanted = Compete {
+        kind: CompeteKind::Cpu,
+        occupancy: 0.6,
+        lead: DurationNs(0),
+        processes: 4,
+        live: Bytes(384 << 20),
+    };
+    assert_eq!(found, Some(wanted));
+}
+
+#[test]
+fn one_factor_scales_every_time_of_a_run() {
+    let text = "name = \"a\"\n[run]\nduration = \"5min\"\nwarmup = \"30s\"\nscale = 0.05\nhosts = \"namespaces\"\n[stream]\nprotocol = \"tcp\"\nwind_down = \"30s\"\n[compete]\nkind = \"cpu\"\nlead = \"4min\"\n";
+    let plan = Plan::parse("plan.toml", text).unwrap();
+    assert_eq!(plan.run.duration, DurationNs(15_000_000_000));
+    assert_eq!(plan.run.warmup, DurationNs(1_500_000_000));
+    assert_eq!(plan.compete.unwrap().lead, DurationNs(12_000_000_000));
+    let Load::Stream(stream) = &plan.load else {
+        panic!("a stream was written")
+    };
+    assert_eq!(stream.wind_down, DurationNs(1_500_000_000));
+    // What is kept of a run has the times that it had.
+    assert_eq!(Plan::parse("again", &plan.to_toml()).unwrap(), plan);
+}
+
+#[test]
+fn protocols_and_what_competes_are_factors() {
+    let found = plan(
+        "[compete]\nkind = \"none\"\n[matrix]\n\"compete.kind\" = [\"none\", \"cpu\", \"gc\"]\n\"stream.protocol\" = [\"tcp\", \"quic\"]",
+    );
+    let names: Vec<String> = found
+        .cells()
+        .unwrap()
+        .into_iter()
+        .map(|it| it.name)
+        .collect();
+    assert_eq!(names.len(), 6);
+    assert_eq!(names[3], "kind=cpu protocol=quic");
+}
+
+#[test]
+fn a_competing_load_goes_with_every_kind_of_load_and_can_be_pinned() {
+    let text = "name = \"a\"\n[run]\nduration = \"1s\"\n[drive]\nrate = \"1/s\"\n[compete]\nkind = \"cpu\"\n[pin]\ncompete-0 = [1]\n";
+    let plan = Plan::parse("plan.toml", text).unwrap();
+    assert_eq!(plan.pins["compete-0"], [1]);
+    assert_eq!(plan.run.hosts, Hosts::Processes);
+}
+
+#[test]
+fn what_a_stream_cannot_be_is_refused_with_its_line() {
+    refused(
+        "message = \"31B\"",
+        r#"plan.toml:7: message is "31B"; must be at least 32B; hint: message = "2KB""#,
+    );
+    refused(
+        "sample = 0",
+        "plan.toml:7: sample is 0; must be at least 1; hint: sample = 100",
+    );
+    refused(
+        "link = \"1Gb\"",
+        r#"plan.toml:7: link is "1Gb"; must be a number and a unit (bit/s, kbit/s, Mbit/s, Gbit/s), such as "1Gbit/s"; hint: link = "1Gbit/s""#,
+    );
+    refused(
+        "mtu = 576",
+        "plan.toml:7: mtu is 576; must be at least 1280; hint: mtu = 1500",
+    );
+    refused_whole(
+        &STREAM
+            .replace("tcp", "udp")
+            .replace("[stream]", "[stream]\nmessage = \"66KB\""),
+        r#"plan.toml:6: message is "66KB"; must be at most 65KB for udp; hint: protocol = "tcp""#,
+    );
+    refused_whole(
+        &STREAM.replace("tcp", "rudp"),
+        r#"plan.toml:6: protocol is "rudp"; must be one of tcp, udp, sctp, kernel-sctp, quic, enet, kcp, jvm-tcp, jvm-nio, jvm-udp, jgroups-udp, jgroups-tcp, aeron; hint: protocol = "tcp""#,
+    );
+}
+
+#[test]
+fn loopback_has_no_link_and_no_library_that_listens_everywhere() {
+    let loopback = STREAM.replace("namespaces", "processes");
+    refused_whole(
+        &format!("{loopback}link = \"1Gbit/s\""),
+        r#"plan.toml:7: link is "1Gbit/s"; must be "none" on loopback, which has no rate; hint: in [run], hosts = "namespaces""#,
+    );
+    refused_whole(
+        &loopback.replace("tcp", "sctp"),
+        r#"plan.toml:6: protocol is "sctp"; must be another on loopback: its library listens on all addresses; hint: in [run], hosts = "namespaces""#,
+    );
+}
+
+#[test]
+fn what_a_competing_load_cannot_be_is_refused_with_its_line() {
+    refused(
+        "[compete]\nkind = \"cpu\"\noccupancy = 1.01",
+        "plan.toml:9: occupancy is 1.01; must be from 0 to 1; hint: occupancy = 0.01",
+    );
+    refused(
+        "[compete]\nkind = \"cpu\"\noccupancy = 0",
+        r#"plan.toml:9: occupancy is 0; must be above 0, and at most 1; hint: kind = "none" competes with nothing"#,
+    );
+    refused(
+        "[compete]\nkind = \"gc\"\nlive = \"600MiB\"",
+        r#"plan.toml:9: live is "600MiB"; must be less than the heap, 512MiB; hint: in [jvm], heap = "800MiB""#,
+    );
+    refused(
+        "[compete]\nkind = \"gc\"\nlive = \"384MiB\"\n[jvm]\nheap = \"100MiB\"",
+        r#"plan.toml:9: live is "384MiB"; must be less than the heap, 100MiB; hint: in [jvm], heap = "512MiB""#,
+    );
+    refused(
+        "[pin]\ncompete-0 = [0]",
+        "plan.toml:8: unknown process \"compete-0\" in [pin]; known: writer-0, reader-0; hint: use writer-0",
+    );
+    refused_whole(
+        &STREAM.replace("[run]", "[run]\nscale = 0"),
+        "plan.toml:3: scale is 0; must be above 0.0001 and below 1000; hint: scale = 0.05",
+    );
+}

@@ -1,0 +1,46 @@
+//! Where the virtual machine of Java is, and our archive for it.
+
+use std::path::{Path, PathBuf};
+
+use unruly_agent::JvmPlace;
+
+const ARCHIVE: &str = "unruly-jvm.jar";
+
+/// The virtual machine and our archive; none where either is missing.
+///
+/// The archive is looked for in `$UNRULY_JVM`, in `unruly-jvm` beside the program, and in `jvm/target` of the
+/// checkout that either is in; the virtual machine in `$JAVA_HOME` and on the path.
+pub(crate) fn find() -> Option<JvmPlace> {
+    let folder = folders()
+        .into_iter()
+        .find(|it| it.join(ARCHIVE).is_file())?;
+    let java = programs().into_iter().find(|it| it.is_file())?;
+    Some(JvmPlace {
+        java: java.display().to_string(),
+        classpath: format!(
+            "{}:{}",
+            folder.join(ARCHIVE).display(),
+            folder.join("lib").join("*").display()
+        ),
+    })
+}
+
+fn folders() -> Vec<PathBuf> {
+    if let Some(named) = std::env::var_os("UNRULY_JVM") {
+        return vec![named.into()];
+    }
+    let binary = std::env::current_exe().ok();
+    let here = std::env::current_dir().ok();
+    let beside = binary.iter().filter_map(|it| it.parent());
+    let beside = beside.map(|it| it.join("unruly-jvm"));
+    let checkouts = binary.iter().chain(&here).flat_map(|it| it.ancestors());
+    let built = checkouts.map(|it| it.join("jvm").join("target"));
+    beside.chain(built).collect()
+}
+
+fn programs() -> Vec<PathBuf> {
+    let home = std::env::var_os("JAVA_HOME").map(|it| Path::new(&it).join("bin"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places = home.into_iter().chain(std::env::split_paths(&path));
+    places.map(|it| it.join("java")).collect()
+}

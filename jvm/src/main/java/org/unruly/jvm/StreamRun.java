@@ -1,0 +1,172 @@
+package org.unruly.jvm;
+
+import java.io.IOException;
+import java.util.List;
+import java.util.Set;
+import org.unruly.jvm.collector.Load;
+import org.unruly.jvm.collector.Workload;
+import org.unruly.jvm.foreign.Command;
+import org.unruly.jvm.foreign.Kind;
+import org.unruly.jvm.foreign.Parent;
+import org.unruly.jvm.protocol.Protocols;
+import org.unruly.jvm.stream.Accounting;
+import org.unruly.jvm.stream.End;
+import org.unruly.jvm.stream.Inlet;
+import org.unruly.jvm.stream.Intake;
+import org.unruly.jvm.stream.Outlet;
+import org.unruly.jvm.stream.Sent;
+import org.unruly.jvm.stream.Tally;
+import org.unruly.jvm.stream.Terms;
+import org.unruly.jvm.stream.Timetable;
+import org.unruly.jvm.stream.Writer;
+import org.unruly.jvm.watch.Watch;
+
+/** One side of a stream, from its first record to its last. */
+public final class StreamRun {
+  /** Keys of its options. */
+  public static final Set<String> KEYS =
+      Set.of("role", "protocol", "listen", "message", "sample", "cookie", "socket", "driver", "compete", "live", "occupancy", "cores");
+
+  /** What is on its way at the end has so long to come; a writer that is still held up then has no reader. */
+  static final long SETTLE_NS = 10_000_000_000L;
+
+  /** A reader waits longer than its writer, whose failure is then told by the writer. */
+  private static final long READER_NS = SETTLE_NS + 2_000_000_000L;
+
+  private static final long WAKING_MS = 1000;
+
+  private final Terms terms;
+  private final String protocol;
+  private final boolean writes;
+  private final Workload workload;
+  private final Parent parent;
+  private final Sent sent = new Sent();
+  private final Accounting accounting = new Accounting();
+
+  private StreamRun(Options options, Parent parent) {
+    terms = Terms.of(options);
+    protocol = options.oneOf("protocol", Protocols.NAMES);
+    writes = options.oneOf("role", List.of("writer", "reader")).equals("writer");
+    boolean competes = options.has("compete") && options.oneOf("compete", List.of("none", "gc")).equals("gc");
+    workload = competes ? Workload.of(options) : null;
+    this.parent = parent;
+  }
+
+  /** Runs a stream to its end. */
+  public static void run(Options options, Parent parent) throws IOException, InterruptedException {
+    new StreamRun(options, parent).run();
+  }
+
+  private void run() throws IOException, InterruptedException {
+    Load load = workload == null ? null : Load.build(workload, false, parent);
+    try (End end = writes ? Protocols.outlet(protocol, terms) : Protocols.inlet(protocol, terms)) {
+      Telling.hello(parent, end.port());
+      Tally tally = writes ? sent : accounting;
+      Watch watch = new Watch(parent, tally, terms.messageBytes(), load);
+      try {
+        Timetable timetable = awaitStart(end);
+        if (timetable != null) {
+          stream(end, timetable);
+        }
+      } finally {
+        watch.close();
+        long next = writes ? sent.messages() : accounting.next();
+        parent.tell(Kind.DRAINED, tally.messages(), next);
+      }
+    }
+  }
+
+  /** Null when it was stopped before. */
+  private Timetable awaitStart(End end) throws IOException, InterruptedException {
+    boolean met = false;
+    while (true) {
+      Command command = parent.next();
+      if (command.kind() == Kind.PEER) {
+        met = true;
+        int members = meet(end, command);
+        if (members > 0) {
+          parent.tell(Kind.PEERS, members);
+        }
+      } else if (command.kind() == Kind.START && writes && !met) {
+        throw new Problem(protocol, "start came before a peer", "the reader's address first", "send kind 16, then kind 17");
+      } else if (command.kind() == Kind.START) {
+        return new Timetable(command.first(), command.second());
+      } else if (command.kind() == Kind.STOP) {
+        return null;
+      } else if (command.kind() == Command.FINISHED) {
+        // not the stream, which has not begun: its competition
+        tellOf(command.cause());
+      }
+    }
+  }
+
+  private int meet(End end, Command command) {
+    try {
+      return end.meet(command.peer());
+    } catch (IOException thrown) {
+      String wrong = command.peer() + " cannot be reached: " + thrown.getMessage();
+      throw new Problem(protocol, wrong, "a reader that listens there", "start the reader first", thrown);
+    }
+  }
+
+  private void stream(End end, Timetable timetable) throws IOException, InterruptedException {
+    Thread thread = new Thread(() -> parent.add(Command.finished(attempt(end, timetable))), "stream");
+    // a reader that cannot be woken must not hold the process
+    thread.setDaemon(true);
+    thread.start();
+    try {
+      awaitEnd(timetable);
+    } finally {
+      // before it is closed no one may use it any more
+      end.wake();
+      thread.join(WAKING_MS);
+    }
+  }
+
+  private void awaitEnd(Timetable timetable) throws InterruptedException {
+    long graceNs = writes ? SETTLE_NS : READER_NS;
+    boolean stopped = false;
+    while (true) {
+      Command command = parent.next(timetable.endNs() + graceNs);
+      if (command == null && writes && !stopped) {
+        String wrong = "message " + sent.messages() + " is held up " + graceNs / 1_000_000_000 + " s after the end";
+        throw new Problem(protocol, wrong, "a reader that reads", "see what the reader told");
+      } else if (command == null && !stopped) {
+        String wrong = accounting.messages() + " messages came, and the end never came";
+        throw new Problem(protocol, wrong, "a writer that tells its end", "see what the writer told");
+      } else if (command == null) {
+        return;
+      } else if (command.kind() == Kind.STOP) {
+        timetable.endNow();
+        graceNs = Ending.STOP_NS;
+        stopped = true;
+      } else if (command.kind() == Command.FINISHED) {
+        tellOf(command.cause());
+        return;
+      }
+    }
+  }
+
+  private Throwable attempt(End end, Timetable timetable) {
+    try {
+      if (end instanceof Outlet outlet) {
+        new Writer(terms, outlet, timetable, sent).run(SETTLE_NS / 2);
+      } else if (end instanceof Inlet inlet) {
+        inlet.receive(new Intake(terms, accounting, parent.ring()));
+      }
+      return null;
+    } catch (IOException | RuntimeException | Error thrown) {
+      return thrown;
+    }
+  }
+
+  private void tellOf(Throwable cause) {
+    if (cause instanceof Problem problem) {
+      throw problem;
+    } else if (cause != null) {
+      long messages = writes ? sent.messages() : accounting.messages();
+      String wrong = "the stream broke after " + messages + " messages: " + cause;
+      throw new Problem(protocol, wrong, "a peer until the end", "see what the other side told", cause);
+    }
+  }
+}

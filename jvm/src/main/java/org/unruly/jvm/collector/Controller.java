@@ -1,0 +1,57 @@
+package org.unruly.jvm.collector;
+
+/**
+ * At which rate elements are to be replaced, so that the CPU time used keeps to its target.
+ *
+ * <p>A rate cannot be set from the last interval's use: a collector works in bursts, seconds after the garbage was made.
+ * So what an element costs, collection included, is taken over some seconds; the target divided by it is the rate; and
+ * what was used too much or too little so far is paid back within about a second. Sans clock: what is measured is told.
+ */
+final class Controller {
+  /** Over this time what an element costs is averaged, ns. */
+  private static final double COST_NS = 8e9;
+
+  /** Within this time a debt is paid back, ns. */
+  private static final double DEBT_NS = 1e9;
+
+  /** A debt is never more than this time's use: on a busy host it could not be paid, and would later burst. */
+  private static final double DEBT_NS_MAX = 4e9;
+
+  /** Before anything is measured an element is taken to cost this, ns; soon outweighed. */
+  private static final double GUESS_NS = 3000;
+
+  private static final double GUESS_ELEMENTS = 10_000;
+
+  private final double target;
+  private double usedNs = GUESS_NS * GUESS_ELEMENTS;
+  private double replaced = GUESS_ELEMENTS;
+  private double debtNs;
+
+  /** To use so many ns of CPU each second. */
+  Controller(double targetNs) {
+    target = targetNs / 1e9;
+  }
+
+  /** The rate before anything is known, elements each second. */
+  double firstRateHz() {
+    return target * 1e9 / GUESS_NS;
+  }
+
+  /**
+   * The rate from now on, elements each second.
+   *
+   * @param elapsedNs since the last time
+   * @param moreUsedNs CPU time used meanwhile
+   * @param moreReplaced elements replaced meanwhile
+   */
+  double rateHz(long elapsedNs, long moreUsedNs, long moreReplaced) {
+    double kept = Math.exp(-elapsedNs / COST_NS);
+    usedNs = usedNs * kept + moreUsedNs;
+    replaced = replaced * kept + moreReplaced;
+    double mostNs = target * DEBT_NS_MAX;
+    debtNs = Math.max(-mostNs, Math.min(mostNs, debtNs + target * elapsedNs - moreUsedNs));
+    double share = Math.max(0, target + debtNs / DEBT_NS);
+    double costNs = Math.max(1, usedNs / Math.max(1, replaced));
+    return share * 1e9 / costNs;
+  }
+}

@@ -1,0 +1,84 @@
+package org.unruly.jvm.foreign;
+
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.zip.CRC32;
+import org.unruly.jvm.Problem;
+
+/**
+ * A record between an agent and a process of another language, as {@code schema/foreign.md} has it: 96 bytes, big-endian.
+ *
+ * @param kind one of {@link Kind}
+ * @param fields ten fields; an absent one is {@link #ABSENT}
+ */
+public record ForeignRecord(int kind, long[] fields) {
+  /** Bytes of a record. */
+  public static final int BYTES = 96;
+
+  /** Fields of a record. */
+  public static final int FIELDS = 10;
+
+  /** The value of a field that is not there. */
+  public static final long ABSENT = Long.MIN_VALUE;
+
+  /** Version of the protocol. */
+  public static final int VERSION = 1;
+
+  /** Bytes of text that a failure has room for. */
+  public static final int TEXT_BYTES = FIELDS * Long.BYTES;
+
+  private static final int MAGIC = 0x554E524A;
+  private static final int FIELDS_AT = 8;
+  private static final int CRC_AT = 88;
+
+  /** Writes a record at the buffer's position, which moves behind it. Fields beyond the given ones are absent. */
+  public static void write(ByteBuffer into, int kind, long[] fields, int first, int count) {
+    int at = into.position();
+    into.putInt(MAGIC).putShort((short) VERSION).putShort((short) kind);
+    for (int field = 0; field < FIELDS; field++) {
+      into.putLong(field < count ? fields[first + field] : ABSENT);
+    }
+    into.putInt(checksum(into, at)).putInt(0);
+  }
+
+  /** Reads a record at the buffer's position, which moves behind it. */
+  public static ForeignRecord read(ByteBuffer from) {
+    int at = from.position();
+    int magic = from.getInt(at);
+    int version = from.getShort(at + 4);
+    if (magic != MAGIC || version != VERSION) {
+      String wrong = String.format("magic 0x%08x, version %d", magic, version);
+      throw new Problem("agent", wrong, "a foreign record of version " + VERSION, "update the agent and the jar together");
+    }
+    if (from.getInt(at + CRC_AT) != checksum(from, at)) {
+      String wrong = String.format("checksum 0x%08x", from.getInt(at + CRC_AT));
+      throw new Problem("agent", wrong, String.format("0x%08x", checksum(from, at)), "the bytes of the socket were changed");
+    }
+    long[] fields = new long[FIELDS];
+    for (int field = 0; field < FIELDS; field++) {
+      fields[field] = from.getLong(at + FIELDS_AT + field * Long.BYTES);
+    }
+    from.position(at + BYTES);
+    return new ForeignRecord(from.getShort(at + 6), fields);
+  }
+
+  /** The fields that carry a text: as much of it as fits, whole characters only, then zeroes. */
+  public static long[] text(String text) {
+    byte[] whole = text.getBytes(StandardCharsets.UTF_8);
+    int length = Math.min(whole.length, TEXT_BYTES);
+    while (length > 0 && length < whole.length && (whole[length] & 0xC0) == 0x80) {
+      length--;
+    }
+    ByteBuffer padded = ByteBuffer.wrap(Arrays.copyOf(Arrays.copyOf(whole, length), TEXT_BYTES));
+    long[] fields = new long[FIELDS];
+    padded.asLongBuffer().get(fields);
+    return fields;
+  }
+
+  private static int checksum(ByteBuffer buffer, int at) {
+    CRC32 crc = new CRC32();
+    crc.update(buffer.duplicate().limit(at + CRC_AT).position(at));
+    return (int) crc.getValue();
+  }
+}

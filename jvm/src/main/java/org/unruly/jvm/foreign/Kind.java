@@ -1,0 +1,42 @@
+package org.unruly.jvm.foreign;
+
+/** Kinds of foreign records; their fields are in {@code schema/foreign.md}. */
+public final class Kind {
+  /** To the agent: process id, bound port, protocol version. */
+  public static final int HELLO = 1;
+
+  /** To the agent: what this process did in an interval. */
+  public static final int INTERVAL = 2;
+
+  /** To the agent: the stamps of one message. */
+  public static final int SAMPLE = 3;
+
+  /** To the agent: what the collector has done so far. */
+  public static final int COLLECTOR = 4;
+
+  /** To the agent: the stream is over, and accounted for. */
+  public static final int DRAINED = 5;
+
+  /** To the agent: all is told; the process ends. */
+  public static final int DONE = 6;
+
+  /** To the agent: how many records found no room. */
+  public static final int DROPPED = 7;
+
+  /** To the agent: why the process ends. */
+  public static final int FAILURE = 8;
+
+  /** To the agent: how many members the group has. */
+  public static final int PEERS = 9;
+
+  /** From the agent: where the other side is. */
+  public static final int PEER = 16;
+
+  /** From the agent: when the stream begins and ends. */
+  public static final int START = 17;
+
+  /** From the agent: end now. */
+  public static final int STOP = 18;
+
+  private Kind() {}
+}

@@ -1,0 +1,103 @@
+package org.unruly.jvm.protocol;
+
+import java.io.EOFException;
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.nio.ByteBuffer;
+import java.util.concurrent.CountDownLatch;
+import org.jgroups.Message;
+import org.jgroups.Receiver;
+import org.jgroups.View;
+import org.jgroups.util.MessageBatch;
+import org.unruly.jvm.stream.Inlet;
+import org.unruly.jvm.stream.Intake;
+import org.unruly.jvm.stream.Terms;
+
+/** JGroups: messages come on threads of the group's, those of one sender one after the other. */
+final class JGroupsInlet implements Inlet, Receiver {
+  private final JGroupsMember member;
+  private final CountDownLatch begun = new CountDownLatch(1);
+  private final CountDownLatch over = new CountDownLatch(1);
+  private volatile Intake intake;
+  private volatile boolean closed;
+
+  JGroupsInlet(String protocol, Terms terms) throws IOException {
+    member = new JGroupsMember(protocol, terms, null);
+    member.join(this);
+  }
+
+  @Override
+  public int port() {
+    return member.port();
+  }
+
+  @Override
+  public int meet(InetSocketAddress peer) {
+    return member.awaitTwo();
+  }
+
+  @Override
+  public void receive(Intake into) throws IOException {
+    intake = into;
+    begun.countDown();
+    await(over);
+    if (!into.isOver() && !closed) {
+      throw new EOFException("the writer left the group without telling the end");
+    }
+  }
+
+  @Override
+  public void receive(Message message) {
+    take(message);
+  }
+
+  @Override
+  public void receive(MessageBatch batch) {
+    for (Message message : batch) {
+      take(message);
+    }
+  }
+
+  @Override
+  public void viewAccepted(View view) {
+    member.see(view);
+    if (member.hasLeft()) {
+      over.countDown();
+    }
+  }
+
+  private void take(Message message) {
+    // a reader that begins late holds the group up, and loses nothing
+    await(begun);
+    Intake into = intake;
+    if (into == null || !message.hasArray()) {
+      return;
+    }
+    into.take(ByteBuffer.wrap(message.getArray()), message.getOffset(), message.getLength());
+    if (into.isOver()) {
+      over.countDown();
+    }
+  }
+
+  private static void await(CountDownLatch latch) {
+    try {
+      latch.await();
+    } catch (InterruptedException thrown) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  @Override
+  public void wake() {
+    closed = true;
+    begun.countDown();
+    over.countDown();
+    member.wake();
+  }
+
+  @Override
+  public void close() {
+    wake();
+    member.close();
+  }
+}

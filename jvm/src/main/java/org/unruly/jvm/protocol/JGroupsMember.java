@@ -1,0 +1,160 @@
+package org.unruly.jvm.protocol;
+
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.net.ServerSocket;
+import java.util.concurrent.TimeUnit;
+import org.jgroups.Event;
+import org.jgroups.JChannel;
+import org.jgroups.Receiver;
+import org.jgroups.View;
+import org.jgroups.protocols.pbcast.GMS;
+import org.jgroups.stack.IpAddress;
+import org.unruly.jvm.Problem;
+import org.unruly.jvm.stream.Terms;
+
+/**
+ * A member of the group of a run, over a stack that JGroups comes with.
+ *
+ * <p>The reader joins when it is opened and is then alone; the writer joins when it is told where the reader is. So the
+ * kernel can choose the ports, and neither forms a group of its own that would have to merge.
+ */
+final class JGroupsMember {
+  /**
+   * On a quiet host the two meet in less than a second. When pauses keep the first answer away, the second founds a group of
+   * its own, and the next round of merging, which is every 10 to 30 s, makes them one.
+   */
+  private static final long VIEW_NS = 60_000_000_000L;
+
+  /** The second knows that there is a first: before it founds a group of its own it waits longer than the bundled 1 or 2 s. */
+  private static final long JOIN_MS = 10_000;
+
+  private final String protocol;
+  private final Terms terms;
+  private final JChannel channel;
+  private int members;
+  private boolean left;
+  private boolean closed;
+
+  /**
+   * A member that has not joined.
+   *
+   * @param protocol its name, {@code jgroups-udp} or {@code jgroups-tcp}
+   * @param first where a member already is, or null to be the first
+   */
+  JGroupsMember(String protocol, Terms terms, InetSocketAddress first) throws IOException {
+    this.protocol = protocol;
+    this.terms = terms;
+    boolean tcp = protocol.equals("jgroups-tcp");
+    int port = tcp && terms.listen().getPort() == 0 ? freePort(terms) : terms.listen().getPort();
+    channel = open(tcp ? "tcp.xml" : "udp.xml", terms, port, first);
+  }
+
+  /**
+   * A port that is free: with a list of members JGroups takes no port 0. When another takes it meanwhile, JGroups takes
+   * one of the next, and which it is, is told.
+   */
+  private static int freePort(Terms terms) throws IOException {
+    try (ServerSocket free = new ServerSocket()) {
+      free.bind(terms.listen());
+      return free.getLocalPort();
+    }
+  }
+
+  /** The bundled stacks take what differs from properties of the system, read while a channel is made. */
+  private static synchronized JChannel open(String stack, Terms terms, int port, InetSocketAddress first) throws IOException {
+    String host = terms.listen().getAddress().getHostAddress();
+    String members = first == null ? host + "[" + port + "]" : first.getAddress().getHostAddress() + "[" + first.getPort() + "]";
+    System.setProperty("jgroups.bind_addr", host);
+    System.setProperty("jgroups.bind_port", Integer.toString(port));
+    System.setProperty("jgroups.tcpping.initial_hosts", members);
+    // only that port: the next ones are other runs'
+    System.setProperty("jgroups.tcp.port_range", "0");
+    // nothing leaves the link
+    System.setProperty("jgroups.udp.ip_ttl", "1");
+    try {
+      JChannel channel = new JChannel(stack);
+      if (first != null) {
+        GMS membership = channel.getProtocolStack().findProtocol(GMS.class);
+        membership.setJoinTimeout(JOIN_MS);
+      }
+      return channel;
+    } catch (Exception thrown) {
+      throw new IOException(thrown.getMessage(), thrown);
+    }
+  }
+
+  /** Joins the group, whose name is the run's. */
+  void join(Receiver receiver) throws IOException {
+    channel.setReceiver(receiver);
+    try {
+      channel.connect(String.format("unruly-%08x", terms.cookie()));
+    } catch (Exception thrown) {
+      throw new IOException(thrown.getMessage(), thrown);
+    }
+  }
+
+  JChannel channel() {
+    return channel;
+  }
+
+  /** The port of its transport. */
+  int port() {
+    Object address = channel.down(new Event(Event.GET_PHYSICAL_ADDRESS, channel.getAddress()));
+    return address instanceof IpAddress ip ? ip.getPort() : -1;
+  }
+
+  /** To be told of each view. */
+  synchronized void see(View view) {
+    left |= view.size() < members;
+    members = view.size();
+    notifyAll();
+  }
+
+  /** Whether a member has left that was there. */
+  synchronized boolean hasLeft() {
+    return left;
+  }
+
+  /** Waits for a view of two. */
+  int awaitTwo() {
+    if (!await(() -> members >= 2 || closed, System.nanoTime() + VIEW_NS)) {
+      String wrong = "no other member in " + VIEW_NS / 1_000_000_000 + " s at " + terms.listenText();
+      String hint = protocol.equals("jgroups-udp") ? "is there multicast? try jgroups-tcp" : "start the reader first";
+      throw new Problem(protocol, wrong, "a view of 2", hint);
+    }
+    return 2;
+  }
+
+  /** Waits until the other has left, or a time. */
+  boolean awaitLeft(long untilNs) {
+    return await(() -> left || closed, untilNs);
+  }
+
+  /** Whoever waits ends. */
+  synchronized void wake() {
+    closed = true;
+    notifyAll();
+  }
+
+  void close() {
+    wake();
+    channel.close();
+  }
+
+  private synchronized boolean await(java.util.function.BooleanSupplier come, long untilNs) {
+    try {
+      while (!come.getAsBoolean()) {
+        long leftNs = untilNs - System.nanoTime();
+        if (leftNs <= 0) {
+          return false;
+        }
+        TimeUnit.NANOSECONDS.timedWait(this, leftNs);
+      }
+    } catch (InterruptedException thrown) {
+      Thread.currentThread().interrupt();
+      return false;
+    }
+    return true;
+  }
+}

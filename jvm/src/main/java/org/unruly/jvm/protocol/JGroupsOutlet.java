@@ -1,0 +1,94 @@
+package org.unruly.jvm.protocol;
+
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.channels.ClosedChannelException;
+import org.jgroups.BytesMessage;
+import org.jgroups.Message;
+import org.jgroups.Receiver;
+import org.jgroups.View;
+import org.unruly.jvm.stream.Outlet;
+import org.unruly.jvm.stream.Terms;
+
+/** JGroups: each message to the whole group, in the sender's order, with its own flow control. */
+final class JGroupsOutlet implements Outlet {
+  private final String protocol;
+  private final Terms terms;
+  private final byte[] bytes;
+  private final ByteBuffer message;
+  private volatile JGroupsMember member;
+  private volatile boolean closed;
+
+  JGroupsOutlet(String protocol, Terms terms) {
+    this.protocol = protocol;
+    this.terms = terms;
+    bytes = new byte[terms.messageBytes()];
+    message = ByteBuffer.wrap(bytes);
+  }
+
+  @Override
+  public int port() {
+    return -1;
+  }
+
+  @Override
+  public int meet(InetSocketAddress peer) throws IOException {
+    JGroupsMember joining = new JGroupsMember(protocol, terms, peer);
+    member = joining;
+    joining.join(
+        new Receiver() {
+          @Override
+          public void viewAccepted(View view) {
+            joining.see(view);
+          }
+        });
+    return joining.awaitTwo();
+  }
+
+  @Override
+  public ByteBuffer message() {
+    return message;
+  }
+
+  @Override
+  public void send() throws IOException {
+    if (closed) {
+      throw new ClosedChannelException();
+    }
+    if (member.hasLeft()) {
+      throw new IOException("the reader left the group");
+    }
+    // a copy: the group keeps each message until all have it. To the others only: a writer reads nothing
+    Message copy = new BytesMessage(null, bytes.clone()).setFlag(Message.TransientFlag.DONT_LOOPBACK);
+    try {
+      member.channel().send(copy);
+    } catch (Exception thrown) {
+      throw new IOException(thrown.toString(), thrown);
+    }
+  }
+
+  /** What is on its way may have to be sent again: the reader leaves when it has the end. */
+  @Override
+  public void settle(long untilNs) {
+    member.awaitLeft(untilNs);
+  }
+
+  @Override
+  public void wake() {
+    closed = true;
+    if (member != null) {
+      member.wake();
+      // a send that waits for credits ends only with its channel
+      member.channel().close();
+    }
+  }
+
+  @Override
+  public void close() {
+    closed = true;
+    if (member != null) {
+      member.close();
+    }
+  }
+}

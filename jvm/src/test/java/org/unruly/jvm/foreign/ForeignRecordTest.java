@@ -1,0 +1,92 @@
+package org.unruly.jvm.foreign;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.Map;
+import java.util.TreeMap;
+import org.junit.jupiter.api.Test;
+import org.unruly.jvm.Problem;
+
+class ForeignRecordTest {
+  private static final long ABSENT = ForeignRecord.ABSENT;
+
+  private static Map<String, ForeignRecord> golden() {
+    Map<String, ForeignRecord> records = new TreeMap<>();
+    records.put("hello", of(Kind.HELLO, 1, -1, 1));
+    records.put("interval", of(Kind.INTERVAL, 1, 2, 3, 4, ABSENT, ABSENT, ABSENT, ABSENT, 9, 10));
+    records.put("sample", of(Kind.SAMPLE, 1, 2, 3, 4));
+    records.put("collector", of(Kind.COLLECTOR, 1, 2, 3, 4, 5, 6));
+    records.put("drained", of(Kind.DRAINED, 1, 2));
+    records.put("done", of(Kind.DONE));
+    records.put("dropped", of(Kind.DROPPED, 1));
+    records.put("failure", of(Kind.FAILURE, ForeignRecord.text("jvm-tcp: zu groß")));
+    records.put("peers", of(Kind.PEERS, 2));
+    records.put("peer", of(Kind.PEER, 10 << 24 | 77 << 16 | 2, 7000));
+    records.put("start", of(Kind.START, 1, 2));
+    records.put("stop", of(Kind.STOP));
+    return records;
+  }
+
+  private static ForeignRecord of(int kind, long... fields) {
+    return new ForeignRecord(kind, fields);
+  }
+
+  private static byte[] written(ForeignRecord record) {
+    ByteBuffer buffer = ByteBuffer.allocate(ForeignRecord.BYTES);
+    ForeignRecord.write(buffer, record.kind(), record.fields(), 0, record.fields().length);
+    return buffer.array();
+  }
+
+  @Test
+  void everyKindIsWrittenAsTheGoldenBytesHaveIt() throws IOException {
+    for (var named : golden().entrySet()) {
+      assertArrayEquals(Golden.bytes(named.getKey()), written(named.getValue()), named.getKey());
+    }
+  }
+
+  @Test
+  void everyKindIsReadFromTheGoldenBytes() throws IOException {
+    for (var named : golden().entrySet()) {
+      ForeignRecord read = ForeignRecord.read(ByteBuffer.wrap(Golden.bytes(named.getKey())));
+      long[] given = named.getValue().fields();
+      assertEquals(named.getValue().kind(), read.kind(), named.getKey());
+      for (int field = 0; field < ForeignRecord.FIELDS; field++) {
+        assertEquals(field < given.length ? given[field] : ABSENT, read.fields()[field], named.getKey() + " " + field);
+      }
+    }
+  }
+
+  @Test
+  void aPeerIsReadAsAnAddress() throws IOException {
+    Command command = Command.of(ForeignRecord.read(ByteBuffer.wrap(Golden.bytes("peer"))));
+    assertEquals("/10.77.0.2:7000", command.peer().toString());
+  }
+
+  @Test
+  void aRecordWithAnyBitChangedIsRefused() throws IOException {
+    byte[] whole = Golden.bytes("sample");
+    for (int bit = 0; bit < (ForeignRecord.BYTES - Integer.BYTES) * Byte.SIZE; bit++) {
+      byte[] changed = whole.clone();
+      changed[bit / Byte.SIZE] ^= (byte) (1 << bit % Byte.SIZE);
+      assertThrows(Problem.class, () -> ForeignRecord.read(ByteBuffer.wrap(changed)), "bit " + bit);
+    }
+  }
+
+  @Test
+  void aTextThatIsTooLongIsCutBetweenCharacters() {
+    String text = "x" + "ö".repeat(60);
+    ByteBuffer bytes = ByteBuffer.allocate(ForeignRecord.TEXT_BYTES);
+    for (long field : ForeignRecord.text(text)) {
+      bytes.putLong(field);
+    }
+    String cut = new String(bytes.array(), StandardCharsets.UTF_8).replace("\0", "");
+    assertEquals("x" + "ö".repeat(39), cut);
+    assertTrue(text.startsWith(cut));
+  }
+}

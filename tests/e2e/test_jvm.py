@@ -1,0 +1,137 @@
+"""Streams that Java speaks: counted like the others, told by one agent, and gone at the end."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from house import Measured, call, need_root, wait_for
+from streams_house import flows, measured
+
+RELIABLE = ["jvm-tcp", "jvm-nio", "jgroups-udp", "jgroups-tcp", "aeron"]
+PROTOCOLS = [*RELIABLE, "jvm-udp"]
+NAMESPACES = 'hosts = "namespaces"'
+
+
+def machines(run: Path) -> list[str]:
+    """Virtual machines of a run that live: their logs are in its directory."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+        if "org.unruly.jvm" in words and str(run) in words:
+            found.append(words)
+    return found
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    """Each protocol between two hosts, one after the other."""
+    need_root("hosts of their own")
+    names = ", ".join(f'"{name}"' for name in PROTOCOLS)
+    matrix = f'[jvm]\nheap = "256MiB"\n[matrix]\n"stream.protocol" = [{names}]'
+    folder = tmp_path_factory.mktemp("everything")
+    return measured(folder, 'protocol = "tcp"', NAMESPACES, matrix)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_was_written_is_what_came_and_what_was_lost(
+    everything: Measured, protocol: str
+) -> None:
+    told = everything.rows(
+        f"select process, kind, detail from events where cell = 'protocol={protocol}'"
+        " and (kind like 'stream%' or kind = 'peer lost')"
+    )
+    assert not told
+    found = flows(everything)
+    wrote, came = (found[f"protocol={protocol}", side] for side in ("writer", "reader"))
+    assert wrote["messages"] > 100
+    assert came["bytes"] == 2000 * (came["messages"] + came["duplicated"])
+    assert came["messages"] + came["lost"] == wrote["messages"]
+    if protocol in RELIABLE:
+        assert [came[name] for name in ("lost", "duplicated", "reordered")] == [0, 0, 0]
+        ((rows, lowest),) = everything.rows(
+            "select count(*), min(received_ns - intended_ns) from requests"
+            f" where cell = 'protocol={protocol}'"
+        )
+        assert rows == -(-wrote["messages"] // 100)
+        assert lowest > 0
+
+
+def test_nothing_is_left_of_it(everything: Measured) -> None:
+    assert machines(everything.path) == []
+    assert everything.manifest["missing"] == []
+
+
+def test_a_collector_in_the_stream_s_own_machine_is_work_that_is_told(tmp_path: Path) -> None:
+    more = '[compete]\nkind = "gc"\noccupancy = 0.3\nlive = "64MiB"\n[jvm]\nheap = "128MiB"\n'
+    more += 'collector = "serial"\n[pin]\nwriter-0 = [0]\nreader-0 = [0]\n'
+    run = measured(tmp_path, 'protocol = "jvm-tcp"', "", more, duration="3s")
+    found = flows(run)["all", "reader"]
+    assert found["messages"] > 100
+    assert found["lost"] == 0
+    sides = run.rows("select distinct side from intervals order by all")
+    assert sides == [("compete",), ("reader",), ("writer",)]
+    ((collections, took),) = run.rows(
+        "select sum(gc_count), sum(gc_ns) from resources where watched = 'reader-0'"
+    )
+    assert collections > 0
+    assert took > 0
+    ((pauses, longest),) = run.rows(
+        "select count(*), max(ended_ns - started_ns) from events"
+        " where kind = 'gc' and process = 'reader-0'"
+    )
+    assert pauses > 0
+    assert longest > 0
+
+
+def test_a_collector_beside_another_s_stream_has_a_machine_of_its_own(tmp_path: Path) -> None:
+    more = '[compete]\nkind = "gc"\noccupancy = 0.3\nlive = "64MiB"\n[jvm]\nheap = "160MiB"\n'
+    more += "[pin]\ncompete-0 = [0]\n"
+    run = measured(tmp_path, 'protocol = "tcp"', "", more, duration="2s")
+    assert flows(run)["all", "reader"]["messages"] > 100
+    ((used, lasted, processes),) = run.rows(
+        "select sum(cpu_ns), max(ended_ns) - min(started_ns), min(process)"
+        " from intervals where side = 'compete'"
+    )
+    assert processes == "compete-0-0"
+    # Where others want the core as well it may get less.
+    assert 0.1 < used / lasted < 0.4
+    assert machines(run.path) == []
+
+
+def test_a_machine_ends_with_its_agent_however_that_ends(tmp_path: Path) -> None:
+    fault = '[[fault]]\nkind = "kill"\nprocess = "reader-0"\nat = "300ms"\n'
+    run = measured(tmp_path, 'protocol = "jvm-tcp"', "", fault)
+    wait_for(lambda: not machines(run.path), "the end of all virtual machines")
+    told = run.rows("select kind from events where process = 'writer-0' and kind like 'stream%'")
+    assert told in ([("stream broken",)], [("stream not finished",)])
+
+
+def test_without_java_its_cells_say_so_and_the_others_run(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        'name = "a"\n[run]\nduration = "500ms"\n[stream]\nprotocol = "tcp"\n'
+        '[matrix]\n"stream.protocol" = ["jvm-tcp", "tcp"]\n'
+    )
+    out = tmp_path / "out"
+    nowhere = {**os.environ, "UNRULY_JVM": str(tmp_path)}
+    said = call("run", plan, "-o", out, env=nowhere)
+    assert said.returncode == 0, said.stderr
+    run = Measured(out)
+    ((detail,),) = run.rows(
+        "select detail from events where kind = 'stream failed' and process = 'writer-0'"
+    )
+    assert "wanted both; hint: apt-get install openjdk-17-jre-headless, and make jvm" in detail
+    assert flows(run)["protocol=tcp", "reader"]["messages"] > 100
+
+
+def test_a_heap_without_room_for_what_lives_is_told(tmp_path: Path) -> None:
+    more = '[compete]\nkind = "gc"\nlive = "127MiB"\n[jvm]\nheap = "128MiB"\n'
+    run = measured(tmp_path, 'protocol = "jvm-tcp"', "", more, duration="500ms")
+    details = run.rows("select detail from events where kind = 'stream failed' order by all")
+    assert len(details) == 2
+    assert "live" in details[0][0]

@@ -1,0 +1,191 @@
+"""Streams: every message that was written is counted where it is read, whatever the protocol."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from house import UNRULY, Measured, call, need_root, running, wait_for
+from streams_house import flows, measured
+
+RELIABLE = ["tcp", "sctp", "quic", "enet", "kcp"]
+PROTOCOLS = [*RELIABLE, "udp"]
+
+NAMESPACES = 'hosts = "namespaces"'
+LIBRARY = "/usr/lib/x86_64-linux-gnu/libenet.so.7"
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    """Each protocol between two hosts, one after the other."""
+    need_root("hosts of their own")
+    names = ", ".join(f'"{name}"' for name in PROTOCOLS)
+    matrix = f'[matrix]\n"stream.protocol" = [{names}]'
+    folder = tmp_path_factory.mktemp("everything")
+    return measured(folder, 'protocol = "tcp"', NAMESPACES, matrix)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_was_written_is_what_came_and_what_was_lost(
+    everything: Measured, protocol: str
+) -> None:
+    told = everything.rows(
+        f"select process, kind, detail from events where cell = 'protocol={protocol}'"
+        " and kind not like 'process%' and kind not like 'sampler%'"
+    )
+    assert not told
+    found = flows(everything)
+    wrote, came = (found[f"protocol={protocol}", side] for side in ("writer", "reader"))
+    assert wrote["messages"] > 100
+    assert wrote["bytes"] == 2000 * wrote["messages"]
+    assert came["bytes"] == 2000 * (came["messages"] + came["duplicated"])
+    assert came["messages"] + came["lost"] == wrote["messages"]
+    if protocol in RELIABLE:
+        assert [came[name] for name in ("lost", "duplicated", "reordered")] == [0, 0, 0]
+
+
+def test_one_message_in_a_hundred_has_its_latency_kept(everything: Measured) -> None:
+    found = flows(everything)
+    for protocol in RELIABLE:
+        cell = f"protocol={protocol}"
+        ((rows, lowest, statuses),) = everything.rows(
+            "select count(*), min(received_ns - intended_ns), count(distinct status)"
+            f" from requests where cell = '{cell}' and op = 'message'"
+        )
+        assert rows == -(-found[cell, "writer"]["messages"] // 100)
+        assert lowest > 0
+        assert statuses == 1
+    manifest = everything.manifest
+    assert manifest["status"] == "complete"
+    assert manifest["missing"] == []
+
+
+def test_rows_of_a_side_follow_on_each_other_and_say_what_it_cost(everything: Measured) -> None:
+    gaps = everything.rows(
+        "select count(*) from (select started_ns - lag(ended_ns) over"
+        " (partition by cell, process order by started_ns) as gap from intervals)"
+        " where gap <> 0"
+    )
+    assert gaps == [(0,)]
+    ((rows, cpu, memory),) = everything.rows(
+        "select count(*), min(cpu_ns), min(rss_bytes) from intervals where messages > 100"
+    )
+    assert rows > 20
+    assert cpu > 0
+    assert memory > 1_000_000
+
+
+def test_a_link_is_no_faster_than_it_was_made(tmp_path: Path) -> None:
+    need_root("hosts of their own")
+    run = measured(tmp_path, 'protocol = "tcp"\nlink = "20Mbit/s"', NAMESPACES, duration="2s")
+    ((bits, seconds),) = run.rows(
+        "select 8 * sum(bytes), (max(ended_ns) - min(started_ns)) / 1e9 from intervals"
+        " where side = 'reader'"
+    )
+    assert 1e6 < bits / seconds < 20e6
+
+
+def test_a_competing_load_uses_its_share_and_no_more(tmp_path: Path) -> None:
+    compete = '[compete]\nkind = "cpu"\noccupancy = 0.3\nlead = "200ms"\n[pin]\ncompete-0 = [0]\n'
+    run = measured(tmp_path, 'protocol = "udp"', "", compete, duration="3s")
+    # Four processes in turn, at once as long as the longest of them.
+    ((used, lasted, processes),) = run.rows(
+        "select sum(cpu_ns), max(ended_ns) - min(started_ns), count(distinct process)"
+        " from intervals where side = 'compete'"
+    )
+    assert processes == 4
+    # Where others want the core as well it may get less, and never more.
+    assert 0.15 < used / lasted < 0.32
+    first = run.rows("select side, min(started_ns) from intervals group by all order by 2")
+    assert first[0][0] == "compete"
+
+
+def test_a_share_that_so_few_processes_cannot_use_is_refused(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        'name = "a"\n[run]\nduration = "1s"\n[stream]\nprotocol = "tcp"\n'
+        '[compete]\nkind = "cpu"\noccupancy = 0.8\nprocesses = 1\n[pin]\ncompete-0 = [0, 1]\n'
+    )
+    said = call("run", plan, "-o", tmp_path / "out")
+    assert said.returncode == 2
+    assert "compete.processes: 1 cannot use 1.6 of 2 cores; wanted at least 2;" in said.stderr
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Measured]:
+    """Streams whose reader is killed in one run and whose writer is killed in another."""
+    fault = '[[fault]]\nkind = "kill"\nprocess = "{}-0"\nat = "300ms"\n'
+    fault += '[matrix]\n"stream.protocol" = ["tcp", "quic"]'
+    return {
+        side: measured(tmp_path_factory.mktemp(side), 'protocol = "tcp"', "", fault.format(side))
+        for side in ("reader", "writer")
+    }
+
+
+@pytest.mark.parametrize("protocol", ["tcp", "quic"])
+def test_a_reader_that_dies_is_told_by_its_writer(
+    killed: dict[str, Measured], protocol: str
+) -> None:
+    told = killed["reader"].rows(
+        f"select kind from events where cell = 'protocol={protocol}' and process = 'writer-0'"
+        " and kind like 'stream%'"
+    )
+    assert told in ([("stream broken",)], [("stream not finished",)])
+
+
+@pytest.mark.parametrize("protocol", ["tcp", "quic"])
+def test_a_writer_that_dies_is_told_by_its_reader(
+    killed: dict[str, Measured], protocol: str
+) -> None:
+    told = killed["writer"].rows(
+        f"select kind from events where cell = 'protocol={protocol}' and process = 'reader-0'"
+        " and (kind like 'stream%' or kind = 'peer lost')"
+    )
+    # A connection that breaks says so; one of user mode is given up after a while of silence.
+    assert told in ([("peer lost",)], [("stream broken",)], [("stream not finished",)])
+    assert flows(killed["writer"])[f"protocol={protocol}", "reader"]["messages"] > 0
+
+
+def test_a_library_that_is_not_there_is_named_and_the_others_run(tmp_path: Path) -> None:
+    need_root("a file system of its own")
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        'name = "a"\n[run]\nduration = "500ms"\n[stream]\nprotocol = "tcp"\n'
+        '[matrix]\n"stream.protocol" = ["enet", "tcp"]\n'
+    )
+    # In a file system of its own, the library is a file of nothing.
+    hide = f"mount --bind /dev/null {LIBRARY} && exec {UNRULY} run {plan} -o {tmp_path / 'out'}"
+    said = subprocess.run(
+        ["unshare", "-m", "sh", "-c", hide],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr
+    run = Measured(tmp_path / "out")
+    ((kind, detail),) = run.rows(
+        "select kind, detail from events where cell = 'protocol=enet' and process = 'reader-0'"
+        " and kind like 'stream%'"
+    )
+    assert kind == "stream failed"
+    assert "wanted libenet.so.7; hint: apt-get install libenet7" in detail
+    assert flows(run)["protocol=tcp", "reader"]["messages"] > 100
+
+
+def test_a_run_that_is_stopped_keeps_what_came(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        'name = "a"\n[run]\nduration = "60s"\n[stream]\nprotocol = "tcp"\n'
+        '[compete]\nkind = "cpu"\noccupancy = 0.2\n'
+    )
+    out = tmp_path / "out"
+    with running(plan, out) as process:
+        spool = out / "intervals"
+        wait_for(lambda: any(it.stat().st_size > 2000 for it in spool.glob("reader*")), "rows")
+        process.send_signal(2)
+        assert process.wait(timeout=60) == 0
+    found = flows(Measured(out))
+    assert found["all", "reader"]["messages"] > 0
+    assert found["all", "reader"]["lost"] == 0
