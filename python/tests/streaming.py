@@ -47,6 +47,9 @@ class Cell:
     """(process, kind, detail, at), seconds of the measured time."""
     unaccounted: int = 0
     """So many messages are written, and never heard of."""
+    inside: bool = False
+    """In a virtual machine, as its load is: both are at work 3 s before the stream, and its
+    processor time is in that of the process."""
     factors: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -113,15 +116,18 @@ def _leg(
         tables["intervals"] += _rows(of, "reader", "reader-0", begin, total_s, lambda s: 0 * s,
                                      0.01, lambda s: 8e6 + 0 * s)  # fmt: skip
         return
+    if cell.inside:
+        _virtual_machines(of, cell, begin, total_s, tables)
     scale = float(np.exp(rng.normal(0, shape.spread)))
     flow = _flow(shape, cell, rng, scale)
+    more_cores = cell.used if cell.inside else 0.0
     tables["intervals"] += _rows(
-        of, "writer", "writer-0", begin, total_s, flow, cell.writer_cores,
+        of, "writer", "writer-0", begin, total_s, flow, cell.writer_cores + more_cores,
         lambda s: 1e7 + cell.grows_hz * s, more=cell.unaccounted,
     )  # fmt: skip
     tables["intervals"] += _rows(
-        of, "reader", "reader-0", begin, total_s, flow, cell.reader_cores, lambda s: 8e6 + 0 * s,
-        lost=cell.lost_share,
+        of, "reader", "reader-0", begin, total_s, flow, cell.reader_cores + more_cores,
+        lambda s: 8e6 + 0 * s, lost=cell.lost_share,
     )  # fmt: skip
     _competing(of, cell, begin, total_s, tables)
     _samples(shape, rng, of, begin, total_s, tables)
@@ -169,11 +175,23 @@ def _rows(
     return rows
 
 
+def _virtual_machines(
+    of: dict[str, Any], cell: Cell, begin: int, total_s: float, tables: dict[str, Any]
+) -> None:
+    for side in ("writer", "reader"):
+        lead = _rows(of, side, f"{side}-0", begin - 3 * NS, 3.0, lambda s: 0 * s, cell.used,
+                     lambda s: 8e6 + 0 * s)  # fmt: skip
+        load = _rows(of, "compete", f"{side}-0", begin - 3 * NS, 3 + total_s, lambda s: 0 * s,
+                     cell.used, lambda s: 0 * s)  # fmt: skip
+        tables["intervals"] += lead
+        tables["intervals"] += [{**row, "host": HOSTS[side], "rss_bytes": None} for row in load]
+
+
 def _competing(
     of: dict[str, Any], cell: Cell, begin: int, total_s: float, tables: dict[str, Any]
 ) -> None:
     """Two workers on each host, at work half a second before the stream."""
-    if cell.load == "none":
+    if cell.load == "none" or cell.inside:
         return
     lead = NS // 2
     for host in (0, 1):
@@ -267,9 +285,9 @@ CPU_LOAD = (
 )
 COLLECTOR = (
     Cell("jvm-tcp", mbps=820),
-    Cell("jvm-tcp", "gc", mbps=640, events=(("writer-0", "gc pause", "young", 3.0),)),
+    Cell("jvm-tcp", "gc", mbps=640, inside=True, events=(("writer-0", "gc pause", "young", 3.0),)),
     Cell("jgroups-udp", mbps=600),
-    Cell("jgroups-udp", "gc", mbps=36, jitter=0.5),
+    Cell("jgroups-udp", "gc", mbps=36, jitter=0.5, inside=True),
 )
 BROKEN = (
     Cell("tcp", mbps=700, events=(("reader-0", "peer lost", "the writer went", 7.0),),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +19,7 @@ from unruly.findings.stream_hypotheses import hypotheses
 from unruly.findings.stream_legs import Flow, longest_silence
 from unruly.findings.stream_model import HELD, NOT_HELD, OPEN
 from unruly.findings.stream_plan import StreamPlan
+from unruly.findings.stream_table import stream_lines
 from unruly.findings.stream_words import protocol_sentences
 from unruly.report import write_report
 from unruly.report.streams import streams as stream_section
@@ -191,6 +193,29 @@ def test_a_plan_is_read_with_its_units_and_its_factors(tmp_path):
     assert (plan.link_bps("a"), plan.link_bps("b")) == (100e6, None)
     assert plan.pinned("writer-0") == {0, 1}
     assert StreamPlan.of(tmp_path / "none.toml", {}).measured_ns("a") is None
+
+
+def test_a_stream_begins_where_its_writer_wrote_however_long_its_machine_was_there(loads):
+    row = _row(loads, "jvm-tcp", "gc")
+    for leg in loads.streams.of(row.cell):
+        first = loads.run.intervals.filter(loads.run.intervals.cell == leg.cell)
+        first = first.filter((first.repeat == leg.repeat) & (first.side == "writer"))
+        (told,) = fetch(first.agg(at=first.started_ns.min()))["at"]
+        # the load was 3 s at work, and then comes the warm-up
+        assert leg.first_ns - told == 3 * NS + NS // 2
+    seconds = loads.streams.seconds
+    own = seconds.loc[seconds["cell"] == row.cell, "bps"]
+    assert own.min() > 0.8 * 640 * M
+
+
+def test_what_a_load_uses_inside_the_process_of_an_end_is_not_the_streams(loads):
+    row = _row(loads, "jvm-tcp", "gc")
+    assert row.writer.cpu_cores.estimate == pytest.approx(0.3, abs=0.002)
+    assert row.reader.cpu_cores.estimate == pytest.approx(0.2, abs=0.002)
+    assert row.writer.room_cores == pytest.approx(0.4, abs=1e-6)
+    assert [(it.host, it.target) for it in row.held] == [("host-0", 0.6), ("host-1", 0.6)]
+    assert row.held[0].occupancy == pytest.approx(0.6, abs=1e-6)
+    assert not row.in_doubt
 
 
 # what is left beside a load
@@ -434,6 +459,17 @@ def test_the_verdict_is_one_screen_with_a_row_for_each_cell(loads):
     assert "windows of user mode lose more than kernel TCP: held" in " ".join(text.split())
     assert "failed: sctp (sctp: libusrsctp.so.2 is not here)" in text
     assert text.count("promise:") == 1
+
+
+def test_of_a_large_matrix_each_protocol_has_a_line_with_all_its_loads(loads):
+    rows = loads.streams.rows
+    more = tuple(replace(row, protocol=f"{row.protocol}-{it}") for row in rows for it in (1, 2))
+    text = "\n".join(stream_lines(replace(loads.streams, rows=more), 100))
+    lines = {line.split("  ")[0]: line for line in text.splitlines()}
+    assert len(lines["enet-2"]) <= 100
+    assert re.search(r"enet-1 +\d+ one core +\d+ +30% one core", lines["enet-1"])
+    assert re.search(r"kcp-2 +\d+ slow +\d+ +7\d% slow\?", lines["kcp-2"])
+    assert len(text.splitlines()) <= 32
 
 
 def test_there_is_a_sentence_for_each_protocol(loads):

@@ -32,10 +32,9 @@ if TYPE_CHECKING:
 
 LEVEL: Final = 0.95
 USER_MODE: Final = frozenset(
-    {"sctp", "quic", "enet", "kcp", "jgroups-udp", "aeron", "aeron-driver", "corosync-cpg"}
+    {"sctp", "quic", "enet", "kcp", "jgroups-udp", "aeron", "corosync-cpg"}
 )
 """Whose windows, or what stands for them, are moved by a process of user mode."""
-KERNEL: Final = ("tcp", "jvm-tcp", "jvm-nio", "jgroups-tcp")
 JVM: Final = ("jvm-", "jgroups-", "aeron")
 
 

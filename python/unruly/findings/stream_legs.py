@@ -81,14 +81,24 @@ def flow(context: Context, plan: StreamPlan) -> Flow:
 def _legs(
     context: Context, plan: StreamPlan, begins: pd.DataFrame, events: pd.DataFrame
 ) -> tuple[pd.DataFrame, str]:
-    """Each leg's measured time: that which the plan says, from the first row of its ends on.
+    """Each leg's measured time: that which the plan says, since the stream began.
 
-    A run that was stopped measured its last leg only as long as it ran.
+    That is where the first row begins in which its writer wrote: one that is native is there from
+    that instant on, a virtual machine was there before. A run that was stopped measured its
+    last leg only as long as it ran.
     """
     ends = begins[begins["side"].isin(stream_tables.ENDS)]
     keys = list(stream_tables.KEYS)
-    spans = ends.groupby(keys, as_index=False).agg(first_ns=("first_ns", "min"),
-                                                   last_ns=("last_ns", "max"))  # fmt: skip
+    by_leg = ends.groupby(keys, as_index=False)
+    spans = by_leg.agg(first_ns=("first_ns", "min"), last_ns=("last_ns", "max"))
+    wrote = ends[(ends["side"] == "writer") & ends["flowed_ns"].notna()]
+    # through no double: a wall clock in ns does not fit one
+    began = {
+        (str(cell), int(repeat)): int(at)
+        for cell, repeat, at in zip(wrote["cell"], wrote["repeat"], wrote["flowed_ns"], strict=True)
+    }
+    legs = zip(spans["cell"], spans["repeat"], spans["first_ns"], strict=True)
+    spans["first_ns"] = [began.get((str(cell), int(it)), int(first)) for cell, it, first in legs]
     failed = events[events["kind"] == stream_tables.FAILED]
     told = failed.groupby(keys, as_index=False).agg(first_ns=("started_ns", "min"))
     spans = pd.concat([spans, told.assign(last_ns=told["first_ns"])], ignore_index=True)
@@ -189,10 +199,13 @@ class Cost:
     growth: Growth | None
 
 
-def cost(usage: pd.DataFrame) -> Cost:
-    """Sum up the samples of one side of one cell: second, cpu_ns, covered_ns, messages, rss."""
+def cost(usage: pd.DataFrame, load: pd.DataFrame) -> Cost:
+    """Sum up the samples of one side of one cell: second, cpu_ns, covered_ns, messages, rss.
+
+    What a competing load uses inside the very process (``load``) is none of the stream's.
+    """
     cores, by_second, per_message, grown = [], [], [], []
-    known = usage[usage["cpu_ns"].notna()]
+    known = _without(usage[usage["cpu_ns"].notna()], load)
     for _, leg in known.groupby("repeat"):
         cores.append(float(leg["cpu_ns"].sum() / leg["covered_ns"].sum()))
         whole = leg[leg["covered_ns"] > SECOND_NS // 2]
@@ -210,6 +223,15 @@ def cost(usage: pd.DataFrame) -> Cost:
         None if pd.isna(rss) else int(rss),
         max(grown, key=lambda it: it.grown) if grown else None,
     )
+
+
+def _without(usage: pd.DataFrame, load: pd.DataFrame) -> pd.DataFrame:
+    keys = ["repeat", "process", "second"]
+    held = load.groupby(keys)["cpu_ns"].sum()
+    own = usage.set_index(keys)["cpu_ns"]
+    less = own - held.reindex(own.index).fillna(0.0)
+    # rows of the load are longer, and are spread more evenly than what it did
+    return usage.assign(cpu_ns=less.clip(lower=0.0).to_numpy(dtype=float))
 
 
 def _per_message(legs: Sequence[pd.DataFrame]) -> Interval | None:

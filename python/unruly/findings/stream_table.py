@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from unruly.findings.stream_model import VERDICTS
+from unruly.findings.stream_model import NONE, VERDICTS
 from unruly.findings.stream_words import between, cores, hypothesis_line, megabits
 from unruly.findings.words import latency, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from unruly.findings.stream_model import Stream, Streams
 
@@ -25,8 +25,20 @@ def stream_lines(streams: Streams, width: int) -> Iterator[str]:
     """Return a row for each cell, and a sentence for each hypothesis.
 
     Where there is room the interval stands beside the mean and beside the share of the unloaded.
+    Of more cells than a screen has lines each protocol has one, with its loads side by side.
     """
-    rows = shown(streams)
+    rows = streams.rows
+    yield from _cells(rows, width) if len(rows) <= ROWS_MOST else _protocols(rows)
+    if streams.note:
+        yield streams.note
+    if any(row.in_doubt for row in rows):
+        yield "(?: its competing load did not hold its target)"
+    yield from _gravest(streams)
+    for found in streams.hypotheses:
+        yield f"hypothesis: {hypothesis_line(found)}"
+
+
+def _cells(rows: Sequence[Stream], width: int) -> Iterator[str]:
     wide = max([8, *(len(_label(row)) for row in rows)])
     last = max((len(_word(row)) for row in rows), default=0)
     # what does not fit loses its intervals, that of the mean first
@@ -39,15 +51,39 @@ def stream_lines(streams: Streams, width: int) -> Iterator[str]:
     for label, line, word in zip(["", *(_label(row) for row in rows)], table, words, strict=True):
         fields = "  ".join(f"{field:>{size}}" for field, size in zip(line, sizes, strict=True))
         yield f"{label:{wide}}  {fields}  {word}".rstrip()
-    if len(streams.rows) > len(rows):
-        yield f"({len(rows)} of {len(streams.rows)}, the gravest first; all are in summary.json)"
-    if streams.note:
-        yield streams.note
-    if any(row.in_doubt for row in rows):
-        yield "(?: its competing load did not hold its target)"
-    yield from _gravest(streams)
-    for found in streams.hypotheses:
-        yield f"hypothesis: {hypothesis_line(found)}"
+
+
+def _protocols(rows: Sequence[Stream]) -> Iterator[str]:
+    """Each protocol, those first that keep least: Mbit/s, % of the unloaded, verdict by load."""
+    by_name: dict[str, dict[str, Stream]] = {}
+    for row in rows:
+        name = f"{row.protocol} {row.series}".strip()
+        by_name.setdefault(name, {})[row.load] = row
+    loads = list(dict.fromkeys(row.load for row in rows))
+    kept = {name: min(map(_left, own.values())) for name, own in by_name.items()}
+    names = sorted(by_name, key=lambda name: kept[name])[:ROWS_MOST]
+    wide = max(len(name) for name in names)
+    size = 22
+    yield f"{'Mbit/s, of unloaded':{wide}}  " + "  ".join(
+        f"{'no load' if load == NONE else f'beside {load}':{size}}" for load in loads
+    )
+    for name in names:
+        parts = "  ".join(f"{_part(by_name[name].get(load)):{size}}" for load in loads)
+        yield f"{name:{wide}}  {parts}".rstrip()
+    if len(by_name) > len(names):
+        yield f"({len(names)} of {len(by_name)}, who keeps least first; all are in summary.json)"
+
+
+def _left(row: Stream) -> float:
+    return 1.0 if row.of_unloaded is None else row.of_unloaded.estimate or 0.0
+
+
+def _part(row: Stream | None) -> str:
+    if row is None:
+        return ""
+    mean = megabits(row.bandwidth_bps.estimate if row.bandwidth_bps else None)
+    share = "" if row.of_unloaded is None else f"{100 * _left(row):>3.0f}% "
+    return f"{mean:>5} {share}{_word(row)}"
 
 
 def _gravest(streams: Streams) -> Iterator[str]:
@@ -58,19 +94,6 @@ def _gravest(streams: Streams) -> Iterator[str]:
         rest = f" and {len(rows) - TOLD_MOST} more" if len(rows) > TOLD_MOST else ""
         if told:
             yield f"{verdict}: {'; '.join(told)}{rest}"
-
-
-def shown(streams: Streams) -> list[Stream]:
-    """Return the cells that stand on the screen: all when few, else the gravest."""
-    rows = list(streams.rows)
-    if len(rows) <= ROWS_MOST:
-        return rows
-    return sorted(rows, key=_gravity)[:ROWS_MOST]
-
-
-def _gravity(row: Stream) -> tuple[int, float]:
-    kept = row.of_unloaded.estimate if row.of_unloaded else None
-    return VERDICTS.index(row.verdict), 1.0 if kept is None else kept
 
 
 def _fields(row: Stream, told: str) -> tuple[str, ...]:

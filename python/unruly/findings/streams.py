@@ -80,7 +80,7 @@ def _stream(
         )
     variation = spread.variation if spread and "variation" not in absent else None
     load = plan.load(cell)
-    held = stream_load.held(flow, cell)
+    held = stream_load.held(context, plan, flow, cell)
     if load != NONE and not held:
         absent["held"] = "no row says what the competing load used"
     if not read + lost:
@@ -125,11 +125,14 @@ def _ends(
 ) -> dict[str, End]:
     usage = flow.usage[(flow.usage["cell"] == cell) & flow.usage["repeat"].isin(repeats)]
     rooms = stream_load.rooms(context, plan, flow, cell)
-    return {side: _end(usage[usage["side"] == side], rooms[side]) for side in stream_tables.ENDS}
+    load = usage[usage["side"] == stream_tables.COMPETE]
+    return {
+        side: _end(usage[usage["side"] == side], load, rooms[side]) for side in stream_tables.ENDS
+    }
 
 
-def _end(usage: pd.DataFrame, room: float) -> End:
-    found = stream_legs.cost(usage)
+def _end(usage: pd.DataFrame, load: pd.DataFrame, room: float) -> End:
+    found = stream_legs.cost(usage, load)
     absent: dict[str, str] = {}
     nobody = "no row of this end was measured" if usage.empty else "no row says it"
     if found.cpu_cores is None:

@@ -31,10 +31,18 @@ EVENTS_MOST: Final = 2_000
 
 
 def begins(intervals: Table) -> Table:
-    """When the rows of each process begin and end: cell, repeat, host, process, side, times."""
+    """When the rows of each process begin and end, and when the first begins in which it had any.
+
+    cell, repeat, host, process, side, first_ns, last_ns, flowed_ns (null where nothing flowed).
+    """
+    flowed = intervals.messages > 0
     return (
         intervals.group_by(*PROCESS)
-        .agg(first_ns=intervals.started_ns.min(), last_ns=intervals.ended_ns.max())
+        .agg(
+            first_ns=intervals.started_ns.min(),
+            last_ns=intervals.ended_ns.max(),
+            flowed_ns=intervals.started_ns.min(where=flowed),
+        )
         .order_by(*PROCESS)
     )
 
