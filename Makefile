@@ -51,7 +51,12 @@ lint-text: setup ## The same without clippy, which compiles the tests anyway
 	$(VENV)/bin/mypy
 	@if command -v cargo-deny >/dev/null; then cargo deny --offline check --hide-inclusion-graph licenses bans sources; fi
 
-test: lint-text test-rust test-flurry test-python rules e2e fuzz mutations ## Everything that must pass
+# Beside each other: what waits for a package index or has one thread, and what compiles.
+test: ## Everything that must pass
+	$(MAKE) -j2 lint-text test-rust
+	$(MAKE) test-flurry test-python
+	$(MAKE) -j2 rules test-jvm
+	$(MAKE) e2e fuzz mutations
 	@echo "test: all passed"
 
 # Clippy is the compiler of what it lints, so that all that tests need is compiled once.

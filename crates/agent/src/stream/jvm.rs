@@ -61,10 +61,9 @@ pub(crate) fn run(
     if let Ok(mut foreign) = met {
         schedule(stream, events, clock);
         let times = Times::new(job, stream, start_ns);
-        let (end_ns, started) = (times.end_ns, start_ns);
         foreign.say(Command::Start {
-            start_ns: started,
-            end_ns,
+            start_ns,
+            end_ns: times.end_ns,
         });
         let side = if job.kind == JobKind::Writer {
             "writer"
@@ -78,7 +77,6 @@ pub(crate) fn run(
             rows: Rows::new(job, directory, clock, side, start_ns),
             samples: Samples::start(job, stream, directory, clock, start_ns)?,
             collections: Collections::new(job, directory, clock),
-            flowed: 0,
         };
         if let Some((kind, text)) = listening.run()? {
             tell(events, kind, &text, clock);
@@ -157,7 +155,6 @@ struct Listening<'a> {
     rows: Rows<'a>,
     samples: Samples<'a>,
     collections: Collections<'a>,
-    flowed: u64,
 }
 
 impl Listening<'_> {
@@ -211,7 +208,6 @@ impl Listening<'_> {
             cpu_ns: it.cpu_ns,
             rss_bytes: it.rss_bytes,
         };
-        self.flowed += it.bytes;
         if self.side == "reader" {
             self.samples.tell(it.bytes, it.ended_ns);
         }
