@@ -72,6 +72,7 @@ pub(crate) const FAULT: &[&str] = &[
 /// Keys whose value is not a string, so that a factor's value must be read as TOML.
 pub(crate) const NOT_TEXT: &[&str] = &[
     "seed",
+    "repeat",
     "agents",
     "groups",
     "workloads",

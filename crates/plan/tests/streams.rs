@@ -174,3 +174,11 @@ fn what_a_competing_load_cannot_be_is_refused_with_its_line() {
         "plan.toml:3: scale is 0; must be above 0.0001 and below 1000; hint: scale = 0.05",
     );
 }
+
+#[test]
+fn a_command_line_changes_how_long_and_how_often() {
+    let values = [("scale", "0.5"), ("repeat", "3"), ("protocol", "udp")];
+    let plan = Plan::parse_with("plan.toml", STREAM, &values).unwrap();
+    assert_eq!(plan.run.duration, DurationNs(30_000_000_000));
+    assert_eq!(plan.run.repeat, 3);
+}
