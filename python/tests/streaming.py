@@ -108,7 +108,9 @@ def _leg(
     for process, kind, detail, at_s in cell.events:
         at = begin + int((shape.warmup_s + at_s) * NS)
         tables["events"].append({**of, "host": "host-0", "process": process, "kind": kind,
-                                 "detail": detail, "started_ns": at, "ended_ns": at})  # fmt: skip
+                                 "detail": detail, "started_ns": at,
+                                 # of a pause its length; others are instants
+                                 "ended_ns": at + NS // 10 * ("gc" in kind)})  # fmt: skip
     if cell.failed:
         tables["events"].append({**of, "host": "host-0", "process": "writer-0",
                                  "kind": "stream failed", "detail": cell.failed,

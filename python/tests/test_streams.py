@@ -514,6 +514,10 @@ def test_the_report_draws_each_figure_of_the_study(loads, broken):
         told["load"].title.replace("\xa0", " ")
         == "The gc load held its share: 60 % of the cores, 60 % wanted"
     )
+    # a load inside the process of an end has CPU time, and no memory of its own
+    cpu, memory = (panel.alt for panel in told["load"].panels)
+    assert "competing load" in cpu
+    assert "competing load" not in memory
     assert len(part.lead) == 2
     assert len(part.tables[0].rows) == len(loads.streams.rows)
     (view,) = views_of([broken])

@@ -8,6 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from unruly.findings.stream_hypotheses import is_jvm
 from unruly.findings.stream_model import GC, NONE
 from unruly.findings.words import percent
 from unruly.report import chart, format
@@ -23,7 +24,12 @@ HEIGHT: Final = 210
 POINTS: Final = 120
 """Of a curve of so many the next one would fall on the same pixel."""
 SECONDS_LEAST: Final = 6
+COLLECTIONS: Final = ("gc", "gc pause", "safepoint")
+ENDS: Final = ("writer", "reader")
 EVENTS_MOST: Final = 60
+PAUSES_MOST: Final = 5
+PAUSE_LEAST_NS: Final = 50e6
+"""Of a collector's pauses the longest few are drawn, and none that a tenth of a second hides."""
 SIDES: Final = ("writer", "reader", "compete")
 SAID: Final = {"writer": "writer", "reader": "reader", "compete": "competing load"}
 
@@ -89,7 +95,8 @@ def over_time(view: View) -> Figure | None:
         view.key("stream-time"),
         _time_title(streams, rows),
         "What came in each second, of the first repeat of each cell. Upright lines: what happened "
-        "to it, such as an end before its time, a fault, or the longest pauses of a collector.",
+        "to it, such as an end before its time, a fault, or the longest pauses of an end's "
+        "collector (of 50 ms or more).",
         tuple(panels),
         legend=chart.legend(names),
         narrow=True,
@@ -102,7 +109,7 @@ def resources(view: View) -> Figure | None:
     if streams is None:
         return None
     rows = [row for row in streams.rows if row.load != NONE and row.bandwidth_bps is not None]
-    rows.sort(key=lambda row: row.load != GC)
+    rows.sort(key=lambda row: (row.load != GC, not is_jvm(row.protocol)))
     usage = streams.usage
     chosen = next((row for row in rows if (usage["cell"] == row.cell).any()), None)
     if chosen is None:
@@ -112,9 +119,10 @@ def resources(view: View) -> Figure | None:
     if own["second"].nunique() < SECONDS_LEAST:
         return None
     # of the load's processes what they use together, on each host
-    frame = own.groupby(["side", "host", "second"], as_index=False).agg(
-        cores=("cpu_cores", "sum"), memory=("rss_bytes", "sum")
-    )
+    by_second = own.groupby(["side", "host", "second"])[["cpu_cores", "rss_bytes"]]
+    # what no row knows is no 0: a load inside another process has no memory of its own
+    frame = by_second.sum(min_count=1).reset_index()
+    frame = frame.rename(columns={"cpu_cores": "cores", "rss_bytes": "memory"})
     frame["what"] = [
         f"{SAID[side]}, {host}" if side == "compete" else SAID[side]
         for side, host in zip(frame["side"], frame["host"], strict=True)
@@ -135,8 +143,8 @@ def resources(view: View) -> Figure | None:
         view.key("load"),
         _held_title(chosen),
         f"Of {chosen.label}, first repeat, each second of the measured time: CPU time, and the "
-        "memory that processes hold. Where a collector works in the protocol's own JVM its heap is "
-        "in the memory of that end.",
+        "memory that processes hold. Where a collector works in the protocol's own JVM its heap "
+        "and its CPU time are also in those of that end.",
         panels,
         legend=chart.legend(names),
         narrow=True,
@@ -236,14 +244,22 @@ def _events(streams: Streams, row: Stream, leg: Leg) -> pd.DataFrame:
     """What happened to a leg, by when of its measured time."""
     found = streams.events
     own = found[(found["cell"] == leg.cell) & (found["repeat"] == leg.repeat)]
-    inside = own[own["started_ns"].between(leg.first_ns, leg.last_ns)].head(EVENTS_MOST)
+    own = own[own["started_ns"].between(leg.first_ns, leg.last_ns)]
+    paused = own[own["kind"].isin(COLLECTIONS)]
+    # those of the load's own virtual machine stop nobody else
+    of_ends = np.array([str(it).startswith(ENDS) for it in paused["process"]], dtype=bool)
+    ends = paused.loc[of_ends]
+    length = (ends["ended_ns"] - ends["started_ns"]).astype(float)
+    longest = length[length >= PAUSE_LEAST_NS].nlargest(PAUSES_MOST).index
+    inside = own.loc[[*own.index.difference(paused.index)[:EVENTS_MOST], *longest]]
     since = (inside["started_ns"] - leg.first_ns).astype(float) / 1e9
     return pd.DataFrame({"name": name_of(row), "time": since, "kind": inside["kind"]})
 
 
 def _usage(frame: pd.DataFrame, names: list[str], field: str, title: str) -> Spec:
+    known = frame[frame[field].notna()]
     drawn = (
-        alt.Chart(chart.records(frame.assign(time=frame["second"] + 0.5), ["what", "time", field]))
+        alt.Chart(chart.records(known.assign(time=known["second"] + 0.5), ["what", "time", field]))
         .mark_line(strokeWidth=1.8)
         .encode(
             x=alt.X("time:Q", title="time measured (s)", axis=alt.Axis(tickCount=6)),
@@ -258,7 +274,7 @@ def _usage(frame: pd.DataFrame, names: list[str], field: str, title: str) -> Spe
 
 
 def _levels(frame: pd.DataFrame, field: str) -> str:
-    means = frame.groupby("what")[field].mean()
+    means = frame.groupby("what")[field].mean().dropna()
     return "; ".join(f"{what} {format.significant(float(mean))}" for what, mean in means.items())
 
 
