@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
-use unruly_plan::{DurationNs, Plan};
+use unruly_plan::{CompeteKind, DurationNs, Load, Plan};
 use unruly_trace::{SCHEMA_VERSION, SegmentMeta, SpoolHeader};
 
 /// Version of the job file and of the lines between runner and process.
@@ -139,6 +139,21 @@ impl Job {
         );
         serde_json::from_value(json)
             .with_context(|| format!("{place}: is not a job; wanted the keys of schema/job.md; hint: use the same unruly on every host"))
+    }
+
+    /// Whether a virtual machine of Java does its part.
+    #[must_use]
+    pub fn needs_jvm(&self) -> bool {
+        match (self.kind, &self.plan.load) {
+            (JobKind::Writer | JobKind::Reader, Load::Stream(stream)) => {
+                stream.protocol.is_of_jvm()
+            }
+            (JobKind::Compete, _) => {
+                let compete = self.plan.compete;
+                compete.is_some_and(|it| it.kind == CompeteKind::Gc)
+            }
+            _ => false,
+        }
     }
 
     /// First part of the names of this process's files.

@@ -166,8 +166,16 @@ fn occupancy(section: &Section<'_>) -> Result<f64, PlanError> {
 
 /// A time of the plan, drawn out or drawn together with all the others.
 pub(crate) fn scaled(time: DurationNs, scale: f64) -> DurationNs {
-    if scale == 1.0 {
-        return time;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "both factors are positive, and casts end at the largest value"
+    )]
+    let product = (time.0 as f64 * scale).round() as u64;
+    // Times that are not scaled are the same to the last nanosecond.
+    if scale.to_bits() == 1.0_f64.to_bits() {
+        time
+    } else {
+        DurationNs(product)
     }
-    DurationNs((time.0 as f64 * scale).round() as u64)
 }

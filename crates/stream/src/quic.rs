@@ -177,11 +177,12 @@ impl QuicReader {
                         return Poll::Ready(Came::Stream(number, stream.ok()));
                     }
                 }
-                accepting.as_mut().poll(context).map(Came::Incoming)
+                let incoming = accepting.as_mut().poll(context);
+                incoming.map(|it| Came::Incoming(it.map(Box::new)))
             });
             match tokio::time::timeout(patience, first).await {
                 Ok(Came::Incoming(Some(incoming))) => {
-                    let connection = tokio::time::timeout(patience, incoming).await;
+                    let connection = tokio::time::timeout(patience, *incoming).await;
                     connection.ok()?.ok().map(Found::Connection)
                 }
                 Ok(Came::Stream(number, stream)) => Some(Found::Stream(number, stream)),
@@ -202,7 +203,7 @@ impl QuicReader {
 
 /// What comes first to one that waits.
 enum Came {
-    Incoming(Option<quinn::Incoming>),
+    Incoming(Option<Box<quinn::Incoming>>),
     Stream(usize, Option<RecvStream>),
 }
 

@@ -55,7 +55,6 @@ struct Functions {
     listen: unsafe extern "C" fn(Socket, c_int) -> c_int,
     accept: unsafe extern "C" fn(Socket, *mut c_void, *mut u32) -> Socket,
     connect: unsafe extern "C" fn(Socket, *const libc::sockaddr_in, u32) -> c_int,
-    #[expect(clippy::type_complexity, reason = "the type in the library's header")]
     send: unsafe extern "C" fn(
         Socket,
         *const c_void,
@@ -67,7 +66,6 @@ struct Functions {
         u32,
         c_int,
     ) -> isize,
-    #[expect(clippy::type_complexity, reason = "the type in the library's header")]
     receive: unsafe extern "C" fn(
         Socket,
         *mut c_void,

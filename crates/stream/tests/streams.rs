@@ -28,7 +28,7 @@ fn options(protocol: Protocol, message_bytes: usize) -> Options {
 
 /// Writes messages; a full protocol is asked again.
 fn write(options: &Options, to: SocketAddr, messages: u64) {
-    let mut writer = connect(options, to, PATIENCE).unwrap();
+    let mut writer = connect(options, to, PATIENCE).expect("a reader is there");
     let mut message = vec![0; options.message_bytes];
     for sequence in 0..=messages {
         let end = sequence == messages;
@@ -40,11 +40,17 @@ fn write(options: &Options, to: SocketAddr, messages: u64) {
         };
         header.write(options.cookie, &mut message);
         if end {
-            writer.finish(&message, PATIENCE).unwrap();
+            writer
+                .finish(&message, PATIENCE)
+                .expect("the reader has all");
             return;
         }
         let until = Instant::now() + PATIENCE;
-        while writer.write(&message, Duration::from_millis(20)).unwrap() == Sent::Full {
+        while writer
+            .write(&message, Duration::from_millis(20))
+            .expect("the stream goes on")
+            == Sent::Full
+        {
             assert!(Instant::now() < until, "it is full for ever");
         }
     }
@@ -52,7 +58,7 @@ fn write(options: &Options, to: SocketAddr, messages: u64) {
 
 /// What came, in all, and how many were stamped.
 fn stream(options: &Options, messages: u64, before: impl FnOnce(SocketAddr)) -> (Counted, u64) {
-    let (mut reader, at) = listen(options, LOOPBACK).unwrap();
+    let (mut reader, at) = listen(options, LOOPBACK).expect("loopback has a port");
     before(at);
     let own = options.clone();
     let writing = std::thread::spawn(move || write(&own, at, messages));
@@ -71,7 +77,7 @@ fn stream(options: &Options, messages: u64, before: impl FnOnce(SocketAddr)) -> 
                     None => {}
                 },
             )
-            .unwrap();
+            .expect("the stream goes on");
         if let (Received::Nothing | Received::Ended, Some(messages)) = (received, said) {
             account.end(messages);
             break;
@@ -79,7 +85,7 @@ fn stream(options: &Options, messages: u64, before: impl FnOnce(SocketAddr)) -> 
         assert!(Instant::now() < until, "the end never came");
     }
     drop(reader);
-    writing.join().unwrap();
+    writing.join().expect("the writer ended well");
     (account.take(), stamped)
 }
 

@@ -8,14 +8,15 @@ from both sides until it cannot be.
 
 from __future__ import annotations
 
+from base64 import b64decode
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from unruly.errors import ParameterError
+from unruly.stats.dips import KEPT
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -25,8 +26,6 @@ REDUCED: Final = 1_000
 DRAWS: Final = 500
 SEED: Final = 1
 LEAST: Final = 4
-KEPT: Final = (500, REDUCED)
-"""Sizes that samples are thinned to: their `draw` is kept in files, and drawn again by a test."""
 
 
 @dataclass(frozen=True)
@@ -182,15 +181,8 @@ def _off(ordered: NDArray[np.float64], hull: NDArray[np.int64], end: int, *, con
 @lru_cache(maxsize=64)
 def _drawn(n: int) -> NDArray[np.float64]:
     """Dips of uniform samples. Drawing them takes a third of the verdict of a small run."""
-    if n in KEPT:
-        kept: NDArray[np.float64] = np.load(kept_at(n))
-        return kept
-    return draw(n)
-
-
-def kept_at(n: int) -> Path:
-    """Where the dips of uniform samples of size n are kept."""
-    return Path(__file__).with_name(f"dips_of_{n}.npy")
+    kept = KEPT.get(n)
+    return draw(n) if kept is None else np.frombuffer(b64decode(kept), dtype="<f8")
 
 
 def draw(n: int) -> NDArray[np.float64]:

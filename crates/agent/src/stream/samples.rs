@@ -5,7 +5,8 @@ use std::path::Path;
 use anyhow::Result;
 use unruly_plan::Stream;
 use unruly_trace::{
-    Clock, Counts, NULL_NS, Record, Recorder, RecorderOptions, Requests, SPOOL_ROWS_MAX, Status,
+    Clock, Counts, MonoNs, NULL_NS, Record, Recorder, RecorderOptions, Requests, SPOOL_ROWS_MAX,
+    Status,
 };
 
 use super::Times;
@@ -24,6 +25,7 @@ const WIND_DOWN: u8 = 3;
 /// The books of a reader's samples.
 pub(super) struct Samples<'a> {
     job: &'a Job,
+    clock: &'a Clock,
     times: Times,
     recorder: Recorder,
     recorded: u64,
@@ -43,7 +45,7 @@ impl<'a> Samples<'a> {
         job: &'a Job,
         stream: &Stream,
         directory: &Path,
-        clock: &Clock,
+        clock: &'a Clock,
         start_ns: i64,
     ) -> Result<Self> {
         let recorder = Recorder::start(RecorderOptions {
@@ -55,6 +57,7 @@ impl<'a> Samples<'a> {
         })?;
         Ok(Self {
             job,
+            clock,
             times: Times::new(job, stream, start_ns),
             recorder,
             recorded: 0,
@@ -79,10 +82,11 @@ impl<'a> Samples<'a> {
         }
         self.recorded += 1;
         self.recorder.scheduled();
+        let [sent, received] = [sent_ns, received_ns].map(|at| self.clock.column(MonoNs(at)));
         self.recorder.record(&Record {
-            intended_ns: sent_ns,
-            sent_ns,
-            received_ns,
+            intended_ns: sent,
+            sent_ns: sent,
+            received_ns: received,
             kernel_received_ns: NULL_NS,
             server_kernel_received_ns: NULL_NS,
             server_received_ns: NULL_NS,
@@ -95,7 +99,7 @@ impl<'a> Samples<'a> {
             cell: self.job.cell,
             repeat: self.job.repeat,
             client: 0,
-            server: 0,
+            server: self.job.id.unwrap_or(0),
             op: 0,
             phase,
             attempt: 0,

@@ -97,7 +97,12 @@ impl Leg<'_> {
             repeat: self.repeat,
             host: child.job.host.clone(),
             pid: Some(child.process.pid()),
-            runtime: "native".to_owned(),
+            runtime: if child.job.needs_jvm() {
+                "jvm"
+            } else {
+                "native"
+            }
+            .to_owned(),
             exit: child.process.exit(),
             counts: child.counts.clone(),
         }
