@@ -56,6 +56,13 @@ def test_one_message_in_a_hundred_has_its_latency_kept(everything: Measured) -> 
         assert rows == -(-found[cell, "writer"]["messages"] // 100)
         assert lowest > 0
         assert statuses == 1
+    # By the clock of all other tables.
+    ((outside,),) = everything.rows(
+        "select count(*) from requests where intended_ns <"
+        " (select min(started_ns) from intervals) or received_ns >"
+        " (select max(ended_ns) + 1000000000 from intervals)"
+    )
+    assert outside == 0
     manifest = everything.manifest
     assert manifest["status"] == "complete"
     assert manifest["missing"] == []

@@ -8,7 +8,7 @@ use unruly_plan::{
 const STREAM: &str = "name = \"a\"\n[run]\nduration = \"60s\"\nhosts = \"namespaces\"\n[stream]\nprotocol = \"tcp\"\n";
 
 fn plan(lines: &str) -> Plan {
-    Plan::parse("plan.toml", &format!("{STREAM}{lines}")).unwrap()
+    Plan::parse("plan.toml", &format!("{STREAM}{lines}")).expect("a good plan")
 }
 
 /// A stream (six lines) with more lines after it.

@@ -164,8 +164,10 @@ fn libraries(cells: &[PlanCell]) -> Option<String> {
     let protocols: BTreeSet<Protocol> = protocols.collect();
     let wanted = protocols.into_iter().filter_map(unruly_stream::library_of);
     let say = |text: &str| eprintln!("{text}");
-    let places = wanted.filter_map(|(name, package)| library(name, package, &say));
-    places.last().map(|place| place.display().to_string())
+    // Each is fetched, and all into one folder.
+    let places = wanted.map(|(name, package)| library(name, package, &say));
+    let place = places.fold(None, |found: Option<PathBuf>, place| place.or(found));
+    place.map(|it| it.display().to_string())
 }
 
 /// The text of the times that a replay is to keep to; they are looked at before anything is begun.
