@@ -59,8 +59,9 @@ test: ## Everything that must pass
 	$(MAKE) e2e fuzz mutations
 	@echo "test: all passed"
 
-# Clippy is the compiler of what it lints, so that all that tests need is compiled once.
-CLIPPED := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings__CLIPPY_HACKERY__
+# Clippy is the compiler of what it lints, so that all that tests need is compiled once. Cargo shares the
+# processors among its own.
+CLIPPED := MAKEFLAGS= RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings__CLIPPY_HACKERY__
 
 test-rust: ## Rust tests, and clippy on everything
 	scripts/debian.sh etcd etcd-server
@@ -96,7 +97,7 @@ test-python: setup build ## Python tests, with the report in a real Chromium, an
 	$(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder python
 
 rules: setup ## Layers, sizes, links, licences: what holds for the whole repository
-	$(PY) -m pytest -q tests/rules
+	MAKEFLAGS= $(PY) -m pytest -q tests/rules
 
 jvm: $(JVM) ## Build what runs in the virtual machine of Java
 

@@ -103,10 +103,13 @@ def test_a_collector_beside_another_s_stream_has_a_machine_of_its_own(tmp_path: 
     assert machines(run.path) == []
 
 
-def test_a_machine_ends_with_its_agent_however_that_ends(tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", ["jvm-tcp", "aeron"])
+def test_a_machine_ends_with_its_agent_however_that_ends(tmp_path: Path, protocol: str) -> None:
+    before = set(Path("/dev/shm").glob("unruly-*"))
     fault = '[[fault]]\nkind = "kill"\nprocess = "reader-0"\nat = "300ms"\n'
-    run = measured(tmp_path, 'protocol = "jvm-tcp"', "", fault)
+    run = measured(tmp_path, f'protocol = "{protocol}"', "", fault)
     wait_for(lambda: not machines(run.path), "the end of all virtual machines")
+    assert set(Path("/dev/shm").glob("unruly-*")) <= before
     told = run.rows("select kind from events where process = 'writer-0' and kind like 'stream%'")
     assert told in ([("stream broken",)], [("stream not finished",)])
 

@@ -7,7 +7,6 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Program, Stdio};
 use std::time::{Duration, Instant};
@@ -135,11 +134,22 @@ impl Drop for Foreign {
             if Instant::now() > until {
                 let _ = self.process.kill();
                 let _ = self.process.wait();
+                remove_memory(self.process.id());
                 break;
             }
             std::thread::sleep(Duration::from_millis(5));
         }
         let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// What Aeron keeps in memory outlives a machine that had no time to remove it.
+fn remove_memory(pid: u32) {
+    let prefix = format!("unruly-aeron-{pid}-");
+    for entry in std::fs::read_dir("/dev/shm").into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(&prefix) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
     }
 }
 
@@ -195,14 +205,7 @@ fn start_process(
         .arg(format!("socket={}", socket.display()))
         .stdin(Stdio::null())
         .stdout(Stdio::null());
-    // SAFETY: the call between fork and exec is one of the kernel's, which allocates nothing.
-    unsafe {
-        program.pre_exec(|| {
-            // It ends with us, however we end.
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            Ok(())
-        });
-    }
+    // It ends with us, however we end: the socket's end is its own, and leaves it the time to clean up.
     program.spawn().with_context(|| {
         format!(
             "{}: cannot be started; wanted a virtual machine of Java; hint: apt-get install openjdk-17-jre-headless",
