@@ -146,7 +146,11 @@ impl Drop for Foreign {
 /// What Aeron keeps in memory outlives a machine that had no time to remove it.
 fn remove_memory(pid: u32) {
     let prefix = format!("unruly-aeron-{pid}-");
-    for entry in std::fs::read_dir("/dev/shm").into_iter().flatten().flatten() {
+    for entry in std::fs::read_dir("/dev/shm")
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
         if entry.file_name().to_string_lossy().starts_with(&prefix) {
             let _ = std::fs::remove_dir_all(entry.path());
         }
