@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from house import Measured, call
+from house import Measured, call, need_root
+
+NAMESPACES = 'hosts = "namespaces"'
 
 
 def measured(folder: Path, stream: str, run: str = "", more: str = "", **words: str) -> Measured:
@@ -27,3 +29,40 @@ def flows(run: Measured) -> dict[tuple[str, str], dict[str, int]]:
     sums = ", ".join(f"sum({name})::bigint" for name in names)
     rows = run.rows(f"select cell, side, {sums} from intervals group by all")
     return {(cell, side): dict(zip(names, rest, strict=True)) for cell, side, *rest in rows}
+
+
+def one_after_the_other(folder: Path, protocols: list[str], more: str = "") -> Measured:
+    """Each protocol between two hosts."""
+    need_root("hosts of their own")
+    names = ", ".join(f'"{name}"' for name in protocols)
+    matrix = f'{more}[matrix]\n"stream.protocol" = [{names}]'
+    return measured(folder, 'protocol = "tcp"', NAMESPACES, matrix)
+
+
+def check_counts(run: Measured, protocol: str, *, reliable: bool) -> None:
+    """What was written is what came and what was lost; nothing went wrong on the way."""
+    cell = f"protocol={protocol}"
+    told = run.rows(
+        f"select process, kind, detail from events where cell = '{cell}'"
+        " and (kind like 'stream%' or kind in ('peer lost', 'memory ran away'))"
+    )
+    assert not told
+    found = flows(run)
+    wrote, came = (found[cell, side] for side in ("writer", "reader"))
+    assert wrote["messages"] > 100
+    assert wrote["bytes"] == 2000 * wrote["messages"]
+    assert came["bytes"] == 2000 * (came["messages"] + came["duplicated"])
+    assert came["messages"] + came["lost"] == wrote["messages"]
+    if not reliable:
+        return
+    assert [came[name] for name in ("lost", "duplicated", "reordered")] == [0, 0, 0]
+    # One message in a hundred has its latency kept, by the clock of all other tables.
+    ((rows, lowest, statuses, outside),) = run.rows(
+        "select count(*), min(received_ns - intended_ns), count(distinct status),"
+        " count(*) filter (intended_ns < (select min(started_ns) from intervals)"
+        " or received_ns > (select max(ended_ns) + 1000000000 from intervals))"
+        f" from requests where cell = '{cell}' and op = 'message'"
+    )
+    assert rows == -(-wrote["messages"] // 100)
+    assert lowest > 0
+    assert (statuses, outside) == (1, 0)

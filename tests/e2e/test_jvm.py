@@ -6,12 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
-from house import Measured, call, need_root, wait_for
-from streams_house import flows, measured
+from house import Measured, call, wait_for
+from streams_house import check_counts, flows, measured, one_after_the_other
 
 RELIABLE = ["jvm-tcp", "jvm-nio", "jgroups-udp", "jgroups-tcp", "aeron"]
 PROTOCOLS = [*RELIABLE, "jvm-udp"]
-NAMESPACES = 'hosts = "namespaces"'
 
 
 def machines(run: Path) -> list[str]:
@@ -29,36 +28,15 @@ def machines(run: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Measured:
-    """Each protocol between two hosts, one after the other."""
-    need_root("hosts of their own")
-    names = ", ".join(f'"{name}"' for name in PROTOCOLS)
-    matrix = f'[jvm]\nheap = "256MiB"\n[matrix]\n"stream.protocol" = [{names}]'
-    folder = tmp_path_factory.mktemp("everything")
-    return measured(folder, 'protocol = "tcp"', NAMESPACES, matrix)
+    heap = '[jvm]\nheap = "256MiB"\n'
+    return one_after_the_other(tmp_path_factory.mktemp("everything"), PROTOCOLS, heap)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_what_was_written_is_what_came_and_what_was_lost(
     everything: Measured, protocol: str
 ) -> None:
-    told = everything.rows(
-        f"select process, kind, detail from events where cell = 'protocol={protocol}'"
-        " and (kind like 'stream%' or kind = 'peer lost')"
-    )
-    assert not told
-    found = flows(everything)
-    wrote, came = (found[f"protocol={protocol}", side] for side in ("writer", "reader"))
-    assert wrote["messages"] > 100
-    assert came["bytes"] == 2000 * (came["messages"] + came["duplicated"])
-    assert came["messages"] + came["lost"] == wrote["messages"]
-    if protocol in RELIABLE:
-        assert [came[name] for name in ("lost", "duplicated", "reordered")] == [0, 0, 0]
-        ((rows, lowest),) = everything.rows(
-            "select count(*), min(received_ns - intended_ns) from requests"
-            f" where cell = 'protocol={protocol}'"
-        )
-        assert rows == -(-wrote["messages"] // 100)
-        assert lowest > 0
+    check_counts(everything, protocol, reliable=protocol in RELIABLE)
 
 
 def test_nothing_is_left_of_it(everything: Measured) -> None:

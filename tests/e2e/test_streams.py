@@ -7,62 +7,27 @@ from pathlib import Path
 
 import pytest
 from house import UNRULY, Measured, call, need_root, running, wait_for
-from streams_house import flows, measured
+from streams_house import NAMESPACES, check_counts, flows, measured, one_after_the_other
 
 RELIABLE = ["tcp", "sctp", "quic", "enet", "kcp"]
 PROTOCOLS = [*RELIABLE, "udp"]
 
-NAMESPACES = 'hosts = "namespaces"'
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libenet.so.7"
 
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Measured:
-    """Each protocol between two hosts, one after the other."""
-    need_root("hosts of their own")
-    names = ", ".join(f'"{name}"' for name in PROTOCOLS)
-    matrix = f'[matrix]\n"stream.protocol" = [{names}]'
-    folder = tmp_path_factory.mktemp("everything")
-    return measured(folder, 'protocol = "tcp"', NAMESPACES, matrix)
+    return one_after_the_other(tmp_path_factory.mktemp("everything"), PROTOCOLS)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_what_was_written_is_what_came_and_what_was_lost(
     everything: Measured, protocol: str
 ) -> None:
-    told = everything.rows(
-        f"select process, kind, detail from events where cell = 'protocol={protocol}'"
-        " and kind not like 'process%' and kind not like 'sampler%'"
-    )
-    assert not told
-    found = flows(everything)
-    wrote, came = (found[f"protocol={protocol}", side] for side in ("writer", "reader"))
-    assert wrote["messages"] > 100
-    assert wrote["bytes"] == 2000 * wrote["messages"]
-    assert came["bytes"] == 2000 * (came["messages"] + came["duplicated"])
-    assert came["messages"] + came["lost"] == wrote["messages"]
-    if protocol in RELIABLE:
-        assert [came[name] for name in ("lost", "duplicated", "reordered")] == [0, 0, 0]
+    check_counts(everything, protocol, reliable=protocol in RELIABLE)
 
 
-def test_one_message_in_a_hundred_has_its_latency_kept(everything: Measured) -> None:
-    found = flows(everything)
-    for protocol in RELIABLE:
-        cell = f"protocol={protocol}"
-        ((rows, lowest, statuses),) = everything.rows(
-            "select count(*), min(received_ns - intended_ns), count(distinct status)"
-            f" from requests where cell = '{cell}' and op = 'message'"
-        )
-        assert rows == -(-found[cell, "writer"]["messages"] // 100)
-        assert lowest > 0
-        assert statuses == 1
-    # By the clock of all other tables.
-    ((outside,),) = everything.rows(
-        "select count(*) from requests where intended_ns <"
-        " (select min(started_ns) from intervals) or received_ns >"
-        " (select max(ended_ns) + 1000000000 from intervals)"
-    )
-    assert outside == 0
+def test_a_run_of_streams_is_whole(everything: Measured) -> None:
     manifest = everything.manifest
     assert manifest["status"] == "complete"
     assert manifest["missing"] == []

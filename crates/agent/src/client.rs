@@ -1,24 +1,19 @@
 //! The asking side, shared by the active agent and the load generator.
 
-use std::path::Path;
-
 use anyhow::{Context, Result};
 use unruly_load::{
     Bins, Control, Engine, EngineOptions, Live, LoadSource, Outcome, Peer, Sessions, Source,
     Target, Work,
 };
-use unruly_trace::{Clock, Counts, Recorder, RecorderOptions, SPOOL_ROWS_MAX, monotonic};
+use unruly_trace::{Counts, Recorder, RecorderOptions, SPOOL_ROWS_MAX, monotonic};
 
-use crate::control::{Bin, Inbox, Report, report};
+use crate::control::{Bin, Report, report};
 use crate::events::Events;
-use crate::job::Job;
+use crate::ground::Ground;
 
 /// Everything one asking process needs.
 pub(crate) struct Client<'a> {
-    pub(crate) job: &'a Job,
-    pub(crate) directory: &'a Path,
-    pub(crate) inbox: &'a Inbox,
-    pub(crate) clock: &'a Clock,
+    pub(crate) ground: Ground<'a>,
     pub(crate) options: EngineOptions,
     pub(crate) ops: Vec<String>,
     /// Its connections, and what their bytes mean.
@@ -53,15 +48,15 @@ impl Client<'_> {
         source: impl FnOnce(i64) -> Box<dyn Source>,
     ) -> Result<Option<ClientReport>> {
         let mut recorder = Recorder::start(RecorderOptions {
-            directory: self.directory.to_owned(),
-            stem: self.job.stem(),
-            header: self.job.spool_header(self.ops.clone()),
-            clock: self.clock.clone(),
+            directory: self.ground.directory.to_owned(),
+            stem: self.ground.job.stem(),
+            header: self.ground.job.spool_header(self.ops.clone()),
+            clock: self.ground.clock.clone(),
             spool_rows_max: SPOOL_ROWS_MAX,
         })?;
         let mut engine = Engine::new(
             self.options.clone(),
-            self.clock.clone(),
+            self.ground.clock.clone(),
             &mut recorder,
             std::mem::take(&mut self.peers),
             self.work.take(),
@@ -69,17 +64,17 @@ impl Client<'_> {
         .with_context(|| {
             format!(
                 "{}: cannot send; wanted sockets; hint: raise ulimit -n",
-                self.job.name
+                self.ground.job.name
             )
         })?;
         engine.connect();
-        self.inbox.wake_on_stop(engine.waker());
+        self.ground.inbox.wake_on_stop(engine.waker());
         if let Some((keys, sessions)) = self.load {
             self.load(&mut engine, keys, sessions)?;
         }
-        let Some(start_ns) = self.inbox.start()? else {
+        let Some(start_ns) = self.ground.inbox.start()? else {
             drop(engine);
-            recorder.finish(&self.job.name)?;
+            recorder.finish(&self.ground.job.name)?;
             return Ok(None);
         };
         let mut source = source(start_ns);
@@ -101,7 +96,7 @@ impl Client<'_> {
                 });
                 return Control::Stop;
             }
-            if self.inbox.is_stopped() {
+            if self.ground.inbox.is_stopped() {
                 Control::Stop
             } else {
                 Control::Continue
@@ -119,7 +114,7 @@ impl Client<'_> {
         engine.run(&mut source, &mut |live, recorder| {
             tries_failed += live.failed;
             say_progress(live, recorder, &self.ops);
-            if self.inbox.is_stopped() || tries_failed > most {
+            if self.ground.inbox.is_stopped() || tries_failed > most {
                 Control::Stop
             } else {
                 Control::Continue
@@ -131,7 +126,7 @@ impl Client<'_> {
             ..
         } = engine.outcome();
         let failed = requests.unanswered;
-        if failed <= most || self.inbox.is_stopped() {
+        if failed <= most || self.ground.inbox.is_stopped() {
             let scheduled = requests.scheduled;
             report(&Report::Loaded { scheduled, failed });
             return Ok(());
@@ -161,27 +156,27 @@ impl Client<'_> {
             events.now(
                 "stray replies",
                 Some(&outcome.strays.to_string()),
-                self.clock,
+                self.ground.clock,
             );
         }
-        let (tally, recorded) = recorder.finish(&self.job.name)?;
+        let (tally, recorded) = recorder.finish(&self.ground.job.name)?;
         for (status, (count, words)) in &outcome.complaints {
             let told = format!("{count} times {status}: {words}");
-            events.now("complaint", Some(&told), self.clock);
+            events.now("complaint", Some(&told), self.ground.clock);
             report(&Report::Note { text: told });
         }
         if tally.copies.dropped > 0 {
             events.now(
                 "rows dropped",
                 Some(&tally.copies.dropped.to_string()),
-                self.clock,
+                self.ground.clock,
             );
         }
         let counts = Counts {
             copies: tally.copies,
             requests: outcome.requests.clone(),
         };
-        counts.check(&self.job.name)?;
+        counts.check(&self.ground.job.name)?;
         Ok(ClientReport {
             counts,
             failure: recorded.failure,

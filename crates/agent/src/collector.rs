@@ -1,6 +1,5 @@
 //! What collectors of virtual machines did, and the competing load that gives them work.
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -8,9 +7,9 @@ use serde::Serialize;
 use unruly_trace::{Clock, MonoNs, Table, TableSpool};
 
 use crate::client::say_done;
-use crate::control::Inbox;
 use crate::foreign::Command;
 use crate::foreign::{Foreign, Interval, Record, load_words};
+use crate::ground::Ground;
 use crate::job::Job;
 use crate::stream::{Cost, Flow, Rows};
 
@@ -51,7 +50,13 @@ struct Row<'a> {
 }
 
 impl<'a> Collections<'a> {
-    pub(crate) fn new(job: &'a Job, directory: &Path, clock: &'a Clock) -> Self {
+    pub(crate) fn new(ground: Ground<'a>) -> Self {
+        let Ground {
+            job,
+            directory,
+            clock,
+            ..
+        } = ground;
         Self {
             job,
             clock,
@@ -110,11 +115,14 @@ impl<'a> Collections<'a> {
 }
 
 /// The collector's workload as a process of its own, beside a load that is none of Java's.
-pub(crate) fn run(job: &Job, directory: &Path, inbox: &Inbox, clock: &Clock) -> Result<()> {
+pub(crate) fn run(ground: Ground<'_>) -> Result<()> {
+    let Ground {
+        job, inbox, clock, ..
+    } = ground;
     let words = [vec!["collector".to_owned()], load_words(job)].concat();
-    let mut foreign = Foreign::start(job, directory, &words)?;
+    let mut foreign = Foreign::start(ground, &words)?;
     let hello = |record: &Record| matches!(record, Record::Hello { .. }).then_some(());
-    if let Err(text) = foreign.wait_for(HELLO_PATIENCE, hello) {
+    if let Err(text) = foreign.wait_for(inbox, HELLO_PATIENCE, hello) {
         bail!("{}: {text}", job.name);
     }
     crate::role::say_ready(None, clock);
@@ -124,8 +132,8 @@ pub(crate) fn run(job: &Job, directory: &Path, inbox: &Inbox, clock: &Clock) -> 
     let Some(start_ns) = inbox.start()? else {
         return Ok(());
     };
-    let mut rows = Rows::new(job, directory, clock, "compete", start_ns);
-    let mut collections = Collections::new(job, directory, clock);
+    let mut rows = Rows::new(ground, "compete", start_ns);
+    let mut collections = Collections::new(ground);
     let mut told = false;
     loop {
         if inbox.is_stopped() && !told {

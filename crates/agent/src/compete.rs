@@ -2,16 +2,14 @@
 //!
 //! An endless loop would not do: the scheduler favours those that often sleep, as servers do.
 
-use std::path::Path;
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use unruly_plan::{Compete, mix};
-use unruly_trace::{Clock, monotonic};
+use unruly_trace::monotonic;
 
 use crate::client::say_done;
 use crate::control::Inbox;
 use crate::events::Events;
+use crate::ground::Ground;
 use crate::job::Job;
 use crate::stream::{Flow, Rows, own_cores, own_cpu_ns};
 
@@ -22,14 +20,10 @@ const BEHIND_MAX_NS: i64 = 200_000_000;
 /// How long it computes between two looks at its processor time.
 const BURST: u32 = 20_000;
 
-pub(crate) fn run(
-    job: &Job,
-    compete: &Compete,
-    directory: &Path,
-    inbox: &Inbox,
-    clock: &Clock,
-    events: &mut Events,
-) -> Result<()> {
+pub(crate) fn run(ground: Ground<'_>, compete: &Compete, events: &mut Events) -> Result<()> {
+    let Ground {
+        job, inbox, clock, ..
+    } = ground;
     let cores = own_cores();
     let share = compete.occupancy * cores as f64 / f64::from(compete.processes);
     ensure!(
@@ -47,10 +41,9 @@ pub(crate) fn run(
     let Some(start_ns) = inbox.start()? else {
         return Ok(());
     };
-    let wait_ns = u64::try_from(start_ns - monotonic().0).unwrap_or(0);
-    if !inbox.stopped_within(Duration::from_nanos(wait_ns)) {
+    if !inbox.stopped_until(start_ns) {
         let begun_ns = clock.column_now();
-        let mut rows = Rows::new(job, directory, clock, "compete", monotonic().0);
+        let mut rows = Rows::new(ground, "compete", monotonic().0);
         hold(share, job, inbox, &mut rows)?;
         rows.write(Flow::default())?;
         rows.seal()?;
@@ -81,8 +74,7 @@ fn hold(share: f64, job: &Job, inbox: &Inbox, rows: &mut Rows<'_>) -> Result<()>
         if monotonic().0 >= rows.due_ns() {
             rows.write(Flow::default())?;
         }
-        let idle_ns = u64::try_from(end_ns - monotonic().0).unwrap_or(0);
-        if inbox.stopped_within(Duration::from_nanos(idle_ns)) {
+        if inbox.stopped_until(end_ns) {
             return Ok(());
         }
         owed.forgive(monotonic().0, own_cpu_ns());

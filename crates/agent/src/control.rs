@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use unruly_load::Wake;
-use unruly_trace::{ClockPair, Counts};
+use unruly_trace::{ClockPair, Counts, monotonic};
 
 /// What a process says of itself before the start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -224,6 +224,12 @@ impl Inbox {
                 Err(TryRecvError::Empty) => meanwhile(),
             }
         }
+    }
+
+    /// Waits for the end, at most until a monotonic instant. Returns whether it came.
+    pub(crate) fn stopped_until(&self, at_ns: i64) -> bool {
+        let left_ns = u64::try_from(at_ns - monotonic().0).unwrap_or(0);
+        self.stopped_within(Duration::from_nanos(left_ns))
     }
 
     /// Waits for the end, at most for `timeout`. Returns whether it came.

@@ -1,7 +1,6 @@
 //! A load generator: clients of one system, which is an echo server or a store.
 
 use std::net::SocketAddr;
-use std::path::Path;
 
 use anyhow::{Context, Result};
 use unruly_load::wire::{Codec, FLAG_BODY};
@@ -12,11 +11,12 @@ use unruly_load::{
 use unruly_plan::{
     Arrivals, Drive, OperationKind, Portion, Schedule, Store, StoreLevel, Transport, times_ns,
 };
-use unruly_trace::{Clock, Level};
+use unruly_trace::Level;
 
 use crate::client::{Client, say_done};
-use crate::control::{Inbox, PeerLine};
+use crate::control::PeerLine;
 use crate::events::Events;
+use crate::ground::Ground;
 use crate::job::Job;
 use crate::mesh::nanoseconds;
 
@@ -35,14 +35,10 @@ struct Asked {
     sessions: Sessions,
 }
 
-pub(crate) fn run(
-    job: &Job,
-    drive: &Drive,
-    directory: &Path,
-    inbox: &Inbox,
-    clock: &Clock,
-    events: &mut Events,
-) -> Result<()> {
+pub(crate) fn run(ground: Ground<'_>, drive: &Drive, events: &mut Events) -> Result<()> {
+    let Ground {
+        job, inbox, clock, ..
+    } = ground;
     crate::role::say_ready(None, clock);
     let Some(lines) = inbox.peers()? else {
         say_done(None);
@@ -55,10 +51,7 @@ pub(crate) fn run(
         None => of_echo(job, drive, &lines, portion)?,
     };
     let client = Client {
-        job,
-        directory,
-        inbox,
-        clock,
+        ground,
         options: options(job, drive, portion),
         ops: asked.ops,
         peers: asked.peers,

@@ -14,6 +14,7 @@ mod door;
 mod drive;
 mod events;
 mod foreign;
+mod ground;
 mod job;
 mod mesh;
 mod passive;

@@ -1,7 +1,6 @@
 //! An active agent: asks its group each period, and answers its peers on another thread.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
@@ -13,10 +12,10 @@ use unruly_plan::{DurationNs, Mesh, Transport};
 use unruly_trace::Clock;
 
 use crate::client::{Client, say_done};
-use crate::control::{Inbox, PeerLine, Report, report};
+use crate::control::{PeerLine, Report, report};
 use crate::disk::DiskRing;
 use crate::events::Events;
-use crate::job::Job;
+use crate::ground::Ground;
 use crate::serve::{Server, ServerOptions};
 
 /// A late reply is waited for as many timeouts as this after the first.
@@ -30,13 +29,10 @@ pub(crate) struct Serving {
 
 impl Serving {
     /// Binds both sockets to one port and starts to serve.
-    pub(crate) fn start(
-        job: &Job,
-        clock: &Clock,
-        codec: Codec,
-        disk: Option<DiskRing>,
-        inbox: &Inbox,
-    ) -> Result<Self> {
+    pub(crate) fn start(ground: Ground<'_>, codec: Codec, disk: Option<DiskRing>) -> Result<Self> {
+        let Ground {
+            job, inbox, clock, ..
+        } = ground;
         let wanted: SocketAddr = format!("{}:{}", job.listen, job.port)
             .parse()
             .with_context(|| {
@@ -92,14 +88,13 @@ impl Serving {
     }
 }
 
-pub(crate) fn run(
-    job: &Job,
-    mesh: &Mesh,
-    directory: &Path,
-    inbox: &Inbox,
-    clock: &Clock,
-    events: &mut Events,
-) -> Result<()> {
+pub(crate) fn run(ground: Ground<'_>, mesh: &Mesh, events: &mut Events) -> Result<()> {
+    let Ground {
+        job,
+        directory,
+        inbox,
+        clock,
+    } = ground;
     let body_bytes = u32::try_from(mesh.body.0).unwrap_or(u32::MAX);
     let codec = Codec {
         cookie: job.cookie,
@@ -113,34 +108,23 @@ pub(crate) fn run(
             mesh.disk_file.0
         )
     })?;
-    let serving = Serving::start(job, clock, codec, Some(disk), inbox)?;
+    let serving = Serving::start(ground, codec, Some(disk))?;
     crate::role::say_ready(Some(serving.address), clock);
-    let ops = mesh
-        .workloads
-        .iter()
-        .map(|workload| workload.name().to_owned())
-        .collect();
-    let counts = ask(job, mesh, directory, inbox, clock, events, codec, ops)?;
+    let counts = ask(ground, mesh, events, codec)?;
     inbox.wait_for_stop();
     serving.join(events, clock);
     say_done(counts);
     Ok(())
 }
 
-#[expect(
-    clippy::too_many_arguments,
-    reason = "the parts of one agent, named where they are used once"
-)]
 fn ask(
-    job: &Job,
+    ground: Ground<'_>,
     mesh: &Mesh,
-    directory: &Path,
-    inbox: &Inbox,
-    clock: &Clock,
     events: &mut Events,
     codec: Codec,
-    ops: Vec<String>,
 ) -> Result<Option<crate::client::ClientReport>> {
+    let Ground { job, inbox, .. } = ground;
+    let ops = mesh.workloads.iter();
     let Some(lines) = inbox.peers()? else {
         return Ok(None);
     };
@@ -163,12 +147,9 @@ fn ask(
         spin_ns: 0,
     };
     let client = Client {
-        job,
-        directory,
-        inbox,
-        clock,
+        ground,
         options,
-        ops,
+        ops: ops.map(|workload| workload.name().to_owned()).collect(),
         peers: peers.collect(),
         work: None,
         load: None,
@@ -204,18 +185,15 @@ pub(crate) fn nanoseconds(duration: DurationNs) -> i64 {
 }
 
 /// A server that only answers: the target of `drive`.
-pub(crate) fn run_echo(
-    job: &Job,
-    body_bytes: u32,
-    inbox: &Inbox,
-    clock: &Clock,
-    events: &mut Events,
-) -> Result<()> {
+pub(crate) fn run_echo(ground: Ground<'_>, body_bytes: u32, events: &mut Events) -> Result<()> {
+    let Ground {
+        job, inbox, clock, ..
+    } = ground;
     let codec = Codec {
         cookie: job.cookie,
         body_bytes,
     };
-    let serving = Serving::start(job, clock, codec, None, inbox)?;
+    let serving = Serving::start(ground, codec, None)?;
     crate::role::say_ready(Some(serving.address), clock);
     inbox.wait_for_stop();
     serving.join(events, clock);

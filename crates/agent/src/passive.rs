@@ -1,14 +1,14 @@
 //! The passive agent: samples the host and the processes of the run, and its own lateness.
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
 use serde::Serialize;
-use unruly_trace::{Clock, MonoNs, Table, TableSpool, monotonic};
+use unruly_trace::{MonoNs, Table, TableSpool, monotonic};
 
-use crate::control::{Inbox, PeerLine, Report, report};
+use crate::control::{PeerLine, Report, report};
 use crate::events::Events;
+use crate::ground::Ground;
 use crate::job::Job;
 use crate::probe::{ResourceRow, Sampler, Watched};
 use crate::watch::Watch;
@@ -26,13 +26,13 @@ struct Row<'a> {
     resources: &'a ResourceRow,
 }
 
-pub(crate) fn run(
-    job: &Job,
-    directory: &Path,
-    inbox: &Inbox,
-    clock: &Clock,
-    events: &mut Events,
-) -> Result<()> {
+pub(crate) fn run(ground: Ground<'_>, events: &mut Events) -> Result<()> {
+    let Ground {
+        job,
+        directory,
+        inbox,
+        clock,
+    } = ground;
     let Some(probe) = &job.plan.probe else {
         return Ok(());
     };

@@ -11,6 +11,7 @@ use unruly_trace::{Clock, ClockPair};
 
 use crate::control::{Inbox, Ready, Report, report};
 use crate::events::Events;
+use crate::ground::Ground;
 use crate::job::{Job, JobKind, PROTOCOL_VERSION};
 
 /// Runs the process that a job file describes; its rows go to the run `directory`.
@@ -35,49 +36,45 @@ fn run_job(job: &Job, directory: &Path) -> Result<()> {
     let inbox = Inbox::open();
     let mut events = Events::new(job, directory);
     events.now("process started", None, &clock);
+    let ground = Ground {
+        job,
+        directory,
+        inbox: &inbox,
+        clock: &clock,
+    };
     let done = match (job.kind, &job.plan.load) {
-        (JobKind::Mesh, Load::Mesh(mesh)) => {
-            crate::mesh::run(job, mesh, directory, &inbox, &clock, &mut events)
-        }
-        (JobKind::Drive, Load::Drive(drive)) => {
-            crate::drive::run(job, drive, directory, &inbox, &clock, &mut events)
-        }
+        (JobKind::Mesh, Load::Mesh(mesh)) => crate::mesh::run(ground, mesh, &mut events),
+        (JobKind::Drive, Load::Drive(drive)) => crate::drive::run(ground, drive, &mut events),
         (JobKind::Echo, load) => {
             let body_bytes = match load {
                 Load::Drive(drive) => u32::try_from(drive.payload.0).unwrap_or(u32::MAX),
                 Load::Mesh(_) | Load::Stream(_) => 0,
             };
-            crate::mesh::run_echo(job, body_bytes, &inbox, &clock, &mut events)
+            crate::mesh::run_echo(ground, body_bytes, &mut events)
         }
         (JobKind::Writer | JobKind::Reader, Load::Stream(stream))
             if stream.protocol.is_of_jvm() =>
         {
-            crate::stream::of_jvm(job, stream, directory, &inbox, &clock, &mut events)
+            crate::stream::of_jvm(ground, stream, &mut events)
         }
         (JobKind::Writer, Load::Stream(stream)) => {
-            crate::stream::write(job, stream, directory, &inbox, &clock, &mut events)
+            crate::stream::write(ground, stream, &mut events)
         }
-        (JobKind::Reader, Load::Stream(stream)) => {
-            crate::stream::read(job, stream, directory, &inbox, &clock, &mut events)
-        }
+        (JobKind::Reader, Load::Stream(stream)) => crate::stream::read(ground, stream, &mut events),
         (JobKind::Compete, _) => match &job.plan.compete {
-            Some(compete) if compete.kind == CompeteKind::Gc => {
-                crate::collector::run(job, directory, &inbox, &clock)
-            }
-            Some(compete) => {
-                crate::compete::run(job, compete, directory, &inbox, &clock, &mut events)
-            }
+            Some(compete) if compete.kind == CompeteKind::Gc => crate::collector::run(ground),
+            Some(compete) => crate::compete::run(ground, compete, &mut events),
             None => Ok(()),
         },
         (JobKind::Probe, _) => {
             say_ready(None, &clock);
-            let sampled = crate::passive::run(job, directory, &inbox, &clock, &mut events);
+            let sampled = crate::passive::run(ground, &mut events);
             crate::client::say_done(None);
             sampled
         }
         (JobKind::Stress, _) => {
             say_ready(None, &clock);
-            let stressed = crate::stress::run(job, &inbox);
+            let stressed = crate::stress::run(ground);
             crate::client::say_done(None);
             stressed
         }

@@ -1,19 +1,19 @@
 //! Busy neighbours: threads that compute on the cores they are given, for a time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use anyhow::Result;
 use unruly_plan::DurationNs;
 use unruly_trace::monotonic;
 
-use crate::control::{Inbox, Report, report};
-use crate::job::Job;
+use crate::control::{Report, report};
+use crate::ground::Ground;
 
 /// How long a thread computes between two looks at the clock.
 const BURST: u32 = 10_000;
 
-pub(crate) fn run(job: &Job, inbox: &Inbox) -> Result<()> {
+pub(crate) fn run(ground: Ground<'_>) -> Result<()> {
+    let Ground { job, inbox, .. } = ground;
     let Some(stress) = &job.stress else {
         return Ok(());
     };
@@ -28,8 +28,7 @@ pub(crate) fn run(job: &Job, inbox: &Inbox) -> Result<()> {
     for (begin, end) in &stress.times {
         let from_ns = measure_ns + length(*begin);
         let until_ns = end.map_or(i64::MAX, |end| measure_ns + length(end));
-        let wait_ns = u64::try_from(from_ns - monotonic().0).unwrap_or(0);
-        if inbox.stopped_within(Duration::from_nanos(wait_ns)) {
+        if inbox.stopped_until(from_ns) {
             return Ok(());
         }
         compute(stress.threads, until_ns, &inbox.stop_flag());

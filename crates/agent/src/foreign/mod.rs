@@ -15,6 +15,8 @@ use anyhow::{Context, Result, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use unruly_plan::CompeteKind;
 
+use crate::control::Inbox;
+use crate::ground::Ground;
 use crate::job::{Job, JvmPlace};
 pub(crate) use record::{Command, Interval, RECORD_BYTES, Record};
 
@@ -36,7 +38,8 @@ pub(crate) struct Foreign {
 
 impl Foreign {
     /// Starts a virtual machine of Java with these words, and waits until it has come.
-    pub(crate) fn start(job: &Job, directory: &Path, words: &[String]) -> Result<Self> {
+    pub(crate) fn start(ground: Ground<'_>, words: &[String]) -> Result<Self> {
+        let Ground { job, directory, .. } = ground;
         let Some(place) = &job.jvm else {
             bail!(
                 "{}: there is no virtual machine of Java here, or no unruly-jvm.jar; wanted both; hint: apt-get install openjdk-17-jre-headless, and make jvm",
@@ -100,11 +103,15 @@ impl Foreign {
     /// Waits for something that it is to say; the error is what it said instead.
     pub(crate) fn wait_for<T>(
         &mut self,
+        inbox: &Inbox,
         patience: Duration,
         mut wanted: impl FnMut(&Record) -> Option<T>,
     ) -> Result<T, String> {
         let until = Instant::now() + patience;
         while Instant::now() < until {
+            if inbox.is_stopped() {
+                return Err("it was told to stop".to_owned());
+            }
             match self.hear(Duration::from_millis(LOOK_MS.into())) {
                 Ok(Some(Record::Failure(text))) => return Err(text),
                 Ok(Some(record)) => {

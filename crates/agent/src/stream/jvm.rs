@@ -2,12 +2,11 @@
 //! down what it tells.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use unruly_plan::Stream;
-use unruly_trace::{Clock, monotonic};
+use unruly_trace::monotonic;
 
 use super::rows::{Cost, Flow};
 use super::samples::Samples;
@@ -17,22 +16,20 @@ use crate::collector::Collections;
 use crate::control::{Inbox, PeerLine, Report, report};
 use crate::events::Events;
 use crate::foreign::{Command, Foreign, Interval, Record, load_words};
-use crate::job::{Job, JobKind};
+use crate::ground::Ground;
+use crate::job::JobKind;
 
 /// To build a heap, and to find a group.
 const HELLO_PATIENCE: Duration = Duration::from_secs(45);
 /// To meet, beside collectors that stop the world for seconds.
 const MEET_PATIENCE: Duration = Duration::from_secs(60);
 
-pub(crate) fn run(
-    job: &Job,
-    stream: &Stream,
-    directory: &Path,
-    inbox: &Inbox,
-    clock: &Clock,
-    events: &mut Events,
-) -> Result<()> {
-    let begun = begin(job, stream, directory);
+pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> Result<()> {
+    let Ground {
+        job, inbox, clock, ..
+    } = ground;
+    schedule(stream, events, clock);
+    let begun = begin(ground, stream);
     let address = begun.as_ref().ok().and_then(|(_, address)| *address);
     crate::role::say_ready(address, clock);
     let Some(peers) = inbox.peers()? else {
@@ -40,7 +37,7 @@ pub(crate) fn run(
     };
     let met = begun.and_then(|(mut foreign, _)| {
         if job.kind == JobKind::Writer {
-            meet(&mut foreign, &peers)?;
+            meet(&mut foreign, &peers, inbox)?;
         }
         Ok(foreign)
     });
@@ -59,7 +56,6 @@ pub(crate) fn run(
     };
     let mut done = None;
     if let Ok(mut foreign) = met {
-        schedule(stream, events, clock);
         let times = Times::new(job, stream, start_ns);
         foreign.say(Command::Start {
             start_ns,
@@ -74,9 +70,9 @@ pub(crate) fn run(
             foreign,
             inbox,
             side,
-            rows: Rows::new(job, directory, clock, side, start_ns),
-            samples: Samples::start(job, stream, directory, clock, start_ns)?,
-            collections: Collections::new(job, directory, clock),
+            rows: Rows::new(ground, side, start_ns),
+            samples: Samples::start(ground, stream, start_ns)?,
+            collections: Collections::new(ground),
         };
         if let Some((kind, text)) = listening.run()? {
             tell(events, kind, &text, clock);
@@ -94,11 +90,8 @@ pub(crate) fn run(
 }
 
 /// Starts the virtual machine, and waits until it can be reached. Returns where.
-fn begin(
-    job: &Job,
-    stream: &Stream,
-    directory: &Path,
-) -> Result<(Foreign, Option<SocketAddr>), String> {
+fn begin(ground: Ground<'_>, stream: &Stream) -> Result<(Foreign, Option<SocketAddr>), String> {
+    let job = ground.job;
     let role = if job.kind == JobKind::Writer {
         "writer"
     } else {
@@ -118,9 +111,8 @@ fn begin(
         words.push("compete=gc".to_owned());
         words.extend(load);
     }
-    let mut foreign =
-        Foreign::start(job, directory, &words).map_err(|error| format!("{error:#}"))?;
-    let port = foreign.wait_for(HELLO_PATIENCE, |record| match record {
+    let mut foreign = Foreign::start(ground, &words).map_err(|error| format!("{error:#}"))?;
+    let port = foreign.wait_for(ground.inbox, HELLO_PATIENCE, |record| match record {
         Record::Hello { port } => Some(*port),
         _ => None,
     })?;
@@ -132,7 +124,7 @@ fn begin(
 }
 
 /// Has a writer connect to its reader.
-fn meet(foreign: &mut Foreign, peers: &[PeerLine]) -> Result<(), String> {
+fn meet(foreign: &mut Foreign, peers: &[PeerLine], inbox: &Inbox) -> Result<(), String> {
     let reader = peers.iter().find(|peer| peer.name == "reader-0");
     let address = reader.and_then(|reader| reader.address.as_ref());
     let address = address.and_then(|it| it.parse::<SocketAddr>().ok());
@@ -144,7 +136,7 @@ fn meet(foreign: &mut Foreign, peers: &[PeerLine]) -> Result<(), String> {
         port: to.port(),
     });
     let met = |record: &Record| (*record == Record::Peers).then_some(());
-    foreign.wait_for(MEET_PATIENCE, met)
+    foreign.wait_for(inbox, MEET_PATIENCE, met)
 }
 
 /// The virtual machine at work.
@@ -181,7 +173,12 @@ impl Listening<'_> {
                     received_ns,
                     bytes,
                 })) => self.samples.add(sequence, sent_ns, received_ns, bytes),
-                Ok(Some(Record::Failure(text))) => return Ok(Some((kind_of(&text), text))),
+                Ok(Some(Record::Failure(text))) => {
+                    // What fails after its time lacks only its end.
+                    let over = monotonic().0 > self.samples.times().end_ns;
+                    let kind = ["stream broken", "stream not finished"][usize::from(over)];
+                    return Ok(Some((kind, text)));
+                }
                 Ok(Some(Record::Done)) => return Ok(None),
                 Ok(Some(Record::Dropped(records))) => report(&Report::Finding {
                     text: format!("{records} records of the virtual machine found no room"),
@@ -213,15 +210,5 @@ impl Listening<'_> {
         }
         self.rows
             .append(self.side, (it.started_ns, it.ended_ns), flow, cost)
-    }
-}
-
-/// What a failure amounts to.
-fn kind_of(text: &str) -> &'static str {
-    match text {
-        late if late.contains("the end never came") || late.contains("is held up") => {
-            "stream not finished"
-        }
-        _ => "stream broken",
     }
 }

@@ -68,7 +68,8 @@ fn tell(events: &mut Events, kind: &str, text: &str, clock: &unruly_trace::Clock
     });
 }
 
-/// Puts this process into the plan's class of the scheduler, where the host allows it.
+/// Puts this process into the plan's class of the scheduler, where the host allows it. Threads and processes
+/// made later are in it too, and no earlier ones: it comes before a protocol's threads and virtual machines.
 fn schedule(stream: &Stream, events: &mut Events, clock: &unruly_trace::Clock) {
     if stream.scheduling == Scheduling::Normal {
         return;

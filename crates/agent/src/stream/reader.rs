@@ -1,8 +1,6 @@
 //! The reading end: it counts what came, and keeps the latency of the messages that were stamped.
 
 use std::net::SocketAddr;
-use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use unruly_plan::Stream;
@@ -15,16 +13,13 @@ use super::{END_PATIENCE, LOOK, Rows, options, schedule, tell};
 use crate::client::ClientReport;
 use crate::control::{Inbox, Report, report};
 use crate::events::Events;
-use crate::job::Job;
+use crate::ground::Ground;
 
-pub(crate) fn run(
-    job: &Job,
-    stream: &Stream,
-    directory: &Path,
-    inbox: &Inbox,
-    clock: &Clock,
-    events: &mut Events,
-) -> Result<()> {
+pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> Result<()> {
+    let Ground {
+        job, inbox, clock, ..
+    } = ground;
+    schedule(stream, events, clock);
     let wanted: SocketAddr = format!("{}:{}", job.listen, job.port)
         .parse()
         .with_context(|| {
@@ -53,21 +48,19 @@ pub(crate) fn run(
         else {
             return Ok(());
         };
-        schedule(stream, events, clock);
         let mut reading = Reading {
             reader,
             inbox,
-            rows: Rows::new(job, directory, clock, "reader", start_ns),
+            rows: Rows::new(ground, "reader", start_ns),
             books: Books {
                 cookie: job.cookie,
                 account: Account::default(),
-                samples: Samples::start(job, stream, directory, clock, start_ns)?,
+                samples: Samples::start(ground, stream, start_ns)?,
                 bytes: 0,
                 said: None,
             },
         };
-        let wait_ns = u64::try_from(start_ns - monotonic().0).unwrap_or(0);
-        if !inbox.stopped_within(Duration::from_nanos(wait_ns)) {
+        if !inbox.stopped_until(start_ns) {
             reading.run(events, clock)?;
         }
         done = Some(reading.close()?);

@@ -1,12 +1,11 @@
 //! What flowed, and what it cost: a row of `intervals` for each tenth of a second.
 
-use std::path::Path;
-
 use anyhow::Result;
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use unruly_trace::{Clock, MonoNs, Table, TableSpool, monotonic};
 
+use crate::ground::Ground;
 use crate::job::Job;
 
 /// From one row to the next.
@@ -57,13 +56,13 @@ struct Row<'a> {
 
 impl<'a> Rows<'a> {
     /// Rows from then on.
-    pub(crate) fn new(
-        job: &'a Job,
-        directory: &Path,
-        clock: &'a Clock,
-        side: &'static str,
-        started_ns: i64,
-    ) -> Self {
+    pub(crate) fn new(ground: Ground<'a>, side: &'static str, started_ns: i64) -> Self {
+        let Ground {
+            job,
+            directory,
+            clock,
+            ..
+        } = ground;
         Self {
             job,
             clock,

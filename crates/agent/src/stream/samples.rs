@@ -1,7 +1,5 @@
 //! The latencies of stamped messages: a row of `requests` each.
 
-use std::path::Path;
-
 use anyhow::Result;
 use unruly_plan::Stream;
 use unruly_trace::{
@@ -12,6 +10,7 @@ use unruly_trace::{
 use super::Times;
 use crate::client::ClientReport;
 use crate::control::{Report, report};
+use crate::ground::Ground;
 use crate::job::Job;
 
 /// As many of a second's latencies as a line of progress needs.
@@ -41,13 +40,13 @@ struct Second {
 }
 
 impl<'a> Samples<'a> {
-    pub(super) fn start(
-        job: &'a Job,
-        stream: &Stream,
-        directory: &Path,
-        clock: &'a Clock,
-        start_ns: i64,
-    ) -> Result<Self> {
+    pub(super) fn start(ground: Ground<'a>, stream: &Stream, start_ns: i64) -> Result<Self> {
+        let Ground {
+            job,
+            directory,
+            clock,
+            ..
+        } = ground;
         let recorder = Recorder::start(RecorderOptions {
             directory: directory.to_owned(),
             stem: job.stem(),

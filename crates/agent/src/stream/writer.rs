@@ -1,19 +1,18 @@
 //! The writing end.
 
 use std::net::SocketAddr;
-use std::path::Path;
-use std::time::Duration;
 
 use anyhow::Result;
 use unruly_plan::Stream;
 use unruly_stream::{Header, Sent, Writer, connect};
-use unruly_trace::{Clock, monotonic};
+use unruly_trace::monotonic;
 
 use super::rows::Flow;
 use super::{CONNECT_PATIENCE, END_PATIENCE, LOOK, Rows, Times, options, schedule, tell};
 use crate::client::say_done;
 use crate::control::{Inbox, PeerLine, Report, report};
 use crate::events::Events;
+use crate::ground::Ground;
 use crate::job::Job;
 
 /// A writer that holds more has run away: what it was given is not sent, and was not refused.
@@ -21,14 +20,11 @@ const MEMORY_MAX_BYTES: u64 = 2 << 30;
 /// The clock is read once in so many messages that were taken at once; each takes about a microsecond.
 const MESSAGES_A_LOOK: u32 = 8;
 
-pub(crate) fn run(
-    job: &Job,
-    stream: &Stream,
-    directory: &Path,
-    inbox: &Inbox,
-    clock: &Clock,
-    events: &mut Events,
-) -> Result<()> {
+pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> Result<()> {
+    let Ground {
+        job, inbox, clock, ..
+    } = ground;
+    schedule(stream, events, clock);
     crate::role::say_ready(None, clock);
     let Some(peers) = inbox.peers()? else {
         return Ok(());
@@ -45,7 +41,6 @@ pub(crate) fn run(
         return Ok(());
     };
     if let Ok(writer) = writer {
-        schedule(stream, events, clock);
         let times = Times::new(job, stream, start_ns);
         let mut writing = Writing {
             writer,
@@ -55,10 +50,9 @@ pub(crate) fn run(
             sample: u64::from(stream.sample),
             sequence: 0,
             told: 0,
-            rows: Rows::new(job, directory, clock, "writer", start_ns),
+            rows: Rows::new(ground, "writer", start_ns),
         };
-        let wait_ns = u64::try_from(start_ns - monotonic().0).unwrap_or(0);
-        if !inbox.stopped_within(Duration::from_nanos(wait_ns))
+        if !inbox.stopped_until(start_ns)
             && let Err(broken) = writing.run(times)
         {
             tell(events, broken.kind, &broken.text, clock);
