@@ -2,19 +2,23 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use serde::Serialize;
 use unruly_trace::{Clock, MonoNs, Table, TableSpool};
 
 use crate::client::say_done;
+use crate::events::Events;
 use crate::foreign::Command;
 use crate::foreign::{Foreign, Interval, Record, load_words};
 use crate::ground::Ground;
 use crate::job::Job;
-use crate::stream::{Cost, Flow, Rows};
+use crate::role::{say_ready, say_ready_by};
+use crate::stream::{Cost, Flow, Rows, tell};
 
 /// To build a heap.
 const HELLO_PATIENCE: Duration = Duration::from_secs(45);
+/// The event that says so.
+const FAILED: &str = "load failed";
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Rows of `resources` with what a collector did, and of `intervals` with what its load cost.
@@ -32,6 +36,18 @@ struct Sums {
     collections: i64,
     collection_ns: i64,
     load_cpu_ns: Option<i64>,
+}
+
+/// What a competing load cost between two looks.
+pub(crate) struct Spent {
+    times: (i64, i64),
+    cost: Cost,
+}
+
+impl Spent {
+    pub(crate) fn write(self, rows: &mut Rows<'_>) -> Result<()> {
+        rows.append("compete", self.times, Flow::default(), self.cost)
+    }
 }
 
 #[derive(Serialize)]
@@ -65,8 +81,9 @@ impl<'a> Collections<'a> {
         }
     }
 
-    /// Takes what a virtual machine tells of its collector; other records are nothing to it.
-    pub(crate) fn hear(&mut self, record: &Record, rows: &mut Rows<'_>) -> Result<()> {
+    /// Takes what a virtual machine tells of its collector; other records are nothing to it. Returns what a
+    /// competing load within the machine has cost since.
+    pub(crate) fn hear(&mut self, record: &Record) -> Result<Option<Spent>> {
         let Record::Collector {
             at_ns,
             collections,
@@ -74,7 +91,7 @@ impl<'a> Collections<'a> {
             load_cpu_ns,
         } = *record
         else {
-            return Ok(());
+            return Ok(None);
         };
         let now = Sums {
             at_ns,
@@ -83,7 +100,7 @@ impl<'a> Collections<'a> {
             load_cpu_ns,
         };
         let Some(before) = self.before.replace(now) else {
-            return Ok(());
+            return Ok(None);
         };
         let row = Row {
             cell: self.job.cell_name(),
@@ -99,14 +116,14 @@ impl<'a> Collections<'a> {
             gc_ns: collection_ns - before.collection_ns,
         };
         self.spool.append(&row)?;
-        if let (Some(cpu_ns), Some(earlier_ns)) = (load_cpu_ns, before.load_cpu_ns) {
-            let cost = Cost {
+        let spent = load_cpu_ns.zip(before.load_cpu_ns);
+        Ok(spent.map(|(cpu_ns, earlier_ns)| Spent {
+            times: (before.at_ns, at_ns),
+            cost: Cost {
                 cpu_ns: cpu_ns - earlier_ns,
                 rss_bytes: None,
-            };
-            rows.append("compete", (before.at_ns, at_ns), Flow::default(), cost)?;
-        }
-        Ok(())
+            },
+        }))
     }
 
     pub(crate) fn seal(&mut self) -> Result<()> {
@@ -114,29 +131,49 @@ impl<'a> Collections<'a> {
     }
 }
 
-/// The collector's workload as a process of its own, beside a load that is none of Java's.
-pub(crate) fn run(ground: Ground<'_>) -> Result<()> {
-    let Ground {
-        job, inbox, clock, ..
-    } = ground;
-    let words = [vec!["collector".to_owned()], load_words(job)].concat();
-    let mut foreign = Foreign::start(ground, &words)?;
-    let hello = |record: &Record| matches!(record, Record::Hello { .. }).then_some(());
-    if let Err(text) = foreign.wait_for(inbox, HELLO_PATIENCE, hello) {
-        bail!("{}: {text}", job.name);
+/// The collector's workload as a process of its own, beside a load that is none of Java's. What it cannot do is
+/// a result: the load is measured without it, and its cell is told to be in doubt.
+pub(crate) fn run(ground: Ground<'_>, events: &mut Events) -> Result<()> {
+    let Ground { inbox, clock, .. } = ground;
+    let begun = begin(ground);
+    match &begun {
+        Ok(foreign) => say_ready_by(foreign.pid(), None, clock),
+        Err(text) => {
+            tell(events, FAILED, text, clock);
+            say_ready(None, clock);
+        }
     }
-    crate::role::say_ready(None, clock);
     if inbox.peers()?.is_none() {
         return Ok(());
     }
     let Some(start_ns) = inbox.start()? else {
         return Ok(());
     };
+    if let Ok(foreign) = begun
+        && let Some(text) = listen(ground, foreign, start_ns)?
+    {
+        tell(events, FAILED, &text, clock);
+    }
+    inbox.wait_for_stop();
+    say_done(None);
+    Ok(())
+}
+
+fn begin(ground: Ground<'_>) -> Result<Foreign, String> {
+    let words = [vec!["collector".to_owned()], load_words(ground.job)].concat();
+    let mut foreign = Foreign::start(ground, &words).map_err(|error| format!("{error:#}"))?;
+    let hello = |record: &Record| matches!(record, Record::Hello { .. }).then_some(());
+    foreign.wait_for(ground.inbox, HELLO_PATIENCE, hello)?;
+    Ok(foreign)
+}
+
+/// Listens until it is stopped. Returns why it ended before, if it did.
+fn listen(ground: Ground<'_>, mut foreign: Foreign, start_ns: i64) -> Result<Option<String>> {
     let mut rows = Rows::new(ground, "compete", start_ns);
     let mut collections = Collections::new(ground);
     let mut told = false;
-    loop {
-        if inbox.is_stopped() && !told {
+    let failed = loop {
+        if ground.inbox.is_stopped() && !told {
             told = true;
             foreign.say(Command::Stop);
         }
@@ -144,24 +181,18 @@ pub(crate) fn run(ground: Ground<'_>) -> Result<()> {
             Ok(Some(Record::Interval(interval))) => append(&mut rows, interval)?,
             // Its own processor time is in its intervals.
             Ok(Some(record @ Record::Collector { .. })) => {
-                collections.hear(&without_load(record), &mut rows)?;
+                collections.hear(&record)?;
             }
-            Ok(Some(Record::Failure(text))) => bail!("{}: {text}", job.name),
-            Ok(Some(Record::Done)) => break,
+            Ok(Some(Record::Failure(text))) => break Some(text),
+            Ok(Some(Record::Done)) => break None,
             Ok(_) => {}
-            Err(_) if told => break,
-            Err(error) => bail!(
-                "{}: java is gone: {error}; wanted it to the end; hint: see its log",
-                job.name
-            ),
+            Err(_) if told => break None,
+            Err(error) => break Some(format!("java is gone: {error}; hint: see its log")),
         }
-    }
+    };
     rows.seal()?;
     collections.seal()?;
-    drop(foreign);
-    inbox.wait_for_stop();
-    say_done(None);
-    Ok(())
+    Ok(failed)
 }
 
 fn append(rows: &mut Rows<'_>, it: Interval) -> Result<()> {
@@ -175,21 +206,4 @@ fn append(rows: &mut Rows<'_>, it: Interval) -> Result<()> {
         Flow::default(),
         cost,
     )
-}
-
-fn without_load(record: Record) -> Record {
-    match record {
-        Record::Collector {
-            at_ns,
-            collections,
-            collection_ns,
-            ..
-        } => Record::Collector {
-            at_ns,
-            collections,
-            collection_ns,
-            load_cpu_ns: None,
-        },
-        other => other,
-    }
 }

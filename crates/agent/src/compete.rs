@@ -61,9 +61,11 @@ pub(crate) fn run(ground: Ground<'_>, compete: &Compete, events: &mut Events) ->
 /// Uses its share of a core until it is told to stop.
 fn hold(share: f64, job: &Job, inbox: &Inbox, rows: &mut Rows<'_>) -> Result<()> {
     let mut owed = Owed::new(share, monotonic().0, own_cpu_ns());
-    let own = u64::from(std::process::id());
+    // Each of them has turns of its own.
+    let own = format!("{}/{}", job.name, job.repeat);
+    let seed = mix(job.plan.seed, crc32fast::hash(own.as_bytes()).into());
     for turn in 0.. {
-        let drawn = mix(job.plan.seed ^ own, turn);
+        let drawn = mix(seed, turn);
         let turn_ns = TURN_NS.start + drawn % (TURN_NS.end - TURN_NS.start);
         let end_ns = monotonic().0 + turn_ns.cast_signed();
         // Its share of the turn that begins, and what it was not given of those before.

@@ -18,7 +18,7 @@ pub struct Ready {
     pub protocol: u32,
     /// Version of the tool.
     pub version: String,
-    /// Process id, in the runner's view of a child.
+    /// The process that does the work: its own, or its virtual machine's.
     pub pid: u32,
     /// Where it listens, if it does.
     pub address: Option<String>,
@@ -230,6 +230,19 @@ impl Inbox {
     pub(crate) fn stopped_until(&self, at_ns: i64) -> bool {
         let left_ns = u64::try_from(at_ns - monotonic().0).unwrap_or(0);
         self.stopped_within(Duration::from_nanos(left_ns))
+    }
+
+    /// Waits for the end, at most until a monotonic instant, with something to do in turns that take a while.
+    /// Returns whether it came.
+    pub(crate) fn stopped_while(&self, at_ns: i64, mut turn: impl FnMut(Duration)) -> bool {
+        while !self.is_stopped() {
+            let left_ns = u64::try_from(at_ns - monotonic().0).unwrap_or(0);
+            if left_ns == 0 {
+                return false;
+            }
+            turn(Duration::from_nanos(left_ns));
+        }
+        true
     }
 
     /// Waits for the end, at most for `timeout`. Returns whether it came.

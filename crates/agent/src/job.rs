@@ -148,6 +148,7 @@ impl Job {
             (JobKind::Writer | JobKind::Reader, Load::Stream(stream)) => {
                 stream.protocol.is_of_jvm()
             }
+            (JobKind::Mesh, Load::Mesh(mesh)) => mesh.runtime.is_jvm_of(self.id.unwrap_or(0)),
             (JobKind::Compete, _) => {
                 let compete = self.plan.compete;
                 compete.is_some_and(|it| it.kind == CompeteKind::Gc)

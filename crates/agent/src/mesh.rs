@@ -15,6 +15,7 @@ use crate::client::{Client, say_done};
 use crate::control::{PeerLine, Report, report};
 use crate::disk::DiskRing;
 use crate::events::Events;
+use crate::foreign;
 use crate::ground::Ground;
 use crate::serve::{Server, ServerOptions};
 
@@ -95,6 +96,10 @@ pub(crate) fn run(ground: Ground<'_>, mesh: &Mesh, events: &mut Events) -> Resul
         inbox,
         clock,
     } = ground;
+    let own = job.id.unwrap_or(0);
+    if mesh.runtime.is_jvm_of(own) {
+        return foreign::run_member(ground, mesh, events);
+    }
     let body_bytes = u32::try_from(mesh.body.0).unwrap_or(u32::MAX);
     let codec = Codec {
         cookie: job.cookie,
@@ -110,18 +115,30 @@ pub(crate) fn run(ground: Ground<'_>, mesh: &Mesh, events: &mut Events) -> Resul
     })?;
     let serving = Serving::start(ground, codec, Some(disk))?;
     crate::role::say_ready(Some(serving.address), clock);
-    let counts = ask(ground, mesh, events, codec)?;
+    let counts = ask(ground, mesh, events, |peer| {
+        let target: Box<dyn Target> = Box::new(GroupRpc::new(codec, own, peer.id));
+        Ok((peer, target))
+    })?;
     inbox.wait_for_stop();
     serving.join(events, clock);
     say_done(counts);
     Ok(())
 }
 
-fn ask(
+/// A peer as its client reaches it, and what the bytes of that way mean.
+pub(crate) type Reached = (Peer, Box<dyn Target>);
+
+/// How long a copy is known after its intended time.
+pub(crate) fn patience_ns(mesh: &Mesh) -> i64 {
+    nanoseconds(mesh.timeout).saturating_mul(1 + LINGER_TIMEOUTS)
+}
+
+/// Asks the group each period, until the schedule is over.
+pub(crate) fn ask(
     ground: Ground<'_>,
     mesh: &Mesh,
     events: &mut Events,
-    codec: Codec,
+    reach: impl FnMut(Peer) -> Result<Reached>,
 ) -> Result<Option<crate::client::ClientReport>> {
     let Ground { job, inbox, .. } = ground;
     let ops = mesh.workloads.iter();
@@ -129,10 +146,8 @@ fn ask(
         return Ok(None);
     };
     let own = job.id.unwrap_or(0);
-    let peers = mesh_peers(&lines, mesh.transport)?.into_iter().map(|peer| {
-        let target: Box<dyn Target> = Box::new(GroupRpc::new(codec, own, peer.id));
-        (peer, target)
-    });
+    let peers = mesh_peers(&lines, mesh.transport)?;
+    let peers: Vec<Reached> = peers.into_iter().map(reach).collect::<Result<_>>()?;
     let timeout_ns = nanoseconds(mesh.timeout);
     let options = EngineOptions {
         client: own,
@@ -140,7 +155,7 @@ fn ask(
         repeat: job.repeat,
         level: None,
         timeout_ns,
-        linger_ns: timeout_ns.saturating_mul(LINGER_TIMEOUTS),
+        linger_ns: patience_ns(mesh) - timeout_ns,
         in_flight: mesh.in_flight as usize,
         retries: 0,
         bins: false,
@@ -150,13 +165,17 @@ fn ask(
         ground,
         options,
         ops: ops.map(|workload| workload.name().to_owned()).collect(),
-        peers: peers.collect(),
+        peers,
         work: None,
         load: None,
     };
     client.run(events, |start_ns| {
         let phases = Phases::new(start_ns, job.plan.run.warmup, job.plan.run.duration);
-        Box::new(MeshSource::new(mesh.clone(), job.plan.seed, own, phases))
+        let source = MeshSource::new(mesh.clone(), job.plan.seed, own, phases);
+        if mesh.runtime.is_jvm_of(own) {
+            return foreign::ahead(source);
+        }
+        Box::new(source)
     })
 }
 

@@ -62,7 +62,9 @@ fn run_job(job: &Job, directory: &Path) -> Result<()> {
         }
         (JobKind::Reader, Load::Stream(stream)) => crate::stream::read(ground, stream, &mut events),
         (JobKind::Compete, _) => match &job.plan.compete {
-            Some(compete) if compete.kind == CompeteKind::Gc => crate::collector::run(ground),
+            Some(compete) if compete.kind == CompeteKind::Gc => {
+                crate::collector::run(ground, &mut events)
+            }
             Some(compete) => crate::compete::run(ground, compete, &mut events),
             None => Ok(()),
         },
@@ -106,10 +108,15 @@ fn no_such_core(cpu: u16) -> String {
 
 /// Says that the process can start.
 pub(crate) fn say_ready(address: Option<SocketAddr>, clock: &Clock) {
+    say_ready_by(std::process::id(), address, clock);
+}
+
+/// Says that it can start, and that another process does its work.
+pub(crate) fn say_ready_by(pid: u32, address: Option<SocketAddr>, clock: &Clock) {
     report(&Report::Ready(Ready {
         protocol: PROTOCOL_VERSION,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        pid: std::process::id(),
+        pid,
         address: address.map(|address| address.to_string()),
         clock: clock.origin(),
         kernel_stamps: crate::doctor::kernel_stamps_work(),

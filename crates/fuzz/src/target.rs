@@ -282,6 +282,7 @@ fn answers(store: &str, input: &[u8]) -> String {
         let outgoing = Outgoing {
             request,
             session,
+            intended_ns: 0,
             operation,
         };
         target.encode(&outgoing, &mut out);
@@ -298,6 +299,8 @@ fn answers(store: &str, input: &[u8]) -> String {
                 ends.push_str(match incoming.answer {
                     Answer::Done => "d",
                     Answer::Found(_) => "f",
+                    Answer::Refused => "r",
+                    Answer::Sent => "s",
                     Answer::Missing => "m",
                     Answer::Failed(..) => "e",
                 });

@@ -5,6 +5,7 @@
 //! replies, and hands every copy to the recorder exactly once: answered, late, refused, shed or
 //! still open at the end. What the bytes mean is a [`Target`]'s business.
 
+mod ahead;
 mod bins;
 mod engine;
 mod introduction;
@@ -20,6 +21,7 @@ pub mod value;
 pub mod wire;
 mod work;
 
+pub use ahead::Ahead;
 pub use bins::{Bins, bin};
 pub use engine::{Control, Engine, EngineOptions, Live, Outcome, Peer};
 pub use introduction::{IntroductionError, introduce};

@@ -5,12 +5,13 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockAddr, Socket, Type};
 use unruly_trace::{ErrorKind, Status, monotonic};
 
 use crate::pending::Slot;
@@ -43,6 +44,8 @@ pub enum Place {
         /// What lets it into its store; it has it in its environment, as whoever starts `unruly` may.
         password: Option<String>,
     },
+    /// A process of this host that asks for us, at this Unix-domain socket; it says itself when it sent.
+    Local(PathBuf),
     /// Back to where it comes from: what is sent is received.
     Own,
 }
@@ -52,6 +55,7 @@ impl fmt::Display for Place {
         match self {
             Self::Stream(address) | Self::Datagram(address) => address.fmt(formatter),
             Self::Program { command, .. } => formatter.pad(command),
+            Self::Local(path) => path.display().fmt(formatter),
             Self::Own => formatter.pad("this process"),
         }
     }
@@ -143,20 +147,36 @@ impl Link {
     }
 
     pub(crate) fn is_stream(&self) -> bool {
-        matches!(self.place, Place::Stream(_) | Place::Program { .. })
+        !matches!(self.place, Place::Datagram(_) | Place::Own)
+    }
+
+    /// Whether the other end says when it sent what it was given.
+    pub(crate) fn tells_when_sent(&self) -> bool {
+        matches!(self.place, Place::Local(_))
     }
 
     /// Starts to connect.
     pub(crate) fn connect(&mut self) -> io::Result<()> {
         self.made += 1;
         let (socket, address) = match &self.place {
-            Place::Stream(address) => (new_socket(*address, Type::STREAM)?, Some(*address)),
-            Place::Datagram(address) => (new_socket(*address, Type::DGRAM)?, Some(*address)),
+            Place::Stream(address) => {
+                let socket = new_socket(*address, Type::STREAM)?;
+                (socket, Some(SockAddr::from(*address)))
+            }
+            Place::Datagram(address) => {
+                let socket = new_socket(*address, Type::DGRAM)?;
+                (socket, Some(SockAddr::from(*address)))
+            }
+            Place::Local(path) => {
+                let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+                prepare(&socket)?;
+                (socket, Some(SockAddr::unix(path)?))
+            }
             Place::Own => {
                 let socket = new_socket(OWN, Type::DGRAM)?;
                 socket.bind(&OWN.into())?;
-                let own = socket.local_addr()?.as_socket();
-                (socket, own)
+                let own = socket.local_addr()?;
+                (socket, Some(own))
             }
             Place::Program { command, password } => {
                 let (socket, theirs) = Socket::pair(Domain::UNIX, Type::STREAM, None)?;
@@ -165,7 +185,7 @@ impl Link {
                 (socket, None)
             }
         };
-        let connected = address.map_or(Ok(()), |address| socket.connect(&address.into()));
+        let connected = address.map_or(Ok(()), |address| socket.connect(&address));
         match connected {
             Ok(()) => {
                 socket.set_nonblocking(false)?;
@@ -261,13 +281,14 @@ impl Link {
     /// Hands over what the kernel takes; `sent(slot, instant)` for each message whose first byte
     /// went, with the instant before the call that took it.
     pub(crate) fn flush(&mut self, sent: &mut dyn FnMut(Slot, i64)) -> io::Result<()> {
+        let is_stream = self.is_stream();
         let State::Open(socket) = &mut self.state else {
             return Ok(());
         };
         while self.head < self.out.len() {
             // A datagram socket takes one message at a time.
             let end = match self.marks.get(1) {
-                Some(next) if !matches!(self.place, Place::Stream(_) | Place::Program { .. }) => {
+                Some(next) if !is_stream => {
                     self.head + usize::try_from(next.start - self.written).unwrap_or(0)
                 }
                 _ => self.out.len(),

@@ -35,6 +35,8 @@ pub struct Outgoing<'a> {
     pub request: u64,
     /// Which of the client's sessions asks.
     pub session: usize,
+    /// When the schedule wants it sent, monotonic.
+    pub intended_ns: i64,
     /// What is asked.
     pub operation: Operation<'a>,
 }
@@ -50,6 +52,10 @@ pub enum Answer<'a> {
     Missing,
     /// It was not done, and what the system says of it.
     Failed(ErrorKind, &'a [u8]),
+    /// There is nobody who would do it.
+    Refused,
+    /// It is on its way, says who asks for us; the answer is still to come.
+    Sent,
 }
 
 /// Stamps of a reply on the server's wall clock; 0 is missing.
@@ -74,8 +80,12 @@ pub struct Incoming<'a> {
     pub answer: Answer<'a>,
     /// What the server stamped, where it does.
     pub stamps: ServerStamps,
-    /// When a program that asks for us sent and received it, on the monotonic clock.
-    pub times: Option<(i64, i64)>,
+    /// When who asks for us sent it, on the monotonic clock.
+    pub sent_ns: Option<i64>,
+    /// When who asks for us received it.
+    pub received_ns: Option<i64>,
+    /// Bytes of the message on the wire, where `bytes` only tell of it.
+    pub wire_bytes: Option<u32>,
     /// Bytes of the input that it took.
     pub bytes: usize,
 }
@@ -89,7 +99,9 @@ impl<'a> Incoming<'a> {
             server: None,
             answer,
             stamps: ServerStamps::default(),
-            times: None,
+            sent_ns: None,
+            received_ns: None,
+            wire_bytes: None,
             bytes,
         }
     }

@@ -145,8 +145,9 @@ impl Work {
     pub(crate) fn judge(&self, task: &Task, answer: Answer<'_>) -> Status {
         match (task.kind, answer) {
             (_, Answer::Failed(kind, _)) => Status::Error(kind),
+            (_, Answer::Refused) => Status::Refused,
             (OperationKind::Write, Answer::Done) => Status::Ok,
-            (OperationKind::Write, _) => Status::Error(ErrorKind::Protocol),
+            (OperationKind::Write, _) | (_, Answer::Sent) => Status::Error(ErrorKind::Protocol),
             (OperationKind::Read, Answer::Found(values)) => self.judge_values(task, values),
             (OperationKind::Read, Answer::Missing) if task.floor > 0 => Status::WrongLost,
             (OperationKind::Read, Answer::Missing | Answer::Done) => Status::Ok,

@@ -22,6 +22,44 @@ impl Default for Jvm {
     }
 }
 
+/// What the agents of a group run on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Runtime {
+    /// This program.
+    #[default]
+    Native,
+    /// A virtual machine of Java each.
+    Jvm,
+    /// Even numbers on this program, odd ones on a virtual machine of Java.
+    Mixed,
+}
+
+impl Runtime {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Native, Self::Jvm, Self::Mixed];
+
+    /// The name in plans.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Jvm => "jvm",
+            Self::Mixed => "mixed",
+        }
+    }
+
+    /// Whether the agent of this number runs on a virtual machine of Java.
+    #[must_use]
+    pub const fn is_jvm_of(self, agent: u16) -> bool {
+        match self {
+            Self::Native => false,
+            Self::Jvm => true,
+            Self::Mixed => agent % 2 == 1,
+        }
+    }
+}
+
 /// A collector of garbage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -4,6 +4,13 @@ pub(crate) const PLAN: &[&str] = &[
     "name", "seed", "tag", "run", "mesh", "drive", "stream", "compete", "jvm", "probe", "fault",
     "pin", "matrix",
 ];
+/// The times that `run.scale` multiplies.
+pub(crate) const TIMETABLE: &[&str] = &[
+    "run.duration",
+    "run.warmup",
+    "stream.wind_down",
+    "compete.lead",
+];
 pub(crate) const RUN: &[&str] = &["duration", "warmup", "repeat", "hosts", "until", "scale"];
 pub(crate) const MESH: &[&str] = &[
     "agents",
@@ -12,6 +19,7 @@ pub(crate) const MESH: &[&str] = &[
     "regroup",
     "workloads",
     "transport",
+    "runtime",
     "timeout",
     "in_flight",
     "body",

@@ -54,7 +54,7 @@ pub use compete::{Compete, CompeteKind};
 pub use error::PlanError;
 pub use fault::{Fault, FaultKind, Network};
 pub use groups::{group_of, groups, phase_ns};
-pub use jvm::{Collector, Jvm};
+pub use jvm::{Collector, Jvm, Runtime};
 pub use keys::known_keys;
 pub use limits::*;
 pub use matrix::Cell;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::arrivals::Arrivals;
 use crate::compete::Compete;
 use crate::fault::Fault;
-use crate::jvm::Jvm;
+use crate::jvm::{Jvm, Runtime};
 use crate::store::Store;
 use crate::stream::Stream;
 use crate::units::{Bytes, DurationNs};
@@ -96,6 +96,8 @@ pub struct Mesh {
     pub workloads: Vec<Workload>,
     /// How copies travel.
     pub transport: Transport,
+    /// What the agents run on.
+    pub runtime: Runtime,
     /// How long a reply is awaited.
     pub timeout: DurationNs,
     /// Most copies an agent awaits at once.

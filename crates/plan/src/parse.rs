@@ -7,7 +7,7 @@ use crate::keys;
 use crate::limits::*;
 use crate::matrix::set;
 use crate::model::{Hosts, Load, Plan, Probe, Run};
-use crate::parse_extras::{Processes, matrix, pins};
+use crate::parse_extras::{Processes, check_scale, matrix, pins};
 use crate::parse_fault::faults;
 use crate::parse_load::{drive, mesh};
 use crate::parse_stream::{compete, jvm, scaled, stream};
@@ -164,8 +164,11 @@ fn plan(top: &Section<'_>) -> Result<(Plan, usize), PlanError> {
     let (load, load_name) = load(top, &run, scale)?;
     let jvm = jvm(top)?;
     let compete = compete(top, jvm, scale)?;
-    let processes = Processes::of(&load, compete.as_ref());
+    let processes = Processes::of(&load, compete.as_ref(), run.hosts);
     let matrix_section = top.child("matrix", "[matrix]")?;
+    if let Some(section) = &matrix_section {
+        check_scale(section, scale)?;
+    }
     let plan = Plan {
         compete,
         jvm,

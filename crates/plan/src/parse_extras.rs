@@ -4,38 +4,63 @@ use std::collections::BTreeMap;
 
 use toml_edit::Value;
 
-use crate::compete::Compete;
+use crate::compete::{Compete, CompeteKind};
 use crate::error::PlanError;
 use crate::keys::{self, did_you_mean};
 use crate::limits::*;
-use crate::model::{Factor, Load};
+use crate::model::{Factor, Hosts, Load};
 use crate::section::Section;
 
-/// The processes that faults and pins may name.
+/// The processes that faults and pins may name: competing loads are kept on cores all together, and
+/// something is done to each by itself.
 pub(crate) struct Processes {
+    /// Of the load alone.
     pub(crate) names: Vec<String>,
+    /// The competing loads, one for each host.
+    loads: Vec<String>,
+    /// The processes of each competing load.
+    per_load: u16,
     /// There are those of a service as well, which only its file names.
     open: bool,
 }
 
 impl Processes {
-    pub(crate) fn of(load: &Load, compete: Option<&Compete>) -> Self {
-        let hosts = if matches!(load, Load::Stream(_)) {
-            2
-        } else {
-            1
+    pub(crate) fn of(load: &Load, compete: Option<&Compete>, hosts: Hosts) -> Self {
+        let hosts = match load {
+            Load::Stream(_) => 2,
+            Load::Mesh(mesh) if hosts == Hosts::Namespaces => mesh.agents,
+            Load::Mesh(_) | Load::Drive(_) => 1,
         };
-        let competing = (0..hosts).map(|host| format!("compete-{host}"));
-        let mut names = load.processes();
-        names.extend(competing.filter(|_| compete.is_some()));
+        let loads = (0..hosts).map(|host| format!("compete-{host}"));
         Self {
-            names,
+            names: load.processes(),
+            loads: loads.filter(|_| compete.is_some()).collect(),
+            per_load: compete.map_or(0, |it| match it.kind {
+                CompeteKind::Gc => 1,
+                CompeteKind::Cpu | CompeteKind::None => it.processes,
+            }),
             open: load.has_service(),
         }
     }
 
-    pub(crate) fn may_have(&self, process: &str) -> bool {
-        self.open || self.names.iter().any(|known| known == process)
+    /// What may be kept on cores of its own.
+    pub(crate) fn pinned(&self) -> Vec<String> {
+        [self.names.as_slice(), &self.loads].concat()
+    }
+
+    /// What something may be done to.
+    pub(crate) fn victims(&self) -> Vec<String> {
+        let of = |load: &String| {
+            let load = load.clone();
+            (0..self.per_load).map(move |part| format!("{load}-{part}"))
+        };
+        let workers = self.loads.iter().flat_map(of);
+        self.names.iter().cloned().chain(workers).collect()
+    }
+
+    /// Whether a process that is none of `known` may be one of a service.
+    pub(crate) fn may_have(&self, known: &[String], process: &str) -> bool {
+        self.open || known.iter().any(|known| known == process)
     }
 }
 
@@ -72,14 +97,10 @@ pub(crate) fn pins(
         return Ok(BTreeMap::new());
     };
     let mut pins = BTreeMap::new();
+    let known = processes.pinned();
     for (process, _) in section.table.iter() {
-        if !processes.may_have(process) {
-            return Err(unknown_process(
-                &section,
-                process,
-                process,
-                &processes.names,
-            ));
+        if !processes.may_have(&known, process) {
+            return Err(unknown_process(&section, process, process, &known));
         }
         let hint = format!("{process:?} = [1]");
         let cpus = section
@@ -127,6 +148,24 @@ pub(crate) fn matrix(section: &Section<'_>, load: &str) -> Result<Vec<Factor>, P
         });
     }
     Ok(factors)
+}
+
+/// Times that are varied are those that are run: a scale would not reach them.
+pub(crate) fn check_scale(section: &Section<'_>, scale: f64) -> Result<(), PlanError> {
+    let scaled = scale.to_bits() != 1.0_f64.to_bits();
+    match keys::TIMETABLE.iter().find(|path| section.has(path)) {
+        Some(path) if scaled => {
+            let wrong = format!("{path} is varied, and run.scale is {scale}");
+            let wanted = "must be 1: the values of a matrix are taken as they are";
+            Err(section.complain(
+                path,
+                wrong,
+                wanted,
+                "scale the values themselves".to_owned(),
+            ))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A value as a factor keeps it: text as it is, anything else as TOML without decoration.

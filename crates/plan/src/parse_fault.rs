@@ -84,8 +84,9 @@ fn victims(section: &Section<'_>, processes: &Processes) -> Result<Vec<String>, 
         let missing = || section.missing("process", "must be a process of the plan", hint.clone());
         vec![text.ok_or_else(missing)?]
     };
-    match named.iter().find(|name| !processes.may_have(name)) {
-        Some(name) => Err(unknown_process(section, "process", name, &processes.names)),
+    let known = processes.victims();
+    match named.iter().find(|name| !processes.may_have(&known, name)) {
+        Some(name) => Err(unknown_process(section, "process", name, &known)),
         None => Ok(named.into_iter().map(str::to_owned).collect()),
     }
 }
@@ -220,7 +221,8 @@ fn check(
         let wanted = "must be another: no way of ours leads into a namespace";
         return Err(section.refuse("kind", wanted, "leave hosts = \"namespaces\" out"));
     }
-    let own = |name: &&String| processes.names.contains(name);
+    let known = processes.victims();
+    let own = |name: &&String| known.contains(name);
     let Some(name) = fault.processes.iter().find(own) else {
         return Ok(());
     };

@@ -1,6 +1,7 @@
 //! The load of a plan: `[mesh]` or `[drive]`.
 
 use crate::error::PlanError;
+use crate::jvm::Runtime;
 use crate::keys;
 use crate::limits::*;
 use crate::model::{Drive, Mesh, Run, Transport, Workload};
@@ -40,6 +41,11 @@ pub(crate) fn mesh(section: &Section<'_>, run: &Run) -> Result<Mesh, PlanError> 
         regroup: regroup(section, period)?,
         workloads: workloads(section)?,
         transport,
+        runtime: section.choice(
+            "runtime",
+            &Runtime::ALL.map(|it| (it.name(), it)),
+            Some(Runtime::Native),
+        )?,
         timeout: timeout(section, SECOND)?,
         in_flight: in_flight(section, 4_096, MAX_MESH_IN_FLIGHT)?,
         body,

@@ -91,6 +91,7 @@ impl Writer {
         let names = mesh.workloads.iter().copied().map(Workload::name);
         self.bare("workloads", list(names.map(quoted)));
         self.text("transport", mesh.transport.name());
+        self.text("runtime", mesh.runtime.name());
         self.text("timeout", mesh.timeout);
         self.bare("in_flight", mesh.in_flight);
         self.text("body", mesh.body);

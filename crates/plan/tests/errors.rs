@@ -75,11 +75,11 @@ fn unknown_keys_are_refused_with_the_nearest_known() {
     );
     mesh(
         "tranport = \"udp\"",
-        r#"plan.toml:7: unknown key "tranport" in [mesh]; known: agents, groups, period, regroup, workloads, transport, timeout, in_flight, body, disk_file, port; hint: did you mean transport"#,
+        r#"plan.toml:7: unknown key "tranport" in [mesh]; known: agents, groups, period, regroup, workloads, transport, runtime, timeout, in_flight, body, disk_file, port; hint: did you mean transport"#,
     );
     mesh(
         "colour = 1",
-        r#"plan.toml:7: unknown key "colour" in [mesh]; known: agents, groups, period, regroup, workloads, transport, timeout, in_flight, body, disk_file, port; hint: remove it"#,
+        r#"plan.toml:7: unknown key "colour" in [mesh]; known: agents, groups, period, regroup, workloads, transport, runtime, timeout, in_flight, body, disk_file, port; hint: remove it"#,
     );
     drive(
         "body = \"5B\"",
@@ -623,11 +623,11 @@ fn a_matrix_is_held_to_the_plan_it_varies() {
     );
     mesh(
         "[matrix]\n\"mesh.transports\" = [\"tcp\"]",
-        r#"plan.toml:8: unknown path "mesh.transports" in [matrix]; known: run.duration, run.warmup, run.hosts, run.until, mesh.agents, mesh.groups, mesh.period, mesh.regroup, mesh.workloads, mesh.transport, mesh.timeout, mesh.in_flight, mesh.body, mesh.disk_file, mesh.port, compete.kind, compete.occupancy, compete.lead, compete.processes, compete.live, jvm.collector, jvm.heap, probe.enabled, probe.period; hint: did you mean mesh.transport"#,
+        r#"plan.toml:8: unknown path "mesh.transports" in [matrix]; known: run.duration, run.warmup, run.hosts, run.until, mesh.agents, mesh.groups, mesh.period, mesh.regroup, mesh.workloads, mesh.transport, mesh.runtime, mesh.timeout, mesh.in_flight, mesh.body, mesh.disk_file, mesh.port, compete.kind, compete.occupancy, compete.lead, compete.processes, compete.live, jvm.collector, jvm.heap, probe.enabled, probe.period; hint: did you mean mesh.transport"#,
     );
     mesh(
         "[matrix]\n\"drive.rate\" = [\"1/s\"]",
-        r#"plan.toml:8: unknown path "drive.rate" in [matrix]; known: run.duration, run.warmup, run.hosts, run.until, mesh.agents, mesh.groups, mesh.period, mesh.regroup, mesh.workloads, mesh.transport, mesh.timeout, mesh.in_flight, mesh.body, mesh.disk_file, mesh.port, compete.kind, compete.occupancy, compete.lead, compete.processes, compete.live, jvm.collector, jvm.heap, probe.enabled, probe.period; hint: remove it"#,
+        r#"plan.toml:8: unknown path "drive.rate" in [matrix]; known: run.duration, run.warmup, run.hosts, run.until, mesh.agents, mesh.groups, mesh.period, mesh.regroup, mesh.workloads, mesh.transport, mesh.runtime, mesh.timeout, mesh.in_flight, mesh.body, mesh.disk_file, mesh.port, compete.kind, compete.occupancy, compete.lead, compete.processes, compete.live, jvm.collector, jvm.heap, probe.enabled, probe.period; hint: remove it"#,
     );
     mesh(
         "[matrix]\nmesh.transport = [\"tcp\"]",

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use unruly_plan::{
     Arrivals, BitRate, Bytes, Collector, Compete, CompeteKind, Drive, DurationNs, Factor, Fault,
-    FaultKind, Hosts, Jvm, KeyOrder, Load, Mesh, Plan, Probe, Protocol, RateHz, Run, Scheduling,
-    Store, StoreLevel, Stream, Transport, Until, ValueSize, Workload,
+    FaultKind, Hosts, Jvm, KeyOrder, Load, Mesh, Plan, Probe, Protocol, RateHz, Run, Runtime,
+    Scheduling, Store, StoreLevel, Stream, Transport, Until, ValueSize, Workload,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -50,6 +50,7 @@ fn a_mesh_has_the_defaults_of_the_manual() {
         regroup: DurationNs(86_400 * SECOND),
         workloads: Workload::ALL.to_vec(),
         transport: Transport::Tcp,
+        runtime: Runtime::Native,
         timeout: DurationNs(SECOND),
         in_flight: 4_096,
         body: Bytes(50_000),
@@ -304,6 +305,7 @@ fn mesh() -> impl Strategy<Value = Load> {
             } else {
                 Transport::Udp
             },
+            runtime: Runtime::ALL[usize::from(agents) % 3],
             timeout: DurationNs(timeout_ns),
             in_flight: sizes.2,
             body: Bytes(sizes.0),

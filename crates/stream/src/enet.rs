@@ -115,10 +115,12 @@ impl Enet {
 
     /// Gives a packet's bytes away, and the packet back.
     fn unpack(&self, packet: *mut Packet, take: &mut dyn FnMut(&[u8])) {
-        // SAFETY: the library gave the packet with its event, and it is destroyed once.
+        // SAFETY: the library gave the packet with its event, its bytes are as many as it says (an empty one
+        // has none, and no place either), and it is destroyed once.
         unsafe {
-            let bytes = std::slice::from_raw_parts((*packet).data, (*packet).length);
-            take(bytes);
+            if !(*packet).data.is_null() {
+                take(std::slice::from_raw_parts((*packet).data, (*packet).length));
+            }
             (self.destroy_packet)(packet);
         }
     }
@@ -221,6 +223,10 @@ impl Writer for EnetWriter {
             self.turn(Duration::ZERO)?;
         }
         Ok(Sent::Taken)
+    }
+
+    fn idle(&mut self, patience: Duration) -> io::Result<()> {
+        self.turn(patience)
     }
 
     fn finish(&mut self, last: &[u8], patience: Duration) -> io::Result<()> {

@@ -14,12 +14,16 @@ use crate::{Options, Reader, Received, Sent, Writer, out_of_time};
 /// Segments that may be under way. The protocol's own default of 256 is for interactive traffic.
 const WINDOW: u16 = 1_024;
 
+/// A conversation in which nothing is said for so long is over: longer than any load takes to settle.
+const SESSION_EXPIRE: Duration = Duration::from_secs(86_400);
+
 /// The mode that its makers call fastest, with a window for bulk.
 fn config() -> KcpConfig {
     KcpConfig {
         nodelay: KcpNoDelayConfig::fastest(),
         wnd_size: (WINDOW, WINDOW),
         flush_acks_input: true,
+        session_expire: SESSION_EXPIRE,
         ..KcpConfig::default()
     }
 }

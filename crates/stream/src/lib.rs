@@ -69,6 +69,17 @@ pub trait Writer {
     /// When it is not known that the other end has all, where the protocol could know it.
     fn finish(&mut self, last: &[u8], patience: Duration) -> io::Result<()>;
 
+    /// Has nothing to send for so long: a protocol that only works when it is called must be, or its peer
+    /// gives it up.
+    ///
+    /// # Errors
+    ///
+    /// When the stream has ended meanwhile.
+    fn idle(&mut self, patience: Duration) -> io::Result<()> {
+        std::thread::sleep(patience);
+        Ok(())
+    }
+
     /// What the protocol holds that is not with the other end yet, in bytes, where it says so.
     fn held_bytes(&self) -> Option<u64> {
         None

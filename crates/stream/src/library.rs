@@ -8,9 +8,13 @@ use crate::{Options, library_of};
 
 /// Opens the library of a protocol: where it was said to be, else where the system has it.
 pub(crate) fn open(options: &Options) -> io::Result<Library> {
-    let Some((name, package)) = library_of(options.protocol) else {
+    let Some(named) = library_of(options.protocol) else {
         return Err(io::Error::other("it has no library"));
     };
+    open_named(options, named)
+}
+
+fn open_named(options: &Options, (name, package): (&str, &str)) -> io::Result<Library> {
     let given = options.library.as_ref().map(|it| it.join(name));
     let places = given.iter().map(AsRef::as_ref).chain([name.as_ref()]);
     let mut said = String::new();
@@ -19,13 +23,19 @@ pub(crate) fn open(options: &Options) -> io::Result<Library> {
         // SAFETY: these libraries do nothing when they are loaded.
         match unsafe { Library::new(place) } {
             Ok(library) => return Ok(library),
-            Err(error) => said = error.to_string(),
+            Err(error) => said = words_of(&error),
         }
     }
     Err(io::Error::other(format!(
         "{}: {said}; wanted {name}; hint: apt-get install {package}",
         options.protocol.name()
     )))
+}
+
+/// The words of the system, where it has any.
+fn words_of(error: &libloading::Error) -> String {
+    let system = std::error::Error::source(error);
+    system.map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 /// A function of a library, for as long as the library lives in this process, which is to its end.
@@ -37,4 +47,29 @@ pub(crate) unsafe fn function<T: Copy>(library: &Library, name: &str) -> io::Res
     // SAFETY: promised by the caller.
     let found = unsafe { library.get::<T>(name.as_bytes()) };
     found.map(|it| *it).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use unruly_plan::Protocol;
+
+    use super::*;
+
+    #[test]
+    fn a_library_that_there_is_not_is_named_with_its_package() {
+        let options = Options {
+            protocol: Protocol::Enet,
+            message_bytes: 2_000,
+            cookie: 1,
+            library: Some("/nowhere".into()),
+        };
+        let said = open_named(&options, ("libnobody.so.1", "libnobody1")).unwrap_err();
+        let said = said.to_string();
+        assert!(
+            said.starts_with("enet: libnobody.so.1: cannot open"),
+            "{said}"
+        );
+        let wanted = "; wanted libnobody.so.1; hint: apt-get install libnobody1";
+        assert!(said.ends_with(wanted), "{said}");
+    }
 }

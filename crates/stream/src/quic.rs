@@ -8,7 +8,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use quinn::crypto::rustls::QuicClientConfig;
-use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream, ServerConfig, VarInt};
+use quinn::{
+    ClientConfig, Connection, Endpoint, RecvStream, SendStream, ServerConfig, TransportConfig,
+    VarInt,
+};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -24,6 +27,10 @@ use crate::{Options, Reader, Received, Sent, Writer, out_of_time};
 const STRANGER: VarInt = VarInt::from_u32(1);
 /// Connections that may be open before a stream is.
 const CANDIDATES_MAX: usize = 16;
+/// A handshake that takes longer is let go; beside a collector its packets may wait for a while.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(2);
+/// A connection on which nothing is said is given up after 30 s: it is asked more often than that.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// Most that is read at once.
 const CHUNK_BYTES: usize = 256 << 10;
 
@@ -182,7 +189,7 @@ impl QuicReader {
             });
             match tokio::time::timeout(patience, first).await {
                 Ok(Came::Incoming(Some(incoming))) => {
-                    let connection = tokio::time::timeout(patience, *incoming).await;
+                    let connection = tokio::time::timeout(HANDSHAKE_PATIENCE, *incoming).await;
                     connection.ok()?.ok().map(Found::Connection)
                 }
                 Ok(Came::Stream(number, stream)) => Some(Found::Stream(number, stream)),
@@ -268,7 +275,11 @@ fn client_config() -> io::Result<ClientConfig> {
         .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
         .with_no_client_auth();
     let config = QuicClientConfig::try_from(config).map_err(io::Error::other)?;
-    Ok(ClientConfig::new(Arc::new(config)))
+    let mut transport = TransportConfig::default();
+    transport.keep_alive_interval(Some(KEEP_ALIVE));
+    let mut client = ClientConfig::new(Arc::new(config));
+    client.transport_config(Arc::new(transport));
+    Ok(client)
 }
 
 /// Checks that the other end has the key of its certificate, and not who made it.

@@ -9,12 +9,14 @@ use std::time::{Duration, Instant};
 
 use unruly_plan::Protocol;
 use unruly_stream::{
-    Account, Counted, HEADER_BYTES, Header, Options, Received, Sent, connect, library_of, listen,
+    Account, Counted, HEADER_BYTES, Header, Options, Received, Sent, connect, listen,
 };
 
 const MESSAGES: u64 = 3_000;
 const COOKIE: u32 = 77;
 const PATIENCE: Duration = Duration::from_secs(20);
+/// QUIC and ENet give a peer up that says nothing for 30 s.
+const SILENCE: Duration = Duration::from_secs(32);
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 fn options(protocol: Protocol, message_bytes: usize) -> Options {
@@ -26,9 +28,14 @@ fn options(protocol: Protocol, message_bytes: usize) -> Options {
     }
 }
 
-/// Writes messages; a full protocol is asked again.
-fn write(options: &Options, to: SocketAddr, messages: u64) {
+/// Writes messages after a silence; a full protocol is asked again.
+fn write_after(options: &Options, to: SocketAddr, messages: u64, silence: Duration) {
     let mut writer = connect(options, to, PATIENCE).expect("a reader is there");
+    let until = Instant::now() + silence;
+    while Instant::now() < until {
+        let turn = Duration::from_millis(20);
+        writer.idle(turn).expect("the reader is still there");
+    }
     let mut message = vec![0; options.message_bytes];
     for sequence in 0..=messages {
         let end = sequence == messages;
@@ -56,14 +63,28 @@ fn write(options: &Options, to: SocketAddr, messages: u64) {
     }
 }
 
+fn write(options: &Options, to: SocketAddr, messages: u64) {
+    write_after(options, to, messages, Duration::ZERO);
+}
+
 /// What came, in all, and how many were stamped.
 fn stream(options: &Options, messages: u64, before: impl FnOnce(SocketAddr)) -> (Counted, u64) {
+    stream_after(options, messages, before, Duration::ZERO)
+}
+
+/// The same of a writer that is silent at first.
+fn stream_after(
+    options: &Options,
+    messages: u64,
+    before: impl FnOnce(SocketAddr),
+    silence: Duration,
+) -> (Counted, u64) {
     let (mut reader, at) = listen(options, LOOPBACK).expect("loopback has a port");
     before(at);
     let own = options.clone();
-    let writing = std::thread::spawn(move || write(&own, at, messages));
+    let writing = std::thread::spawn(move || write_after(&own, at, messages, silence));
     let (mut account, mut stamped, mut said) = (Account::default(), 0, None);
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + PATIENCE + silence;
     loop {
         let received = reader
             .read(
@@ -194,9 +215,14 @@ fn a_reader_that_is_not_there_is_told_in_time() {
 }
 
 #[test]
-fn a_library_that_there_is_not_is_named_with_its_package() {
-    for protocol in [Protocol::Enet, Protocol::Sctp] {
-        let (name, package) = library_of(protocol).unwrap();
-        assert!(name.starts_with("lib") && package.starts_with("lib"));
+fn a_writer_that_was_silent_for_longer_than_its_protocol_bears_is_still_heard() {
+    let silent = [Protocol::Quic, Protocol::Enet].map(|protocol| {
+        std::thread::spawn(move || {
+            let found = stream_after(&options(protocol, 2_000), 10, |_| {}, SILENCE);
+            assert_eq!(found, (whole(10), 1), "{}", protocol.name());
+        })
+    });
+    for it in silent {
+        it.join().unwrap();
     }
 }

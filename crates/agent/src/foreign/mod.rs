@@ -1,5 +1,7 @@
 //! Processes of another language, which this agent starts, tells what to do, and writes the trace for.
 
+mod asking;
+mod member;
 mod record;
 
 use std::fs::DirBuilder;
@@ -13,11 +15,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use unruly_plan::CompeteKind;
+use unruly_plan::{CompeteKind, Hosts, Load};
 
 use crate::control::Inbox;
 use crate::ground::Ground;
-use crate::job::{Job, JvmPlace};
+use crate::job::{Job, JobKind, JvmPlace};
+pub(crate) use member::{ahead, run as run_member};
 pub(crate) use record::{Command, Interval, RECORD_BYTES, Record};
 
 /// A virtual machine that has not come to the socket by then never will.
@@ -31,7 +34,8 @@ const END_PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct Foreign {
     process: Child,
     socket: UnixStream,
-    folder: PathBuf,
+    /// Goes when this value does.
+    _folder: Folder,
     record: [u8; RECORD_BYTES],
     filled: usize,
 }
@@ -46,17 +50,13 @@ impl Foreign {
                 job.name
             );
         };
-        let folder = std::env::temp_dir().join(format!("unruly-{}", std::process::id()));
-        DirBuilder::new().mode(0o700).create(&folder).with_context(|| {
-            let folder = folder.display();
-            format!("{folder}: cannot be made; wanted a private folder for a socket; hint: look at TMPDIR")
-        })?;
-        let path = folder.join("socket");
+        let folder = Folder::make()?;
+        let path = folder.0.join("socket");
         let listener = UnixListener::bind(&path)?;
         listener.set_nonblocking(true)?;
         let mut process = start_process(job, place, directory, &path, words)?;
         let socket = accept(&listener, &mut process, job);
-        let _ = std::fs::remove_dir_all(&folder);
+        let _ = std::fs::remove_file(&path);
         let socket = socket.inspect_err(|_| {
             let _ = process.kill();
             let _ = process.wait();
@@ -64,10 +64,15 @@ impl Foreign {
         Ok(Self {
             process,
             socket,
-            folder,
+            _folder: folder,
             record: [0; RECORD_BYTES],
             filled: 0,
         })
+    }
+
+    /// Its number.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
     }
 
     /// What it says next, if it says something in time; nothing at its end.
@@ -132,6 +137,31 @@ impl Foreign {
     }
 }
 
+/// The folder of the sockets, for as long as this value lives.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn make() -> Result<Self> {
+        let folder = folder();
+        DirBuilder::new().mode(0o700).create(&folder).with_context(|| {
+            let folder = folder.display();
+            format!("{folder}: cannot be made; wanted a private folder for a socket; hint: look at TMPDIR")
+        })?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Where the sockets between this process and its virtual machine are; it goes with either of them.
+fn folder() -> PathBuf {
+    std::env::temp_dir().join(format!("unruly-{}", std::process::id()))
+}
+
 impl Drop for Foreign {
     fn drop(&mut self) {
         // The end of the socket ends it; one that does not see that is ended.
@@ -141,12 +171,12 @@ impl Drop for Foreign {
             if Instant::now() > until {
                 let _ = self.process.kill();
                 let _ = self.process.wait();
-                remove_memory(self.process.id());
                 break;
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        let _ = std::fs::remove_dir_all(&self.folder);
+        // Also of one that died by itself.
+        remove_memory(self.process.id());
     }
 }
 
@@ -255,15 +285,34 @@ fn flags(job: &Job, log: &Path) -> Vec<String> {
     flags
 }
 
-/// The words that make the collector's workload a part of a virtual machine.
+/// The words that make the collector's workload a part of a virtual machine: its part of the share of those that
+/// are on the same cores.
 pub(crate) fn load_words(job: &Job) -> Vec<String> {
     let compete = job.plan.compete.filter(|it| it.kind == CompeteKind::Gc);
     let words = compete.map(|it| {
         vec![
             format!("live={}", it.live.0),
-            format!("occupancy={}", it.occupancy),
+            format!("occupancy={}", it.occupancy / machines_beside(job) as f64),
             format!("cores={}", crate::stream::own_cores()),
         ]
     });
     words.unwrap_or_default()
+}
+
+/// Virtual machines with a collector's workload on this one's host and cores, itself included.
+fn machines_beside(job: &Job) -> usize {
+    let plan = &job.plan;
+    if plan.run.hosts == Hosts::Namespaces || job.kind == JobKind::Compete {
+        return 1;
+    }
+    let names: Vec<String> = match &plan.load {
+        Load::Mesh(mesh) => (0..mesh.agents)
+            .filter(|agent| mesh.runtime.is_jvm_of(*agent))
+            .map(|agent| format!("agent-{agent}"))
+            .collect(),
+        load => load.processes(),
+    };
+    let own = plan.pins.get(&job.name);
+    let beside = names.iter().filter(|name| plan.pins.get(*name) == own);
+    beside.count().max(1)
 }

@@ -39,6 +39,8 @@ pub(crate) enum Record {
     Failure(String),
     /// The other end is met.
     Peers,
+    /// Connections and datagrams that its server turned away.
+    Refused(u64),
     /// Something of a later version.
     Unknown,
 }
@@ -72,20 +74,7 @@ pub(crate) enum Command {
 impl Record {
     /// Reads a record; none where it is not one of this version.
     pub(crate) fn read(bytes: &[u8; RECORD_BYTES]) -> Option<Self> {
-        let (head, rest) = bytes.split_first_chunk::<8>()?;
-        let (body, tail) = rest.split_at(8 * FIELDS);
-        let sum = u32::from_be_bytes([tail[0], tail[1], tail[2], tail[3]]);
-        let magic = u32::from_be_bytes([head[0], head[1], head[2], head[3]]);
-        let version = u16::from_be_bytes([head[4], head[5]]);
-        let kind = u16::from_be_bytes([head[6], head[7]]);
-        if magic != MAGIC || version != VERSION || sum != crc32fast::hash(&bytes[..88]) {
-            return None;
-        }
-        let (chunks, _) = body.as_chunks::<8>();
-        let mut fields = [ABSENT; FIELDS];
-        for (field, chunk) in fields.iter_mut().zip(chunks) {
-            *field = i64::from_be_bytes(*chunk);
-        }
+        let (kind, fields) = fields_of(bytes)?;
         Some(match kind {
             1 => Self::Hello {
                 port: u16::try_from(fields[1]).ok().filter(|port| *port > 0),
@@ -117,8 +106,9 @@ impl Record {
             5 => Self::Drained,
             6 => Self::Done,
             7 => Self::Dropped(count(fields[0]).unwrap_or(0)),
-            8 => Self::Failure(text(body)),
+            8 => Self::Failure(text(bytes)),
             9 => Self::Peers,
+            38 => Self::Refused(count(fields[0]).unwrap_or(0)),
             _ => Self::Unknown,
         })
     }
@@ -127,24 +117,45 @@ impl Record {
 impl Command {
     /// The bytes of it.
     pub(crate) fn bytes(self) -> [u8; RECORD_BYTES] {
-        let (kind, first, second): (u16, i64, i64) = match self {
-            Self::Peer { address, port } => (16, i64::from(address), i64::from(port)),
-            Self::Start { start_ns, end_ns } => (17, start_ns, end_ns),
-            Self::Stop => (18, ABSENT, ABSENT),
-        };
-        let mut bytes = [0; RECORD_BYTES];
-        bytes[..4].copy_from_slice(&MAGIC.to_be_bytes());
-        bytes[4..6].copy_from_slice(&VERSION.to_be_bytes());
-        bytes[6..8].copy_from_slice(&kind.to_be_bytes());
-        let mut fields = [ABSENT; FIELDS];
-        (fields[0], fields[1]) = (first, second);
-        for (at, field) in fields.into_iter().enumerate() {
-            bytes[8 + 8 * at..16 + 8 * at].copy_from_slice(&field.to_be_bytes());
+        match self {
+            Self::Peer { address, port } => bytes_of(16, &[i64::from(address), i64::from(port)]),
+            Self::Start { start_ns, end_ns } => bytes_of(17, &[start_ns, end_ns]),
+            Self::Stop => bytes_of(18, &[]),
         }
-        let sum = crc32fast::hash(&bytes[..88]);
-        bytes[88..92].copy_from_slice(&sum.to_be_bytes());
-        bytes
     }
+}
+
+/// The kind of a record and its fields; none where it is not one of this version.
+pub(crate) fn fields_of(bytes: &[u8; RECORD_BYTES]) -> Option<(u16, [i64; FIELDS])> {
+    let (head, rest) = bytes.split_first_chunk::<8>()?;
+    let (body, tail) = rest.split_at(8 * FIELDS);
+    let sum = u32::from_be_bytes([tail[0], tail[1], tail[2], tail[3]]);
+    let magic = u32::from_be_bytes([head[0], head[1], head[2], head[3]]);
+    let version = u16::from_be_bytes([head[4], head[5]]);
+    if magic != MAGIC || version != VERSION || sum != crc32fast::hash(&bytes[..88]) {
+        return None;
+    }
+    let (chunks, _) = body.as_chunks::<8>();
+    let mut fields = [ABSENT; FIELDS];
+    for (field, chunk) in fields.iter_mut().zip(chunks) {
+        *field = i64::from_be_bytes(*chunk);
+    }
+    Some((u16::from_be_bytes([head[6], head[7]]), fields))
+}
+
+/// A record of this kind; fields beyond the given ones are absent.
+pub(crate) fn bytes_of(kind: u16, given: &[i64]) -> [u8; RECORD_BYTES] {
+    let mut bytes = [0; RECORD_BYTES];
+    bytes[..4].copy_from_slice(&MAGIC.to_be_bytes());
+    bytes[4..6].copy_from_slice(&VERSION.to_be_bytes());
+    bytes[6..8].copy_from_slice(&kind.to_be_bytes());
+    let fields = given.iter().copied().chain(std::iter::repeat(ABSENT));
+    for (at, field) in fields.take(FIELDS).enumerate() {
+        bytes[8 + 8 * at..16 + 8 * at].copy_from_slice(&field.to_be_bytes());
+    }
+    let sum = crc32fast::hash(&bytes[..88]);
+    bytes[88..92].copy_from_slice(&sum.to_be_bytes());
+    bytes
 }
 
 /// A count, where there is one.
@@ -152,19 +163,20 @@ fn count(field: i64) -> Option<u64> {
     u64::try_from(field).ok()
 }
 
-fn text(body: &[u8]) -> String {
+fn text(bytes: &[u8; RECORD_BYTES]) -> String {
+    let body = &bytes[8..88];
     let end = body.iter().position(|byte| *byte == 0);
     String::from_utf8_lossy(&body[..end.unwrap_or(body.len())]).into_owned()
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::path::Path;
 
     use super::*;
 
     /// The golden bytes of a name.
-    fn golden(name: &str) -> Vec<u8> {
+    pub(crate) fn golden(name: &str) -> Vec<u8> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema/golden/foreign.txt");
         let text = std::fs::read_to_string(path).unwrap();
         let line = text
@@ -223,6 +235,7 @@ mod tests {
             Record::Failure("jvm-tcp: zu groß".to_owned())
         );
         assert_eq!(read("peers"), Record::Peers);
+        assert_eq!(read("refused"), Record::Refused(1));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::events::Events;
 use crate::foreign::{Command, Foreign, Interval, Record, load_words};
 use crate::ground::Ground;
 use crate::job::JobKind;
+use crate::role::{say_ready, say_ready_by};
 
 /// To build a heap, and to find a group.
 const HELLO_PATIENCE: Duration = Duration::from_secs(45);
@@ -30,8 +31,10 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
     } = ground;
     schedule(stream, events, clock);
     let begun = begin(ground, stream);
-    let address = begun.as_ref().ok().and_then(|(_, address)| *address);
-    crate::role::say_ready(address, clock);
+    match &begun {
+        Ok((foreign, address)) => say_ready_by(foreign.pid(), *address, clock),
+        Err(_) => say_ready(None, clock),
+    }
     let Some(peers) = inbox.peers()? else {
         return Ok(());
     };
@@ -184,7 +187,11 @@ impl Listening<'_> {
                     text: format!("{records} records of the virtual machine found no room"),
                     fatal: false,
                 }),
-                Ok(Some(record)) => self.collections.hear(&record, &mut self.rows)?,
+                Ok(Some(record)) => {
+                    if let Some(spent) = self.collections.hear(&record)? {
+                        spent.write(&mut self.rows)?;
+                    }
+                }
                 Ok(None) => {}
                 Err(error) => return Ok(Some(("stream broken", format!("java is gone: {error}")))),
             }

@@ -61,7 +61,7 @@ fn options(job: &Job, stream: &Stream) -> Options {
 }
 
 /// What a stream could not do is a result: the run goes on with the next cell.
-fn tell(events: &mut Events, kind: &str, text: &str, clock: &unruly_trace::Clock) {
+pub(crate) fn tell(events: &mut Events, kind: &str, text: &str, clock: &unruly_trace::Clock) {
     events.now(kind, Some(text), clock);
     report(&Report::Note {
         text: format!("{kind}: {text}"),

@@ -1,6 +1,7 @@
 //! The reading end: it counts what came, and keeps the latency of the messages that were stamped.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use unruly_plan::Stream;
@@ -14,6 +15,9 @@ use crate::client::ClientReport;
 use crate::control::{Inbox, Report, report};
 use crate::events::Events;
 use crate::ground::Ground;
+
+/// Before the start it listens no more: a wait of the kernel's may last some milliseconds longer.
+const QUIET_NS: i64 = 100_000_000;
 
 pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> Result<()> {
     let Ground {
@@ -42,12 +46,15 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
     if let Ok((mut reader, _)) = made {
         // A protocol of user mode answers only who calls it: the writer must be let in before the start.
         // What goes wrong now is told when it is read.
-        let Some(start_ns) = inbox.start_while(|| {
-            let _ = reader.read(LOOK, &mut |_| {});
-        })?
-        else {
+        let mut idle = |patience: Duration| {
+            let _ = reader.read(patience.min(LOOK), &mut |_| {});
+        };
+        let Some(start_ns) = inbox.start_while(|| idle(LOOK))? else {
             return Ok(());
         };
+        // Not to the last moment: what comes from the start on is counted.
+        let stopped = inbox.stopped_while(start_ns - QUIET_NS, idle);
+        let stopped = stopped || inbox.stopped_until(start_ns);
         let mut reading = Reading {
             reader,
             inbox,
@@ -60,7 +67,7 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
                 said: None,
             },
         };
-        if !inbox.stopped_until(start_ns) {
+        if !stopped {
             reading.run(events, clock)?;
         }
         done = Some(reading.close()?);

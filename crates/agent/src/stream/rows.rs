@@ -84,6 +84,10 @@ impl<'a> Rows<'a> {
     /// in which part of it nobody knows.
     pub(crate) fn write(&mut self, flow: Flow) -> Result<Option<u64>> {
         let (now_ns, cpu_ns, rss_bytes) = (monotonic().0, own_cpu_ns(), own_rss_bytes());
+        if now_ns <= self.started_ns {
+            // It was stopped before it began.
+            return Ok(rss_bytes);
+        }
         let cost = Cost {
             cpu_ns: cpu_ns - self.cpu_ns,
             rss_bytes,

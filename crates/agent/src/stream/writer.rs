@@ -1,6 +1,7 @@
 //! The writing end.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::Result;
 use unruly_plan::Stream;
@@ -29,7 +30,7 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
     let Some(peers) = inbox.peers()? else {
         return Ok(());
     };
-    let writer = reach(job, stream, &peers);
+    let mut writer = reach(job, stream, &peers);
     report(&Report::Loaded {
         scheduled: 0,
         failed: u64::from(writer.is_err()),
@@ -37,9 +38,15 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
     if let Err(text) = &writer {
         tell(events, "stream failed", text, clock);
     }
-    let Some(start_ns) = inbox.start()? else {
+    // A protocol of user mode must be called to live. What goes wrong now is told when it is written.
+    let mut idle = |patience: Duration| match &mut writer {
+        Ok(writer) => drop(writer.idle(patience.min(LOOK))),
+        Err(_) => std::thread::sleep(patience.min(LOOK)),
+    };
+    let Some(start_ns) = inbox.start_while(|| idle(LOOK))? else {
         return Ok(());
     };
+    let stopped = inbox.stopped_while(start_ns, idle);
     if let Ok(writer) = writer {
         let times = Times::new(job, stream, start_ns);
         let mut writing = Writing {
@@ -52,9 +59,7 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
             told: 0,
             rows: Rows::new(ground, "writer", start_ns),
         };
-        if !inbox.stopped_until(start_ns)
-            && let Err(broken) = writing.run(times)
-        {
+        if !stopped && let Err(broken) = writing.run(times) {
             tell(events, broken.kind, &broken.text, clock);
         }
         writing.account()?;

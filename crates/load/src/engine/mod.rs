@@ -357,6 +357,7 @@ impl<'a> Engine<'a> {
             ticket,
             link,
             task,
+            intended_ns,
             ..
         } = asked;
         let refused = if self.pending.open() >= self.options.in_flight {
@@ -376,11 +377,14 @@ impl<'a> Engine<'a> {
         let outgoing = Outgoing {
             request: ticket,
             session,
+            intended_ns,
             operation,
         };
         let target = &mut self.targets[link];
-        let length = self.links[link].queue(Some(slot), |out| target.encode(&outgoing, out));
-        if let Some(copy) = self.pending.at(slot) {
+        let tells = self.links[link].tells_when_sent();
+        let mark = (!tells).then_some(slot);
+        let length = self.links[link].queue(mark, |out| target.encode(&outgoing, out));
+        if !tells && let Some(copy) = self.pending.at(slot) {
             copy.asked.record.sent_bytes = length;
         }
         self.fresh.push(link);

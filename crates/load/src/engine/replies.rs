@@ -6,7 +6,7 @@ use unruly_trace::{ErrorKind, MonoNs, NULL_NS, Record, Status, monotonic};
 
 use super::{Engine, LIVE_RESPONSES_MAX};
 use crate::bins::bin;
-use crate::pending::{Asked, Ended};
+use crate::pending::{Asked, Ended, Slot};
 use crate::socket::{receive, receive_waiting};
 use crate::target::{Answer, GREETING, Incoming, ProtocolError};
 use crate::work::Task;
@@ -117,11 +117,32 @@ impl Engine<'_> {
                 }
                 _ => {}
             }
-            if incoming.request != GREETING {
+            if incoming.answer == Answer::Sent {
+                self.was_sent(link, &incoming);
+            } else if incoming.request != GREETING {
                 self.replied(link, &incoming, received_ns, kernel_ns);
             }
         }
         Ok(used)
+    }
+
+    /// The copy of this connection that something was said of.
+    fn open_copy(&self, link: usize, incoming: &Incoming<'_>) -> Option<Slot> {
+        let server = incoming.server.unwrap_or(self.peers[link].id);
+        self.pending.find(incoming.request, server)
+    }
+
+    /// Who asks for us has sent a copy.
+    fn was_sent(&mut self, link: usize, incoming: &Incoming<'_>) {
+        let found = self.open_copy(link, incoming);
+        let copy = found.and_then(|slot| self.pending.at(slot));
+        // One that was given up meanwhile keeps what its row says.
+        let (Some(copy), Some(sent_ns)) = (copy, incoming.sent_ns) else {
+            return;
+        };
+        copy.asked.record.sent_ns = self.clock.column(MonoNs(sent_ns));
+        copy.asked.record.sent_bytes = incoming.wire_bytes.unwrap_or(0);
+        self.live.lag_ns = self.live.lag_ns.max(sent_ns - copy.asked.intended_ns);
     }
 
     /// A copy was answered.
@@ -132,9 +153,7 @@ impl Engine<'_> {
         received_ns: MonoNs,
         kernel_ns: i64,
     ) {
-        let server = incoming.server.unwrap_or(self.peers[link].id);
-        let found = self.pending.find(incoming.request, server);
-        let found = found.filter(|slot| {
+        let found = self.open_copy(link, incoming).filter(|slot| {
             self.pending
                 .at(*slot)
                 .is_some_and(|it| it.asked.link == link)
@@ -151,12 +170,16 @@ impl Engine<'_> {
             server_kernel_received_ns: stamp(stamps.kernel_received_ns),
             server_received_ns: stamp(stamps.received_ns),
             server_sent_ns: stamp(stamps.sent_ns),
-            received_bytes: u32::try_from(incoming.bytes).unwrap_or(u32::MAX),
+            received_bytes: incoming
+                .wire_bytes
+                .unwrap_or_else(|| u32::try_from(incoming.bytes).unwrap_or(u32::MAX)),
             ..copy.asked.record
         };
-        if let Some((sent_ns, received_ns)) = incoming.times {
-            // Whoever asked for us knows better when that was.
+        // Whoever asked for us knows better when that was.
+        if let Some(sent_ns) = incoming.sent_ns {
             record.sent_ns = self.clock.column(MonoNs(sent_ns));
+        }
+        if let Some(received_ns) = incoming.received_ns {
             record.received_ns = self.clock.column(MonoNs(received_ns));
         }
         if copy.timed_out {
@@ -169,6 +192,7 @@ impl Engine<'_> {
         record.status = match (&self.work, &copy.asked.task, incoming.answer) {
             (Some(work), Some(task), answer) => work.judge(task, answer),
             (_, _, Answer::Failed(kind, _)) => Status::Error(kind),
+            (_, _, Answer::Refused) => Status::Refused,
             _ => Status::Ok,
         };
         self.finish(record, &copy.asked);

@@ -251,6 +251,7 @@ pub(crate) mod tests {
         let outgoing = Outgoing {
             request,
             session: 3,
+            intended_ns: 0,
             operation,
         };
         target.encode(&outgoing, &mut out);

@@ -132,7 +132,8 @@ impl Target for Lines {
         };
         let signed = |time_ns: u64| i64::try_from(time_ns).unwrap_or(i64::MAX / 4);
         Ok(Some(Incoming {
-            times: Some((signed(sent_ns), signed(received_ns))),
+            sent_ns: Some(signed(sent_ns)),
+            received_ns: Some(signed(received_ns)),
             ..Incoming::new(request, answer, end + 1)
         }))
     }
@@ -160,7 +161,7 @@ mod tests {
         assert_eq!(asked(target.as_mut(), 9, READ), b"read 9 3 k\n");
         let found = target.decode(b"found 9 20 35 value\n").unwrap().unwrap();
         assert_eq!((found.request, found.answer), (9, Answer::Found(b"value")));
-        assert_eq!(found.times, Some((20, 35)));
+        assert_eq!((found.sent_ns, found.received_ns), (Some(20), Some(35)));
         assert_eq!(reply(target.as_mut(), b"done 8 1 2\n"), (8, Answer::Done));
         assert_eq!(
             reply(target.as_mut(), b"missing 8 1 2\n"),

@@ -7,6 +7,8 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::Sender;
 
 use anyhow::{Context, Result};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use unruly_agent::{Job, Ready, Report};
 use unruly_trace::Counts;
 
@@ -35,6 +37,23 @@ pub(super) struct Child {
 }
 
 impl Child {
+    /// The process that does its work: its own, or its virtual machine.
+    pub(super) fn worker_pid(&self) -> u32 {
+        self.ready
+            .as_ref()
+            .map_or_else(|| self.process.pid(), |it| it.pid)
+    }
+
+    /// Signals it, and the virtual machine that does its work.
+    pub(super) fn signal(&self, signal: Signal) {
+        let worker = self.worker_pid();
+        // It ends with its agent: while that lives, this is its number.
+        if worker != self.process.pid() && self.process.exit().is_none() {
+            let _ = kill(Pid::from_raw(worker.cast_signed()), signal);
+        }
+        self.process.signal(signal);
+    }
+
     /// Writes the job file and starts `unruly agent` behind `prefix`.
     pub(super) fn start(
         number: usize,

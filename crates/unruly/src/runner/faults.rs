@@ -102,7 +102,7 @@ impl Leg<'_> {
         }
         // Whoever is frozen, for whatever reason, must hear the end.
         for child in &self.children {
-            child.process.signal(Signal::SIGCONT);
+            child.signal(Signal::SIGCONT);
         }
     }
 

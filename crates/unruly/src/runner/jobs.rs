@@ -1,7 +1,7 @@
 //! What each process of a leg is to do.
 
 use unruly_agent::{Job, JobKind, PROTOCOL_VERSION, Stress};
-use unruly_plan::{CompeteKind, FaultKind, Load};
+use unruly_plan::{CompeteKind, FaultKind, Load, Runtime};
 
 use super::leg::Leg;
 
@@ -54,10 +54,11 @@ impl Leg<'_> {
 
     /// What competes with the load, on each host.
     fn competing(&self) -> Vec<(usize, Job)> {
-        // A collector competes within the virtual machine of a stream, where there is one.
+        // A collector competes within the virtual machines of the load, where there are any.
         let within = match &self.plan.load {
             Load::Stream(stream) => stream.protocol.is_of_jvm(),
-            _ => false,
+            Load::Mesh(mesh) => mesh.runtime != Runtime::Native,
+            Load::Drive(_) => false,
         };
         let compete = self.plan.compete.filter(|it| match it.kind {
             CompeteKind::None => false,

@@ -241,7 +241,7 @@ impl<'a> Leg<'a> {
             name: child.job.name.clone(),
             id: child.job.id,
             host: child.job.host.clone(),
-            pid: child.process.pid(),
+            pid: child.worker_pid(),
             address: self.address_of(child),
         });
         let all = own.chain(self.service_lines()).chain(self.relay_line());
@@ -354,7 +354,7 @@ impl<'a> Leg<'a> {
     /// Does it to a process.
     pub(super) fn signal(&self, process: &str, signal: Signal) {
         if let Some(child) = self.children.iter().find(|it| it.job.name == process) {
-            child.process.signal(signal);
+            child.signal(signal);
         }
         let mut services = self.services.iter().flat_map(|it| &it.children);
         if let Some(child) = services.find(|it| it.name == process) {
@@ -375,7 +375,7 @@ impl<'a> Leg<'a> {
         let own = self.children.iter().find(|it| it.job.name == process);
         service
             .map(|it| it.process.pid())
-            .or_else(|| own.map(|it| it.process.pid()))
+            .or_else(|| own.map(Child::worker_pid))
     }
 
     /// A service that ended is told, and the run goes on: its clients' rows say what that means. Returns
@@ -446,7 +446,7 @@ impl<'a> Leg<'a> {
             .process
             .exit()
             .map_or_else(|| "ended".to_owned(), |exit| exit.to_string());
-        if child.job.id.is_some() {
+        if child.job.id.is_some() || child.job.kind == JobKind::Compete {
             progress.note(&format!("{name} {ended} before its time; the others go on"));
             self.missing.push(format!("{name} {ended} before its time"));
         }

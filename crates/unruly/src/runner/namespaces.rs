@@ -36,9 +36,13 @@ impl Hosts {
     pub(super) fn of(plan: &Plan, agents: usize) -> Result<Self> {
         let hosts = Self::new(plan.run.hosts, agents)?;
         if let (Load::Stream(stream), Self::Namespaces(namespaces)) = (&plan.load, &hosts) {
-            for namespace in namespaces.iter().take(agents) {
+            let (ends, bridge) = namespaces.split_at(agents);
+            for (number, namespace) in ends.iter().enumerate() {
                 namespace.shape(stream)?;
+                // A packet that is longer than the next device takes is dropped without a word.
+                bridge[0].ip(&format!("link set port{number} mtu {}", stream.mtu))?;
             }
+            bridge[0].ip(&format!("link set br0 mtu {}", stream.mtu))?;
         }
         Ok(hosts)
     }
