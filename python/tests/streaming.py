@@ -47,6 +47,10 @@ class Cell:
     """(process, kind, detail, at), seconds of the measured time."""
     unaccounted: int = 0
     """So many messages are written, and never heard of."""
+    dead: int | None = None
+    """The host whose load died: it never said what it was to use."""
+    breaks_in: int | None = None
+    """The repeat that breaks in its warm-up: no end has a row after that."""
     inside: bool = False
     """In a virtual machine, as its load is: both are at work 3 s before the stream, and its
     processor time is in that of the process."""
@@ -131,6 +135,15 @@ def _leg(
         of, "reader", "reader-0", begin, total_s, flow, cell.reader_cores + more_cores,
         lambda s: 8e6 + 0 * s, lost=cell.lost_share,
     )  # fmt: skip
+    if cell.breaks_in == repeat:
+        broke = begin + int(shape.warmup_s * NS / 2)
+        rows = tables["intervals"]
+        own = [it for it in rows if all(it[key] == value for key, value in of.items())]
+        tables["intervals"] = [it for it in rows if it not in own or it["ended_ns"] <= broke]
+        tables["events"].append({**of, "host": "host-1", "process": "reader-0",
+                                 "kind": "stream broken", "detail": "reset",
+                                 "started_ns": broke, "ended_ns": None})  # fmt: skip
+        return
     _competing(of, cell, begin, total_s, tables)
     _samples(shape, rng, of, begin, total_s, tables)
 
@@ -199,6 +212,8 @@ def _competing(
     for host in (0, 1):
         for worker in (0, 1):
             name = f"compete-{host}-{worker}"
+            if host == cell.dead:
+                continue
             tables["events"].append({**of, "host": f"host-{host}", "process": name,
                                      "kind": "competing", "detail": "0.300 of 1 cores",
                                      "started_ns": begin - lead,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from unruly.findings.rules import Evidence
-    from unruly.findings.stream_model import Stream
+    from unruly.findings.stream_model import Held, Stream
 
 ROWS_TOLD: Final = 6
 
@@ -41,7 +41,9 @@ def _names(rows: list[Stream]) -> str:
 def unaccounted(evidence: Evidence) -> Iterator[Finding]:
     """Messages that were written, and neither came nor are known to be lost."""
     legs = evidence.streams.legs if evidence.streams else ()
-    wrong = [leg for leg in legs if leg.unaccounted < 0 or (leg.settled and leg.unaccounted != 0)]
+    # an end that died took what it last counted with it
+    ended = [leg for leg in legs if leg.settled or not leg.broken]
+    wrong = [leg for leg in ended if leg.unaccounted < 0 or (leg.settled and leg.unaccounted)]
     if not wrong:
         return
     worst = max(wrong, key=lambda leg: abs(leg.unaccounted))
@@ -70,9 +72,11 @@ def load_off_target(evidence: Evidence) -> Iterator[Finding]:
     rows = [row for row in (evidence.streams.rows if evidence.streams else ()) if row.in_doubt]
     if not rows:
         return
-    off = {row.cell: max(row.held, key=lambda it: abs(it.off)) for row in rows}
+    off = {row.cell: max(row.held, key=lambda it: abs(it.off)) for row in rows if row.held}
     told = [
-        f"{row.label} on {off[row.cell].host} {percent(off[row.cell].farthest)} in place of "
+        f"{row.label}: {row.absent['held']}"
+        if "held" in row.absent
+        else f"{row.label} on {off[row.cell].host} {percent(off[row.cell].farthest)} in place of "
         f"{percent(off[row.cell].target)}"
         for row in rows[:ROWS_TOLD]
     ]
@@ -82,16 +86,23 @@ def load_off_target(evidence: Evidence) -> Iterator[Finding]:
         "warns",
         11,
         f"the competing load did not hold its target: {_names(rows)}",
-        f"It was more than 2 points off: {'; '.join(told)}. What these cells say of their "
+        f"It was more than 2 points off, or died: {'; '.join(told)}. What these cells say of their "
         "protocols is in doubt: another load was beside them than the plan's.",
         {
             "cells": {
-                cell: {"host": it.host, "target": it.target, "farthest": it.farthest}
-                for cell, it in off.items()
+                row.cell: _evidence(off.get(row.cell)) | {"unknown": row.absent.get("held")}
+                for row in rows
             }
         },
-        "Give the load more processes (compete.processes), or ask for less (compete.occupancy).",
+        "Give the load more processes (compete.processes), or ask for less (compete.occupancy); of "
+        "one that died its log in logs/ says why.",
     )
+
+
+def _evidence(held: Held | None) -> dict[str, Any]:
+    if held is None:
+        return {"host": None, "target": None, "farthest": None}
+    return {"host": held.host, "target": held.target, "farthest": held.farthest}
 
 
 def realtime_refused(evidence: Evidence) -> Iterator[Finding]:

@@ -62,7 +62,7 @@ def hypotheses(rows: Sequence[Stream], flow: Flow) -> tuple[Hypothesis, ...]:
 
 def _collector(rows: Sequence[Stream], flow: Flow) -> Hypothesis:
     loaded = [row for row in _known(rows, GC) if is_jvm(row.protocol)]
-    judged = [_compared(row, loaded, flow, len(loaded)) for row in loaded]
+    judged = [_compared(row, loaded, flow, _intervals(loaded, loaded)) for row in loaded]
     compared = [replace(it, state=_collector_state(it)) for it in judged]
     outcome = _outcome([it.state for it in compared])
     if not any(it.relative for it in compared):
@@ -86,7 +86,7 @@ def _collector(rows: Sequence[Stream], flow: Flow) -> Hypothesis:
 def _processor(rows: Sequence[Stream], flow: Flow) -> Hypothesis:
     known = _known(rows, CPU)
     asked = [row for row in known if row.protocol in USER_MODE]
-    judged = [_compared(row, known, flow, len(asked)) for row in asked]
+    judged = [_compared(row, known, flow, _intervals(asked, known)) for row in asked]
     compared = [replace(it, state=_side(it.relative)) for it in judged]
     others = [
         f"{row.protocol} {percent(row.of_unloaded.estimate)}"
@@ -136,6 +136,11 @@ def _outcome(states: Sequence[str]) -> str:
     return HELD if states and set(states) == {HELD} else OPEN
 
 
+def _intervals(rows: Sequence[Stream], loaded: Sequence[Stream]) -> int:
+    """How many intervals a hypothesis shows: one of each, one more where it has a reference."""
+    return len(rows) + sum(_reference_of(row, loaded) is not None for row in rows)
+
+
 def _compared(
     row: Stream,
     loaded: Sequence[Stream],
@@ -146,7 +151,7 @@ def _compared(
     level = 1 - (1 - LEVEL) / max(1, many)
     cells = row.cell, row.unloaded_cell or ""
     keeps, _ = kept(flow, *cells, level)
-    reference = _reference(row, loaded) if row.protocol in USER_MODE else None
+    reference = _reference_of(row, loaded)
     if reference is None:
         return Comparison(row.protocol, None, row.series, keeps, None, OPEN)
     its = reference.cell, reference.unloaded_cell or ""
@@ -154,8 +159,13 @@ def _compared(
     return Comparison(row.protocol, reference.protocol, row.series, keeps, ratio, OPEN)
 
 
-def _reference(row: Stream, loaded: Sequence[Stream]) -> Stream | None:
-    """Kernel TCP beside the same load: of a JVM protocol that from a JVM, where there is one."""
+def _reference_of(row: Stream, loaded: Sequence[Stream]) -> Stream | None:
+    """Kernel TCP beside the same load, for windows of user mode.
+
+    Of a JVM protocol it is that from a JVM, where there is one.
+    """
+    if row.protocol not in USER_MODE:
+        return None
     wanted = ("jvm-tcp", "jvm-nio", "tcp") if is_jvm(row.protocol) else ("tcp",)
     alike = {it.protocol: it for it in loaded if it.series == row.series}
     return next((alike[name] for name in wanted if name in alike), None)

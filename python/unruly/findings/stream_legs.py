@@ -34,7 +34,7 @@ class Flow:
     """What each leg did: its bandwidth, and the samples of its processes.
 
     ``bps`` maps (cell, repeat) to the bandwidth of each whole second, ``mean_bps`` to that of the
-    whole measured time. Legs that could not begin have neither.
+    whole measured time: 0 where it broke before that. Legs that could not begin have neither.
     """
 
     legs: tuple[Leg, ...]
@@ -72,9 +72,12 @@ def flow(context: Context, plan: StreamPlan) -> Flow:
         seconds = _seconds(came.get(key), length)
         leg = _leg(context, it, told, seconds, counted)
         legs.append(leg)
-        if not leg.failed and length > 0 and key in came:
+        # one that broke before it was measured has no rows of that time, and gave nothing
+        begun = key in came or context.run.status == "complete"
+        if not leg.failed and length > 0 and begun:
             bps[key] = seconds
-            means[key] = 8e9 * float(came[key]["bytes"].sum()) / length
+            flowed = float(came[key]["bytes"].sum()) if key in came else 0.0
+            means[key] = 8e9 * flowed / length
     return Flow(tuple(legs), bps, means, usage, events, note)
 
 

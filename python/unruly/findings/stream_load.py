@@ -44,7 +44,8 @@ def held(context: Context, plan: StreamPlan, flow: Flow, cell: str) -> tuple[Hel
             cores = known[0][1]
             target = sum(share for share, _ in known) / own["repeat"].nunique() / cores
         elif not known and asked is not None:
-            cores = float(len(_kept_on(context, plan, str(own["process"].iloc[0]))))
+            names = own["process"].unique()
+            cores = float(len(frozenset().union(*(_kept_on(context, plan, it) for it in names))))
             target = float(asked)
         else:  # the event of some worker is missing: its run was cut off
             continue
@@ -52,6 +53,13 @@ def held(context: Context, plan: StreamPlan, flow: Flow, cell: str) -> tuple[Hel
         farthest = float(occupied.iloc[int((occupied - target).abs().argmax())])
         found.append(Held(str(host), cores, target, float(occupied.mean()), farthest))
     return tuple(found)
+
+
+def unknown(flow: Flow, cell: str, known: tuple[Held, ...]) -> tuple[str, ...]:
+    """Return the hosts of a stream's ends of whose load nobody knows what it used."""
+    usage = flow.usage[flow.usage["cell"] == cell]
+    hosts = usage.loc[usage["side"].isin(stream_tables.ENDS), "host"].unique()
+    return tuple(sorted(set(map(str, hosts)) - {it.host for it in known}))
 
 
 def _kept_on(context: Context, plan: StreamPlan, process: str) -> frozenset[int]:

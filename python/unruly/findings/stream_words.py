@@ -117,7 +117,8 @@ def _beside(row: Stream) -> str:
     where = "unloaded" if row.load == "none" else f"beside the {row.load} load"
     if row.bandwidth_bps is None:
         why = row.reasons[0] if row.reasons else row.absent.get("bandwidth_bps", "")
-        return f"{where} it {row.verdict or 'has no bandwidth'} ({why})"
+        what = row.verdict if row.verdict == "failed" else "has no bandwidth"
+        return f"{where} it {what} ({why})"
     found = row.bandwidth_bps
     words = [f"{where} {bits(found.estimate)}{between(found, megabits)}"]
     if row.of_unloaded is not None:
@@ -127,7 +128,7 @@ def _beside(row: Stream) -> str:
         words.append(f"seconds vary by {percent(row.variation.estimate)}")
     if row.loss_share:
         words.append(f"{percent(row.loss_share)} lost")
-    doubt = ", in doubt: its load did not hold" if row.in_doubt else ""
+    doubt = ", in doubt: its load did not hold, or nobody knows" if row.in_doubt else ""
     why = f" ({'; '.join(row.reasons)})" if row.reasons else ""
     return f"{', '.join(words)}: {row.verdict}{why}{doubt}"
 

@@ -81,8 +81,9 @@ def _stream(
     variation = spread.variation if spread and "variation" not in absent else None
     load = plan.load(cell)
     held = stream_load.held(context, plan, flow, cell)
-    if load != NONE and not held:
-        absent["held"] = "no row says what the competing load used"
+    unknown = stream_load.unknown(flow, cell, held) if load != NONE and repeats else ()
+    if unknown:
+        absent["held"] = f"no row says what the competing load used on {', '.join(unknown)}"
     if not read + lost:
         absent["loss_share"] = "no message came"
     return Stream(
@@ -92,7 +93,7 @@ def _stream(
         None, None, latency.p99 if latency else None, latency.p99_interval if latency else None,
         lost / (read + lost) if read + lost else None, sum(leg.duplicated for leg in legs),
         sum(leg.reordered for leg in legs), ends["writer"], ends["reader"], held, "", (),
-        any(abs(it.off) > stream_load.OFF_MOST for it in held), absent,
+        bool(unknown) or any(abs(it.off) > stream_load.OFF_MOST for it in held), absent,
     )  # fmt: skip
 
 

@@ -44,11 +44,13 @@ impl Child {
             .map_or_else(|| self.process.pid(), |it| it.pid)
     }
 
-    /// Signals it, and the virtual machine that does its work.
+    /// Signals it, and the virtual machine that does its work: one whose agent is killed ends by itself, and
+    /// tidies up.
     pub(super) fn signal(&self, signal: Signal) {
         let worker = self.worker_pid();
-        // It ends with its agent: while that lives, this is its number.
-        if worker != self.process.pid() && self.process.exit().is_none() {
+        let apart = worker != self.process.pid() && signal != Signal::SIGKILL;
+        // While its agent lives, this is its number.
+        if apart && self.process.exit().is_none() {
             let _ = kill(Pid::from_raw(worker.cast_signed()), signal);
         }
         self.process.signal(signal);

@@ -25,6 +25,9 @@ BAR: Final = 15
 GAP: Final = 12
 LABEL: Final = 150
 M: Final = 1e6
+CUT: Final = 2.0
+LINES: Final = "Lines: intervals (95 %), drawn to twice the bar at most"
+COLUMNS: Final = ["name", "load", "label", "value", "low", "high", "drawn"]
 
 
 def loads_of(rows: Sequence[Stream]) -> list[str]:
@@ -62,8 +65,8 @@ def bandwidth(view: View) -> Figure | None:
     return Figure(
         view.key("bandwidth"),
         _bandwidth_title(known),
-        "Messages that came, without headers, over the measured time. Lines: intervals (95 %), "
-        f"over repeats, or over the seconds of one.{dashed}",
+        "Messages that came, without headers, over the measured time. "
+        f"{LINES}, over repeats, or over the seconds of one.{dashed}",
         (Panel(spec, f"Bandwidth: {told}.", height=height),),
         legend=load_legend(loads_of(rows)),
     )
@@ -88,8 +91,8 @@ def kept(view: View) -> Figure | None:
         view.key("kept"),
         f"{worst.label} keeps {format.share(_mean(worst.of_unloaded))} of its bandwidth",
         "Bandwidth beside a load over that of the same cell without it, by pairs of repeats, or of "
-        "one pair by its seconds. Lines: intervals (95 %); without a line there are too few "
-        "seconds for one. Dashed: all of it.",
+        f"one pair by its seconds. {LINES}; without a line there are too few seconds for one. "
+        "Dashed: all of it.",
         (Panel(spec, f"What is left: {told}.", height=height),),
         legend=load_legend(loads, without=NONE),
     )
@@ -119,8 +122,8 @@ def processors(view: View) -> Figure | None:
         view.key("processors"),
         title,
         "CPU time of each end's own process, in cores: what the kernel does for it in interrupts "
-        "is not in it. Lines: intervals (95 %). Dashed: one core. Beside a load that is kept on "
-        "the same core less is left than that.",
+        f"is not in it. {LINES}. Dashed: one core. Beside a load that is kept on the same core "
+        "less is left than that.",
         tuple(panels),
         legend=load_legend(loads_of(rows)),
         narrow=True,
@@ -139,7 +142,7 @@ def bars(
         "scale": alt.Scale(zero=True, nice=True),
         "axis": alt.Axis(tickCount=6, format=",.4~r"),
     }
-    base = alt.Chart(chart.records(frame, ["name", "load", "label", "value", "low", "high"]))
+    base = alt.Chart(chart.records(frame, COLUMNS))
     base = base.encode(
         y=alt.Y(
             "name:N", sort=rows, title=None, axis=alt.Axis(labelLimit=LABEL),
@@ -157,8 +160,8 @@ def bars(
     if frame["low"].notna().any():
         drawn.append(
             base.mark_rule(strokeWidth=2, style="ink")
-            .encode(x=alt.X("low:Q", **axis), x2="high:Q")
-            .transform_filter("isValid(datum.low) && isValid(datum.high)")
+            .encode(x=alt.X("low:Q", **axis), x2="drawn:Q")
+            .transform_filter("isValid(datum.low) && isValid(datum.drawn)")
         )
     if marks:
         lines = alt.Chart(chart.records(pd.DataFrame({"at": list(marks)}), ["at"]))
@@ -196,14 +199,13 @@ def _frame(
         if found is None or found.estimate is None:
             continue
         low, high = (None if end is None else end * scale for end in (found.low, found.high))
-        # an interval of two repeats may reach ten times as far as all bars: it is cut there
-        high = None if high is None else min(high, 2.0 * found.estimate * scale)
+        # an interval of two repeats may reach ten times as far as all bars: its line is cut there
+        drawn = None if high is None else min(high, CUT * found.estimate * scale)
         points.append({
             "name": name_of(row), "load": row.load, "label": row.label,
-            "value": found.estimate * scale, "low": low, "high": high,
+            "value": found.estimate * scale, "low": low, "high": high, "drawn": drawn,
         })  # fmt: skip
-    columns = ["name", "load", "label", "value", "low", "high"]
-    return pd.DataFrame(points, columns=columns).astype({"low": float, "high": float})
+    return pd.DataFrame(points, columns=COLUMNS).astype(dict.fromkeys(COLUMNS[-3:], float))
 
 
 def _bandwidth_title(rows: Sequence[Stream]) -> str:
