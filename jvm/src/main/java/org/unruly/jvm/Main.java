@@ -59,8 +59,9 @@ public final class Main {
       case "stream" -> StreamRun.KEYS;
       case "collector" -> CollectorRun.KEYS;
       case "aeron-driver" -> AeronDriverRun.KEYS;
+      case "agent" -> AgentRun.KEYS;
       default ->
-          throw new Problem("jvm", "the verb is '" + verb + "'", "stream, collector or aeron-driver", "see jvm/README.md");
+          throw new Problem("jvm", "the verb is '" + verb + "'", "stream, collector, aeron-driver or agent", "see jvm/README.md");
     };
   }
 
@@ -69,6 +70,7 @@ public final class Main {
       case "stream" -> StreamRun.run(options, parent);
       case "collector" -> CollectorRun.run(options, parent);
       case "aeron-driver" -> AeronDriverRun.run(options, parent);
+      case "agent" -> AgentRun.run(options, parent);
       default -> throw new IllegalStateException(verb);
     }
   }

@@ -29,9 +29,14 @@ public record Command(int kind, long first, long second, Throwable cause) {
 
   /** The address that {@link Kind#PEER} tells; its port is 0 when the peer has none. */
   public InetSocketAddress peer() {
-    byte[] address = ByteBuffer.allocate(Integer.BYTES).putInt((int) first).array();
+    return address(first, Math.max(0, second));
+  }
+
+  /** The address of a number, as records tell it. */
+  public static InetSocketAddress address(long number, long port) {
+    byte[] address = ByteBuffer.allocate(Integer.BYTES).putInt((int) number).array();
     try {
-      return new InetSocketAddress(InetAddress.getByAddress(address), (int) Math.max(0, second));
+      return new InetSocketAddress(InetAddress.getByAddress(address), (int) port);
     } catch (UnknownHostException thrown) {
       throw new IllegalStateException("four bytes are an address", thrown);
     }

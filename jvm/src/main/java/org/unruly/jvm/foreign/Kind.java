@@ -38,5 +38,23 @@ public final class Kind {
   /** From the agent: end now. */
   public static final int STOP = 18;
 
+  /** From the agent, on an asking connection: whom it asks. */
+  public static final int ROUTE = 32;
+
+  /** From the agent, on an asking connection: ask this then. */
+  public static final int ASK = 33;
+
+  /** To the agent, on an asking connection: when a request was given to the kernel. */
+  public static final int SENT = 34;
+
+  /** To the agent, on an asking connection: a reply has come, with its stamps. */
+  public static final int REPLY = 35;
+
+  /** To the agent, on an asking connection: what was asked has failed. */
+  public static final int FAILED = 36;
+
+  /** To the agent: whom the server of a group member turned away. */
+  public static final int REFUSED = 38;
+
   private Kind() {}
 }

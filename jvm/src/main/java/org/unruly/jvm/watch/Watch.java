@@ -10,7 +10,7 @@ import org.unruly.jvm.foreign.Parent;
 import org.unruly.jvm.stream.Tally;
 
 /**
- * Tells each 100 ms what this process did, and each second what its collector did.
+ * Tells each 100 ms what this process did, and each second what its collector did, or the latter alone.
  *
  * <p>Intervals end at whole multiples of 100 ms of CLOCK_MONOTONIC, so that those of several processes of a host meet.
  */
@@ -24,6 +24,7 @@ public final class Watch implements AutoCloseable {
   private static final long PATIENCE_S = 10;
 
   private final Parent parent;
+  private final long periodNs;
   private final Tally tally;
   private final long messageBytes;
   private final Competition competition;
@@ -43,7 +44,12 @@ public final class Watch implements AutoCloseable {
    * @param competition the collector's workload, or null without one
    */
   public Watch(Parent parent, Tally tally, long messageBytes, Competition competition) {
+    this(parent, INTERVAL_NS, tally, messageBytes, competition);
+  }
+
+  private Watch(Parent parent, long periodNs, Tally tally, long messageBytes, Competition competition) {
     this.parent = parent;
+    this.periodNs = periodNs;
     this.tally = tally;
     this.messageBytes = messageBytes;
     this.competition = competition;
@@ -51,6 +57,11 @@ public final class Watch implements AutoCloseable {
     cpuNs = times.read().processNs();
     thread.setDaemon(true);
     thread.start();
+  }
+
+  /** Begins to watch the collector alone: each second, and no intervals. */
+  public static Watch ofCollector(Parent parent) {
+    return new Watch(parent, SECOND_NS, null, 0, null);
   }
 
   /** Tells the last, shorter interval. */
@@ -69,13 +80,15 @@ public final class Watch implements AutoCloseable {
     long second = System.nanoTime() / SECOND_NS;
     boolean last = false;
     while (!last) {
-      long untilNs = (System.nanoTime() / INTERVAL_NS + 1) * INTERVAL_NS;
+      long untilNs = (System.nanoTime() / periodNs + 1) * periodNs;
       while (!closing && System.nanoTime() < untilNs) {
         LockSupport.parkNanos(untilNs - System.nanoTime());
       }
       // asked before counting: what was counted before the closing is then in the last row
       last = closing;
-      tellInterval();
+      if (periodNs == INTERVAL_NS) {
+        tellInterval();
+      }
       // by the clock, not by rows: a pause of the world may take the time of several
       if (last || System.nanoTime() / SECOND_NS > second) {
         tellCollector();

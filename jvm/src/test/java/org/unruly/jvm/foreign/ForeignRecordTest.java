@@ -30,6 +30,12 @@ class ForeignRecordTest {
     records.put("peer", of(Kind.PEER, 10 << 24 | 77 << 16 | 2, 7000));
     records.put("start", of(Kind.START, 1, 2));
     records.put("stop", of(Kind.STOP));
+    records.put("route", of(Kind.ROUTE, 1, 2, 10 << 24 | 77 << 16 | 2, 7000, 1));
+    records.put("ask", of(Kind.ASK, 1, 2, 3));
+    records.put("sent", of(Kind.SENT, 1, 2, 3));
+    records.put("reply", of(Kind.REPLY, 1, 2, 3, 4, 5, 6));
+    records.put("failed", of(Kind.FAILED, 1, 2));
+    records.put("refused", of(Kind.REFUSED, 1));
     return records;
   }
 

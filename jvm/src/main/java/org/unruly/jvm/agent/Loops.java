@@ -1,0 +1,48 @@
+package org.unruly.jvm.agent;
+
+import io.netty.channel.EventLoopGroup;
+import io.netty.channel.epoll.Epoll;
+import io.netty.channel.epoll.EpollEventLoopGroup;
+import io.netty.util.concurrent.DefaultThreadFactory;
+import java.util.concurrent.TimeUnit;
+import org.unruly.jvm.Problem;
+
+/**
+ * The event loops of a member.
+ *
+ * @param asking one loop for all that asks: the agent's socket, the connections to peers, and the timers
+ * @param serving as many as there are cores
+ */
+public record Loops(EventLoopGroup asking, EventLoopGroup serving) implements AutoCloseable {
+  private static final long PATIENCE_MS = 1000;
+
+  /** Starts them: on epoll, whose timers are exact, and which has Unix-domain sockets. */
+  public static Loops start() {
+    return start(Runtime.getRuntime().availableProcessors());
+  }
+
+  /** The same with so many that serve. */
+  static Loops start(int serving) {
+    if (!Epoll.isAvailable()) {
+      String hint = "the class path needs jvm/target/lib/*, and java.io.tmpdir a place where libraries may be run from";
+      String wrong = "epoll is not available: " + Epoll.unavailabilityCause();
+      throw new Problem("netty", wrong, "Linux on x86-64 or arm64 with Netty's native library", hint, Epoll.unavailabilityCause());
+    }
+    return new Loops(loops(1, "asking"), loops(serving, "serving"));
+  }
+
+  /** What is on its way in them is done first. */
+  @Override
+  public void close() {
+    for (EventLoopGroup loops : new EventLoopGroup[] {asking, serving}) {
+      loops.shutdownGracefully(0, PATIENCE_MS, TimeUnit.MILLISECONDS);
+    }
+    for (EventLoopGroup loops : new EventLoopGroup[] {asking, serving}) {
+      loops.terminationFuture().awaitUninterruptibly(PATIENCE_MS);
+    }
+  }
+
+  private static EventLoopGroup loops(int count, String name) {
+    return new EpollEventLoopGroup(count, new DefaultThreadFactory(name, true));
+  }
+}

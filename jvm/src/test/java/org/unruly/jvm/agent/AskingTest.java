@@ -1,0 +1,310 @@
+package org.unruly.jvm.agent;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.net.DatagramPacket;
+import java.net.DatagramSocket;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.nio.file.Files;
+import java.util.concurrent.locks.LockSupport;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+import org.unruly.jvm.Problem;
+import org.unruly.jvm.foreign.ForeignRecord;
+import org.unruly.jvm.foreign.Golden;
+import org.unruly.jvm.foreign.Kind;
+
+@Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
+class AskingTest {
+  private static final Stamps STAMPS = new Stamps(0, 5, -6);
+  private static final long DELAY_NS = 50_000_000;
+
+  /** A port of this host where nobody listens. */
+  private static int freePort() throws IOException {
+    try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+      return socket.getLocalPort();
+    }
+  }
+
+  private static void waitUntil(long untilNs) {
+    while (System.nanoTime() < untilNs) {
+      LockSupport.parkNanos(untilNs - System.nanoTime());
+    }
+  }
+
+  @Test
+  void aDelayOfThePeersIsBetweenSentAndReceived() throws Exception {
+    try (Member member = new Member();
+        FakePeer peer = new FakePeer();
+        Asker asker = member.asker()) {
+      asker.route(peer.port(), false);
+      peer.accept();
+      long intendedNs = asker.ask(11, Head.BODY);
+      assertEquals(new Head(Head.BODY, 11, Asker.CLIENT, Asker.SERVER), peer.request(Head.BODY));
+      waitUntil(System.nanoTime() + DELAY_NS);
+      peer.send(FakePeer.reply(new Head(Head.BODY, 11, Asker.CLIENT, Asker.SERVER), STAMPS));
+      long[] sent = asker.take(Kind.SENT, 11);
+      long[] reply = asker.take(Kind.REPLY, 11);
+      assertTrue(sent[1] >= intendedNs);
+      assertEquals(28 + Member.CODEC.bodyBytes(), sent[2]);
+      assertTrue(reply[1] - sent[1] >= DELAY_NS, reply[1] - sent[1] + " ns");
+      assertTrue(reply[1] <= System.nanoTime());
+      assertEquals(STAMPS, new Stamps(reply[2], reply[3], reply[4]));
+      assertEquals(44 + Member.CODEC.bodyBytes(), reply[5]);
+    }
+  }
+
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void whatIsDueLaterIsNotSentBeforeAndNotInTheOrderOfItsComing(boolean datagrams) throws Exception {
+    try (Member member = new Member();
+        Asker asker = member.asker()) {
+      asker.route(member.server.port(), datagrams);
+      long nowNs = System.nanoTime();
+      asker.tell(Kind.ASK, 1, nowNs + 3 * DELAY_NS, 0);
+      asker.tell(Kind.ASK, 2, nowNs + 2 * DELAY_NS, 0);
+      for (long ticket : new long[] {2, 1}) {
+        long[] sent = asker.take(Kind.SENT, ticket);
+        assertTrue(sent[1] >= nowNs + (4 - ticket) * DELAY_NS, sent[1] - nowNs + " ns");
+        assertTrue(asker.take(Kind.REPLY, ticket)[1] > sent[1]);
+      }
+    }
+  }
+
+  @ParameterizedTest
+  @CsvSource({"0,false", "7,false", "0,true", "7,true"})
+  void aMemberAnswersAnother(int flags, boolean datagrams) throws Exception {
+    try (Member one = new Member();
+        Member other = new Member();
+        Asker asker = one.asker()) {
+      asker.route(other.server.port(), datagrams);
+      for (long ticket = 0; ticket < 100; ticket++) {
+        asker.ask(ticket, flags);
+        long[] sent = asker.take(Kind.SENT, ticket);
+        long[] reply = asker.take(Kind.REPLY, ticket);
+        // one host, one clock
+        assertTrue(sent[1] + Member.OFFSET_NS <= reply[3]);
+        assertTrue(reply[3] <= reply[4]);
+        assertTrue(reply[4] <= reply[1] + Member.OFFSET_NS);
+      }
+    }
+  }
+
+  @Test
+  void manyThatAreDueAtOnceAreAllAnswered() throws Exception {
+    try (Member member = new Member();
+        Asker asker = member.asker()) {
+      asker.route(member.server.port(), false);
+      Thread agent = new Thread(() -> askAll(asker));
+      agent.start();
+      long sent = 0;
+      long replies = 0;
+      while (replies < 2000) {
+        ForeignRecord record = asker.next();
+        long told = record.kind() == Kind.SENT ? sent++ : replies++;
+        assertEquals(told, record.fields()[0]);
+        assertTrue(replies <= sent);
+      }
+      agent.join();
+    }
+  }
+
+  private static void askAll(Asker asker) {
+    try {
+      for (long ticket = 0; ticket < 2000; ticket++) {
+        // one time for all, and long past the patience of none
+        asker.tell(Kind.ASK, ticket, System.nanoTime(), Head.BODY);
+      }
+    } catch (IOException thrown) {
+      throw new IllegalStateException(thrown);
+    }
+  }
+
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void whereNobodyListensAnAskFailsAsRefused(boolean datagrams) throws Exception {
+    try (Member member = new Member();
+        Asker asker = member.asker()) {
+      asker.route(freePort(), datagrams);
+      for (long ticket = 1; ticket < 4; ticket++) {
+        asker.ask(ticket, 0);
+        ForeignRecord told = asker.next();
+        // a datagram goes before anyone tells that there was nobody
+        told = datagrams && told.kind() == Kind.SENT ? asker.next() : told;
+        assertEquals(Kind.FAILED, told.kind());
+        assertEquals(ticket, told.fields()[0]);
+        assertEquals(Failure.REFUSED.code(), told.fields()[1]);
+      }
+    }
+  }
+
+  @Test
+  void whatIsOpenFailsWhenThePeerClosesAndTheConnectionIsMadeAgain() throws Exception {
+    try (Member member = new Member();
+        FakePeer peer = new FakePeer();
+        Asker asker = member.asker()) {
+      asker.route(peer.port(), false);
+      peer.accept();
+      asker.ask(1, 0);
+      peer.request(0);
+      peer.hangUp();
+      asker.take(Kind.SENT, 1);
+      assertEquals(Failure.RESET.code(), asker.take(Kind.FAILED, 1)[1]);
+      peer.accept();
+      asker.ask(2, 0);
+      peer.send(FakePeer.reply(peer.request(0), STAMPS));
+      asker.take(Kind.SENT, 2);
+      asker.take(Kind.REPLY, 2);
+    }
+  }
+
+  @Test
+  void withoutAConnectionAnAskFailsAtOnceAndOneThatIsNotYetDueWaits() throws Exception {
+    try (Member member = new Member();
+        FakePeer peer = new FakePeer();
+        Asker asker = member.asker()) {
+      asker.route(peer.port(), false);
+      peer.accept();
+      asker.ask(1, 0);
+      asker.tell(Kind.ASK, 2, System.nanoTime() + 20 * DELAY_NS, 0);
+      peer.request(0);
+      // nobody listens any more: the first fails with the connection, the other when it is due
+      peer.leave();
+      asker.take(Kind.SENT, 1);
+      assertEquals(Failure.RESET.code(), asker.take(Kind.FAILED, 1)[1]);
+      asker.ask(3, 0);
+      long code = asker.take(Kind.FAILED, 3)[1];
+      // refused as soon as it has tried again
+      assertTrue(code == Failure.DISCONNECTED.code() || code == Failure.REFUSED.code(), "code " + code);
+      assertEquals(Failure.REFUSED.code(), asker.take(Kind.FAILED, 2)[1]);
+    }
+  }
+
+  @Test
+  void bytesThatAreNoReplyBreakTheConnection() throws Exception {
+    try (Member member = new Member();
+        FakePeer peer = new FakePeer();
+        Asker asker = member.asker()) {
+      asker.route(peer.port(), false);
+      peer.accept();
+      asker.ask(1, 0);
+      peer.request(0);
+      peer.send("HTTP/1.1 400 Bad Request\r\n\r\n".getBytes());
+      asker.take(Kind.SENT, 1);
+      assertEquals(Failure.PROTOCOL.code(), asker.take(Kind.FAILED, 1)[1]);
+      peer.awaitEnd();
+      peer.accept();
+    }
+  }
+
+  @Test
+  void aReplyThatComesInPiecesAndOneThatNobodyAskedForAreForwarded() throws Exception {
+    try (Member member = new Member();
+        FakePeer peer = new FakePeer();
+        Asker asker = member.asker()) {
+      asker.route(peer.port(), false);
+      peer.accept();
+      for (byte one : FakePeer.reply(new Head(0, 99, Asker.CLIENT, Asker.SERVER), STAMPS)) {
+        peer.send(new byte[] {one});
+      }
+      assertEquals(44, asker.take(Kind.REPLY, 99)[5]);
+    }
+  }
+
+  @Test
+  void ofADatagramThatIsLostNothingIsTold() throws Exception {
+    try (Member member = new Member();
+        DatagramSocket peer = new DatagramSocket(0, InetAddress.getLoopbackAddress());
+        Asker asker = member.asker()) {
+      asker.route(peer.getLocalPort(), true);
+      DatagramPacket packet = new DatagramPacket(new byte[1 << 16], 1 << 16);
+      asker.ask(1, 0);
+      asker.ask(2, 0);
+      for (long expected : new long[] {Head.GREETING, 1, 2}) {
+        peer.receive(packet);
+        assertEquals(expected, FakePeer.head(packet.getData(), packet.getLength()).request());
+      }
+      // noise is none either
+      peer.send(new DatagramPacket(new byte[100], 100, packet.getSocketAddress()));
+      byte[] reply = FakePeer.reply(new Head(0, 2, Asker.CLIENT, Asker.SERVER), STAMPS);
+      peer.send(new DatagramPacket(reply, reply.length, packet.getSocketAddress()));
+      asker.take(Kind.SENT, 1);
+      asker.take(Kind.SENT, 2);
+      asker.take(Kind.REPLY, 2);
+    }
+  }
+
+  @Test
+  void thePeersConnectionEndsWithTheAskingOne() throws Exception {
+    try (Member member = new Member();
+        FakePeer peer = new FakePeer();
+        Asker asker = member.asker()) {
+      asker.route(peer.port(), false);
+      peer.accept();
+      asker.tell(Kind.ASK, 1, System.nanoTime() + DELAY_NS, 0);
+      asker.leave();
+      peer.awaitEnd();
+    }
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"changed", "ask first", "two routes", "port", "transport"})
+  void aWrongRecordEndsItsConnectionAndNoOther(String wrong) throws Exception {
+    try (Member member = new Member();
+        Asker other = member.asker();
+        Asker asker = member.asker()) {
+      other.route(member.server.port(), false);
+      switch (wrong) {
+        case "changed" -> {
+          byte[] bytes = Golden.bytes("route");
+          bytes[20] ^= 1;
+          asker.send(bytes);
+        }
+        case "ask first" -> asker.ask(1, 0);
+        case "two routes" -> {
+          asker.route(member.server.port(), false);
+          asker.route(member.server.port(), false);
+        }
+        case "port" -> asker.route(0, false);
+        default -> asker.tell(Kind.ROUTE, 1, 2, 3, 4, 5);
+      }
+      assertNull(asker.next());
+      other.ask(1, 0);
+      other.take(Kind.SENT, 1);
+      other.take(Kind.REPLY, 1);
+    }
+  }
+
+  @Test
+  void aRecordOfAKindThatIsNotKnownIsIgnored() throws Exception {
+    try (Member member = new Member();
+        Asker asker = member.asker()) {
+      asker.tell(999, 1, 2, 3);
+      asker.route(member.server.port(), false);
+      asker.tell(999, 1, 2, 3);
+      asker.ask(1, 0);
+      asker.take(Kind.SENT, 1);
+      asker.take(Kind.REPLY, 1);
+    }
+  }
+
+  @Test
+  void aPathWhereSomethingIsIsTold() throws Exception {
+    try (Member member = new Member();
+        Loops loops = Loops.start(1)) {
+      var path = member.folder.resolve("asking");
+      var terms = new AgentTerms(null, path, Member.CODEC, 0, 1, null, 0);
+      Problem told = assertThrows(Problem.class, () -> Asking.open(terms, loops.asking()));
+      assertTrue(told.getMessage().startsWith("asking: " + path + " cannot be listened at: "), told.getMessage());
+      assertTrue(Files.exists(path));
+    }
+  }
+}
