@@ -117,13 +117,13 @@ def _ours(hosts: str, protocol: str) -> float:
         return goodput(trace)
 
 
-def goodput(trace: Trace) -> float:
+def goodput(trace: Trace, seconds: int = SECONDS, settled: int = SETTLED_S) -> float:
     """Bits a second at the reader, in the rows that lie within the measured time."""
-    # The rows of the first second, and the one in which the stream ended, are not of it.
+    # The rows of the first seconds, and the one in which the stream ended, are not of it.
     ((bits, took_s),) = trace.rows(
         f"""
-        with bounds as (select min(started_ns) + {SETTLED_S}e9 as low,
-                        min(started_ns) + {SETTLED_S + SECONDS}e9 as high
+        with bounds as (select min(started_ns) + {settled}e9 as low,
+                        min(started_ns) + {settled + seconds}e9 as high
                         from intervals where side = 'reader')
         select 8 * sum(bytes), sum(ended_ns - started_ns) / 1e9 from intervals, bounds
         where side = 'reader' and started_ns >= low and ended_ns <= high

@@ -25,3 +25,20 @@ def measure(tmp_path: Path) -> Callable[..., Measured]:
         return Measured(folder)
 
     return run
+
+
+@pytest.fixture(params=["native", "jvm"])
+def runtime(request: pytest.FixtureRequest) -> str:
+    """What the agents run on."""
+    return str(request.param)
+
+
+@pytest.fixture
+def either(measure: Callable[..., Measured], runtime: str) -> Callable[..., Measured]:
+    """Measure a small mesh of native agents, and one of those on Java."""
+
+    def run(**changes: Any) -> Measured:
+        mesh = changes.pop("mesh", "")
+        return measure(mesh=f'runtime = "{runtime}"\n{mesh}', **changes)
+
+    return run

@@ -13,9 +13,9 @@ ALL = '["null", "crypto", "disk", "network", "all"]'
 
 
 def test_every_scheduled_copy_is_a_row_and_the_counts_add_up(
-    measure: Callable[..., Measured],
+    either: Callable[..., Measured],
 ) -> None:
-    run = measure(workloads=ALL)
+    run = either(workloads=ALL)
     copies = run.manifest["counts"]["copies"]
     assert run.rows("select count(*) from requests")[0][0] == copies["scheduled"] > 500
     assert copies["ok"] == copies["scheduled"]
@@ -24,9 +24,9 @@ def test_every_scheduled_copy_is_a_row_and_the_counts_add_up(
 
 
 def test_each_group_request_has_a_copy_for_each_member_and_one_answer(
-    measure: Callable[..., Measured],
+    either: Callable[..., Measured],
 ) -> None:
-    run = measure(agents=7, groups=[3, 4])
+    run = either(agents=7, groups=[3, 4])
     sizes = run.rows(
         "select n, count(*), min(answers), max(answers), max(last_answers::int) from ("
         "  select count(*) n, sum(answered::int) answers,"
@@ -50,8 +50,8 @@ def test_agents_of_one_seed_ask_the_same_group_with_no_coordination(
         assert all(asked[member] == group for member in group)
 
 
-def test_sizes_on_the_wire_are_those_of_the_paper(measure: Callable[..., Measured]) -> None:
-    run = measure(workloads=ALL)
+def test_sizes_on_the_wire_are_those_of_the_paper(either: Callable[..., Measured]) -> None:
+    run = either(workloads=ALL)
     sizes = run.rows("select distinct op, sent_bytes, received_bytes from requests order by op")
     assert sizes == [
         ("all", 50_028, 50_044),
@@ -75,9 +75,9 @@ def test_stamps_of_both_kernels_are_there_and_in_order(measure: Callable[..., Me
 
 
 def test_the_disk_workload_waits_for_the_disk_and_leaves_no_file(
-    measure: Callable[..., Measured],
+    either: Callable[..., Measured],
 ) -> None:
-    run = measure(workloads='["null", "disk"]')
+    run = either(workloads='["null", "disk"]')
     ((disk, null),) = run.rows(
         "select median(server_sent_ns - server_received_ns) filter (op = 'disk'),"
         "       median(server_sent_ns - server_received_ns) filter (op = 'null') from requests"
@@ -88,8 +88,8 @@ def test_the_disk_workload_waits_for_the_disk_and_leaves_no_file(
     assert not list(run.path.glob("*.disk"))
 
 
-def test_udp_measures_as_tcp_does(measure: Callable[..., Measured]) -> None:
-    run = measure(mesh='transport = "udp"', workloads=ALL)
+def test_udp_measures_as_tcp_does(either: Callable[..., Measured]) -> None:
+    run = either(mesh='transport = "udp"', workloads=ALL)
     copies = run.manifest["counts"]["copies"]
     assert copies["ok"] >= 0.99 * copies["scheduled"] > 500
 
@@ -104,8 +104,8 @@ def test_the_same_seed_schedules_the_same_requests(measure: Callable[..., Measur
     assert measure(seed=7).rows(query) != measure(seed=8).rows(query)
 
 
-def test_the_probe_samples_the_host_each_agent_and_itself(measure: Callable[..., Measured]) -> None:
-    run = measure()
+def test_the_probe_samples_the_host_each_agent_and_itself(either: Callable[..., Measured]) -> None:
+    run = either()
     watched = run.rows("select watched, count(*) from resources group by 1 order by 1 nulls first")
     assert [name for name, _ in watched] == [None, "agent-0", "agent-1", "agent-2", "probe-0"]
     assert all(count >= 8 for _, count in watched)

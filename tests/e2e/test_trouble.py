@@ -101,9 +101,9 @@ def test_a_killed_runner_leaves_no_process_and_a_run_that_opens(tmp_path: Path) 
     assert run.rows("select count(*) from requests")[0][0] > 100
 
 
-def test_a_killed_agent_costs_at_most_its_last_second(measure: Callable[..., Measured]) -> None:
+def test_a_killed_agent_costs_at_most_its_last_second(either: Callable[..., Measured]) -> None:
     fault = '[[fault]]\nkind = "kill"\nprocess = "agent-1"\nat = "3s"'
-    run = measure(duration="5s", more=fault)
+    run = either(duration="5s", more=fault)
     start, last = run.rows(
         "select (select min(intended_ns) from requests), max(intended_ns) from requests"
         " where process = 'agent-1'"
@@ -125,10 +125,10 @@ def test_a_killed_agent_costs_at_most_its_last_second(measure: Callable[..., Mea
 
 
 def test_a_stopped_agent_is_seen_in_the_rows_and_nothing_hangs(
-    measure: Callable[..., Measured],
+    either: Callable[..., Measured],
 ) -> None:
     fault = '[[fault]]\nkind = "stop"\nprocess = "agent-1"\nat = "1s"\nduration = "2s"'
-    run = measure(duration="5s", more=fault, timeout="5s")
+    run = either(duration="5s", more=fault, timeout="5s")
     ((to_it, by_it, to_others),) = run.rows(
         "select max(received_ns - intended_ns) filter (server = 1 and client <> 1) / 1e9,"
         "       max(received_ns - intended_ns) filter (client = 1) / 1e9,"
@@ -144,10 +144,10 @@ def test_a_stopped_agent_is_seen_in_the_rows_and_nothing_hangs(
 
 
 def test_a_reply_after_the_timeout_is_a_row_with_its_time(
-    measure: Callable[..., Measured],
+    either: Callable[..., Measured],
 ) -> None:
     fault = '[[fault]]\nkind = "stop"\nprocess = "agent-1"\nat = "1s"\nduration = "1s"'
-    run = measure(duration="4s", more=fault, timeout="300ms")
+    run = either(duration="4s", more=fault, timeout="300ms")
     late, fast = run.rows(
         "select count(received_ns) filter (status = 'timeout'),"
         "       count(*) filter (status = 'timeout' and received_ns - intended_ns < 300000000)"
@@ -186,10 +186,13 @@ GARBAGE = [
 ]
 
 
-def test_garbage_and_idle_connections_do_not_disturb_the_agents(tmp_path: Path) -> None:
+def test_garbage_and_idle_connections_do_not_disturb_the_agents(
+    tmp_path: Path, runtime: str
+) -> None:
     port = free_port(4)
     folder = tmp_path / "out"
-    plan = write_plan(tmp_path, duration="4s", mesh=f"port = {port}", timeout="2s")
+    mesh = f'port = {port}\nruntime = "{runtime}"'
+    plan = write_plan(tmp_path, duration="4s", mesh=mesh, timeout="2s")
     idle: list[socket.socket] = []
     with running(plan, folder) as process:
         wait_for(lambda: spooled(folder) > 5_000, "the first rows")

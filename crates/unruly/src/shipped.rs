@@ -1,9 +1,13 @@
 //! The plans that come with the program.
 
 /// A plan by its name.
-pub(crate) const PLANS: [(&str, &str); 12] = [
+pub(crate) const PLANS: [(&str, &str); 13] = [
     ("demo", include_str!("../../../plans/demo.toml")),
     ("group-rpc", include_str!("../../../plans/group-rpc.toml")),
+    (
+        "group-rpc-jvm",
+        include_str!("../../../plans/group-rpc-jvm.toml"),
+    ),
     ("echo", include_str!("../../../plans/echo.toml")),
     ("store", include_str!("../../../plans/store.toml")),
     ("stores", include_str!("../../../plans/stores.toml")),

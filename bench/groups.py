@@ -1,0 +1,139 @@
+"""Streams over JGroups against MPerf, the performance test that JGroups brings along."""
+
+from __future__ import annotations
+
+import re
+import select
+import subprocess
+import time
+from typing import TYPE_CHECKING, Final
+
+from bench.pairs import ratio
+from bench.program import ROOT, measured
+from bench.result import Result
+from bench.streams import BAR, CORES, MESSAGE_BYTES, PLAN, goodput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAIRS: Final = 8
+SECONDS: Final = 8
+SETTLED_S: Final = 2
+"""Of both the first seconds are left out: each is a virtual machine that has just begun."""
+LIBRARIES: Final = ROOT / "jvm" / "target" / "lib" / "*"
+HEAP: Final = '[jvm]\nheap = "512MiB"\n'
+SETTINGS: Final = {
+    "threads": ("4", "1"),
+    "time": ("6", str(SETTLED_S + SECONDS)),
+    "message": ("7", str(MESSAGE_BYTES)),
+    "senders": ("8", "1"),
+}
+"""Keys of MPerf's menu, and what is then typed: one thread of one sender, as a stream has."""
+PATIENCE_S: Final = 60
+SINCE_START: Final = re.compile(r"(\d+): ([\d,.]+) msgs/sec")
+"""What it tells each second: so many a second since it began."""
+
+
+def run() -> list[Result]:
+    """Both stacks that JGroups comes with."""
+    return [_beside_mperf(stack) for stack in ("udp", "tcp")]
+
+
+def _beside_mperf(stack: str) -> Result:
+    ours, theirs = [], []
+    for pair in range(PAIRS):
+        sides = [lambda: ours.append(_ours(stack)), lambda: theirs.append(_theirs(stack))]
+        for side in sides if pair % 2 == 0 else reversed(sides):
+            side()
+    found = ratio(ours, theirs)
+    middle = [sorted(side)[len(side) // 2] / 1e6 for side in (ours, theirs)]
+    return Result(
+        name=f"stream-jgroups-{stack}",
+        what=f"goodput of jgroups-{stack}, messages of 2,000 bytes over loopback, one sender of one"
+        " thread, a row each 100 ms at both ends, to MPerf of JGroups",
+        bar=f">= {BAR}",
+        measured=f"{found} of {PAIRS} pairs ({middle[0]:.0f} to {middle[1]:.0f} Mbit/s)",
+        met=found.low >= BAR,
+        raw={"ours_bit_per_s": ours, "theirs_bit_per_s": theirs},
+    )
+
+
+def _ours(stack: str) -> float:
+    plan = PLAN.format(
+        seconds=SECONDS, settled=SETTLED_S, hosts="processes", protocol=f"jgroups-{stack}",
+        writer=CORES[0], reader=CORES[1],
+    )  # fmt: skip
+    with measured(plan + HEAP) as trace:
+        return goodput(trace, SECONDS, SETTLED_S)
+
+
+def _theirs(stack: str) -> float:
+    """Bits a second that the second member received of the first."""
+    with _member(stack, "A", CORES[0]) as first:
+        _heard(first, "GMS: address=")
+        with _member(stack, "B", CORES[1]) as second:
+            try:
+                _heard(second, "[A, B]")
+                for key, value in SETTINGS.values():
+                    _type(second, key)
+                    _type(second, value)
+                _type(second, "l")
+                _type(second, "1")
+                return _received(second)
+            finally:
+                second.kill()
+                first.kill()
+
+
+def _member(stack: str, name: str, core: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [
+            "taskset", "-c", str(core), "java", "-Xmx512m", "-Djgroups.bind_addr=127.0.0.1",
+            "-Djgroups.udp.ip_ttl=1", "-Djava.net.preferIPv4Stack=true",
+            "-Djgroups.tcpping.initial_hosts=127.0.0.1[7800],127.0.0.1[7801]",
+            "-cp", str(LIBRARIES), "org.jgroups.tests.perf.MPerf", "-props", f"{stack}.xml",
+            "-name", name, *(["-nohup"] if name == "A" else []),
+        ],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+def _type(member: subprocess.Popen[str], words: str) -> None:
+    """It throws away what comes with a key: each is typed by itself, as a person would."""
+    assert member.stdin is not None
+    member.stdin.write(f"{words}\n")
+    member.stdin.flush()
+    time.sleep(0.5)
+
+
+def _lines(member: subprocess.Popen[str]) -> Iterator[str]:
+    until = time.monotonic() + PATIENCE_S
+    assert member.stdout is not None
+    while time.monotonic() < until:
+        ready, _, _ = select.select([member.stdout], [], [], 1.0)
+        if ready:
+            yield member.stdout.readline()
+    raise TimeoutError("MPerf: it has not said what was waited for; wanted a test that ends")
+
+
+def _heard(member: subprocess.Popen[str], words: str) -> None:
+    for line in _lines(member):
+        if words in line:
+            return
+
+
+def _received(member: subprocess.Popen[str]) -> float:
+    by_then = {}
+    for line in _lines(member):
+        if found := SINCE_START.match(line):
+            second = int(found[1])
+            by_then[second] = second * float(found[2].replace(",", ""))
+        if line.startswith("-- done"):
+            break
+    return received(by_then)
+
+
+def received(by_then: dict[int, float]) -> float:
+    """Bits a second after the first seconds; messages that had come by each second."""
+    messages = by_then[SETTLED_S + SECONDS] - by_then[SETTLED_S]
+    return messages / SECONDS * MESSAGE_BYTES * 8
