@@ -16,6 +16,9 @@ import org.unruly.jvm.Problem;
 public record Loops(EventLoopGroup asking, EventLoopGroup serving) implements AutoCloseable {
   private static final long PATIENCE_MS = 1000;
 
+  /** From so many ms on Netty waits in epoll itself, whose wake-ups the kernel may put off by 50 us; 0: always on a timerfd. */
+  private static final String THRESHOLD = "io.netty.channel.epoll.epollWaitThreshold";
+
   /** Starts them: on epoll, whose timers are exact, and which has Unix-domain sockets. */
   public static Loops start() {
     return start(Runtime.getRuntime().availableProcessors());
@@ -23,6 +26,8 @@ public record Loops(EventLoopGroup asking, EventLoopGroup serving) implements Au
 
   /** The same with so many that serve. */
   static Loops start(int serving) {
+    // before any class of Netty's epoll is there, and unless the command line says otherwise
+    System.setProperty(THRESHOLD, System.getProperty(THRESHOLD, "0"));
     if (!Epoll.isAvailable()) {
       String hint = "the class path needs jvm/target/lib/*, and java.io.tmpdir a place where libraries may be run from";
       String wrong = "epoll is not available: " + Epoll.unavailabilityCause();
