@@ -10,10 +10,10 @@ import java.util.List;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The way to one peer: asks when it is time, tells what comes of it, connects again with back-off. All on one event loop.
+ * The way to one peer: asks when it is time, tells what comes of it, connects again with back-off. On one event loop.
  *
- * <p>Nothing is given to a channel while an earlier message is not wholly with the kernel: so the stamp taken before a
- * message is given is that of its first byte, and what waits for room waits here.
+ * <p>Nothing is given to a channel while an earlier message is not wholly with the kernel: so the stamp taken before
+ * a message is given is that of its first byte, and what waits for room waits here.
  */
 final class PeerConnection {
   /** First pause before connecting again; doubles up to the most. */
@@ -21,7 +21,7 @@ final class PeerConnection {
 
   private static final long BACKOFF_NS_MAX = 2_000_000_000;
 
-  /** Asked before replies are looked at again: after a stop of ours a reply that waits for the last of all would be late by our doing. */
+  /** Asked before replies are looked at again: after a stop of ours they would be late by our doing. */
   private static final int BURST_MAX = 16;
 
   private final Dial dial;
