@@ -27,14 +27,18 @@ class AgentRunTest {
 
   @TempDir Path folder;
 
-  private Agent member(String... more) throws IOException {
-    String[] words = {
-      "agent", "asking=" + asking(), "listen=127.0.0.1:0", "cookie=" + COOKIE, "body=" + BODY_BYTES, "wall-offset=-5", "patience=30000000000",
-      "disk=" + folder.resolve("disk"), "disk-bytes=65536"
-    };
-    String[] all = java.util.Arrays.copyOf(words, words.length + more.length);
-    System.arraycopy(more, 0, all, words.length, more.length);
-    return new Agent(FLAGS, all);
+  private Agent member(int diskBytes) throws IOException {
+    return new Agent(
+        FLAGS,
+        "agent",
+        "asking=" + asking(),
+        "listen=127.0.0.1:0",
+        "cookie=" + COOKIE,
+        "body=" + BODY_BYTES,
+        "wall-offset=-5",
+        "patience=30000000000",
+        "disk=" + folder.resolve("disk"),
+        "disk-bytes=" + diskBytes);
   }
 
   private Path asking() {
@@ -49,7 +53,7 @@ class AgentRunTest {
 
   @Test
   void itAnswersAsksAndEndsWhenItIsStopped() throws Exception {
-    try (Agent agent = member()) {
+    try (Agent agent = member(1 << 16)) {
       ForeignRecord hello = agent.await(Kind.HELLO);
       int port = (int) hello.fields()[1];
       assertEquals(agent.process.pid(), hello.fields()[0]);
@@ -70,7 +74,8 @@ class AgentRunTest {
         agent.tell(Kind.STOP);
         assertEquals(0, agent.awaitEnd());
       }
-      assertEquals(List.of(Kind.REFUSED, Kind.DONE), agent.kinds().subList(agent.kinds().size() - 2, agent.kinds().size()));
+      List<Integer> last = agent.kinds().subList(agent.kinds().size() - 2, agent.kinds().size());
+      assertEquals(List.of(Kind.REFUSED, Kind.DONE), last);
       assertEquals(1, agent.of(Kind.REFUSED).get(0).fields()[0]);
       assertEquals(List.of(), agent.of(Kind.INTERVAL));
       assertEquals("", agent.text());
@@ -80,7 +85,7 @@ class AgentRunTest {
 
   @Test
   void itEndsWhenItsAgentIsGoneAndLeavesNothing() throws Exception {
-    try (Agent agent = member()) {
+    try (Agent agent = member(1 << 16)) {
       agent.await(Kind.HELLO);
       assertTrue(Files.exists(asking()));
       agent.leave();
@@ -92,12 +97,11 @@ class AgentRunTest {
 
   @Test
   void aRingThatIsTooShortForAReplyIsRefused() throws Exception {
-    try (Agent agent = new Agent(
-        FLAGS, "agent", "asking=" + asking(), "listen=127.0.0.1:0", "cookie=1", "body=500", "wall-offset=0", "patience=1",
-        "disk=" + folder.resolve("disk"), "disk-bytes=543")) {
+    try (Agent agent = member(543)) {
       assertEquals(2, agent.awaitEnd());
       assertEquals(List.of(Kind.FAILURE), agent.kinds());
-      assertTrue(agent.text().startsWith("options: disk-bytes is 543; wanted a whole number from 544 to "), agent.text());
+      String begin = "options: disk-bytes is 543; wanted a whole number from 544 to ";
+      assertTrue(agent.text().startsWith(begin), agent.text());
       nothingIsLeft();
     }
   }

@@ -20,8 +20,8 @@ import org.unruly.jvm.Problem;
 
 /** The socket at which the agent asks: a connection for each peer. */
 public final class Asking implements AutoCloseable {
-  /** Answers that the agent has not read: some 600,000. */
-  private static final WriteBufferWaterMark UNREAD = new WriteBufferWaterMark(32 << 20, 64 << 20);
+  /** Answers that the agent has not read, bytes: some 170,000, which is seconds of them. */
+  private static final WriteBufferWaterMark UNREAD = new WriteBufferWaterMark(8 << 20, 16 << 20);
 
   private static final long PATIENCE_MS = 1000;
 

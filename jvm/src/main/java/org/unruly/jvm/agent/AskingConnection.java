@@ -49,7 +49,8 @@ final class AskingConnection extends ByteToMessageDecoder {
       peer = new PeerConnection(Peer.of(fields), terms, answers, context.channel().eventLoop());
       peer.connect();
     } else if (record.kind() == Kind.ROUTE) {
-      throw new Problem("agent", "a connection has a second route", "one connection for each peer", "see schema/foreign.md");
+      String wrong = "a connection has a second route";
+      throw new Problem("agent", wrong, "one connection for each peer", "see schema/foreign.md");
     } else if (record.kind() == Kind.ASK && peer == null) {
       throw new Problem("agent", "an ask came before a route", "the route first", "send kind 32, then kind 33");
     } else if (record.kind() == Kind.ASK) {

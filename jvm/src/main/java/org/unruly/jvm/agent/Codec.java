@@ -59,8 +59,8 @@ record Codec(int cookie, int bodyBytes) {
   /**
    * Length of the request at the reader's index, or 0 when more bytes are needed.
    *
-   * @throws ProtocolException when it is no request of this run: found from the first bytes on, so that a garbage length is
-   *     never waited for
+   * @throws ProtocolException when it is no request of this run: found from the first bytes on, so that a garbage
+   *     length is never waited for
    */
   int requestBytes(ByteBuf from) throws ProtocolException {
     if (!hasHead(from, REQUEST) || from.readableBytes() < REQUEST_BYTES) {
@@ -72,7 +72,7 @@ record Codec(int cookie, int bodyBytes) {
     }
     int bytes = requestBytes(Head.of(from).flags());
     if (from.getUnsignedInt(at + LENGTH_AT) != bytes - REQUEST_BYTES) {
-      throw new ProtocolException("a body of " + from.getUnsignedInt(at + LENGTH_AT) + " bytes, which this run has not");
+      throw new ProtocolException("a body of " + from.getUnsignedInt(at + LENGTH_AT) + " bytes");
     }
     return from.readableBytes() < bytes ? 0 : bytes;
   }

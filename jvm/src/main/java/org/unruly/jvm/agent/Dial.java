@@ -17,7 +17,8 @@ import java.net.PortUnreachableException;
 /** How a peer is connected to. */
 final class Dial {
   /** Netty has no type for it; its words are the system's, in the system's language. */
-  private static final String REFUSED = new Errors.NativeIoException("", Errors.ERROR_ECONNREFUSED_NEGATIVE).getMessage();
+  private static final String REFUSED =
+      new Errors.NativeIoException("", Errors.ERROR_ECONNREFUSED_NEGATIVE).getMessage();
 
   private final Peer peer;
   private final Codec codec;
@@ -44,7 +45,7 @@ final class Dial {
     return bootstrap.connect(peer.address());
   }
 
-  /** Whether the peer's host refuses: what of a datagram is told by the next one, or with nothing to read. */
+  /** Whether the peer's host refuses: of a datagram the next one tells, or a read. */
   static boolean isRefused(Throwable thrown) {
     if (thrown instanceof PortUnreachableException) {
       return true;

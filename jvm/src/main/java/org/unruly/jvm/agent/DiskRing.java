@@ -4,15 +4,17 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
+import java.nio.file.OpenOption;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.util.Set;
 import org.unruly.jvm.Problem;
 
 /**
  * A file of bounded size that is written round and round.
  *
- * <p>It is made once at its full length, so that a sync writes data and not a new length. Its name is gone as soon as it
- * is open: however the process ends, nothing is left behind.
+ * <p>It is made once at its full length, so that a sync writes data and not a new length. Its name is gone as soon as
+ * it is open: however the process ends, nothing is left behind.
  */
 final class DiskRing implements AutoCloseable {
   private static final int FILLING_BYTES = 1 << 20;
@@ -29,19 +31,25 @@ final class DiskRing implements AutoCloseable {
   /** Makes the file at its full length. */
   static DiskRing open(Path path, long bytesMax) {
     try {
-      FileChannel file =
-          FileChannel.open(path, StandardOpenOption.CREATE, StandardOpenOption.TRUNCATE_EXISTING, StandardOpenOption.WRITE);
-      try {
-        Files.delete(path);
-        fill(file, bytesMax);
-      } catch (IOException thrown) {
-        file.close();
-        throw thrown;
-      }
-      return new DiskRing(file, bytesMax);
+      return new DiskRing(made(path, bytesMax), bytesMax);
     } catch (IOException thrown) {
       String wrong = path + " cannot be made with " + bytesMax + " bytes: " + thrown;
-      throw new Problem("disk", wrong, "a file in a folder that is there, with so much room", "another disk=, or less disk-bytes=", thrown);
+      String wanted = "a file in a folder that is there, with so much room";
+      throw new Problem("disk", wrong, wanted, "another disk=, or less disk-bytes=", thrown);
+    }
+  }
+
+  private static FileChannel made(Path path, long bytesMax) throws IOException {
+    Set<OpenOption> options =
+        Set.of(StandardOpenOption.CREATE, StandardOpenOption.TRUNCATE_EXISTING, StandardOpenOption.WRITE);
+    FileChannel file = FileChannel.open(path, options);
+    try {
+      Files.delete(path);
+      fill(file, bytesMax);
+      return file;
+    } catch (IOException thrown) {
+      file.close();
+      throw thrown;
     }
   }
 

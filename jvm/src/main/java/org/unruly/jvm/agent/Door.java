@@ -7,8 +7,9 @@ import java.util.Set;
 /**
  * Who may stay connected: peers of the run for as long as they like, strangers for some seconds.
  *
- * <p>A connection is a stranger until it has said a valid request of this run. There are never more than a bounded number
- * of strangers (the oldest goes first), nor of connections of all kinds. Asked by all event loops, once or twice a connection.
+ * <p>A connection is a stranger until it has said a valid request of this run. There are never more than a bounded
+ * number of strangers (the oldest goes first), nor of connections of all kinds. Asked by all event loops, a few times a
+ * connection.
  */
 final class Door {
   private final Limits limits;

@@ -16,6 +16,9 @@ import org.unruly.jvm.Problem;
 public record Loops(EventLoopGroup asking, EventLoopGroup serving) implements AutoCloseable {
   private static final long PATIENCE_MS = 1000;
 
+  /** From so many ms on Netty waits in epoll itself, whose end the kernel may put off by 50 us; 0: always a timerfd. */
+  private static final String THRESHOLD = "io.netty.channel.epoll.epollWaitThreshold";
+
   /** Starts them: on epoll, whose timers are exact, and which has Unix-domain sockets. */
   public static Loops start() {
     return start(Runtime.getRuntime().availableProcessors());
@@ -23,10 +26,13 @@ public record Loops(EventLoopGroup asking, EventLoopGroup serving) implements Au
 
   /** The same with so many that serve. */
   static Loops start(int serving) {
+    // before any class of Netty's epoll is there, and unless the command line says otherwise
+    System.setProperty(THRESHOLD, System.getProperty(THRESHOLD, "0"));
     if (!Epoll.isAvailable()) {
       String hint = "the class path needs jvm/target/lib/*, and java.io.tmpdir a place where libraries may be run from";
-      String wrong = "epoll is not available: " + Epoll.unavailabilityCause();
-      throw new Problem("netty", wrong, "Linux on x86-64 or arm64 with Netty's native library", hint, Epoll.unavailabilityCause());
+      Throwable cause = Epoll.unavailabilityCause();
+      String wrong = "epoll is not available: " + cause;
+      throw new Problem("netty", wrong, "Linux on x86-64 or arm64 with Netty's native library", hint, cause);
     }
     return new Loops(loops(1, "asking"), loops(serving, "serving"));
   }

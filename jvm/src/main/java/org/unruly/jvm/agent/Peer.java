@@ -32,7 +32,8 @@ record Peer(int server, int client, InetSocketAddress address, boolean datagrams
 
   private static long within(String name, long value, long least, long most) {
     if (value < least || value > most) {
-      throw new Problem("agent", "the " + name + " of a route is " + value, "from " + least + " to " + most, "see schema/foreign.md");
+      String wrong = "the " + name + " of a route is " + value;
+      throw new Problem("agent", wrong, "from " + least + " to " + most, "see schema/foreign.md");
     }
     return value;
   }

@@ -10,10 +10,10 @@ import java.util.List;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The way to one peer: asks when it is time, tells what comes of it, connects again with back-off. All on one event loop.
+ * The way to one peer: asks when it is time, tells what comes of it, connects again with back-off. On one event loop.
  *
- * <p>Nothing is given to a channel while an earlier message is not wholly with the kernel: so the stamp taken before a
- * message is given is that of its first byte, and what waits for room waits here.
+ * <p>Nothing is given to a channel while an earlier message is not wholly with the kernel: so the stamp taken before
+ * a message is given is that of its first byte, and what waits for room waits here.
  */
 final class PeerConnection {
   /** First pause before connecting again; doubles up to the most. */
@@ -21,7 +21,7 @@ final class PeerConnection {
 
   private static final long BACKOFF_NS_MAX = 2_000_000_000;
 
-  /** Asked before replies are looked at again: after a stop of ours a reply that waits for the last of all would be late by our doing. */
+  /** Asked before replies are looked at again: after a stop of ours they would be late by our doing. */
   private static final int BURST_MAX = 16;
 
   private final Dial dial;
@@ -134,7 +134,7 @@ final class PeerConnection {
       state = State.OPEN;
       backoffNs = peer.datagrams() ? backoffNs : BACKOFF_NS_MIN;
       // so that we are no stranger before the first ask
-      channel.writeAndFlush(request(Head.GREETING, 0));
+      channel.writeAndFlush(request(channel, Head.GREETING, 0));
       askDue();
     } else {
       broken(channel, Dial.isRefused(made.cause()) ? Failure.REFUSED : Failure.RESET);
@@ -145,26 +145,28 @@ final class PeerConnection {
     int most = peer.datagrams() ? 1 : BURST_MAX;
     int asked = 0;
     while (asked < BURST_MAX && unsent == 0 && state == State.OPEN) {
-      List<Handing> batch = give(most, nowNs);
+      // what goes may break it
+      Channel open = channel;
+      List<Handing> batch = give(open, most, nowNs);
       if (batch.isEmpty()) {
         return;
       }
       long sentNs = System.nanoTime();
       batch.forEach(handing -> handing.sentNs = sentNs);
-      channel.flush();
+      open.flush();
       asked += batch.size();
     }
   }
 
   /** Encodes what is due; it goes with the flush. */
-  private List<Handing> give(int most, long nowNs) {
+  private List<Handing> give(Channel open, int most, long nowNs) {
     List<Handing> batch = new ArrayList<>();
     for (Ask due = asks.take(nowNs); due != null; due = batch.size() < most ? asks.take(nowNs) : null) {
-      Handing handing = new Handing(channel, due);
+      Handing handing = new Handing(open, due);
       batch.add(handing);
       asks.opened(due);
       unsent++;
-      channel.write(request(due.ticket(), due.flags())).addListener(future -> handed(handing, future));
+      open.write(request(open, due.ticket(), due.flags())).addListener(future -> handed(handing, future));
     }
     return batch;
   }
@@ -190,8 +192,8 @@ final class PeerConnection {
     }
   }
 
-  private ByteBuf request(long number, int flags) {
-    ByteBuf bytes = channel.alloc().ioBuffer(codec.requestBytes(flags));
+  private ByteBuf request(Channel open, long number, int flags) {
+    ByteBuf bytes = open.alloc().ioBuffer(codec.requestBytes(flags));
     codec.writeRequest(bytes, peer.head(number, flags));
     return bytes;
   }

@@ -18,7 +18,7 @@ import org.unruly.jvm.Problem;
 
 /** The server side of the group RPC: answers requests of its own run over TCP and UDP, survives everything else. */
 public final class Server implements AutoCloseable {
-  /** Asked for; the kernel gives what it allows. TCP's own buffers grow by themselves, and further than it would give us. */
+  /** Asked for; the kernel gives what it allows. TCP's buffers grow by themselves, and further than that. */
   static final int DATAGRAM_BUFFER_BYTES = 16 << 20;
 
   private static final int BACKLOG = 1024;

@@ -17,6 +17,7 @@ record Stamps(long kernelReceivedNs, long receivedNs, long sentNs) {
   /** The stamps of the reply at the reader's index. */
   static Stamps of(ByteBuf reply) {
     int at = reply.readerIndex();
-    return new Stamps(reply.getLong(at + KERNEL_RECEIVED_AT), reply.getLong(at + RECEIVED_AT), reply.getLong(at + SENT_AT));
+    return new Stamps(
+        reply.getLong(at + KERNEL_RECEIVED_AT), reply.getLong(at + RECEIVED_AT), reply.getLong(at + SENT_AT));
   }
 }

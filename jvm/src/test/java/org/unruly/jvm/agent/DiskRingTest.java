@@ -30,7 +30,8 @@ class DiskRingTest {
 
   @Test
   void aFolderThatIsNotThereIsTold() {
-    Problem told = assertThrows(Problem.class, () -> DiskRing.open(folder.resolve("none/ring"), 100));
-    assertTrue(told.getMessage().startsWith("disk: " + folder.resolve("none/ring") + " cannot be made "), told.getMessage());
+    Path path = folder.resolve("none/ring");
+    Problem told = assertThrows(Problem.class, () -> DiskRing.open(path, 100));
+    assertTrue(told.getMessage().startsWith("disk: " + path + " cannot be made "), told.getMessage());
   }
 }

@@ -45,7 +45,10 @@ class ServerTest {
     Codec otherRun = new Codec(Member.CODEC.cookie() + 1, Member.CODEC.bodyBytes());
     Codec otherBody = new Codec(Member.CODEC.cookie(), Member.CODEC.bodyBytes() + 1);
     return List.of(
-        "GET / HTTP/1.1\r\n\r\n".getBytes(), Caller.request(otherRun, 1, 0), Caller.request(otherBody, 1, Head.BODY), changed(27));
+        "GET / HTTP/1.1\r\n\r\n".getBytes(),
+        Caller.request(otherRun, 1, 0),
+        Caller.request(otherBody, 1, Head.BODY),
+        changed(27));
   }
 
   @ParameterizedTest
