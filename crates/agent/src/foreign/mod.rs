@@ -56,7 +56,11 @@ impl Foreign {
         listener.set_nonblocking(true)?;
         let mut process = start_process(job, place, directory, &path, words)?;
         let socket = accept(&listener, &mut process, job);
+        // One that is asked at another socket has it here; else the folder goes now, however we end.
         let _ = std::fs::remove_file(&path);
+        if !words.iter().any(|word| word.starts_with("asking=")) {
+            let _ = std::fs::remove_dir(&folder.0);
+        }
         let socket = socket.inspect_err(|_| {
             let _ = process.kill();
             let _ = process.wait();

@@ -47,8 +47,7 @@ public final class StreamRun {
     terms = Terms.of(options);
     protocol = options.oneOf("protocol", Protocols.NAMES);
     writes = options.oneOf("role", List.of("writer", "reader")).equals("writer");
-    boolean competes = options.has("compete") && options.oneOf("compete", List.of("none", "gc")).equals("gc");
-    workload = competes ? Workload.of(options) : null;
+    workload = Workload.competing(options);
     this.parent = parent;
   }
 

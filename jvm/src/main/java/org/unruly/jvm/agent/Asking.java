@@ -76,9 +76,12 @@ public final class Asking implements AutoCloseable {
 
   private void delete() {
     try {
-      Files.deleteIfExists(path);
+      // an agent that was killed cannot delete the folder that it made for this socket
+      if (Files.deleteIfExists(path) && path.getParent() != null) {
+        Files.delete(path.getParent());
+      }
     } catch (IOException thrown) {
-      // whoever made its folder deletes that
+      // somebody has something else there
     }
   }
 }

@@ -3,6 +3,7 @@ package org.unruly.jvm.collector;
 import java.lang.management.ManagementFactory;
 import java.lang.management.MemoryPoolMXBean;
 import java.lang.management.MemoryType;
+import java.util.List;
 import org.unruly.jvm.Options;
 import org.unruly.jvm.Problem;
 
@@ -16,6 +17,12 @@ import org.unruly.jvm.Problem;
 public record Workload(long liveBytes, double occupancy, int cores) {
   private static final long LIVE_BYTES_MIN = 1 << 20;
   private static final int CORES_MAX = 1024;
+
+  /** The workload beside another run, or null when the command line wants none. */
+  public static Workload competing(Options options) {
+    boolean competes = options.has("compete") && options.oneOf("compete", List.of("none", "gc")).equals("gc");
+    return competes ? of(options) : null;
+  }
 
   /** The workload of a command line; a live size that the heap has no room for is a problem. */
   public static Workload of(Options options) {

@@ -59,9 +59,9 @@ public final class Watch implements AutoCloseable {
     thread.start();
   }
 
-  /** Begins to watch the collector alone: each second, and no intervals. */
-  public static Watch ofCollector(Parent parent) {
-    return new Watch(parent, SECOND_NS, null, 0, null);
+  /** Begins to watch the collector and its workload (or null) alone: each second, and no intervals. */
+  public static Watch ofCollector(Parent parent, Competition competition) {
+    return new Watch(parent, SECOND_NS, null, 0, competition);
   }
 
   /** Tells the last, shorter interval. */
