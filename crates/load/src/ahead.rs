@@ -36,3 +36,34 @@ impl<S: Source> Source for Ahead<S> {
         self.source.is_over()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use unruly_plan::{Load, Plan};
+
+    use super::*;
+    use crate::source::{MeshSource, Phases};
+
+    fn source() -> MeshSource {
+        let text = "name = \"t\"\n[run]\nduration = \"1s\"\n[mesh]\nagents = 3\ngroups = [3]\nperiod = \"10ms\"\n";
+        let plan = Plan::parse("plan", text).unwrap();
+        let Load::Mesh(mesh) = plan.load else {
+            panic!("a mesh was written")
+        };
+        let phases = Phases::new(5_000_000_000, plan.run.warmup, plan.run.duration);
+        MeshSource::new(mesh, 1, 0, phases)
+    }
+
+    #[test]
+    fn a_request_is_told_earlier_and_stays_due_when_it_is() {
+        let (mut plain, mut early) = (source(), Ahead::new(source(), 7_000_000));
+        let mut told = 0;
+        while let Some(at_ns) = plain.next_at_ns() {
+            assert_eq!(early.next_at_ns(), Some(at_ns - 7_000_000));
+            assert_eq!(early.take(), plain.take());
+            told += 1;
+        }
+        assert!(told > 90, "{told}");
+        assert!(early.is_over() && early.next_at_ns().is_none());
+    }
+}
