@@ -9,7 +9,7 @@ import pytest
 from house import Measured, call, wait_for
 from streams_house import check_counts, flows, measured, one_after_the_other
 
-RELIABLE = ["jvm-tcp", "jvm-nio", "jgroups-udp", "jgroups-tcp", "aeron"]
+RELIABLE = ["jvm-tcp", "jvm-nio", "jgroups-udp", "jgroups-tcp", "aeron", "aeron-daemon"]
 PROTOCOLS = [*RELIABLE, "jvm-udp"]
 
 
@@ -81,7 +81,7 @@ def test_a_collector_beside_another_s_stream_has_a_machine_of_its_own(tmp_path: 
     assert machines(run.path) == []
 
 
-@pytest.mark.parametrize("protocol", ["jvm-tcp", "aeron"])
+@pytest.mark.parametrize("protocol", ["jvm-tcp", "aeron", "aeron-daemon"])
 def test_a_machine_ends_with_its_agent_however_that_ends(tmp_path: Path, protocol: str) -> None:
     before = set(Path("/dev/shm").glob("unruly-*"))
     fault = '[[fault]]\nkind = "kill"\nprocess = "reader-0"\nat = "300ms"\n'

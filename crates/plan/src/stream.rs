@@ -78,11 +78,13 @@ pub enum Protocol {
     JgroupsTcp,
     /// Aeron, with its driver in the same process.
     Aeron,
+    /// Aeron, with its driver in a process of its own, which no load of the stream's own machine touches.
+    AeronDaemon,
 }
 
 impl Protocol {
     /// All of them, in the order of the manual.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Tcp,
         Self::Udp,
         Self::Sctp,
@@ -96,6 +98,7 @@ impl Protocol {
         Self::JgroupsUdp,
         Self::JgroupsTcp,
         Self::Aeron,
+        Self::AeronDaemon,
     ];
 
     /// The name in plans and rows.
@@ -115,6 +118,7 @@ impl Protocol {
             Self::JgroupsUdp => "jgroups-udp",
             Self::JgroupsTcp => "jgroups-tcp",
             Self::Aeron => "aeron",
+            Self::AeronDaemon => "aeron-daemon",
         }
     }
 
@@ -129,7 +133,9 @@ impl Protocol {
             // What its socket holds at once.
             Self::Sctp | Self::KernelSctp => Bytes(200_000),
             // It cuts a packet into at most a million fragments, of which no link is short.
-            Self::Enet | Self::JgroupsUdp | Self::JgroupsTcp | Self::Aeron => Bytes(1_000_000),
+            Self::Enet | Self::JgroupsUdp | Self::JgroupsTcp | Self::Aeron | Self::AeronDaemon => {
+                Bytes(1_000_000)
+            }
         }
     }
 
@@ -144,6 +150,7 @@ impl Protocol {
                 | Self::JgroupsUdp
                 | Self::JgroupsTcp
                 | Self::Aeron
+                | Self::AeronDaemon
         )
     }
 

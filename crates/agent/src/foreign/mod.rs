@@ -30,6 +30,14 @@ const LOOK_MS: u8 = 100;
 /// After its last word, before it is ended.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
+/// The driver of Aeron reaches into the selectors of the JDK.
+const OPENS: [&str; 2] = [
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/jdk.internal.misc=ALL-UNNAMED",
+];
+/// The buffers of a driver are not in its heap.
+const BESIDE_HEAP_BYTES: u64 = 128 << 20;
+
 /// A foreign process, and the way to it.
 pub(crate) struct Foreign {
     process: Child,
@@ -43,7 +51,22 @@ pub(crate) struct Foreign {
 impl Foreign {
     /// Starts a virtual machine of Java with these words, and waits until it has come.
     pub(crate) fn start(ground: Ground<'_>, words: &[String]) -> Result<Self> {
-        let Ground { job, directory, .. } = ground;
+        let log = log_of(ground.job, ground.directory);
+        Self::start_with(ground, words, &flags(ground.job, &log))
+    }
+
+    /// Starts one that has nothing to do with the load: it has no collector to be told of, and a small heap.
+    pub(crate) fn start_beside(ground: Ground<'_>, words: &[String]) -> Result<Self> {
+        let flags = [
+            format!("-Xmx{BESIDE_HEAP_BYTES}"),
+            "-XX:+UseSerialGC".to_owned(),
+        ];
+        let all: Vec<String> = flags.into_iter().chain(OPENS.map(str::to_owned)).collect();
+        Self::start_with(ground, words, &all)
+    }
+
+    fn start_with(ground: Ground<'_>, words: &[String], flags: &[String]) -> Result<Self> {
+        let job = ground.job;
         let Some(place) = &job.jvm else {
             bail!(
                 "{}: there is no virtual machine of Java here, or no unruly-jvm.jar; wanted both; hint: apt-get install openjdk-17-jre-headless, and make jvm",
@@ -54,7 +77,7 @@ impl Foreign {
         let path = folder.0.join("socket");
         let listener = UnixListener::bind(&path)?;
         listener.set_nonblocking(true)?;
-        let mut process = start_process(job, place, directory, &path, words)?;
+        let mut process = start_process(place, flags, &path, words)?;
         let socket = accept(&listener, &mut process, job);
         // One that is asked at another socket has it here; else the folder goes now, however we end.
         let _ = std::fs::remove_file(&path);
@@ -236,15 +259,14 @@ fn accept(listener: &UnixListener, process: &mut Child, job: &Job) -> Result<Uni
 }
 
 fn start_process(
-    job: &Job,
     place: &JvmPlace,
-    directory: &Path,
+    flags: &[String],
     socket: &Path,
     words: &[String],
 ) -> Result<Child> {
     let mut program = Program::new(&place.java);
     program
-        .args(flags(job, &log_of(job, directory)))
+        .args(flags)
         .args(["-cp", &place.classpath, "org.unruly.jvm.Main"])
         .args(words)
         .arg(format!("socket={}", socket.display()))
@@ -274,10 +296,8 @@ fn flags(job: &Job, log: &Path) -> Vec<String> {
             "-Xlog:gc*,safepoint:file={}:timenanos,level,tags",
             log.display()
         ),
-        // The driver of Aeron reaches into the selectors of the JDK.
-        "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED".to_owned(),
-        "--add-opens=java.base/jdk.internal.misc=ALL-UNNAMED".to_owned(),
     ];
+    flags.extend(OPENS.map(str::to_owned));
     let live = job.plan.compete.filter(|it| it.kind == CompeteKind::Gc);
     if let Some(compete) = live
         && jvm.collector.has_fixed_generations()

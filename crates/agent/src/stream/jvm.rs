@@ -5,9 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use unruly_plan::Stream;
+use unruly_plan::{Protocol, Stream};
 use unruly_trace::monotonic;
 
+use super::daemon::Daemon;
 use super::rows::{Cost, Flow};
 use super::samples::Samples;
 use super::{END_PATIENCE, LOOK, Rows, Times, schedule, tell};
@@ -30,19 +31,23 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
         job, inbox, clock, ..
     } = ground;
     schedule(stream, events, clock);
-    let begun = begin(ground, stream);
+    let daemon = (stream.protocol == Protocol::AeronDaemon).then(|| Daemon::start(ground));
+    let begun = match daemon.transpose() {
+        Ok(daemon) => begin(ground, stream, daemon.as_ref()).map(|begun| (begun, daemon)),
+        Err(text) => Err(text),
+    };
     match &begun {
-        Ok((foreign, address)) => say_ready_by(foreign.pid(), *address, clock),
+        Ok(((foreign, address), _)) => say_ready_by(foreign.pid(), *address, clock),
         Err(_) => say_ready(None, clock),
     }
     let Some(peers) = inbox.peers()? else {
         return Ok(());
     };
-    let met = begun.and_then(|(mut foreign, _)| {
+    let met = begun.and_then(|((mut foreign, _), daemon)| {
         if job.kind == JobKind::Writer {
             meet(&mut foreign, &peers, inbox)?;
         }
-        Ok(foreign)
+        Ok((foreign, daemon))
     });
     if let Err(text) = &met {
         let text = format!("{}: {text}", stream.protocol.name());
@@ -58,7 +63,7 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
         return Ok(());
     };
     let mut done = None;
-    if let Ok(mut foreign) = met {
+    if let Ok((mut foreign, daemon)) = met {
         let times = Times::new(job, stream, start_ns);
         foreign.say(Command::Start {
             start_ns,
@@ -71,6 +76,7 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
         };
         let mut listening = Listening {
             foreign,
+            daemon,
             inbox,
             side,
             rows: Rows::new(ground, side, start_ns),
@@ -83,6 +89,7 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
         listening.rows.seal()?;
         listening.collections.seal()?;
         drop(listening.foreign);
+        drop(listening.daemon);
         done = Some(listening.samples.finish()?);
     } else {
         report(&Report::Drained);
@@ -93,7 +100,11 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
 }
 
 /// Starts the virtual machine, and waits until it can be reached. Returns where.
-fn begin(ground: Ground<'_>, stream: &Stream) -> Result<(Foreign, Option<SocketAddr>), String> {
+fn begin(
+    ground: Ground<'_>,
+    stream: &Stream,
+    daemon: Option<&Daemon>,
+) -> Result<(Foreign, Option<SocketAddr>), String> {
     let job = ground.job;
     let role = if job.kind == JobKind::Writer {
         "writer"
@@ -103,12 +114,17 @@ fn begin(ground: Ground<'_>, stream: &Stream) -> Result<(Foreign, Option<SocketA
     let mut words = vec![
         "stream".to_owned(),
         format!("role={role}"),
-        format!("protocol={}", stream.protocol.name()),
+        format!(
+            "protocol={}",
+            daemon.map_or(stream.protocol, |_| Protocol::Aeron).name()
+        ),
         format!("listen={}:{}", job.listen, job.port),
         format!("message={}", stream.message.0),
         format!("sample={}", stream.sample),
         format!("cookie={}", job.cookie),
     ];
+    let driver = daemon.map(|it| format!("driver={}", it.directory.display()));
+    words.extend(driver);
     let load = load_words(job);
     if !load.is_empty() {
         words.push("compete=gc".to_owned());
@@ -145,6 +161,7 @@ fn meet(foreign: &mut Foreign, peers: &[PeerLine], inbox: &Inbox) -> Result<(), 
 /// The virtual machine at work.
 struct Listening<'a> {
     foreign: Foreign,
+    daemon: Option<Daemon>,
     inbox: &'a Inbox,
     side: &'static str,
     rows: Rows<'a>,
@@ -169,7 +186,15 @@ impl Listening<'_> {
                 return Ok(Some(("stream not finished", "it never ended".to_owned())));
             }
             match self.foreign.hear(LOOK) {
-                Ok(Some(Record::Interval(interval))) => self.interval(interval)?,
+                Ok(Some(Record::Interval(interval))) => {
+                    let beside = self.daemon.as_mut().map_or(Ok((0, None)), Daemon::take);
+                    match beside {
+                        Ok(beside) => self.interval(interval, beside)?,
+                        Err(text) => {
+                            return Ok(Some(("stream broken", format!("its driver: {text}"))));
+                        }
+                    }
+                }
                 Ok(Some(Record::Sample {
                     sequence,
                     sent_ns,
@@ -198,7 +223,8 @@ impl Listening<'_> {
         }
     }
 
-    fn interval(&mut self, it: Interval) -> Result<()> {
+    /// What flowed, and what it cost: that of a driver in a process of its own is a part of it.
+    fn interval(&mut self, it: Interval, (cpu_ns, rss_bytes): (i64, Option<u64>)) -> Result<()> {
         let flow = Flow {
             bytes: it.bytes,
             // It counts every arrival, the trace each message once.
@@ -209,8 +235,8 @@ impl Listening<'_> {
             in_flight: it.in_flight,
         };
         let cost = Cost {
-            cpu_ns: it.cpu_ns,
-            rss_bytes: it.rss_bytes,
+            cpu_ns: it.cpu_ns + cpu_ns,
+            rss_bytes: it.rss_bytes.map(|own| own + rss_bytes.unwrap_or(0)),
         };
         if self.side == "reader" {
             self.samples.tell(it.bytes, it.ended_ns);

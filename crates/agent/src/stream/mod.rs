@@ -1,5 +1,6 @@
 //! Streams: one process writes as fast as its protocol allows, another reads, and both account for it.
 
+mod daemon;
 mod jvm;
 mod reader;
 mod rows;
