@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-import duckdb
 import numpy as np
 import pandas as pd
 import pytest
@@ -22,7 +21,7 @@ from unruly.tables import inline
 from unruly.tables import runtimes as runtime_tables
 from unruly.verdict import verdict
 
-CODES = {"runtime-tail", "runtime-collector"}
+RAISED_BY_RUNTIMES = {"runtime-tail", "runtime-collector"}
 
 
 def analyse(path, **rest):
@@ -30,7 +29,7 @@ def analyse(path, **rest):
 
 
 def codes(analysis):
-    return {finding.code for finding in analysis.findings} & CODES
+    return {finding.code for finding in analysis.findings} & RAISED_BY_RUNTIMES
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +57,9 @@ def counted(written, end, *, slow):
 def slow_ones(written):
     """Which copies are beyond the p99 of their cell and op."""
     copies = pd.DataFrame(written.copies)
-    limits = copies.groupby(["cell", "op"])["took"].transform(lambda it: np.quantile(it, 0.99))
+    limits = copies.groupby(["cell", "op"])["took"].transform(
+        lambda it: np.quantile(np.nan_to_num(it, posinf=1e12), 0.99)
+    )
     return (copies["took"] > limits).to_numpy()
 
 
@@ -109,8 +110,8 @@ def test_tails_are_those_of_the_copies_between_two_runtimes(written, analysis):
         took = copies["took"][own]
         assert row.n == own.sum()
         assert row.failed == int((~np.isfinite(took)).sum())
-        quantiles = np.quantile(took, [0.5, 0.99, 0.999])
-        assert [row.p50, row.p99] == pytest.approx(quantiles[:2].tolist())
+        quantiles = np.quantile(np.nan_to_num(took, posinf=1e12), [0.5, 0.99])
+        assert [row.p50, row.p99] == pytest.approx(quantiles.tolist())
         assert row.p99_interval.low <= row.p99 <= row.p99_interval.high
 
 
@@ -140,7 +141,7 @@ def test_over_several_repeats_the_ratio_is_that_of_each(tmp_path):
 
 
 def test_both_findings_are_raised(analysis):
-    assert codes(analysis) == CODES
+    assert codes(analysis) == RAISED_BY_RUNTIMES
     (finding,) = [it for it in analysis.findings if it.code == "runtime-collector"]
     met = analysis.runtimes.meetings[0].at("either")
     assert finding.evidence["slow_met"] == met.slow_met
@@ -234,7 +235,7 @@ def test_duckdb_and_spark_say_the_same(tmp_path):
 
 
 def test_a_copy_is_joined_with_one_span_and_never_with_all_of_its_agent(tmp_path):
-    """Every copy has one row of the near spans at most, and the plan hashes all but a range."""
+    """Bins are hashed; by two inequalities alone every copy would meet every span."""
     run = unruly.open_run(write_mesh(tmp_path / "run", Mesh(seconds=5.0)).path)
     spans = merged(pd.DataFrame({
         "place": 0, "node": np.repeat([1, 3], 5_000), "started_ns": np.tile(np.arange(5_000), 2)
@@ -249,12 +250,11 @@ def test_a_copy_is_joined_with_one_span_and_never_with_all_of_its_agent(tmp_path
     })))  # fmt: skip
     found = runtime_tables.met(rows, near)
     sql = run.engine.connection.compile(found)
-    plan = run.engine.connection.raw_sql(f"EXPLAIN {sql}").fetchall()[0][1]
-    assert "HASH_JOIN" in plan
-    assert not any(word in plan for word in ("CROSS_PRODUCT", "NESTED_LOOP", "BLOCKWISE"))
+    plan = run.engine.connection.raw_sql(f"EXPLAIN {sql}").fetchall()[0][1].upper()
+    assert plan.count("HASH JOIN") == 2
+    assert not any(word in plan for word in ("CROSS", "NESTED", "BLOCKWISE"))
     assert found.execute()["n"].sum() == 4_000
     assert found.execute()["either"].sum() == 4_000
-    assert isinstance(run.engine.connection.con, duckdb.DuckDBPyConnection)
 
 
 def test_spans_longer_than_any_bin_are_met_by_copies_of_every_length(tmp_path):

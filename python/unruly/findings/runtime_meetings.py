@@ -8,7 +8,14 @@ import numpy as np
 import pandas as pd
 
 from unruly.findings.cells import LEVEL
-from unruly.findings.runtime_model import ANYBODY, ENDS, CollectorMeetings, Collecting, Meeting
+from unruly.findings.runtime_model import (
+    ANYBODY,
+    ENDS,
+    FAILED,
+    Collecting,
+    CollectorMeetings,
+    Meeting,
+)
 from unruly.findings.runtime_spans import AGENT, Odds
 from unruly.stats import Interval, interval_of_ratio, share_interval
 from unruly.stats.blocks import BLOCKS
@@ -33,21 +40,20 @@ def meetings_of(part: RuntimePart, spans: Spans) -> list[CollectorMeetings]:
     frame = fetch(runtime_tables.met(part.rows, spans.near))
     chance = _by_chance(part, spans)
     named = part.places.drop_duplicates("number")
-    found = []
+    found: list[tuple[str, str, float | None, list[int]]] = []
     for cell, ops in named.groupby("cell", sort=True):
         for row in ops.to_dict("records"):
             limit = float(row["limit_ns"])
-            known = limit if limit < np.finfo(float).max else None
-            found.append((cell, row["op"], known, [row["number"]]))
+            found.append((cell, row["op"], limit if limit < FAILED else None, [row["number"]]))
         if len(ops) > 1:
             found.append((cell, ANYBODY, None, list(ops["number"])))
     meetings = []
-    for cell, op, limit, numbers in found:
+    for cell, op, known, numbers in found:
         own = frame[frame["number"].isin(numbers)]
         if own["asks"].any() or own["answers"].any():
             odds = chance[chance["number"].isin(numbers)]
             ends = tuple(_meeting(end, own, odds) for end in ENDS)
-            meetings.append(CollectorMeetings(str(cell), str(op), limit, ends))
+            meetings.append(CollectorMeetings(str(cell), str(op), known, ends))
     return meetings
 
 
@@ -67,9 +73,8 @@ def _meeting(end: str, frame: pd.DataFrame, chance: pd.DataFrame) -> Meeting:
             counts[name, column] = np.bincount(blocks, weights, minlength=BLOCKS)
     sums = {key: int(values.sum()) for key, values in counts.items()}
     absent: dict[str, str] = {}
-    shares = {}
-    for name in ("slow", "others"):
-        shares[name] = None
+    shares: dict[str, Interval | None] = dict.fromkeys(("slow", "others"))
+    for name in shares:
         if sums[name, "n"]:
             shares[name] = share_interval(counts[name, end], counts[name, "n"], LEVEL)
         else:
@@ -87,14 +92,16 @@ def _meeting(end: str, frame: pd.DataFrame, chance: pd.DataFrame) -> Meeting:
     )  # fmt: skip
 
 
-def _lift(slow: Interval | None, others: Interval | None, absent: dict[str, str]) -> Interval | None:
+def _lift(
+    slow: Interval | None, others: Interval | None, absent: dict[str, str]
+) -> Interval | None:
     """Slow over others; where no other copy met one only a least is known."""
     if slow is None or others is None or not slow.estimate:
         absent["lift"] = absent.get("slow_share") or absent.get("others_share") or (
             "no slow copy met a collection"
         )  # fmt: skip
         return None
-    n, effective = slow.n + others.n, min(slow.n_effective, others.n_effective)
+    n, effective = slow.n + others.n, min(slow.n_effective or 0.0, others.n_effective or 0.0)
     if not others.estimate:
         absent["lift.estimate"] = "no other copy met a collection"
         least = slow.low / others.high if slow.low and others.high else None
@@ -129,7 +136,9 @@ def _legs(part: RuntimePart) -> dict[int, tuple[int, int]]:
     """When each (cell, repeat) was measured, by its place."""
     legs = part.places.drop_duplicates("place")
     columns = (legs[name] for name in ("place", "first_ns", "last_ns"))
-    return {int(place): (int(first), int(last)) for place, first, last in zip(*columns, strict=True)}
+    return {
+        int(place): (int(first), int(last)) for place, first, last in zip(*columns, strict=True)
+    }
 
 
 def _odds(part: RuntimePart, spans: Spans) -> dict[Any, Odds]:

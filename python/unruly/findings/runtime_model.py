@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
 JVM: Final = "jvm"
 NATIVE: Final = "native"
 ANYBODY: Final = "*"
+FAILED: Final = sys.float_info.max
+"""The limit beyond which there are only copies that failed."""
 ENDS: Final = ("either", "asking", "answering")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import pandas as pd
 
 from unruly.findings.cells import LEVEL, PERCENTILES, bucket_matrix, percentiles_said
 from unruly.findings.quantiles import quantiles_of
@@ -17,6 +16,7 @@ from unruly.tables import requests as request_tables
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pandas as pd
     from numpy.typing import NDArray
 
     from unruly.findings.runtimes import RuntimePart
@@ -85,9 +85,8 @@ def _tail(
         over_repeats = repeats_interval(list(repeats.values()), LEVEL, log=True)
     else:
         absent["over_repeats"] = "there is one repeat"
-    intervals = {}
+    intervals: dict[str, Interval | None] = dict.fromkeys(SAID)
     for name in SAID:
-        intervals[name] = None
         if said[name] is None:
             absent[f"{name}_interval"] = absent[name]
             continue
@@ -128,9 +127,9 @@ def _ratio(
     if len(both) >= REPEATS_LEAST and np.isfinite(values).all() and (values > 0).all():
         return repeats_interval(values[1] / values[0], LEVEL, log=True)
     ratio, low, high = interval_of_ratio(_ends(native), _ends(jvm))
-    effective = [it.p99_interval.n_effective for it in (native, jvm) if it.p99_interval]
-    least = float(min(effective, default=0.0))
-    return Interval(ratio, low, high, LEVEL, native.n + jvm.n, least, METHOD)
+    known = [it.p99_interval for it in (native, jvm) if it.p99_interval]
+    effective = min((it.n_effective or 0.0 for it in known), default=0.0)
+    return Interval(ratio, low, high, LEVEL, native.n + jvm.n, effective, METHOD)
 
 
 def _ends(tail: RuntimeTail) -> tuple[float, float | None, float | None]:

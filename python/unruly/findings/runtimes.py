@@ -8,13 +8,12 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pandas as pd
 
 from unruly.findings.runtime_meetings import collecting_of, meetings_of
-from unruly.findings.runtime_model import JVM, RuntimeRatio, Runtimes, RuntimeTail
+from unruly.findings.runtime_model import FAILED, JVM, RuntimeRatio, Runtimes, RuntimeTail
 from unruly.findings.runtime_spans import Spans
 from unruly.findings.runtime_tails import ratios_of, tails_of
 from unruly.findings.stream_plan import StreamPlan
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from unruly.findings.context import Context
     from unruly.findings.model import CellSummary
-    from unruly.findings.runtime_model import CollectorMeetings, Collecting
+    from unruly.findings.runtime_model import Collecting, CollectorMeetings
 
 KIND: Final = "mesh"
 TIMEOUT: Final = "mesh.timeout"
@@ -145,8 +144,9 @@ def _places(context: Context, summaries: Sequence[CellSummary]) -> pd.DataFrame:
     places = context.places(BLOCKS).drop(columns=own)
     places = places.rename(columns={f"cell_{name}": name for name in own})
     limits = [p99.get(key) for key in zip(places["cell"], places["op"], strict=True)]
-    # beyond the largest number there are only those that failed
-    places["limit_ns"] = [np.finfo(float).max if it is None else it for it in limits]
-    waits = {cell: plan.duration_ns(cell, TIMEOUT) or TIMEOUT_NS for cell in places["cell"].unique()}
+    places["limit_ns"] = [FAILED if it is None else it for it in limits]
+    waits = {
+        cell: plan.duration_ns(cell, TIMEOUT) or TIMEOUT_NS for cell in places["cell"].unique()
+    }
     places["timeout_ns"] = places["cell"].map(waits).astype("int64")
     return places
