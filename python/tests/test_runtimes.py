@@ -16,6 +16,9 @@ from synthetic import write_run
 from unruly.findings.context import Context
 from unruly.findings.runtime_spans import Odds, merged
 from unruly.findings.runtimes import runtimes
+from unruly.report import format
+from unruly.report.sections import sections
+from unruly.report.view import views_of
 from unruly.summary import summary
 from unruly.tables import inline
 from unruly.tables import runtimes as runtime_tables
@@ -289,3 +292,56 @@ def test_what_chance_would_meet_is_what_random_times_meet():
     for took in (0.0, 20.0, 200.0):
         met = [((starts <= it + took) & (starts + 30 >= it)).any() for it in at]
         assert odds.met(np.array([took]))[0] == pytest.approx(np.mean(met), abs=0.015)
+
+
+def why(analysis):
+    """The page's answer to "Why?": its lead, its figures by key, its tables by caption."""
+    (found,) = [it for it in sections(views_of([analysis])) if it.key == "why"] or [None]
+    if found is None:
+        return (), {}, {}
+    (part,) = found.parts
+    tables = (*part.tables, *part.closed_tables)
+    return part.lead, {it.key: it for it in part.figures}, {it.caption: it for it in tables}
+
+
+def said(datum):
+    return datum.text.replace(format.NBSP, " ")
+
+
+def test_the_page_has_a_picture_and_three_tables(written, analysis):
+    lead, figures, tables = why(analysis)
+    assert "gc_ns" in lead[0]
+    figure = figures["by-runtime-0"]
+    assert figure.title.startswith("What JVMs answer has a p99 ")
+    (panel,) = figure.panels
+    for tail in analysis.runtimes.tails:
+        if tail.asks != "*":
+            named = f"{tail.asks} \u2192 {tail.answers}: {format.duration(tail.p99)}"
+            assert named in panel.alt
+    assert len(tables["By runtime of who asks and who answers"].rows) == 6
+    table = tables["Slow copies that met a collection of garbage"]
+    assert [said(row[2]) for row in table.rows] == ["either", "who asks", "who answers"]
+    met = analysis.runtimes.meetings[0].at("either")
+    assert said(table.rows[0][4]) == format.count(met.slow_met)
+    assert len(tables["What the JVMs collected"].rows) == 1
+
+
+def test_the_picture_of_several_cells_has_a_row_for_each(tmp_path):
+    mesh = Mesh(cells=("a", "b", "native"), seconds=6.0)
+    analysis = analyse(write_mesh(tmp_path / "run", mesh).path)
+    (line,) = [it for it in verdict(analysis, width=200).splitlines() if "by runtime" in it]
+    assert line.count(" -> ") == 4
+    _, figures, tables = why(analysis)
+    assert said(tables["What the JVMs collected"].rows[0][0]) == "a"
+    (panel,) = figures["by-runtime-0"].panels
+    assert panel.spec["layer"][0]["encoding"]["yOffset"]["field"] == "pair"
+    (rows,) = panel.spec["datasets"].values()
+    assert {row["cell"] for row in rows} == {"a", "b", "native"}
+    assert len(rows) == 9
+
+
+def test_the_page_of_native_agents_has_nothing_of_it(clean):
+    lead, figures, tables = why(clean)
+    assert lead == ()
+    assert "by-runtime-0" not in figures
+    assert not any("runtime" in caption or "collect" in caption for caption in tables)

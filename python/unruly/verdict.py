@@ -34,6 +34,7 @@ GROUP_ROWS: Final = 4
 OVER_TIME_ROWS: Final = 2
 SAME_ROWS: Final = 2
 RUNTIME_ROWS: Final = 4
+RUNTIME_HEAD: Final = ("n", "failed", "p50", "p99", "p99.9")
 ABSTAINED: Final = {
     "A1": "have too few tail episodes",
     "A2": "wander in their level",
@@ -290,9 +291,9 @@ def _same_operations(analysis: Analysis) -> Iterator[str]:
 
 
 def _by_runtime(analysis: Analysis) -> Iterator[str]:
-    """Where agents are JVMs: the tail by who asks and who answers, and whether slow ones waited.
+    """Where agents are JVMs: the tail by who asks and who answers, and collections that were met.
 
-    Of many cells the one whose slow copies met collections most.
+    Of several cells the one whose slow copies met collections most, and that in one line.
     """
     found = analysis.runtimes
     if found is None:
@@ -300,17 +301,17 @@ def _by_runtime(analysis: Analysis) -> Iterator[str]:
     whole = sorted(wholes(found), key=lambda it: -_lift_of(it.at("either").lift))
     cell = whole[0].cell if whole else found.tails[0].cell
     several = len({it.cell for it in found.tails}) > 1
-    own = [it for it in found.tails if it.cell == cell and it.asks != ANYBODY]
-    label = f"by runtime ({cell})" if several else "by runtime"
-    wide = max([len(label), 17])
-    head = ("n", "failed", "p50", "p99", "p99.9")
-    yield f"{label:{wide}} " + " ".join(f"{name:>9}" for name in head)
-    for row in own[:RUNTIME_ROWS]:
-        cells = (
-            count(row.n), count(row.failed), latency(row.p50), latency(row.p99), latency(row.p99_9),
-        )  # fmt: skip
-        name = f"{row.asks} -> {row.answers}"
-        yield f"{name:{wide}} " + " ".join(f"{it:>9}" for it in cells)
+    own = [it for it in found.tails if it.cell == cell and it.asks != ANYBODY][:RUNTIME_ROWS]
+    names = [f"{row.asks} -> {row.answers}" for row in own]
+    if several:
+        p99s = (f"{name} {latency(row.p99)}" for name, row in zip(names, own, strict=True))
+        yield f"by runtime: {cell}, p99: {', '.join(p99s)}"
+    else:
+        yield f"{'by runtime':17} " + " ".join(f"{it:>9}" for it in RUNTIME_HEAD)
+        for name, row in zip(names, own, strict=True):
+            quantiles = (latency(it) for it in (row.p50, row.p99, row.p99_9))
+            cells = (count(row.n), count(row.failed), *quantiles)
+            yield f"{name:17} " + " ".join(f"{it:>9}" for it in cells)
     ratio = next((it.ratio for it in found.ratios if it.cell == cell), None)
     if ratio is not None:
         yield f"runtime: the p99 of what JVMs answer is {times(ratio)} that of native agents"

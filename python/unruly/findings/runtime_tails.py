@@ -28,10 +28,11 @@ RUNTIMES: Final = (NATIVE, JVM)
 METHOD: Final = "p99s by blocks, variances recovered from the limits"
 
 
-def tails_of(part: RuntimePart) -> list[RuntimeTail]:
-    """Return the tail of every pair of runtimes, and of whoever asks by who answers."""
+def tails_of(part: RuntimePart) -> tuple[list[RuntimeTail], list[RuntimeRatio]]:
+    """Return the tail of every pair of runtimes, that of whoever asks, and the ratios of these."""
     histogram = _histogram(part)
-    found = []
+    found: list[RuntimeTail] = []
+    repeats: dict[int, dict[int, float]] = {}
     for key, answering in (("pair", 4), ("answer", 2)):
         repeats = _by_repeat(part, key)
         frame = quantiles_of(
@@ -45,7 +46,7 @@ def tails_of(part: RuntimePart) -> list[RuntimeTail]:
             asks = RUNTIMES[number // 2 % 2] if key == "pair" else ANYBODY
             who = part.cells[number // answering], asks, RUNTIMES[number % 2]
             found.append(_tail(who, row, (buckets, counts), repeats.get(number, {})))
-    return found
+    return found, _ratios(part, found, repeats)
 
 
 def _histogram(part: RuntimePart) -> pd.DataFrame:
@@ -103,10 +104,11 @@ def _tail(
     )  # fmt: skip
 
 
-def ratios_of(part: RuntimePart, tails: Sequence[RuntimeTail]) -> list[RuntimeRatio]:
+def _ratios(
+    part: RuntimePart, tails: Sequence[RuntimeTail], repeats: Mapping[int, Mapping[int, float]]
+) -> list[RuntimeRatio]:
     """Compare what JVMs answered with what native agents of the same cell answered."""
     by_answer = {(it.cell, it.answers): it for it in tails if it.asks == ANYBODY}
-    repeats = _by_repeat(part, "answer")
     found = []
     for whole, cell in part.cells.items():
         pair = [by_answer.get((cell, runtime)) for runtime in RUNTIMES]

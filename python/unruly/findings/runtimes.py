@@ -15,7 +15,7 @@ import pandas as pd
 from unruly.findings.runtime_meetings import collecting_of, meetings_of
 from unruly.findings.runtime_model import FAILED, JVM, RuntimeRatio, Runtimes, RuntimeTail
 from unruly.findings.runtime_spans import Spans
-from unruly.findings.runtime_tails import ratios_of, tails_of
+from unruly.findings.runtime_tails import tails_of
 from unruly.findings.stream_plan import StreamPlan
 from unruly.stats.blocks import BLOCKS
 from unruly.tables import inline
@@ -85,9 +85,9 @@ def runtimes(context: Context, summaries: Sequence[CellSummary]) -> Runtimes | N
     collecting: list[Collecting] = []
     for part in context.parts():
         with _kept(part, agents, summaries) as held:
-            found = tails_of(held)
-            tails += found
-            ratios += ratios_of(held, found)
+            own, compared = tails_of(held)
+            tails += own
+            ratios += compared
             with Spans.kept(held) as spans:
                 meetings += meetings_of(held, spans)
                 collecting += collecting_of(held, spans)
