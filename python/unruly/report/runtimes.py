@@ -98,7 +98,8 @@ def meetings(view: View) -> Table | None:
     several = len({row.cell for row in found.meetings}) > 1
     columns = (
         *(["cell"] if several else []), "workload", "slow is beyond", "collection at",
-        "slow copies", "met one", "share", "by chance", "others", "met one", "share", "ratio of the shares",
+        "slow copies", "met one", "share", "by chance", "others", "met one", "share",
+        "ratio of the shares",
     )  # fmt: skip
     body = [
         [*([text(row.cell)] if several else []), *_meeting(row, met)]
