@@ -77,6 +77,7 @@ def summary(analysis: Analysis) -> dict[str, Any]:
         "causes": _causes(analysis),
         "stores": _stores(analysis),
         "streams": _streams(analysis),
+        "runtimes": _deep(analysis.runtimes) if analysis.runtimes else None,
         "findings": [_flat(finding) for finding in analysis.findings],
         "conservation": asdict(analysis.conservation),
         "missing": analysis.run.missing,

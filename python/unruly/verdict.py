@@ -7,6 +7,8 @@ import textwrap
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from unruly.findings.rules_runtime import collector_sentence, times, wholes
+from unruly.findings.runtime_model import ANYBODY
 from unruly.findings.store_words import (
     fault_sentence,
     is_comparable,
@@ -31,6 +33,8 @@ PROMISES_MAX: Final = 4
 GROUP_ROWS: Final = 4
 OVER_TIME_ROWS: Final = 2
 SAME_ROWS: Final = 2
+RUNTIME_ROWS: Final = 4
+RUNTIME_HEAD: Final = ("n", "failed", "p50", "p99", "p99.9")
 ABSTAINED: Final = {
     "A1": "have too few tail episodes",
     "A2": "wander in their level",
@@ -48,7 +52,8 @@ SHOWN_ELSEWHERE: Final = frozenset(
     {
         "promise-made", "slow-node", "slow-because", "correlate", "target", "knee", "fault-hurts",
         "stream-failed", "stream-unstable", "stream-slow", "stream-one-core",
-        "stream-saturated", "stream-loses", "stream-hypothesis",
+        "stream-saturated", "stream-loses", "stream-hypothesis", "runtime-tail",
+        "runtime-collector",
     }
 )  # fmt: skip
 
@@ -80,6 +85,7 @@ def verdict(analysis: Analysis, *, width: int = 100, colour: bool = False) -> st
             *_groups(analysis),
         ]
         lines += _same_operations(analysis)
+        lines += _by_runtime(analysis)
         lines += ["", *_where(analysis), *_over_time(analysis)]
         lines += [*_slow(analysis), *_why(analysis)]
     lines += ["", *_findings(analysis), *_next(analysis)]
@@ -282,6 +288,39 @@ def _same_operations(analysis: Analysis) -> Iterator[str]:
             + ", ".join(means)
             + (f"; {spared}" if row.outliers.n else "")
         )
+
+
+def _by_runtime(analysis: Analysis) -> Iterator[str]:
+    """Where agents are JVMs: the tail by who asks and who answers, and collections that were met.
+
+    Of several cells the one whose slow copies met collections most, and that in one line.
+    """
+    found = analysis.runtimes
+    if found is None:
+        return
+    whole = sorted(wholes(found), key=lambda it: -_lift_of(it.at("either").lift))
+    cell = whole[0].cell if whole else found.tails[0].cell
+    several = len({it.cell for it in found.tails}) > 1
+    own = [it for it in found.tails if it.cell == cell and it.asks != ANYBODY][:RUNTIME_ROWS]
+    names = [f"{row.asks} -> {row.answers}" for row in own]
+    if several:
+        p99s = (f"{name} {latency(row.p99)}" for name, row in zip(names, own, strict=True))
+        yield f"by runtime: {cell}, p99: {', '.join(p99s)}"
+    else:
+        yield f"{'by runtime':17} " + " ".join(f"{it:>9}" for it in RUNTIME_HEAD)
+        for name, row in zip(names, own, strict=True):
+            quantiles = (latency(it) for it in (row.p50, row.p99, row.p99_9))
+            cells = (count(row.n), count(row.failed), *quantiles)
+            yield f"{name:17} " + " ".join(f"{it:>9}" for it in cells)
+    ratio = next((it.ratio for it in found.ratios if it.cell == cell), None)
+    if ratio is not None:
+        yield f"runtime: the p99 of what JVMs answer is {times(ratio)} that of native agents"
+    if whole:
+        yield f"collector: {collector_sentence(whole[0], found)}"
+
+
+def _lift_of(lift: Interval | None) -> float:
+    return (lift.low or 0.0) if lift else 0.0
 
 
 def _where(analysis: Analysis) -> Iterator[str]:

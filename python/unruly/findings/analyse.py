@@ -13,6 +13,7 @@ from unruly.errors import ParameterError
 from unruly.findings import causes as cause_part
 from unruly.findings import cells as cell_part
 from unruly.findings import distrust, histograms, magical, receivers, rules, steadiness, synchrony
+from unruly.findings import runtimes as runtime_part
 from unruly.findings import stores as store_part
 from unruly.findings import streams as stream_part
 from unruly.findings.arrival_log import arrival_log
@@ -154,6 +155,7 @@ def analyse(
         if held and nodes.timed
         else None,
         stream_part.streams(context, summarised.summaries),
+        runtime_part.runtimes(context, summarised.summaries),
     )
     analysis = _whole(context, options, evidence, summarised, nodes, imported, pictures=pictures)
     context.progress("")
@@ -203,6 +205,7 @@ def _whole(
         causes=evidence.causes,
         stores=evidence.stores,
         streams=evidence.streams,
+        runtimes=evidence.runtimes,
     )
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from unruly.findings.bare_matrix import BareMatrix
     from unruly.findings.cause_model import Causes
     from unruly.findings.magical import Magical
+    from unruly.findings.runtime_model import Runtimes
     from unruly.findings.steadiness import OverTime
     from unruly.findings.stores import Stores
     from unruly.findings.stream_model import Streams
@@ -346,6 +347,8 @@ class Analysis:
     """Target, far tail, faults, flow and loads of a run that drives a store; None for others."""
     streams: Streams | None = None
     """What each protocol gave beside each load, of a run of streams; None for others."""
+    runtimes: Runtimes | None = None
+    """Who asks and who answers by runtime, and collections; None where no agent is a JVM."""
 
     @property
     def trustworthy(self) -> bool:

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from unruly.findings import rules_causes, rules_store, rules_stream, rules_time, rules_warmup
+from unruly.findings import (
+    rules_causes,
+    rules_runtime,
+    rules_store,
+    rules_stream,
+    rules_time,
+    rules_warmup,
+)
 from unruly.findings.model import SECTIONS, SEVERITIES, Finding
 from unruly.findings.words import count, duration, latency, named, percent, rate
 
@@ -30,6 +37,7 @@ if TYPE_CHECKING:
         SelfDistrust,
         SlowNodes,
     )
+    from unruly.findings.runtime_model import Runtimes
     from unruly.findings.steadiness import OverTime
     from unruly.findings.stores import Stores
     from unruly.findings.stream_model import Streams
@@ -73,6 +81,7 @@ class Evidence:
     causes: Causes | None = None
     stores: Stores | None = None
     streams: Streams | None = None
+    runtimes: Runtimes | None = None
 
     @cached_property
     def responses(self) -> list[CellSummary]:
@@ -727,6 +736,8 @@ RULES: Final[tuple[Callable[[Evidence], Iterator[Finding]], ...]] = (
     rules_stream.saturated,
     rules_stream.left_beside,
     rules_stream.hypothesis,
+    rules_runtime.tail,
+    rules_runtime.collector,
     _correlate,
     _disk_dominates,
     _next_step,
@@ -775,6 +786,8 @@ CODES: Final = (
     "stream-saturated",
     "stream-loses",
     "stream-hypothesis",
+    "runtime-tail",
+    "runtime-collector",
     "correlate",
     "disk-dominates",
     "first-reply",

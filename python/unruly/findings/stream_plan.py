@@ -60,11 +60,15 @@ class StreamPlan:
 
     def measured_ns(self, cell: str) -> tuple[int, int] | None:
         """Return from when to when a leg is measured, since it began; None where nobody says."""
-        lasts = quantity(self.said(cell, "run.duration") or "", _TIMES)
+        lasts = self.duration_ns(cell, "run.duration")
         if lasts is None:
             return None
-        before = quantity(self.said(cell, "run.warmup") or "", _TIMES) or 0.0
+        before = self.duration_ns(cell, "run.warmup") or 0.0
         return int(before), int(before + lasts)
+
+    def duration_ns(self, cell: str, key: str) -> float | None:
+        """Return a length of time that holds in a cell; None where nobody says."""
+        return quantity(self.said(cell, key) or "", _TIMES)
 
     def series(self, cell: str) -> str:
         """Return the factors of a cell beside its protocol and its load, in words."""

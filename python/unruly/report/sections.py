@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from unruly.report import arrival_log as arrivals
-from unruly.report import steadiness, stores, tables, trust
+from unruly.report import runtimes, steadiness, stores, tables, trust
 from unruly.report import streams as stream_part
 from unruly.report.advice import absent_advice, advice, sentence
 from unruly.report.document import Figure, Part, Section, Table
@@ -34,6 +34,7 @@ from unruly.report.figures.advice_xft import advice_xft
 from unruly.report.figures.faults import faults
 from unruly.report.figures.flow import flow
 from unruly.report.figures.loads import ramps, scalings
+from unruly.report.figures.runtimes import by_runtime
 from unruly.report.figures.tails import tails
 from unruly.report.figures.timeline import timeline
 from unruly.report.figures.trust import send_lag
@@ -229,12 +230,18 @@ def _slow(view: View) -> Part:
 
 def _why(view: View) -> Part:
     return Part(
+        lead=runtimes.lead(view),
         advice=advice(view, "why"),
         figures=_kept(
-            matrix.explained(view), correlation.correlations(view), correlation.scatters(view)
+            matrix.explained(view),
+            by_runtime(view),
+            correlation.correlations(view),
+            correlation.scatters(view),
         ),
-        tables=_filled(tables.decomposition(view)),
-        closed_tables=_filled(tables.correlation(view), matrix.resource_table(view)),
+        tables=_filled(runtimes.tails(view), runtimes.meetings(view), tables.decomposition(view)),
+        closed_tables=_filled(
+            runtimes.collecting(view), tables.correlation(view), matrix.resource_table(view)
+        ),
     )
 
 

@@ -56,7 +56,12 @@ def with_parts(rows: Table) -> Table:
 
 def _scatter(rows: Table) -> Value:
     """A number below `SCATTER` that has nothing to do with a request's place in the schedule."""
-    return ((rows.request + rows.client) % SCATTER).cast("int64") * _STEP % SCATTER
+    return scattered(rows.request + rows.client)
+
+
+def scattered(number: Value) -> Value:
+    """A number below `SCATTER` by which neighbours lie anywhere."""
+    return (number % SCATTER).cast("int64") * _STEP % SCATTER
 
 
 def cut(wanted: float, n: int) -> int:
@@ -258,5 +263,5 @@ def high_samples(table: Table, limits: Table, metrics: Sequence[str], most: int)
     group = ("cell", "repeat", *WHOSE)
     marked = joined.select(*group, "started_ns", "ended_ns", **high)
     found = marked.filter(ibis.or_(*(marked[name] for name in metrics)))
-    order = ((found.started_ns % SCATTER) * _STEP % SCATTER, "started_ns")
+    order = (scattered(found.started_ns), "started_ns")
     return _in_turn(found, group, order, most)

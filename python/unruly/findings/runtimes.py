@@ -1,0 +1,152 @@
+"""By runtime: who asks and who answers, native or a JVM; and whether slow copies met a collection.
+
+Of a run without a JVM among its agents nothing is asked.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import pandas as pd
+
+from unruly.findings.runtime_meetings import collecting_of, meetings_of
+from unruly.findings.runtime_model import FAILED, JVM, RuntimeRatio, Runtimes, RuntimeTail
+from unruly.findings.runtime_spans import Spans
+from unruly.findings.runtime_tails import tails_of
+from unruly.findings.stream_plan import StreamPlan
+from unruly.stats.blocks import BLOCKS
+from unruly.tables import inline
+from unruly.tables import runtimes as runtime_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import ibis
+
+    from unruly.findings.context import Context
+    from unruly.findings.model import CellSummary
+    from unruly.findings.runtime_model import Collecting, CollectorMeetings
+
+KIND: Final = "mesh"
+TIMEOUT: Final = "mesh.timeout"
+TIMEOUT_NS: Final = 1e9
+"""What a plan that does not say waits for a reply."""
+KEPT: Final = "runtime_rows"
+_PLACES: Final = [
+    "cell", "repeat", "op", "number", "whole", "place", "limit_ns", "timeout_ns", "first_ns",
+    "before_ns", "block_ns",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RuntimePart:
+    """Some cells of a run, their copies kept by the engine."""
+
+    context: Context
+    rows: ibis.Table
+    """As `unruly.tables.runtimes.placed` gives them."""
+    places: pd.DataFrame
+    """Each (cell, repeat, op) with its numbers."""
+    agents: pd.DataFrame
+    """cell, repeat, node, process, jvm, place."""
+
+    @cached_property
+    def cells(self) -> dict[int, str]:
+        """The cell of each ``whole``."""
+        named = self.places.drop_duplicates("whole")
+        return {int(it["whole"]): str(it["cell"]) for it in named.to_dict("records")}
+
+
+def runtimes(context: Context, summaries: Sequence[CellSummary]) -> Runtimes | None:
+    """Look at a run by runtime.
+
+    Parameters
+    ----------
+    context : Context
+        The run.
+    summaries : sequence of CellSummary
+        Each (cell, op): its p99 is from where on a copy is slow.
+
+    Returns
+    -------
+    Runtimes or None
+        None when no agent is a JVM.
+    """
+    agents = _agents(context)
+    if context.empty or not agents["jvm"].any():
+        return None
+    context.progress("by runtime")
+    tails: list[RuntimeTail] = []
+    ratios: list[RuntimeRatio] = []
+    meetings: list[CollectorMeetings] = []
+    collecting: list[Collecting] = []
+    for part in context.parts():
+        with _kept(part, agents, summaries) as held:
+            own, compared = tails_of(held)
+            tails += own
+            ratios += compared
+            with Spans.kept(held) as spans:
+                meetings += meetings_of(held, spans)
+                collecting += collecting_of(held, spans)
+    return Runtimes(
+        tuple(sorted(tails, key=lambda it: (it.cell, it.asks, it.answers))),
+        tuple(sorted(ratios, key=lambda it: it.cell)),
+        tuple(sorted(meetings, key=lambda it: (it.cell, it.op))),
+        tuple(sorted(collecting, key=lambda it: it.cell)),
+    )
+
+
+def _agents(context: Context) -> pd.DataFrame:
+    """Each agent of each (cell, repeat) once, however often it was started."""
+    known = [
+        {
+            "cell": str(it["cell"]),
+            "repeat": int(it["repeat"]),
+            "node": int(it["id"]),
+            "process": str(it["name"]),
+            "jvm": int(it.get("runtime") == JVM),
+        }
+        for it in context.processes
+        if it.get("kind") == KIND and it.get("id") is not None and it.get("cell") is not None
+    ]
+    columns = ["cell", "repeat", "node", "process", "jvm"]
+    return pd.DataFrame(known, columns=columns).drop_duplicates(["cell", "repeat", "node"])
+
+
+@contextmanager
+def _kept(
+    context: Context, agents: pd.DataFrame, summaries: Sequence[CellSummary]
+) -> Iterator[RuntimePart]:
+    """Number the copies of some cells, and keep them until the end of the block."""
+    engine = context.run.engine
+    places = _places(context, summaries)
+    legs = places[["cell", "repeat", "place"]].drop_duplicates()
+    own = agents.merge(legs, on=["cell", "repeat"])
+    rows = runtime_tables.placed(
+        context.rows, inline(places[_PLACES]), inline(own[["cell", "repeat", "node", "jvm"]]),
+        BLOCKS,
+    )  # fmt: skip
+    part = RuntimePart(context, rows, places, own)
+    try:
+        yield replace(part, rows=engine.materialise(KEPT, rows))
+    finally:
+        engine.forget(KEPT)
+
+
+def _places(context: Context, summaries: Sequence[CellSummary]) -> pd.DataFrame:
+    """Each (cell, repeat, op) with its limit, its timeout, and its cell's blocks of time."""
+    p99 = {(it.cell, it.op): it.p99 for it in summaries if it.latency == "response"}
+    plan = StreamPlan.of(context.run.path / "plan.toml", context.factors)
+    own = ["first_ns", "last_ns", "before_ns", "block_ns"]
+    places = context.places(BLOCKS).drop(columns=own)
+    places = places.rename(columns={f"cell_{name}": name for name in own})
+    limits = [p99.get(key) for key in zip(places["cell"], places["op"], strict=True)]
+    places["limit_ns"] = [FAILED if it is None else it for it in limits]
+    waits = {
+        cell: plan.duration_ns(cell, TIMEOUT) or TIMEOUT_NS for cell in places["cell"].unique()
+    }
+    places["timeout_ns"] = places["cell"].map(waits).astype("int64")
+    return places
