@@ -104,7 +104,7 @@ jvm: $(JVM) ## Build what runs in the virtual machine of Java
 $(JVM): jvm/pom.xml $(shell find jvm/src/main -name '*.java')
 	scripts/debian.sh javac openjdk-17-jdk-headless
 	scripts/debian.sh mvn maven
-	mvn -q -B -f jvm/pom.xml package
+	mvn -q -B -f jvm/pom.xml -DskipTests package
 	touch $@
 
 test-jvm: $(JVM) ## Its tests: golden bytes, every protocol over loopback, whole processes

@@ -37,6 +37,8 @@ class Mesh:
     slow_share: float = 0.0
     """Of all copies, such as chance chooses, take 5 ms more."""
     failed_share: float = 0.0
+    late: str = ""
+    """The runtime of the agents that send every fifth copy 12 ms late."""
     seed: int = 1
 
     def is_jvm(self, cell: str) -> np.ndarray:
@@ -89,7 +91,7 @@ def write_mesh(root: Path, mesh: Mesh, *, overlapping: bool = False) -> Written:
             begin += int((mesh.seconds + 2) * NS)
     copies = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     writer = Segments(root, "mesh-1", "mesh")
-    writer.add("requests", _requests(copies))
+    writer.add("requests", _requests(copies, _lags(mesh, copies)))
     events = _events(spans, overlapping=overlapping)
     writer.add("events", events)
     writer.close()
@@ -134,7 +136,13 @@ def _copies(mesh, rng, spans, who, begin):
     }  # fmt: skip
 
 
-def _requests(copies):
+def _lags(mesh, copies):
+    kinds = np.array(mesh.runtimes)[copies["client"]]
+    late = (kinds == mesh.late) & (copies["request"] % 5 == 0)
+    return np.where(late, 12 * MS, 1_000)
+
+
+def _requests(copies, lags):
     rows = len(copies["op"])
     failed = ~np.isfinite(copies["took"])
     return _table(
@@ -152,7 +160,7 @@ def _requests(copies):
             "attempt": np.zeros(rows),
             "connection": copies["server"],
             "intended_ns": copies["intended"],
-            "sent_ns": copies["intended"] + 1_000,
+            "sent_ns": copies["intended"] + lags,
             "received_ns": pa.array(copies["until"], mask=failed),
             "sent_bytes": np.full(rows, 28),
             "received_bytes": np.where(failed, 0, 44),

@@ -61,19 +61,25 @@ def test_every_method_page_has_its_parts(page):
         assert f"## {heading}" in text
 
 
-@pytest.fixture(scope="module")
-def stores_page():
-    """The program that writes the tables of docs/stores.md."""
-    path = REPOSITORY / "docs" / "stores.py"
-    spec = importlib.util.spec_from_file_location("stores_page", path)
+def _program(name):
+    """The program that writes the tables of a page."""
+    path = REPOSITORY / "docs" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"{name}_page", path)
     program = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(program)
     return program
 
 
-def test_the_tables_of_the_stores_are_those_of_the_kept_summaries(stores_page):
-    page = stores_page.PAGE.read_text(encoding="utf-8")
-    assert stores_page.written(page) == page
+@pytest.fixture(scope="module")
+def stores_page():
+    return _program("stores")
+
+
+@pytest.mark.parametrize("name", ["stores", "runtimes", "streams"])
+def test_the_tables_of_a_page_are_those_of_what_is_kept(name):
+    program = _program(name)
+    page = program.PAGE.read_text(encoding="utf-8")
+    assert program.written(page) == page
 
 
 @pytest.mark.parametrize("name", ["stores", "store-levels", "store-faults"])

@@ -193,6 +193,25 @@ def test_what_was_collected_is_told_by_cell(tmp_path):
     assert row.longest_ns == 15 * MS
 
 
+@pytest.mark.parametrize(("late", "told"), [("jvm", False), ("native", True)])
+def test_a_machine_that_sends_late_is_measured_and_no_generator(tmp_path, late, told):
+    written = write_mesh(tmp_path / "run", Mesh(late=late, usual_ms=20.0, seconds=5.0))
+    found = analyse(written.path)
+    stalled = [it for it in found.findings if it.code == "generator-stalled"]
+    assert bool(stalled) == told
+    assert found.self_distrust.send_lag_ns["max"] == (12 * MS if told else 1_000)
+    # of whose share of the tail nobody knows, it spoils nothing
+    assert [it.severity for it in stalled] == ["warns"] * told
+    assert all("it makes up" not in it.text for it in stalled)
+
+
+def test_a_run_of_jvms_alone_has_no_generator_that_could_be_late(tmp_path):
+    mesh = Mesh(runtimes=("jvm", "jvm"), late="jvm", usual_ms=20.0, seconds=5.0)
+    found = analyse(write_mesh(tmp_path / "run", mesh).path)
+    assert found.self_distrust.send_lag_ns == {}
+    assert "generator-stalled" not in {it.code for it in found.findings}
+
+
 def test_a_run_of_native_agents_has_nothing_of_it(tmp_path, monkeypatch):
     path = write_run(tmp_path / "run", agents=3, ops=("null",), duration_s=20.0)
     asked = []

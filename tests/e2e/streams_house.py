@@ -23,6 +23,19 @@ def measured(folder: Path, stream: str, run: str = "", more: str = "", **words: 
     return Measured(folder / "out")
 
 
+def machines(run: Path) -> dict[int, str]:
+    """Virtual machines of a run that live, by pid: their logs are in its directory."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+        if "org.unruly.jvm" in words and str(run) in words:
+            found[int(folder.name)] = words
+    return found
+
+
 def flows(run: Measured) -> dict[tuple[str, str], dict[str, int]]:
     """What each side of each cell counted in all."""
     names = ["messages", "bytes", "lost", "duplicated", "reordered"]

@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
-from house import Measured, call, wait_for
-from streams_house import check_counts, flows, measured, one_after_the_other
+from house import Measured, call, running, wait_for
+from streams_house import check_counts, flows, machines, measured, one_after_the_other
 
 RELIABLE = ["jvm-tcp", "jvm-nio", "jgroups-udp", "jgroups-tcp", "aeron", "aeron-daemon"]
 PROTOCOLS = [*RELIABLE, "jvm-udp"]
-
-
-def machines(run: Path) -> list[str]:
-    """Virtual machines of a run that live: their logs are in its directory."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except OSError:
-            continue
-        if "org.unruly.jvm" in words and str(run) in words:
-            found.append(words)
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +28,7 @@ def test_what_was_written_is_what_came_and_what_was_lost(
 
 
 def test_nothing_is_left_of_it(everything: Measured) -> None:
-    assert machines(everything.path) == []
+    assert machines(everything.path) == {}
     assert everything.manifest["missing"] == []
 
 
@@ -78,7 +66,7 @@ def test_a_collector_beside_another_s_stream_has_a_machine_of_its_own(tmp_path: 
     assert processes == "compete-0-0"
     # Where others want the core as well it may get less.
     assert 0.1 < used / lasted < 0.4
-    assert machines(run.path) == []
+    assert machines(run.path) == {}
 
 
 @pytest.mark.parametrize("protocol", ["jvm-tcp", "aeron", "aeron-daemon"])
@@ -108,6 +96,41 @@ def test_without_java_its_cells_say_so_and_the_others_run(tmp_path: Path) -> Non
     )
     assert "wanted both; hint: apt-get install openjdk-17-jre-headless, and make jvm" in detail
     assert flows(run)["protocol=tcp", "reader"]["messages"] > 100
+
+
+def test_without_java_a_collector_s_load_is_missing_and_its_cell_is_in_doubt(
+    tmp_path: Path,
+) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        'name = "a"\n[run]\nduration = "2s"\n[stream]\nprotocol = "tcp"\n[compete]\nkind = "none"\n'
+        '[matrix]\n"compete.kind" = ["none", "gc"]\n'
+    )
+    out = tmp_path / "out"
+    nowhere = {**os.environ, "UNRULY_JVM": str(tmp_path)}
+    said = call("run", plan, "-o", out, env=nowhere)
+    assert said.returncode == 0, said.stderr
+    run = Measured(out)
+    ((process, detail),) = run.rows("select process, detail from events where kind = 'load failed'")
+    assert process == "compete-0-0"
+    assert "hint: apt-get install openjdk-17-jre-headless" in detail
+    assert flows(run)["kind=gc", "reader"]["messages"] > 100
+    (finding,) = [it for it in run.verdict()["findings"] if it["code"] == "load-off-target"]
+    assert finding["evidence"]["cells"].keys() == {"kind=gc"}
+
+
+def test_a_machine_that_is_killed_leaves_no_memory(tmp_path: Path) -> None:
+    before = set(Path("/dev/shm").glob("unruly-*"))
+    out = tmp_path / "out"
+    plan = tmp_path / "plan.toml"
+    plan.write_text('name = "a"\n[run]\nduration = "20s"\n[stream]\nprotocol = "aeron"\n')
+    with running(plan, out) as process:
+        wait_for(lambda: len(machines(out)) == 2, "two virtual machines")
+        wait_for(lambda: len(set(Path("/dev/shm").glob("unruly-*")) - before) == 2, "its memory")
+        for pid in machines(out):
+            os.kill(pid, signal.SIGKILL)
+        assert process.wait(timeout=60) == 0
+    assert set(Path("/dev/shm").glob("unruly-*")) <= before
 
 
 def test_a_heap_without_room_for_what_lives_is_told(tmp_path: Path) -> None:

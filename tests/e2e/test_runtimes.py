@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from house import Measured, call, wait_for, write_plan
-from test_jvm import machines
+from streams_house import machines
 
 ALL = '["null", "crypto", "disk", "network", "all"]'
 HEAP = '[jvm]\nheap = "128MiB"\n'

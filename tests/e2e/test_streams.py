@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
-from house import UNRULY, Measured, call, need_root, running, wait_for
-from streams_house import NAMESPACES, check_counts, flows, measured, one_after_the_other
+from house import UNRULY, Measured, call, need_root, pids_of, running, spooled, wait_for
+from streams_house import NAMESPACES, check_counts, flows, machines, measured, one_after_the_other
 
 RELIABLE = ["tcp", "sctp", "quic", "enet", "kcp"]
 PROTOCOLS = [*RELIABLE, "udp"]
@@ -117,6 +119,40 @@ def test_a_writer_that_dies_is_told_by_its_reader(
     # A connection that breaks says so; one of user mode is given up after a while of silence.
     assert told in ([("peer lost",)], [("stream broken",)], [("stream not finished",)])
     assert flows(killed["writer"])[f"protocol={protocol}", "reader"]["messages"] > 0
+
+
+def test_what_a_killed_writer_counted_last_is_not_called_a_miscount(
+    killed: dict[str, Measured],
+) -> None:
+    codes = {it["code"] for it in killed["writer"].verdict()["findings"]}
+    assert "stream-unaccounted" not in codes
+    assert "stream-unstable" in codes
+
+
+@pytest.mark.parametrize("protocol", ["tcp", "jvm-tcp"])
+def test_a_reader_that_never_reads_ends_the_stream_and_not_the_run(
+    tmp_path: Path, protocol: str
+) -> None:
+    plan, out = tmp_path / "plan.toml", tmp_path / "out"
+    plan.write_text(f'name = "a"\n[run]\nduration = "3s"\n[stream]\nprotocol = "{protocol}"\n')
+    with running(plan, out) as process:
+        wait_for(lambda: spooled(out) > 0, "the first messages")
+        for pid in [*pids_of(out), *machines(out)]:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if b"/reader-0-" in words or b"role=reader" in words:
+                os.kill(pid, signal.SIGSTOP)
+        assert process.wait(timeout=60) == 0
+    run = Measured(out)
+    assert run.manifest["status"] == "complete"
+    told = run.rows("select kind from events where process = 'writer-0' and kind like 'stream%'")
+    assert told == [("stream not finished",)]
+
+
+def test_a_packet_as_long_as_the_plan_allows_arrives(tmp_path: Path) -> None:
+    need_root("hosts of their own")
+    stream = 'protocol = "udp"\nmessage = "8KB"\nmtu = 9000\nlink = "100Mbit/s"'
+    found = flows(measured(tmp_path, stream, NAMESPACES))["all", "reader"]
+    assert found["messages"] > 100
 
 
 def test_a_library_that_is_not_there_is_named_and_the_others_run(tmp_path: Path) -> None:

@@ -105,6 +105,40 @@ fn a_competing_load_goes_with_every_kind_of_load_and_can_be_pinned() {
 }
 
 #[test]
+fn something_is_done_to_one_process_of_a_load_and_its_cores_are_those_of_all() {
+    let text = |process: &str| {
+        format!(
+            "name = \"a\"\n[run]\nduration = \"1s\"\n[drive]\nrate = \"1/s\"\n[compete]\nkind = \"cpu\"\n[[fault]]\nkind = \"kill\"\nprocess = \"{process}\"\nat = \"100ms\"\n"
+        )
+    };
+    let plan = Plan::parse("plan.toml", &text("compete-0-3")).unwrap();
+    assert_eq!(plan.faults[0].processes, ["compete-0-3"]);
+    let said = Plan::parse("plan.toml", &text("compete-0")).unwrap_err();
+    assert!(
+        said.to_string().contains("unknown process \"compete-0\""),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_mesh_of_hosts_of_their_own_has_a_load_on_each() {
+    let text = "name = \"a\"\n[run]\nduration = \"1s\"\nhosts = \"namespaces\"\n[mesh]\nagents = 3\ngroups = [3]\n[compete]\nkind = \"cpu\"\n[pin]\ncompete-2 = [1]\n";
+    let plan = Plan::parse("plan.toml", text).unwrap();
+    assert_eq!(plan.pins["compete-2"], [1]);
+}
+
+#[test]
+fn times_that_are_varied_are_not_scaled() {
+    refused_whole(
+        &format!(
+            "{}[matrix]\n\"run.duration\" = [\"1s\", \"2s\"]\n",
+            STREAM.replace("[run]\n", "[run]\nscale = 0.5\n")
+        ),
+        "plan.toml:9: run.duration is varied, and run.scale is 0.5; must be 1: the values of a matrix are taken as they are; hint: scale the values themselves",
+    );
+}
+
+#[test]
 fn what_a_stream_cannot_be_is_refused_with_its_line() {
     refused(
         "message = \"31B\"",
@@ -130,7 +164,7 @@ fn what_a_stream_cannot_be_is_refused_with_its_line() {
     );
     refused_whole(
         &STREAM.replace("tcp", "rudp"),
-        r#"plan.toml:6: protocol is "rudp"; must be one of tcp, udp, sctp, kernel-sctp, quic, enet, kcp, jvm-tcp, jvm-nio, jvm-udp, jgroups-udp, jgroups-tcp, aeron; hint: protocol = "tcp""#,
+        r#"plan.toml:6: protocol is "rudp"; must be one of tcp, udp, sctp, kernel-sctp, quic, enet, kcp, jvm-tcp, jvm-nio, jvm-udp, jgroups-udp, jgroups-tcp, aeron, aeron-daemon; hint: protocol = "tcp""#,
     );
 }
 

@@ -60,7 +60,7 @@ impl Writer for KcpWriter {
     fn write(&mut self, message: &[u8], patience: Duration) -> io::Result<Sent> {
         // A conversation has no beginning: the first message makes it, and is taken whole.
         let stream = &mut self.stream;
-        let sent = within_mut(&self.runtime, patience, stream, |stream, context| {
+        let sent = within(&self.runtime, patience, |context| {
             stream.poll_send(context, message)
         });
         match sent {
@@ -75,7 +75,7 @@ impl Writer for KcpWriter {
         }
         // There is no end in this protocol: the reader sends the last message back.
         let (stream, reply) = (&mut self.stream, &mut self.reply);
-        let heard = within_mut(&self.runtime, patience, stream, |stream, context| {
+        let heard = within(&self.runtime, patience, |context| {
             stream.poll_recv(context, reply)
         });
         match heard {
@@ -83,24 +83,6 @@ impl Writer for KcpWriter {
             None => Err(out_of_time("the reader has not read to the end")),
         }
     }
-}
-
-/// What a stream's poll gives in time.
-fn within_mut<T>(
-    runtime: &Runtime,
-    patience: Duration,
-    stream: &mut KcpStream,
-    mut poll: impl FnMut(&mut KcpStream, &mut std::task::Context<'_>) -> std::task::Poll<T>,
-) -> Option<T> {
-    let mut given = (stream, &mut poll);
-    let given = std::cell::RefCell::new(&mut given);
-    within(runtime, patience, || {
-        std::future::poll_fn(|context| {
-            let mut given = given.borrow_mut();
-            let (stream, poll) = &mut **given;
-            poll(stream, context)
-        })
-    })
 }
 
 /// Reads the messages of the first conversation of this run.
@@ -151,7 +133,7 @@ impl Reader for KcpReader {
             return self.accept(patience);
         };
         let message = &mut self.message;
-        let came = within_mut(&self.runtime, patience, stream, |stream, context| {
+        let came = within(&self.runtime, patience, |context| {
             stream.poll_recv(context, message)
         });
         let bytes = match came {
@@ -171,7 +153,7 @@ impl Reader for KcpReader {
         take(&self.message[..bytes]);
         if header.end {
             let last = &self.message[..bytes];
-            within_mut(&self.runtime, patience, stream, |stream, context| {
+            within(&self.runtime, patience, |context| {
                 stream.poll_send(context, last)
             });
         }

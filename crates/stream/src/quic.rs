@@ -90,11 +90,8 @@ fn write(
     bytes: &[u8],
     patience: Duration,
 ) -> io::Result<Option<usize>> {
-    let stream = std::cell::RefCell::new(stream);
-    let written = within(runtime, patience, || {
-        let mut stream = stream.borrow_mut();
-        let mut writing = Box::pin(async move { stream.write(bytes).await });
-        std::future::poll_fn(move |context| writing.as_mut().poll(context))
+    let written = within(runtime, patience, |context| {
+        pin!(stream.write(bytes)).poll(context)
     });
     written.transpose().map_err(io::Error::from)
 }
@@ -225,11 +222,8 @@ impl Reader for QuicReader {
         let Some(stream) = &mut self.stream else {
             return Ok(self.accept(patience));
         };
-        let stream = std::cell::RefCell::new(stream);
-        let came = within(&self.runtime, patience, || {
-            let mut stream = stream.borrow_mut();
-            let mut reading = Box::pin(async move { stream.read_chunk(CHUNK_BYTES, true).await });
-            std::future::poll_fn(move |context| reading.as_mut().poll(context))
+        let came = within(&self.runtime, patience, |context| {
+            pin!(stream.read_chunk(CHUNK_BYTES, true)).poll(context)
         });
         let chunk = match came {
             None => return Ok(Received::Nothing),

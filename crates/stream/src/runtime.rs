@@ -1,7 +1,6 @@
 //! The runtime under protocols whose libraries are asynchronous.
 
 use std::io;
-use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -15,16 +14,17 @@ pub(crate) fn runtime() -> io::Result<Runtime> {
         .build()
 }
 
-/// What a future gives in time. `future` makes it, since one that is ready at once needs no timer, and
-/// most are.
-pub(crate) fn within<T, F: Future<Output = T>>(
+/// What a poll gives in time. What is ready at once needs no timer, and most is.
+pub(crate) fn within<T>(
     runtime: &Runtime,
     patience: Duration,
-    mut future: impl FnMut() -> F,
+    mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
 ) -> Option<T> {
-    let mut context = Context::from_waker(Waker::noop());
-    if let Poll::Ready(given) = pin!(future()).poll(&mut context) {
+    if let Poll::Ready(given) = poll(&mut Context::from_waker(Waker::noop())) {
         return Some(given);
     }
-    runtime.block_on(async { tokio::time::timeout(patience, future()).await.ok() })
+    runtime.block_on(async {
+        let given = tokio::time::timeout(patience, std::future::poll_fn(poll));
+        given.await.ok()
+    })
 }

@@ -142,7 +142,10 @@ def analyse(
         replace(
             nodes.distrust,
             tail_rows=summarised.tail_rows,
-            tail_explained_share=summarised.tail_explained_share,
+            # with virtual machines among the clients it is no share of the generator's
+            tail_explained_share=None
+            if len(context.measured_clients)
+            else summarised.tail_explained_share,
         ),
         cell_part.blind_spots(summaries, run.timeless),
         magical.magical(context, summaries, measured, pictures=pictures, interactions=interactions)

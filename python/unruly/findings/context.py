@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from unruly.tables import fetch, inline
 from unruly.tables import requests as request_tables
 
@@ -13,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import ibis
-    import pandas as pd
 
     from unruly.run import Run
 
@@ -117,6 +118,17 @@ class Context:
         return request_tables.timed(
             request_tables.last_tries(requests) if self.retried else requests
         )
+
+    @property
+    def measured_clients(self) -> pd.DataFrame:
+        """Those whose lateness is what is measured: agents on Java; cell, repeat, client."""
+        found = [
+            (str(it["cell"]), int(it["repeat"]), int(it["id"]))
+            for it in self.processes
+            if it.get("kind") == "mesh" and it.get("runtime") == "jvm" and it.get("id") is not None
+        ]
+        columns = ["cell", "repeat", "client"]
+        return pd.DataFrame(sorted(set(found)), columns=columns)
 
     @property
     def empty(self) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from unruly.findings import (
     rules_causes,
+    rules_generator,
     rules_runtime,
     rules_store,
     rules_stream,
@@ -19,7 +20,7 @@ from unruly.findings import (
     rules_warmup,
 )
 from unruly.findings.model import SECTIONS, SEVERITIES, Finding
-from unruly.findings.words import count, duration, latency, named, percent, rate
+from unruly.findings.words import count, duration, latency, named, percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
     from unruly.findings.tails import Tail
     from unruly.run import Run
 
-SEND_LAG_LIMIT_NS: Final = 10e6
-TAIL_EXPLAINED_LIMIT: Final = 0.10
 STEAL_MEAN_LIMIT: Final = 0.01
 STEAL_MAX_LIMIT: Final = 0.10
 STAMPED_WANTED: Final = 0.99
@@ -136,43 +135,6 @@ def _rows_dropped(evidence: Evidence) -> Iterator[Finding]:
         {"dropped": dropped, "scheduled": scheduled},
         "Look in logs/ for an error of the disk; else lower the rate, or use a faster disk.",
     )
-
-
-def _generator_stalled(evidence: Evidence) -> Iterator[Finding]:
-    doubt = evidence.self_distrust
-    largest = doubt.send_lag_ns.get("max", 0.0)
-    if largest <= SEND_LAG_LIMIT_NS:
-        return
-    usual, share = doubt.send_lag_ns["p99_9"], doubt.tail_explained_share or 0.0
-    if share > TAIL_EXPLAINED_LIMIT:
-        severity = "spoils"
-    else:
-        severity = "warns" if usual > SEND_LAG_LIMIT_NS else "informs"
-    yield Finding(
-        "generator-stalled",
-        "trust",
-        severity,
-        2,
-        f"the generator sent late, by up to {latency(largest)}",
-        f"The p99.9 of the send lag is {latency(usual)}; it makes up more than half of the "
-        f"response "
-        f"time of {percent(share)} of the rows beyond the p99. Response time counts from the "
-        "schedule, so nothing is hidden, but what it shows there is the generator."
-        + _behind(doubt.fell_behind),
-        {
-            "send_lag_ns": doubt.send_lag_ns,
-            "tail_rows": doubt.tail_rows,
-            "tail_explained_share": share,
-        },
-        "Give the generator a CPU of its own, lower the rate, or read service time beside it.",
-    )
-
-
-def _behind(fell_behind: dict[str, float] | None) -> str:
-    if fell_behind is None:
-        return ""
-    due, sent = (rate(fell_behind[name]) for name in ("due_hz", "sent_hz"))
-    return f" It cannot send what was asked for: {due} were due, {sent} were sent."
 
 
 def _run_cut_off(evidence: Evidence) -> Iterator[Finding]:
@@ -695,7 +657,7 @@ def _next_step(evidence: Evidence) -> Iterator[Finding]:
 RULES: Final[tuple[Callable[[Evidence], Iterator[Finding]], ...]] = (
     _nothing_measured,
     _rows_dropped,
-    _generator_stalled,
+    rules_generator.stalled,
     _run_cut_off,
     _run_stopped,
     _failures,

@@ -22,6 +22,10 @@ use super::telling::events_of;
 use crate::relay::Relay;
 use crate::services::{Ground, Services};
 
+/// After its schedule a load has so long to end: a stream whose reader does not read gives up after 10 s.
+const SILENCE_NS: i64 = 20_000_000_000;
+/// A request that is tried again is late by several timeouts.
+const LATE_TIMEOUTS: i64 = 16;
 /// A process that is not ready by then never will be.
 const READY_PATIENCE: Duration = Duration::from_secs(60);
 /// Between `start` and the first instant of the schedule: all have read the line by then.
@@ -126,7 +130,7 @@ impl<'a> Leg<'a> {
         progress.begin(number, cell, scheduled);
         let measure_ns = started_mono_ns + nanoseconds(self.plan.run.warmup);
         self.faults = Faults::new(&self.plan.faults, measure_ns, self.plan.run.duration);
-        self.supervise(progress);
+        self.supervise(started_mono_ns, progress);
         self.undo_faults(progress);
         self.end(progress);
         self.services.iter_mut().for_each(Services::stop);
@@ -308,7 +312,8 @@ impl<'a> Leg<'a> {
     }
 
     /// Until all have drained or died, or the run is stopped.
-    fn supervise(&mut self, progress: &mut Progress) {
+    fn supervise(&mut self, started_ns: i64, progress: &mut Progress) {
+        let latest_ns = self.latest_ns(started_ns);
         while !self
             .children
             .iter()
@@ -319,6 +324,10 @@ impl<'a> Leg<'a> {
             if self.run.stop.load(Ordering::Relaxed) {
                 progress.note("stopping; what was measured is kept");
                 self.stopped = true;
+                break;
+            }
+            if monotonic().0 > latest_ns {
+                self.give_up(progress);
                 break;
             }
             let next_ns = self.faults.next_ns().unwrap_or(i64::MAX);
@@ -335,6 +344,34 @@ impl<'a> Leg<'a> {
                 progress.note(&told);
             }
             progress.show();
+        }
+    }
+
+    /// When even the last word that may be late is overdue.
+    fn latest_ns(&self, started_ns: i64) -> i64 {
+        let run = &self.plan.run;
+        let late = match &self.plan.load {
+            Load::Mesh(mesh) => nanoseconds(mesh.timeout).saturating_mul(LATE_TIMEOUTS),
+            Load::Drive(drive) => nanoseconds(drive.timeout).saturating_mul(LATE_TIMEOUTS),
+            Load::Stream(stream) => nanoseconds(stream.wind_down),
+        };
+        [
+            nanoseconds(run.warmup),
+            nanoseconds(run.duration),
+            late,
+            SILENCE_NS,
+        ]
+        .into_iter()
+        .fold(started_ns, i64::saturating_add)
+    }
+
+    /// Goes on without those that have not said that they are over: a process that is frozen holds no run.
+    fn give_up(&mut self, progress: &Progress) {
+        let asking = self.children.iter().filter(|it| it.job.kind.asks());
+        for child in asking.filter(|it| !it.is_over()) {
+            let told = format!("{} has not ended in time", child.job.name);
+            progress.note(&format!("{told}; the run goes on without it"));
+            self.missing.push(told);
         }
     }
 

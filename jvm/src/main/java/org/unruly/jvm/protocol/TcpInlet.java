@@ -7,16 +7,29 @@ import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.ByteBuffer;
+import java.util.ArrayDeque;
+import java.util.Deque;
 import org.unruly.jvm.stream.Frames;
 import org.unruly.jvm.stream.Inlet;
 import org.unruly.jvm.stream.Intake;
 import org.unruly.jvm.stream.Terms;
 
-/** TCP by java.net: reads as much as there is into a large array. */
+/**
+ * TCP by java.net: reads as much as there is into a large array.
+ *
+ * <p>A writer may be silent for minutes before it begins, as a stranger may: each connection is read by a thread of its
+ * own until one of them says a message of this stream. Then the others are closed.
+ */
 final class TcpInlet implements Inlet {
+  /** Connections that may be open before a stream is; one more closes the oldest. */
+  private static final int CANDIDATES_MAX = 16;
+
   private final ServerSocket server = new ServerSocket();
-  private volatile Socket connection;
-  private volatile boolean closed;
+  private final Deque<Socket> candidates = new ArrayDeque<>();
+  private Socket stream;
+  private boolean ended;
+  private IOException failure;
+  private boolean closed;
 
   TcpInlet(Terms terms) throws IOException {
     server.bind(terms.listen());
@@ -34,47 +47,108 @@ final class TcpInlet implements Inlet {
 
   @Override
   public void receive(Intake intake) throws IOException {
-    byte[] bytes = new byte[Frames.roomBytes(intake.messageBytes())];
-    try {
-      while (!intake.isOver() && !closed) {
-        try (Socket accepted = server.accept()) {
-          connection = accepted;
-          receive(accepted.getInputStream(), bytes, intake);
+    Thread accepting = new Thread(() -> accept(intake), "accept");
+    accepting.setDaemon(true);
+    accepting.start();
+    synchronized (this) {
+      try {
+        while (!ended && !closed) {
+          wait();
         }
+      } catch (InterruptedException thrown) {
+        Thread.currentThread().interrupt();
       }
-    } catch (IOException thrown) {
-      if (!closed) {
-        throw thrown;
+      if (failure != null && !closed) {
+        throw failure;
       }
     }
   }
 
-  private static void receive(InputStream stream, byte[] bytes, Intake intake) throws IOException {
-    Frames frames = new Frames(intake);
-    ByteBuffer buffer = ByteBuffer.wrap(bytes);
+  private void accept(Intake intake) {
     try {
-      while (!intake.isOver()) {
-        int read = stream.read(bytes, buffer.position(), buffer.remaining());
-        if (read < 0 && frames.begun()) {
-          throw new EOFException("the writer left without telling the end");
+      while (true) {
+        Socket accepted = server.accept();
+        if (!enter(accepted)) {
+          Closing.quietly(accepted);
+          continue;
         }
-        // whoever speaks of something else is let go, and the writer is waited for again
-        if (read < 0 || !frames.take(buffer.position(buffer.position() + read))) {
-          return;
-        }
+        Thread reading = new Thread(() -> read(accepted, intake), "read");
+        reading.setDaemon(true);
+        reading.start();
       }
     } catch (IOException thrown) {
-      if (frames.begun()) {
-        throw thrown;
+      end(null, thrown);
+    }
+  }
+
+  private synchronized boolean enter(Socket accepted) {
+    if (stream != null || closed) {
+      return false;
+    }
+    if (candidates.size() == CANDIDATES_MAX) {
+      Closing.quietly(candidates.removeFirst());
+    }
+    return candidates.add(accepted);
+  }
+
+  private void read(Socket accepted, Intake intake) {
+    IOException thrown = null;
+    try (accepted) {
+      receive(accepted, intake);
+    } catch (IOException caught) {
+      thrown = caught;
+    }
+    end(accepted, thrown);
+  }
+
+  private void receive(Socket accepted, Intake intake) throws IOException {
+    InputStream input = accepted.getInputStream();
+    byte[] bytes = new byte[Frames.roomBytes(intake.messageBytes())];
+    Frames frames = new Frames(intake);
+    ByteBuffer buffer = ByteBuffer.wrap(bytes);
+    while (!intake.isOver()) {
+      int read = input.read(bytes, buffer.position(), buffer.remaining());
+      if (read < 0 && frames.begun()) {
+        throw new EOFException("the writer left without telling the end");
+      } else if (read < 0) {
+        return;
       }
+      buffer.position(buffer.position() + read);
+      // whoever speaks of something else is let go, and the writer is still waited for
+      if (!(frames.begun() ? frames.take(buffer) : begin(accepted, frames, buffer))) {
+        return;
+      }
+    }
+  }
+
+  /** Takes what came first of a connection, one connection's at a time; false when it is not the stream's. */
+  private synchronized boolean begin(Socket accepted, Frames frames, ByteBuffer buffer) {
+    if (stream != null || !frames.take(buffer)) {
+      return false;
+    }
+    if (frames.begun()) {
+      stream = accepted;
+      candidates.stream().filter(it -> it != accepted).forEach(Closing::quietly);
+    }
+    return true;
+  }
+
+  /** The end of a connection, or of accepting: a stranger's is nobody's. */
+  private synchronized void end(Socket accepted, IOException thrown) {
+    candidates.remove(accepted);
+    if (accepted == stream) {
+      failure = thrown;
+      ended = true;
+      notifyAll();
     }
   }
 
   @Override
-  public void wake() {
+  public synchronized void wake() {
     closed = true;
     Closing.quietly(server);
-    Closing.quietly(connection);
+    candidates.forEach(Closing::quietly);
+    notifyAll();
   }
 
   @Override

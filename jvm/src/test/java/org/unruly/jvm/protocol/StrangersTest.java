@@ -51,6 +51,24 @@ class StrangersTest {
     }
   }
 
+  @ParameterizedTest
+  @ValueSource(strings = {"jvm-tcp", "jvm-nio"})
+  void whoSaysNothingKeepsTheWriterFromNothing(String protocol) throws Exception {
+    try (Streaming streaming = new Streaming(protocol, COOKIE);
+        Socket silent = new Socket();
+        Socket slow = new Socket()) {
+      CompletableFuture<Void> received = streaming.receive();
+      silent.connect(streaming.reader());
+      slow.connect(streaming.reader());
+      slow.getOutputStream().write(message(COOKIE, 0, 7), 0, 100);
+      streaming.write(MESSAGES);
+      received.get(30, TimeUnit.SECONDS);
+      assertEquals(MESSAGES, streaming.accounting.messages());
+      assertEquals(0, streaming.accounting.lost());
+      assertEquals(-1, silent.getInputStream().read());
+    }
+  }
+
   @Test
   void datagramsOfAnotherRunOrSizeAreIgnored() throws Exception {
     try (Streaming streaming = new Streaming("jvm-udp", COOKIE);
