@@ -1,191 +1,21 @@
-//! A member of a group: the library of corosync's closed process groups, and what it calls.
+//! A member of a group, with its daemon.
 
-use std::cell::Cell;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
-use std::ptr;
 use std::time::{Duration, Instant};
 
-use libloading::Library;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::daemon::{Daemon, Place};
+use super::functions::{AGREED, Functions, Name, OK, TRY_AGAIN, Turn, View};
 use crate::Options;
-use crate::library::{function, open};
 
-const OK: c_int = 1;
-const TRY_AGAIN: c_int = 6;
-const MODEL: c_int = 1;
-const AGREED: c_int = 2;
-const ONE_NONBLOCKING: c_int = 4;
 /// Until the clock is looked at again.
 const MESSAGES_A_TURN: u32 = 64;
 /// For the others, to be heard once more before this end goes.
 const LEAVE_PATIENCE: Duration = Duration::from_millis(500);
-
-#[repr(C)]
-struct Name {
-    length: u32,
-    value: [u8; 128],
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Address {
-    node: u32,
-    process: u32,
-    reason: u32,
-}
-
-type Deliver = unsafe extern "C" fn(u64, *const Name, u32, u32, *mut c_void, usize);
-type Change = unsafe extern "C" fn(
-    u64,
-    *const Name,
-    *const Address,
-    usize,
-    *const Address,
-    usize,
-    *const Address,
-    usize,
-);
-
-#[repr(C)]
-struct Model {
-    model: c_int,
-    deliver: Deliver,
-    change: Change,
-    ring_change: *const c_void,
-    flags: u32,
-}
-
-/// The functions of the library that are used.
-#[derive(Clone, Copy)]
-struct Functions {
-    initialize: unsafe extern "C" fn(*mut u64, c_int, *mut Model, *mut c_void) -> c_int,
-    finalize: unsafe extern "C" fn(u64) -> c_int,
-    file: unsafe extern "C" fn(u64, *mut c_int) -> c_int,
-    own_node: unsafe extern "C" fn(u64, *mut u32) -> c_int,
-    join: unsafe extern "C" fn(u64, *const Name) -> c_int,
-    leave: unsafe extern "C" fn(u64, *const Name) -> c_int,
-    multicast: unsafe extern "C" fn(u64, c_int, *const libc::iovec, u32) -> c_int,
-    dispatch: unsafe extern "C" fn(u64, c_int) -> c_int,
-}
-
-impl Functions {
-    fn open(options: &Options) -> io::Result<Self> {
-        // It has state of its own, and is never closed.
-        let library: &Library = Box::leak(Box::new(open(options)?));
-        // SAFETY: the types are those of the library's header.
-        unsafe {
-            Ok(Self {
-                initialize: function(library, "cpg_model_initialize")?,
-                finalize: function(library, "cpg_finalize")?,
-                file: function(library, "cpg_fd_get")?,
-                own_node: function(library, "cpg_local_get")?,
-                join: function(library, "cpg_join")?,
-                leave: function(library, "cpg_leave")?,
-                multicast: function(library, "cpg_mcast_joined")?,
-                dispatch: function(library, "cpg_dispatch")?,
-            })
-        }
-    }
-
-    /// Connects to the daemon of this network namespace, if it answers yet.
-    fn connect(self) -> Option<u64> {
-        let mut handle = 0;
-        let mut model = Model {
-            model: MODEL,
-            deliver: delivered,
-            change: changed,
-            ring_change: ptr::null(),
-            flags: 0,
-        };
-        // SAFETY: the handle is written, and the model is read before it returns.
-        let said = unsafe {
-            (self.initialize)(&raw mut handle, MODEL, &raw mut model, ptr::null_mut())
-        };
-        (said == OK).then_some(handle)
-    }
-}
-
-/// Who is in a group.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct View {
-    pub(super) members: usize,
-    /// Why another went last.
-    pub(super) gone: Option<u32>,
-    /// This end has left, and all others heard so.
-    left: bool,
-}
-
-/// What is called while the library gives messages away: it hands its callbacks nothing of ours.
-struct Turn<'a> {
-    own: u32,
-    view: &'a mut View,
-    take: &'a mut dyn FnMut(u32, &[u8]),
-}
-
-thread_local! {
-    static TURN: Cell<*mut c_void> = const { Cell::new(ptr::null_mut()) };
-}
-
-/// The turn that this thread is in.
-///
-/// # Safety
-///
-/// It is called by the library out of `dispatch`, and the reference is gone before the next call.
-unsafe fn turn<'a>() -> Option<&'a mut Turn<'a>> {
-    // SAFETY: while the library dispatches, it is the turn that was put there, or nothing.
-    unsafe { TURN.get().cast::<Turn<'a>>().as_mut() }
-}
-
-unsafe extern "C" fn delivered(
-    _handle: u64,
-    _group: *const Name,
-    node: u32,
-    _process: u32,
-    bytes: *mut c_void,
-    length: usize,
-) {
-    // SAFETY: the library calls this out of `dispatch`.
-    let turn = unsafe { turn() };
-    if let Some(turn) = turn
-        && !bytes.is_null()
-    {
-        // SAFETY: the library gave so many bytes, which stay until this returns.
-        (turn.take)(node, unsafe {
-            std::slice::from_raw_parts(bytes.cast(), length)
-        });
-    }
-}
-
-unsafe extern "C" fn changed(
-    _handle: u64,
-    _group: *const Name,
-    _members: *const Address,
-    members: usize,
-    left: *const Address,
-    left_length: usize,
-    _joined: *const Address,
-    _joined_length: usize,
-) {
-    // SAFETY: the library calls this out of `dispatch`.
-    let Some(turn) = (unsafe { turn() }) else {
-        return;
-    };
-    turn.view.members = members;
-    for at in 0..left_length {
-        // SAFETY: the library gave so many addresses, which stay until this returns.
-        let it = unsafe { *left.add(at) };
-        if it.node == turn.own {
-            turn.view.left = true;
-        } else {
-            turn.view.gone = Some(it.reason);
-        }
-    }
-}
 
 /// A member of the group of a run, with its daemon.
 pub(super) struct Group {
@@ -207,19 +37,21 @@ impl Group {
         let until = Instant::now() + patience;
         let functions = Functions::open(options)?;
         let connect = move || Ok(functions.connect());
-        let (daemon, handle) =
-            Daemon::start(place, options.library.as_deref(), patience, connect)?;
+        let (daemon, handle) = Daemon::start(place, options.library.as_deref(), patience, connect)?;
         let (mut file, mut own) = (0, 0);
         // SAFETY: both are written.
         unsafe {
             done((functions.file)(handle, &raw mut file), "it has no file")?;
-            done((functions.own_node)(handle, &raw mut own), "it has no number")?;
+            done(
+                (functions.own_node)(handle, &raw mut own),
+                "it has no number",
+            )?;
         }
         let group = Self {
             functions,
             handle,
             file,
-            name: name(options.cookie),
+            name: Name::of(options.cookie),
             own,
             view: View::default(),
             broken: false,
@@ -284,11 +116,7 @@ impl Group {
         };
         let mut came = false;
         for _ in 0..MESSAGES_A_TURN {
-            TURN.set((&raw mut turn).cast());
-            // SAFETY: the callbacks find the turn, which lives until they have returned.
-            let said = unsafe { (self.functions.dispatch)(self.handle, ONE_NONBLOCKING) };
-            TURN.set(ptr::null_mut());
-            match said {
+            match turn.dispatch(self.functions, self.handle) {
                 OK => came = true,
                 TRY_AGAIN => return Ok(came),
                 other => return self.lost("nothing comes any more", other),
@@ -328,23 +156,15 @@ impl Drop for Group {
         // SAFETY: the name is read before it returns.
         let said = unsafe { (self.functions.leave)(self.handle, &raw const self.name) };
         while said == OK && !self.view.left && Instant::now() < until {
-            if self.turn(Duration::from_millis(10), &mut |_, _| {}).is_err() {
+            if self
+                .turn(Duration::from_millis(10), &mut |_, _| {})
+                .is_err()
+            {
                 return;
             }
         }
         // SAFETY: nothing uses the handle any more.
         unsafe { (self.functions.finalize)(self.handle) };
-    }
-}
-
-/// The group of a run.
-fn name(cookie: u32) -> Name {
-    let text = format!("unruly-{cookie:08x}");
-    let mut value = [0; 128];
-    value[..text.len()].copy_from_slice(text.as_bytes());
-    Name {
-        length: u32::try_from(text.len()).unwrap_or(0),
-        value,
     }
 }
 

@@ -2,6 +2,7 @@
 //! (extended virtual synchrony). The writer hears its own messages too.
 
 mod daemon;
+mod functions;
 mod group;
 
 use std::io;
@@ -208,11 +209,13 @@ impl Reader for CpgReader {
         if let Some(end) = end {
             self.answer(end)?;
         }
-        Ok(match came {
-            true => Received::Some,
-            // What it said before is heard before.
-            false if self.group.view.gone.is_some() => Received::Ended,
-            false => Received::Nothing,
+        // What it said before it went is heard before.
+        Ok(if came {
+            Received::Some
+        } else if self.group.view.gone.is_some() {
+            Received::Ended
+        } else {
+            Received::Nothing
         })
     }
 
