@@ -68,7 +68,6 @@ struct Model {
 #[derive(Clone, Copy)]
 pub(super) struct Functions {
     initialize: unsafe extern "C" fn(*mut u64, c_int, *mut Model, *mut c_void) -> c_int,
-    pub(super) finalize: unsafe extern "C" fn(u64) -> c_int,
     pub(super) file: unsafe extern "C" fn(u64, *mut c_int) -> c_int,
     pub(super) own_node: unsafe extern "C" fn(u64, *mut u32) -> c_int,
     pub(super) join: unsafe extern "C" fn(u64, *const Name) -> c_int,
@@ -85,7 +84,6 @@ impl Functions {
         unsafe {
             Ok(Self {
                 initialize: function(library, "cpg_model_initialize")?,
-                finalize: function(library, "cpg_finalize")?,
                 file: function(library, "cpg_fd_get")?,
                 own_node: function(library, "cpg_local_get")?,
                 join: function(library, "cpg_join")?,

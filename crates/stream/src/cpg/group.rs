@@ -16,6 +16,7 @@ use crate::Options;
 const MESSAGES_A_TURN: u32 = 64;
 /// For the others, to be heard once more before this end goes.
 const LEAVE_PATIENCE: Duration = Duration::from_millis(500);
+const LEAVE_LOOK: Duration = Duration::from_millis(10);
 
 /// A member of the group of a run, with its daemon.
 pub(super) struct Group {
@@ -147,24 +148,19 @@ impl Group {
 }
 
 impl Drop for Group {
+    /// Leaves, where somebody is left to hear it: a daemon that just ends is missed only after seconds. The
+    /// handle is not given back, since that waits for a ring, and the daemon takes its end of it along.
     fn drop(&mut self) {
-        if self.broken {
+        if self.broken || self.view.gone.is_some() {
             return;
         }
-        // A daemon that ends at once is missed only after seconds: so the others hear of the end first.
         let until = Instant::now() + LEAVE_PATIENCE;
         // SAFETY: the name is read before it returns.
         let said = unsafe { (self.functions.leave)(self.handle, &raw const self.name) };
-        while said == OK && !self.view.left && Instant::now() < until {
-            if self
-                .turn(Duration::from_millis(10), &mut |_, _| {})
-                .is_err()
-            {
-                return;
-            }
+        let mut heard = said == OK;
+        while heard && !self.view.left && Instant::now() < until {
+            heard = self.turn(LEAVE_LOOK, &mut |_, _| {}).is_ok();
         }
-        // SAFETY: nothing uses the handle any more.
-        unsafe { (self.functions.finalize)(self.handle) };
     }
 }
 
