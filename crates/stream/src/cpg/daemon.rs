@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -19,27 +19,24 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::sys::socket::{getsockopt, sockopt::IpMtu};
 use nix::unistd::{Pid, getpid, getppid};
-use socket2::SockRef;
 
 use crate::out_of_time;
 
 const PROGRAM: &str = "corosync";
 pub(crate) const PACKAGE: &str = "corosync";
-/// Its own default. It sends from the port before it.
-pub(super) const PORT: u16 = 5_405;
-/// Nobody else is in the network of a run, so that all runs may meet here.
-const MEET: Ipv4Addr = Ipv4Addr::new(239, 77, 0, 1);
+/// Its own default: nobody else is on a host of a run.
+const PORT: u16 = 5_405;
 /// It receives into buffers of 10,000 bytes, and a longer packet would be cut off.
 const LONGEST_PACKET: u16 = 9_000;
 const FOLDER: &str = "/run/unruly";
 /// Between two looks whether it answers.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Where a daemon is on the network.
+/// Where both daemons of a group are: they know each other from the beginning.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct Places {
     pub(super) own: Ipv4Addr,
-    pub(super) port: u16,
+    pub(super) other: Ipv4Addr,
 }
 
 /// A running daemon; it ends with this value, or with this process.
@@ -55,14 +52,14 @@ impl Daemon {
     /// A thread keeps the daemon: it alone has the daemon's file systems, so that files of a run in those
     /// places stay where they belong. The kernel ends the daemon with the thread that started it.
     pub(super) fn start<T: Send + 'static>(
-        place: Place,
+        places: Places,
         libraries: Option<&Path>,
         patience: Duration,
         mut connect: impl FnMut() -> io::Result<Option<T>> + Send + 'static,
     ) -> io::Result<(Self, T)> {
         let until = Instant::now() + patience;
         let command = command(libraries)?;
-        let text = configuration(place, packet_bytes(place)?);
+        let text = configuration(places, packet_bytes(places)?);
         let (stop, stopped) = mpsc::channel::<()>();
         let (say, said) = mpsc::channel();
         let keeper = std::thread::spawn(move || {
@@ -162,7 +159,7 @@ fn own_files() -> nix::Result<()> {
 }
 
 /// The command of the daemon. Its words go to the log of this process, whose output is for the runner.
-fn command(libraries: Option<&Path>) -> io::Result<Command> {
+pub(super) fn command(libraries: Option<&Path>) -> io::Result<Command> {
     let (program, beside) = program(libraries).ok_or_else(|| {
         io::Error::other(format!(
             "{PROGRAM} is not there; wanted its daemon; hint: apt-get install {PACKAGE}"
@@ -215,11 +212,10 @@ fn program_in(folder: &Path) -> Option<PathBuf> {
     Some(folder.join(PROGRAM)).filter(|it| it.is_file())
 }
 
-/// The longest packet of the way to the others.
-fn packet_bytes(place: Place) -> io::Result<u16> {
-    let socket = UdpSocket::bind((place.own, 0))?;
-    SockRef::from(&socket).set_multicast_if_v4(&place.own)?;
-    socket.connect(SocketAddrV4::new(MEET, place.port))?;
+/// The longest packet of the way to the other.
+fn packet_bytes(places: Places) -> io::Result<u16> {
+    let socket = UdpSocket::bind((places.own, 0))?;
+    socket.connect((places.other, PORT))?;
     let bytes = getsockopt(&socket, IpMtu)?;
     Ok(u16::try_from(bytes)
         .unwrap_or(LONGEST_PACKET)
@@ -228,21 +224,31 @@ fn packet_bytes(place: Place) -> io::Result<u16> {
 
 /// What the daemon reads. Its timers and windows are its own defaults; only its class of the scheduler is not:
 /// it is that of the end, beside which others compete.
-fn configuration(place: Place, packet_bytes: u16) -> String {
-    let Place { own, port } = place;
+fn configuration(places: Places, packet_bytes: u16) -> String {
+    // Both have the same list; a number is an address, so that it is nobody else's.
+    let mut nodes = [places.own, places.other];
+    nodes.sort_unstable();
+    let [(first, first_number), (second, second_number)] = nodes.map(|it| (it, it.to_bits()));
     format!(
         "\
 totem {{
   version: 2
   cluster_name: unruly
-  transport: udp
+  transport: udpu
   netmtu: {packet_bytes}
   interface {{
     linknumber: 0
-    bindnetaddr: {own}
-    mcastaddr: {MEET}
-    mcastport: {port}
-    ttl: 1
+    mcastport: {PORT}
+  }}
+}}
+nodelist {{
+  node {{
+    ring0_addr: {first}
+    nodeid: {first_number}
+  }}
+  node {{
+    ring0_addr: {second}
+    nodeid: {second_number}
   }}
 }}
 logging {{
@@ -264,18 +270,20 @@ system {{
 mod tests {
     use super::*;
 
-    const PLACE: Place = Place {
+    const PLACES: Places = Places {
         own: Ipv4Addr::new(10, 77, 0, 2),
-        port: PORT,
+        other: Ipv4Addr::new(10, 77, 0, 1),
     };
 
     #[test]
-    fn a_daemon_is_told_its_address_and_leaves_nothing_elsewhere() {
-        let text = configuration(PLACE, 1_500);
+    fn a_daemon_is_told_both_addresses_and_leaves_nothing_elsewhere() {
+        let text = configuration(PLACES, 1_500);
         for line in [
             "netmtu: 1500",
-            "bindnetaddr: 10.77.0.2",
-            "mcastaddr: 239.77.0.1",
+            "ring0_addr: 10.77.0.1",
+            "nodeid: 172818433",
+            "ring0_addr: 10.77.0.2",
+            "nodeid: 172818434",
             "mcastport: 5405",
             "to_logfile: no",
             "state_dir: /run/unruly",
@@ -286,13 +294,18 @@ mod tests {
             assert!(found, "{line} in {text}");
         }
         assert_eq!(text.matches('{').count(), text.matches('}').count());
+        let turned = Places {
+            own: PLACES.other,
+            other: PLACES.own,
+        };
+        assert_eq!(configuration(turned, 1_500), text);
     }
 
     #[test]
     fn packets_are_no_longer_than_what_the_daemon_receives() {
-        let loopback = Place {
+        let loopback = Places {
             own: Ipv4Addr::LOCALHOST,
-            ..PLACE
+            other: Ipv4Addr::LOCALHOST,
         };
         assert_eq!(packet_bytes(loopback).unwrap(), LONGEST_PACKET);
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::daemon::{Daemon, Place};
+use super::daemon::{Daemon, Places};
 use super::functions::{AGREED, Functions, Name, OK, TRY_AGAIN, Turn, View};
 use crate::Options;
 
@@ -33,12 +33,17 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Starts a daemon on this address, and joins the group of this run.
-    pub(super) fn join(options: &Options, place: Place, patience: Duration) -> io::Result<Self> {
+    /// Starts a daemon on this host, and joins the group of this run.
+    pub(super) fn join(
+        functions: Functions,
+        options: &Options,
+        places: Places,
+        patience: Duration,
+    ) -> io::Result<Self> {
         let until = Instant::now() + patience;
-        let functions = Functions::open(options)?;
         let connect = move || Ok(functions.connect());
-        let (daemon, handle) = Daemon::start(place, options.library.as_deref(), patience, connect)?;
+        let (daemon, handle) =
+            Daemon::start(places, options.library.as_deref(), patience, connect)?;
         let (mut file, mut own) = (0, 0);
         // SAFETY: both are written.
         unsafe {
