@@ -225,7 +225,7 @@ mod tests {
             reason: 3,
         });
         let mut bytes = *b"abc";
-        let none = ptr::null();
+        let none: *const Address = ptr::null();
         TURN.set(ptr::from_mut(&mut turn).cast());
         // SAFETY: all that is given has the length that is said, and lives.
         unsafe {
