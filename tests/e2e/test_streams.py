@@ -11,10 +11,30 @@ import pytest
 from house import UNRULY, Measured, call, need_root, pids_of, running, spooled, wait_for
 from streams_house import NAMESPACES, check_counts, flows, machines, measured, one_after_the_other
 
-RELIABLE = ["tcp", "sctp", "quic", "enet", "kcp"]
+RELIABLE = ["tcp", "sctp", "quic", "enet", "kcp", "corosync-cpg"]
 PROTOCOLS = [*RELIABLE, "udp"]
 
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libenet.so.7"
+# All by which corosync is had.
+COROSYNC = [
+    "/usr/bin/apt-get",
+    "/usr/sbin/corosync",
+    "/usr/lib/x86_64-linux-gnu/libcpg.so.4",
+]
+
+
+def of_corosync() -> set[str]:
+    """Daemons of runs that live, and what they keep in files."""
+    found = {str(path) for path in Path("/dev/shm").glob("qb-*")}
+    found |= {str(path) for path in Path("/run").glob("unruly*")}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().decode().split("\0")
+        except OSError:
+            continue
+        if words[0].endswith("corosync") and "/run/unruly/corosync.conf" in words:
+            found.add(folder.name)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +68,29 @@ def test_rows_of_a_side_follow_on_each_other_and_say_what_it_cost(everything: Me
     assert rows > 20
     assert cpu > 0
     assert memory > 1_000_000
+
+
+def test_what_a_daemon_beside_an_end_holds_is_counted_to_the_end(everything: Measured) -> None:
+    held = dict(
+        everything.rows(
+            "select cell, min(rss_bytes) from intervals where messages > 100 group by cell"
+        )
+    )
+    assert held["protocol=corosync-cpg"] > held["protocol=tcp"] + 8_000_000
+
+
+def test_a_daemon_ends_with_its_end_however_that_ends(tmp_path: Path) -> None:
+    need_root("hosts of their own")
+    before = of_corosync()
+    fault = '[[fault]]\nkind = "kill"\nprocess = "reader-0"\nat = "300ms"\n'
+    run = measured(tmp_path, 'protocol = "corosync-cpg"', NAMESPACES, fault)
+    wait_for(lambda: of_corosync() <= before, "the end of all daemons")
+    told = run.rows(
+        "select kind, detail from events where process = 'writer-0' and kind like 'stream%'"
+    )
+    assert [kind for kind, _ in told] in (["stream broken"], ["stream not finished"])
+    assert "the reader left the group" in told[0][1]
+    assert flows(run)["all", "reader"]["messages"] > 0
 
 
 def test_a_link_is_no_faster_than_it_was_made(tmp_path: Path) -> None:
@@ -179,6 +222,35 @@ def test_a_library_that_is_not_there_is_named_and_the_others_run(tmp_path: Path)
     )
     assert kind == "stream failed"
     assert "wanted libenet.so.7; hint: apt-get install libenet7" in detail
+    assert flows(run)["protocol=tcp", "reader"]["messages"] > 100
+
+
+def test_a_daemon_that_is_not_there_is_named_and_the_others_run(tmp_path: Path) -> None:
+    need_root("hosts of their own")
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        'name = "a"\n[run]\nduration = "500ms"\nhosts = "namespaces"\n[stream]\nprotocol = "tcp"\n'
+        '[matrix]\n"stream.protocol" = ["corosync-cpg", "tcp"]\n'
+    )
+    there = [path for path in COROSYNC if Path(path).exists()]
+    hide = [f"mount --bind /dev/null {path}" for path in there]
+    words = " && ".join([*hide, f"exec {UNRULY} run {plan} -o {tmp_path / 'out'}"])
+    said = subprocess.run(
+        ["unshare", "-m", "sh", "-c", words],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+    )
+    assert said.returncode == 0, said.stderr
+    run = Measured(tmp_path / "out")
+    ((kind, detail),) = run.rows(
+        "select kind, detail from events where cell = 'protocol=corosync-cpg'"
+        " and process = 'reader-0' and kind like 'stream%'"
+    )
+    assert kind == "stream failed"
+    assert detail.endswith("hint: apt-get install corosync")
     assert flows(run)["protocol=tcp", "reader"]["messages"] > 100
 
 

@@ -16,8 +16,10 @@ pub(crate) fn stream(section: &Section<'_>, run: &Run, scale: f64) -> Result<Str
     section.check_keys(keys::STREAM)?;
     let protocols = Protocol::ALL.map(|it| (it.name(), it));
     let protocol = section.choice("protocol", &protocols, None)?;
-    if protocol.listens_everywhere() && run.hosts == Hosts::Processes {
-        let wanted = "must be another on loopback: its library listens on all addresses";
+    if let Some(why) = protocol.needs_hosts()
+        && run.hosts == Hosts::Processes
+    {
+        let wanted = format!("must be another on loopback: {why}");
         let hint = "in [run], hosts = \"namespaces\"";
         return Err(section.refuse("protocol", wanted, hint));
     }

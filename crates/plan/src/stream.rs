@@ -66,6 +66,9 @@ pub enum Protocol {
     Enet,
     /// KCP: retransmission tuned for latency, over UDP.
     Kcp,
+    /// A group of two whose members see messages and each other's coming and going in one order: each end has a
+    /// daemon of corosync.
+    CorosyncCpg,
     /// The kernel's TCP from Java, by `java.net`.
     JvmTcp,
     /// The kernel's TCP from Java, by `java.nio`.
@@ -84,7 +87,7 @@ pub enum Protocol {
 
 impl Protocol {
     /// All of them, in the order of the manual.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Tcp,
         Self::Udp,
         Self::Sctp,
@@ -92,6 +95,7 @@ impl Protocol {
         Self::Quic,
         Self::Enet,
         Self::Kcp,
+        Self::CorosyncCpg,
         Self::JvmTcp,
         Self::JvmNio,
         Self::JvmUdp,
@@ -112,6 +116,7 @@ impl Protocol {
             Self::Quic => "quic",
             Self::Enet => "enet",
             Self::Kcp => "kcp",
+            Self::CorosyncCpg => "corosync-cpg",
             Self::JvmTcp => "jvm-tcp",
             Self::JvmNio => "jvm-nio",
             Self::JvmUdp => "jvm-udp",
@@ -136,6 +141,8 @@ impl Protocol {
             Self::Enet | Self::JgroupsUdp | Self::JgroupsTcp | Self::Aeron | Self::AeronDaemon => {
                 Bytes(1_000_000)
             }
+            // What its daemon takes at once is a mebibyte, with headers of its own.
+            Self::CorosyncCpg => Bytes(1_000_000),
         }
     }
 
@@ -154,10 +161,14 @@ impl Protocol {
         )
     }
 
-    /// Whether it can be reached from everywhere, whatever it is bound to.
+    /// Why it cannot be spoken between two processes on loopback, if it cannot.
     #[must_use]
-    pub const fn listens_everywhere(self) -> bool {
-        matches!(self, Self::Sctp)
+    pub const fn needs_hosts(self) -> Option<&'static str> {
+        match self {
+            Self::Sctp => Some("its library listens on all addresses"),
+            Self::CorosyncCpg => Some("each end needs a daemon, and a host has one"),
+            _ => None,
+        }
     }
 
     /// Whether every message arrives, once and in order, or the stream ends.

@@ -164,12 +164,12 @@ fn what_a_stream_cannot_be_is_refused_with_its_line() {
     );
     refused_whole(
         &STREAM.replace("tcp", "rudp"),
-        r#"plan.toml:6: protocol is "rudp"; must be one of tcp, udp, sctp, kernel-sctp, quic, enet, kcp, jvm-tcp, jvm-nio, jvm-udp, jgroups-udp, jgroups-tcp, aeron, aeron-daemon; hint: protocol = "tcp""#,
+        r#"plan.toml:6: protocol is "rudp"; must be one of tcp, udp, sctp, kernel-sctp, quic, enet, kcp, corosync-cpg, jvm-tcp, jvm-nio, jvm-udp, jgroups-udp, jgroups-tcp, aeron, aeron-daemon; hint: protocol = "tcp""#,
     );
 }
 
 #[test]
-fn loopback_has_no_link_and_no_library_that_listens_everywhere() {
+fn loopback_has_no_link_and_no_protocol_that_needs_two_hosts() {
     let loopback = STREAM.replace("namespaces", "processes");
     refused_whole(
         &format!("{loopback}link = \"1Gbit/s\""),
@@ -178,6 +178,10 @@ fn loopback_has_no_link_and_no_library_that_listens_everywhere() {
     refused_whole(
         &loopback.replace("tcp", "sctp"),
         r#"plan.toml:6: protocol is "sctp"; must be another on loopback: its library listens on all addresses; hint: in [run], hosts = "namespaces""#,
+    );
+    refused_whole(
+        &loopback.replace("tcp", "corosync-cpg"),
+        r#"plan.toml:6: protocol is "corosync-cpg"; must be another on loopback: each end needs a daemon, and a host has one; hint: in [run], hosts = "namespaces""#,
     );
 }
 

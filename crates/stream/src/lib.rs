@@ -7,6 +7,7 @@
 //! Invariant: nothing waits for longer than it was told, so that whoever calls can look at the clock.
 
 mod account;
+mod cpg;
 mod enet;
 mod frames;
 mod header;
@@ -84,6 +85,11 @@ pub trait Writer {
     fn held_bytes(&self) -> Option<u64> {
         None
     }
+
+    /// A process beside this one that does a part of the work, where there is one.
+    fn helper(&self) -> Option<u32> {
+        None
+    }
 }
 
 /// How a look at the receiving end went.
@@ -105,6 +111,11 @@ pub trait Reader {
     ///
     /// When the stream broke.
     fn read(&mut self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<Received>;
+
+    /// A process beside this one that does a part of the work, where there is one.
+    fn helper(&self) -> Option<u32> {
+        None
+    }
 }
 
 /// The shared library that a protocol is opened from, and the package that has it; none where it is a part
@@ -114,7 +125,16 @@ pub fn library_of(protocol: Protocol) -> Option<(&'static str, &'static str)> {
     match protocol {
         Protocol::Enet => Some((enet::LIBRARY, enet::PACKAGE)),
         Protocol::Sctp => Some((sctp::LIBRARY, sctp::PACKAGE)),
+        Protocol::CorosyncCpg => Some((cpg::LIBRARY, cpg::PACKAGE)),
         _ => None,
+    }
+}
+
+/// The libraries that the library of a protocol needs itself, each after what it needs.
+fn needed_by(protocol: Protocol) -> &'static [&'static str] {
+    match protocol {
+        Protocol::CorosyncCpg => &cpg::NEEDED,
+        _ => &[],
     }
 }
 
@@ -129,6 +149,7 @@ pub fn listen(options: &Options, address: SocketAddr) -> io::Result<(Box<dyn Rea
         Protocol::Udp => boxed(udp::UdpReader::listen(options, address)),
         Protocol::Sctp => boxed(sctp::SctpReader::listen(options, address)),
         Protocol::Enet => boxed(enet::EnetReader::listen(options, address)),
+        Protocol::CorosyncCpg => boxed(cpg::CpgReader::listen(options, address)),
         #[cfg(feature = "quic")]
         Protocol::Quic => boxed(quic::QuicReader::listen(options, address)),
         #[cfg(feature = "kcp")]
@@ -154,6 +175,7 @@ pub fn connect(
         Protocol::Udp => Box::new(udp::UdpWriter::connect(options, to)?),
         Protocol::Sctp => Box::new(sctp::SctpWriter::connect(options, to, patience)?),
         Protocol::Enet => Box::new(enet::EnetWriter::connect(options, to, patience)?),
+        Protocol::CorosyncCpg => Box::new(cpg::CpgWriter::connect(options, to, patience)?),
         #[cfg(feature = "quic")]
         Protocol::Quic => Box::new(quic::QuicWriter::connect(to, patience)?),
         #[cfg(feature = "kcp")]

@@ -1,10 +1,11 @@
 //! Libraries that are opened when a stream needs them, and not before.
 
 use std::io;
+use std::path::Path;
 
 use libloading::Library;
 
-use crate::{Options, library_of};
+use crate::{Options, library_of, needed_by};
 
 /// Opens the library of a protocol: where it was said to be, else where the system has it.
 pub(crate) fn open(options: &Options) -> io::Result<Library> {
@@ -15,6 +16,9 @@ pub(crate) fn open(options: &Options) -> io::Result<Library> {
 }
 
 fn open_named(options: &Options, (name, package): (&str, &str)) -> io::Result<Library> {
+    if let Some(folder) = &options.library {
+        open_needed(folder, needed_by(options.protocol));
+    }
     let given = options.library.as_ref().map(|it| it.join(name));
     let places = given.iter().map(AsRef::as_ref).chain([name.as_ref()]);
     let mut said = String::new();
@@ -30,6 +34,18 @@ fn open_named(options: &Options, (name, package): (&str, &str)) -> io::Result<Li
         "{}: {said}; wanted {name}; hint: apt-get install {package}",
         options.protocol.name()
     )))
+}
+
+/// Opens what a library needs itself: the system does not look into a folder of ours, but takes what is
+/// open already.
+fn open_needed(folder: &Path, names: &[&str]) {
+    for name in names {
+        // SAFETY: these libraries do nothing when they are loaded.
+        if let Ok(library) = unsafe { Library::new(folder.join(name)) } {
+            // It is needed as long as what needs it, which is to the end of this process.
+            std::mem::forget(library);
+        }
+    }
 }
 
 /// The words of the system, where it has any.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 LEVEL: Final = 0.95
 USER_MODE: Final = frozenset(
-    {"sctp", "quic", "enet", "kcp", "jgroups-udp", "aeron", "aeron-daemon"}
+    {"sctp", "quic", "enet", "kcp", "corosync-cpg", "jgroups-udp", "aeron", "aeron-daemon"}
 )
 """Whose windows, or what stands for them, are moved by a process of user mode."""
 JVM: Final = ("jvm-", "jgroups-", "aeron")

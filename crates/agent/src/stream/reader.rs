@@ -55,10 +55,11 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
         // Not to the last moment: what comes from the start on is counted.
         let stopped = inbox.stopped_while(start_ns - QUIET_NS, idle);
         let stopped = stopped || inbox.stopped_until(start_ns);
+        let rows = Rows::new(ground, "reader", start_ns).with_helper(reader.helper());
         let mut reading = Reading {
             reader,
             inbox,
-            rows: Rows::new(ground, "reader", start_ns),
+            rows,
             books: Books {
                 cookie: job.cookie,
                 account: Account::default(),

@@ -1,7 +1,8 @@
 //! What flowed, and what it cost: a row of `intervals` for each tenth of a second.
 
 use anyhow::Result;
-use nix::time::{ClockId, clock_gettime};
+use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
 use serde::Serialize;
 use unruly_trace::{Clock, MonoNs, Table, TableSpool, monotonic};
 
@@ -18,6 +19,15 @@ pub(crate) struct Rows<'a> {
     spool: TableSpool,
     side: &'static str,
     started_ns: i64,
+    cpu_ns: i64,
+    helper: Option<Helper>,
+}
+
+/// A process beside this one: what it costs is a part of what this one does.
+#[derive(Debug, Clone, Copy)]
+struct Helper {
+    pid: Pid,
+    /// What it had used when it was seen last.
     cpu_ns: i64,
 }
 
@@ -70,7 +80,18 @@ impl<'a> Rows<'a> {
             side,
             started_ns,
             cpu_ns: own_cpu_ns(),
+            helper: None,
         }
+    }
+
+    /// The same with a process beside this one, if there is one.
+    pub(crate) fn with_helper(mut self, pid: Option<u32>) -> Self {
+        self.helper = pid.map(|pid| Helper {
+            pid: Pid::from_raw(pid.cast_signed()),
+            cpu_ns: 0,
+        });
+        self.cpu_ns = self.used_ns();
+        self
     }
 
     /// When the next row is due.
@@ -83,7 +104,7 @@ impl<'a> Rows<'a> {
     /// A process that was not let run for a while has a row that is longer than the others: what it did
     /// in which part of it nobody knows.
     pub(crate) fn write(&mut self, flow: Flow) -> Result<Option<u64>> {
-        let (now_ns, cpu_ns, rss_bytes) = (monotonic().0, own_cpu_ns(), own_rss_bytes());
+        let (now_ns, cpu_ns, rss_bytes) = (monotonic().0, self.used_ns(), self.rss_bytes());
         if now_ns <= self.started_ns {
             // It was stopped before it began.
             return Ok(rss_bytes);
@@ -119,6 +140,21 @@ impl<'a> Rows<'a> {
         Ok(self.spool.append(&row)?)
     }
 
+    /// Processor time of this process, and of the one beside it. One that is gone has used what it had used.
+    fn used_ns(&mut self) -> i64 {
+        let beside = self.helper.as_mut().map_or(0, |helper| {
+            helper.cpu_ns = cpu_ns_of(helper.pid).unwrap_or(helper.cpu_ns);
+            helper.cpu_ns
+        });
+        own_cpu_ns() + beside
+    }
+
+    fn rss_bytes(&self) -> Option<u64> {
+        let own = rss_bytes_of("self")?;
+        let beside = self.helper.map(|it| rss_bytes_of(&it.pid.to_string()));
+        Some(own + beside.flatten().unwrap_or(0))
+    }
+
     pub(crate) fn seal(&mut self) -> Result<()> {
         Ok(self.spool.seal()?)
     }
@@ -130,10 +166,36 @@ pub(crate) fn own_cpu_ns() -> i64 {
     time.map_or(0, |it| it.tv_sec() * 1_000_000_000 + it.tv_nsec())
 }
 
-fn own_rss_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+/// Processor time of another process, while it is there.
+fn cpu_ns_of(pid: Pid) -> Option<i64> {
+    let time = clock_gettime(clock_getcpuclockid(pid).ok()?).ok()?;
+    Some(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
+}
+
+fn rss_bytes_of(process: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/statm")).ok()?;
     let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
     // SAFETY: it reads a constant of the system.
     let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     Some(pages * u64::try_from(page_bytes).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn another_process_has_its_own_time_and_memory_until_it_is_gone() {
+        let mut command = Command::new("cat");
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        let pid = Pid::from_raw(child.id().cast_signed());
+        assert!(cpu_ns_of(pid).is_some_and(|it| it >= 0));
+        assert!(rss_bytes_of(&pid.to_string()).is_some());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(cpu_ns_of(pid), None);
+        assert_eq!(rss_bytes_of(&pid.to_string()), None);
+    }
 }

@@ -49,6 +49,7 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
     let stopped = inbox.stopped_while(start_ns, idle);
     if let Ok(writer) = writer {
         let times = Times::new(job, stream, start_ns);
+        let rows = Rows::new(ground, "writer", start_ns).with_helper(writer.helper());
         let mut writing = Writing {
             writer,
             inbox,
@@ -57,7 +58,7 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
             sample: u64::from(stream.sample),
             sequence: 0,
             told: 0,
-            rows: Rows::new(ground, "writer", start_ns),
+            rows,
         };
         if !stopped && let Err(broken) = writing.run(times) {
             tell(events, broken.kind, &broken.text, clock);

@@ -1,0 +1,177 @@
+//! A member of a group, with its daemon.
+
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::daemon::{Daemon, Places};
+use super::functions::{AGREED, Functions, Name, OK, TRY_AGAIN, Turn, View};
+use crate::Options;
+
+/// Until the clock is looked at again.
+const MESSAGES_A_TURN: u32 = 64;
+/// For the others, to be heard once more before this end goes.
+const LEAVE_PATIENCE: Duration = Duration::from_millis(500);
+const LEAVE_LOOK: Duration = Duration::from_millis(10);
+
+/// A member of the group of a run, with its daemon.
+pub(super) struct Group {
+    functions: Functions,
+    handle: u64,
+    file: RawFd,
+    name: Name,
+    /// The number of this host.
+    pub(super) own: u32,
+    pub(super) view: View,
+    /// The daemon does not answer any more: it is not asked for anything either.
+    broken: bool,
+    daemon: Daemon,
+}
+
+impl Group {
+    /// Starts a daemon on this host, and joins the group of this run.
+    pub(super) fn join(
+        functions: Functions,
+        options: &Options,
+        places: Places,
+        patience: Duration,
+    ) -> io::Result<Self> {
+        let until = Instant::now() + patience;
+        let connect = move || Ok(functions.connect());
+        let (daemon, handle) =
+            Daemon::start(places, options.library.as_deref(), patience, connect)?;
+        let (mut file, mut own) = (0, 0);
+        // SAFETY: both are written.
+        unsafe {
+            done((functions.file)(handle, &raw mut file), "it has no file")?;
+            done(
+                (functions.own_node)(handle, &raw mut own),
+                "it has no number",
+            )?;
+        }
+        let group = Self {
+            functions,
+            handle,
+            file,
+            name: Name::of(options.cookie),
+            own,
+            view: View::default(),
+            broken: false,
+            daemon,
+        };
+        loop {
+            // SAFETY: the name is read before it returns.
+            let said = unsafe { (functions.join)(handle, &raw const group.name) };
+            if said != TRY_AGAIN || Instant::now() >= until {
+                return done(said, "the group cannot be joined").map(|()| group);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub(super) fn daemon(&self) -> u32 {
+        self.daemon.pid()
+    }
+
+    /// Sends to all members, this one included. Returns whether it was taken: the daemon takes no more than
+    /// its ring brings away.
+    pub(super) fn multicast(&mut self, message: &[u8]) -> io::Result<bool> {
+        let part = libc::iovec {
+            iov_base: message.as_ptr().cast_mut().cast(),
+            iov_len: message.len(),
+        };
+        // SAFETY: the message is copied before it returns, and not written.
+        let said = unsafe { (self.functions.multicast)(self.handle, AGREED, &raw const part, 1) };
+        match said {
+            OK => Ok(true),
+            TRY_AGAIN => Ok(false),
+            other => self.lost("a message was refused", other),
+        }
+    }
+
+    /// Gives messages away, some at most; waits for the first at most for `patience`. Returns whether
+    /// there were any, or a change of the view.
+    pub(super) fn turn(
+        &mut self,
+        patience: Duration,
+        take: &mut dyn FnMut(u32, &[u8]),
+    ) -> io::Result<bool> {
+        if self.drain(take)? {
+            return Ok(true);
+        }
+        if patience.is_zero() {
+            return Ok(false);
+        }
+        let over = self.wait(patience)?;
+        let came = self.drain(take)?;
+        if over && !came {
+            return self.lost("its daemon is gone", OK);
+        }
+        Ok(came)
+    }
+
+    fn drain(&mut self, take: &mut dyn FnMut(u32, &[u8])) -> io::Result<bool> {
+        let mut turn = Turn {
+            own: self.own,
+            view: &mut self.view,
+            take,
+        };
+        let mut came = false;
+        for _ in 0..MESSAGES_A_TURN {
+            match turn.dispatch(self.functions, self.handle) {
+                OK => came = true,
+                TRY_AGAIN => return Ok(came),
+                other => return self.lost("nothing comes any more", other),
+            }
+        }
+        Ok(came)
+    }
+
+    /// Waits until something is there. Returns whether the daemon's end of it is closed.
+    fn wait(&self, patience: Duration) -> io::Result<bool> {
+        // SAFETY: the file is the library's, and open as long as its handle.
+        let file = unsafe { BorrowedFd::borrow_raw(self.file) };
+        let mut files = [PollFd::new(file, PollFlags::POLLIN)];
+        let timeout = PollTimeout::try_from(patience.max(Duration::from_millis(1)));
+        match poll(&mut files, timeout.unwrap_or(PollTimeout::MAX)) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let over = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
+        Ok(files[0].revents().is_some_and(|it| it.intersects(over)))
+    }
+
+    fn lost<T>(&mut self, what: &str, said: c_int) -> io::Result<T> {
+        self.broken = true;
+        let text = format!("{what} (cs_error {said})");
+        Err(io::Error::new(io::ErrorKind::ConnectionAborted, text))
+    }
+}
+
+impl Drop for Group {
+    /// Leaves, where somebody is left to hear it: a daemon that just ends is missed only after seconds. The
+    /// handle is not given back, since that waits for a ring, and the daemon takes its end of it along.
+    fn drop(&mut self) {
+        if self.broken || self.view.gone.is_some() {
+            return;
+        }
+        let until = Instant::now() + LEAVE_PATIENCE;
+        // SAFETY: the name is read before it returns.
+        let said = unsafe { (self.functions.leave)(self.handle, &raw const self.name) };
+        let mut heard = said == OK;
+        while heard && !self.view.left && Instant::now() < until {
+            heard = self.turn(LEAVE_LOOK, &mut |_, _| {}).is_ok();
+        }
+    }
+}
+
+fn done(said: c_int, what: &str) -> io::Result<()> {
+    if said == OK {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("{what} (cs_error {said})")))
+}

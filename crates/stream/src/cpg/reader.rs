@@ -1,0 +1,200 @@
+//! The reading member: it comes into the group when its writer has knocked, and answers to the end.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::daemon::{self, Places};
+use super::functions::Functions;
+use super::group::Group;
+use super::{KNOCK, LOOK, ROOM_LOOK, ipv4};
+use crate::header::{HEADER_BYTES, Header};
+use crate::{Options, Reader, Received, out_of_time};
+
+/// To start a daemon, beside whatever else starts.
+const START_PATIENCE: Duration = Duration::from_secs(10);
+/// For an answer to be handed over, and for the writer to go when it has it.
+const END_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Hears the group, and answers to the end.
+pub(crate) struct CpgReader {
+    functions: Functions,
+    options: Options,
+    own: Ipv4Addr,
+    stage: Stage,
+    answered: bool,
+}
+
+/// How far a reader is.
+enum Stage {
+    /// It listens for a knock.
+    Alone(UdpSocket),
+    /// Its daemon starts.
+    Joining(JoinHandle<io::Result<Group>>),
+    Member(Box<Group>),
+    /// It cannot be in the group.
+    Failed(String),
+}
+
+impl CpgReader {
+    pub(crate) fn listen(options: &Options, address: SocketAddr) -> io::Result<(Self, SocketAddr)> {
+        let functions = Functions::open(options)?;
+        // A daemon that there is not is told now.
+        daemon::command(options.library.as_deref())?;
+        let socket = UdpSocket::bind(address)?;
+        let at = socket.local_addr()?;
+        let reader = Self {
+            functions,
+            options: options.clone(),
+            own: ipv4(at.ip())?,
+            stage: Stage::Alone(socket),
+            answered: false,
+        };
+        Ok((reader, at))
+    }
+
+    /// Comes into the group, as far as it goes in this time.
+    fn advance(&mut self, patience: Duration) -> io::Result<()> {
+        let next = match &mut self.stage {
+            Stage::Member(_) => return Ok(()),
+            Stage::Failed(text) => return Err(io::Error::other(text.clone())),
+            Stage::Alone(socket) => {
+                let Some(other) = knocked(socket, self.options.cookie, patience)? else {
+                    return Ok(());
+                };
+                let (functions, options) = (self.functions, self.options.clone());
+                let places = Places {
+                    own: self.own,
+                    other,
+                };
+                Stage::Joining(std::thread::spawn(move || {
+                    Group::join(functions, &options, places, START_PATIENCE)
+                }))
+            }
+            Stage::Joining(joining) if !joining.is_finished() => {
+                std::thread::sleep(patience.min(LOOK));
+                return Ok(());
+            }
+            stage @ Stage::Joining(_) => {
+                let failed = Stage::Failed("its daemon could not be started".to_owned());
+                let Stage::Joining(joining) = std::mem::replace(stage, failed) else {
+                    return Ok(());
+                };
+                match joining.join() {
+                    Ok(Ok(group)) => Stage::Member(Box::new(group)),
+                    Ok(Err(error)) => Stage::Failed(error.to_string()),
+                    Err(_) => return Ok(()),
+                }
+            }
+        };
+        self.stage = next;
+        Ok(())
+    }
+}
+
+/// Who knocked, if somebody of this run did in this time.
+fn knocked(socket: &UdpSocket, cookie: u32, patience: Duration) -> io::Result<Option<Ipv4Addr>> {
+    let mut knock = [0; HEADER_BYTES];
+    socket.set_read_timeout(Some(patience.max(ROOM_LOOK)))?;
+    match socket.recv_from(&mut knock) {
+        Ok((bytes, from)) if Header::read(cookie, &knock[..bytes]) == Some(KNOCK) => {
+            ipv4(from.ip()).map(Some)
+        }
+        Err(error) if !is_late(&error) => Err(error),
+        _ => Ok(None),
+    }
+}
+
+fn is_late(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+    )
+}
+
+/// Tells the writer that all of it was read.
+fn answer(group: &mut Group, cookie: u32, end: Header) -> io::Result<()> {
+    let mut message = [0; HEADER_BYTES];
+    end.write(cookie, &mut message);
+    let until = Instant::now() + END_PATIENCE;
+    while !group.multicast(&message)? {
+        if Instant::now() >= until {
+            return Err(out_of_time("the group does not take the answer"));
+        }
+        group.turn(ROOM_LOOK, &mut |_, _| {})?;
+    }
+    Ok(())
+}
+
+impl Reader for CpgReader {
+    fn read(&mut self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<Received> {
+        self.advance(patience)?;
+        let Stage::Member(group) = &mut self.stage else {
+            return Ok(Received::Nothing);
+        };
+        let (own, cookie, mut end) = (group.own, self.options.cookie, None);
+        let came = group.turn(patience, &mut |from, message| {
+            if from != own {
+                end = end.or_else(|| Header::read(cookie, message).filter(|it| it.end));
+                take(message);
+            }
+        })?;
+        if let Some(end) = end {
+            answer(group, cookie, end)?;
+            self.answered = true;
+        }
+        // What it said before it went is heard before.
+        Ok(if came {
+            Received::Some
+        } else if group.view.gone.is_some() {
+            Received::Ended
+        } else {
+            Received::Nothing
+        })
+    }
+
+    fn helper(&self) -> Option<u32> {
+        match &self.stage {
+            Stage::Member(group) => Some(group.daemon()),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for CpgReader {
+    fn drop(&mut self) {
+        let Stage::Member(group) = &mut self.stage else {
+            return;
+        };
+        // The daemon sends the answer again if it was lost on the way: it is there until the writer has it.
+        let until = Instant::now() + END_PATIENCE;
+        while self.answered && group.view.gone.is_none() && Instant::now() < until {
+            if group.turn(LOOK, &mut |_, _| {}).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_hears_where_its_own_writer_is() {
+        let patience = Duration::from_secs(20);
+        let reader = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let writer = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let at = reader.local_addr().unwrap();
+        let mut knock = [0; HEADER_BYTES];
+        KNOCK.write(7, &mut knock);
+        writer.send_to(b"?", at).unwrap();
+        assert_eq!(knocked(&reader, 7, patience).unwrap(), None);
+        writer.send_to(&knock, at).unwrap();
+        assert_eq!(knocked(&reader, 8, patience).unwrap(), None);
+        writer.send_to(&knock, at).unwrap();
+        let heard = knocked(&reader, 7, patience).unwrap();
+        assert_eq!(heard, Some(Ipv4Addr::LOCALHOST));
+    }
+}
