@@ -130,3 +130,5 @@ MECHANISMS: Final = (
 )  # fmt: skip
 RANK: Final = {it.name: place for place, it in enumerate(MECHANISMS)}
 BY_NAME: Final = {it.name: it for it in MECHANISMS}
+SHORTAGES: Final = frozenset(metric.name for it in MECHANISMS for metric in it.metrics)
+"""Metrics of which a process or a host has too little, or waits for it."""

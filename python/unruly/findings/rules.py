@@ -19,6 +19,7 @@ from unruly.findings import (
     rules_time,
     rules_warmup,
 )
+from unruly.findings.mechanisms import SHORTAGES
 from unruly.findings.model import SECTIONS, SEVERITIES, Finding
 from unruly.findings.words import count, duration, latency, named, percent
 
@@ -580,6 +581,8 @@ def _disk_dominates(evidence: Evidence) -> Iterator[Finding]:
 def _correlate(evidence: Evidence) -> Iterator[Finding]:
     slow = {node.node for node in evidence.slow_nodes.named}
     shown = [row for row in evidence.correlations.rows if _stands(row, slow)]
+    # what can make requests slow before what only goes along, such as the memory of a backlog
+    shown.sort(key=lambda row: row.metric not in SHORTAGES)
     for place, row in enumerate(shown[:CORRELATES_SHOWN]):
         rank, pearson = row.spearman, row.pearson
         whose = f"of {row.highest}'s process" if row.scope == "process" else "of the host"
