@@ -260,3 +260,21 @@ def test_a_difference_between_nodes_alone_is_no_correlate_unless_one_is_slow(slo
     assert "correlate" not in [f.code for f in find(evidence)]
     named = replace(standing, rows=(replace(row, within=0.0, highest="agent-3"),))
     assert "correlate" in [f.code for f in find(replace(evidence, correlations=named))]
+
+
+def test_what_there_is_too_little_of_is_told_before_what_only_goes_along(slow):
+    """The memory of a backlog follows a starved agent more closely than its waiting for a CPU."""
+    row = slow.correlations.rows[0]
+    rows = tuple(replace(row, metric=it) for it in ("rss_bytes", "run_queue_wait_ns"))
+    evidence = Evidence(
+        slow.run,
+        slow.cells,
+        slow.groups,
+        slow.slow_nodes,
+        replace(slow.correlations, rows=rows),
+        slow.conservation,
+        slow.self_distrust,
+        slow.blind_spot,
+    )
+    told = [it.evidence["metric"] for it in find(evidence) if it.code == "correlate"]
+    assert told == ["run_queue_wait_ns", "rss_bytes"]
