@@ -6,50 +6,23 @@ number of a table was typed.
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-KEPT = (
-    ROOT
-    / "bench"
-    / "runs"
-    / "2026-11-23-amd-2core"
-    / "side-by-side"
-    / "group-rpc-jvm.runtimes.json"
-)
+import kept
+from kept import number, table
+
+KEPT = "2026-11-23-amd-2core/side-by-side/group-rpc-jvm.runtimes.json"
 PAGE = Path(__file__).with_name("runtimes.md")
 MS = 1e6
 COLLECTORS = ("serial", "parallel", "g1", "shenandoah", "z")
 
 
-def main() -> None:
-    """Write the tables between their marks; the words around them stand in the page."""
-    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    sys.stdout.write(f"{PAGE}\n")
-
-
 def written(page: str) -> str:
-    """Return the page with its tables as the kept summary has them."""
-    found: dict[str, Any] = json.loads(KEPT.read_text(encoding="utf-8"))
-    for name, lines in (("tails", tails(found)), ("meetings", meetings(found))):
-        before, begin, rest = page.partition(f"<!-- {name} -->\n")
-        _, end, after = rest.partition("<!-- end -->")
-        page = before + begin + "\n" + lines + "\n" + end + after
-    return page
-
-
-def table(head: list[str], rows: list[list[str]]) -> str:
-    """Lay out a table, numbers to the right."""
-    lines = ["| " + " | ".join(head) + " |", "|---" + "|---:" * (len(head) - 1) + "|"]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
-
-
-def number(value: float) -> str:
-    """Three digits."""
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+    """Return the page with its tables as what is kept has them."""
+    found = kept.read(KEPT)
+    parts = {"tails": tails(found), "meetings": meetings(found)}
+    return kept.filled(page, parts)
 
 
 def tails(found: dict[str, Any]) -> str:
@@ -112,4 +85,4 @@ def meetings(found: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    kept.write(PAGE, written)

@@ -8,58 +8,42 @@ run's own findings doubt.
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-KEPT = ROOT / "bench" / "runs" / "2026-11-22-intel-2core" / "side-by-side"
+import kept
+from kept import table
+
+KEPT = "2026-11-22-intel-2core/side-by-side"
 PAGE = Path(__file__).with_name("stores.md")
 MS = 1e6
 UNSETTLED = ("drift",)
 """What is no matter of trust in the measuring, but leaves a number good for its run only."""
 
 
-def main() -> None:
-    """Write the tables between their marks; the words around them stand in the page."""
-    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    sys.stdout.write(f"{PAGE}\n")
-
-
 def written(page: str) -> str:
     """Return the page with its tables as the kept summaries have them."""
     stores, levels, struck = (read(name) for name in ("stores", "store-levels", "store-faults"))
-    for name, lines in (
-        ("stores", doubts(stores) + tails(stores, "mean_ok")),
-        ("stores by turns", turns(stores)),
-        ("store-levels", doubts(levels) + tails(levels, "cell")),
-        ("store-levels by turns", turns(levels)),
-        ("store-faults", doubts(struck) + faults(struck)),
-    ):
-        before, begin, rest = page.partition(f"<!-- {name} -->\n")
-        _, end, after = rest.partition("<!-- end -->")
-        page = before + begin + "\n" + lines + "\n" + end + after
-    return page
+    parts = {
+        "stores": doubts(stores) + tails(stores, "mean_ok"),
+        "stores by turns": turns(stores),
+        "store-levels": doubts(levels) + tails(levels, "cell"),
+        "store-levels by turns": turns(levels),
+        "store-faults": doubts(struck) + faults(struck),
+    }
+    return kept.filled(page, parts)
 
 
 def read(name: str) -> dict[str, Any]:
     """Read a kept summary."""
-    found: dict[str, Any] = json.loads((KEPT / f"{name}.summary.json").read_text(encoding="utf-8"))
-    return found
-
-
-def table(head: list[str], rows: list[list[str]]) -> str:
-    """Lay out a table, numbers to the right."""
-    lines = ["| " + " | ".join(head) + " |", "|---" + "|---:" * (len(head) - 1) + "|"]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
+    return kept.read(f"{KEPT}/{name}.summary.json")
 
 
 def ms(value: float | None) -> str:
     """Nanoseconds as milliseconds of three digits."""
     if value is None:
         return "-"
-    number = value / MS
-    return f"{number:.0f}" if number >= 100 else f"{number:.3g}"
+    return kept.number(value / MS)
 
 
 def interval(value: dict[str, Any] | None, least: float | None = None) -> str:
@@ -170,4 +154,4 @@ def faults(found: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    kept.write(PAGE, written)

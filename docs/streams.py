@@ -6,54 +6,30 @@ that no number of a table was typed.
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-ROOT = Path(__file__).resolve().parents[1]
-KEPT = (
-    ROOT
-    / "bench"
-    / "runs"
-    / "2026-11-23-amd-2core"
-    / "side-by-side"
-    / "throughput-stability.streams.json"
-)
+import kept
+from kept import number, table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KEPT = "2026-11-23-amd-2core/side-by-side/throughput-stability.streams.json"
 PAGE = Path(__file__).with_name("streams.md")
 M = 1e6
 LOADS = ("none", "cpu", "gc")
 SAID = {"link saturated": "link full", "bound by one core": "one core", "stable": ""}
 
 
-def main() -> None:
-    """Write the tables between their marks; the words around them stand in the page."""
-    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    sys.stdout.write(f"{PAGE}\n")
-
-
 def written(page: str) -> str:
-    """Return the page with its tables as the kept summary has them."""
-    found: dict[str, Any] = json.loads(KEPT.read_text(encoding="utf-8"))
-    for name, lines in (
-        ("bandwidths", bandwidths(found["rows"])),
-        ("hypotheses", hypotheses(found["hypotheses"])),
-    ):
-        before, begin, rest = page.partition(f"<!-- {name} -->\n")
-        _, end, after = rest.partition("<!-- end -->")
-        page = before + begin + "\n" + lines + "\n" + end + after
-    return page
-
-
-def table(head: list[str], rows: list[list[str]], *, right: bool) -> str:
-    """Lay out a table, numbers to the right."""
-    lines = ["| " + " | ".join(head) + " |", "|---" + f"|---{':' * right}" * (len(head) - 1) + "|"]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
-
-
-def number(value: float) -> str:
-    """Three digits."""
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+    """Return the page with its tables as what is kept has them."""
+    found = kept.read(KEPT)
+    parts = {
+        "bandwidths": bandwidths(found["rows"]),
+        "hypotheses": hypotheses(found["hypotheses"]),
+    }
+    return kept.filled(page, parts)
 
 
 def told(found: dict[str, Any]) -> bool:
@@ -61,24 +37,22 @@ def told(found: dict[str, Any]) -> bool:
     return found["low"] is not None and 0 < found["high"] <= 1000 * max(found["low"], 1e-9)
 
 
-def percents(found: dict[str, Any] | None) -> str:
-    """A share with its interval."""
+def between(found: dict[str, Any] | None, write: Callable[[float], str], unit: str = "") -> str:
+    """An estimate with its interval; one that says nothing is a question mark."""
     if found is None:
         return "-"
-    share = f"{100 * found['estimate']:.3g} %"
-    if not told(found):
-        return f"{share} [?]"
-    return f"{share} [{100 * found['low']:.3g}, {100 * found['high']:.3g}]"
+    limits = f"{write(found['low'])}, {write(found['high'])}" if told(found) else "?"
+    return f"{write(found['estimate'])}{unit} [{limits}]"
+
+
+def percents(found: dict[str, Any] | None) -> str:
+    """A share with its interval."""
+    return between(found, lambda share: f"{100 * share:.3g}", " %")
 
 
 def ratios(found: dict[str, Any] | None) -> str:
     """A ratio with its interval."""
-    if found is None:
-        return "-"
-    ratio = f"{found['estimate']:.2g}"
-    if not told(found):
-        return f"{ratio} [?]"
-    return f"{ratio} [{found['low']:.2g}, {found['high']:.2g}]"
+    return between(found, "{:.2g}".format)
 
 
 def bandwidths(rows: list[dict[str, Any]]) -> str:
@@ -98,7 +72,7 @@ def bandwidths(rows: list[dict[str, Any]]) -> str:
             row.append(", ".join(word for word in words if word) + doubt)
         body.append(row)
     head = ["Mbit/s, share of the unloaded", "unloaded", "beside `cpu`", "beside `gc`"]
-    return table(head, body, right=True)
+    return table(head, body)
 
 
 def mean(row: dict[str, Any]) -> float:
@@ -126,4 +100,4 @@ def hypotheses(found: list[dict[str, Any]]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    kept.write(PAGE, written)

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import math
 import re
+import sys
 from pathlib import Path
 
 import duckdb
@@ -64,6 +65,8 @@ def test_every_method_page_has_its_parts(page):
 def _program(name):
     """The program that writes the tables of a page."""
     path = REPOSITORY / "docs" / f"{name}.py"
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
     spec = importlib.util.spec_from_file_location(f"{name}_page", path)
     program = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(program)
