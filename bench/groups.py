@@ -8,13 +8,14 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Final
 
-from bench.pairs import ratio
+from bench.pairs import interleaved
 from bench.program import ROOT, measured
-from bench.result import Result
-from bench.streams import BAR, CORES, MESSAGE_BYTES, PLAN, goodput
+from bench.streams import CORES, MESSAGE_BYTES, PLAN, beside, goodput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from bench.result import Result
 
 PAIRS: Final = 8
 SECONDS: Final = 8
@@ -40,22 +41,9 @@ def run() -> list[Result]:
 
 
 def _beside_mperf(stack: str) -> Result:
-    ours, theirs = [], []
-    for pair in range(PAIRS):
-        sides = [lambda: ours.append(_ours(stack)), lambda: theirs.append(_theirs(stack))]
-        for side in sides if pair % 2 == 0 else reversed(sides):
-            side()
-    found = ratio(ours, theirs)
-    middle = [sorted(side)[len(side) // 2] / 1e6 for side in (ours, theirs)]
-    return Result(
-        name=f"stream-jgroups-{stack}",
-        what=f"goodput of jgroups-{stack}, messages of 2,000 bytes over loopback, one sender of one"
-        " thread, a row each 100 ms at both ends, to MPerf of JGroups",
-        bar=f">= {BAR}",
-        measured=f"{found} of {PAIRS} pairs ({middle[0]:.0f} to {middle[1]:.0f} Mbit/s)",
-        met=found.low >= BAR,
-        raw={"ours_bit_per_s": ours, "theirs_bit_per_s": theirs},
-    )
+    sides = interleaved(PAIRS, lambda: _ours(stack), lambda: _theirs(stack))
+    what = f"jgroups-{stack}, messages of 2,000 bytes over loopback, one sender of one thread"
+    return beside(f"stream-jgroups-{stack}", what, "MPerf of JGroups", sides)
 
 
 def _ours(stack: str) -> float:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import ArrayLike
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,18 @@ class Ratio:
     def __str__(self) -> str:
         """``1.04 [1.02, 1.06]``."""
         return f"{self.estimate:.3g} [{self.low:.3g}, {self.high:.3g}]"
+
+
+def interleaved(
+    count: int, ours: Callable[[], T], theirs: Callable[[], T]
+) -> tuple[list[T], list[T]]:
+    """Measure two sides in turn, so many times each; which is first changes with each pair."""
+    sides: tuple[list[T], list[T]] = ([], [])
+    for pair in range(count):
+        turn = ((sides[0], ours), (sides[1], theirs))
+        for found, measure in turn if pair % 2 == 0 else turn[::-1]:
+            found.append(measure())
+    return sides
 
 
 def ratio(ours: ArrayLike, theirs: ArrayLike, level: float = 0.95) -> Ratio:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.big_trace import Size, write
-from bench.pairs import ratio
+from bench.pairs import interleaved, ratio
 from bench.program import UNRULY
 from bench.result import Result
 from unruly.tables.duckdb_engine import MEMORY_MOST
@@ -57,13 +57,9 @@ def run() -> list[Result]:
     """Write the trace once, then time pairs of a verdict and the plain query."""
     with tempfile.TemporaryDirectory(prefix="unruly-bench-") as folder:
         place = write(Path(folder, "run"), SIZE)
-        ours, theirs = [], []
-        for number in range(PAIRS):
-            sides = [(ours, _verdict), (theirs, _plain)]
-            for found, measure in sides if number % 2 == 0 else sides[::-1]:
-                found.append(measure(place))
-                if found[-1]["exit"]:
-                    raise RuntimeError(f"scale: {measure.__name__} failed; wanted exit code 0")
+        ours, theirs = interleaved(PAIRS, lambda: _verdict(place), lambda: _plain(place))
+        if any(it["exit"] for it in [*ours, *theirs]):
+            raise RuntimeError("scale: one of the two failed; wanted exit code 0")
         same = _same(json.loads(theirs[0]["said"]), place)
         bounded = _plain(place, f"{MEMORY_MOST}B")
     return _results(ours, theirs, same, bounded)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bench.flurry.processes import free_port, processes, program, until
-from bench.pairs import ratio
+from bench.pairs import interleaved, ratio
 from bench.program import UNRULY, Trace, measured
 from bench.result import Result
 from bench.stall import BAR, RATE, RUN_S, STALL_S, of_trace
@@ -219,11 +219,7 @@ def pairs(
     them: Callable[[], Round],
 ) -> list[Result]:
     """Interleave rounds of both, and compare rates and processor times."""
-    rounds = []
-    for number in range(PAIRS):
-        first, second = (us, them) if number % 2 == 0 else (them, us)
-        one, other = first(), second()
-        rounds.append((one, other) if number % 2 == 0 else (other, one))
+    rounds = list(zip(*interleaved(PAIRS, us, them), strict=True))
     rate = ratio([it.rate_hz for it, _ in rounds], [it.rate_hz for _, it in rounds])
     cpu = ratio([it.cpu_us for it, _ in rounds], [it.cpu_us for _, it in rounds])
     of = f"{store} SET of {VALUE_BYTES} bytes, {clients} connections, pipeline {pipeline}"

@@ -9,7 +9,9 @@ import subprocess
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from bench.pairs import ratio
+import numpy as np
+
+from bench.pairs import interleaved, ratio
 from bench.program import ROOT, Trace, measured
 from bench.result import Result
 
@@ -84,27 +86,31 @@ def peers() -> list[Result]:
 
 
 def _beside_iperf(hosts: str, protocol: str) -> Result:
-    ours, theirs = [], []
     with ExitStack() as stack:
         prefixes, address = [[], []], "127.0.0.1"
         if hosts == "namespaces":
             prefixes, address = stack.enter_context(_pair())
-        for pair in range(PAIRS):
-            sides = [lambda: ours.append(_ours(hosts, protocol))]
-            sides.append(lambda: theirs.append(_theirs(protocol, prefixes, address)))
-            for side in sides if pair % 2 == 0 else reversed(sides):
-                side()
-    found = ratio(ours, theirs)
+        sides = interleaved(
+            PAIRS,
+            lambda: _ours(hosts, protocol),
+            lambda: _theirs(protocol, prefixes, address),
+        )
     way = "loopback" if hosts == "processes" else "a veth pair of MTU 1500"
-    middle = [sorted(side)[len(side) // 2] / 1e9 for side in (ours, theirs)]
+    name = f"stream-{protocol}-{'loopback' if hosts == 'processes' else 'veth'}"
+    return beside(name, f"{protocol}, messages of 2,000 bytes over {way}", "iperf3", sides)
+
+
+def beside(name: str, what: str, whom: str, sides: tuple[list[float], list[float]]) -> Result:
+    """Say how the goodput of a stream, bits a second, stands to somebody else's."""
+    found = ratio(*sides)
+    middle = [float(np.median(side)) / 1e9 for side in sides]
     return Result(
-        name=f"stream-{protocol}-{'loopback' if hosts == 'processes' else 'veth'}",
-        what=f"goodput of {protocol}, messages of 2,000 bytes over {way}, a row each 100 ms at both"
-        " ends, to iperf3",
+        name=name,
+        what=f"goodput of {what}, a row each 100 ms at both ends, to {whom}",
         bar=f">= {BAR}",
-        measured=f"{found} of {PAIRS} pairs ({middle[0]:.2f} to {middle[1]:.2f} Gbit/s)",
+        measured=f"{found} of {len(sides[0])} pairs ({middle[0]:.2f} to {middle[1]:.2f} Gbit/s)",
         met=found.low >= BAR,
-        raw={"ours_bit_per_s": ours, "theirs_bit_per_s": theirs},
+        raw={"ours_bit_per_s": sides[0], "theirs_bit_per_s": sides[1]},
     )
 
 

@@ -80,17 +80,20 @@ def test_a_machine_ends_with_its_agent_however_that_ends(tmp_path: Path, protoco
     assert told in ([("stream broken",)], [("stream not finished",)])
 
 
-def test_without_java_its_cells_say_so_and_the_others_run(tmp_path: Path) -> None:
-    plan = tmp_path / "plan.toml"
+def without_java(folder: Path, duration: str, more: str) -> Measured:
+    """A matrix of which some cells need what is not there."""
+    plan = folder / "plan.toml"
     plan.write_text(
-        'name = "a"\n[run]\nduration = "500ms"\n[stream]\nprotocol = "tcp"\n'
-        '[matrix]\n"stream.protocol" = ["jvm-tcp", "tcp"]\n'
+        f'name = "a"\n[run]\nduration = "{duration}"\n[stream]\nprotocol = "tcp"\n{more}'
     )
-    out = tmp_path / "out"
-    nowhere = {**os.environ, "UNRULY_JVM": str(tmp_path)}
-    said = call("run", plan, "-o", out, env=nowhere)
+    nowhere = {**os.environ, "UNRULY_JVM": str(folder)}
+    said = call("run", plan, "-o", folder / "out", env=nowhere)
     assert said.returncode == 0, said.stderr
-    run = Measured(out)
+    return Measured(folder / "out")
+
+
+def test_without_java_its_cells_say_so_and_the_others_run(tmp_path: Path) -> None:
+    run = without_java(tmp_path, "500ms", '[matrix]\n"stream.protocol" = ["jvm-tcp", "tcp"]\n')
     ((detail,),) = run.rows(
         "select detail from events where kind = 'stream failed' and process = 'writer-0'"
     )
@@ -101,16 +104,8 @@ def test_without_java_its_cells_say_so_and_the_others_run(tmp_path: Path) -> Non
 def test_without_java_a_collector_s_load_is_missing_and_its_cell_is_in_doubt(
     tmp_path: Path,
 ) -> None:
-    plan = tmp_path / "plan.toml"
-    plan.write_text(
-        'name = "a"\n[run]\nduration = "2s"\n[stream]\nprotocol = "tcp"\n[compete]\nkind = "none"\n'
-        '[matrix]\n"compete.kind" = ["none", "gc"]\n'
-    )
-    out = tmp_path / "out"
-    nowhere = {**os.environ, "UNRULY_JVM": str(tmp_path)}
-    said = call("run", plan, "-o", out, env=nowhere)
-    assert said.returncode == 0, said.stderr
-    run = Measured(out)
+    more = '[compete]\nkind = "none"\n[matrix]\n"compete.kind" = ["none", "gc"]\n'
+    run = without_java(tmp_path, "2s", more)
     ((process, detail),) = run.rows("select process, detail from events where kind = 'load failed'")
     assert process == "compete-0-0"
     assert "hint: apt-get install openjdk-17-jre-headless" in detail

@@ -198,60 +198,44 @@ def test_a_packet_as_long_as_the_plan_allows_arrives(tmp_path: Path) -> None:
     assert found["messages"] > 100
 
 
-def test_a_library_that_is_not_there_is_named_and_the_others_run(tmp_path: Path) -> None:
-    need_root("a file system of its own")
-    plan = tmp_path / "plan.toml"
+def said_without(hidden: list[str], folder: Path, protocol: str, run: str) -> str:
+    """What the reader says of a protocol that lacks these files; another one runs beside it."""
+    plan, out = folder / "plan.toml", folder / "out"
     plan.write_text(
-        'name = "a"\n[run]\nduration = "500ms"\n[stream]\nprotocol = "tcp"\n'
-        '[matrix]\n"stream.protocol" = ["enet", "tcp"]\n'
+        f'name = "a"\n[run]\nduration = "500ms"\n{run}\n[stream]\nprotocol = "tcp"\n'
+        f'[matrix]\n"stream.protocol" = ["{protocol}", "tcp"]\n'
     )
-    # In a file system of its own, the library is a file of nothing.
-    hide = f"mount --bind /dev/null {LIBRARY} && exec {UNRULY} run {plan} -o {tmp_path / 'out'}"
+    # In a file system of its own, each of them is a file of nothing.
+    hide = [f"mount --bind /dev/null {path}" for path in hidden]
     said = subprocess.run(
-        ["unshare", "-m", "sh", "-c", hide],
+        ["unshare", "-m", "sh", "-c", " && ".join([*hide, f"exec {UNRULY} run {plan} -o {out}"])],
         capture_output=True,
         text=True,
         timeout=90,
         check=False,
+        env={**os.environ, "XDG_CACHE_HOME": str(folder)},
     )
     assert said.returncode == 0, said.stderr
-    run = Measured(tmp_path / "out")
-    ((kind, detail),) = run.rows(
-        "select kind, detail from events where cell = 'protocol=enet' and process = 'reader-0'"
-        " and kind like 'stream%'"
+    assert flows(Measured(out))["protocol=tcp", "reader"]["messages"] > 100
+    ((kind, detail),) = Measured(out).rows(
+        f"select kind, detail from events where cell = 'protocol={protocol}'"
+        " and process = 'reader-0' and kind like 'stream%'"
     )
     assert kind == "stream failed"
-    assert "wanted libenet.so.7; hint: apt-get install libenet7" in detail
-    assert flows(run)["protocol=tcp", "reader"]["messages"] > 100
+    return str(detail)
+
+
+def test_a_library_that_is_not_there_is_named_and_the_others_run(tmp_path: Path) -> None:
+    need_root("a file system of its own")
+    said = said_without([LIBRARY], tmp_path, "enet", "")
+    assert "wanted libenet.so.7; hint: apt-get install libenet7" in said
 
 
 def test_a_daemon_that_is_not_there_is_named_and_the_others_run(tmp_path: Path) -> None:
     need_root("hosts of their own")
-    plan = tmp_path / "plan.toml"
-    plan.write_text(
-        'name = "a"\n[run]\nduration = "500ms"\nhosts = "namespaces"\n[stream]\nprotocol = "tcp"\n'
-        '[matrix]\n"stream.protocol" = ["corosync-cpg", "tcp"]\n'
-    )
     there = [path for path in COROSYNC if Path(path).exists()]
-    hide = [f"mount --bind /dev/null {path}" for path in there]
-    words = " && ".join([*hide, f"exec {UNRULY} run {plan} -o {tmp_path / 'out'}"])
-    said = subprocess.run(
-        ["unshare", "-m", "sh", "-c", words],
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
-    )
-    assert said.returncode == 0, said.stderr
-    run = Measured(tmp_path / "out")
-    ((kind, detail),) = run.rows(
-        "select kind, detail from events where cell = 'protocol=corosync-cpg'"
-        " and process = 'reader-0' and kind like 'stream%'"
-    )
-    assert kind == "stream failed"
-    assert detail.endswith("hint: apt-get install corosync")
-    assert flows(run)["protocol=tcp", "reader"]["messages"] > 100
+    said = said_without(there, tmp_path, "corosync-cpg", NAMESPACES)
+    assert said.endswith("hint: apt-get install corosync")
 
 
 def test_a_run_that_is_stopped_keeps_what_came(tmp_path: Path) -> None:
