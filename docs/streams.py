@@ -15,7 +15,7 @@ from kept import number, table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-KEPT = "2026-11-23-amd-2core/side-by-side/throughput-stability.streams.json"
+KEPT = "2026-11-23-intel-2core/side-by-side/throughput-stability.streams.json"
 PAGE = Path(__file__).with_name("streams.md")
 M = 1e6
 LOADS = ("none", "cpu", "gc")

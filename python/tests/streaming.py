@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MESSAGE = 2_000
 STEPS_NS = {"writer": 103_000_000, "reader": 97_000_000, "compete": 113_000_000}
-HOSTS = {"writer": "host-0", "reader": "host-1"}
+HOSTS = {"writer-0": "host-0", "reader-0": "host-1", "reader-1": "host-2"}
 SAMPLES_HZ = 20
 
 
@@ -54,6 +54,8 @@ class Cell:
     inside: bool = False
     """In a virtual machine, as its load is: both are at work 3 s before the stream, and its
     processor time is in that of the process."""
+    second: float | None = None
+    """The share of what comes to the first reader that comes to a second one."""
     factors: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -79,6 +81,8 @@ class Shape:
     status: str = "complete"
     pin: bool = True
     plan: bool = True
+    quotas: str = ""
+    """Lines of the plan's table of quotas."""
 
 
 def write_streams(root: Path, cells: tuple[Cell, ...], **changes: Any) -> Path:
@@ -135,6 +139,11 @@ def _leg(
         of, "reader", "reader-0", begin, total_s, flow, cell.reader_cores + more_cores,
         lambda s: 8e6 + 0 * s, lost=cell.lost_share,
     )  # fmt: skip
+    if cell.second is not None:
+        tables["intervals"] += _rows(
+            of, "reader", "reader-1", begin, total_s, lambda s: cell.second * flow(s),
+            cell.reader_cores / 2, lambda s: 8e6 + 0 * s,
+        )  # fmt: skip
     if cell.breaks_in == repeat:
         broke = begin + int(shape.warmup_s * NS / 2)
         rows = tables["intervals"]
@@ -176,7 +185,7 @@ def _rows(
         messages = int(np.diff((sent - gone)[place : place + 2])[0])
         messages += more if place == 3 else 0
         row = {
-            **of, "host": HOSTS.get(side, "host-0"), "process": process, "side": side,
+            **of, "host": HOSTS.get(process, "host-0"), "process": process, "side": side,
             "started_ns": begin + int(stamps[place]), "ended_ns": begin + int(stamps[place + 1]),
             "bytes": messages * MESSAGE, "messages": messages,
             "cpu_ns": int(cores * (stamps[place + 1] - stamps[place])),
@@ -199,7 +208,9 @@ def _virtual_machines(
         load = _rows(of, "compete", f"{side}-0", begin - 3 * NS, 3 + total_s, lambda s: 0 * s,
                      cell.used, lambda s: 0 * s)  # fmt: skip
         tables["intervals"] += lead
-        tables["intervals"] += [{**row, "host": HOSTS[side], "rss_bytes": None} for row in load]
+        tables["intervals"] += [
+            {**row, "host": HOSTS[f"{side}-0"], "rss_bytes": None} for row in load
+        ]
 
 
 def _competing(
@@ -250,6 +261,7 @@ def _plan(shape: Shape) -> str:
         f'[run]\nduration = "{shape.duration_s}s"\nwarmup = "{int(shape.warmup_s * 1e3)}ms"\n'
         f'[stream]\nprotocol = "tcp"\n{link}[compete]\nkind = "none"\noccupancy = 0.6\n'
         + (pins if shape.pin else "")
+        + (f"[quota]\n{shape.quotas}" if shape.quotas else "")
     )
 
 

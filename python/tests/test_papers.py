@@ -62,7 +62,7 @@ def test_a_claim_without_a_place_is_refused(row, wanted):
 
 
 def test_a_run_of_another_plan_is_refused_with_the_plans_that_are_judged(calm):
-    with pytest.raises(PaperError, match="which no claim is judged by; a run of demo or unruly-1"):
+    with pytest.raises(PaperError, match="which no claim is judged by; a run of demo or thr"):
         remember([calm])
 
 

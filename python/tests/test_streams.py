@@ -64,6 +64,36 @@ def _row(analysis, protocol, load="none"):
     return row
 
 
+# several readers
+
+
+def test_a_group_gives_what_the_reader_gets_to_whom_least_comes(tmp_path):
+    cells = (Cell("jgroups-tcp", mbps=400.0, reader_cores=0.2, second=0.5),)
+    path = write_streams(tmp_path / "run", cells, quotas='"reader-1" = 0.12\n')
+    analysis = _analysed(path, pictures=False)
+    row = _row(analysis, "jgroups-tcp")
+    assert row.bandwidth_bps.estimate == pytest.approx(200 * M, rel=0.06)
+    # a tenth of a core is nearer to a quota of 0.12 than a fifth is to a core
+    assert (row.reader.process, row.reader.name) == ("reader-1", "reader-1")
+    assert row.reader.room_cores == pytest.approx(0.12)
+    assert row.reader.cpu_cores.estimate == pytest.approx(0.1, rel=0.02)
+    (leg,) = analysis.streams.legs
+    assert leg.read == pytest.approx(leg.written / 2, rel=0.02)
+    # half of what was written came to nobody's knowledge
+    assert leg.unaccounted == leg.written - leg.read
+    assert "stream-unaccounted" in {it.code for it in analysis.findings}
+
+
+def test_a_reader_without_a_quota_is_held_to_its_core(tmp_path):
+    cells = (Cell("jgroups-tcp", reader_cores=0.2, second=1.0),)
+    analysis = _analysed(write_streams(tmp_path / "run", cells), pictures=False)
+    row = _row(analysis, "jgroups-tcp")
+    assert (row.reader.process, row.reader.name) == ("reader-0", "reader")
+    assert row.reader.room_cores == 1.0
+    assert row.bandwidth_bps.estimate == pytest.approx(400 * M, rel=0.06)
+    assert all(leg.unaccounted == 0 for leg in analysis.streams.legs)
+
+
 # what flowed
 
 

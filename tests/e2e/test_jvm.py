@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
-from house import Measured, call, running, wait_for
+from house import UNRULY, Measured, call, need_root, running, wait_for
 from streams_house import check_counts, flows, machines, measured, one_after_the_other
 
 RELIABLE = ["jvm-tcp", "jvm-nio", "jgroups-udp", "jgroups-tcp", "aeron", "aeron-daemon"]
@@ -30,6 +31,37 @@ def test_what_was_written_is_what_came_and_what_was_lost(
 def test_nothing_is_left_of_it(everything: Measured) -> None:
     assert machines(everything.path) == {}
     assert everything.manifest["missing"] == []
+
+
+def test_a_network_without_multicast_is_named_and_the_others_run(tmp_path: Path) -> None:
+    need_root("a network of its own")
+    plan, out = tmp_path / "plan.toml", tmp_path / "out"
+    plan.write_text(
+        'name = "a"\n[run]\nduration = "500ms"\n[stream]\nprotocol = "jgroups-tcp"\n'
+        '[matrix]\n"stream.protocol" = ["jgroups-udp", "jgroups-tcp"]\n'
+    )
+    # In a network of its own, in which nothing goes to many.
+    rules = "add table ip t; add chain ip t out { type filter hook output priority 0; };"
+    rules += " add rule ip t out ip daddr 224.0.0.0/4 drop"
+    alone = f"ip link set lo up && nft '{rules}' && exec {UNRULY} run {plan} -o {out}"
+    said = subprocess.run(
+        ["unshare", "-n", "sh", "-c", alone],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert said.returncode == 0, said.stderr
+    run = Measured(out)
+    assert flows(run)["protocol=jgroups-tcp", "reader"]["messages"] > 100
+    told = run.rows(
+        "select kind, detail from events where cell = 'protocol=jgroups-udp'"
+        " and process = 'reader-0' and kind like 'stream%'"
+    )
+    assert told == [
+        (
+            "stream failed",
+            "jgroups-udp: what is sent to 228.8.8.8 from 127.0.0.1 does not come back;"
+            " wanted multicast on that network; hint: try jgroups-tcp",
+        )
+    ]
 
 
 def test_a_collector_in_the_stream_s_own_machine_is_work_that_is_told(tmp_path: Path) -> None:

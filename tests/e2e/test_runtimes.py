@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from house import Measured, call, wait_for, write_plan
+from house import Measured, call, pids_of, running, spooled, wait_for, write_plan
 from streams_house import machines
 
 ALL = '["null", "crypto", "disk", "network", "all"]'
@@ -59,6 +60,57 @@ def test_a_machine_ends_with_its_agent_and_leaves_nothing(
     run = measure(mesh='runtime = "jvm"', more=fault)
     wait_for(lambda: not machines(run.path), "the end of all virtual machines")
     assert set(Path("/tmp").glob("unruly-*")) <= folders
+    # That nobody is there is no reply that came.
+    failed = run.rows(
+        "select count(*) > 10, count(received_ns), coalesce(sum(received_bytes), 0)::bigint"
+        " from requests where server = 1 and status not in ('ok', 'timeout')"
+    )
+    assert failed == [(True, 0, 0)]
+
+
+def test_a_machine_that_dies_ends_no_cell_but_its_own(tmp_path: Path) -> None:
+    plan, out = write_plan(
+        tmp_path, mesh='runtime = "jvm"', agents=2, groups=[2], duration="3s",
+        more='[matrix]\n"mesh.period" = ["20ms", "21ms"]',
+    ), tmp_path / "out"  # fmt: skip
+    with running(plan, out) as process:
+        wait_for(lambda: spooled(out) > 0, "the first requests")
+        victim = next(
+            pid for pid, words in machines(out).items() if "/agent-1-" in words
+        )  # fmt: skip
+        os.kill(victim, signal.SIGKILL)
+        assert process.wait(timeout=120) == 0
+    run = Measured(out)
+    assert run.manifest["status"] == "complete"
+    ((told),) = [it for it in run.manifest["missing"] if "java is gone" in it]
+    assert "agent-1" in told
+    answered = dict(
+        run.rows("select cell, count(*) from requests where status = 'ok' group by all")
+    )
+    assert len(answered) == 2
+
+
+def left_by(pids: list[int]) -> list[Path]:
+    """Memory and folders that are called after these processes."""
+    places = [*Path("/tmp").glob("unruly-*"), *Path("/dev/shm").glob("unruly-aeron-*")]
+    names = {str(pid) for pid in pids}
+    return [path for path in places if names & set(path.name.split("-"))]
+
+
+def test_a_run_that_is_stopped_before_its_start_leaves_nothing(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        'name = "a"\n[run]\nduration = "60s"\n[stream]\nprotocol = "aeron-daemon"\n'
+        '[compete]\nkind = "gc"\n[jvm]\nheap = "1GiB"\n'
+    )
+    out = tmp_path / "out"
+    with running(plan, out) as process:
+        wait_for(lambda: left_by(pids_of(out)), "a driver's memory")
+        pids = [*pids_of(out), *machines(out)]
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=60)
+    wait_for(lambda: not machines(out), "the end of all virtual machines")
+    assert left_by(pids) == []
 
 
 def test_without_java_the_run_says_what_it_lacks(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ use unruly_trace::{Clock, MonoNs, Table, TableSpool};
 
 use crate::client::say_done;
 use crate::events::Events;
-use crate::foreign::Command;
-use crate::foreign::{Foreign, Interval, Record, load_words};
+use crate::foreign::{Command, Foreign, Interval, Record, load_words, say_dropped};
 use crate::ground::Ground;
 use crate::job::Job;
 use crate::role::{say_ready, say_ready_by};
@@ -183,6 +182,7 @@ fn listen(ground: Ground<'_>, mut foreign: Foreign, start_ns: i64) -> Result<Opt
             Ok(Some(record @ Record::Collector { .. })) => {
                 collections.hear(&record)?;
             }
+            Ok(Some(Record::Dropped(records))) => say_dropped(records),
             Ok(Some(Record::Failure(text))) => break Some(text),
             Ok(Some(Record::Done)) => break None,
             Ok(_) => {}

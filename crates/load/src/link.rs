@@ -190,6 +190,10 @@ impl Link {
             Ok(()) => {
                 socket.set_nonblocking(false)?;
                 self.state = State::Open(socket);
+                // One that is there at once is there; of a datagram that says nothing.
+                if matches!(self.place, Place::Local(_)) {
+                    self.backoff_ns = BACKOFF_MIN_NS;
+                }
             }
             Err(error) if error.raw_os_error() == Some(Errno::EINPROGRESS as i32) => {
                 self.state = State::Connecting(socket);

@@ -2,7 +2,7 @@
 
 pub(crate) const PLAN: &[&str] = &[
     "name", "seed", "tag", "run", "mesh", "drive", "stream", "compete", "jvm", "probe", "fault",
-    "pin", "matrix",
+    "pin", "quota", "matrix",
 ];
 /// The times that `run.scale` multiplies.
 pub(crate) const TIMETABLE: &[&str] = &[
@@ -62,6 +62,7 @@ pub(crate) const STORE: &[&str] = &[
 ];
 pub(crate) const STREAM: &[&str] = &[
     "protocol",
+    "readers",
     "message",
     "sample",
     "link",
@@ -76,6 +77,9 @@ pub(crate) const FAULT: &[&str] = &[
     "kind", "process", "at", "duration", "every", "cpu", "threads", "cores", "delay", "jitter",
     "loss",
 ];
+
+/// The table whose keys are processes, and whose values are cores.
+pub(crate) const QUOTA: &str = "quota";
 
 /// Keys whose value is not a string, so that a factor's value must be read as TOML.
 pub(crate) const NOT_TEXT: &[&str] = &[
@@ -101,6 +105,7 @@ pub(crate) const NOT_TEXT: &[&str] = &[
     "enabled",
     "scale",
     "sample",
+    "readers",
     "mtu",
     "occupancy",
 ];
@@ -126,7 +131,12 @@ pub fn known_keys() -> Vec<String> {
         .collect()
 }
 
-/// The keys a factor may vary, for a plan whose load is the table `load`.
+/// Whether a value at this place is written as TOML, and not as a string.
+pub(crate) fn is_bare(table: &str, key: &str) -> bool {
+    table == QUOTA || NOT_TEXT.contains(&key)
+}
+
+/// The keys a factor may vary, for a plan whose load is the table `load`; but for the quotas of its processes.
 pub(crate) fn variable_paths(load: &str) -> Vec<String> {
     let load_keys = match load {
         "mesh" => MESH.to_vec(),
@@ -150,6 +160,11 @@ pub(crate) fn variable_paths(load: &str) -> Vec<String> {
 /// All keys of `[drive]`.
 pub(crate) fn drive() -> Vec<&'static str> {
     [DRIVE, STORE].concat()
+}
+
+/// The process whose quota a path is.
+pub(crate) fn quota_of(path: &str) -> Option<&str> {
+    path.strip_prefix(QUOTA)?.strip_prefix('.')
 }
 
 fn paths(table: &str, keys: &[&str]) -> Vec<String> {

@@ -59,6 +59,8 @@ pub const MAX_PROBE_PERIOD: DurationNs = DurationNs(600 * 1_000_000_000);
 pub const MIN_STREAM_MESSAGE: Bytes = Bytes(32);
 /// Longest message of a stream.
 pub const MAX_STREAM_MESSAGE: Bytes = Bytes(16_000_000);
+/// Most readers of a stream: each is a host, and each message goes to all.
+pub const MAX_READERS: u16 = 8;
 /// Rarest sample of a stream's latency.
 pub const MAX_SAMPLE: u32 = 1_000_000_000;
 /// Slowest and fastest link: slower, a message takes minutes; faster than the kernel shapes.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use toml_edit::{DocumentMut, Item, Value};
 
 use crate::error::PlanError;
-use crate::keys::NOT_TEXT;
+use crate::keys::is_bare;
 use crate::limits::MAX_CELLS;
 use crate::model::{Factor, Plan};
 use crate::parse;
@@ -159,7 +159,7 @@ fn last_part(path: &str) -> &str {
 /// Puts a value where its path leads: `seed`, or `drive.rate`.
 pub(crate) fn set(document: &mut DocumentMut, path: &str, value: &str) {
     let (table, key) = path.split_once('.').unwrap_or(("", path));
-    let literal = if NOT_TEXT.contains(&key) {
+    let literal = if is_bare(table, key) {
         value.parse::<Value>().ok()
     } else {
         None

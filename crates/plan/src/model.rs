@@ -38,6 +38,9 @@ pub struct Plan {
     pub faults: Vec<Fault>,
     /// CPUs which processes are pinned to, by process.
     pub pins: BTreeMap<String, Vec<u16>>,
+    /// Cores whose time each process is given at most, by process.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub quotas: BTreeMap<String, f64>,
     /// What is varied; empty for a plan of one cell.
     pub matrix: Vec<Factor>,
 }
@@ -254,7 +257,10 @@ impl Load {
                 ..
             }) => [clients(*processes), vec!["echo-0".into()]].concat(),
             Self::Drive(drive) => clients(drive.processes),
-            Self::Stream(_) => vec!["writer-0".into(), "reader-0".into()],
+            Self::Stream(stream) => {
+                let readers = (0..stream.readers).map(|number| format!("reader-{number}"));
+                std::iter::once("writer-0".into()).chain(readers).collect()
+            }
         }
     }
 }

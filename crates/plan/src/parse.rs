@@ -7,7 +7,7 @@ use crate::keys;
 use crate::limits::*;
 use crate::matrix::set;
 use crate::model::{Hosts, Load, Plan, Probe, Run};
-use crate::parse_extras::{Processes, check_scale, matrix, pins};
+use crate::parse_extras::{Processes, check_scale, matrix, pins, quotas};
 use crate::parse_fault::faults;
 use crate::parse_load::{drive, mesh};
 use crate::parse_stream::{compete, jvm, scaled, stream};
@@ -116,8 +116,9 @@ fn path_of(key: &str) -> Result<String, (String, String)> {
     let known = keys::known_keys();
     let known = known.iter().filter(|path| !path.starts_with("fault"));
     let ends = |path: &&String| path.rsplit('.').next() == Some(key);
-    if let Some(path) = known.clone().find(|path| *path == key) {
-        return Ok(path.clone());
+    // Its keys are processes, of which only the plan knows.
+    if keys::quota_of(key).is_some() || known.clone().any(|path| path == key) {
+        return Ok(key.to_owned());
     }
     let found: Vec<&String> = known.clone().filter(ends).collect();
     match found.as_slice() {
@@ -169,13 +170,17 @@ fn plan(top: &Section<'_>) -> Result<(Plan, usize), PlanError> {
     if let Some(section) = &matrix_section {
         check_scale(section, scale)?;
     }
+    let faults = faults(top, &processes, &run)?;
     let plan = Plan {
         compete,
         jvm,
         probe: probe(top)?,
-        faults: faults(top, &processes, &run)?,
         pins: pins(top, &processes)?,
-        matrix: matrix_section.map_or(Ok(Vec::new()), |section| matrix(&section, load_name))?,
+        quotas: quotas(top, &processes, &faults)?,
+        faults,
+        matrix: matrix_section.map_or(Ok(Vec::new()), |section| {
+            matrix(&section, load_name, &processes)
+        })?,
         name,
         seed,
         tag,

@@ -1,4 +1,4 @@
-//! Where processes are kept, and what is varied between cells: `[pin]`, `[matrix]`.
+//! What processes are given of the cores, and what is varied between cells: `[pin]`, `[quota]`, `[matrix]`.
 
 use std::collections::BTreeMap;
 
@@ -6,6 +6,7 @@ use toml_edit::Value;
 
 use crate::compete::{Compete, CompeteKind};
 use crate::error::PlanError;
+use crate::fault::{Fault, FaultKind};
 use crate::keys::{self, did_you_mean};
 use crate::limits::*;
 use crate::model::{Factor, Hosts, Load};
@@ -27,7 +28,7 @@ pub(crate) struct Processes {
 impl Processes {
     pub(crate) fn of(load: &Load, compete: Option<&Compete>, hosts: Hosts) -> Self {
         let hosts = match load {
-            Load::Stream(_) => 2,
+            Load::Stream(stream) => stream.readers + 1,
             Load::Mesh(mesh) if hosts == Hosts::Namespaces => mesh.agents,
             Load::Mesh(_) | Load::Drive(_) => 1,
         };
@@ -43,7 +44,7 @@ impl Processes {
         }
     }
 
-    /// What may be kept on cores of its own.
+    /// What may be kept on cores of its own, or have a quota of them.
     pub(crate) fn pinned(&self) -> Vec<String> {
         [self.names.as_slice(), &self.loads].concat()
     }
@@ -115,8 +116,45 @@ pub(crate) fn pins(
     Ok(pins)
 }
 
-pub(crate) fn matrix(section: &Section<'_>, load: &str) -> Result<Vec<Factor>, PlanError> {
+/// The cores whose time a process is given at most, from before its load to the end.
+pub(crate) fn quotas(
+    top: &Section<'_>,
+    processes: &Processes,
+    faults: &[Fault],
+) -> Result<BTreeMap<String, f64>, PlanError> {
+    let Some(section) = top.child(keys::QUOTA, "[quota]")? else {
+        return Ok(BTreeMap::new());
+    };
+    let mut quotas = BTreeMap::new();
+    let known = processes.pinned();
+    for (process, _) in section.table.iter() {
+        if !processes.may_have(&known, process) {
+            return Err(unknown_process(&section, process, process, &known));
+        }
+        let limits = (MIN_QUOTA_CORES, MAX_QUOTA_CORES);
+        let cores = section.real(process, None, limits, 0.5)?;
+        // One that is started again, or is let go of its fault's quota, would have none any more.
+        let ends = |it: &&Fault| {
+            matches!(it.kind, FaultKind::Quota { .. } | FaultKind::Kill)
+                && it.processes.iter().any(|it| it == process)
+        };
+        if let Some(fault) = faults.iter().find(ends) {
+            let wrong = format!("{process} has a quota, and a fault {}", fault.kind.name());
+            let wanted = "must have one of them: the fault would end the quota";
+            return Err(section.complain(process, wrong, wanted, "remove one"));
+        }
+        quotas.insert(process.to_owned(), cores);
+    }
+    Ok(quotas)
+}
+
+pub(crate) fn matrix(
+    section: &Section<'_>,
+    load: &str,
+    processes: &Processes,
+) -> Result<Vec<Factor>, PlanError> {
     let known = keys::variable_paths(load);
+    let named = processes.pinned();
     let mut factors = Vec::new();
     for (path, item) in section.table.iter() {
         if item.is_table_like() {
@@ -124,13 +162,14 @@ pub(crate) fn matrix(section: &Section<'_>, load: &str) -> Result<Vec<Factor>, P
             let hint = format!("\"{path}.key\" = [..]");
             return Err(section.complain(path, wrong, "must be a path in quotes", hint));
         }
-        if !known.iter().any(|name| name == path) {
+        let quota = keys::quota_of(path).is_some_and(|it| processes.may_have(&named, it));
+        if !quota && !known.iter().any(|name| name == path) {
             let wrong = format!("unknown path {path:?} in [matrix]");
             let hint = did_you_mean(path, known.iter().map(String::as_str), "remove it");
             return Err(section.complain(
                 path,
                 wrong,
-                format!("known: {}", known.join(", ")),
+                format!("known: {}, and quota of a process", known.join(", ")),
                 hint,
             ));
         }

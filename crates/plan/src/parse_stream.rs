@@ -43,6 +43,7 @@ pub(crate) fn stream(section: &Section<'_>, run: &Run, scale: f64) -> Result<Str
     };
     Ok(Stream {
         protocol,
+        readers: readers(section, protocol)?,
         message: message(section, protocol)?,
         sample: section.whole("sample", &sample)?,
         link: link(section, run)?,
@@ -50,6 +51,22 @@ pub(crate) fn stream(section: &Section<'_>, run: &Run, scale: f64) -> Result<Str
         wind_down: scaled(section.number("wind_down", &wind_down)?, scale),
         scheduling: section.choice("scheduling", &Scheduling::WORDS, Some(Scheduling::Normal))?,
     })
+}
+
+/// How many read: more than one only where a protocol has groups.
+fn readers(section: &Section<'_>, protocol: Protocol) -> Result<u16, PlanError> {
+    let limits = Limits {
+        default: Some(1),
+        least: Some(1),
+        most: MAX_READERS.into(),
+        example: 2,
+    };
+    let readers = section.whole("readers", &limits)?;
+    if readers > 1 && !protocol.is_of_group() {
+        let wanted = format!("must be 1 for {}, which has no groups", protocol.name());
+        return Err(section.refuse("readers", wanted, "protocol = \"jgroups-tcp\""));
+    }
+    Ok(readers)
 }
 
 fn message(section: &Section<'_>, protocol: Protocol) -> Result<Bytes, PlanError> {

@@ -53,6 +53,12 @@ impl Plan {
         for (process, cpus) in &self.pins {
             out.bare(&quoted(process), list(cpus));
         }
+        if !self.quotas.is_empty() {
+            out.table("[quota]");
+        }
+        for (process, cores) in &self.quotas {
+            out.bare(&quoted(process), cores);
+        }
         if !self.matrix.is_empty() {
             out.table("[matrix]");
         }
@@ -129,6 +135,7 @@ impl Writer {
     fn stream(&mut self, stream: &Stream) {
         self.table("[stream]");
         self.text("protocol", stream.protocol.name());
+        self.bare("readers", stream.readers);
         self.text("message", stream.message);
         self.bare("sample", stream.sample);
         match stream.link {

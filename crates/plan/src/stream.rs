@@ -4,11 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{BitRate, Bytes, DurationNs};
 
-/// One process writes messages as fast as its protocol lets it, another reads them.
+/// One process writes messages as fast as its protocol lets it, another reads them, or a group of others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stream {
     /// How the messages travel.
     pub protocol: Protocol,
+    /// How many read; in a group each of them reads all.
+    pub readers: u16,
     /// Length of a message, its header included.
     pub message: Bytes,
     /// The latency of one message in so many is kept.
@@ -66,7 +68,7 @@ pub enum Protocol {
     Enet,
     /// KCP: retransmission tuned for latency, over UDP.
     Kcp,
-    /// A group of two whose members see messages and each other's coming and going in one order: each end has a
+    /// A group whose members see messages and each other's coming and going in one order: each end has a
     /// daemon of corosync.
     CorosyncCpg,
     /// The kernel's TCP from Java, by `java.net`.
@@ -144,6 +146,15 @@ impl Protocol {
             // What its daemon takes at once is a mebibyte, with headers of its own.
             Self::CorosyncCpg => Bytes(1_000_000),
         }
+    }
+
+    /// Whether several may read, each of them all.
+    #[must_use]
+    pub const fn is_of_group(self) -> bool {
+        matches!(
+            self,
+            Self::CorosyncCpg | Self::JgroupsUdp | Self::JgroupsTcp
+        )
     }
 
     /// Whether it is spoken by a virtual machine of Java.

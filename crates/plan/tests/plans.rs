@@ -428,6 +428,7 @@ fn stream() -> impl Strategy<Value = Load> {
         |(protocol, (message, sample, mtu), link, wind_down)| {
             Load::Stream(Stream {
                 protocol,
+                readers: if protocol.is_of_group() { mtu % 8 + 1 } else { 1 },
                 message: Bytes(message),
                 sample,
                 link: link.map(BitRate),
@@ -476,6 +477,16 @@ fn fault((kind, at_ns, duration_ns, cpu): (u8, u64, u64, u16), process: &str) ->
     }
 }
 
+/// The first process has the faults, of which some would end a quota.
+fn quotas(processes: &[String], numbers: &BTreeSet<u16>) -> BTreeMap<String, f64> {
+    let others = processes.iter().skip(1).zip(numbers);
+    let quota = |(process, number): (&String, &u16)| {
+        let cores = f64::from(*number) / 8.0 + 0.02;
+        (process.clone(), cores)
+    };
+    others.map(quota).collect()
+}
+
 fn plan() -> impl Strategy<Value = Plan> {
     let names = (
         "[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}",
@@ -500,16 +511,17 @@ fn plan() -> impl Strategy<Value = Plan> {
     )
         .prop_map(
             |((name, seed, tag), run, load, probe, (faults, cpus, varied, compete))| {
-                let process = load.processes().remove(0);
+                let processes = load.processes();
+                let process = processes[0].clone();
                 let drives = matches!(load, Load::Drive(_));
                 let streams = matches!(load, Load::Stream(_));
                 let faults = faults.into_iter().map(|drawn| fault(drawn, &process));
-                let warmups = vec!["1s".to_owned(), "0.25s".to_owned()];
                 let factor = Factor {
                     path: "run.warmup".to_owned(),
-                    values: warmups,
+                    values: vec!["1s".to_owned(), "0.25s".to_owned()],
                 };
                 Plan {
+                    quotas: quotas(&processes, &cpus),
                     faults: faults.collect(),
                     pins: if cpus.is_empty() {
                         BTreeMap::new()

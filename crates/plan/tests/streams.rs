@@ -30,6 +30,7 @@ fn a_stream_has_the_paper_s_messages_and_no_link_unless_it_is_told_otherwise() {
     let found = plan("");
     let wanted = Stream {
         protocol: Protocol::Tcp,
+        readers: 1,
         message: Bytes(2_000),
         sample: 100,
         link: None,
@@ -219,4 +220,62 @@ fn a_command_line_changes_how_long_and_how_often() {
     let plan = Plan::parse_with("plan.toml", STREAM, &values).unwrap();
     assert_eq!(plan.run.duration, DurationNs(30_000_000_000));
     assert_eq!(plan.run.repeat, 3);
+}
+
+#[test]
+fn only_a_group_has_several_readers_each_a_process_that_may_be_named() {
+    let group = "readers = 3\n[quota]\nreader-2 = 0.2\nwriter-0 = 1\n[pin]\nreader-1 = [0]\n";
+    let group = STREAM.replace("\"tcp\"", "\"jgroups-tcp\"") + group;
+    let plan = Plan::parse("plan.toml", &group).unwrap();
+    let names = ["writer-0", "reader-0", "reader-1", "reader-2"];
+    assert_eq!(plan.load.processes(), names);
+    let quotas: Vec<(&str, f64)> = plan
+        .quotas
+        .iter()
+        .map(|(it, cores)| (it.as_str(), *cores))
+        .collect();
+    assert_eq!(quotas, [("reader-2", 0.2), ("writer-0", 1.0)]);
+    refused(
+        "readers = 2",
+        "plan.toml:7: readers is 2; must be 1 for tcp, which has no groups; hint: protocol = \"jgroups-tcp\"",
+    );
+}
+
+#[test]
+fn a_quota_is_that_of_a_process_and_can_be_varied() {
+    let varied = plan(
+        "[quota]\nreader-0 = 0.5\n[matrix]\n\"quota.reader-0\" = [0.1, 2]\n\"stream.protocol\" = [\"tcp\", \"udp\"]",
+    );
+    let cells = varied.cells().unwrap();
+    let quotas: Vec<f64> = cells
+        .iter()
+        .map(|cell| cell.plan.quotas["reader-0"])
+        .collect();
+    assert_eq!(quotas, [0.1, 0.1, 2.0, 2.0]);
+    assert_eq!(cells[0].name, "reader-0=0.1 protocol=tcp");
+    for (lines, wanted) in [
+        (
+            "[quota]\nreader-1 = 1",
+            "plan.toml:8: unknown process \"reader-1\" in [quota]; known: writer-0, reader-0; hint: did you mean reader-0",
+        ),
+        (
+            "[quota]\nreader-0 = 0",
+            "plan.toml:8: reader-0 is 0; must be above 0.01 and below 1024; hint: reader-0 = 0.5",
+        ),
+        (
+            "[[fault]]\nkind = \"kill\"\nprocess = \"reader-0\"\nat = \"1s\"\n[quota]\nreader-0 = 1",
+            "plan.toml:12: reader-0 has a quota, and a fault kill; must have one of them: the fault would end the quota; hint: remove one",
+        ),
+    ] {
+        refused(lines, wanted);
+    }
+}
+
+#[test]
+fn a_quota_of_a_process_can_be_set_from_outside() {
+    let with = Plan::parse_with("plan.toml", STREAM, &[("quota.writer-0", "0.25")]);
+    assert_eq!(
+        with.unwrap().quotas["writer-0"].to_bits(),
+        0.25_f64.to_bits()
+    );
 }

@@ -140,6 +140,11 @@ impl Reader for KcpReader {
             // Any datagram makes a conversation: one that says nothing gives way to the next.
             None if !self.known => return self.accept(Duration::ZERO),
             None => return Ok(Received::Nothing),
+            // One that ends or breaks without a word is nobody's.
+            Some(Ok(0) | Err(_)) if !self.known => {
+                self.stream = None;
+                return Ok(Received::Nothing);
+            }
             Some(Ok(0)) => return Ok(Received::Ended),
             Some(Ok(bytes)) => bytes,
             Some(Err(error)) => return Err(io::Error::other(error)),

@@ -158,16 +158,20 @@ pub fn listen(options: &Options, address: SocketAddr) -> io::Result<(Box<dyn Rea
     }
 }
 
-/// Makes the sending end, to a reader that is there.
+/// Makes the sending end, to a reader that is there; where the protocol has groups, to several.
 ///
 /// # Errors
 ///
-/// When nobody answers within `patience`, or the protocol's library is not there.
+/// When one does not answer within `patience`, or the protocol's library is not there.
 pub fn connect(
     options: &Options,
-    to: SocketAddr,
+    readers: &[SocketAddr],
     patience: Duration,
 ) -> io::Result<Box<dyn Writer>> {
+    let to = match *readers {
+        [to, ..] if readers.len() == 1 || options.protocol.is_of_group() => to,
+        _ => return Err(wrong_readers(options.protocol, readers.len())),
+    };
     Ok(match options.protocol {
         Protocol::Tcp | Protocol::KernelSctp => {
             Box::new(tcp::TcpWriter::connect(options, to, patience)?)
@@ -175,7 +179,7 @@ pub fn connect(
         Protocol::Udp => Box::new(udp::UdpWriter::connect(options, to)?),
         Protocol::Sctp => Box::new(sctp::SctpWriter::connect(options, to, patience)?),
         Protocol::Enet => Box::new(enet::EnetWriter::connect(options, to, patience)?),
-        Protocol::CorosyncCpg => Box::new(cpg::CpgWriter::connect(options, to, patience)?),
+        Protocol::CorosyncCpg => Box::new(cpg::CpgWriter::connect(options, readers, patience)?),
         #[cfg(feature = "quic")]
         Protocol::Quic => Box::new(quic::QuicWriter::connect(to, patience)?),
         #[cfg(feature = "kcp")]
@@ -188,6 +192,13 @@ fn boxed<R: Reader + 'static>(
     made: io::Result<(R, SocketAddr)>,
 ) -> io::Result<(Box<dyn Reader>, SocketAddr)> {
     made.map(|(reader, at)| (Box::new(reader) as Box<dyn Reader>, at))
+}
+
+fn wrong_readers(protocol: Protocol, readers: usize) -> io::Error {
+    let name = protocol.name();
+    io::Error::other(format!(
+        "{name}: there are {readers} readers; wanted one, or more in a group; hint: readers = 1"
+    ))
 }
 
 fn not_built(protocol: Protocol) -> io::Error {

@@ -2,15 +2,15 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
-use std::time::Duration;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{
-    ClientConfig, Connection, Endpoint, RecvStream, SendStream, ServerConfig, TransportConfig,
-    VarInt,
+    ClientConfig, Connecting, Connection, Endpoint, RecvStream, SendStream, ServerConfig,
+    TransportConfig, VarInt,
 };
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -25,7 +25,7 @@ use crate::{Options, Reader, Received, Sent, Writer, out_of_time};
 
 /// Whoever is not a peer of this run is closed with it.
 const STRANGER: VarInt = VarInt::from_u32(1);
-/// Connections that may be open before a stream is.
+/// Of strangers' handshakes, connections and streams so many each wait at most.
 const CANDIDATES_MAX: usize = 16;
 /// A handshake that takes longer is let go; beside a collector its packets may wait for a while.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(2);
@@ -137,12 +137,34 @@ impl Drop for QuicWriter {
 pub(crate) struct QuicReader {
     runtime: Runtime,
     endpoint: Endpoint,
-    /// Of strangers too, until one has opened a stream.
-    connections: Vec<Connection>,
-    stream: Option<RecvStream>,
-    known: bool,
-    frames: Frames,
+    strangers: Strangers,
+    stream: Option<Candidate>,
+    message_bytes: usize,
     cookie: u32,
+}
+
+/// Who has come, and has not said yet that it is of this run; of each kind some at most, the newest.
+#[derive(Default)]
+struct Strangers {
+    handshakes: Vec<(Instant, Connecting)>,
+    connections: Vec<Connection>,
+    streams: Vec<Candidate>,
+}
+
+/// A stream, and what of it is not a whole message yet.
+struct Candidate {
+    stream: RecvStream,
+    frames: Frames,
+}
+
+type Chunk = Result<Option<quinn::Chunk>, quinn::ReadError>;
+
+/// What comes first to one that waits: each with the place of whose it is.
+enum Came {
+    Incoming(Box<quinn::Incoming>),
+    Connection(usize, Option<Connection>),
+    Stream(usize, Option<RecvStream>),
+    Chunk(usize, Chunk),
 }
 
 impl QuicReader {
@@ -154,97 +176,143 @@ impl QuicReader {
         let reader = Self {
             runtime,
             endpoint,
-            connections: Vec::new(),
+            strangers: Strangers::default(),
             stream: None,
-            known: false,
-            frames: Frames::new(options.message_bytes),
+            message_bytes: options.message_bytes,
             cookie: options.cookie,
         };
         Ok((reader, at))
     }
 
-    /// Lets connections in, and takes the first stream that is opened on one of them.
-    fn accept(&mut self, patience: Duration) -> Received {
+    /// Lets who comes in one step further, and finds the stream of this run among them. Nobody holds up
+    /// another, nor this end.
+    fn meet(&mut self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> Received {
+        let now = Instant::now();
+        let strangers = &mut self.strangers;
+        strangers.handshakes.retain(|(until, _)| now < *until);
+        match strangers.first(&self.runtime, &self.endpoint, patience) {
+            None => return Received::Nothing,
+            Some(Came::Incoming(incoming)) => {
+                let _inside = self.runtime.enter();
+                if let Ok(connecting) = incoming.accept() {
+                    add(
+                        &mut strangers.handshakes,
+                        (now + HANDSHAKE_PATIENCE, connecting),
+                    );
+                }
+            }
+            Some(Came::Connection(number, connection)) => {
+                strangers.handshakes.remove(number);
+                if let Some(connection) = connection {
+                    add(&mut strangers.connections, connection);
+                }
+            }
+            Some(Came::Stream(number, None)) => drop(strangers.connections.remove(number)),
+            Some(Came::Stream(_, Some(stream))) => {
+                let frames = Frames::new(self.message_bytes);
+                add(&mut strangers.streams, Candidate { stream, frames });
+            }
+            Some(Came::Chunk(number, chunk)) => self.hear(number, chunk, take),
+        }
+        Received::Some
+    }
+
+    /// What a stream says first: it is that of this run, or of none.
+    fn hear(&mut self, number: usize, chunk: Chunk, take: &mut dyn FnMut(&[u8])) {
+        let mut candidate = self.strangers.streams.remove(number);
+        // One that ends or breaks without a word is nobody's.
+        let Ok(Some(chunk)) = chunk else {
+            return;
+        };
+        let (mut known, mut stranger, cookie) = (false, false, self.cookie);
+        candidate.frames.copy(&chunk.bytes, &mut |message| {
+            stranger |= !known && Header::read(cookie, message).is_none();
+            known |= !stranger;
+            if known {
+                take(message);
+            }
+        });
+        if known {
+            self.stream = Some(candidate);
+            self.strangers.handshakes.clear();
+            self.strangers.streams.clear();
+        } else if stranger {
+            let _ = candidate.stream.stop(STRANGER);
+        } else {
+            add(&mut self.strangers.streams, candidate);
+        }
+    }
+}
+
+impl Strangers {
+    /// What comes first of all that may.
+    fn first(
+        &mut self,
+        runtime: &Runtime,
+        endpoint: &Endpoint,
+        patience: Duration,
+    ) -> Option<Came> {
         let Self {
-            runtime,
-            endpoint,
+            handshakes,
             connections,
-            ..
+            streams,
         } = self;
-        let came = runtime.block_on(async {
+        runtime.block_on(async {
             let mut accepting = pin!(endpoint.accept());
             let opening = connections.iter().map(|it| Box::pin(it.accept_uni()));
             let mut opening: Vec<_> = opening.collect();
             let first = std::future::poll_fn(|context| {
+                for (number, it) in streams.iter_mut().enumerate() {
+                    if let Poll::Ready(chunk) = it.poll(context) {
+                        return Poll::Ready(Some(Came::Chunk(number, chunk)));
+                    }
+                }
                 for (number, it) in opening.iter_mut().enumerate() {
                     if let Poll::Ready(stream) = it.as_mut().poll(context) {
-                        return Poll::Ready(Came::Stream(number, stream.ok()));
+                        return Poll::Ready(Some(Came::Stream(number, stream.ok())));
+                    }
+                }
+                for (number, (_, it)) in handshakes.iter_mut().enumerate() {
+                    if let Poll::Ready(made) = Pin::new(it).poll(context) {
+                        return Poll::Ready(Some(Came::Connection(number, made.ok())));
                     }
                 }
                 let incoming = accepting.as_mut().poll(context);
-                incoming.map(|it| Came::Incoming(it.map(Box::new)))
+                incoming.map(|it| it.map(|it| Came::Incoming(Box::new(it))))
             });
-            match tokio::time::timeout(patience, first).await {
-                Ok(Came::Incoming(Some(incoming))) => {
-                    let connection = tokio::time::timeout(HANDSHAKE_PATIENCE, *incoming).await;
-                    connection.ok()?.ok().map(Found::Connection)
-                }
-                Ok(Came::Stream(number, stream)) => Some(Found::Stream(number, stream)),
-                _ => None,
-            }
-        });
-        match came {
-            Some(Found::Connection(connection)) if connections.len() < CANDIDATES_MAX => {
-                connections.push(connection);
-            }
-            Some(Found::Stream(_, Some(stream))) => self.stream = Some(stream),
-            Some(Found::Stream(number, None)) => drop(connections.remove(number)),
-            _ => return Received::Nothing,
-        }
-        Received::Some
+            tokio::time::timeout(patience, first).await.ok().flatten()
+        })
     }
 }
 
-/// What comes first to one that waits.
-enum Came {
-    Incoming(Option<Box<quinn::Incoming>>),
-    Stream(usize, Option<RecvStream>),
+impl Candidate {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Chunk> {
+        pin!(self.stream.read_chunk(CHUNK_BYTES, true)).poll(context)
+    }
 }
 
-/// What one that waited has now.
-enum Found {
-    Connection(Connection),
-    Stream(usize, Option<RecvStream>),
+/// One more; of too many the oldest goes.
+fn add<T>(waiting: &mut Vec<T>, one: T) {
+    if waiting.len() == CANDIDATES_MAX {
+        drop(waiting.remove(0));
+    }
+    waiting.push(one);
 }
 
 impl Reader for QuicReader {
     fn read(&mut self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<Received> {
-        let Some(stream) = &mut self.stream else {
-            return Ok(self.accept(patience));
+        let Some(own) = &mut self.stream else {
+            return Ok(self.meet(patience, take));
         };
-        let came = within(&self.runtime, patience, |context| {
-            pin!(stream.read_chunk(CHUNK_BYTES, true)).poll(context)
-        });
-        let chunk = match came {
-            None => return Ok(Received::Nothing),
-            Some(Ok(None)) => return Ok(Received::Ended),
-            Some(Ok(Some(chunk))) => chunk,
-            Some(Err(error)) => return Err(io::Error::other(error)),
-        };
-        let (known, cookie) = (&mut self.known, self.cookie);
-        let mut stranger = false;
-        self.frames.copy(&chunk.bytes, &mut |message| {
-            stranger |= !*known && Header::read(cookie, message).is_none();
-            *known |= !stranger;
-            if *known {
-                take(message);
+        match within(&self.runtime, patience, |context| own.poll(context)) {
+            None => Ok(Received::Nothing),
+            Some(Ok(None)) => Ok(Received::Ended),
+            Some(Ok(Some(chunk))) => {
+                own.frames.copy(&chunk.bytes, take);
+                Ok(Received::Some)
             }
-        });
-        if stranger && let Some(mut stream) = self.stream.take() {
-            let _ = stream.stop(STRANGER);
-            self.frames.clear();
+            Some(Err(error)) => Err(io::Error::other(error)),
         }
-        Ok(Received::Some)
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use unruly_plan::Protocol;
@@ -30,7 +31,7 @@ fn options(protocol: Protocol, message_bytes: usize) -> Options {
 
 /// Writes messages after a silence; a full protocol is asked again.
 fn write_after(options: &Options, to: SocketAddr, messages: u64, silence: Duration) {
-    let mut writer = connect(options, to, PATIENCE).expect("a reader is there");
+    let mut writer = connect(options, &[to], PATIENCE).expect("a reader is there");
     let until = Instant::now() + silence;
     while Instant::now() < until {
         let turn = Duration::from_millis(20);
@@ -192,6 +193,52 @@ fn a_stranger_that_comes_first_is_let_go() {
 }
 
 #[test]
+fn strangers_that_are_silent_or_go_do_not_hold_the_stream_up() {
+    for protocol in [Protocol::Quic, Protocol::Kcp] {
+        let own = options(protocol, 2_000);
+        let (mut reader, at) = listen(&own, LOOPBACK).expect("loopback has a port");
+        let (come, has_come) = mpsc::channel();
+        let (go, may_go) = mpsc::channel::<()>();
+        // The first begins a message and is silent; the second says a word of another run, and goes.
+        let silent = std::thread::spawn(move || {
+            let mut begun = connect(&options(protocol, 100), &[at], PATIENCE).unwrap();
+            let word = [7; 100];
+            assert_eq!(begun.write(&word, PATIENCE).unwrap(), Sent::Taken);
+            drop(connect(&options(protocol, 2_000), &[at], PATIENCE).unwrap());
+            come.send(()).unwrap();
+            let _ = may_go.recv();
+            drop(begun);
+        });
+        let mut read = |take: &mut dyn FnMut(&[u8])| {
+            let received = reader.read(Duration::from_millis(20), take);
+            received.expect("strangers break nothing")
+        };
+        while has_come.try_recv().is_err() {
+            assert_ne!(
+                read(&mut |_| panic!("nobody has said a word")),
+                Received::Ended
+            );
+        }
+        let writing = std::thread::spawn(move || write(&own, at, 100));
+        let (mut account, mut said) = (Account::default(), None);
+        let until = Instant::now() + PATIENCE;
+        while said.is_none() {
+            assert!(Instant::now() < until, "{} is held up", protocol.name());
+            read(&mut |message| match Header::read(COOKIE, message) {
+                Some(header) if header.end => said = Some(header.sequence),
+                Some(header) => account.came(header.sequence),
+                None => {}
+            });
+        }
+        assert_eq!((said, account.take().messages), (Some(100), 100));
+        drop(reader);
+        writing.join().unwrap();
+        drop(go);
+        silent.join().unwrap();
+    }
+}
+
+#[test]
 fn messages_of_another_run_are_not_counted() {
     let wanted = options(Protocol::Udp, 200);
     let (found, _) = stream(&wanted, 100, |at| {
@@ -209,7 +256,11 @@ fn messages_of_another_run_are_not_counted() {
 fn a_reader_that_is_not_there_is_told_in_time() {
     let gone = UdpSocket::bind(LOOPBACK).unwrap().local_addr().unwrap();
     for protocol in [Protocol::Tcp, Protocol::Quic, Protocol::Enet] {
-        let connected = connect(&options(protocol, 2_000), gone, Duration::from_millis(300));
+        let connected = connect(
+            &options(protocol, 2_000),
+            &[gone],
+            Duration::from_millis(300),
+        );
         assert!(connected.is_err(), "{}", protocol.name());
     }
 }

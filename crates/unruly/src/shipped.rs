@@ -1,7 +1,7 @@
 //! The plans that come with the program.
 
 /// A plan by its name.
-pub(crate) const PLANS: [(&str, &str); 14] = [
+pub(crate) const PLANS: [(&str, &str); 15] = [
     ("demo", include_str!("../../../plans/demo.toml")),
     ("group-rpc", include_str!("../../../plans/group-rpc.toml")),
     (
@@ -19,6 +19,10 @@ pub(crate) const PLANS: [(&str, &str); 14] = [
     (
         "store-faults",
         include_str!("../../../plans/store-faults.toml"),
+    ),
+    (
+        "stream-slow-reader",
+        include_str!("../../../plans/stream-slow-reader.toml"),
     ),
     (
         "stream-collectors",

@@ -59,18 +59,14 @@ def flow(context: Context, plan: StreamPlan) -> Flow:
     totals = fetch(stream_tables.totals(intervals))
     bps, means = {}, {}
     legs = []
-    reader = usage[usage["side"] == "reader"].groupby(["cell", "repeat"])
-    came = {key: part for key, part in reader}  # noqa: C416 - a group by its key
-    counted = {
-        (str(it["cell"]), int(it["repeat"]), str(it["side"])): it
-        for it in totals.to_dict("records")
-    }
+    counted = {key: part for key, part in totals.groupby(["cell", "repeat"])}  # noqa: C416
+    came = _least(usage[usage["side"] == "reader"], counted)
     for it in frame.to_dict("records"):
         key = (str(it["cell"]), int(it["repeat"]))
         told = events[(events["cell"] == key[0]) & (events["repeat"] == key[1])]
         length = int(it["last_ns"]) - int(it["first_ns"])
         seconds = _seconds(came.get(key), length)
-        leg = _leg(context, it, told, seconds, counted)
+        leg = _leg(context, it, told, seconds, counted.get(key))
         legs.append(leg)
         # one that broke before it was measured has no rows of that time, and gave nothing
         begun = key in came or context.run.status == "complete"
@@ -79,6 +75,20 @@ def flow(context: Context, plan: StreamPlan) -> Flow:
             flowed = float(came[key]["bytes"].sum()) if key in came else 0.0
             means[key] = 8e9 * flowed / length
     return Flow(tuple(legs), bps, means, usage, events, note)
+
+
+def _least(
+    usage: pd.DataFrame, counted: dict[Any, pd.DataFrame]
+) -> dict[tuple[str, int], pd.DataFrame]:
+    """What came in each leg: of several readers to the one to which least came."""
+    found = {}
+    for (cell, repeat), leg in usage.groupby(["cell", "repeat"]):
+        totals = counted[cell, repeat]
+        readers = totals.loc[totals["side"] == "reader", "process"]
+        # nothing may have come to one of them
+        parts = [leg[leg["process"] == process] for process in readers]
+        found[str(cell), int(repeat)] = min(parts, key=lambda it: it["bytes"].sum())
+    return found
 
 
 def _legs(
@@ -134,11 +144,14 @@ def _leg(
     it: dict[Any, Any],
     told: pd.DataFrame,
     seconds: NDArray[np.float64],
-    counted: dict[tuple[str, int, str], dict[Any, Any]],
+    counted: pd.DataFrame | None,
 ) -> Leg:
     cell, repeat = str(it["cell"]), int(it["repeat"])
-    writer = counted.get((cell, repeat, "writer"), {})
-    reader = counted.get((cell, repeat, "reader"), {})
+    ends = [] if counted is None else counted.to_dict("records")
+    writer: dict[Any, Any] = next((end for end in ends if end["side"] == "writer"), {})
+    readers = [end for end in ends if end["side"] == "reader"]
+    # of several the one that knows least of what was written
+    reader: dict[Any, Any] = min(readers, key=lambda end: end["messages"] + end["lost"], default={})
     written, read, lost = (
         int(side.get(name, 0))
         for side, name in ((writer, "messages"), (reader, "messages"), (reader, "lost"))

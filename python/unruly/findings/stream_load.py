@@ -69,8 +69,9 @@ def _kept_on(context: Context, plan: StreamPlan, process: str) -> frozenset[int]
 
 
 def rooms(context: Context, plan: StreamPlan, flow: Flow, cell: str) -> dict[str, float]:
-    """Return how many cores each end could use: its own, less what loads used of them.
+    """Return how many cores each process could use: its own, less what loads used of them.
 
+    No more than its quota, where the plan gives it one.
     All hosts of a run are namespaces of one machine, or it itself: a core is the same in all.
     """
     usage = flow.usage[flow.usage["cell"] == cell]
@@ -79,11 +80,10 @@ def rooms(context: Context, plan: StreamPlan, flow: Flow, cell: str) -> dict[str
         used = float(own["cpu_ns"].sum() / own["covered_ns"].sum())
         loads.append((_kept_on(context, plan, str(process)), used))
     found = {}
-    for side in stream_tables.ENDS:
-        names = usage.loc[usage["side"] == side, "process"]
-        may = _kept_on(context, plan, str(names.iloc[0]) if len(names) else "")
+    for process in map(str, usage.loc[usage["side"].isin(stream_tables.ENDS), "process"].unique()):
+        may = _kept_on(context, plan, process)
         taken = sum(used * len(may & on) / len(on) for on, used in loads)
-        found[side] = max(0.0, len(may) - taken)
+        found[process] = min(plan.quota(cell, process), max(0.0, len(may) - taken))
     return found
 
 

@@ -57,13 +57,14 @@ class Leg:
 
 @dataclass(frozen=True)
 class End:
-    """One end of a stream: what it cost.
+    """One end of a stream: what it cost; of several readers that which is nearest to its limits.
 
     ``room_cores`` is how much of one core it could have used: less than 1 where the competing load
     is kept on the same cores. ``grown_bytes_hz`` is the growth of its memory a second, in the leg
     where it grew most.
     """
 
+    process: str
     cpu_cores: Interval | None
     cpu_per_message_ns: Interval | None
     room_cores: float
@@ -73,6 +74,11 @@ class End:
     grown_bytes_hz: Interval | None
     grows: bool
     absent: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Its process; of the first, or only, of its side the side alone."""
+        return self.process.removesuffix("-0")
 
 
 @dataclass(frozen=True)
@@ -98,8 +104,9 @@ class Held:
 class Stream:
     """One cell: what its protocol gave beside its load.
 
-    Bandwidth in bit/s at the reader, each second of the measured time of all repeats;
-    ``loss_share`` of all messages. ``of_unloaded`` is held against the cell ``unloaded_cell``.
+    Bandwidth in bit/s at the reader, each second of the measured time of all repeats: of several
+    readers at the one to which least came. ``loss_share`` of all messages. ``of_unloaded`` is held
+    against the cell ``unloaded_cell``.
     ``reasons`` say what the verdict rests on; ``in_doubt`` that its load did not hold its target.
     """
 

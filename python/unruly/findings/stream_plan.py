@@ -80,6 +80,10 @@ class StreamPlan:
         found = self.factors.get(cell, {})
         return {name: level for name, level in found.items() if name not in SHOWN_ELSEWHERE}
 
+    def quota(self, cell: str, process: str) -> float:
+        """Return the cores whose time a process is given at most; infinite where nobody says."""
+        return float(self.said(cell, f"quota.{process}") or "inf")
+
     def pinned(self, process: str) -> frozenset[int]:
         """Return the cores that a process is kept on; none where it may run on all."""
         held = self.plan.get("pin")

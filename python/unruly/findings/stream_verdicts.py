@@ -41,11 +41,7 @@ def _judge(row: Stream, legs: Sequence[Leg], best: Stream | None) -> tuple[str, 
     mean = (row.bandwidth_bps.estimate if row.bandwidth_bps else None) or 0.0
     if row.link_bps and mean >= SATURATED_LEAST * row.link_bps:
         return "link saturated", [f"{bits(mean)} of the link's {bits(row.link_bps)}"]
-    bound = [
-        _bound(name, end)
-        for name, end in (("writer", row.writer), ("reader", row.reader))
-        if end.bound
-    ]
+    bound = [_bound(end) for end in (row.writer, row.reader) if end.bound]
     if bound:
         return "bound by one core", bound
     slow = _slow(row, mean, best)
@@ -64,22 +60,23 @@ def _unstable(row: Stream, legs: Sequence[Leg]) -> list[str]:
     silent = max((leg.silent_seconds for leg in legs if not leg.failed), default=0)
     if silent >= SILENT_SECONDS:
         found.append(f"nothing came for {silent} s")
-    for name, end in (("writer", row.writer), ("reader", row.reader)):
+    for end in (row.writer, row.reader):
         if end.grows and end.grown_bytes is not None and end.grown_bytes_hz is not None:
             rate = end.grown_bytes_hz
             found.append(
-                f"the memory of the {name} only grows: by {byte_count(end.grown_bytes)}, "
+                f"the memory of the {end.name} only grows: by {byte_count(end.grown_bytes)}, "
                 f"{byte_count(rate.estimate)}/s "
                 f"[{byte_count(rate.low)}, {byte_count(rate.high)}]"
             )
     return found
 
 
-def _bound(name: str, end: End) -> str:
+def _bound(end: End) -> str:
     used = end.cpu_cores.estimate if end.cpu_cores else None
     if end.room_cores < 1:
-        return f"the {name} uses {cores(used)} of the {cores(end.room_cores)} cores left to it"
-    return f"the {name} uses {cores(used)} cores"
+        left = cores(end.room_cores)
+        return f"the {end.name} uses {cores(used)} of the {left} cores left to it"
+    return f"the {end.name} uses {cores(used)} cores"
 
 
 def _best(row: Stream, rows: Sequence[Stream]) -> Stream | None:
@@ -104,8 +101,8 @@ def _slow(row: Stream, mean: float, best: Stream | None) -> list[str]:
     if not found:
         return []
     used = [
-        f"the {name} uses {cores(end.cpu_cores.estimate)} of {cores(end.room_cores)} cores"
-        for name, end in (("writer", row.writer), ("reader", row.reader))
+        f"the {end.name} uses {cores(end.cpu_cores.estimate)} of {cores(end.room_cores)} cores"
+        for end in (row.writer, row.reader)
         if end.cpu_cores is not None
     ]
     if (row.loss_share or 0.0) >= LOSSY_LEAST:

@@ -127,12 +127,24 @@ def _ends(
     usage = flow.usage[(flow.usage["cell"] == cell) & flow.usage["repeat"].isin(repeats)]
     rooms = stream_load.rooms(context, plan, flow, cell)
     load = usage[usage["side"] == stream_tables.COMPETE]
-    return {
-        side: _end(usage[usage["side"] == side], load, rooms[side]) for side in stream_tables.ENDS
-    }
+    found = {}
+    for side in stream_tables.ENDS:
+        of_side = usage[usage["side"] == side]
+        ends = [
+            _end(str(process), own, load, rooms[str(process)])
+            for process, own in of_side.groupby("process")
+        ]
+        # of several readers the one that is nearest to all that it may use
+        found[side] = max(ends, key=_share, default=_end("", of_side, load, 0.0))
+    return found
 
 
-def _end(usage: pd.DataFrame, load: pd.DataFrame, room: float) -> End:
+def _share(end: End) -> float:
+    used = (end.cpu_cores.estimate if end.cpu_cores else None) or 0.0
+    return used / end.room_cores if end.room_cores else used
+
+
+def _end(process: str, usage: pd.DataFrame, load: pd.DataFrame, room: float) -> End:
     found = stream_legs.cost(usage, load)
     absent: dict[str, str] = {}
     nobody = "no row of this end was measured" if usage.empty else "no row says it"
@@ -155,7 +167,8 @@ def _end(usage: pd.DataFrame, load: pd.DataFrame, room: float) -> End:
         and grown.grown >= max(GROWN_LEAST_BYTES, GROWN_LEAST_SHARE * level)
     )
     return End(
-        found.cpu_cores, found.cpu_per_message_ns, min(1.0, room), bound, found.rss_bytes_max,
+        process, found.cpu_cores, found.cpu_per_message_ns, min(1.0, room), bound,
+        found.rss_bytes_max,
         grown.grown if grown else None, grown.rate if grown else None, grows, absent,
     )  # fmt: skip
 

@@ -5,7 +5,8 @@ of both.
 """
 
 from unruly.papers.claims import Claim, Paper, papers
-from unruly.papers.judges import Judgement, judge_run
+from unruly.papers.judgement import Judgement
+from unruly.papers.judges import judge_run
 from unruly.papers.page import kept, page, remember
 
 __all__ = ["Claim", "Judgement", "Paper", "judge_run", "kept", "page", "papers", "remember"]

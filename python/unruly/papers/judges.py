@@ -8,7 +8,6 @@ interval that survives stalls.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,27 +15,24 @@ import scipy
 
 from unruly.findings.cells import histograms_of
 from unruly.findings.context import Context
+from unruly.papers import judges_streams as of_streams
 from unruly.papers.claims import papers
+from unruly.papers.judgement import (
+    HOLDS,
+    LEVEL,
+    NOT,
+    UNDECIDED,
+    Judgement,
+    beside_line,
+    unknown,
+)
 from unruly.stats import Interval, block_interval, interval_of_ratio
 
 if TYPE_CHECKING:
     from unruly.findings import Analysis
     from unruly.findings.magical import MatrixCell
 
-LEVEL: Final = 0.95
 MOST: Final = 0.5
-HOLDS, NOT, UNDECIDED = "holds", "does not hold", "undecided"
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """``verdict`` with its estimate and bounds (None: not there), and a sentence."""
-
-    verdict: str
-    estimate: float | None
-    low: float | None
-    high: float | None
-    sentence: str
 
 
 Judge = Callable[["Analysis"], Judgement]
@@ -52,14 +48,10 @@ def judge_run(analysis: Analysis) -> dict[str, Judgement]:
     return found
 
 
-def _unknown(why: str) -> Judgement:
-    return Judgement(UNDECIDED, None, None, None, why)
-
-
 def _share(hits: int, of: int, words: str) -> Judgement:
     """A claim about most cells: holds when the share is surely above a half."""
     if of == 0:
-        return _unknown("no cell can be judged: requests failed in all of them")
+        return unknown("no cell can be judged: requests failed in all of them")
     bounds = scipy.stats.binomtest(hits, of).proportion_ci(LEVEL)
     verdict = HOLDS if bounds.low > MOST else NOT if bounds.high < MOST else UNDECIDED
     sentence = f"{hits} of {of} configurations {words}"
@@ -92,7 +84,7 @@ def _outliers_few(analysis: Analysis) -> Judgement:
 def _p99_bound(analysis: Analysis) -> Judgement:
     known = [c for c in _cells(analysis) if c.p99 is not None]
     if not known:
-        return _unknown("no cell has a p99 and a mean")
+        return unknown("no cell has a p99 and a mean")
     within = sum((c.p99 or 0) <= 25 * (c.mean or 0) for c in known)
     bounds = scipy.stats.binomtest(within, len(known)).proportion_ci(LEVEL)
     worst = max((c.p99 or 0) / (c.mean or 1) for c in known)
@@ -108,7 +100,7 @@ def _p99_bound(analysis: Analysis) -> Judgement:
 def _p99_on_mean(analysis: Analysis) -> Judgement:
     line = analysis.magical.lines["*"] if analysis.magical else None
     if line is None or line.slope is None or line.r is None or line.n < 4:
-        return _unknown(line.reason if line else "the run has no matrix")
+        return unknown(line.reason if line else "the run has no matrix")
     reach = scipy.stats.norm.ppf((1 + LEVEL) / 2) / np.sqrt(line.n - 3)
     low, high = np.tanh(np.arctanh(line.r) - reach), np.tanh(np.arctanh(line.r) + reach)
     verdict = HOLDS if low > MOST else NOT if high < MOST else UNDECIDED
@@ -123,7 +115,7 @@ def _p99_on_mean(analysis: Analysis) -> Judgement:
 def _counts_against_sizes(analysis: Analysis) -> Judgement:
     found = analysis.magical.count_against_size if analysis.magical else None
     if found is None:
-        return _unknown("too few configurations with outliers")
+        return unknown("too few configurations with outliers")
     reach = scipy.stats.norm.ppf((1 + LEVEL) / 2) / np.sqrt(max(1, found.cells - 3))
     rho = float(np.clip(found.rho, -0.999, 0.999))
     low, high = np.tanh(np.arctanh(rho) - reach), np.tanh(np.arctanh(rho) + reach)
@@ -135,7 +127,7 @@ def _counts_against_sizes(analysis: Analysis) -> Judgement:
 def _resources_silent(analysis: Analysis) -> Judgement:
     rows = analysis.magical.resources if analysis.magical else ()
     if not rows:
-        return _unknown("no resource was sampled in enough configurations")
+        return unknown("no resource was sampled in enough configurations")
     loud = [row for row in rows if row.q_value < 0.05]
     strongest = max(rows, key=lambda row: abs(row.rho))
     verdict = NOT if loud else HOLDS
@@ -162,7 +154,7 @@ def _explained(analysis: Analysis, measure: str) -> tuple[str, Interval] | None:
 def _maximum_unexplained(analysis: Analysis) -> Judgement:
     found = _explained(analysis, "maximum")
     if found is None:
-        return _unknown("no analysis of variance of the maximum")
+        return unknown("no analysis of variance of the maximum")
     factor, share = found
     verdict = HOLDS if (share.high or 1) < MOST else NOT if (share.low or 0) > MOST else UNDECIDED
     sentence = f"{factor} explains most of the maximum, {100 * (share.estimate or 0):.0f} % of it"
@@ -172,7 +164,7 @@ def _maximum_unexplained(analysis: Analysis) -> Judgement:
 def _p99_explained(analysis: Analysis) -> Judgement:
     found = _explained(analysis, "p99")
     if found is None:
-        return _unknown("no analysis of variance of the p99")
+        return unknown("no analysis of variance of the p99")
     factor, share = found
     verdict = HOLDS if (share.low or 0) > 0 else UNDECIDED
     sentence = f"{factor} explains {100 * (share.estimate or 0):.0f} % of what the others leave"
@@ -182,7 +174,7 @@ def _p99_explained(analysis: Analysis) -> Judgement:
 def _two_modes(analysis: Analysis) -> Judgement:
     known = [c for c in _cells(analysis) if c.dip_q is not None]
     if not known:
-        return _unknown("no configuration can be tested")
+        return unknown("no configuration can be tested")
     two = sum((c.dip_q or 1) < 0.05 for c in known)
     bounds = scipy.stats.binomtest(two, len(known)).proportion_ci(LEVEL)
     sentence = f"{two} of {len(known)} configurations have more than one mode (dip, q < 0.05)"
@@ -210,19 +202,15 @@ def _ratio(analysis: Analysis, first: str, second: str, p: float) -> Interval | 
 def _over(analysis: Analysis, first: str, second: str, line: float, *, above: bool) -> Judgement:
     found = _ratio(analysis, first, second, 0.5)
     if found is None or found.low is None or found.high is None:
-        return _unknown(f"the medians of {first} and {second} have no interval: the level wanders")
-    higher, lower = found.low > line, found.high < line
-    verdict = UNDECIDED
-    if higher or lower:
-        verdict = HOLDS if higher is above else NOT
+        return unknown(f"the medians of {first} and {second} have no interval: the level wanders")
     sentence = f"the median of {first} is {found.estimate:.2f} times that of {second}"
-    return Judgement(verdict, found.estimate, found.low, found.high, sentence)
+    return beside_line(found, line, sentence, above=above)
 
 
 def _long_tail(analysis: Analysis) -> Judgement:
     rows = [r for r in analysis.cells if r.latency == "response" and r.op not in ("*",) and r.p50]
     if not rows:
-        return _unknown("nothing was answered")
+        return unknown("nothing was answered")
     worst = max(rows, key=lambda r: (r.p99 or 0) / (r.p50 or 1))
     interval = worst.p99_interval
     ratio = (worst.p99 or 0) / (worst.p50 or 1)
@@ -238,7 +226,7 @@ def _larger_groups_slower(analysis: Analysis) -> Judgement:
     last = [g for g in analysis.groups if g.level == "all" and g.p50 is not None]
     sizes = sorted({g.size for g in last})
     if len(sizes) < 2:
-        return _unknown("the run has one size of groups")
+        return unknown("the run has one size of groups")
     ops = {g.op for g in last}
     hits = sum(
         next(g.p50 or 0 for g in last if (g.op, g.size) == (op, sizes[-1]))
@@ -256,7 +244,7 @@ def _larger_groups_slower(analysis: Analysis) -> Judgement:
 def _slow_seen_alike(analysis: Analysis) -> Judgement:
     slow = analysis.slow_nodes
     if slow.jaccard_mean is None or len(slow.jaccard) < 2:
-        return _unknown("no two observers saw a slow node in one window")
+        return unknown("no two observers saw a slow node in one window")
     values = slow.jaccard["jaccard"].to_numpy(dtype=float)
     reach = 1.96 * values.std(ddof=1) / np.sqrt(values.size)
     low, high = float(values.mean() - reach), float(values.mean() + reach)
@@ -268,7 +256,7 @@ def _slow_seen_alike(analysis: Analysis) -> Judgement:
 def _paired_share(analysis: Analysis) -> Judgement:
     share = analysis.correlations.paired_share
     if share is None:
-        return _unknown("no resource was sampled")
+        return unknown("no resource was sampled")
     verdict = HOLDS if share >= 0.15 else NOT
     return Judgement(verdict, share, None, None, f"{100 * share:.0f} % of the replies are paired")
 
@@ -291,4 +279,12 @@ JUDGES: Final[dict[str, Judge]] = {
     "disk_costs_most": lambda a: _over(a, "disk", "network", 1.0, above=True),
     "network_below_disk": lambda a: _over(a, "network", "disk", 1.0, above=False),
     "crypto_costs_little": lambda a: _over(a, "crypto", "null", 1.5, above=False),
+    "streams_saturated": of_streams.saturated,
+    "streams_java_costs_more": of_streams.java_costs_more,
+    "streams_all_lose_beside_processors": of_streams.all_lose_beside_processors,
+    "streams_udp_loses_least": of_streams.udp_loses_least,
+    "streams_all_lose_beside_collector": of_streams.all_lose_beside_collector,
+    "streams_jgroups_keeps_little": of_streams.jgroups_keeps_little,
+    "streams_library_suffers_most": of_streams.library_suffers_most,
+    "streams_nio_suffers_more": of_streams.nio_suffers_more,
 }

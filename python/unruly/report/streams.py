@@ -113,7 +113,12 @@ def costs(view: View) -> Table:
         "grew by", "grew each second",
     )  # fmt: skip
     body = [
-        [text(f"{row.protocol} {row.series}".strip()), text(row.load), text(side), *_cost(end)]
+        [
+            text(f"{row.protocol} {row.series}".strip()),
+            text(row.load),
+            text(end.name or side),
+            *_cost(end),
+        ]
         for row in rows[: MOST_ROWS // 2]
         for side, end in (("writer", row.writer), ("reader", row.reader))
     ]

@@ -50,12 +50,13 @@ def begins(intervals: Table) -> Table:
 def totals(intervals: Table) -> Table:
     """What each end of each leg counted from its first row to its last, whatever the phase.
 
-    cell, repeat, side, bytes, messages, lost, duplicated, reordered.
+    cell, repeat, process, side, bytes, messages, lost, duplicated, reordered.
     """
     ends = intervals.filter(intervals.side.isin(ENDS))
     names = ("bytes", "messages", "lost", "duplicated", "reordered")
     sums = {name: ends[name].fill_null(0).sum().cast("int64") for name in names}
-    return ends.group_by(*KEYS, "side").agg(**sums).order_by(*KEYS, "side")
+    keys = (*KEYS, "process", "side")
+    return ends.group_by(*keys).agg(**sums).order_by(*keys)
 
 
 def each_second(intervals: Table, legs: Table) -> Table:

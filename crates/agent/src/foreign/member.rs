@@ -13,7 +13,7 @@ use unruly_plan::Mesh;
 use unruly_trace::monotonic;
 
 use super::asking::Asking;
-use super::{Command, Foreign, Record, folder, load_words};
+use super::{Command, Foreign, Record, folder, load_words, say_dropped};
 use crate::client::say_done;
 use crate::collector::Collections;
 use crate::control::{Report, report};
@@ -144,6 +144,7 @@ fn listen(
         match foreign.hear(LOOK) {
             Ok(Some(Record::Failure(text))) => tell(format!("java failed: {text}")),
             Ok(Some(Record::Refused(count))) => refused += count,
+            Ok(Some(Record::Dropped(records))) => say_dropped(records),
             Ok(Some(Record::Done)) => break,
             Ok(Some(record)) => {
                 if let Some(spent) = collections.hear(&record)? {
@@ -151,8 +152,13 @@ fn listen(
                 }
             }
             Ok(None) if until.is_none_or(|until| Instant::now() < until) => {}
-            Ok(None) => break,
-            Err(_) if until.is_some() => break,
+            Ok(None) => {
+                tell(format!(
+                    "java has not ended in {} s; hint: see its log",
+                    END_PATIENCE.as_secs()
+                ));
+                break;
+            }
             Err(error) => {
                 // Whoever asks it now is told that there is nobody; so are its peers.
                 tell(format!("java is gone: {error}; hint: see its log"));
@@ -165,8 +171,9 @@ fn listen(
     Ok(refused)
 }
 
+/// What went wrong with one agent: the others go on.
 fn tell(text: String) {
-    report(&Report::Finding { text, fatal: true });
+    report(&Report::Finding { text, fatal: false });
 }
 
 fn heard(listening: ScopedJoinHandle<'_, Result<u64>>) -> Result<u64> {

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use unruly_plan::{CompeteKind, Hosts, Load};
 
-use crate::control::Inbox;
+use crate::control::{Inbox, Report, report};
 use crate::ground::Ground;
 use crate::job::{Job, JobKind, JvmPlace};
 pub(crate) use member::{ahead, run as run_member};
@@ -78,7 +78,7 @@ impl Foreign {
         let listener = UnixListener::bind(&path)?;
         listener.set_nonblocking(true)?;
         let mut process = start_process(place, flags, &path, words)?;
-        let socket = accept(&listener, &mut process, job);
+        let socket = accept(&listener, &mut process, ground);
         // One that is asked at another socket has it here; else the folder goes now, however we end.
         let _ = std::fs::remove_file(&path);
         if !words.iter().any(|word| word.starts_with("asking=")) {
@@ -164,6 +164,14 @@ impl Foreign {
     }
 }
 
+/// Its ring is bounded, and what found no room in it is counted.
+pub(crate) fn say_dropped(records: u64) {
+    report(&Report::Finding {
+        text: format!("{records} records of the virtual machine found no room"),
+        fatal: false,
+    });
+}
+
 /// The folder of the sockets, for as long as this value lives.
 struct Folder(PathBuf);
 
@@ -228,7 +236,8 @@ fn is_late(error: &io::Error) -> bool {
     )
 }
 
-fn accept(listener: &UnixListener, process: &mut Child, job: &Job) -> Result<UnixStream> {
+fn accept(listener: &UnixListener, process: &mut Child, ground: Ground<'_>) -> Result<UnixStream> {
+    let job = ground.job;
     let until = Instant::now() + START_PATIENCE;
     loop {
         match listener.accept() {
@@ -244,6 +253,9 @@ fn accept(listener: &UnixListener, process: &mut Child, job: &Job) -> Result<Uni
                 "{}: java ended before it began ({status}); wanted a JDK 17; hint: its words are in the log",
                 job.name
             );
+        }
+        if ground.inbox.is_stopped() {
+            bail!("{}: told to stop before java had come", job.name);
         }
         if Instant::now() > until {
             bail!(

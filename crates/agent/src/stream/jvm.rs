@@ -16,7 +16,7 @@ use crate::client::say_done;
 use crate::collector::Collections;
 use crate::control::{Inbox, PeerLine, Report, report};
 use crate::events::Events;
-use crate::foreign::{Command, Foreign, Interval, Record, load_words};
+use crate::foreign::{Command, Foreign, Interval, Record, load_words, say_dropped};
 use crate::ground::Ground;
 use crate::job::JobKind;
 use crate::role::{say_ready, say_ready_by};
@@ -44,7 +44,8 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
         return Ok(());
     };
     let met = begun.and_then(|((mut foreign, _), daemon)| {
-        if job.kind == JobKind::Writer {
+        // The first reader is there: the writer, and in a group all other readers, come to it.
+        if job.name != super::reader(0) {
             meet(&mut foreign, &peers, inbox)?;
         }
         Ok((foreign, daemon))
@@ -123,6 +124,13 @@ fn begin(
         format!("sample={}", stream.sample),
         format!("cookie={}", job.cookie),
     ];
+    if stream.protocol.is_of_group() {
+        let joins = job.name != super::reader(0);
+        words.extend([
+            format!("readers={}", stream.readers),
+            format!("joins={}", if joins { "yes" } else { "no" }),
+        ]);
+    }
     let driver = daemon.map(|it| format!("driver={}", it.directory.display()));
     words.extend(driver);
     let load = load_words(job);
@@ -142,9 +150,9 @@ fn begin(
     Ok((foreign, port.map(|port| SocketAddr::new(ip.into(), port))))
 }
 
-/// Has a writer connect to its reader.
+/// Has an end come to the first reader.
 fn meet(foreign: &mut Foreign, peers: &[PeerLine], inbox: &Inbox) -> Result<(), String> {
-    let reader = peers.iter().find(|peer| peer.name == "reader-0");
+    let reader = peers.iter().find(|peer| peer.name == super::reader(0));
     let address = reader.and_then(|reader| reader.address.as_ref());
     let address = address.and_then(|it| it.parse::<SocketAddr>().ok());
     let Some(SocketAddr::V4(to)) = address else {
@@ -208,10 +216,7 @@ impl Listening<'_> {
                     return Ok(Some((kind, text)));
                 }
                 Ok(Some(Record::Done)) => return Ok(None),
-                Ok(Some(Record::Dropped(records))) => report(&Report::Finding {
-                    text: format!("{records} records of the virtual machine found no room"),
-                    fatal: false,
-                }),
+                Ok(Some(Record::Dropped(records))) => say_dropped(records),
                 Ok(Some(record)) => {
                     if let Some(spent) = self.collections.hear(&record)? {
                         spent.write(&mut self.rows)?;

@@ -17,7 +17,7 @@ use unruly_stream::Options;
 
 use crate::control::{Report, report};
 use crate::events::Events;
-use crate::job::Job;
+use crate::job::{Job, JobKind};
 
 pub(crate) use jvm::run as of_jvm;
 pub(crate) use reader::run as read;
@@ -30,6 +30,11 @@ const LOOK: Duration = Duration::from_millis(20);
 const END_PATIENCE: Duration = Duration::from_secs(10);
 /// For a reader that is there, to be reached.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The name of a reader.
+fn reader(number: u16) -> String {
+    format!("{}-{number}", JobKind::Reader.name())
+}
 
 /// When a stream flows, in monotonic time.
 #[derive(Debug, Clone, Copy)]

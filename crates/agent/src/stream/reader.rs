@@ -47,7 +47,12 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
         // A protocol of user mode answers only who calls it: the writer must be let in before the start.
         // What goes wrong now is told when it is read.
         let mut idle = |patience: Duration| {
-            let _ = reader.read(patience.min(LOOK), &mut |_| {});
+            let look = patience.min(LOOK);
+            match reader.read(look, &mut |_| {}) {
+                Ok(Received::Some | Received::Nothing) => {}
+                // It says so at once, and nothing waits.
+                Ok(Received::Ended) | Err(_) => std::thread::sleep(look),
+            }
         };
         let Some(start_ns) = inbox.start_while(|| idle(LOOK))? else {
             return Ok(());
@@ -126,7 +131,8 @@ impl Reading<'_> {
         }
     }
 
-    /// Closes the books; the connection goes first, so that a writer that waits for it need not.
+    /// Closes the books. What its helper used is known as long as that lives; the connection goes before the
+    /// files are written, so that a writer that waits for it need not.
     fn close(self) -> Result<ClientReport> {
         let Self {
             reader,
@@ -134,8 +140,8 @@ impl Reading<'_> {
             mut books,
             ..
         } = self;
-        drop(reader);
         rows.write(books.take())?;
+        drop(reader);
         rows.seal()?;
         books.samples.finish()
     }

@@ -26,6 +26,7 @@ pub(super) struct Samples<'a> {
     job: &'a Job,
     clock: &'a Clock,
     times: Times,
+    readers: u64,
     recorder: Recorder,
     recorded: u64,
     second: Second,
@@ -58,6 +59,7 @@ impl<'a> Samples<'a> {
             job,
             clock,
             times: Times::new(job, stream, start_ns),
+            readers: stream.readers.into(),
             recorder,
             recorded: 0,
             second: Second::default(),
@@ -82,6 +84,9 @@ impl<'a> Samples<'a> {
         self.recorded += 1;
         self.recorder.scheduled();
         let [sent, received] = [sent_ns, received_ns].map(|at| self.clock.column(MonoNs(at)));
+        // In a group each message comes to all readers, and each time is a request: the number says which.
+        let server = self.job.id.unwrap_or(0);
+        let reader = u64::from(server.saturating_sub(1));
         self.recorder.record(&Record {
             intended_ns: sent,
             sent_ns: sent,
@@ -90,7 +95,7 @@ impl<'a> Samples<'a> {
             server_kernel_received_ns: NULL_NS,
             server_received_ns: NULL_NS,
             server_sent_ns: NULL_NS,
-            request: sequence,
+            request: sequence * self.readers + reader,
             key: None,
             connection: 0,
             sent_bytes: bytes,
@@ -98,7 +103,7 @@ impl<'a> Samples<'a> {
             cell: self.job.cell,
             repeat: self.job.repeat,
             client: 0,
-            server: self.job.id.unwrap_or(0),
+            server,
             op: 0,
             phase,
             attempt: 0,

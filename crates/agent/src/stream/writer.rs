@@ -39,9 +39,15 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
         tell(events, "stream failed", text, clock);
     }
     // A protocol of user mode must be called to live. What goes wrong now is told when it is written.
-    let mut idle = |patience: Duration| match &mut writer {
-        Ok(writer) => drop(writer.idle(patience.min(LOOK))),
-        Err(_) => std::thread::sleep(patience.min(LOOK)),
+    let mut idle = |patience: Duration| {
+        let look = patience.min(LOOK);
+        let lives = writer
+            .as_mut()
+            .is_ok_and(|writer| writer.idle(look).is_ok());
+        // What is broken says so at once, and nothing waits.
+        if !lives {
+            std::thread::sleep(look);
+        }
     };
     let Some(start_ns) = inbox.start_while(|| idle(LOOK))? else {
         return Ok(());
@@ -72,17 +78,29 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
     Ok(())
 }
 
-/// Connects to the reader.
+/// Connects to the readers.
 fn reach(job: &Job, stream: &Stream, peers: &[PeerLine]) -> Result<Box<dyn Writer>, String> {
     let name = stream.protocol.name();
-    let reader = peers.iter().find(|peer| peer.name == "reader-0");
-    let address = reader.and_then(|reader| reader.address.as_ref());
-    let address = address.ok_or_else(|| format!("{name}: there is no reader"))?;
-    let to: SocketAddr = address
-        .parse()
-        .map_err(|_| format!("{name}: the reader's address is {address:?}"))?;
-    connect(&options(job, stream), to, CONNECT_PATIENCE)
-        .map_err(|error| format!("{name}: the reader at {to} cannot be reached: {error}"))
+    let readers = readers(stream, peers).map_err(|text| format!("{name}: {text}"))?;
+    connect(&options(job, stream), &readers, CONNECT_PATIENCE).map_err(|error| {
+        let places: Vec<String> = readers.iter().map(ToString::to_string).collect();
+        let places = places.join(", ");
+        format!("{name}: the reader at {places} cannot be reached: {error}")
+    })
+}
+
+/// Where all readers of a stream are.
+fn readers(stream: &Stream, peers: &[PeerLine]) -> Result<Vec<SocketAddr>, String> {
+    (0..stream.readers)
+        .map(|number| {
+            let wanted = super::reader(number);
+            let reader = peers.iter().find(|peer| peer.name == wanted);
+            let address = reader.and_then(|reader| reader.address.as_ref());
+            let address = address.ok_or_else(|| format!("there is no {wanted}"))?;
+            let read = address.parse();
+            read.map_err(|_| format!("the address of {wanted} is {address:?}"))
+        })
+        .collect()
 }
 
 /// How a stream ended before its time.

@@ -162,26 +162,13 @@ impl Engine<'_> {
             self.outcome.strays += 1;
             return;
         };
-        let stamp = |stamp_ns: i64| if stamp_ns == 0 { NULL_NS } else { stamp_ns };
-        let stamps = incoming.stamps;
-        let mut record = Record {
-            received_ns: self.clock.column(received_ns),
-            kernel_received_ns: kernel_ns,
-            server_kernel_received_ns: stamp(stamps.kernel_received_ns),
-            server_received_ns: stamp(stamps.received_ns),
-            server_sent_ns: stamp(stamps.sent_ns),
-            received_bytes: incoming
-                .wire_bytes
-                .unwrap_or_else(|| u32::try_from(incoming.bytes).unwrap_or(u32::MAX)),
-            ..copy.asked.record
+        // Who asks for us says when a reply came: without that, none did, and only the word of it is here.
+        let came = incoming.received_ns.is_some() || !self.links[link].tells_when_sent();
+        let mut record = if came {
+            self.heard(&copy.asked.record, incoming, received_ns, kernel_ns)
+        } else {
+            copy.asked.record
         };
-        // Whoever asked for us knows better when that was.
-        if let Some(sent_ns) = incoming.sent_ns {
-            record.sent_ns = self.clock.column(MonoNs(sent_ns));
-        }
-        if let Some(received_ns) = incoming.received_ns {
-            record.received_ns = self.clock.column(MonoNs(received_ns));
-        }
         if copy.timed_out {
             // Its request has ended already; only the row was open.
             record.status = Status::Timeout;
@@ -196,6 +183,33 @@ impl Engine<'_> {
             _ => Status::Ok,
         };
         self.finish(record, &copy.asked);
+    }
+
+    /// The row of a copy with what its reply says.
+    fn heard(
+        &self,
+        asked: &Record,
+        incoming: &Incoming<'_>,
+        received_ns: MonoNs,
+        kernel_ns: i64,
+    ) -> Record {
+        let stamp = |stamp_ns: i64| if stamp_ns == 0 { NULL_NS } else { stamp_ns };
+        let stamps = incoming.stamps;
+        // Whoever asked for us knows better when that was.
+        let sent_ns = incoming.sent_ns.map(|at| self.clock.column(MonoNs(at)));
+        let received_ns = incoming.received_ns.map_or(received_ns, MonoNs);
+        Record {
+            sent_ns: sent_ns.unwrap_or(asked.sent_ns),
+            received_ns: self.clock.column(received_ns),
+            kernel_received_ns: kernel_ns,
+            server_kernel_received_ns: stamp(stamps.kernel_received_ns),
+            server_received_ns: stamp(stamps.received_ns),
+            server_sent_ns: stamp(stamps.sent_ns),
+            received_bytes: incoming
+                .wire_bytes
+                .unwrap_or_else(|| u32::try_from(incoming.bytes).unwrap_or(u32::MAX)),
+            ..*asked
+        }
     }
 
     /// Keeps what the other side says is wrong, once of each kind.

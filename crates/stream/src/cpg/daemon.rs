@@ -1,4 +1,4 @@
-//! The daemon of corosync: one for each end, in the network namespace of this process, and gone with it.
+//! The daemon of corosync: one for each member, in the network namespace of this process, and gone with it.
 //!
 //! It and its library keep files in `/run` and `/dev/shm`. Both are file systems in memory here, which nobody
 //! else sees: what is in them goes with the last process that does, however that ends.
@@ -32,11 +32,12 @@ const FOLDER: &str = "/run/unruly";
 /// Between two looks whether it answers.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Where both daemons of a group are: they know each other from the beginning.
-#[derive(Debug, Clone, Copy)]
+/// Where the daemons of a group are: they know each other from the beginning.
+#[derive(Debug, Clone)]
 pub(super) struct Places {
     pub(super) own: Ipv4Addr,
-    pub(super) other: Ipv4Addr,
+    /// One at least.
+    pub(super) others: Vec<Ipv4Addr>,
 }
 
 /// A running daemon; it ends with this value, or with this process.
@@ -52,7 +53,7 @@ impl Daemon {
     /// A thread keeps the daemon: it alone has the daemon's file systems, so that files of a run in those
     /// places stay where they belong. The kernel ends the daemon with the thread that started it.
     pub(super) fn start<T: Send + 'static>(
-        places: Places,
+        places: &Places,
         libraries: Option<&Path>,
         patience: Duration,
         mut connect: impl FnMut() -> io::Result<Option<T>> + Send + 'static,
@@ -73,7 +74,8 @@ impl Daemon {
             }
         });
         let begun = said.recv();
-        let begun = begun.unwrap_or_else(|_| Err(io::Error::other("its keeper is gone")));
+        let begun =
+            begun.unwrap_or_else(|_| Err(lacking("its keeper is gone", "a running daemon")));
         begun.map(|(pid, value)| {
             let daemon = Self {
                 pid,
@@ -96,6 +98,13 @@ impl Drop for Daemon {
             let _ = keeper.join();
         }
     }
+}
+
+/// What is wrong with a daemon, or with what it says.
+pub(super) fn lacking(wrong: &str, wanted: &str) -> io::Error {
+    io::Error::other(format!(
+        "{wrong}; wanted {wanted}; hint: see the log of this process"
+    ))
 }
 
 /// A child that ends with this value.
@@ -133,7 +142,9 @@ fn begin<T>(
             )));
         }
         if Instant::now() >= until {
-            return Err(out_of_time("its daemon does not answer"));
+            return Err(out_of_time(
+                "its daemon does not answer; wanted it to; hint: see the log of this process",
+            ));
         }
         std::thread::sleep(LOOK);
     }
@@ -196,10 +207,12 @@ fn program(libraries: Option<&Path>) -> Option<(PathBuf, Option<OsString>)> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let sbin = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     let mut places = std::env::split_paths(&path).chain(sbin);
-    if let Some(found) = places.find_map(|it| program_in(&it)) {
-        return Some((found, None));
-    }
-    let libraries = libraries?;
+    let own = places.find_map(|it| program_in(&it));
+    own.map(|it| (it, None)).or_else(|| fetched(libraries?))
+}
+
+/// The one beside the libraries that were fetched.
+fn fetched(libraries: &Path) -> Option<(PathBuf, Option<OsString>)> {
     let mut roots = libraries.ancestors();
     let (root, found) = roots.find_map(|it| Some((it, program_in(&it.join("usr/sbin"))?)))?;
     // Some of Debian's libraries are in /usr/lib, and some in /lib.
@@ -212,23 +225,29 @@ fn program_in(folder: &Path) -> Option<PathBuf> {
     Some(folder.join(PROGRAM)).filter(|it| it.is_file())
 }
 
-/// The longest packet of the way to the other.
-fn packet_bytes(places: Places) -> io::Result<u16> {
-    let socket = UdpSocket::bind((places.own, 0))?;
-    socket.connect((places.other, PORT))?;
-    let bytes = getsockopt(&socket, IpMtu)?;
-    Ok(u16::try_from(bytes)
-        .unwrap_or(LONGEST_PACKET)
-        .min(LONGEST_PACKET))
+/// The longest packet of the ways to the others.
+fn packet_bytes(places: &Places) -> io::Result<u16> {
+    let mut longest = LONGEST_PACKET;
+    for other in &places.others {
+        let socket = UdpSocket::bind((places.own, 0))?;
+        socket.connect((*other, PORT))?;
+        let bytes = getsockopt(&socket, IpMtu)?;
+        longest = longest.min(u16::try_from(bytes).unwrap_or(LONGEST_PACKET));
+    }
+    Ok(longest)
 }
 
 /// What the daemon reads. Its timers and windows are its own defaults; only its class of the scheduler is not:
 /// it is that of the end, beside which others compete.
-fn configuration(places: Places, packet_bytes: u16) -> String {
-    // Both have the same list; a number is an address, so that it is nobody else's.
-    let mut nodes = [places.own, places.other];
+fn configuration(places: &Places, packet_bytes: u16) -> String {
+    // All have the same list; a number is an address, so that it is nobody else's.
+    let mut nodes = [places.others.as_slice(), &[places.own]].concat();
     nodes.sort_unstable();
-    let [(first, first_number), (second, second_number)] = nodes.map(|it| (it, it.to_bits()));
+    let node = |it: &Ipv4Addr| {
+        let number = it.to_bits();
+        format!("  node {{\n    ring0_addr: {it}\n    nodeid: {number}\n  }}\n")
+    };
+    let nodes: String = nodes.iter().map(node).collect();
     format!(
         "\
 totem {{
@@ -242,15 +261,7 @@ totem {{
   }}
 }}
 nodelist {{
-  node {{
-    ring0_addr: {first}
-    nodeid: {first_number}
-  }}
-  node {{
-    ring0_addr: {second}
-    nodeid: {second_number}
-  }}
-}}
+{nodes}}}
 logging {{
   to_stderr: yes
   to_logfile: no
@@ -270,20 +281,31 @@ system {{
 mod tests {
     use super::*;
 
-    const PLACES: Places = Places {
-        own: Ipv4Addr::new(10, 77, 0, 2),
-        other: Ipv4Addr::new(10, 77, 0, 1),
-    };
+    const MEMBERS: [Ipv4Addr; 3] = [
+        Ipv4Addr::new(10, 77, 0, 1),
+        Ipv4Addr::new(10, 77, 0, 2),
+        Ipv4Addr::new(10, 77, 0, 3),
+    ];
+
+    fn places(own: usize) -> Places {
+        let others = MEMBERS.into_iter().filter(|it| *it != MEMBERS[own]);
+        Places {
+            own: MEMBERS[own],
+            others: others.collect(),
+        }
+    }
 
     #[test]
-    fn a_daemon_is_told_both_addresses_and_leaves_nothing_elsewhere() {
-        let text = configuration(PLACES, 1_500);
+    fn a_daemon_is_told_all_addresses_and_leaves_nothing_elsewhere() {
+        let text = configuration(&places(1), 1_500);
         for line in [
             "netmtu: 1500",
             "ring0_addr: 10.77.0.1",
             "nodeid: 172818433",
             "ring0_addr: 10.77.0.2",
             "nodeid: 172818434",
+            "ring0_addr: 10.77.0.3",
+            "nodeid: 172818435",
             "mcastport: 5405",
             "to_logfile: no",
             "state_dir: /run/unruly",
@@ -294,20 +316,18 @@ mod tests {
             assert!(found, "{line} in {text}");
         }
         assert_eq!(text.matches('{').count(), text.matches('}').count());
-        let turned = Places {
-            own: PLACES.other,
-            other: PLACES.own,
-        };
-        assert_eq!(configuration(turned, 1_500), text);
+        for own in [0, 2] {
+            assert_eq!(configuration(&places(own), 1_500), text);
+        }
     }
 
     #[test]
     fn packets_are_no_longer_than_what_the_daemon_receives() {
         let loopback = Places {
             own: Ipv4Addr::LOCALHOST,
-            other: Ipv4Addr::LOCALHOST,
+            others: vec![Ipv4Addr::LOCALHOST],
         };
-        assert_eq!(packet_bytes(loopback).unwrap(), LONGEST_PACKET);
+        assert_eq!(packet_bytes(&loopback).unwrap(), LONGEST_PACKET);
     }
 
     #[test]
@@ -316,16 +336,14 @@ mod tests {
         let libraries = root.join("usr/lib/x86_64-linux-gnu");
         std::fs::create_dir_all(&libraries).unwrap();
         std::fs::create_dir_all(root.join("usr/sbin")).unwrap();
-        let fetched = root.join("usr/sbin/corosync");
-        std::fs::write(&fetched, "").unwrap();
-        let found = program(Some(&libraries));
+        let there = root.join("usr/sbin/corosync");
+        std::fs::write(&there, "").unwrap();
+        let found = fetched(&libraries);
         let second = root.join("lib/x86_64-linux-gnu");
         std::fs::remove_dir_all(&root).unwrap();
         let (program, beside) = found.unwrap();
-        if let Some(beside) = beside {
-            assert_eq!(program, fetched);
-            let folders: Vec<PathBuf> = std::env::split_paths(&beside).collect();
-            assert_eq!(folders, [libraries, second]);
-        }
+        assert_eq!(program, there);
+        let folders: Vec<PathBuf> = std::env::split_paths(&beside.unwrap()).collect();
+        assert_eq!(folders, [libraries, second]);
     }
 }

@@ -112,13 +112,20 @@ impl Functions {
 }
 
 /// Who is in a group.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct View {
     pub(super) members: usize,
-    /// Why another went last.
-    pub(super) gone: Option<u32>,
+    /// Which others went, and why.
+    pub(super) gone: Vec<(u32, u32)>,
     /// This end has left, and all others heard so.
     pub(super) left: bool,
+}
+
+impl View {
+    /// Whether a member was here that is not any more.
+    pub(super) fn is_gone(&self, node: u32) -> bool {
+        self.gone.iter().any(|(gone, _)| *gone == node)
+    }
 }
 
 /// What is called while the library gives messages away: it hands its callbacks nothing of ours.
@@ -194,7 +201,7 @@ unsafe extern "C" fn changed(
         if it.node == turn.own {
             turn.view.left = true;
         } else {
-            turn.view.gone = Some(it.reason);
+            turn.view.gone.push((it.node, it.reason));
         }
     }
 }
@@ -238,9 +245,10 @@ mod tests {
         assert_eq!(heard, [(2, b"abc".to_vec())]);
         let wanted = View {
             members: 1,
-            gone: Some(3),
+            gone: vec![(2, 3)],
             left: true,
         };
         assert_eq!(view, wanted);
+        assert!(view.is_gone(2) && !view.is_gone(1));
     }
 }

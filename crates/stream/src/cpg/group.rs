@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::daemon::{Daemon, Places};
+use super::daemon::{Daemon, Places, lacking};
 use super::functions::{AGREED, Functions, Name, OK, TRY_AGAIN, Turn, View};
 use crate::Options;
 
@@ -37,7 +37,7 @@ impl Group {
     pub(super) fn join(
         functions: Functions,
         options: &Options,
-        places: Places,
+        places: &Places,
         patience: Duration,
     ) -> io::Result<Self> {
         let until = Instant::now() + patience;
@@ -89,7 +89,7 @@ impl Group {
         match said {
             OK => Ok(true),
             TRY_AGAIN => Ok(false),
-            other => self.lost("a message was refused", other),
+            other => Err(self.lost(&format!("a message was refused (cs_error {other})"))),
         }
     }
 
@@ -109,7 +109,7 @@ impl Group {
         let over = self.wait(patience)?;
         let came = self.drain(take)?;
         if over && !came {
-            return self.lost("its daemon is gone", OK);
+            return Err(self.lost("its daemon is gone"));
         }
         Ok(came)
     }
@@ -125,7 +125,10 @@ impl Group {
             match turn.dispatch(self.functions, self.handle) {
                 OK => came = true,
                 TRY_AGAIN => return Ok(came),
-                other => return self.lost("nothing comes any more", other),
+                other => {
+                    let text = format!("nothing comes any more (cs_error {other})");
+                    return Err(self.lost(&text));
+                }
             }
         }
         Ok(came)
@@ -145,10 +148,10 @@ impl Group {
         Ok(files[0].revents().is_some_and(|it| it.intersects(over)))
     }
 
-    fn lost<T>(&mut self, what: &str, said: c_int) -> io::Result<T> {
+    fn lost(&mut self, what: &str) -> io::Error {
         self.broken = true;
-        let text = format!("{what} (cs_error {said})");
-        Err(io::Error::new(io::ErrorKind::ConnectionAborted, text))
+        let lacking = lacking(what, "a daemon that serves");
+        io::Error::new(io::ErrorKind::ConnectionAborted, lacking.to_string())
     }
 }
 
@@ -156,7 +159,8 @@ impl Drop for Group {
     /// Leaves, where somebody is left to hear it: a daemon that just ends is missed only after seconds. The
     /// handle is not given back, since that waits for a ring, and the daemon takes its end of it along.
     fn drop(&mut self) {
-        if self.broken || self.view.gone.is_some() {
+        let alone = !self.view.gone.is_empty() && self.view.members < 2;
+        if self.broken || alone {
             return;
         }
         let until = Instant::now() + LEAVE_PATIENCE;
@@ -173,5 +177,6 @@ fn done(said: c_int, what: &str) -> io::Result<()> {
     if said == OK {
         return Ok(());
     }
-    Err(io::Error::other(format!("{what} (cs_error {said})")))
+    let what = format!("{what} (cs_error {said})");
+    Err(lacking(&what, "a daemon that serves"))
 }

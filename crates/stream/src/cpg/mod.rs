@@ -1,17 +1,16 @@
-//! A group of two of corosync: whatever its members hear, who comes and who goes included, they hear in one order
+//! A group of corosync: whatever its members hear, who comes and who goes included, they hear in one order
 //! (extended virtual synchrony). The writer hears its own messages too.
 
 mod daemon;
 mod functions;
 mod group;
+mod knock;
 mod reader;
 mod writer;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
-
-use crate::header::Header;
 
 pub(crate) use daemon::PACKAGE;
 pub(crate) use reader::CpgReader;
@@ -24,12 +23,6 @@ pub(crate) const NEEDED: [&str; 2] = ["libqb.so.100", "libcorosync_common.so.4"]
 /// There may be room again although nothing came back.
 const ROOM_LOOK: Duration = Duration::from_millis(1);
 const LOOK: Duration = Duration::from_millis(20);
-/// By which a reader hears where its writer is.
-const KNOCK: Header = Header {
-    sequence: 0,
-    stamp_ns: None,
-    end: false,
-};
 
 fn ipv4(ip: IpAddr) -> io::Result<Ipv4Addr> {
     match ip {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::daemon::{self, Places};
 use super::functions::Functions;
 use super::group::Group;
-use super::{KNOCK, LOOK, ROOM_LOOK, ipv4};
+use super::{LOOK, ROOM_LOOK, ipv4, knock};
 use crate::header::{HEADER_BYTES, Header};
 use crate::{Options, Reader, Received, out_of_time};
 
@@ -22,6 +22,8 @@ pub(crate) struct CpgReader {
     functions: Functions,
     options: Options,
     own: Ipv4Addr,
+    /// The number of the writer's host, when it has knocked.
+    writer: u32,
     stage: Stage,
     answered: bool,
 }
@@ -48,6 +50,7 @@ impl CpgReader {
             functions,
             options: options.clone(),
             own: ipv4(at.ip())?,
+            writer: 0,
             stage: Stage::Alone(socket),
             answered: false,
         };
@@ -60,16 +63,19 @@ impl CpgReader {
             Stage::Member(_) => return Ok(()),
             Stage::Failed(text) => return Err(io::Error::other(text.clone())),
             Stage::Alone(socket) => {
-                let Some(other) = knocked(socket, self.options.cookie, patience)? else {
+                let heard = knocked(socket, self.options.cookie, self.own, patience)?;
+                let Some((writer, readers)) = heard else {
                     return Ok(());
                 };
+                self.writer = writer.to_bits();
                 let (functions, options) = (self.functions, self.options.clone());
+                let others = readers.into_iter().filter(|it| *it != self.own);
                 let places = Places {
                     own: self.own,
-                    other,
+                    others: others.chain([writer]).collect(),
                 };
                 Stage::Joining(std::thread::spawn(move || {
-                    Group::join(functions, &options, places, START_PATIENCE)
+                    Group::join(functions, &options, &places, START_PATIENCE)
                 }))
             }
             Stage::Joining(joining) if !joining.is_finished() => {
@@ -93,16 +99,22 @@ impl CpgReader {
     }
 }
 
-/// Who knocked, if somebody of this run did in this time.
-fn knocked(socket: &UdpSocket, cookie: u32, patience: Duration) -> io::Result<Option<Ipv4Addr>> {
-    let mut knock = [0; HEADER_BYTES];
+/// Who knocked at whom, if somebody of this run did in this time.
+fn knocked(
+    socket: &UdpSocket,
+    cookie: u32,
+    own: Ipv4Addr,
+    patience: Duration,
+) -> io::Result<Option<(Ipv4Addr, Vec<Ipv4Addr>)>> {
+    let mut bytes = [0; knock::LONGEST_BYTES];
     socket.set_read_timeout(Some(patience.max(ROOM_LOOK)))?;
-    match socket.recv_from(&mut knock) {
-        Ok((bytes, from)) if Header::read(cookie, &knock[..bytes]) == Some(KNOCK) => {
-            ipv4(from.ip()).map(Some)
-        }
+    match socket.recv_from(&mut bytes) {
+        Ok((length, from)) => match knock::read(cookie, own, &bytes[..length]) {
+            Some(readers) => Ok(Some((ipv4(from.ip())?, readers))),
+            None => Ok(None),
+        },
         Err(error) if !is_late(&error) => Err(error),
-        _ => Ok(None),
+        Err(_) => Ok(None),
     }
 }
 
@@ -133,9 +145,9 @@ impl Reader for CpgReader {
         let Stage::Member(group) = &mut self.stage else {
             return Ok(Received::Nothing);
         };
-        let (own, cookie, mut end) = (group.own, self.options.cookie, None);
+        let (writer, cookie, mut end) = (self.writer, self.options.cookie, None);
         let came = group.turn(patience, &mut |from, message| {
-            if from != own {
+            if from == writer {
                 end = end.or_else(|| Header::read(cookie, message).filter(|it| it.end));
                 take(message);
             }
@@ -147,7 +159,7 @@ impl Reader for CpgReader {
         // What it said before it went is heard before.
         Ok(if came {
             Received::Some
-        } else if group.view.gone.is_some() {
+        } else if group.view.is_gone(writer) {
             Received::Ended
         } else {
             Received::Nothing
@@ -169,7 +181,7 @@ impl Drop for CpgReader {
         };
         // The daemon sends the answer again if it was lost on the way: it is there until the writer has it.
         let until = Instant::now() + END_PATIENCE;
-        while self.answered && group.view.gone.is_none() && Instant::now() < until {
+        while self.answered && !group.view.is_gone(self.writer) && Instant::now() < until {
             if group.turn(LOOK, &mut |_, _| {}).is_err() {
                 return;
             }
@@ -187,14 +199,14 @@ mod tests {
         let reader = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let writer = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let at = reader.local_addr().unwrap();
-        let mut knock = [0; HEADER_BYTES];
-        KNOCK.write(7, &mut knock);
+        let own = Ipv4Addr::LOCALHOST;
+        let knock = knock::written(7, &[own]);
         writer.send_to(b"?", at).unwrap();
-        assert_eq!(knocked(&reader, 7, patience).unwrap(), None);
+        assert_eq!(knocked(&reader, 7, own, patience).unwrap(), None);
         writer.send_to(&knock, at).unwrap();
-        assert_eq!(knocked(&reader, 8, patience).unwrap(), None);
+        assert_eq!(knocked(&reader, 8, own, patience).unwrap(), None);
         writer.send_to(&knock, at).unwrap();
-        let heard = knocked(&reader, 7, patience).unwrap();
-        assert_eq!(heard, Some(Ipv4Addr::LOCALHOST));
+        let heard = knocked(&reader, 7, own, patience).unwrap();
+        assert_eq!(heard, Some((Ipv4Addr::LOCALHOST, vec![own])));
     }
 }

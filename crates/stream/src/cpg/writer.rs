@@ -4,11 +4,11 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use super::daemon::Places;
+use super::daemon::{Places, lacking};
 use super::functions::Functions;
 use super::group::Group;
-use super::{KNOCK, LOOK, ROOM_LOOK, ipv4};
-use crate::header::{HEADER_BYTES, Header};
+use super::{LOOK, ROOM_LOOK, ipv4, knock};
+use crate::header::Header;
 use crate::{Options, Sent, Writer, out_of_time};
 
 /// Messages between two looks at what came back: each is a call of the library or two.
@@ -18,6 +18,7 @@ const MESSAGES_A_TURN: u32 = 16;
 pub(crate) struct CpgWriter {
     group: Group,
     cookie: u32,
+    readers: usize,
     since_turn: u32,
     sent_bytes: u64,
     heard: Heard,
@@ -28,47 +29,57 @@ pub(crate) struct CpgWriter {
 struct Heard {
     /// Of its own messages, in their place among all.
     own_bytes: u64,
-    /// The reader has answered to the end.
-    answered: bool,
+    /// Who has answered to the end.
+    answered: Vec<u32>,
 }
 
 impl CpgWriter {
-    /// Knocks at the reader, which starts its daemon then, as each daemon is to know both.
+    /// Knocks at the readers, which start their daemons then, as each daemon is to know all.
     pub(crate) fn connect(
         options: &Options,
-        to: SocketAddr,
+        readers: &[SocketAddr],
         patience: Duration,
     ) -> io::Result<Self> {
         let until = Instant::now() + patience;
         let functions = Functions::open(options)?;
-        let mut knock = [0; HEADER_BYTES];
-        KNOCK.write(options.cookie, &mut knock);
-        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-        socket.connect(to)?;
+        let others: Vec<Ipv4Addr> = readers
+            .iter()
+            .map(|it| ipv4(it.ip()))
+            .collect::<io::Result<_>>()?;
+        let knock = knock::written(options.cookie, &others);
+        let sockets: Vec<UdpSocket> = readers.iter().map(to).collect::<io::Result<_>>()?;
         // A knock that nobody hears is not told here: there is nobody in the group then.
-        let _ = socket.send(&knock);
+        let knock = || sockets.iter().for_each(|it| drop(it.send(&knock)));
+        knock();
+        let own = sockets
+            .first()
+            .ok_or_else(|| lacking("there is no reader", "one at least"))?;
         let places = Places {
-            own: ipv4(socket.local_addr()?.ip())?,
-            other: ipv4(to.ip())?,
+            own: ipv4(own.local_addr()?.ip())?,
+            others,
         };
         let mut writer = Self {
-            group: Group::join(functions, options, places, patience)?,
+            group: Group::join(functions, options, &places, patience)?,
             cookie: options.cookie,
+            readers: readers.len(),
             since_turn: 0,
             sent_bytes: 0,
             heard: Heard::default(),
         };
-        while writer.group.view.members < 2 {
+        while writer.group.view.members <= readers.len() {
             if Instant::now() >= until {
-                return Err(out_of_time("nobody else came into the group"));
+                return Err(out_of_time(match writer.group.view.members {
+                    0 | 1 => "nobody else came into the group",
+                    _ => "not all readers came into the group",
+                }));
             }
-            let _ = socket.send(&knock);
+            knock();
             writer.turn(LOOK)?;
         }
         Ok(writer)
     }
 
-    /// Hears what came. The error is that the reader is gone.
+    /// Hears what came. The error is that a reader is gone that has not answered.
     fn turn(&mut self, patience: Duration) -> io::Result<()> {
         self.since_turn = 0;
         let (own, cookie, heard) = (self.group.own, self.cookie, &mut self.heard);
@@ -76,15 +87,16 @@ impl CpgWriter {
             if from == own {
                 heard.own_bytes += message.len() as u64;
             } else if Header::read(cookie, message).is_some_and(|it| it.end) {
-                heard.answered = true;
+                heard.answered.push(from);
             }
         })?;
-        match self.group.view.gone {
-            Some(reason) if !self.heard.answered => Err(io::Error::new(
+        let mut gone = self.group.view.gone.iter();
+        match gone.find(|(node, _)| !self.heard.answered.contains(node)) {
+            Some((_, reason)) => Err(io::Error::new(
                 io::ErrorKind::ConnectionAborted,
-                format!("the reader left the group ({})", words(reason)),
+                format!("the reader left the group ({})", words(*reason)),
             )),
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 
@@ -130,9 +142,9 @@ impl Writer for CpgWriter {
         if self.write(last, patience)? == Sent::Full {
             return Err(out_of_time("the group takes no more"));
         }
-        while !self.heard.answered {
+        while self.heard.answered.len() < self.readers {
             if Instant::now() >= until {
-                return Err(out_of_time("the reader has not read to the end"));
+                return Err(out_of_time("a reader has not read to the end"));
             }
             self.turn(LOOK)?;
         }
@@ -146,6 +158,13 @@ impl Writer for CpgWriter {
     fn helper(&self) -> Option<u32> {
         Some(self.group.daemon())
     }
+}
+
+/// A socket whose datagrams go there.
+fn to(reader: &SocketAddr) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    socket.connect(reader)?;
+    Ok(socket)
 }
 
 /// Why a member is gone, as the library counts the reasons.

@@ -123,6 +123,11 @@ impl Child {
         }
     }
 
+    /// Says nothing any more, which it takes for a stop.
+    pub(super) fn hang_up(&mut self) {
+        self.input = None;
+    }
+
     /// It has ended, or will say nothing more that is waited for.
     pub(super) fn is_over(&self) -> bool {
         self.drained || self.process.exit().is_some()

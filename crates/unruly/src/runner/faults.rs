@@ -136,7 +136,7 @@ impl Leg<'_> {
             FaultKind::Busy { .. } => {}
             FaultKind::Quota { cores } => {
                 let pid = self.pid_of(process).unwrap_or(0);
-                active.quota = Some(Quota::set(pid, cores)?);
+                active.quota = Some(Quota::set(&[pid], cores)?);
             }
             FaultKind::Network(network) => {
                 if let Some(relay) = self.relay(process) {

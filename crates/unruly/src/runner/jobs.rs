@@ -26,10 +26,13 @@ impl Leg<'_> {
                     jobs.push((0, self.job(JobKind::Drive, number, Some(number), 0)));
                 }
             }
-            Load::Stream(_) => {
-                let reader = self.hosts.count() - 1;
+            Load::Stream(stream) => {
                 jobs.push((0, self.job(JobKind::Writer, 0, Some(0), 0)));
-                jobs.push((reader, self.job(JobKind::Reader, 0, Some(1), reader)));
+                for number in 0..usize::from(stream.readers) {
+                    let host = (number + 1).min(self.hosts.count() - 1);
+                    let job = self.job(JobKind::Reader, number, Some(number + 1), host);
+                    jobs.push((host, job));
+                }
             }
         }
         jobs.extend(self.competing());

@@ -18,6 +18,7 @@ use super::faults::Faults;
 use super::judge::Judge;
 use super::namespaces::Hosts;
 use super::progress::Progress;
+use super::quota::Quota;
 use super::telling::events_of;
 use crate::relay::Relay;
 use crate::services::{Ground, Services};
@@ -26,12 +27,15 @@ use crate::services::{Ground, Services};
 const SILENCE_NS: i64 = 20_000_000_000;
 /// A request that is tried again is late by several timeouts.
 const LATE_TIMEOUTS: i64 = 16;
-/// A process that is not ready by then never will be.
-const READY_PATIENCE: Duration = Duration::from_secs(60);
+/// A process that is not ready by then never will be: two virtual machines, one after the other, have what they
+/// wait for behind them.
+const READY_PATIENCE: Duration = Duration::from_secs(150);
 /// Between `start` and the first instant of the schedule: all have read the line by then.
 const LEAD_NS: i64 = 300_000_000;
 /// After `stop`, for writing the last segments.
 const END_PATIENCE: Duration = Duration::from_secs(60);
+/// For those of a leg that was given up: longer than one waits for its virtual machine.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(7);
 /// How often the runner looks around when nothing is said.
 pub(super) const LOOK_PERIOD: Duration = Duration::from_millis(100);
 
@@ -61,6 +65,8 @@ pub(super) struct Leg<'a> {
     pub(super) missing: Vec<String>,
     stopped: bool,
     pub(super) faults: Faults,
+    /// What the plan gives single processes at most, as long as these are held.
+    pub(super) quotas: Vec<Quota>,
     /// What stands before the echo server, where the plan does something to its network.
     pub(super) relay: Option<Relay>,
     /// Those that a fault has killed, whose end is no surprise.
@@ -77,7 +83,7 @@ impl<'a> Leg<'a> {
         let agents = match &plan.load {
             Load::Mesh(mesh) => usize::from(mesh.agents),
             Load::Drive(_) => 1,
-            Load::Stream(_) => 2,
+            Load::Stream(stream) => usize::from(stream.readers) + 1,
         };
         let hosts = Hosts::of(&plan, agents)?;
         let (sender, heard) = channel();
@@ -95,6 +101,7 @@ impl<'a> Leg<'a> {
             missing: Vec::new(),
             stopped: false,
             faults: Faults::default(),
+            quotas: Vec::new(),
             relay: None,
             killed: BTreeSet::new(),
             judge: None,
@@ -125,6 +132,7 @@ impl<'a> Leg<'a> {
         self.judge = self.plan.run.until.map(Judge::start).transpose()?;
         self.introduce();
         let scheduled = self.wait_until_loaded(progress)?;
+        self.set_quotas()?;
         let started_mono_ns = self.start();
         let cell = &self.run.cells[self.cell].name;
         progress.begin(number, cell, scheduled);
@@ -520,6 +528,18 @@ impl<'a> Leg<'a> {
                 ));
                 self.children[number].process.end();
             }
+        }
+    }
+}
+
+impl Drop for Leg<'_> {
+    /// A leg that was given up has processes yet. They hear the end of what they read, and take away what they
+    /// have in memory and in files; who does not is ended with all that it has started.
+    fn drop(&mut self) {
+        self.children.iter_mut().for_each(Child::hang_up);
+        let until = Instant::now() + LEAVE_PATIENCE;
+        while !self.children.iter_mut().all(|it| it.process.reap()) && Instant::now() < until {
+            std::thread::sleep(LOOK_PERIOD);
         }
     }
 }

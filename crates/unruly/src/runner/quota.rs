@@ -1,4 +1,4 @@
-//! A quota of CPU time for one process, by a control group of its own.
+//! A quota of CPU time for a process and all that it has started, by a control group of their own.
 //!
 //! It is undone when it is dropped. A runner that is killed leaves an empty group at most, and the next
 //! quota takes that away.
@@ -7,30 +7,33 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use super::leg::Leg;
+
 /// What is left of the quota is given anew so often.
 const PERIOD_US: f64 = 100_000.0;
 
 /// Groups of ours have this in their names, before the runner's number.
 const PREFIX: &str = "unruly-";
 
-/// A process that gets no more CPU time than it is allowed.
+/// Processes that together get no more CPU time than they are allowed.
 #[derive(Debug)]
 pub(super) struct Quota {
     group: PathBuf,
-    /// Where the process was.
+    /// Where the first was.
     before: PathBuf,
 }
 
 impl Quota {
-    /// Allows `pid` so many cores from now on.
+    /// Allows `pids`, all that they have started and all that they start later so many cores from now on.
     ///
     /// # Errors
     ///
-    /// When no control group may be made here.
-    pub(super) fn set(pid: u32, cores: f64) -> Result<Self> {
+    /// When there is no process, or no control group may be made here.
+    pub(super) fn set(pids: &[u32], cores: f64) -> Result<Self> {
+        let pid = *pids.first().context("there is no process for a quota")?;
         let told = || {
             format!(
-                "fault quota: process {pid} cannot be given one; wanted a control group that may be written; hint: run as root, or leave the fault out"
+                "quota: process {pid} cannot be given one; wanted a control group that may be written; hint: run as root, or leave the quota out"
             )
         };
         let cgroup = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).with_context(told)?;
@@ -47,8 +50,46 @@ impl Quota {
             std::fs::write(quota.group.join(name), text).with_context(told)?;
         }
         let members = quota.group.join("cgroup.procs");
-        std::fs::write(members, pid.to_string()).with_context(told)?;
+        for member in with_descendants(pids) {
+            let joined = std::fs::write(&members, member.to_string());
+            // One that was started by another may have ended meanwhile.
+            if pids.contains(&member) {
+                joined.with_context(told)?;
+            }
+        }
         Ok(quota)
+    }
+}
+
+impl Leg<'_> {
+    /// Gives each process of the plan's quotas its own, before it has anything to do. A cell may lack one: that
+    /// which competes with nothing.
+    ///
+    /// # Errors
+    ///
+    /// When no control group may be made here.
+    pub(super) fn set_quotas(&mut self) -> Result<()> {
+        for (process, cores) in &self.plan.quotas {
+            let pids = self.pids_of(process);
+            if pids.is_empty() {
+                continue;
+            }
+            let quota = Quota::set(&pids, *cores).with_context(|| format!("[quota] {process}"))?;
+            self.quotas.push(quota);
+        }
+        Ok(())
+    }
+
+    /// A process, or all of a competing load.
+    fn pids_of(&self, process: &str) -> Vec<u32> {
+        let services = self.services.iter().flat_map(|it| &it.children);
+        let services = services.filter(|it| it.name == process);
+        let own = self.children.iter().filter(|it| {
+            let rest = it.job.name.strip_prefix(process);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        });
+        let services = services.map(|it| it.process.pid());
+        services.chain(own.map(|it| it.process.pid())).collect()
     }
 }
 
@@ -62,6 +103,40 @@ impl Drop for Quota {
         }
         let _ = std::fs::remove_dir(&self.group);
     }
+}
+
+/// These processes and all that they have started.
+fn with_descendants(pids: &[u32]) -> Vec<u32> {
+    let parents = parents();
+    let mut found = pids.to_vec();
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        let children = parents.iter().filter(|(_, its)| *its == parent);
+        let new = children
+            .map(|(pid, _)| *pid)
+            .filter(|it| !found.contains(it));
+        found.extend(new.collect::<Vec<u32>>());
+        next += 1;
+    }
+    found
+}
+
+/// All processes of this host, each with the one that started it.
+fn parents() -> Vec<(u32, u32)> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let pids = entries
+        .flatten()
+        .filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter_map(|pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name may hold anything, and is in brackets.
+        let (_, rest) = stat.rsplit_once(')')?;
+        let parent = rest.split_whitespace().nth(1)?.parse().ok()?;
+        Some((pid, parent))
+    })
+    .collect()
 }
 
 /// Where groups are made, where the process is now, and whether these are groups of the first version.
@@ -127,6 +202,24 @@ mod tests {
         let first = limits(1.5, true);
         assert_eq!(first[0], ("cpu.cfs_period_us", "100000".to_owned()));
         assert_eq!(first[1], ("cpu.cfs_quota_us", "150000".to_owned()));
+    }
+
+    #[test]
+    fn what_a_process_has_started_is_found_and_nobody_else() {
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "sleep 60 & echo $!; wait"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut told = String::new();
+        let output = child.stdout.as_mut().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut told).unwrap();
+        let grandchild: u32 = told.trim().parse().unwrap();
+        let found = with_descendants(&[child.id()]);
+        let ends = nix::unistd::Pid::from_raw(grandchild.cast_signed());
+        nix::sys::signal::kill(ends, nix::sys::signal::Signal::SIGKILL).unwrap();
+        child.wait().unwrap();
+        assert_eq!(found, [child.id(), grandchild]);
     }
 
     #[test]

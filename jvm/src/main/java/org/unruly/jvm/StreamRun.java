@@ -25,7 +25,9 @@ import org.unruly.jvm.watch.Watch;
 public final class StreamRun {
   /** Keys of its options. */
   public static final Set<String> KEYS =
-      Set.of("role", "protocol", "listen", "message", "sample", "cookie", "socket", "driver", "compete", "live", "occupancy", "cores");
+      Set.of(
+          "role", "protocol", "listen", "message", "sample", "cookie", "readers", "joins", "socket", "driver", "compete", "live",
+          "occupancy", "cores");
 
   /** What is on its way at the end has so long to come; a writer that is still held up then has no reader. */
   static final long SETTLE_NS = 10_000_000_000L;

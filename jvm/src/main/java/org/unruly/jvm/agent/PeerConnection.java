@@ -54,7 +54,16 @@ final class PeerConnection {
       state = State.CONNECTING;
       ChannelFuture made = dial.connect();
       channel = made.channel();
-      made.addListener(future -> connected(made));
+      // a channel that could not even be made tells so on a thread of its own
+      made.addListener(future -> inLoop(() -> connected(made)));
+    }
+  }
+
+  private void inLoop(Runnable next) {
+    if (loop.inEventLoop()) {
+      next.run();
+    } else {
+      loop.execute(next);
     }
   }
 
@@ -108,7 +117,9 @@ final class PeerConnection {
     channel = null;
     unsent = 0;
     down = failure == Failure.REFUSED ? failure : Failure.DISCONNECTED;
-    which.close();
+    if (which.isRegistered()) {
+      which.close();
+    }
     asks.endAll(System.nanoTime()).forEach(ticket -> answers.failed(ticket, failure));
     answers.flush();
     loop.schedule(this::connect, backoffNs, TimeUnit.NANOSECONDS);

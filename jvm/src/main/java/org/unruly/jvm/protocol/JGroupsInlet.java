@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
 import java.util.concurrent.CountDownLatch;
+import org.jgroups.Address;
 import org.jgroups.Message;
 import org.jgroups.Receiver;
 import org.jgroups.View;
@@ -15,25 +16,38 @@ import org.unruly.jvm.stream.Terms;
 
 /** JGroups: messages come on threads of the group's, those of one sender one after the other. */
 final class JGroupsInlet implements Inlet, Receiver {
-  private final JGroupsMember member;
+  private final String protocol;
+  private final Terms terms;
   private final CountDownLatch begun = new CountDownLatch(1);
   private final CountDownLatch over = new CountDownLatch(1);
+  private volatile JGroupsMember member;
+  private volatile Address writer;
   private volatile Intake intake;
   private volatile boolean closed;
 
   JGroupsInlet(String protocol, Terms terms) throws IOException {
-    member = new JGroupsMember(protocol, terms, null);
-    member.join(this);
+    this.protocol = protocol;
+    this.terms = terms;
+    if (!terms.joins()) {
+      join(null);
+    }
+  }
+
+  private JGroupsMember join(InetSocketAddress first) throws IOException {
+    JGroupsMember joining = new JGroupsMember(protocol, terms, first);
+    member = joining;
+    joining.join(this);
+    return joining;
   }
 
   @Override
   public int port() {
-    return member.port();
+    return member == null ? -1 : member.port();
   }
 
   @Override
-  public int meet(InetSocketAddress peer) {
-    return member.awaitTwo();
+  public int meet(InetSocketAddress peer) throws IOException {
+    return (terms.joins() ? join(peer) : member).awaitAll();
   }
 
   @Override
@@ -61,12 +75,17 @@ final class JGroupsInlet implements Inlet, Receiver {
   @Override
   public void viewAccepted(View view) {
     member.see(view);
-    if (member.hasLeft()) {
+    // other readers leave when they have the end; before the first message nobody knows who writes
+    boolean lost = writer == null ? member.hasLeft() : !view.containsMember(writer);
+    if (lost) {
       over.countDown();
     }
   }
 
   private void take(Message message) {
+    if (writer == null) {
+      writer = message.getSrc();
+    }
     // a reader that begins late holds the group up, and loses nothing
     await(begun);
     Intake into = intake;
@@ -92,12 +111,16 @@ final class JGroupsInlet implements Inlet, Receiver {
     closed = true;
     begun.countDown();
     over.countDown();
-    member.wake();
+    if (member != null) {
+      member.wake();
+    }
   }
 
   @Override
   public void close() {
     wake();
-    member.close();
+    if (member != null) {
+      member.close();
+    }
   }
 }

@@ -8,6 +8,7 @@ import org.jgroups.Event;
 import org.jgroups.JChannel;
 import org.jgroups.Receiver;
 import org.jgroups.View;
+import org.jgroups.protocols.UDP;
 import org.jgroups.protocols.pbcast.GMS;
 import org.jgroups.stack.IpAddress;
 import org.unruly.jvm.Problem;
@@ -16,15 +17,15 @@ import org.unruly.jvm.stream.Terms;
 /**
  * A member of the group of a run, over a stack that JGroups comes with.
  *
- * <p>The reader joins when it is opened and is then alone; the writer joins when it is told where the reader is. So the
- * kernel can choose the ports, and neither forms a group of its own that would have to merge.
+ * <p>The first reader joins when it is opened and is then alone; the writer, and any other reader, join when they are told
+ * where it is. So the kernel can choose the ports, and no one forms a group of its own that would have to merge.
  */
 final class JGroupsMember {
   /**
-   * On a quiet host the two meet in less than a second. When pauses keep the first answer away, the second founds a group of
+   * On a quiet host they meet in less than a second. When pauses keep the first answer away, the second founds a group of
    * its own, and the next round of merging, which is every 10 to 30 s, makes them one.
    */
-  private static final long VIEW_NS = 60_000_000_000L;
+  private static final long VIEW_NS = 45_000_000_000L;
 
   /** The second knows that there is a first: before it founds a group of its own it waits longer than the bundled 1 or 2 s. */
   private static final long JOIN_MS = 10_000;
@@ -33,6 +34,7 @@ final class JGroupsMember {
   private final Terms terms;
   private final JChannel channel;
   private int members;
+  private boolean met;
   private boolean left;
   private boolean closed;
 
@@ -86,12 +88,23 @@ final class JGroupsMember {
 
   /** Joins the group, whose name is the run's. */
   void join(Receiver receiver) throws IOException {
+    checkMulticast();
     channel.setReceiver(receiver);
     try {
       channel.connect(String.format("unruly-%08x", terms.cookie()));
     } catch (Exception thrown) {
       throw new IOException(thrown.getMessage(), thrown);
     }
+  }
+
+  private void checkMulticast() throws IOException {
+    UDP transport = channel.getProtocolStack().findProtocol(UDP.class);
+    if (transport == null || Multicast.comesBack(terms.listen().getAddress(), transport.getMcastGroupAddr())) {
+      return;
+    }
+    String group = transport.getMcastGroupAddr().getHostAddress();
+    String wrong = "what is sent to " + group + " from " + terms.listen().getAddress().getHostAddress() + " does not come back";
+    throw new Problem(protocol, wrong, "multicast on that network", "try jgroups-tcp");
   }
 
   JChannel channel() {
@@ -108,6 +121,7 @@ final class JGroupsMember {
   synchronized void see(View view) {
     left |= view.size() < members;
     members = view.size();
+    met |= members > terms.readers();
     notifyAll();
   }
 
@@ -116,19 +130,25 @@ final class JGroupsMember {
     return left;
   }
 
-  /** Waits for a view of two. */
-  int awaitTwo() {
-    if (!await(() -> members >= 2 || closed, System.nanoTime() + VIEW_NS)) {
-      String wrong = "no other member in " + VIEW_NS / 1_000_000_000 + " s at " + terms.listenText();
+  /**
+   * Waits for the writer and all readers.
+   *
+   * @return how many they are
+   */
+  int awaitAll() {
+    int wanted = terms.readers() + 1;
+    if (!await(() -> met || closed, System.nanoTime() + VIEW_NS)) {
+      String there = members < 2 ? "no other member" : "only " + members + " members";
+      String wrong = there + " in " + VIEW_NS / 1_000_000_000 + " s at " + terms.listenText();
       String hint = protocol.equals("jgroups-udp") ? "is there multicast? try jgroups-tcp" : "start the reader first";
-      throw new Problem(protocol, wrong, "a view of 2", hint);
+      throw new Problem(protocol, wrong, "a view of " + wanted, hint);
     }
-    return 2;
+    return wanted;
   }
 
-  /** Waits until the other has left, or a time. */
-  boolean awaitLeft(long untilNs) {
-    return await(() -> left || closed, untilNs);
+  /** Waits until all others have left, or a time. */
+  boolean awaitAlone(long untilNs) {
+    return await(() -> members < 2 || closed, untilNs);
   }
 
   /** Whoever waits ends. */

@@ -4,10 +4,11 @@ import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.channels.ClosedChannelException;
-import org.jgroups.BytesMessage;
+import java.util.Arrays;
 import org.jgroups.Message;
 import org.jgroups.Receiver;
 import org.jgroups.View;
+import org.unruly.jvm.stream.Header;
 import org.unruly.jvm.stream.Outlet;
 import org.unruly.jvm.stream.Terms;
 
@@ -43,7 +44,7 @@ final class JGroupsOutlet implements Outlet {
             joining.see(view);
           }
         });
-    return joining.awaitTwo();
+    return joining.awaitAll();
   }
 
   @Override
@@ -57,21 +58,21 @@ final class JGroupsOutlet implements Outlet {
       throw new ClosedChannelException();
     }
     if (member.hasLeft()) {
-      throw new IOException("the reader left the group");
+      throw new IOException("a reader left the group");
     }
-    // a copy: the group keeps each message until all have it. To the others only: a writer reads nothing
-    Message copy = new BytesMessage(null, bytes.clone()).setFlag(Message.TransientFlag.DONT_LOOPBACK);
+    // to the others only: a writer reads nothing
+    Message headed = new HeadedMessage(Arrays.copyOf(bytes, Header.BYTES), bytes);
     try {
-      member.channel().send(copy);
+      member.channel().send(headed.setFlag(Message.TransientFlag.DONT_LOOPBACK));
     } catch (Exception thrown) {
       throw new IOException(thrown.toString(), thrown);
     }
   }
 
-  /** What is on its way may have to be sent again: the reader leaves when it has the end. */
+  /** What is on its way may have to be sent again: a reader leaves when it has the end. */
   @Override
   public void settle(long untilNs) {
-    member.awaitLeft(untilNs);
+    member.awaitAlone(untilNs);
   }
 
   @Override

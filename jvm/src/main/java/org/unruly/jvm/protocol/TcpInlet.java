@@ -28,7 +28,7 @@ final class TcpInlet implements Inlet {
   private final Deque<Socket> candidates = new ArrayDeque<>();
   private Socket stream;
   private boolean ended;
-  private IOException failure;
+  private Throwable failure;
   private boolean closed;
 
   TcpInlet(Terms terms) throws IOException {
@@ -59,7 +59,7 @@ final class TcpInlet implements Inlet {
         Thread.currentThread().interrupt();
       }
       if (failure != null && !closed) {
-        throw failure;
+        throw failure instanceof IOException thrown ? thrown : new IOException(failure.toString(), failure);
       }
     }
   }
@@ -78,6 +78,9 @@ final class TcpInlet implements Inlet {
       }
     } catch (IOException thrown) {
       end(null, thrown);
+    } catch (RuntimeException | Error thrown) {
+      // nobody can come any more, who may be the writer
+      fail(thrown);
     }
   }
 
@@ -92,11 +95,13 @@ final class TcpInlet implements Inlet {
   }
 
   private void read(Socket accepted, Intake intake) {
-    IOException thrown = null;
+    Throwable thrown = null;
     try (accepted) {
       receive(accepted, intake);
     } catch (IOException caught) {
       thrown = caught;
+    } catch (RuntimeException | Error caught) {
+      fail(caught);
     }
     end(accepted, thrown);
   }
@@ -134,13 +139,20 @@ final class TcpInlet implements Inlet {
   }
 
   /** The end of a connection, or of accepting: a stranger's is nobody's. */
-  private synchronized void end(Socket accepted, IOException thrown) {
+  private synchronized void end(Socket accepted, Throwable thrown) {
     candidates.remove(accepted);
     if (accepted == stream) {
-      failure = thrown;
+      failure = failure == null ? thrown : failure;
       ended = true;
       notifyAll();
     }
+  }
+
+  /** What is wrong here, and with no connection, ends it; what was told first stays. */
+  private synchronized void fail(Throwable thrown) {
+    failure = failure == null ? thrown : failure;
+    ended = true;
+    notifyAll();
   }
 
   @Override

@@ -16,6 +16,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.concurrent.FutureTask;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -96,21 +97,19 @@ class ServerTest {
       for (int one = 0; one < 1000; one++) {
         System.arraycopy(request, 0, thousand, one * request.length, request.length);
       }
-      Thread reader = new Thread(() -> assertAnswered(caller));
-      reader.start();
+      // what it finds wrong comes here, and not to the end of its thread
+      FutureTask<Void> reading = new FutureTask<>(() -> assertAnswered(caller));
+      new Thread(reading).start();
       caller.send(thousand);
-      reader.join();
+      reading.get();
     }
   }
 
-  private static void assertAnswered(Caller caller) {
-    try {
-      for (long number = 0; number < 1003; number++) {
-        caller.take(Math.min(number, 3), number < 3 ? 0 : Head.BODY);
-      }
-    } catch (IOException thrown) {
-      throw new IllegalStateException(thrown);
+  private static Void assertAnswered(Caller caller) throws IOException {
+    for (long number = 0; number < 1003; number++) {
+      caller.take(Math.min(number, 3), number < 3 ? 0 : Head.BODY);
     }
+    return null;
   }
 
   @Test

@@ -40,7 +40,7 @@ final class Streaming implements AutoCloseable {
   }
 
   static Terms terms(int cookie, int port, int messageBytes) {
-    return new Terms(new InetSocketAddress(InetAddress.getLoopbackAddress(), port), messageBytes, 100, cookie, null);
+    return new Terms(new InetSocketAddress(InetAddress.getLoopbackAddress(), port), messageBytes, 100, cookie, 1, false, null);
   }
 
   InetSocketAddress reader() {
