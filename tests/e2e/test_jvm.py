@@ -58,8 +58,7 @@ def test_a_network_without_multicast_is_named_and_the_others_run(tmp_path: Path)
     assert told == [
         (
             "stream failed",
-            "jgroups-udp: what is sent to 228.8.8.8 from 127.0.0.1 does not come back;"
-            " wanted multicast on that network; hint: try jgroups-tcp",
+            "jgroups-udp: no multicast at 127.0.0.1; wanted some; hint: try jgroups-tcp",
         )
     ]
 

@@ -428,7 +428,11 @@ fn stream() -> impl Strategy<Value = Load> {
         |(protocol, (message, sample, mtu), link, wind_down)| {
             Load::Stream(Stream {
                 protocol,
-                readers: if protocol.is_of_group() { mtu % 8 + 1 } else { 1 },
+                readers: if protocol.is_of_group() {
+                    mtu % 8 + 1
+                } else {
+                    1
+                },
                 message: Bytes(message),
                 sample,
                 link: link.map(BitRate),

@@ -222,7 +222,8 @@ fn strangers_that_are_silent_or_go_do_not_hold_the_stream_up() {
         let writing = std::thread::spawn(move || write(&own, at, 100));
         let (mut account, mut said) = (Account::default(), None);
         let until = Instant::now() + PATIENCE;
-        while said.is_none() {
+        // The last of it is acknowledged by who reads.
+        while said.is_none() || !writing.is_finished() {
             assert!(Instant::now() < until, "{} is held up", protocol.name());
             read(&mut |message| match Header::read(COOKIE, message) {
                 Some(header) if header.end => said = Some(header.sequence),

@@ -51,7 +51,12 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
         Ok((foreign, daemon))
     });
     if let Err(text) = &met {
-        let text = format!("{}: {text}", stream.protocol.name());
+        let name = stream.protocol.name();
+        let text = if text.starts_with(name) {
+            text.clone()
+        } else {
+            format!("{name}: {text}")
+        };
         tell(events, "stream failed", &text, clock);
     }
     if job.kind == JobKind::Writer {

@@ -97,14 +97,14 @@ final class JGroupsMember {
     }
   }
 
-  private void checkMulticast() throws IOException {
+  private void checkMulticast() {
     UDP transport = channel.getProtocolStack().findProtocol(UDP.class);
     if (transport == null || Multicast.comesBack(terms.listen().getAddress(), transport.getMcastGroupAddr())) {
       return;
     }
-    String group = transport.getMcastGroupAddr().getHostAddress();
-    String wrong = "what is sent to " + group + " from " + terms.listen().getAddress().getHostAddress() + " does not come back";
-    throw new Problem(protocol, wrong, "multicast on that network", "try jgroups-tcp");
+    // in few words: those of one record reach the run's events
+    String wrong = "no multicast at " + terms.listen().getAddress().getHostAddress();
+    throw new Problem(protocol, wrong, "some", "try jgroups-tcp");
   }
 
   JChannel channel() {

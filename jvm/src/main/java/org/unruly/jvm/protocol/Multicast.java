@@ -22,7 +22,7 @@ final class Multicast {
    *
    * @return whether what was sent came back
    */
-  static boolean comesBack(InetAddress own, InetAddress group) throws IOException {
+  static boolean comesBack(InetAddress own, InetAddress group) {
     try (MulticastSocket socket = new MulticastSocket(0)) {
       NetworkInterface network = NetworkInterface.getByInetAddress(own);
       socket.setNetworkInterface(network);
@@ -43,6 +43,9 @@ final class Multicast {
           return true;
         }
       }
+      return false;
+    } catch (IOException thrown) {
+      // the system has no way there, or none that we may take
       return false;
     }
   }
