@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import select
 import subprocess
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from bench.pairs import interleaved
@@ -60,21 +62,19 @@ def _theirs(stack: str) -> float:
     with _member(stack, "A", CORES[0]) as first:
         _heard(first, "GMS: address=")
         with _member(stack, "B", CORES[1]) as second:
-            try:
-                _heard(second, "[A, B]")
-                for key, value in SETTINGS.values():
-                    _type(second, key)
-                    _type(second, value)
-                _type(second, "l")
-                _type(second, "1")
-                return _received(second)
-            finally:
-                second.kill()
-                first.kill()
+            _heard(second, "[A, B]")
+            for key, value in SETTINGS.values():
+                _type(second, key)
+                _type(second, value)
+            _type(second, "l")
+            _type(second, "1")
+            return _received(second)
 
 
-def _member(stack: str, name: str, core: int) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+@contextmanager
+def _member(stack: str, name: str, core: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A member that ends with the block, however that does."""
+    member = subprocess.Popen(
         [
             "taskset", "-c", str(core), "java", "-Xmx512m", "-Djgroups.bind_addr=127.0.0.1",
             "-Djgroups.udp.ip_ttl=1", "-Djava.net.preferIPv4Stack=true",
@@ -82,35 +82,46 @@ def _member(stack: str, name: str, core: int) -> subprocess.Popen[str]:
             "-cp", str(LIBRARIES), "org.jgroups.tests.perf.MPerf", "-props", f"{stack}.xml",
             "-name", name, *(["-nohup"] if name == "A" else []),
         ],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
+    try:
+        yield member
+    finally:
+        member.kill()
+        member.communicate()
 
 
-def _type(member: subprocess.Popen[str], words: str) -> None:
+def _type(member: subprocess.Popen[bytes], words: str) -> None:
     """It throws away what comes with a key: each is typed by itself, as a person would."""
     assert member.stdin is not None
-    member.stdin.write(f"{words}\n")
+    member.stdin.write(f"{words}\n".encode())
     member.stdin.flush()
     time.sleep(0.5)
 
 
-def _lines(member: subprocess.Popen[str]) -> Iterator[str]:
+def _lines(member: subprocess.Popen[bytes]) -> Iterator[str]:
+    """What it says from now on, line by line; nothing of it waits in a buffer of ours."""
     until = time.monotonic() + PATIENCE_S
     assert member.stdout is not None
+    rest = b""
     while time.monotonic() < until:
-        ready, _, _ = select.select([member.stdout], [], [], 1.0)
-        if ready:
-            yield member.stdout.readline()
+        if not select.select([member.stdout], [], [], 1.0)[0]:
+            continue
+        came = os.read(member.stdout.fileno(), 65_536)
+        if not came:
+            raise EOFError("MPerf: it has ended; wanted a test that ends; hint: see its words")
+        *lines, rest = (rest + came).split(b"\n")
+        yield from (line.decode(errors="replace") for line in lines)
     raise TimeoutError("MPerf: it has not said what was waited for; wanted a test that ends")
 
 
-def _heard(member: subprocess.Popen[str], words: str) -> None:
+def _heard(member: subprocess.Popen[bytes], words: str) -> None:
     for line in _lines(member):
         if words in line:
             return
 
 
-def _received(member: subprocess.Popen[str]) -> float:
+def _received(member: subprocess.Popen[bytes]) -> float:
     by_then = {}
     for line in _lines(member):
         if found := SINCE_START.match(line):

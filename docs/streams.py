@@ -89,7 +89,7 @@ def hypotheses(found: list[dict[str, Any]]) -> str:
                 f"`{row['protocol']}`",
                 percents(row["keeps"]),
                 f"{ratios(row['relative'])} of `{row['reference']}`" if row["reference"] else "-",
-                row["state"],
+                row["state"] + (" ?" if row["in_doubt"] else ""),
             ]
             for row in it["rows"]
         ]

@@ -62,3 +62,14 @@ def test_a_run_of_few_protocols_leaves_the_others_claims_open(tmp_path):
     open_claims = {name for name, it in found.items() if it.verdict == "undecided"}
     # that all lose can be said of one
     assert open_claims == set(CLAIMS) - {"streams_all_lose_beside_processors"}
+
+
+def test_one_that_may_have_lost_nothing_leaves_the_claim_about_all_open(tmp_path):
+    bandwidths = {"tcp": (950, 700, 480), "sctp": (500, 300, 250), "enet": (500, 490, 200)}
+    found = judged(tmp_path / "run", bandwidths)["streams_all_lose_beside_processors"]
+    assert (found.verdict, found.estimate) == ("does not hold", pytest.approx(0.98, rel=0.02))
+    judged_at = judges.of_streams._at_once(
+        unruly.stats.Interval(0.7, 0.4, 0.95, 0.95, 4, 4.0, "t"), 14
+    )
+    assert judged_at.low < 0.4
+    assert judged_at.high > 1

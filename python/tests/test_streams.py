@@ -84,11 +84,22 @@ def test_a_group_gives_what_the_reader_gets_to_whom_least_comes(tmp_path):
     assert "stream-unaccounted" in {it.code for it in analysis.findings}
 
 
+def test_a_reader_on_the_core_of_another_has_what_that_leaves(tmp_path):
+    cells = (Cell("jgroups-tcp", reader_cores=0.6, second=1.0),)
+    path = write_streams(tmp_path / "run", cells)
+    plan = path / "plan.toml"
+    plan.write_text(plan.read_text() + '"reader-1" = [1]\n', encoding="utf-8")
+    reader = _row(_analysed(path, pictures=False), "jgroups-tcp").reader
+    assert reader.process == "reader-0"
+    assert reader.room_cores == pytest.approx(0.7, rel=0.02)
+
+
 def test_a_reader_without_a_quota_is_held_to_its_core(tmp_path):
     cells = (Cell("jgroups-tcp", reader_cores=0.2, second=1.0),)
     analysis = _analysed(write_streams(tmp_path / "run", cells), pictures=False)
     row = _row(analysis, "jgroups-tcp")
     assert (row.reader.process, row.reader.name) == ("reader-0", "reader")
+    # the second is kept on no core, and takes none of it
     assert row.reader.room_cores == 1.0
     assert row.bandwidth_bps.estimate == pytest.approx(400 * M, rel=0.06)
     assert all(leg.unaccounted == 0 for leg in analysis.streams.legs)
@@ -445,6 +456,22 @@ def _asked(loads, shares, load="cpu"):
     flow = Flow((), bps, means, pd.DataFrame(), pd.DataFrame(), "")
     (found,) = hypotheses(rows, flow)
     return found
+
+
+def test_a_reference_that_broke_in_one_repeat_bounds_nothing_from_above(loads):
+    found = _asked(loads, {"tcp": (0.9, 0.0, 0.9), "enet": (0.4, 0.41, 0.4)})
+    (enet,) = found.rows
+    assert enet.relative.high is None
+    assert found.outcome == OPEN
+
+
+def test_a_claim_that_rests_on_a_load_that_was_off_is_marked(loads):
+    collector, processor = sorted(loads.streams.hypotheses, key=lambda it: it.key)
+    doubted = {row.protocol: row.in_doubt for row in loads.streams.rows if row.load == "cpu"}
+    for it in processor.rows:
+        assert it.in_doubt == (doubted[it.protocol] or doubted[it.reference])
+        assert it.said == it.state + "?" * it.in_doubt
+    assert any(it.in_doubt for it in (*processor.rows, *collector.rows))
 
 
 @pytest.mark.parametrize(

@@ -313,7 +313,7 @@ def _by_runtime(analysis: Analysis) -> Iterator[str]:
             cells = (count(row.n), count(row.failed), *quantiles)
             yield f"{name:17} " + " ".join(f"{it:>9}" for it in cells)
     ratio = next((it.ratio for it in found.ratios if it.cell == cell), None)
-    if ratio is not None:
+    if ratio is not None and (ratio.low is not None or ratio.high is not None):
         yield f"runtime: the p99 of what JVMs answer is {times(ratio)} that of native agents"
     if whole:
         yield f"collector: {collector_sentence(whole[0], found)}"

@@ -30,7 +30,7 @@ def tail(evidence: Evidence) -> Iterator[Finding]:
         40,
         f"answered by a JVM the p99 is {times(most.ratio)} that of native agents",
         f"{capital(tail_sentence(most, found))}. So it is beyond chance in {len(told)} of "
-        f"{len(found.ratios)} cells with both.",
+        f"{len(found.ratios)} cells with both, each by itself (95 %).",
         {
             "cell": most.cell,
             "jvm_p99_ns": most.jvm_p99,
@@ -102,8 +102,8 @@ def collector(evidence: Evidence) -> Iterator[Finding]:
         f"{percent(met.slow_share.estimate)} of the slow copies met a collection, "
         f"{_others(met)} of the others",
         f"{collector_sentence(most, found)}. {capital(by_end)}. So it is beyond "
-        f"chance in {len(told)} of {len(whole)} cells with JVMs. Counted are copies with a JVM at "
-        "that end.",
+        f"chance in {len(told)} of {len(whole)} cells with JVMs, each by itself (95 %), given when "
+        "collections were. Counted are copies with a JVM at that end.",
         {
             "cell": most.cell,
             "op": most.op,

@@ -137,13 +137,20 @@ def _kept(
 
 
 def _places(context: Context, summaries: Sequence[CellSummary]) -> pd.DataFrame:
-    """Each (cell, repeat, op) with its limit, its timeout, and its cell's blocks of time."""
-    p99 = {(it.cell, it.op): it.p99 for it in summaries if it.latency == "response"}
+    """Each (cell, repeat, op) with its limit, its timeout, and its cell's blocks of time.
+
+    One that has too few copies for a p99 has none that are slow, and is left out.
+    """
+    known = [it for it in summaries if it.latency == "response"]
+    p99 = {(it.cell, it.op): it.p99 for it in known}
+    few = {(it.cell, it.op) for it in known if it.p99 is None and not it.failed}
     plan = StreamPlan.of(context.run.path / "plan.toml", context.factors)
     own = ["first_ns", "last_ns", "before_ns", "block_ns"]
     places = context.places(BLOCKS).drop(columns=own)
     places = places.rename(columns={f"cell_{name}": name for name in own})
-    limits = [p99.get(key) for key in zip(places["cell"], places["op"], strict=True)]
+    keys = list(zip(places["cell"], places["op"], strict=True))
+    places = places[[key not in few for key in keys]].reset_index(drop=True)
+    limits = [p99.get(key) for key in keys if key not in few]
     places["limit_ns"] = [FAILED if it is None else it for it in limits]
     waits = {
         cell: plan.duration_ns(cell, TIMEOUT) or TIMEOUT_NS for cell in places["cell"].unique()

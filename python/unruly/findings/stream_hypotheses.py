@@ -153,10 +153,11 @@ def _compared(
     keeps, _ = kept(flow, *cells, level)
     reference = _reference_of(row, loaded)
     if reference is None:
-        return Comparison(row.protocol, None, row.series, keeps, None, OPEN)
+        return Comparison(row.protocol, None, row.series, keeps, None, OPEN, row.in_doubt)
     its = reference.cell, reference.unloaded_cell or ""
     ratio = relative(flow, cells, its, level)
-    return Comparison(row.protocol, reference.protocol, row.series, keeps, ratio, OPEN)
+    doubt = row.in_doubt or reference.in_doubt
+    return Comparison(row.protocol, reference.protocol, row.series, keeps, ratio, OPEN, doubt)
 
 
 def _reference_of(row: Stream, loaded: Sequence[Stream]) -> Stream | None:
@@ -185,5 +186,6 @@ def _text(rows: Sequence[Comparison], nothing: str) -> str:
                 f", {ratio.estimate:.2g} x{between(ratio, '{:.2g}'.format)} of what "
                 f"{it.reference} keeps"
             )
-        told.append(f"{words} ({it.state})")
-    return "; ".join(told)
+        told.append(f"{words} ({it.said})")
+    doubt = "; ?: its competing load was not what it was to be"
+    return "; ".join(told) + (doubt if any(it.in_doubt for it in rows) else "")

@@ -150,8 +150,13 @@ def _leg(
     ends = [] if counted is None else counted.to_dict("records")
     writer: dict[Any, Any] = next((end for end in ends if end["side"] == "writer"), {})
     readers = [end for end in ends if end["side"] == "reader"]
-    # of several the one that knows least of what was written
-    reader: dict[Any, Any] = min(readers, key=lambda end: end["messages"] + end["lost"], default={})
+    # of several the one whose account is farthest from what was written, then that which lost most
+    wrote = writer.get("messages", 0)
+    reader: dict[Any, Any] = max(
+        readers,
+        key=lambda end: (abs(wrote - end["messages"] - end["lost"]), end["lost"]),
+        default={},
+    )
     written, read, lost = (
         int(side.get(name, 0))
         for side, name in ((writer, "messages"), (reader, "messages"), (reader, "lost"))
@@ -163,7 +168,8 @@ def _leg(
     whole = context.run.status == "complete" and bool(writer) and bool(reader)
     return Leg(
         cell, repeat, int(it["first_ns"]), int(it["last_ns"]), written, read, lost,
-        int(reader.get("duplicated", 0)), int(reader.get("reordered", 0)), written - read - lost,
+        sum(int(end["duplicated"]) for end in readers),
+        sum(int(end["reordered"]) for end in readers), written - read - lost,
         longest_silence(seconds), whole and not failed and not broken, failed, broken, faults,
         _words(told, (stream_tables.REFUSED,)),
     )  # fmt: skip

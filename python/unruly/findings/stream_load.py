@@ -11,6 +11,8 @@ from unruly.tables import streams as stream_tables
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import pandas as pd
+
     from unruly.findings.context import Context
     from unruly.findings.stream_legs import Flow
     from unruly.findings.stream_plan import StreamPlan
@@ -69,22 +71,36 @@ def _kept_on(context: Context, plan: StreamPlan, process: str) -> frozenset[int]
 
 
 def rooms(context: Context, plan: StreamPlan, flow: Flow, cell: str) -> dict[str, float]:
-    """Return how many cores each process could use: its own, less what loads used of them.
+    """Return how many cores each end could use: its own, less what others used of them.
 
-    No more than its quota, where the plan gives it one.
+    Others are the competing loads, and other ends of the stream that are kept there too. It is no
+    more than its quota, where the plan gives it one.
     All hosts of a run are namespaces of one machine, or it itself: a core is the same in all.
     """
     usage = flow.usage[flow.usage["cell"] == cell]
-    loads = []
-    for process, own in usage[usage["side"] == stream_tables.COMPETE].groupby("process"):
-        used = float(own["cpu_ns"].sum() / own["covered_ns"].sum())
-        loads.append((_kept_on(context, plan, str(process)), used))
+    used = [
+        (str(process), side, _kept_on(context, plan, str(process)), _cores_of(own))
+        for (process, side), own in usage.groupby(["process", "side"])
+    ]
     found = {}
-    for process in map(str, usage.loc[usage["side"].isin(stream_tables.ENDS), "process"].unique()):
-        may = _kept_on(context, plan, process)
-        taken = sum(used * len(may & on) / len(on) for on, used in loads)
+    for process, side, may, _ in used:
+        if side == stream_tables.COMPETE:
+            continue
+        taken = sum(
+            cores * len(may & on) / len(on)
+            for other, its, on, cores in used
+            # an end with no cores of its own is moved to where there is room
+            if its == stream_tables.COMPETE or (other != process and plan.pinned(other))
+        )
         found[process] = min(plan.quota(cell, process), max(0.0, len(may) - taken))
     return found
+
+
+def _cores_of(usage: pd.DataFrame) -> float:
+    """What it used, as far as its rows know."""
+    known = usage[usage["cpu_ns"].notna()]
+    covered = float(known["covered_ns"].sum())
+    return float(known["cpu_ns"].sum()) / covered if covered else 0.0
 
 
 def _cores(manifest: Mapping[str, Any]) -> int:

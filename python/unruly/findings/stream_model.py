@@ -107,7 +107,8 @@ class Stream:
     Bandwidth in bit/s at the reader, each second of the measured time of all repeats: of several
     readers at the one to which least came. ``loss_share`` of all messages. ``of_unloaded`` is held
     against the cell ``unloaded_cell``.
-    ``reasons`` say what the verdict rests on; ``in_doubt`` that its load did not hold its target.
+    ``reasons`` say what the verdict rests on; ``in_doubt`` that its load did not hold its target,
+    or that nobody knows.
     """
 
     cell: str
@@ -148,6 +149,7 @@ class Comparison:
     """One protocol in a hypothesis: the share that it keeps, over that of ``reference``.
 
     ``state`` is ``HELD``, ``NOT_HELD`` or ``OPEN``; intervals are simultaneous over the rows.
+    ``in_doubt``: its competing load, or that of the reference, was not what it was to be.
     """
 
     protocol: str
@@ -156,6 +158,12 @@ class Comparison:
     keeps: Interval | None
     relative: Interval | None
     state: str
+    in_doubt: bool = False
+
+    @property
+    def said(self) -> str:
+        """The state, with a mark where it is in doubt."""
+        return f"{self.state}{'?' if self.in_doubt else ''}"
 
 
 @dataclass(frozen=True)

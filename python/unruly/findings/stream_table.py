@@ -32,7 +32,7 @@ def stream_lines(streams: Streams, width: int) -> Iterator[str]:
     if streams.note:
         yield streams.note
     if any(row.in_doubt for row in rows):
-        yield "(?: its competing load did not hold its target)"
+        yield "(?: its competing load did not hold its target, or nobody knows)"
     yield from _gravest(streams)
     for found in streams.hypotheses:
         yield f"hypothesis: {hypothesis_line(found)}"

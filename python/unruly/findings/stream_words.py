@@ -141,9 +141,9 @@ def hypothesis_sentence(found: Hypothesis) -> str:
 def hypothesis_line(found: Hypothesis) -> str:
     """Say it in fewer words: for whom it is held, and by how much."""
     told = []
-    for state in dict.fromkeys(row.state for row in found.rows):
+    for state in dict.fromkeys(row.said for row in found.rows):
         own = []
-        for row in (it for it in found.rows if it.state == state):
+        for row in (it for it in found.rows if it.said == state):
             ratio = row.relative or row.keeps
             write = "{:.2g}".format if row.relative else percent
             of = " x" if row.relative else ""

@@ -8,11 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import scipy
+
 from unruly.findings.stream_hypotheses import is_jvm
 from unruly.findings.stream_model import CPU, GC, NONE
 from unruly.findings.stream_verdicts import SATURATED_LEAST
 from unruly.findings.words import percent
-from unruly.papers.judgement import LEVEL, NOT, Judgement, beside_line, unknown
+from unruly.papers.judgement import (
+    HOLDS,
+    LEVEL,
+    NOT,
+    UNDECIDED,
+    Judgement,
+    beside_line,
+    unknown,
+)
 from unruly.stats import Interval, interval_of_ratio
 
 if TYPE_CHECKING:
@@ -46,7 +56,10 @@ def _bounds(found: Interval) -> tuple[float, float, float]:
     return found.estimate or 0.0, found.low or 0.0, found.high or 0.0
 
 
-def _over(first: Interval, second: Interval) -> Interval:
+def _over(first: Interval, second: Interval) -> Interval | None:
+    """A ratio; None where one of the two is nothing."""
+    if not (first.estimate and second.estimate):
+        return None
     ratio, low, high = interval_of_ratio(_bounds(second), _bounds(first))
     return Interval(ratio, low, high, LEVEL, 0, None, "both intervals")
 
@@ -69,9 +82,12 @@ def saturated(analysis: Analysis) -> Judgement:
         return unknown("no stream of the kernel's has a bandwidth over a link with a rate")
     worst = min(shares, key=lambda protocol: shares[protocol][0])
     share, low, high = shares[worst]
-    found = Interval(share, low, high, LEVEL, 0, None, "repeats")
+    each = all(bounds[1] > SATURATED_LEAST for bounds in shares.values())
+    surely_not = any(bounds[2] < SATURATED_LEAST for bounds in shares.values())
     sentence = f"the slowest of {len(shares)} is {worst}, {percent(share)} of the link"
-    return beside_line(found, SATURATED_LEAST, sentence, above=True)
+    return Judgement(
+        NOT if surely_not else HOLDS if each else UNDECIDED, share, low, high, sentence
+    )
 
 
 def java_costs_more(analysis: Analysis) -> Judgement:
@@ -82,6 +98,8 @@ def java_costs_more(analysis: Analysis) -> Judgement:
     if java is None or native is None:
         return unknown("jvm-tcp and tcp do not both say what a message costs")
     found = _over(java, native)
+    if found is None:
+        return unknown("a message of one of them costs nothing that can be told")
     sentence = f"a message of jvm-tcp costs {found.estimate:.2f} x the CPU time of one of tcp"
     return beside_line(found, 1.0, sentence, above=True)
 
@@ -97,20 +115,37 @@ def _both(writer: End, reader: End) -> Interval | None:
 
 
 def _all_lose(rows: Sequence[Stream], what: str) -> Judgement:
-    """Every one keeps less than before: so the one that keeps most does."""
+    """Every one keeps less than before: it holds if each does, and not if one surely does not."""
     if not rows:
         return unknown(f"no {what} has both bandwidths, with intervals")
-    best = max(rows, key=lambda row: _bounds(_kept(row))[0])
-    keeps = _kept(best)
-    least = min(rows, key=lambda row: _bounds(_kept(row))[0])
+    most, least = (pick(rows, key=lambda row: _bounds(_kept(row))[0]) for pick in (max, min))
+    keeps = _kept(most)
     sentence = (
-        f"{best.protocol} keeps most, {percent(keeps.estimate)}, {least.protocol} least, "
-        f"{percent(_kept(least).estimate)}, of {len(rows)}"
+        f"{most.protocol} keeps most, {percent(keeps.estimate)}, {least.protocol} least, "
+        f"{percent(_kept(least).estimate)}, of {len(rows)}{_doubt(*rows)}"
     )
     # who may have lost a part of a hundred has lost nothing that anybody feels
-    if any((_kept(row).low or 0.0) > ALIKE for row in rows):
-        return Judgement(NOT, keeps.estimate, keeps.low, keeps.high, sentence)
-    return beside_line(keeps, 1.0, sentence, above=False)
+    surely_not = any((_at_once(_kept(row), len(rows)).low or 0.0) > ALIKE for row in rows)
+    each = all((_at_once(_kept(row), len(rows)).high or 2.0) < 1 for row in rows)
+    verdict = NOT if surely_not else HOLDS if each else UNDECIDED
+    return Judgement(verdict, keeps.estimate, keeps.low, keeps.high, sentence)
+
+
+def _at_once(found: Interval, many: int) -> Interval:
+    """An interval that holds with all others of so many at once (Bonferroni), on logarithms."""
+    estimate, low, high = _bounds(found)
+    if not (estimate > 0 and low > 0):
+        return Interval(estimate, None, None, LEVEL, found.n, found.n_effective, found.method)
+    level = 1 - (1 - LEVEL) / many
+    free = max(1, found.n - 1)
+    wider = scipy.stats.t.ppf((1 + level) / 2, free) / scipy.stats.t.ppf((1 + LEVEL) / 2, free)
+    low, high = (float(estimate * (bound / estimate) ** wider) for bound in (low, high))
+    return Interval(estimate, low, high, level, found.n, found.n_effective, found.method)
+
+
+def _doubt(*rows: Stream) -> str:
+    """Words for rows whose competing load was off its share."""
+    return "; its load was off its share" if any(row.in_doubt for row in rows) else ""
 
 
 def all_lose_beside_processors(analysis: Analysis) -> Judgement:
@@ -133,6 +168,8 @@ def udp_loses_least(analysis: Analysis) -> Judgement:
         return unknown("udp and others do not both have a share with an interval")
     best = max(others, key=lambda row: _bounds(_kept(row))[0])
     found = _over(_kept(udp), _kept(best))
+    if found is None:
+        return unknown("nothing came beside the load")
     sentence = (
         f"udp keeps {percent(_kept(udp).estimate)}, {best.protocol} {percent(_kept(best).estimate)}"
     )
@@ -144,7 +181,7 @@ def jgroups_keeps_little(analysis: Analysis) -> Judgement:
     row = next((it for it in _loaded(analysis, GC) if it.protocol == "jgroups-udp"), None)
     if row is None:
         return unknown("jgroups-udp has no share with an interval beside a collector")
-    sentence = f"jgroups-udp keeps {percent(_kept(row).estimate)} beside the collector"
+    sentence = f"jgroups-udp keeps {percent(_kept(row).estimate)} beside the collector{_doubt(row)}"
     return beside_line(_kept(row), 2 * PAPER_JGROUPS, sentence, above=False)
 
 
@@ -164,8 +201,10 @@ def _worse(analysis: Analysis, load: str, worse: str, better: str) -> Judgement:
         return unknown(f"{worse} and {better} do not both have a share with an interval")
     first, second = _kept(rows[worse]), _kept(rows[better])
     found = _over(first, second)
+    if found is None:
+        return unknown(f"nothing came of {worse} or {better} beside the load")
     sentence = (
         f"beside {load} {worse} keeps {percent(first.estimate)}, "
-        f"{better} {percent(second.estimate)}"
+        f"{better} {percent(second.estimate)}{_doubt(rows[worse], rows[better])}"
     )
     return beside_line(found, ALIKE, sentence, above=False)

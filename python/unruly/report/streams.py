@@ -60,7 +60,8 @@ def cells(view: View) -> Table:
     )  # fmt: skip
     note = (
         "Bandwidth at the reader; in brackets intervals (95 %). Lost: of all messages. CPU in "
-        "cores. In doubt: the competing load was more than 2 points off its target."
+        "cores. In doubt: the competing load was more than 2 points off its target, or nobody "
+        "knows what it used."
     )
     body = [_cell(row) for row in rows[:MOST_ROWS]]
     return table(columns, body, "Protocols beside their loads", f"{note} {cut(rows, 'cells')}")
@@ -180,7 +181,7 @@ def compared(view: View) -> Table:
                 + between(row.relative, "{:.2g}".format),
                 "no kernel TCP to compare it with, or it is one",
             ),
-            text(row.state),
+            text(row.said),
         ]
         for it in found
         for row in it.rows

@@ -198,7 +198,8 @@ def interval_of_ratio(
     Parameters
     ----------
     a, b : tuple of (estimate, low, high)
-        Positive; a bound that does not exist is None.
+        Estimates are positive; a bound that does not exist is None, and one of 0 or less says as
+        little: on logarithms it is infinitely far.
 
     Returns
     -------
@@ -215,13 +216,29 @@ def interval_of_ratio(
     >>> [round(x, 2) for x in interval_of_ratio((10.0, 9.0, 11.0), (20.0, 18.0, 22.0))]
     [2.0, 1.74, 2.31]
     """
+    if not (a[0] > 0 and b[0] > 0):
+        raise ParameterError(
+            "interval_of_ratio",
+            f"estimates are {a[0]:g} and {b[0]:g}",
+            "both above 0",
+            "leave it out",
+        )
     ratio = np.log(b[0]) - np.log(a[0])
     low = high = None
+    a, b = (_positive(it) for it in (a, b))
     if b[1] is not None and a[2] is not None:
         low = float(np.exp(ratio - np.hypot(np.log(b[0] / b[1]), np.log(a[2] / a[0]))))
     if b[2] is not None and a[1] is not None:
         high = float(np.exp(ratio + np.hypot(np.log(b[2] / b[0]), np.log(a[0] / a[1]))))
     return float(np.exp(ratio)), low, high
+
+
+def _positive(
+    found: tuple[float, float | None, float | None],
+) -> tuple[float, float | None, float | None]:
+    """An estimate with those of its bounds that are above 0."""
+    low, high = (bound if bound is not None and bound > 0 else None for bound in found[1:])
+    return found[0], low, high
 
 
 def pairs_needed(spread: float, ratio: float) -> float:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import altair as alt
 import pandas as pd
 
+from unruly.findings.rules_runtime import abs_ratio, is_apart
 from unruly.findings.runtime_model import ANYBODY
 from unruly.report import chart, format
 from unruly.report.document import Figure, Panel
@@ -117,9 +118,10 @@ def _title(found: Runtimes) -> str:
     known = [it for it in found.ratios if it.ratio.low is not None and it.ratio.high is not None]
     if not known:
         return "The p99 by the runtime of who asks and of who answers"
-    most = max(known, key=lambda it: it.ratio.estimate or 0.0)
+    apart = [it for it in known if is_apart(it.ratio)]
+    most = max(apart or known, key=lambda it: abs_ratio(it.ratio))
     low, high = most.ratio.low or 0.0, most.ratio.high or 0.0
-    if low <= 1 <= high:
+    if not apart:
         return "No cell shows that it matters to the p99 whether a JVM or a native agent answers"
     return (
         f"What JVMs answer has a p99 {format.times(most.ratio.estimate)} that of native agents "

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from unruly.findings.stream_hypotheses import is_jvm
+from unruly.findings.stream_load import OFF_MOST
 from unruly.findings.stream_model import GC, NONE
 from unruly.findings.words import percent
 from unruly.report import chart, format
@@ -282,7 +283,9 @@ def _held_title(row: Stream) -> str:
     if not row.held:
         return f"What {row.label} takes over time"
     worst = max(row.held, key=lambda it: abs(it.off))
-    how = "did not hold" if row.in_doubt else "held"
+    how = "did not hold" if abs(worst.off) > OFF_MOST else "held"
+    if "held" in row.absent:
+        return format.capital(row.absent["held"])
     return (
         f"The {row.load} load {how} its share: {format.share(worst.farthest)} of the cores, "
         f"{format.share(worst.target)} wanted"
