@@ -14,6 +14,7 @@ from alike import differences, leaves
 from meshes import MS, Mesh, write_mesh
 from synthetic import write_run
 from unruly.findings.context import Context
+from unruly.findings.runtime_meetings import mean_chance
 from unruly.findings.runtime_spans import Odds, merged
 from unruly.findings.runtimes import runtimes
 from unruly.report import format
@@ -365,3 +366,11 @@ def test_the_page_of_native_agents_has_nothing_of_it(clean):
     assert lead == ()
     assert "by-runtime-0" not in figures
     assert not any("runtime" in caption or "collect" in caption for caption in tables)
+
+
+def test_of_what_was_looked_at_each_stands_for_as_many_as_there_are_of_its_kind():
+    slow = pd.DataFrame({"number": [0, 0, 1], "n": [2_000, 3_000, 300]})
+    sampled = pd.DataFrame({"number": [0, 0, 1, 1, 1], "asking": [0.0, 0.1, 1.0, 1.0, 1.0]})
+    found = mean_chance("asking", slow, sampled)
+    assert found == pytest.approx((5_000 * 0.05 + 300 * 1.0) / 5_300)
+    assert mean_chance("asking", slow, sampled[:0]) is None

@@ -80,16 +80,41 @@ def _meeting(end: str, frame: pd.DataFrame, chance: pd.DataFrame) -> Meeting:
         else:
             absent[f"{name}_share"] = f"there are no {name} copies with a JVM there"
     lift = _lift(shares["slow"], shares["others"], absent)
-    likely = _with_jvm(chance, end)[end]
-    if likely.empty:
+    likely = mean_chance(end, own[own["slow"]], _with_jvm(chance, end))
+    if likely is None:
         absent["by_chance"] = absent.get("slow_share", "no slow copy was looked at")
     return Meeting(
         end,
         sums["slow", "n"], sums["slow", end], sums["others", "n"], sums["others", end],
         shares["slow"], shares["others"], lift,
-        None if likely.empty else float(likely.mean()),
+        likely,
         absent,
     )  # fmt: skip
+
+
+def mean_chance(end: str, slow: pd.DataFrame, sampled: pd.DataFrame) -> float | None:
+    """Return the mean chance of slow copies, of each number only some of which were looked at.
+
+    Parameters
+    ----------
+    slow : DataFrame
+        number, n: how many slow copies there are.
+    sampled : DataFrame
+        number, and at ``end`` the chance of each that was looked at. Each stands for as many as
+        there are of its number for one that was looked at.
+
+    Returns
+    -------
+    float or None
+        None where none was looked at.
+    """
+    if sampled.empty:
+        return None
+    many = slow.groupby("number")["n"].sum()
+    weights = sampled["number"].map(many / sampled["number"].value_counts()).fillna(0.0)
+    chances = sampled[end].to_numpy(dtype=np.float64)
+    total = float(weights.sum())
+    return float(weights.to_numpy(dtype=np.float64) @ chances) / total if total else None
 
 
 def _lift(

@@ -52,12 +52,8 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
     });
     if let Err(text) = &met {
         let name = stream.protocol.name();
-        let text = if text.starts_with(name) {
-            text.clone()
-        } else {
-            format!("{name}: {text}")
-        };
-        tell(events, "stream failed", &text, clock);
+        let own = text.strip_prefix(&format!("{name}: ")).unwrap_or(text);
+        tell(events, "stream failed", &format!("{name}: {own}"), clock);
     }
     if job.kind == JobKind::Writer {
         report(&Report::Loaded {
