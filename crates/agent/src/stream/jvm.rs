@@ -12,7 +12,7 @@ use super::daemon::Daemon;
 use super::rows::{Cost, Flow};
 use super::samples::Samples;
 use super::{END_PATIENCE, LOOK, Rows, Times, schedule, tell};
-use crate::client::say_done;
+use crate::client::{ClientReport, say_done};
 use crate::collector::Collections;
 use crate::control::{Inbox, PeerLine, Report, report};
 use crate::events::Events;
@@ -51,9 +51,12 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
         Ok((foreign, daemon))
     });
     if let Err(text) = &met {
-        let name = stream.protocol.name();
-        let own = text.strip_prefix(&format!("{name}: ")).unwrap_or(text);
-        tell(events, "stream failed", &format!("{name}: {own}"), clock);
+        tell(
+            events,
+            "stream failed",
+            &named(stream.protocol, text),
+            clock,
+        );
     }
     if job.kind == JobKind::Writer {
         report(&Report::Loaded {
@@ -66,39 +69,56 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
     };
     let mut done = None;
     if let Ok((mut foreign, daemon)) = met {
-        let times = Times::new(job, stream, start_ns);
         foreign.say(Command::Start {
             start_ns,
-            end_ns: times.end_ns,
+            end_ns: Times::new(job, stream, start_ns).end_ns,
         });
-        let side = if job.kind == JobKind::Writer {
-            "writer"
-        } else {
-            "reader"
-        };
-        let mut listening = Listening {
-            foreign,
-            daemon,
-            inbox,
-            side,
-            rows: Rows::new(ground, side, start_ns),
-            samples: Samples::start(ground, stream, start_ns)?,
-            collections: Collections::new(ground),
-        };
-        if let Some((kind, text)) = listening.run()? {
-            tell(events, kind, &text, clock);
-        }
-        listening.rows.seal()?;
-        listening.collections.seal()?;
-        drop(listening.foreign);
-        drop(listening.daemon);
-        done = Some(listening.samples.finish()?);
+        done = Some(hear(ground, stream, events, start_ns, (foreign, daemon))?);
     } else {
         report(&Report::Drained);
     }
     inbox.wait_for_stop();
     say_done(done.filter(|_| job.kind == JobKind::Reader));
     Ok(())
+}
+
+/// Listens to a virtual machine that has begun, to its end. Returns what became of its samples.
+fn hear(
+    ground: Ground<'_>,
+    stream: &Stream,
+    events: &mut Events,
+    start_ns: i64,
+    (foreign, daemon): (Foreign, Option<Daemon>),
+) -> Result<ClientReport> {
+    let side = if ground.job.kind == JobKind::Writer {
+        "writer"
+    } else {
+        "reader"
+    };
+    let mut listening = Listening {
+        foreign,
+        daemon,
+        inbox: ground.inbox,
+        side,
+        rows: Rows::new(ground, side, start_ns),
+        samples: Samples::start(ground, stream, start_ns)?,
+        collections: Collections::new(ground),
+    };
+    if let Some((kind, text)) = listening.run()? {
+        tell(events, kind, &text, ground.clock);
+    }
+    listening.rows.seal()?;
+    listening.collections.seal()?;
+    drop(listening.foreign);
+    drop(listening.daemon);
+    listening.samples.finish()
+}
+
+/// What went wrong, with the protocol's name before it once.
+fn named(protocol: Protocol, text: &str) -> String {
+    let name = format!("{}: ", protocol.name());
+    let own = text.strip_prefix(&name).unwrap_or(text);
+    format!("{name}{own}")
 }
 
 /// Starts the virtual machine, and waits until it can be reached. Returns where.
