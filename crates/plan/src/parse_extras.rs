@@ -49,6 +49,20 @@ impl Processes {
         [self.names.as_slice(), &self.loads].concat()
     }
 
+    /// The processes that a table has as its keys.
+    fn named_in<'a>(&self, section: &Section<'a>) -> Result<Vec<&'a str>, PlanError> {
+        let known = self.pinned();
+        let keys = section.table.iter().map(|(process, _)| process);
+        keys.map(|process| {
+            if self.may_have(&known, process) {
+                Ok(process)
+            } else {
+                Err(unknown_process(section, process, process, &known))
+            }
+        })
+        .collect()
+    }
+
     /// What something may be done to.
     pub(crate) fn victims(&self) -> Vec<String> {
         let of = |load: &String| {
@@ -98,11 +112,7 @@ pub(crate) fn pins(
         return Ok(BTreeMap::new());
     };
     let mut pins = BTreeMap::new();
-    let known = processes.pinned();
-    for (process, _) in section.table.iter() {
-        if !processes.may_have(&known, process) {
-            return Err(unknown_process(&section, process, process, &known));
-        }
+    for process in processes.named_in(&section)? {
         let hint = format!("{process:?} = [1]");
         let cpus = section
             .whole_list(process, 0, MAX_CPU, &hint)?
@@ -126,11 +136,7 @@ pub(crate) fn quotas(
         return Ok(BTreeMap::new());
     };
     let mut quotas = BTreeMap::new();
-    let known = processes.pinned();
-    for (process, _) in section.table.iter() {
-        if !processes.may_have(&known, process) {
-            return Err(unknown_process(&section, process, process, &known));
-        }
+    for process in processes.named_in(&section)? {
         let limits = (MIN_QUOTA_CORES, MAX_QUOTA_CORES);
         let cores = section.real(process, None, limits, 0.5)?;
         // One that is started again, or is let go of its fault's quota, would have none any more.

@@ -173,11 +173,9 @@ fn begin(
 
 /// Has an end come to the first reader.
 fn meet(foreign: &mut Foreign, peers: &[PeerLine], inbox: &Inbox) -> Result<(), String> {
-    let reader = peers.iter().find(|peer| peer.name == super::reader(0));
-    let address = reader.and_then(|reader| reader.address.as_ref());
-    let address = address.and_then(|it| it.parse::<SocketAddr>().ok());
-    let Some(SocketAddr::V4(to)) = address else {
-        return Err("there is no reader".to_owned());
+    let to = match super::address_of(peers, &super::reader(0))? {
+        SocketAddr::V4(to) => to,
+        other => return Err(format!("the first reader is at {other}; wanted IPv4")),
     };
     foreign.say(Command::Peer {
         address: to.ip().to_bits(),

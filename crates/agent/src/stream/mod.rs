@@ -7,6 +7,7 @@ mod rows;
 mod samples;
 mod writer;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use nix::unistd::Pid;
 use unruly_plan::{Scheduling, Stream};
 use unruly_stream::Options;
 
-use crate::control::{Report, report};
+use crate::control::{PeerLine, Report, report};
 use crate::events::Events;
 use crate::job::{Job, JobKind};
 
@@ -34,6 +35,15 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 /// The name of a reader.
 fn reader(number: u16) -> String {
     format!("{}-{number}", JobKind::Reader.name())
+}
+
+/// Where a reader is, as the others were told.
+fn address_of(peers: &[PeerLine], reader: &str) -> Result<SocketAddr, String> {
+    let found = peers.iter().find(|peer| peer.name == reader);
+    let address = found.and_then(|it| it.address.as_ref());
+    let address = address.ok_or_else(|| format!("there is no {reader}"))?;
+    let read = address.parse();
+    read.map_err(|_| format!("the address of {reader} is {address:?}"))
 }
 
 /// When a stream flows, in monotonic time.

@@ -9,7 +9,9 @@ use unruly_stream::{Header, Sent, Writer, connect};
 use unruly_trace::monotonic;
 
 use super::rows::Flow;
-use super::{CONNECT_PATIENCE, END_PATIENCE, LOOK, Rows, Times, options, schedule, tell};
+use super::{
+    CONNECT_PATIENCE, END_PATIENCE, LOOK, Rows, Times, address_of, options, reader, schedule, tell,
+};
 use crate::client::say_done;
 use crate::control::{Inbox, PeerLine, Report, report};
 use crate::events::Events;
@@ -81,26 +83,14 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
 /// Connects to the readers.
 fn reach(job: &Job, stream: &Stream, peers: &[PeerLine]) -> Result<Box<dyn Writer>, String> {
     let name = stream.protocol.name();
-    let readers = readers(stream, peers).map_err(|text| format!("{name}: {text}"))?;
+    let all = (0..stream.readers).map(|number| address_of(peers, &reader(number)));
+    let readers: Result<Vec<SocketAddr>, String> = all.collect();
+    let readers = readers.map_err(|text| format!("{name}: {text}"))?;
     connect(&options(job, stream), &readers, CONNECT_PATIENCE).map_err(|error| {
         let places: Vec<String> = readers.iter().map(ToString::to_string).collect();
         let places = places.join(", ");
         format!("{name}: the reader at {places} cannot be reached: {error}")
     })
-}
-
-/// Where all readers of a stream are.
-fn readers(stream: &Stream, peers: &[PeerLine]) -> Result<Vec<SocketAddr>, String> {
-    (0..stream.readers)
-        .map(|number| {
-            let wanted = super::reader(number);
-            let reader = peers.iter().find(|peer| peer.name == wanted);
-            let address = reader.and_then(|reader| reader.address.as_ref());
-            let address = address.ok_or_else(|| format!("there is no {wanted}"))?;
-            let read = address.parse();
-            read.map_err(|_| format!("the address of {wanted} is {address:?}"))
-        })
-        .collect()
 }
 
 /// How a stream ended before its time.
