@@ -114,11 +114,17 @@ def _partial_promise(view: View, question: str) -> Statement:
         return Statement(
             question,
             f"{op_name(best.op)}: 99{format.NBSP}% within {format.duration(bound)}",
-            f"Only {len(named)} of {len(view.by_op('response'))} workloads allow a promise, "
-            f"and all together do not: {why}.",
+            f"{_which(len(named), len(view.by_op('response')))}, all together do not: {why}.",
             "plain",
         )
     return Statement(question, "Nothing yet", f"{format.capital(why)}.", "bad")
+
+
+def _which(named: int, of: int) -> str:
+    """Say how many workloads allow a promise."""
+    if named == of:
+        return "Each workload by itself allows a promise" if of > 1 else "It allows a promise"
+    return f"Only {named} of {of} workloads allow a promise"
 
 
 def _spread(c: CellSummary) -> float | None:
@@ -185,7 +191,8 @@ def _counts(view: View) -> str:
     requests = counted.requests or {}
     sentence = f"{format.plural(view.rows, 'reply', 'replies')}"
     if requests.get("scheduled"):
-        sentence += f" to {format.plural(int(requests['scheduled']), 'request')}"
+        # those of warm-up and wind-down too, of which no reply is counted here
+        sentence += f" measured ({format.plural(int(requests['scheduled']), 'request')} in all)"
     if view.failed:
         sentence += (
             f"; {format.count(view.failed)} of them ({format.share(view.failed / view.rows)}) "
