@@ -35,14 +35,13 @@ class Result:
 
 def folder() -> Path:
     """The directory of today's results on this host, with the host's facts written into it."""
-    today = f"{datetime.now(UTC):%Y-%m-%d}"
-    for known in sorted(RUNS.glob(f"{today}-*/host.json")):
-        return known.parent
     facts = json.loads(call("doctor", "--json", "-d", "2"))
     facts["host"].pop("name", None)
-    place = RUNS / f"{today}-{_host(facts)}"
+    # of this host: another may have measured today
+    place = RUNS / f"{datetime.now(UTC):%Y-%m-%d}-{_host(facts)}"
     place.mkdir(parents=True, exist_ok=True)
-    (place / "host.json").write_text(json.dumps(facts, indent=1) + "\n")
+    if not (place / "host.json").exists():
+        (place / "host.json").write_text(json.dumps(facts, indent=1) + "\n")
     return place
 
 
