@@ -23,8 +23,8 @@ use crate::role::{say_ready, say_ready_by};
 
 /// To build a heap, and to find a group.
 const HELLO_PATIENCE: Duration = Duration::from_secs(45);
-/// To meet, beside collectors that stop the world for seconds.
-const MEET_PATIENCE: Duration = Duration::from_secs(60);
+/// To meet, beside collectors that stop the world for seconds: longer than a group's own, which knows why.
+const MEET_PATIENCE: Duration = Duration::from_secs(90);
 
 pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> Result<()> {
     let Ground {

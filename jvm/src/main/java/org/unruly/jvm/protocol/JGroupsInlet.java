@@ -6,6 +6,7 @@ import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
 import java.util.concurrent.CountDownLatch;
 import org.jgroups.Address;
+import org.jgroups.EmptyMessage;
 import org.jgroups.Message;
 import org.jgroups.Receiver;
 import org.jgroups.View;
@@ -20,6 +21,7 @@ final class JGroupsInlet implements Inlet, Receiver {
   private final Terms terms;
   private final CountDownLatch begun = new CountDownLatch(1);
   private final CountDownLatch over = new CountDownLatch(1);
+  private final CountDownLatch left = new CountDownLatch(1);
   private volatile JGroupsMember member;
   private volatile Address writer;
   private volatile Intake intake;
@@ -58,6 +60,19 @@ final class JGroupsInlet implements Inlet, Receiver {
     if (!into.isOver() && !closed) {
       throw new EOFException("the writer left the group without telling the end");
     }
+    if (!closed) {
+      tellServed();
+      await(left);
+    }
+  }
+
+  /** A reader that left without this would be one that died: others may still miss what only the writer has. */
+  private void tellServed() throws IOException {
+    try {
+      member.channel().send(new EmptyMessage(writer));
+    } catch (Exception thrown) {
+      throw new IOException(thrown.toString(), thrown);
+    }
   }
 
   @Override
@@ -75,10 +90,10 @@ final class JGroupsInlet implements Inlet, Receiver {
   @Override
   public void viewAccepted(View view) {
     member.see(view);
-    // other readers leave when they have the end; before the first message nobody knows who writes
-    boolean lost = writer == null ? member.hasLeft() : !view.containsMember(writer);
-    if (lost) {
+    // before the first message nobody knows who writes
+    if (writer == null ? member.hasLeft() : !view.containsMember(writer)) {
       over.countDown();
+      left.countDown();
     }
   }
 
@@ -111,6 +126,7 @@ final class JGroupsInlet implements Inlet, Receiver {
     closed = true;
     begun.countDown();
     over.countDown();
+    left.countDown();
     if (member != null) {
       member.wake();
     }

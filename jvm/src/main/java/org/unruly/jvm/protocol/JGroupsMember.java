@@ -3,11 +3,16 @@ package org.unruly.jvm.protocol;
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
+import org.jgroups.Address;
 import org.jgroups.Event;
 import org.jgroups.JChannel;
 import org.jgroups.Receiver;
 import org.jgroups.View;
+import org.jgroups.protocols.Discovery;
 import org.jgroups.protocols.UDP;
 import org.jgroups.protocols.pbcast.GMS;
 import org.jgroups.stack.IpAddress;
@@ -22,18 +27,22 @@ import org.unruly.jvm.stream.Terms;
  */
 final class JGroupsMember {
   /**
-   * On a quiet host they meet in less than a second. When pauses keep the first answer away, the second founds a group of
-   * its own, and the next round of merging, which is every 10 to 30 s, makes them one.
+   * On a quiet host they meet in less than a second. When no answer comes through, the second founds a group of its own,
+   * which its rounds of merging make one with the first's after about a minute.
    */
-  private static final long VIEW_NS = 45_000_000_000L;
+  private static final long VIEW_NS = 75_000_000_000L;
 
   /** The second knows that there is a first: before it founds a group of its own it waits longer than the bundled 1 or 2 s. */
   private static final long JOIN_MS = 10_000;
 
+  /** In that time it asks so often: one ask alone may be lost, and was in one of thirty runs. */
+  private static final int DISCOVERIES = 10;
+
   private final String protocol;
   private final Terms terms;
   private final JChannel channel;
-  private int members;
+  private final Set<Address> served = new HashSet<>();
+  private List<Address> members = List.of();
   private boolean met;
   private boolean left;
   private boolean closed;
@@ -79,6 +88,8 @@ final class JGroupsMember {
       if (first != null) {
         GMS membership = channel.getProtocolStack().findProtocol(GMS.class);
         membership.setJoinTimeout(JOIN_MS);
+        Discovery discovery = channel.getProtocolStack().findProtocol(Discovery.class);
+        discovery.setValue("num_discovery_runs", DISCOVERIES);
       }
       return channel;
     } catch (Exception thrown) {
@@ -119,13 +130,19 @@ final class JGroupsMember {
 
   /** To be told of each view. */
   synchronized void see(View view) {
-    left |= view.size() < members;
-    members = view.size();
-    met |= members > terms.readers();
+    left |= members.stream().anyMatch(it -> !view.containsMember(it) && !served.contains(it));
+    members = view.getMembers();
+    met |= members.size() > terms.readers();
     notifyAll();
   }
 
-  /** Whether a member has left that was there. */
+  /** To be told that a reader has everything: it may leave now. */
+  synchronized void serve(Address reader) {
+    served.add(reader);
+    notifyAll();
+  }
+
+  /** Whether a member has left that was there, before it had everything. */
   synchronized boolean hasLeft() {
     return left;
   }
@@ -138,7 +155,8 @@ final class JGroupsMember {
   int awaitAll() {
     int wanted = terms.readers() + 1;
     if (!await(() -> met || closed, System.nanoTime() + VIEW_NS)) {
-      String there = members < 2 ? "no other member" : "only " + members + " members";
+      int found = size();
+      String there = found < 2 ? "no other member" : "only " + found + " members";
       String wrong = there + " in " + VIEW_NS / 1_000_000_000 + " s at " + terms.listenText();
       String hint = protocol.equals("jgroups-udp") ? "is there multicast? try jgroups-tcp" : "start the reader first";
       throw new Problem(protocol, wrong, "a view of " + wanted, hint);
@@ -146,9 +164,13 @@ final class JGroupsMember {
     return wanted;
   }
 
-  /** Waits until all others have left, or a time. */
-  boolean awaitAlone(long untilNs) {
-    return await(() -> members < 2 || closed, untilNs);
+  private synchronized int size() {
+    return members.size();
+  }
+
+  /** Waits until all readers have everything, or one has left without, or a time. */
+  void awaitServed(long untilNs) {
+    await(() -> served.size() >= terms.readers() || left || closed, untilNs);
   }
 
   /** Whoever waits ends. */

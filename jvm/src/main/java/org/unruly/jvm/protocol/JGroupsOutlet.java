@@ -43,6 +43,12 @@ final class JGroupsOutlet implements Outlet {
           public void viewAccepted(View view) {
             joining.see(view);
           }
+
+          @Override
+          public void receive(Message message) {
+            // readers send nothing else
+            joining.serve(message.getSrc());
+          }
         });
     return joining.awaitAll();
   }
@@ -57,9 +63,7 @@ final class JGroupsOutlet implements Outlet {
     if (closed) {
       throw new ClosedChannelException();
     }
-    if (member.hasLeft()) {
-      throw new IOException("a reader left the group");
-    }
+    checkReaders();
     // to the others only: a writer reads nothing
     Message headed = new HeadedMessage(Arrays.copyOf(bytes, Header.BYTES), bytes);
     try {
@@ -69,10 +73,17 @@ final class JGroupsOutlet implements Outlet {
     }
   }
 
-  /** What is on its way may have to be sent again: a reader leaves when it has the end. */
+  private void checkReaders() throws IOException {
+    if (member.hasLeft()) {
+      throw new IOException("a reader left the group");
+    }
+  }
+
+  /** What is on its way may have to be sent again: each reader tells that it has the end. */
   @Override
-  public void settle(long untilNs) {
-    member.awaitAlone(untilNs);
+  public void settle(long untilNs) throws IOException {
+    member.awaitServed(untilNs);
+    checkReaders();
   }
 
   @Override
