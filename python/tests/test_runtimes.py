@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pandas as pd
@@ -150,6 +150,14 @@ def test_both_findings_are_raised(analysis):
     met = analysis.runtimes.meetings[0].at("either")
     assert finding.evidence["slow_met"] == met.slow_met
     assert f"({met.slow_met} of {met.slow}) met a collection" in finding.text
+
+
+def test_what_chance_explains_is_not_raised_however_great_the_lift(analysis):
+    met = analysis.runtimes.meetings[0].at("either")
+    assert met.raised == met.lift.low > 1
+    below, above = (met.slow_share.low * times for times in (0.99, 1.01))
+    assert replace(met, by_chance=below).raised == met.lift.low
+    assert replace(met, by_chance=above).raised is None
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -58,7 +58,8 @@ def test_a_network_without_multicast_is_named_and_the_others_run(tmp_path: Path)
     assert told == [
         (
             "stream failed",
-            "jgroups-udp: no multicast at 127.0.0.1; wanted some; hint: try jgroups-tcp",
+            "jgroups-udp: nothing that is sent to 239.8.8.8 comes back to 127.0.0.1;"
+            " wanted a network with multicast; hint: try jgroups-tcp",
         )
     ]
 

@@ -38,6 +38,13 @@ const OPENS: [&str; 2] = [
 /// The buffers of a driver are not in its heap.
 const BESIDE_HEAP_BYTES: u64 = 128 << 20;
 
+/// Of a load in its own machine. The scheduler deals by thread: beside as many busy ones as cores, one a core would
+/// get half of them while it stops the world, and the load never the rest of its share.
+const COLLECTOR_THREADS_PER_CORE: usize = 2;
+
+/// Of why it ends no more is kept than this, and a record's.
+const WORDS_BYTES_MAX: usize = 720;
+
 /// A foreign process, and the way to it.
 pub(crate) struct Foreign {
     process: Child,
@@ -46,6 +53,8 @@ pub(crate) struct Foreign {
     _folder: Folder,
     record: [u8; RECORD_BYTES],
     filled: usize,
+    /// What it has told so far of why it ends.
+    words: String,
 }
 
 impl Foreign {
@@ -94,6 +103,7 @@ impl Foreign {
             _folder: folder,
             record: [0; RECORD_BYTES],
             filled: 0,
+            words: String::new(),
         })
     }
 
@@ -121,10 +131,19 @@ impl Foreign {
             }
             if self.filled == RECORD_BYTES {
                 self.filled = 0;
-                let record = Record::read(&self.record);
-                return record
-                    .map(Some)
-                    .ok_or_else(|| io::Error::other("a record that is none"));
+                match Record::read(&self.record) {
+                    None => return Err(io::Error::other("a record that is none")),
+                    Some(Record::Words(part)) => {
+                        if self.words.len() < WORDS_BYTES_MAX {
+                            self.words.push_str(&part);
+                        }
+                    }
+                    Some(Record::Failure(end)) => {
+                        let text = std::mem::take(&mut self.words) + &end;
+                        return Ok(Some(Record::Failure(text)));
+                    }
+                    record => return Ok(record),
+                }
             }
             if Instant::now() >= until {
                 return Ok(None);
@@ -317,6 +336,10 @@ fn flags(job: &Job, log: &Path) -> Vec<String> {
         // Its own division would leave the old no room for what lives.
         let young = (jvm.heap.0 - compete.live.0) * 3 / 4;
         flags.push(format!("-Xmn{young}"));
+    }
+    if job.kind == JobKind::Compete {
+        let threads = COLLECTOR_THREADS_PER_CORE * crate::stream::own_cores();
+        flags.push(format!("-XX:ParallelGCThreads={threads}"));
     }
     flags
 }

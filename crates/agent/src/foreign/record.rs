@@ -35,8 +35,10 @@ pub(crate) enum Record {
     Done,
     /// Records that found no room.
     Dropped(u64),
-    /// It could not.
+    /// It could not: the end of why, after the words before it.
     Failure(String),
+    /// A part of why it could not.
+    Words(String),
     /// The other end is met.
     Peers,
     /// Connections and datagrams that its server turned away.
@@ -108,6 +110,7 @@ impl Record {
             7 => Self::Dropped(count(fields[0]).unwrap_or(0)),
             8 => Self::Failure(text(bytes)),
             9 => Self::Peers,
+            10 => Self::Words(text(bytes)),
             38 => Self::Refused(count(fields[0]).unwrap_or(0)),
             _ => Self::Unknown,
         })
@@ -235,6 +238,7 @@ pub(crate) mod tests {
             Record::Failure("jvm-tcp: zu groß".to_owned())
         );
         assert_eq!(read("peers"), Record::Peers);
+        assert_eq!(read("words"), Record::Words("0123456789".repeat(8)));
         assert_eq!(read("refused"), Record::Refused(1));
     }
 

@@ -166,7 +166,9 @@ public final class StreamRun {
       throw problem;
     } else if (cause != null) {
       long messages = writes ? sent.messages() : accounting.messages();
-      String wrong = "the stream broke after " + messages + " messages: " + cause;
+      // what went wrong at a peer or a socket says so itself; of anything else the kind says most
+      boolean spoken = cause instanceof IOException && cause.getMessage() != null;
+      String wrong = "the stream broke after " + messages + " messages: " + (spoken ? cause.getMessage() : cause);
       throw new Problem(protocol, wrong, "a peer until the end", "see what the other side told", cause);
     }
   }

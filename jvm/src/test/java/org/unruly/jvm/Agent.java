@@ -1,5 +1,6 @@
 package org.unruly.jvm;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assertions.fail;
 
@@ -10,6 +11,7 @@ import java.net.UnixDomainSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -82,6 +84,17 @@ final class Agent implements AutoCloseable {
 
   List<Integer> kinds() {
     return records.stream().map(ForeignRecord::kind).toList();
+  }
+
+  /** Why the process ended, as it told, when it told nothing else. */
+  String onlyFailure() {
+    int last = records.size() - 1;
+    ByteBuffer bytes = ByteBuffer.allocate(records.size() * ForeignRecord.TEXT_BYTES);
+    for (int at = 0; at <= last; at++) {
+      assertEquals(at < last ? Kind.WORDS : Kind.FAILURE, records.get(at).kind());
+      bytes.slice(at * ForeignRecord.TEXT_BYTES, ForeignRecord.TEXT_BYTES).asLongBuffer().put(records.get(at).fields());
+    }
+    return new String(bytes.array(), StandardCharsets.UTF_8).replace("\0", "");
   }
 
   /** What the process said on stdout and stderr. */

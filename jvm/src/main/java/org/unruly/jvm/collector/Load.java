@@ -32,8 +32,8 @@ public final class Load implements Competition, AutoCloseable {
   private Load(Workload workload, boolean alone) {
     this.alone = alone;
     controller = new Controller(workload.targetNs());
-    for (int worker = 0; worker < workload.cores(); worker++) {
-      workers.add(new Worker(new Structure(workload.liveBytes() / workload.cores(), worker)));
+    for (int worker = 0; worker < workload.workers(); worker++) {
+      workers.add(new Worker(new Structure(workload.liveBytes() / workload.workers(), worker)));
     }
   }
 

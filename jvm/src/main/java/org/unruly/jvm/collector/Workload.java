@@ -17,6 +17,7 @@ import org.unruly.jvm.Problem;
 public record Workload(long liveBytes, double occupancy, int cores) {
   private static final long LIVE_BYTES_MIN = 1 << 20;
   private static final int CORES_MAX = 1024;
+  private static final int WORKERS_PER_CORE = 2;
 
   /** The workload beside another run, or null when the command line wants none. */
   public static Workload competing(Options options) {
@@ -50,6 +51,14 @@ public record Workload(long liveBytes, double occupancy, int cores) {
       String wrong = "live is " + liveBytes + " bytes, but the old generation has " + roomBytes + " of the heap's " + heapBytes;
       throw new Problem("collector", wrong, "an old generation larger than what lives", "a smaller young one, such as -Xmn" + (heapBytes - liveBytes >> 21) + "m");
     }
+  }
+
+  /**
+   * Threads that replace elements: more than cores, since the scheduler deals by thread, and beside as many busy ones as
+   * cores no more than half would be had.
+   */
+  int workers() {
+    return WORKERS_PER_CORE * cores;
   }
 
   /** CPU time each second, ns. */

@@ -2,7 +2,9 @@ package org.unruly.jvm.foreign;
 
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import java.util.zip.CRC32;
 import org.unruly.jvm.Problem;
 
@@ -25,8 +27,11 @@ public record ForeignRecord(int kind, long[] fields) {
   /** Version of the protocol. */
   public static final int VERSION = 1;
 
-  /** Bytes of text that a failure has room for. */
+  /** Bytes of text that a record has room for. */
   public static final int TEXT_BYTES = FIELDS * Long.BYTES;
+
+  /** A text takes no more records than this. */
+  static final int TEXTS_MAX = 10;
 
   private static final int MAGIC = 0x554E524A;
   private static final int FIELDS_AT = 8;
@@ -63,17 +68,22 @@ public record ForeignRecord(int kind, long[] fields) {
     return new ForeignRecord(from.getShort(at + 6), fields);
   }
 
-  /** The fields that carry a text: as much of it as fits, whole characters only, then zeroes. */
-  public static long[] text(String text) {
+  /** The fields of the records that carry a text: whole characters in each, then zeroes; what is beyond the last is cut. */
+  public static List<long[]> texts(String text) {
     byte[] whole = text.getBytes(StandardCharsets.UTF_8);
-    int length = Math.min(whole.length, TEXT_BYTES);
-    while (length > 0 && length < whole.length && (whole[length] & 0xC0) == 0x80) {
-      length--;
-    }
-    ByteBuffer padded = ByteBuffer.wrap(Arrays.copyOf(Arrays.copyOf(whole, length), TEXT_BYTES));
-    long[] fields = new long[FIELDS];
-    padded.asLongBuffer().get(fields);
-    return fields;
+    List<long[]> parts = new ArrayList<>();
+    int at = 0;
+    do {
+      int end = Math.min(whole.length, at + TEXT_BYTES);
+      while (end < whole.length && (whole[end] & 0xC0) == 0x80) {
+        end--;
+      }
+      long[] fields = new long[FIELDS];
+      ByteBuffer.wrap(Arrays.copyOf(Arrays.copyOfRange(whole, at, end), TEXT_BYTES)).asLongBuffer().get(fields);
+      parts.add(fields);
+      at = end;
+    } while (at < whole.length && parts.size() < TEXTS_MAX);
+    return parts;
   }
 
   private static int checksum(ByteBuffer buffer, int at) {

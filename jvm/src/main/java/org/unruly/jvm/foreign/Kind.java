@@ -29,6 +29,9 @@ public final class Kind {
   /** To the agent: how many members the group has. */
   public static final int PEERS = 9;
 
+  /** To the agent: a part of why the process ends. */
+  public static final int WORDS = 10;
+
   /** From the agent: where the other side is. */
   public static final int PEER = 16;
 

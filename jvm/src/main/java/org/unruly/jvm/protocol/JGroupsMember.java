@@ -113,9 +113,8 @@ final class JGroupsMember {
     if (transport == null || Multicast.comesBack(terms.listen().getAddress(), transport.getMcastGroupAddr())) {
       return;
     }
-    // in few words: those of one record reach the run's events
-    String wrong = "no multicast at " + terms.listen().getAddress().getHostAddress();
-    throw new Problem(protocol, wrong, "some", "try jgroups-tcp");
+    String wrong = "nothing that is sent to " + transport.getMcastGroupAddr().getHostAddress() + " comes back to " + terms.listen().getAddress().getHostAddress();
+    throw new Problem(protocol, wrong, "a network with multicast", "try jgroups-tcp");
   }
 
   JChannel channel() {

@@ -8,9 +8,12 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 import org.unruly.jvm.Problem;
 
 class ForeignRecordTest {
@@ -25,8 +28,9 @@ class ForeignRecordTest {
     records.put("drained", of(Kind.DRAINED, 1, 2));
     records.put("done", of(Kind.DONE));
     records.put("dropped", of(Kind.DROPPED, 1));
-    records.put("failure", of(Kind.FAILURE, ForeignRecord.text("jvm-tcp: zu groß")));
+    records.put("failure", of(Kind.FAILURE, ForeignRecord.texts("jvm-tcp: zu groß").get(0)));
     records.put("peers", of(Kind.PEERS, 2));
+    records.put("words", of(Kind.WORDS, ForeignRecord.texts("0123456789".repeat(9)).get(0)));
     records.put("peer", of(Kind.PEER, 10 << 24 | 77 << 16 | 2, 7000));
     records.put("start", of(Kind.START, 1, 2));
     records.put("stop", of(Kind.STOP));
@@ -84,15 +88,28 @@ class ForeignRecordTest {
     }
   }
 
+  @ParameterizedTest
+  @ValueSource(ints = {0, 1, 39, 40, 60, 79, 80, 81, 300})
+  void aTextIsWholeInItsPartsAndEachOfWholeCharacters(int length) {
+    String text = "x" + "ö".repeat(length);
+    List<String> parts = parts(text);
+    assertEquals(text, String.join("", parts));
+    assertTrue(parts.stream().noneMatch(part -> part.contains("\uFFFD")), "no character is cut");
+  }
+
   @Test
-  void aTextThatIsTooLongIsCutBetweenCharacters() {
-    String text = "x" + "ö".repeat(60);
+  void aTextOfMoreThanItsRecordsIsCut() {
+    List<String> parts = parts("x".repeat(5000));
+    assertEquals("x".repeat(800), String.join("", parts));
+  }
+
+  private static List<String> parts(String text) {
+    return ForeignRecord.texts(text).stream().map(ForeignRecordTest::text).toList();
+  }
+
+  private static String text(long[] fields) {
     ByteBuffer bytes = ByteBuffer.allocate(ForeignRecord.TEXT_BYTES);
-    for (long field : ForeignRecord.text(text)) {
-      bytes.putLong(field);
-    }
-    String cut = new String(bytes.array(), StandardCharsets.UTF_8).replace("\0", "");
-    assertEquals("x" + "ö".repeat(39), cut);
-    assertTrue(text.startsWith(cut));
+    bytes.asLongBuffer().put(fields);
+    return new String(bytes.array(), StandardCharsets.UTF_8).replace("\0", "");
   }
 }
