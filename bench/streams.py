@@ -48,7 +48,7 @@ reader-0 = [{reader}]
 """
 
 
-# Long beside one collection, which takes up to 2 s of the processors: 1.5 points at an edge of 40 s.
+# Long beside one collection, which takes up to 2 s of CPU: 1.5 points at an edge of 40 s.
 SHARE: Final = """
 name = "bench"
 [run]
