@@ -20,7 +20,7 @@ from unruly.findings.stream_legs import Flow, longest_silence
 from unruly.findings.stream_model import HELD, NOT_HELD, OPEN
 from unruly.findings.stream_plan import StreamPlan
 from unruly.findings.stream_table import stream_lines
-from unruly.findings.stream_words import protocol_sentences
+from unruly.findings.stream_words import hypothesis_line, protocol_sentences
 from unruly.report import write_report
 from unruly.report.streams import streams as stream_section
 from unruly.report.view import views_of
@@ -297,6 +297,22 @@ def test_only_cells_whose_other_factors_are_the_same_are_held_against_each_other
     kept = {row.series: row.of_unloaded.estimate for row in rows if row.load == "cpu"}
     assert kept == {"message=200B": pytest.approx(0.75, rel=0.1),
                     "message=9KB": pytest.approx(0.5, rel=0.1)}  # fmt: skip
+
+
+def test_a_claim_names_what_else_tells_its_rows_apart(tmp_path):
+    cells = [
+        Cell(protocol=protocol, load=load, mbps=mbps, factors={"stream.message": size})
+        for size in ("200B", "9KB")
+        for protocol, load, mbps in (("tcp", "none", 800), ("tcp", "cpu", 700),
+                                     ("kcp", "none", 800), ("kcp", "cpu", 300))
+    ]  # fmt: skip
+    analysis = _analysed(write_streams(tmp_path / "run", cells), pictures=False)
+    (finding,) = [it for it in analysis.findings if it.code == "stream-hypothesis"]
+    assert set(finding.evidence["protocols"]) == {"kcp message=200B", "kcp message=9KB"}
+    for name in finding.evidence["protocols"]:
+        assert f"{name} keeps" in finding.text
+    (found,) = [it for it in analysis.streams.hypotheses if it.rows]
+    assert all(f"{it.name} 0.4" in hypothesis_line(found) for it in found.rows)
 
 
 def test_a_share_of_repeats_in_which_nothing_came_has_no_bound_below_zero():

@@ -257,7 +257,7 @@ def hypothesis(evidence: Evidence) -> Iterator[Finding]:
             {
                 "key": found.key,
                 "outcome": found.outcome,
-                "protocols": {it.protocol: it.said for it in found.rows},
+                "protocols": {it.name: it.said for it in found.rows},
             },
             "Keep bulk data on the kernel's TCP beside such a load."
             if found.outcome == HELD

@@ -89,7 +89,7 @@ def _processor(rows: Sequence[Stream], flow: Flow) -> Hypothesis:
     judged = [_compared(row, known, flow, _intervals(asked, known)) for row in asked]
     compared = [replace(it, state=_side(it.relative)) for it in judged]
     others = [
-        f"{row.protocol} {percent(row.of_unloaded.estimate)}"
+        f"{row.name} {percent(row.of_unloaded.estimate)}"
         for row in known
         if row.protocol not in USER_MODE and row.of_unloaded is not None
     ]
@@ -179,7 +179,7 @@ def _text(rows: Sequence[Comparison], nothing: str) -> str:
     told = []
     for it in rows:
         share = it.keeps.estimate if it.keeps else None
-        words = f"{it.protocol} keeps {percent(share)}{between(it.keeps, percent)}"
+        words = f"{it.name} keeps {percent(share)}{between(it.keeps, percent)}"
         if it.relative is not None:
             ratio = it.relative
             words += (

@@ -138,6 +138,11 @@ class Stream:
     absent: dict[str, str] = field(default_factory=dict)
 
     @property
+    def name(self) -> str:
+        """Its protocol, and by which other factors it differs."""
+        return f"{self.protocol} {self.series}".strip()
+
+    @property
     def label(self) -> str:
         """Its protocol, and its load where there is one."""
         beside = "" if self.load == NONE else f" beside {self.load}"
@@ -159,6 +164,11 @@ class Comparison:
     relative: Interval | None
     state: str
     in_doubt: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its protocol, and by which other factors it differs."""
+        return f"{self.protocol} {self.series}".strip()
 
     @property
     def said(self) -> str:

@@ -57,8 +57,7 @@ def _protocols(rows: Sequence[Stream]) -> Iterator[str]:
     """Each protocol, those first that keep least: Mbit/s, % of the unloaded, verdict by load."""
     by_name: dict[str, dict[str, Stream]] = {}
     for row in rows:
-        name = f"{row.protocol} {row.series}".strip()
-        by_name.setdefault(name, {})[row.load] = row
+        by_name.setdefault(row.name, {})[row.load] = row
     loads = list(dict.fromkeys(row.load for row in rows))
     kept = {name: min(map(_left, own.values())) for name, own in by_name.items()}
     names = sorted(by_name, key=lambda name: kept[name])[:ROWS_MOST]

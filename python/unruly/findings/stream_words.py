@@ -148,7 +148,7 @@ def hypothesis_line(found: Hypothesis) -> str:
             write = "{:.2g}".format if row.relative else percent
             of = " x" if row.relative else ""
             value = write(ratio.estimate) if ratio and ratio.estimate is not None else "-"
-            own.append(f"{row.protocol} {value}{of}{between(ratio, write)}")
+            own.append(f"{row.name} {value}{of}{between(ratio, write)}")
         told.append(f"{state} of {', '.join(own)}")
     return f"{found.claim}: {found.outcome}" + (f" ({'; '.join(told)})" if told else "")
 

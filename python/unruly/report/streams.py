@@ -74,7 +74,7 @@ def _cell(row: Stream) -> list[Datum]:
     varies = _dash(percent(row.variation.estimate if row.variation else None))
     doubt = ", in doubt" if row.in_doubt else ""
     return [
-        text(f"{row.protocol} {row.series}".strip()),
+        text(row.name),
         text(row.load),
         Datum(f"{row.verdict}{doubt}", number=False, strong=row.verdict in ("failed", "unstable")),
         number(mean + between(found, megabits), row.absent.get("bandwidth_bps", UNSAID),
@@ -115,7 +115,7 @@ def costs(view: View) -> Table:
     )  # fmt: skip
     body = [
         [
-            text(f"{row.protocol} {row.series}".strip()),
+            text(row.name),
             text(row.load),
             text(end.name or side),
             *_cost(end),
@@ -150,7 +150,7 @@ def loads(view: View) -> Table:
     known = [row for row in rows if row.load != "none"]
     body = []
     for row in known[:MOST_ROWS]:
-        name = [text(f"{row.protocol} {row.series}".strip()), text(row.load)]
+        name = [text(row.name), text(row.load)]
         if not row.held:
             why = row.absent.get("held", UNSAID)
             body.append([*name, text(""), *(number(format.DASH, why) for _ in range(3)), text("")])
@@ -172,7 +172,7 @@ def compared(view: View) -> Table:
     found = view.analysis.streams.hypotheses if view.analysis.streams else ()
     body = [
         [
-            text(it.load), text(f"{row.protocol} {row.series}".strip()),
+            text(it.load), text(row.name),
             number(_dash(percent(row.keeps.estimate if row.keeps else None))
                    + between(row.keeps, percent), UNSAID),
             text(row.reference or format.DASH),

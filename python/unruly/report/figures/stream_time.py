@@ -14,7 +14,7 @@ from unruly.findings.stream_model import GC, NONE
 from unruly.findings.words import percent
 from unruly.report import chart, format
 from unruly.report.document import Figure, Panel
-from unruly.report.figures.streams import M, loads_of, name_of, names_of
+from unruly.report.figures.streams import M, loads_of, names_of
 
 if TYPE_CHECKING:
     from unruly.findings.stream_model import Leg, Stream, Streams
@@ -42,7 +42,7 @@ def distributions(view: View) -> Figure | None:
         return None
     rows = [row for row in streams.rows if row.quantiles_bps]
     names = names_of(rows)[: chart.MOST_COLOURS]
-    drawn = [row for row in rows if name_of(row) in names]
+    drawn = [row for row in rows if row.name in names]
     if not drawn:
         return None
     highest = max(row.quantiles_bps[1.0] for row in drawn) / M
@@ -51,7 +51,7 @@ def distributions(view: View) -> Figure | None:
         own = [row for row in drawn if row.load == load]
         frame = pd.concat([_curve(streams, row) for row in own], ignore_index=True)
         told = "; ".join(
-            f"{row.protocol} varies by {percent(row.variation.estimate if row.variation else None)}"
+            f"{row.name} varies by {percent(row.variation.estimate if row.variation else None)}"
             for row in own
         )
         spec = _curves(frame, names, highest)
@@ -80,7 +80,7 @@ def over_time(view: View) -> Figure | None:
             first.setdefault(leg.cell, leg)
     rows = [row for row in streams.rows if row.cell in first]
     names = names_of(rows)[: chart.MOST_COLOURS]
-    rows = [row for row in rows if name_of(row) in names]
+    rows = [row for row in rows if row.name in names]
     longest = max(_length(first[row.cell]) for row in rows)
     if longest < SECONDS_LEAST:
         return None
@@ -157,7 +157,7 @@ def _curve(streams: Streams, row: Stream) -> pd.DataFrame:
     own = streams.seconds.loc[streams.seconds["cell"] == row.cell, "bps"].to_numpy(dtype=float)
     share = np.linspace(0.0, 1.0, min(POINTS, own.size))
     return pd.DataFrame({
-        "name": name_of(row), "mbps": np.quantile(own, share) / M, "share": 100 * share,
+        "name": row.name, "mbps": np.quantile(own, share) / M, "share": 100 * share,
     })  # fmt: skip
 
 
@@ -201,7 +201,7 @@ def _time(
         own = seconds[(seconds["cell"] == row.cell) & (seconds["repeat"] == leg.repeat)]
         parts.append(
             pd.DataFrame({
-                "name": name_of(row), "time": own["second"] + 0.5, "mbps": own["bps"] / M,
+                "name": row.name, "time": own["second"] + 0.5, "mbps": own["bps"] / M,
             })
         )  # fmt: skip
         marks.append(_events(streams, row, leg))
@@ -254,7 +254,7 @@ def _events(streams: Streams, row: Stream, leg: Leg) -> pd.DataFrame:
     longest = length[length >= PAUSE_LEAST_NS].nlargest(PAUSES_MOST).index
     inside = own.loc[[*own.index.difference(paused.index)[:EVENTS_MOST], *longest]]
     since = (inside["started_ns"] - leg.first_ns).astype(float) / 1e9
-    return pd.DataFrame({"name": name_of(row), "time": since, "kind": inside["kind"]})
+    return pd.DataFrame({"name": row.name, "time": since, "kind": inside["kind"]})
 
 
 def _usage(frame: pd.DataFrame, names: list[str], field: str, title: str) -> Spec:

@@ -41,13 +41,8 @@ def names_of(rows: Sequence[Stream]) -> list[str]:
     best: dict[str, float] = {}
     for row in rows:
         mean = (row.bandwidth_bps.estimate if row.bandwidth_bps else None) or 0.0
-        best[name_of(row)] = max(best.get(name_of(row), 0.0), mean)
+        best[row.name] = max(best.get(row.name, 0.0), mean)
     return sorted(best, key=lambda name: -best[name])
-
-
-def name_of(row: Stream) -> str:
-    """Return what a row of a picture is called."""
-    return f"{row.protocol} {row.series}".strip()
 
 
 def bandwidth(view: View) -> Figure | None:
@@ -82,7 +77,7 @@ def kept(view: View) -> Figure | None:
     least: dict[str, float] = {}
     for row in known:
         mean = _mean(row.of_unloaded) or 0.0
-        least[name_of(row)] = min(least.get(name_of(row), 9.0), mean)
+        least[row.name] = min(least.get(row.name, 9.0), mean)
     order = sorted(least, key=lambda name: -least[name])
     spec, height = bars(frame, order, loads, "% of the unloaded bandwidth", [100.0])
     worst = min(known, key=lambda row: _mean(row.of_unloaded) or 0.0)
@@ -202,7 +197,7 @@ def _frame(
         # an interval of two repeats may reach ten times as far as all bars: its line is cut there
         drawn = None if high is None else min(high, CUT * found.estimate * scale)
         points.append({
-            "name": name_of(row), "load": row.load, "label": row.label,
+            "name": row.name, "load": row.load, "label": row.label,
             "value": found.estimate * scale, "low": low, "high": high, "drawn": drawn,
         })  # fmt: skip
     return pd.DataFrame(points, columns=COLUMNS).astype(dict.fromkeys(COLUMNS[-3:], float))
