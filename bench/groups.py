@@ -24,7 +24,9 @@ SECONDS: Final = 8
 SETTLED_S: Final = 2
 """Of both the first seconds are left out: each is a virtual machine that has just begun."""
 LIBRARIES: Final = ROOT / "jvm" / "target" / "lib" / "*"
-HEAP: Final = '[jvm]\nheap = "512MiB"\n'
+MACHINE: Final = '[jvm]\nheap = "512MiB"\ncollector = "g1"\n'
+FLAGS: Final = ("-Xmx512m", "-XX:+UseG1GC")
+"""The same to both: left to itself, a virtual machine on one core takes the serial collector."""
 SETTINGS: Final = {
     "threads": ("4", "1"),
     "time": ("6", str(SETTLED_S + SECONDS)),
@@ -55,7 +57,7 @@ def _ours(stack: str) -> float:
         seconds=SECONDS, settled=SETTLED_S, hosts="processes", protocol=f"jgroups-{stack}",
         writer=CORES[0], reader=CORES[1],
     )  # fmt: skip
-    with measured(plan + HEAP) as trace:
+    with measured(plan + MACHINE) as trace:
         return goodput(trace, SECONDS, SETTLED_S)
 
 
@@ -78,7 +80,7 @@ def _member(stack: str, name: str, core: int) -> Iterator[subprocess.Popen[bytes
     """A member that ends with the block, however that does."""
     member = subprocess.Popen(
         [
-            "taskset", "-c", str(core), "java", "-Xmx512m", "-Djgroups.bind_addr=127.0.0.1",
+            "taskset", "-c", str(core), "java", *FLAGS, "-Djgroups.bind_addr=127.0.0.1",
             "-Djgroups.udp.ip_ttl=1", "-Djava.net.preferIPv4Stack=true",
             "-Djgroups.tcpping.initial_hosts=127.0.0.1[7800],127.0.0.1[7801]",
             "-cp", str(LIBRARIES), "org.jgroups.tests.perf.MPerf", "-props", f"{stack}.xml",
