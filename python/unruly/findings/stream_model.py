@@ -100,8 +100,20 @@ class Held:
         return self.farthest - self.target
 
 
+class Named:
+    """What is of one protocol and one series of cells."""
+
+    protocol: str
+    series: str
+
+    @property
+    def name(self) -> str:
+        """Its protocol, and by which other factors it differs."""
+        return f"{self.protocol} {self.series}".strip()
+
+
 @dataclass(frozen=True)
-class Stream:
+class Stream(Named):
     """One cell: what its protocol gave beside its load.
 
     Bandwidth in bit/s at the reader, each second of the measured time of all repeats: of several
@@ -138,11 +150,6 @@ class Stream:
     absent: dict[str, str] = field(default_factory=dict)
 
     @property
-    def name(self) -> str:
-        """Its protocol, and by which other factors it differs."""
-        return f"{self.protocol} {self.series}".strip()
-
-    @property
     def label(self) -> str:
         """Its protocol, and its load where there is one."""
         beside = "" if self.load == NONE else f" beside {self.load}"
@@ -150,7 +157,7 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Named):
     """One protocol in a hypothesis: the share that it keeps, over that of ``reference``.
 
     ``state`` is ``HELD``, ``NOT_HELD`` or ``OPEN``; intervals are simultaneous over the rows.
@@ -164,11 +171,6 @@ class Comparison:
     relative: Interval | None
     state: str
     in_doubt: bool = False
-
-    @property
-    def name(self) -> str:
-        """Its protocol, and by which other factors it differs."""
-        return f"{self.protocol} {self.series}".strip()
 
     @property
     def said(self) -> str:
