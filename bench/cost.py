@@ -21,7 +21,7 @@ warmup = "5s"
 agents = 9
 groups = [9]
 period = "1s"
-workloads = ["null", "crypto", "disk", "network", "all"]
+workloads = ["null", "crypto", "disk", "network", "mixed"]
 [probe]
 period = "1s"
 """

@@ -1,4 +1,4 @@
-"""What the examples in the documentation find: a run in ``runs/demo``."""
+"""Settings of all Python tests, and the run that the examples of the documentation read."""
 
 from __future__ import annotations
 
@@ -6,10 +6,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent / "tests"))
 
 from synthetic import write_run
+
+# No test may depend on how busy the machine is: no deadline, and no check of how fast examples are
+# drawn. The same examples every time, so that a failure can be repeated.
+settings.register_profile(
+    "house", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("house")
 
 
 @pytest.fixture(scope="session")

@@ -259,12 +259,12 @@ def _latencies(shape, rng, wait, *, intended, sent, who) -> np.ndarray:
     rows = len(sent)
     receiver = np.minimum(server, shape.agents - 1)
     latency = rng.lognormal(np.log(1.2e5), 0.35, rows)
-    if op in ("crypto", "all"):
+    if op in ("crypto", "mixed"):
         latency += rng.lognormal(np.log(3e4), 0.2, rows)
-    if op in ("disk", "all"):
+    if op in ("disk", "mixed"):
         mode = rng.choice([1.2e6, 2.5e6, 8e6], rows, p=[0.8, 0.15, 0.05])
         latency += mode * rng.lognormal(0, 0.15, rows)
-    if op in ("network", "all"):
+    if op in ("network", "mixed"):
         latency += rng.lognormal(np.log(2e5), 0.3, rows)
     latency *= np.exp(shape.drift * intended / ((shape.warmup_s + shape.duration_s) * NS))
     factor, fall_s = shape.cold

@@ -64,7 +64,7 @@ def test_pings_of_one_long_stall_are_one_suspicion_and_of_two_pairs_two():
 
 
 @given(st.integers(0, 10_000), st.sampled_from([2.0, 5.0, 20.0, 60.0]))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 def test_suspicions_are_those_of_a_detector_that_is_run_step_by_step(seed, timeout):
     """Oracle: play every event of one pair in order of time."""
     rng = np.random.default_rng(seed)
@@ -330,7 +330,7 @@ def test_chances_that_are_none_are_errors(wrong):
 
 
 @given(st.integers(0, 10_000), st.integers(2, 8))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 def test_partitioned_members_are_those_outside_the_largest_timely_set(seed, members):
     """Oracle: try every subset."""
     rng = np.random.default_rng(seed)

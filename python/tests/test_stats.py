@@ -37,7 +37,7 @@ def test_a_one_sided_upper_bound_of_the_p99_exists_only_from_299_rows():
     p=st.sampled_from([0.5, 0.9, 0.99, 0.999]),
     level=st.sampled_from([0.9, 0.95, 0.99]),
 )
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 def test_ranks_keep_their_level_and_no_tighter_rank_would(n, p, level):
     """Oracle: scipy's binomial."""
     alpha = (1 - level) / 2
@@ -61,7 +61,6 @@ def test_intervals_of_the_median_are_those_of_the_published_table(shared_data):
 
 
 @given(st.lists(st.integers(1, 10**9), min_size=1, max_size=50), st.floats(0, 1))
-@settings(deadline=None, derandomize=True)
 def test_quantile_is_numpys_linear_one_when_nothing_failed(values, p):
     assert stats.quantile(values, p) == pytest.approx(float(np.quantile(values, p)), rel=1e-12)
 
@@ -223,7 +222,6 @@ def test_the_blind_spot_is_the_published_one():
     st.lists(st.lists(st.integers(1, 100), min_size=4, max_size=4), min_size=1, max_size=8),
     st.integers(1, 4),
 )
-@settings(deadline=None, derandomize=True)
 def test_the_kth_of_n_is_the_kth_of_the_sorted(rows, k):
     assert stats.kth_of_n(rows, k).tolist() == [sorted(row)[k - 1] for row in rows]
 
@@ -330,7 +328,6 @@ def test_too_few_blocks_or_a_constant_are_refused():
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
-@settings(deadline=None, derandomize=True)
 def test_q_values_are_scipys(p_values):
     expected = scipy_stats.false_discovery_control(p_values, method="bh")
     assert stats.benjamini_hochberg(p_values) == pytest.approx(expected, rel=1e-12)
@@ -344,7 +341,6 @@ def test_failed_requests_have_a_bucket_beyond_all_others():
 
 
 @given(st.floats(1, 1e13))
-@settings(deadline=None, derandomize=True)
 def test_a_bucket_holds_its_value_within_half_a_percent(value):
     low, high = stats.bucket_edges(stats.bucket_index([value]))
     assert low[0] <= value * (1 + 1e-9)

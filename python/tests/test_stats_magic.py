@@ -227,7 +227,7 @@ def dip_by_linear_program(x):
     return best
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 10**6), st.integers(4, 8), st.booleans())
 def test_the_dip_is_the_distance_to_the_nearest_unimodal_law(seed, n, two):
     rng = np.random.default_rng(seed)

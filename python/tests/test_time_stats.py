@@ -352,7 +352,7 @@ def test_switching_rates_are_those_of_the_formulas(index, s):
     share=st.floats(0.01, 0.9),
     part=st.floats(0.05, 1.0),
 )
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 def test_the_index_of_given_rates_is_the_inverse(mean, index, share, part):
     factor = 1 + part * (1 / share - 1)
     process = stats.mmpp2(mean, index, share, min(factor, 1 / share))

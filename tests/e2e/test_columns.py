@@ -42,7 +42,7 @@ def empty_columns(run: Measured, table: str) -> set[str]:
 
 def test_every_column_has_a_value_in_some_run(measure: Callable[..., Measured]) -> None:
     run = measure(
-        workloads='["null", "crypto", "disk", "network", "all"]',
+        workloads='["null", "crypto", "disk", "network", "mixed"]',
         more='[[fault]]\nkind = "kill"\nprocess = "agent-1"\nat = "1500ms"\n'
         '[[fault]]\nkind = "busy"\nprocess = "agent-0"\nat = "500ms"\nduration = "300ms"\ncpu = 0',
     )

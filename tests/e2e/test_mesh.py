@@ -9,7 +9,7 @@ from pathlib import Path
 
 from house import Measured, call, need_root, write_plan
 
-ALL = '["null", "crypto", "disk", "network", "all"]'
+ALL = '["null", "crypto", "disk", "network", "mixed"]'
 
 
 def test_every_scheduled_copy_is_a_row_and_the_counts_add_up(
@@ -54,7 +54,7 @@ def test_sizes_on_the_wire_are_those_of_the_paper(either: Callable[..., Measured
     run = either(workloads=ALL)
     sizes = run.rows("select distinct op, sent_bytes, received_bytes from requests order by op")
     assert sizes == [
-        ("all", 50_028, 50_044),
+        ("mixed", 50_028, 50_044),
         ("crypto", 28, 44),
         ("disk", 28, 44),
         ("network", 50_028, 50_044),

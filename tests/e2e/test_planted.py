@@ -11,7 +11,7 @@ from pathlib import Path
 
 from house import Measured, need_root, pids_of, running, spooled, wait_for, write_plan
 
-ALL = '["null", "crypto", "disk", "network", "all"]'
+ALL = '["null", "crypto", "disk", "network", "mixed"]'
 
 QUOTA_US = 20_000
 PERIOD_US = 100_000

@@ -10,7 +10,7 @@ from pathlib import Path
 from house import Measured, call, pids_of, running, spooled, wait_for, write_plan
 from streams_house import machines
 
-ALL = '["null", "crypto", "disk", "network", "all"]'
+ALL = '["null", "crypto", "disk", "network", "mixed"]'
 HEAP = '[jvm]\nheap = "128MiB"\n'
 
 

@@ -5,8 +5,10 @@
 //! seen: a request that waits for its library is sent late. Each client of the run has a thread here, which
 //! asks, waits, and says when it did so.
 
+#[cfg(feature = "cassandra")]
 mod cassandra;
 mod crew;
+#[cfg(feature = "etcd")]
 mod etcd;
 mod flurry;
 mod garage;
@@ -93,13 +95,26 @@ impl Settings {
     }
 }
 
+/// Stores whose client was left out of this build.
+const LEFT_OUT: &[&str] = &[
+    #[cfg(not(feature = "cassandra"))]
+    "cassandra",
+    #[cfg(not(feature = "etcd"))]
+    "etcd",
+];
+
 /// Connects to a store.
 fn open(settings: &Settings) -> Result<Box<dyn Store>> {
     Ok(match settings.url.scheme.as_str() {
+        #[cfg(feature = "cassandra")]
         "cassandra" => Box::new(cassandra::open(settings)?),
+        #[cfg(feature = "etcd")]
         "etcd" => Box::new(etcd::open(settings)?),
         "flurry" => Box::new(flurry::open(settings)?),
         "garage-k2v" => Box::new(garage::open(settings)?),
+        scheme if LEFT_OUT.contains(&scheme) => bail!(
+            "{scheme}: this program was built without the client of {scheme}; hint: make build"
+        ),
         scheme => bail!(
             "{scheme}: no such driver; wanted cassandra, etcd, flurry or garage-k2v; hint: unruly drive --help"
         ),

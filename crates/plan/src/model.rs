@@ -126,7 +126,7 @@ pub enum Workload {
     /// The body on the wire.
     Network,
     /// All three.
-    All,
+    Mixed,
 }
 
 impl Workload {
@@ -136,7 +136,7 @@ impl Workload {
         Self::Crypto,
         Self::Disk,
         Self::Network,
-        Self::All,
+        Self::Mixed,
     ];
 
     /// The name in plans and rows.
@@ -147,7 +147,7 @@ impl Workload {
             Self::Crypto => "crypto",
             Self::Disk => "disk",
             Self::Network => "network",
-            Self::All => "all",
+            Self::Mixed => "mixed",
         }
     }
 
@@ -159,7 +159,7 @@ impl Workload {
             Self::Crypto => 1,
             Self::Disk => 2,
             Self::Network => 4,
-            Self::All => 7,
+            Self::Mixed => 7,
         }
     }
 }

@@ -207,7 +207,7 @@ fn workloads(section: &Section<'_>) -> Result<Vec<Workload>, PlanError> {
     for value in values {
         let shown = value.to_string().trim().to_owned();
         let Some(workload) = value.as_str().and_then(workload) else {
-            let wanted = "must hold null, crypto, disk, network, all (or A to E)";
+            let wanted = "must hold null, crypto, disk, network, mixed (or A to E)";
             return Err(section.complain(
                 "workloads",
                 format!("workloads holds {shown}"),

@@ -333,7 +333,7 @@ fn mesh_options_that_cannot_be_are_refused() {
     );
     mesh(
         "workloads = [\"cpu\"]",
-        r#"plan.toml:7: workloads holds "cpu"; must hold null, crypto, disk, network, all (or A to E); hint: workloads = ["null", "crypto"]"#,
+        r#"plan.toml:7: workloads holds "cpu"; must hold null, crypto, disk, network, mixed (or A to E); hint: workloads = ["null", "crypto"]"#,
     );
     mesh(
         "workloads = [\"A\", \"null\"]",

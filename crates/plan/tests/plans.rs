@@ -150,7 +150,7 @@ fn workloads_have_letters_and_keep_their_order() {
     };
     assert_eq!(
         mesh.workloads,
-        [Workload::All, Workload::Null, Workload::Disk]
+        [Workload::Mixed, Workload::Null, Workload::Disk]
     );
     assert_eq!(Workload::ALL.map(Workload::flags), [0, 1, 2, 4, 7]);
 }

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from hdrh.histogram import HdrHistogram
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import unruly
@@ -93,7 +93,6 @@ def test_the_sample_log_imports_with_its_unit_and_its_percentiles(shared_data, t
     assert "episodes" in found.absent["promise_p99"]
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(st.integers(0, 30_000), st.integers(1, 2**40), min_size=1, max_size=60),
     st.sampled_from([1, 2, 3]),

@@ -482,7 +482,7 @@ def test_the_status_of_a_failure_is_one_of_few(code, message, status):
 
 
 @pytest.mark.parametrize("name", sorted(SAMPLES))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(
     changes=st.lists(
         st.tuples(

@@ -18,7 +18,7 @@ from unruly.stats import Interval
 
 NS = 1e9
 START = 1_790_000_000 * NS
-BASE = {"null": 1.2e5, "crypto": 1.6e5, "disk": 2.4e6, "network": 4.2e5, "all": 3.6e6}
+BASE = {"null": 1.2e5, "crypto": 1.6e5, "disk": 2.4e6, "network": 4.2e5, "mixed": 3.6e6}
 QUANTILES = {
     "p50": 0.5,
     "p90": 0.9,
@@ -176,7 +176,7 @@ def _rows(truth: Truth, rng: np.random.Generator) -> pd.DataFrame:
                     / truth.speed
                     * (1 + 0.4 * cell_number)
                 )
-                if op in ("disk", "all"):
+                if op in ("disk", "mixed"):
                     service *= rng.choice([1, 2.2, 6], n, p=[0.84, 0.13, 0.03])
                 if truth.slow is not None:
                     service = np.where(
@@ -225,7 +225,7 @@ def _intervals(
     if p99 is None:
         return None, None, None
     naive = Interval(p99, p99 * 0.96, p99 * 1.05, 0.95, n, None, "order statistics")
-    if op == "all":
+    if op == "mixed":
         return naive, None, None
     honest = Interval(p99, p99 * 0.82, p99 * 1.24, 0.95, n, 31.0, "blocks")
     return naive, honest, Interval(p99, None, p99 * 1.2, 0.95, n, 31.0, "blocks")

@@ -106,6 +106,37 @@ def test_figures_follow_when_the_reader_changes_the_scheme(whole, look):
     drawn(seen)
 
 
+COLOURS_ON_PAPER = """
+  [...document.querySelectorAll(".chart .role-axis text, main h1, main td, main p, main dd")]
+    .flatMap((mark) => { const style = getComputedStyle(mark);
+      return [mark.closest("svg") ? style.fill : style.color]; })
+"""
+
+
+def luminance(colour):
+    red, green, blue = (float(it) / 255 for it in re.findall(r"[\d.]+", colour)[:3])
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_paper_has_light_colours_also_when_the_screen_is_dark(whole, look):
+    seen = look(whole, scheme="dark")
+    seen.page.emulate_media(media="print")
+    drawn_in = {it for it in seen.ask(COLOURS_ON_PAPER) if it.startswith("rgb(")}
+    assert len(drawn_in) > 3
+    assert max(luminance(it) for it in drawn_in) < 0.6
+
+
+def test_printing_opens_every_table_and_closes_it_again(whole, look):
+    seen = look(whole)
+    closed = "document.querySelectorAll('details:not([open])').length"
+    before = seen.ask(closed)
+    assert before > 5
+    seen.ask("dispatchEvent(new Event('beforeprint'))")
+    assert seen.ask(closed) == 0
+    seen.ask("dispatchEvent(new Event('afterprint'))")
+    assert seen.ask(closed) == before
+
+
 def test_nothing_is_fetched(whole, look):
     seen = look(whole)
     assert seen.requests == [whole.resolve().as_uri()]

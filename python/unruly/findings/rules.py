@@ -561,7 +561,7 @@ def _disk_dominates(evidence: Evidence) -> Iterator[Finding]:
         base, disk = medians.get("null"), medians.get("disk")
         if base is None or disk is None or disk < DISK_FACTOR * base:
             continue
-        others = [v for op, v in medians.items() if op not in ("disk", "all") and v is not None]
+        others = [v for op, v in medians.items() if op not in ("disk", "mixed") and v is not None]
         if any(value - base >= disk - base for value in others):
             continue
         yield Finding(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ALL = "*"
 LATENCIES = ("response", "service")
-PAPER_ORDER = ("null", "crypto", "disk", "network", "all")
+PAPER_ORDER = ("null", "crypto", "disk", "network", "mixed")
 POINTS = 1_500
 """Points that a scatter may hold on a page of one run; several runs share them."""
 

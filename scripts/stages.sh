@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Runs targets of the Makefile one after the other: all of them, also when one fails. Prints the time
+# of each, and at the end which failed. Targets joined by a plus run beside each other.
+set -uo pipefail
+[ $# -gt 0 ] || { echo "usage: scripts/stages.sh TARGET[+TARGET...]..." >&2; exit 2; }
+cd "$(dirname "$0")/.."
+logs=target/stages
+mkdir -p "$logs"
+passed=() failed=() started=$SECONDS
+
+# Targets beside each other write to files, so that their lines do not mix.
+run() {
+  local begun=$SECONDS
+  if [ "$2" = alone ]; then
+    "${MAKE:-make}" --no-print-directory "$1"
+  else
+    "${MAKE:-make}" --no-print-directory "$1" >"$logs/$1.log" 2>&1
+  fi
+  local code=$?
+  echo $((SECONDS - begun)) >"$logs/$1.seconds"
+  return $code
+}
+
+report() {
+  local stage=$1 code=$2 how=$3
+  [ "$how" = alone ] || { echo "--- $stage"; cat "$logs/$stage.log"; }
+  local line
+  line="$stage: $(cat "$logs/$stage.seconds") s"
+  if [ "$code" = 0 ]; then
+    passed+=("$line")
+    echo "=== $line, passed"
+  else
+    failed+=("$line")
+    echo "=== $line, FAILED"
+  fi
+}
+
+for group in "$@"; do
+  IFS=+ read -ra stages <<<"$group"
+  how=alone
+  [ ${#stages[@]} = 1 ] || how=beside
+  echo "=== ${group//+/ and }"
+  pids=()
+  for stage in "${stages[@]}"; do
+    run "$stage" "$how" &
+    pids+=($!)
+  done
+  for place in "${!stages[@]}"; do
+    wait "${pids[$place]}"
+    report "${stages[$place]}" $? "$how"
+  done
+done
+
+echo
+echo "=== $((SECONDS - started)) s in all"
+for line in ${passed[@]+"${passed[@]}"}; do echo "passed  $line"; done
+for line in ${failed[@]+"${failed[@]}"}; do echo "FAILED  $line"; done
+echo "stages: ${#passed[@]} passed, ${#failed[@]} failed"
+[ ${#failed[@]} = 0 ]
