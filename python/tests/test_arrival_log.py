@@ -17,9 +17,9 @@ from arrival_logs import MS, Copy, Operation, three, write_log
 from synthetic import write_run
 from unruly.findings import arrival_log as findings
 from unruly.findings.context import Context
-from unruly.report.sections import sections
-from unruly.report.view import views_of
-from unruly.summary import summary
+from unruly.html.sections import sections
+from unruly.html.view import views_of
+from unruly.output.summary import summary
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HEADING = "First, quorum and all on the same operations"

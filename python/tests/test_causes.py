@@ -19,11 +19,11 @@ from unruly.findings import cause_parts, cause_subject
 from unruly.findings.mechanisms import MECHANISMS
 from unruly.findings.rules_causes import SUGGESTIONS, slow_because
 from unruly.findings.suspects import merged
-from unruly.report import write_report
-from unruly.report.figures.causes import lead, over_time
-from unruly.report.view import views_of
+from unruly.html import write_report
+from unruly.html.figures.causes import lead, over_time
+from unruly.html.view import views_of
+from unruly.output.summary import summary
 from unruly.stats import coincidence
-from unruly.summary import summary
 from unruly.tables import fetch
 
 SEEDS = range(3)

@@ -14,7 +14,7 @@ import pytest
 
 import unruly
 from unruly import stats
-from unruly.summary import write_summary
+from unruly.output.summary import write_summary
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 METHODS = REPOSITORY / "docs" / "methods"

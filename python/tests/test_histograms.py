@@ -14,8 +14,8 @@ from synthetic import NS, STARTED_NS, Segments, _table
 from unruly.errors import ParameterError
 from unruly.findings.judging import judge
 from unruly.findings.limits import Limit
+from unruly.output.summary import summary
 from unruly.stats import bin_count_above, bin_quantile, bucket_edges, spread
-from unruly.summary import summary
 
 
 def write_bins(root, bins, *, figures=(), op="read"):
@@ -102,7 +102,7 @@ def test_fine_bins_in_time_give_a_promise_that_holds_the_truth(fine):
 
 
 def test_a_histogram_run_has_a_summary_a_verdict_and_a_report(fine, schema, tmp_path):
-    from unruly.report import write_report
+    from unruly.html import write_report
 
     analysis, _ = fine
     schema.validate(json.loads(json.dumps(summary(analysis))))

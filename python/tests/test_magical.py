@@ -12,8 +12,8 @@ from synthetic import write_run
 from test_findings import MATRIX, ODD
 from unruly.__main__ import main
 from unruly.findings import magical
-from unruly.report import write_report
-from unruly.summary import summary
+from unruly.html import write_report
+from unruly.output.summary import summary
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_curves_of_a_level_are_quantiles_of_its_rows(planted):
 
 
 def test_the_view_is_in_the_summary_the_verdict_and_the_report(planted, schema, tmp_path):
-    from unruly.report import write_report
+    from unruly.html import write_report
 
     told = json.loads(json.dumps(summary(planted)))
     schema.validate(told)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -20,32 +22,23 @@ ALLOWED = {
     "progress": set(),
     "run": {"errors", "tables"},
     "findings": {"errors", "progress", "stats", "tables", "run"},
-    "summary": {"errors", "stats", "findings"},
-    "verdict": {"errors", "findings", "stats"},
     "until": {"stats"},
-    "compare": {"findings"},
-    "gate": {"errors", "findings"},
-    "advise": {"errors", "findings"},
-    "export": {"errors", "ingest", "run", "tables"},
+    "output": {"errors", "findings", "ingest", "run", "stats", "tables"},
     "papers": {"errors", "findings", "stats"},
-    "report": {"errors", "stats", "findings", "summary"},
-    "__init__": {"errors", "advise", "stats", "findings", "run", "summary", "verdict"},
+    "html": {"errors", "stats", "findings", "output"},
+    "__init__": {"errors", "findings", "output", "run", "stats"},
     "__main__": {"errors", "verbs"},
     "verbs": {
-        "advise",
-        "compare",
-        "export",
-        "papers",
         "errors",
         "__init__",
         "findings",
-        "stats",
-        "gate",
+        "html",
         "ingest",
+        "output",
+        "papers",
         "progress",
-        "report",
         "run",
-        "summary",
+        "stats",
     },
 }
 SOURCES = sorted(PACKAGE.rglob("*.py"))
@@ -108,6 +101,29 @@ def test_every_public_name_is_there_and_documented():
     assert unruly.__all__ == sorted(unruly.__all__)
     for name in unruly.__all__:
         assert getattr(unruly, name).__doc__, name
+
+
+def test_no_public_name_is_that_of_a_submodule():
+    submodules = {path.stem for path in PACKAGE.iterdir() if path.suffix in ("", ".py")}
+    assert not submodules & set(unruly.__all__)
+
+
+def test_type_checkers_and_the_interpreter_find_each_public_name_in_the_same_module():
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    (typed,) = [node for node in tree.body if isinstance(node, ast.If) and not node.orelse][:1]
+    declared = {it.module: {alias.name for alias in it.names} for it in typed.body}
+    assert declared == {module: set(names) for module, names in unruly._HOMES.items()}
+    assert set().union(*declared.values()) == set(unruly.__all__)
+
+
+@pytest.mark.parametrize("program", ["import unruly", "import unruly.__main__"])
+def test_importing_the_package_or_its_verbs_imports_no_large_library(program):
+    large = ("altair", "duckdb", "ibis", "jinja2", "numpy", "pandas", "pyarrow", "scipy")
+    printed = f"import sys; {program}; print([it for it in {large} if it in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", printed], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
 
 
 def test_every_error_has_one_root_and_the_form_of_a_message():

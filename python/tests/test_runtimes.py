@@ -17,13 +17,13 @@ from unruly.findings.context import Context
 from unruly.findings.runtime_meetings import mean_chance
 from unruly.findings.runtime_spans import Odds, merged
 from unruly.findings.runtimes import runtimes
-from unruly.report import format
-from unruly.report.sections import sections
-from unruly.report.view import views_of
-from unruly.summary import summary
+from unruly.html import format
+from unruly.html.sections import sections
+from unruly.html.view import views_of
+from unruly.output.summary import summary
+from unruly.output.verdict import verdict
 from unruly.tables import inline
 from unruly.tables import runtimes as runtime_tables
-from unruly.verdict import verdict
 
 RAISED_BY_RUNTIMES = {"runtime-tail", "runtime-collector"}
 

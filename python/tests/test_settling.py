@@ -19,9 +19,9 @@ from unruly.findings import warmup
 from unruly.findings.context import Context
 from unruly.findings.rules_warmup import enough_ns
 from unruly.findings.warmup import WarmUp, warm_ups
-from unruly.report.figures.timeline import timeline
-from unruly.report.view import views_of
-from unruly.report.warmup import warm_ups as table_of
+from unruly.html.figures.timeline import timeline
+from unruly.html.view import views_of
+from unruly.html.warmup import warm_ups as table_of
 from unruly.stats import Interval
 from unruly.stats.settling import Settling
 

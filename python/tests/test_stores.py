@@ -24,11 +24,11 @@ from unruly.findings.store_words import fault_sentence, knee_sentence
 from unruly.findings.stores import timed
 from unruly.findings.target import Target, parse_target
 from unruly.findings.words import latency
-from unruly.report import write_report
-from unruly.report.figures.faults import faults
-from unruly.report.figures.flow import flow as flow_figure
-from unruly.report.stores import faults as fault_table
-from unruly.report.view import views_of
+from unruly.html import write_report
+from unruly.html.figures.faults import faults
+from unruly.html.figures.flow import flow as flow_figure
+from unruly.html.stores import faults as fault_table
+from unruly.html.view import views_of
 from unruly.tables import fetch
 
 DRIVE = {

@@ -21,9 +21,9 @@ from unruly.findings.stream_model import HELD, NOT_HELD, OPEN
 from unruly.findings.stream_plan import StreamPlan
 from unruly.findings.stream_table import stream_lines
 from unruly.findings.stream_words import hypothesis_line, protocol_sentences
-from unruly.report import write_report
-from unruly.report.streams import streams as stream_section
-from unruly.report.view import views_of
+from unruly.html import write_report
+from unruly.html.streams import streams as stream_section
+from unruly.html.view import views_of
 from unruly.stats import growth, kept_share
 from unruly.tables import fetch, inline
 from unruly.tables import streams as stream_tables

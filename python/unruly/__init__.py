@@ -1,4 +1,4 @@
-"""Measure how predictable the latency of a distributed system is: the side that reads the trace.
+"""Analyse the trace of a load test: which latency a service can promise, and why it was slow.
 
 >>> import unruly
 >>> run = unruly.open_run("runs/demo")
@@ -8,29 +8,29 @@ unruly verdict: demo [synthetic], complete, 60 s measured, ...
 trust: ...
 """
 
-# the module before the function of its name, which must be what `unruly.advise` is
-from unruly.advise import advice_json, advise_text
-from unruly.errors import (
-    IngestError,
-    ParameterError,
-    RecoveryError,
-    RunError,
-    TraceError,
-    UnrulyError,
-)
-from unruly.findings import (
-    Advice,
-    Analysis,
-    CellSummary,
-    Finding,
-    GroupSummary,
-    advise,
-    analyse,
-)
-from unruly.run import Run, open_run
-from unruly.stats import Interval
-from unruly.summary import summary
-from unruly.verdict import verdict
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from unruly.errors import (
+        IngestError,
+        ParameterError,
+        RecoveryError,
+        RunError,
+        TraceError,
+        UnrulyError,
+    )
+    from unruly.findings.advice import advise
+    from unruly.findings.advice_model import Advice
+    from unruly.findings.analyse import analyse
+    from unruly.findings.model import Analysis, CellSummary, Finding, GroupSummary
+    from unruly.output.advice import advice_json, advise_text
+    from unruly.output.summary import summary
+    from unruly.output.verdict import verdict
+    from unruly.run import Run, open_run
+    from unruly.stats.interval import Interval
 
 __all__ = [
     "Advice",
@@ -54,3 +54,41 @@ __all__ = [
     "summary",
     "verdict",
 ]
+
+_HOMES: Final = {
+    "unruly.errors": (
+        "IngestError",
+        "ParameterError",
+        "RecoveryError",
+        "RunError",
+        "TraceError",
+        "UnrulyError",
+    ),
+    "unruly.findings.advice": ("advise",),
+    "unruly.findings.advice_model": ("Advice",),
+    "unruly.findings.analyse": ("analyse",),
+    "unruly.findings.model": ("Analysis", "CellSummary", "Finding", "GroupSummary"),
+    "unruly.output.advice": ("advice_json", "advise_text"),
+    "unruly.output.summary": ("summary",),
+    "unruly.output.verdict": ("verdict",),
+    "unruly.run": ("Run", "open_run"),
+    "unruly.stats.interval": ("Interval",),
+}
+"""The module of each public name. It is imported when the name is first used: importing pandas,
+SciPy and Ibis takes seconds, and ``unruly --help`` needs none of them. No public name may be that
+of a submodule, since importing the submodule would replace it."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Import the module that defines a public name; return the name's value."""
+        for module, names in _HOMES.items():
+            if name in names:
+                globals()[name] = value = getattr(import_module(module), name)
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Return the public names, which tab completion shows."""
+    return __all__

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import unruly
+from unruly.html import write_report
 from unruly.ingest import Options, import_files
-from unruly.report import write_report
 
 FOREIGN = {
     "gatling-3.5.1_simulation.log": "gatling",

@@ -8,7 +8,7 @@ import unruly
 from report.made import made
 from report.test_page import drawn, sections_of, whole_on_a_phone
 from synthetic import write_run
-from unruly.report import write_advice, write_report
+from unruly.html import write_advice, write_report
 
 FIGURES = {f"advice-{part}-0" for part in ("detection", "replicas", "xft", "profit", "hedge")}
 SHAPES = {

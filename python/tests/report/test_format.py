@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from unruly.report import format
-from unruly.report.chart import ticks
-from unruly.report.frames import exceedance, quantile, thinned_points, with_gaps
-from unruly.report.page import embedded
-from unruly.report.view import natural
+from unruly.html import format
+from unruly.html.chart import ticks
+from unruly.html.frames import exceedance, quantile, thinned_points, with_gaps
+from unruly.html.page import embedded
+from unruly.html.view import natural
 
 
 @pytest.mark.parametrize(

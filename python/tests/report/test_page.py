@@ -9,7 +9,7 @@ import pytest
 
 from report.conftest import DRAWN, LAPTOP, PHONE
 from report.made import empty, made
-from unruly.report import write_report
+from unruly.html import write_report
 
 SIZE_MAX = 3_000_000
 QUESTIONS = ["trust", "promise", "unruly", "where", "why", "help"]

@@ -9,7 +9,7 @@ from arrival_logs import Operation, three, write_log
 from planted import write_planted
 from report.test_page import drawn, sections_of, whole_on_a_phone
 from synthetic import write_run
-from unruly.report import write_report
+from unruly.html import write_report
 
 
 def report_of(tmp_path, *shapes):

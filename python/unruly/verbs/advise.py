@@ -46,8 +46,8 @@ def add(verbs: Verbs) -> None:
 def run(options: argparse.Namespace) -> int:
     """Do it; return the exit code."""
     from unruly import advise, analyse  # noqa: PLC0415
-    from unruly.advise import advice_json, advise_text  # noqa: PLC0415
     from unruly.findings.sla import duration_ns, read_sla  # noqa: PLC0415
+    from unruly.output.advice import advice_json, advise_text  # noqa: PLC0415
     from unruly.stats import DEFAULT_SLA  # noqa: PLC0415
 
     sla = read_sla(options.sla) if options.sla else DEFAULT_SLA
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         trustworthy=analysis.trustworthy,
     )
     if options.output:
-        from unruly.report import write_advice  # noqa: PLC0415
+        from unruly.html import write_advice  # noqa: PLC0415
 
         written(options.output, lambda: write_advice(analysis, advice, options.output))
     if options.json:

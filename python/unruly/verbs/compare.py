@@ -39,8 +39,8 @@ def add(verbs: Verbs) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do it; return the exit code."""
-    from unruly.compare import compare_json, compare_text, exit_code  # noqa: PLC0415
     from unruly.findings import comparison  # noqa: PLC0415
+    from unruly.output.comparison import compare_json, compare_text, exit_code  # noqa: PLC0415
 
     if options.factor:
         if len(options.sides) > 1:
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
             allowance=comparison.ALLOWANCE if options.allowance is None else options.allowance,
         )
     if options.output:
-        from unruly.report import comparison_sections, write_sections  # noqa: PLC0415
+        from unruly.html import comparison_sections, write_sections  # noqa: PLC0415
 
         names = list(dict.fromkeys(name for it in found.results for name in (it.a, it.b)))
         headline = f"{' and '.join(names[1:])} against {names[0]}"

@@ -28,7 +28,8 @@ def add(verbs: Verbs) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do it; return the exit code."""
-    from unruly import analyse, export, summary  # noqa: PLC0415
+    from unruly import analyse, summary  # noqa: PLC0415
+    from unruly.output import export  # noqa: PLC0415
 
     form = export.format_of(options.output, options.format)
     run = open_for(options.directory, options)

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     from unruly import analyse  # noqa: PLC0415
     from unruly.findings.judging import judge  # noqa: PLC0415
     from unruly.findings.limits import read_limits  # noqa: PLC0415
-    from unruly.gate import exit_code, gate_json, gate_text, junit  # noqa: PLC0415
+    from unruly.output.gate import exit_code, gate_json, gate_text, junit  # noqa: PLC0415
 
     limits = read_limits(options.limits)
     analysis = analyse(open_for(options.directory, options), pictures=False, causes=False)

@@ -44,8 +44,8 @@ def add(verbs: Verbs) -> None:
 def run(options: argparse.Namespace) -> int:
     """Do it; return the exit code."""
     from unruly import advise, analyse, verdict  # noqa: PLC0415
-    from unruly.report import prepare, write_report  # noqa: PLC0415
-    from unruly.summary import write_summary  # noqa: PLC0415
+    from unruly.html import prepare, write_report  # noqa: PLC0415
+    from unruly.output.summary import write_summary  # noqa: PLC0415
 
     prepare()
     analyses = [

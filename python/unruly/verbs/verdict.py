@@ -36,7 +36,7 @@ def add(verbs: Verbs) -> None:
 def run(options: argparse.Namespace) -> int:
     """Do it; return the exit code."""
     from unruly import analyse, summary, verdict  # noqa: PLC0415 - --help stays quick
-    from unruly.summary import write_summary  # noqa: PLC0415
+    from unruly.output.summary import write_summary  # noqa: PLC0415
 
     analysis = analyse(
         open_for(options.directory, options),

@@ -1,0 +1,8 @@
+"""One HTML page that answers a reader's questions about a run, and needs no network."""
+
+from __future__ import annotations
+
+from unruly.html.figures.shift import comparison_sections
+from unruly.html.page import prepare, write_advice, write_report, write_sections
+
+__all__ = ["comparison_sections", "prepare", "write_advice", "write_report", "write_sections"]

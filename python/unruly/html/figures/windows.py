@@ -1,0 +1,99 @@
+"""Short windows: how long requests took, how many came back, how many were in flight."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import altair as alt
+
+from unruly.html import chart, format
+from unruly.html.document import Figure, Panel
+from unruly.html.figures.timeline import time_unit
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from unruly.html.document import Spec
+    from unruly.html.view import View
+
+HEIGHT = 150
+HEIGHT_LATENCY = 210
+"""As high as the title of its axis is long."""
+
+
+def short_windows(view: View) -> Figure | None:
+    """Return mean response, throughput and requests in flight by short windows."""
+    frame = view.analysis.windows
+    if frame is None or frame.empty:
+        return None
+    frame = frame[frame["op"].isin(view.drawn_ops)]
+    if frame.empty or not frame["response_ns"].gt(0).any():
+        return None
+    start = float(frame["started_ns"].min())
+    width = float(frame["started_ns"].drop_duplicates().sort_values().diff().min())
+    scale, unit = time_unit(float(frame["started_ns"].max()) - start)
+    frame = frame.assign(time=(frame["started_ns"] - start) / scale)
+    title = f"time since the start ({unit})"
+    # workloads that take turns would alternate in each window: what flows is their sum
+    flow = frame.groupby("time", as_index=False)[["completed_hz", "in_flight"]].sum()
+    panels = (
+        Panel(_response(view, frame, title), _told(frame), height=HEIGHT_LATENCY),
+        Panel(
+            _flow(flow, "completed_hz", title, "replies a second"),
+            "Good replies a second in each window, all workloads together.",
+            height=HEIGHT,
+        ),
+        Panel(
+            _flow(flow, "in_flight", title, "requests in flight"),
+            "Requests in flight in each window on average, all workloads together.",
+            height=HEIGHT,
+        ),
+    )
+    length = format.duration(width)
+    return Figure(
+        view.key("windows"),
+        _title(frame, length),
+        f"Windows of {length}: the mean response of those that were due in it; of all workloads "
+        "together the good replies that came in it, and the requests in flight. A queue that fills "
+        "shows as all three: replies stop, more are in flight, and whoever waits waits long. A "
+        "request that never came back is in flight for as long as the slowest answered one took.",
+        panels,
+        legend=(*chart.legend(view.ops),) if len(view.ops) > 1 else (),
+    )
+
+
+def _response(view: View, frame: pd.DataFrame, title: str) -> Spec:
+    axis = chart.latency_axis("mean response", *chart.span_of(frame["response_ns"].dropna()))
+    return chart.finish(
+        alt.Chart(chart.records(frame, ["time", "op", "response_ns"]))
+        .mark_line(strokeWidth=1.2, opacity=0.85)
+        .encode(x=_time(title), y=alt.Y("response_ns:Q", **axis), color=chart.colour(view.ops)),
+        HEIGHT_LATENCY,
+    )
+
+
+def _flow(flow: pd.DataFrame, field: str, title: str, name: str) -> Spec:
+    return chart.finish(
+        alt.Chart(chart.records(flow, ["time", field]))
+        .mark_line(style="plain", strokeWidth=1.2)
+        .encode(x=_time(title), y=alt.Y(f"{field}:Q", title=name)),
+        HEIGHT,
+    )
+
+
+def _time(title: str) -> alt.X:
+    return alt.X("time:Q", title=title, scale=alt.Scale(nice=False))
+
+
+def _title(frame: pd.DataFrame, length: str) -> str:
+    worst = frame.loc[frame["response_ns"].idxmax()]
+    usual = float(frame["response_ns"].median())
+    return (
+        f"In the worst {length} a request took {format.duration(float(worst['response_ns']))} on "
+        f"average, {format.times(float(worst['response_ns']) / usual)} the usual"
+    )
+
+
+def _told(frame: pd.DataFrame) -> str:
+    low, high = chart.span_of(frame["response_ns"].dropna())
+    return f"Mean response by window, {format.duration(low)} to {format.duration(high)}."

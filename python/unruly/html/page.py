@@ -1,0 +1,225 @@
+"""One HTML file that opens with no network: the figures' JavaScript is inside it, once.
+
+What comes from a run is untrusted text. The template escapes it; inside the JSON of the figures
+every ``<``, ``>`` and ``&`` is written as an escape, so that no string can end the script element;
+and a content security policy lets nothing run but the two scripts of this page, by their hashes,
+and lets nothing be fetched.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+import vl_convert
+from altair.utils.schemapi import debug_mode
+from markupsafe import Markup
+
+from unruly.html import format
+from unruly.html.sections import advice_alone, sections
+from unruly.html.verdict import verdict
+from unruly.html.view import View, views_of
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    from unruly.findings.advice_model import Advice
+    from unruly.findings.model import Analysis
+    from unruly.html.document import Section
+    from unruly.html.verdict import Verdict
+
+CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+SEVERITY_WORDS = {"spoils": "Spoils the run", "warns": "Warning", "informs": "Note"}
+
+
+def write_report(
+    analyses: Sequence[Analysis],
+    output: str | os.PathLike[str],
+    advice: Sequence[Advice | None] | None = None,
+) -> Path:
+    """Write one HTML page about one run, or about several that are compared.
+
+    Parameters
+    ----------
+    analyses : sequence of Analysis
+        At least one. Several are put side by side by their tag.
+    output : path-like
+        The file to write; its directory is made. An older file is replaced at once.
+    advice : sequence of Advice or None, optional
+        Of each run; drawn under "What would help?".
+
+    Returns
+    -------
+    Path
+        The file that was written.
+
+    Raises
+    ------
+    ValueError
+        If `analyses` is empty.
+    """
+    if not analyses:
+        raise ValueError("analyses is empty; wanted at least one run; hint: unruly report DIR")
+    return _write(render(analyses, advice), output)
+
+
+def write_sections(headline: str, found: Sequence[Section], output: str | os.PathLike[str]) -> Path:
+    """Write a page of other sections: a comparison. Replaces an older file at once."""
+    with debug_mode(False):
+        return _write(_fill(headline, found, [], prepare().result()), output)
+
+
+def write_advice(analysis: Analysis, advice: Advice, output: str | os.PathLike[str]) -> Path:
+    """Write one HTML page of advice alone: the answers, and what would help.
+
+    Parameters
+    ----------
+    analysis : Analysis
+        Of the run: whether it can be trusted stands first.
+    advice : Advice
+        As `unruly.advise` gives it.
+    output : path-like
+        The file to write; its directory is made. An older file is replaced at once.
+
+    Returns
+    -------
+    Path
+        The file that was written.
+    """
+    return _write(render([analysis], [advice], alone=True), output)
+
+
+def _write(page: str, output: str | os.PathLike[str]) -> Path:
+    path = Path(output)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half = path.with_name(path.name + ".part")
+    half.write_text(page, encoding="utf-8", errors="replace", newline="\n")
+    half.replace(path)
+    return path
+
+
+def render(
+    analyses: Sequence[Analysis],
+    advice: Sequence[Advice | None] | None = None,
+    *,
+    alone: bool = False,
+) -> str:
+    """Return the page as text; of the advice alone when that is wanted."""
+    views = views_of(analyses, advice)
+    bundling = prepare()
+    # checking each datum against Vega-Lite's schema would take as long as all the rest, and the
+    # tests look at what is drawn
+    with debug_mode(False):
+        found = advice_alone(views) if alone else sections(views)
+        verdicts = [verdict(view, alone=len(views) == 1) for view in views]
+        return _fill(_headline(views), found, verdicts, bundling.result())
+
+
+def _fill(headline: str, found: Sequence[Section], verdicts: Sequence[Verdict], engine: str) -> str:
+    script = _package_text("page.js")
+    return (
+        _environment()
+        .get_template("template.html")
+        .render(
+            title=f"{headline} · unruly report",
+            headline=headline,
+            verdicts=verdicts,
+            sections=found,
+            specs=_specs(found, verdicts),
+            style=Markup(_package_text("style.css")),
+            engine=Markup(engine),
+            script=Markup(script),
+            hashes=[_hash(engine), _hash(script)],
+            severity=SEVERITY_WORDS,
+            dash=format.DASH,
+        )
+    )
+
+
+def embedded(value: Any) -> Markup:
+    """Return JSON that is inert inside a script element."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def _specs(found: Sequence[Section], verdicts: Sequence[Verdict]) -> Markup:
+    figures = [v.figure for v in verdicts if v.figure is not None]
+    figures += [f for section in found for part in section.parts for f in part.figures]
+    panels = {
+        f"{figure.key}-{index}": _one_line(panel.spec)
+        for figure in figures
+        for index, panel in enumerate(figure.panels)
+    }
+    return embedded(panels)
+
+
+def _one_line(value: Any) -> Any:
+    """Return the specification without line breaks and control characters in its strings.
+
+    Vega writes names into expressions of its own and cannot parse them back when they hold such.
+    """
+    if isinstance(value, str):
+        return CONTROLS.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {key: _one_line(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_one_line(inner) for inner in value]
+    return value
+
+
+def _headline(views: Sequence[View]) -> str:
+    names = list(dict.fromkeys(view.analysis.run.name for view in views))
+    return format.listing(names, 3)
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_package_text),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["number_of"] = _number_of
+    return environment
+
+
+def _number_of(reasons: Sequence[str], reason: str) -> int:
+    return list(reasons).index(reason) + 1
+
+
+@cache
+def prepare() -> Future[str]:
+    """Begin to bundle what draws the pictures, once in a process; native code does it on a thread.
+
+    Whoever analyses a run before its page is written calls this first: engines leave time for it.
+    """
+    return ThreadPoolExecutor(1).submit(_bundle)
+
+
+def _bundle() -> str:
+    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    # An end tag inside a string of the bundle would end the element that holds it.
+    return bundle.replace("</script", "<\\/script")
+
+
+def _package_text(name: str) -> str:
+    return files("unruly.html").joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(script: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode(
+        "ascii"
+    )

@@ -1,0 +1,160 @@
+"""Tables about the measurement itself: what was counted, what our own side did, who took part."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from unruly.html import format
+from unruly.html.document import Datum, Table, number, table, text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from unruly.html.view import View
+
+TREATMENT = {
+    "ok": "counted with its latency",
+    "timeout": "censored: counts in n as slower than every reply",
+    "refused": "failed: counts in n as slower than every reply",
+    "shed": "over our own bound of requests in flight; counts as slower than every reply",
+    "unfinished": "censored at the end of the run: counts as slower than every reply",
+    "error": "failed: counts in n as slower than every reply",
+    "wrong": "a reply with a wrong body; counts as failed",
+    "behind": "a copy that lagged; counts as failed",
+    "stale": "a copy for an older request; counts as failed",
+    "lost": "a copy that never arrived; counts as slower than every reply",
+}
+NOT_RECORDED = "not recorded on this host"
+
+
+def status_table(view: View) -> Table | None:
+    """Return the rows by status, each with how it is treated."""
+    counted = view.analysis.conservation
+    if not counted.by_status:
+        return None
+    total = sum(counted.by_status.values())
+    rows = [
+        [
+            text(status),
+            number(format.count(n)),
+            number(format.share(n / total) if total else format.DASH, "no rows"),
+            text(
+                TREATMENT.get(
+                    status.split(":")[0], "failed: counts in n as slower than every reply"
+                )
+            ),
+        ]
+        for status, n in sorted(
+            counted.by_status.items(), key=lambda pair: (pair[0] != "ok", -pair[1])
+        )
+    ]
+    return table(
+        ["status", "replies", "share", "how it is treated"],
+        rows,
+        "Every reply, and every reply that never came",
+        counted.sentence,
+    )
+
+
+def self_table(view: View) -> Table:
+    """Return what the measuring side did to the measurement."""
+    d = view.analysis.self_distrust
+    lag, sampler = d.send_lag_ns, d.sampler_lag_ns
+
+    def row(name: str, shown: str, why: str, reason: str = NOT_RECORDED) -> list[Datum]:
+        return [text(name), number(shown, reason), text(why)]
+
+    rows = [
+        row("send lag, p99", format.duration(lag.get("p99")), "how late our generator sent"),
+        row("send lag, maximum", format.duration(lag.get("max")), "its worst moment"),
+        row(
+            "slowest 1 % explained by send lag",
+            format.share(d.tail_explained_share),
+            f"of {format.plural(d.tail_rows, 'reply', 'replies')} beyond the p99",
+            "no replies beyond the p99",
+        ),
+        row("replies stamped by the kernel", format.share(d.kernel_stamp_share), "client side"),
+        row(
+            "requests stamped by the kernel",
+            format.share(d.server_kernel_stamp_share),
+            "server side",
+        ),
+        row(
+            "sampler late, p99",
+            format.duration(sampler.get("p99")),
+            f"its period is {format.span(d.sampler_period_ns)}"
+            if d.sampler_period_ns
+            else "of the resource probe",
+        ),
+        row(
+            "rows dropped by the recorder",
+            format.count(d.dropped),
+            "0 means that every reply is here",
+        ),
+        row(
+            "CPU stolen by the hypervisor, mean",
+            format.share(d.steal_share_mean),
+            "time that the host was not ours",
+        ),
+        row("CPU stolen, worst sample", format.share(d.steal_share_max), ""),
+        row(
+            "time somebody waited for a CPU", format.share(d.psi_cpu_share), "pressure (PSI), some"
+        ),
+        row(
+            "time somebody waited for a disk", format.share(d.psi_io_share), "pressure (PSI), some"
+        ),
+        row(
+            "time somebody waited for memory",
+            format.share(d.psi_memory_share),
+            "pressure (PSI), some",
+        ),
+    ]
+    return table(["what", "value", "meaning"], rows, "What our own side did to the measurement")
+
+
+def process_table(view: View) -> Table | None:
+    """Return how much each measuring process waited and used."""
+    frame = view.analysis.self_distrust.processes
+    if frame.empty:
+        return None
+    rows = [
+        [
+            text(r["process"]),
+            number(format.share(r["run_queue_wait_share"]), NOT_RECORDED),
+            number(format.share(r["cpu_share"]), NOT_RECORDED),
+            number(format.size(r["rss_bytes_max"]), NOT_RECORDED),
+        ]
+        for r in frame.head(64).to_dict("records")
+    ]
+    return table(
+        ["process", "waited for a CPU", "CPU used", "memory, most"], rows, "The measuring processes"
+    )
+
+
+def host_table(view: View) -> Table | None:
+    """Return each host's facts."""
+    hosts = view.analysis.run.manifest.get("hosts") or []
+    if not hosts:
+        return None
+    rows = [_host(host) for host in hosts[:64]]
+    head = ["host", "CPU", "cores", "kernel", "clock", "virtual", "memory", "noise floor"]
+    return table(head, rows, "The hosts")
+
+
+def _host(host: Mapping[str, Any]) -> list[Datum]:
+    unknown = "the host does not tell"
+    virtual = {True: "yes", False: "no"}.get(host.get("virtualised"), format.DASH)  # type: ignore[arg-type]
+    return [
+        text(host.get("name") or "?"),
+        _known(host.get("cpu_model")),
+        number(format.count(host.get("cores")), unknown),
+        _known(host.get("kernel")),
+        _known(host.get("clock_source")),
+        Datum(virtual, unknown if virtual == format.DASH else "", number=False),
+        number(format.size(host.get("memory_bytes")), unknown),
+        number(format.duration(host.get("noise_floor_ns")), unknown),
+    ]
+
+
+def _known(value: object) -> Datum:
+    return text(value) if value else Datum(format.DASH, "the host does not tell", number=False)
