@@ -7,26 +7,32 @@ SHELL := /bin/bash
 PYTHON ?= python3.11
 VENV := .venv
 PY := $(VENV)/bin/python
-UNRULY := target/release/unruly
+RELEASE := target/release
+# Programs of `make test`: half optimised, with all assertions.
+CHECKED := target/checked
 export UNRULY_PYTHON := $(CURDIR)/$(PY)
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 SEED ?= 1
+SEEDS ?= 200
 OPERATIONS ?= 5000
-SIM := target/release/flurry-sim
+SIM := $(CHECKED)/flurry-sim
+FUZZ := $(CHECKED)/fuzz
 CHECKER := target/linearizability
 JVM := jvm/target/unruly-jvm.jar
 
-.PHONY: help setup build fmt lint lint-text test test-rust test-flurry test-model fuzz sim sim-bugs test-python rules e2e mutations bench bench-flurry docs demo check jvm test-jvm
+.PHONY: help setup build demo-build fmt lint lint-text test test-long test-all tools compile test-rust \
+	test-flurry test-model sim sim-bugs fuzz fuzz-long test-python test-python-slow rules smoke e2e \
+	mutations mutations-all bench bench-flurry docs demo check jvm test-jvm
 
 help: ## List the targets
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 setup: $(VENV)/.installed ## Make the Python environment
-	@command -v cargo >/dev/null || { echo "make: cargo is missing; wanted rustup's cargo; hint: see rustup.rs" >&2; exit 2; }
+	@command -v cargo >/dev/null || { echo "make: cargo is not installed; hint: install rustup, see rustup.rs" >&2; exit 2; }
 
 $(VENV)/.installed: requirements.lock
-	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is missing; wanted Python 3.11; hint: make PYTHON=python3 setup" >&2; exit 2; }
+	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is not installed; hint: make PYTHON=python3 setup" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --no-compile --require-hashes --no-deps -r requirements.lock
 	$(PY) -c "import site, pathlib; pathlib.Path(site.getsitepackages()[0], 'unruly-checkout.pth').write_text('$(CURDIR)/python\n')"
@@ -35,50 +41,71 @@ $(VENV)/.installed: requirements.lock
 # With the fuzzer, so that both have the same dependencies; with the whole workspace, the core would get the simulation's planted bugs.
 build: ## Build the programs, optimised
 	cargo build --release --locked --package unruly --package unruly-fuzz --bins
+	@touch $(RELEASE)/.whole
+
+# The demo needs no client of Cassandra or etcd, no QUIC and no KCP: they are half of a first build.
+demo-build: ## Build the programs without what the demo does not need
+	@if [ -e $(RELEASE)/.whole ]; then $(MAKE) --no-print-directory build; \
+	else cargo build --release --locked --package unruly --no-default-features --bins; fi
 
 fmt: setup ## Format everything
 	cargo fmt --all
 	$(VENV)/bin/ruff format python tests bench docs examples
 	$(VENV)/bin/ruff check --fix-only --quiet python tests bench docs examples
 
-lint: lint-text ## Formatting, lints and types; warnings are errors
+lint: lint-text ## Check formatting, lints and types; warnings are errors
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-lint-text: setup ## The same without clippy, which compiles the tests anyway
+lint-text: setup ## The same without clippy, which `compile` runs
 	cargo fmt --all --check
 	$(VENV)/bin/ruff format --check python tests bench docs examples
 	$(VENV)/bin/ruff check python tests bench docs examples
 	$(VENV)/bin/mypy
 	@if command -v cargo-deny >/dev/null; then cargo deny --offline check --hide-inclusion-graph licenses bans sources; fi
 
-# Beside each other: what waits for a package index or has one thread, and what compiles.
-test: ## Everything that must pass
-	$(MAKE) -j2 lint-text test-rust
-	$(MAKE) test-flurry test-python
-	$(MAKE) -j2 rules test-jvm
-	$(MAKE) e2e fuzz mutations
-	@echo "test: all passed"
+# Stages joined by a plus run beside each other.
+QUICK := setup+tools compile lint-text+test-rust test-python test-flurry rules+fuzz smoke
+LONG := build test-flurry test-model test-python-slow test-jvm e2e fuzz-long mutations
 
-# Clippy is the compiler of what it lints, so that all that tests need is compiled once. Cargo shares the
-# processors among its own.
-CLIPPED := MAKEFLAGS= RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings__CLIPPY_HACKERY__
+test: ## The tests that find bugs fastest: 15 minutes on two cores from nothing
+	@scripts/stages.sh $(QUICK)
 
-test-rust: ## Rust tests, and clippy on everything
+test-long: ## The long stages that CI runs after `test`: 45 minutes
+	@SEEDS=2000 scripts/stages.sh $(LONG)
+
+test-all: ## Everything: `test`, the long stages, and all mutations, which take hours
+	@SEEDS=2000 scripts/stages.sh $(QUICK) $(filter-out mutations,$(LONG)) mutations-all
+
+# Each is installed when it is missing and we may.
+tools: ## Install the Debian packages that tests need
 	scripts/debian.sh etcd etcd-server
 	scripts/debian.sh libenet.so.7 libenet7
-	$(CLIPPED) cargo test --workspace --locked --quiet --no-run --benches
-	$(CLIPPED) cargo test --workspace --locked --quiet
+	scripts/debian.sh redis-server redis-server redis-tools
+	scripts/debian.sh memcached memcached
+	scripts/debian.sh nginx nginx-light
+	scripts/debian.sh openssl openssl
+	scripts/debian.sh chromium chromium fonts-dejavu-core
 
-$(SIM): FORCE
-	cargo build --release --locked --package flurry-sim
+# Clippy is the compiler of what it lints, so that tests, lints, the simulation and the programs that
+# end-to-end tests start are one build. Cargo shares the processors among its own.
+CLIPPED := MAKEFLAGS= RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings__CLIPPY_HACKERY__
+CARGO_TEST := $(CLIPPED) cargo test --profile checked --workspace --locked --quiet
+
+compile: ## Compile everything for the tests, with clippy
+	$(CARGO_TEST) --no-run --all-targets
+
+test-rust: ## Rust tests
+	$(CARGO_TEST)
+
+$(SIM) $(FUZZ): FORCE
+	$(CARGO_TEST) --no-run
 
 FORCE:
 
-test-flurry: $(SIM) test-model ## Whole Flurry clusters on virtual time: 2,000 seeds, and every planted bug by its seed
-	$(SIM) seeds
+test-flurry: $(SIM) ## Whole Flurry clusters on virtual time: SEEDS seeds, and every planted bug by its seed
+	$(SIM) seeds --count $(SEEDS)
 	$(SIM) bugs --recorded tests/flurry/planted-bugs.tsv
 
-# Optimised, beside the simulation: unoptimised it takes ten times as long.
 test-model: $(SIM) ## Small Flurry clusters explored to their end, and the planted bugs that show there
 	$(SIM) model
 
@@ -88,13 +115,22 @@ sim: $(SIM) ## Replay one seed: make sim SEED=7 OPERATIONS=5000
 sim-bugs: $(SIM) ## Search a seed for every planted bug, as tests/flurry/planted-bugs.tsv has them
 	$(SIM) bugs
 
-fuzz: build ## Feed every parser with input that is nearly right, 10 s for each kind
-	target/release/fuzz --seconds 10 --threads 7
+fuzz: $(FUZZ) ## Feed every parser with input that is nearly right, a second for each kind
+	$(CHECKED)/fuzz --seconds 1 --threads 7
 
-test-python: setup build ## Python tests, with the report in a real Chromium, and with Spark
+fuzz-long: build ## The same with the shipped programs, 10 s for each kind
+	$(RELEASE)/fuzz --seconds 10 --threads 7
+
+# Two processes: the engine that they ask has threads of its own.
+PYTEST := $(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+
+test-python: setup ## Python tests that need neither a browser nor Spark
+	UNRULY_BINARY=$(CURDIR)/$(CHECKED)/unruly $(PYTEST) -m "not slow" python
+
+test-python-slow: setup build ## Python tests of the report in a real Chromium, of Spark, and of methods by simulation
 	scripts/debian.sh chromium chromium fonts-dejavu-core
 	scripts/debian.sh java default-jre-headless
-	$(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder python
+	$(PYTEST) -m slow python
 
 rules: setup ## Layers, sizes, links, licences: what holds for the whole repository
 	MAKEFLAGS= $(PY) -m pytest -q tests/rules
@@ -107,24 +143,25 @@ $(JVM): jvm/pom.xml $(shell find jvm/src/main -name '*.java')
 	mvn -q -B -f jvm/pom.xml -DskipTests package
 	touch $@
 
-test-jvm: $(JVM) ## Its tests: golden bytes, every protocol over loopback, whole processes
+test-jvm: $(JVM) ## Java tests: golden bytes, every protocol over loopback, whole processes
 	mvn -q -B -f jvm/pom.xml verify
 
 mutations: setup ## Break three promises, chosen by the commit, and see their tests go red
 	$(PY) tests/mutations/run.py
 
-# The examples are built with the tests: a build of their own would have other features, and compile
-# half of everything again.
+mutations-all: setup ## Break every promise in turn: hours
+	$(PY) tests/mutations/run.py --all
+
 $(CHECKER): FORCE
 	scripts/debian.sh go golang-go
 	scripts/debian.sh nft nftables
-	scripts/debian.sh redis-server redis-server redis-tools
-	scripts/debian.sh memcached memcached
-	scripts/debian.sh openssl openssl
-	$(CLIPPED) cargo test --workspace --locked --quiet --no-run
 	cd tests/linearizability && go vet ./... && test -z "$$(gofmt -l .)" && go test ./... && go build -o $(CURDIR)/$@ .
 
-e2e: setup build $(CHECKER) $(JVM) ## Plan, run, trace, report on this machine, with planted truth; histories of Flurry under kills, pauses and partitions
+# Programs and examples of the build that the other tests use.
+smoke: setup ## A few end-to-end tests of each part: plan, run, trace, report on this machine
+	UNRULY_PROGRAMS=$(CURDIR)/$(CHECKED) $(PY) -m pytest -q -n 2 -m smoke tests/e2e
+
+e2e: setup build compile $(CHECKER) $(JVM) tools ## All end-to-end tests, with planted truth, and histories of Flurry under kills, pauses and partitions
 	$(PY) -m pytest -q tests/e2e/test_planted.py
 	$(PY) -m pytest -q -n 3 --dist loadfile tests/e2e --ignore tests/e2e/test_planted.py
 
@@ -137,7 +174,9 @@ bench-flurry: setup build ## Flurry beside memcached, Redis and etcd: twenty min
 docs: setup ## Check the documents: links, titles, examples
 	$(PY) -m pytest -q tests/rules/test_documents.py python/tests/test_docs.py
 
-demo: setup build ## The main job: seven agents for a minute, their verdict and report
-	$(UNRULY) run demo
+# A spoiled run is the host's doing: the demo has worked when its report was written.
+demo: ## The main job: seven agents for a minute, their verdict and report
+	@scripts/demo.sh
 
-check: test ## What CI runs
+check: ## What CI runs
+	.ci/run

@@ -16,8 +16,11 @@ import duckdb
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-UNRULY = REPOSITORY / "target" / "release" / "unruly"
-FLURRY = UNRULY.with_name("flurry")
+# `make smoke` names the programs that the other tests were built with.
+PROGRAMS = Path(os.environ.get("UNRULY_PROGRAMS", REPOSITORY / "target" / "release"))
+UNRULY = PROGRAMS / "unruly"
+FLURRY = PROGRAMS / "flurry"
+EXAMPLES = REPOSITORY / "target" / "checked" / "examples"
 
 
 def need_root(what: str) -> None:

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from house import EXAMPLES, FLURRY
 from weather import (
     ADDRESSES,
     CONTROLLER,
@@ -27,9 +28,7 @@ from weather import (
     table,
 )
 
-TARGET = Path(__file__).parents[2] / "target"
-FLURRY = TARGET / "release" / "flurry"
-HISTORY = TARGET / "debug" / "examples" / "history"
+HISTORY = EXAMPLES / "history"
 CONTROLLER_AT = f"{ADDRESSES[CONTROLLER]}:7700"
 
 # Far more than anything takes once nothing goes wrong any more; only reached by a failure.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import subprocess
 
-from house import REPOSITORY
+from house import EXAMPLES
 
-CITY = REPOSITORY / "target" / "debug" / "examples" / "mme"
+CITY = EXAMPLES / "mme"
 
 # Longer than the phones need; only reached by a failure.
 LIMIT_S = 120.0

@@ -27,6 +27,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 CHOSEN = 3
 SECONDS_MAX = 900
+PROFILE = "checked"
+"""Of the build that the other tests use: what it has of others need not be compiled again."""
 PYTEST_FAILED = 1
 CARGO_TEST_FAILED = 101
 PASSED = re.compile(r"\b[1-9]\d* passed\b")
@@ -134,7 +136,7 @@ def forget_builds() -> None:
     """Have cargo build the tree's crates anew: what it has of them now was built from the copy."""
     for manifest in (ROOT / "crates").glob("*/Cargo.toml"):
         name = tomllib.loads(manifest.read_text(encoding="utf-8"))["package"]["name"]
-        for built in (ROOT / "target" / "debug" / ".fingerprint").glob(f"{name}-*"):
+        for built in (ROOT / "target" / PROFILE / ".fingerprint").glob(f"{name}-*"):
             shutil.rmtree(built)
 
 
@@ -158,7 +160,7 @@ def run(command: str, place: Path) -> subprocess.CompletedProcess[str]:
     BrokenMutationError
         When it does not end. Its whole group is ended then: cargo would leave the test behind.
     """
-    words = command.split()
+    words = command.replace("cargo test ", f"cargo test --profile {PROFILE} ").split()
     if words[0] == "pytest":
         words = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *words[1:]]
     with subprocess.Popen(
