@@ -179,8 +179,8 @@ def test_every_number_of_the_summary_is_the_same_on_both_engines(analyses):
     assert any(row["failed"] for row in duckdb["cells"])
     assert duckdb["groups"]
     assert duckdb["correlations"]["metrics"]
-    assert len(duckdb["over_time"]["outages"]) == 2
-    assert all(it["recoveries"] for it in duckdb["over_time"]["outages"])
+    assert len(duckdb["over_time"]["recoveries"]) == 2
+    assert all(it["recoveries"] for it in duckdb["over_time"]["recoveries"])
     assert differences(duckdb, spark) == []
 
 

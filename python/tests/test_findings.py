@@ -78,7 +78,8 @@ RAISED = {
     "slow-seen-alike": {**SMALL, "slow_agent": 1},
     "warmup-short": {**SMALL, "rate_hz": 50, "cold": (3.0, 2.0)},
     "p99-moved": {**SMALL, "rate_hz": 50, "shift_factor": 1.5},
-    "outage": {**SMALL, "stopped": ((1, 10.0, 2.0),)},
+    "outage": {**STORE, "faults": (("base", "kill", "store-0", 8.0, 1.0),)},
+    "recovery": {**SMALL, "stopped": ((1, 10.0, 2.0),)},
     "throughput-unsteady": {**SMALL, "clusters_hz": 1.0},
     "arrivals-bursty": {**SMALL, "clusters_hz": 1.0},
     "slow-because": {

@@ -120,12 +120,12 @@ def test_the_recovery_of_a_stopped_process_is_as_long_as_its_stop(tmp_path):
         tmp_path / "run", agents=3, ops=("null",), rate_hz=50, duration_s=30, stalls_hz=0,
         stopped=((1, 8.0, 2.0), (1, 20.0, 0.5)),
     )  # fmt: skip
-    (outage,) = unruly.analyse(unruly.open_run(run), causes=False).over_time.outages
-    assert outage.process == "agent-1"
-    assert outage.fault_ns == (STARTED_NS + 8 * NS, STARTED_NS + 20 * NS)
-    totals = [one.total_ns for one in outage.recoveries.faults]
+    (found,) = unruly.analyse(unruly.open_run(run), causes=False).over_time.recoveries
+    assert found.process == "agent-1"
+    assert found.fault_ns == (STARTED_NS + 8 * NS, STARTED_NS + 20 * NS)
+    totals = [one.total_ns for one in found.recoveries.faults]
     assert totals == pytest.approx([2e9, 0.5e9], abs=5e6)
-    assert outage.recoveries.fault_free_max_ns < 5e6
+    assert found.recoveries.fault_free_max_ns < 5e6
 
 
 @pytest.mark.parametrize("failed_share", [0.0, 0.02, 0.6])
@@ -142,9 +142,9 @@ def test_recoveries_are_those_of_the_raw_rows(tmp_path, failed_share):
     rows = table.drop_columns(["received_ns"]).to_pandas()
     took = (received - rows["intended_ns"]).astype(float).where(rows["status"] == "ok", np.inf)
     rows, took = rows[rows["server"] == 1], took[rows["server"] == 1]
-    (outage,) = unruly.analyse(unruly.open_run(run), causes=False).over_time.outages
-    wanted = stats.recovery(rows["intended_ns"], took, outage.fault_ns)
-    assert outage.recoveries == wanted
+    (found,) = unruly.analyse(unruly.open_run(run), causes=False).over_time.recoveries
+    wanted = stats.recovery(rows["intended_ns"], took, found.fault_ns)
+    assert found.recoveries == wanted
     assert wanted.never > 0
     assert wanted.fault_free > 1_000
 
@@ -177,9 +177,9 @@ def test_a_fault_of_a_process_that_nobody_knows_is_told_as_such(tmp_path):
     run = write_run(
         tmp_path / "run", agents=2, ops=("null",), duration_s=10, stopped=((7, 3.0, 1.0),)
     )
-    (outage,) = unruly.analyse(unruly.open_run(run), causes=False).over_time.outages
-    assert outage.recoveries is None
-    assert outage.absent == {"recoveries": "the manifest does not know this process"}
+    (found,) = unruly.analyse(unruly.open_run(run), causes=False).over_time.recoveries
+    assert found.recoveries is None
+    assert found.absent == {"recoveries": "the manifest does not know this process"}
 
 
 def test_a_short_run_says_what_it_lacks(tmp_path):
@@ -232,7 +232,7 @@ def test_the_summary_and_the_verdict_tell_it(tmp_path, capsys, schema):
     assert row["throughput_hz"]["mean"]["estimate"] > 290
     assert row["throughput_hz"]["quantiles"]["0.5"] > 290
     assert row["changes"][0]["at_ns"] > STARTED_NS
-    assert document["over_time"]["outages"][0]["process"] == "agent-0"
+    assert document["over_time"]["recoveries"][0]["process"] == "agent-0"
     assert main(["verdict", str(run)]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "over time: read: " in text

@@ -16,6 +16,7 @@ from unruly.findings import distrust, histograms, magical, receivers, rules, ste
 from unruly.findings import runtimes as runtime_part
 from unruly.findings import stores as store_part
 from unruly.findings import streams as stream_part
+from unruly.findings import worked as worked_part
 from unruly.findings.arrival_log import arrival_log
 from unruly.findings.bare_matrix import BareMatrix, bare_matrices
 from unruly.findings.context import Context
@@ -159,6 +160,7 @@ def analyse(
         else None,
         stream_part.streams(context, summarised.summaries),
         runtime_part.runtimes(context, summarised.summaries),
+        worked=worked_part.worked(context, summaries),
     )
     analysis = _whole(context, options, evidence, summarised, nodes, imported, pictures=pictures)
     context.progress("")
@@ -200,6 +202,7 @@ def _whole(
         findings=rules.find(evidence),
         processes=_processes(context.run),
         measured_ns=float(context.lengths_ns.sum()),
+        worked=evidence.worked,
         magical=evidence.magical,
         over_time=nodes.over_time,
         windows=nodes.windows,
@@ -399,6 +402,7 @@ def _empty(
         distrust.self_distrust(context),
         cell_part.blind_spots(summaries, context.run.timeless),
         streams=stream_part.streams(context, summaries),
+        worked=worked_part.worked(context, summaries),
     )
     return Analysis(
         run=context.run,
@@ -425,5 +429,6 @@ def _empty(
         findings=rules.find(evidence),
         processes=_processes(context.run),
         measured_ns=float(imported.last_ns - imported.first_ns) if imported else 0.0,
+        worked=evidence.worked,
         streams=evidence.streams,
     )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from unruly.findings.steadiness import OverTime
     from unruly.findings.stores import Stores
     from unruly.findings.stream_model import Streams
+    from unruly.findings.worked import Worked
     from unruly.run import Run
     from unruly.stats import Interval
 
@@ -330,10 +331,12 @@ class Analysis:
     processes: int
     measured_ns: float
     """The measured time, summed over cells and repeats."""
+    worked: Worked
+    """Did it work: failures by kind, and outages."""
     magical: Magical | None = None
     """What the slowest 1 % does over a matrix; None for a run of one cell."""
     over_time: OverTime | None = None
-    """Throughput, arrivals, changes of the p99, outages; None when nothing was measured."""
+    """Throughput, arrivals, changes of the p99, recoveries; None when nothing was measured."""
     windows: pd.DataFrame | None = None
     """Short windows (100 ms, at most 300): op, started_ns, due, failed, response_ns (mean of the
     answered), completed_hz, in_flight; None when nothing was measured."""

@@ -22,6 +22,7 @@ from unruly.findings import (
 from unruly.findings.mechanisms import SHORTAGES
 from unruly.findings.model import SECTIONS, SEVERITIES, Finding
 from unruly.findings.words import count, duration, latency, named, percent
+from unruly.findings.worked import NOTHING, Worked, failure_step, kinds_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,6 +83,7 @@ class Evidence:
     stores: Stores | None = None
     streams: Streams | None = None
     runtimes: Runtimes | None = None
+    worked: Worked = NOTHING
 
     @cached_property
     def responses(self) -> list[CellSummary]:
@@ -175,23 +177,20 @@ def _run_stopped(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _failures(evidence: Evidence) -> Iterator[Finding]:
-    failed = {evidence.label(row): row.failed for row in evidence.responses if row.failed}
-    if not failed:
+    worked = evidence.worked
+    if not worked.failed:
         return
-    total, rows = sum(failed.values()), sum(row.n for row in evidence.responses)
-    kinds = {k: v for k, v in evidence.conservation.by_status.items() if k != "ok"}
-    words = ", ".join(f"{count(v)} {k}" for k, v in sorted(kinds.items(), key=lambda i: -i[1]))
+    failed = {evidence.label(row): row.failed for row in evidence.responses if row.failed}
     yield Finding(
         "failures",
         "trust",
         "warns",
         5,
-        f"{count(total)} of {count(rows)} requests failed",
-        f"By status: {words}. They count as slower than everything else: no mean is given, and no "
-        "percentile that falls among them.",
-        {"failed": failed, "by_status": kinds},
-        "Look at the first failures in the report's outliers; raise the timeout only if it is too "
-        "low.",
+        f"{count(worked.failed)} of {count(worked.requests)} requests failed",
+        f"{kinds_words(worked.kinds, most=8)}. A failed request counts as slower than every "
+        "answered one. So there is no mean, and no percentile that falls among the failures.",
+        {"failed": failed, "by_status": dict(worked.kinds)},
+        failure_step(worked),
     )
 
 
@@ -683,6 +682,7 @@ RULES: Final[tuple[Callable[[Evidence], Iterator[Finding]], ...]] = (
     rules_warmup.warmup_short,
     rules_time.p99_moved,
     rules_time.outage,
+    rules_time.recovery,
     rules_time.throughput_unsteady,
     rules_time.arrivals_bursty,
     rules_causes.slow_because,
@@ -733,6 +733,7 @@ CODES: Final = (
     "warmup-short",
     "p99-moved",
     "outage",
+    "recovery",
     "throughput-unsteady",
     "arrivals-bursty",
     "slow-because",

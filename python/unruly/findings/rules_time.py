@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from unruly.findings.model import Finding
-from unruly.findings.words import duration, latency, percent
+from unruly.findings.words import count, duration, latency, percent
+from unruly.findings.worked import failure_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +25,7 @@ DISPERSION_LEAST: Final = 4.0
 WINDOWS_LEAST: Final = 51
 """With fewer the standard error is above a fifth: `unruly.stats.Dispersion.doubt`."""
 POINTS_SHOWN: Final = 3
+OUTAGES_SHOWN: Final = 3
 
 
 def p99_moved(evidence: Evidence) -> Iterator[Finding]:
@@ -57,9 +60,32 @@ def p99_moved(evidence: Evidence) -> Iterator[Finding]:
 
 
 def outage(evidence: Evidence) -> Iterator[Finding]:
-    """What followed the faults of a process."""
+    """A span in which every request failed."""
+    worked = evidence.worked
+    if not worked.outages:
+        return
+    worst = max(worked.outages, key=lambda it: it.failed)
+    rest = [it.words for it in worked.outages if it is not worst]
+    more = f" {' '.join(rest[:OUTAGES_SHOWN])}" if rest else ""
+    if len(rest) > OUTAGES_SHOWN:
+        more += f" And {len(rest) - OUTAGES_SHOWN} more."
+    yield Finding(
+        "outage",
+        "where",
+        "warns",
+        0,
+        worst.words[:1].lower() + worst.words[1:].rstrip("."),
+        f"{count(worst.failed)} requests failed in it, and none that was scheduled in it was "
+        f"answered well.{more}",
+        {"outages": [asdict(it) for it in worked.outages]},
+        failure_step(worked),
+    )
+
+
+def recovery(evidence: Evidence) -> Iterator[Finding]:
+    """How long after an injected fault a process answered again."""
     over_time = evidence.over_time
-    for place, it in enumerate(over_time.outages if over_time else ()):
+    for place, it in enumerate(over_time.recoveries if over_time else ()):
         found = it.recoveries
         if found is None:
             continue
@@ -81,7 +107,7 @@ def outage(evidence: Evidence) -> Iterator[Finding]:
             else ""
         )
         yield Finding(
-            "outage",
+            "recovery",
             "where",
             "informs",
             200 + place,

@@ -1,4 +1,4 @@
-"""Over time: how steady the throughput is, how bursty arrivals are, when the p99 moved, outages."""
+"""Over time: throughput, arrivals, changes of the p99, recoveries from injected faults."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Steadiness:
 
 
 @dataclass(frozen=True)
-class Outage:
+class FaultRecovery:
     """What followed the faults of one process, to those that it served (or that it asked)."""
 
     cell: str
@@ -92,7 +92,7 @@ class OverTime:
     """All of them; ``note`` says why there are no rows."""
 
     rows: tuple[Steadiness, ...]
-    outages: tuple[Outage, ...]
+    recoveries: tuple[FaultRecovery, ...]
     events: pd.DataFrame
     """kind, detail, process, started_ns, ended_ns: at most 400, the longest."""
     note: str = ""
@@ -104,21 +104,21 @@ def over_time(context: Context) -> OverTime:
     """Look at every (cell, op) over its time, and at what followed each fault."""
     context.progress("over time")
     events = fetch(steadiness_tables.longest_events(context.run.events, EVENTS_MOST))
-    outages = tuple(_outages(context))
+    recoveries = tuple(_fault_recoveries(context))
     places = context.places(1)
     timeless = context.run.timeless
     places = places[~places["cell"].isin(timeless)]
     subjects = places[["cell", "op"]].drop_duplicates()
     if subjects.empty:
-        return OverTime((), outages, events, "its source kept no times")
+        return OverTime((), recoveries, events, "its source kept no times")
     if len(subjects) > KEYS_MOST:
         return OverTime(
-            (), outages, events,
+            (), recoveries, events,
             f"{count(len(subjects))} cells and operations, where at most {KEYS_MOST} are looked "
             "at over time: measure those of interest alone",
         )  # fmt: skip
     rows = tuple(_rows(context, _measures(context, places)))
-    return OverTime(rows, outages, events, warm_ups=warm_ups(context))
+    return OverTime(rows, recoveries, events, warm_ups=warm_ups(context))
 
 
 def short_windows(context: Context) -> pd.DataFrame:
@@ -299,14 +299,16 @@ def _closed_loop(context: Context) -> bool:
     return "stream" in plan or (isinstance(drive, dict) and drive.get("arrivals") == "closed")
 
 
-def _outages(context: Context) -> list[Outage]:
+def _fault_recoveries(context: Context) -> list[FaultRecovery]:
     found = []
     frame = fetch(steadiness_tables.faults(context.run.events))
     for (cell, repeat, process), part in frame.groupby(["cell", "repeat", "process"], sort=True):
         stamps = tuple(int(stamp) for stamp in part["started_ns"])
         absent: dict[str, str] = {}
         recoveries = _recoveries(context, str(cell), int(repeat), str(process), stamps, absent)
-        found.append(Outage(str(cell), int(repeat), str(process), stamps, recoveries, absent))
+        found.append(
+            FaultRecovery(str(cell), int(repeat), str(process), stamps, recoveries, absent)
+        )
     return found
 
 

@@ -205,7 +205,7 @@ def _where(view: View) -> Part:
             slow.slow_counts(view),
             slow.sensitivity(view),
         ),
-        tables=_filled(stores.faults(view), steadiness.outages(view)),
+        tables=_filled(stores.faults(view), steadiness.recoveries(view)),
         closed_tables=_filled(
             steadiness.steadiness(view),
             warm_ups(view),

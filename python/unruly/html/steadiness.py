@@ -11,7 +11,7 @@ from unruly.html.tables import op_name
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from unruly.findings.steadiness import Outage, Steadiness
+    from unruly.findings.steadiness import FaultRecovery, Steadiness
     from unruly.html.view import View
     from unruly.stats import Interval
 
@@ -83,10 +83,10 @@ def _changes(view: View, row: Steadiness) -> Datum:
     return text(format.listing(told, CHANGES_SHOWN))
 
 
-def outages(view: View) -> Table | None:
+def recoveries(view: View) -> Table | None:
     """Return what followed the faults of each process."""
     over_time = view.analysis.over_time
-    if over_time is None or not over_time.outages:
+    if over_time is None or not over_time.recoveries:
         return None
     columns = (
         "process",
@@ -96,7 +96,7 @@ def outages(view: View) -> Table | None:
         "slowest reply without a fault",
         "of those, slower than the median recovery",
     )
-    body = [_outage(it) for it in over_time.outages]
+    body = [_recovery(it) for it in over_time.recoveries]
     note = (
         "A fault-free reply that is slower than a recovery cannot be told from an outage by its "
         "time alone."
@@ -104,7 +104,7 @@ def outages(view: View) -> Table | None:
     return table(columns, body, "What followed the faults", note)
 
 
-def _outage(it: Outage) -> list[Datum]:
+def _recovery(it: FaultRecovery) -> list[Datum]:
     found, reason = it.recoveries, it.absent.get("recoveries", "")
     named = [text(it.process), number(format.count(len(it.fault_ns)))]
     if found is None:

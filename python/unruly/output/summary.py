@@ -45,6 +45,7 @@ def summary(analysis: Analysis) -> dict[str, Any]:
         "tag": analysis.run.tag,
         "status": analysis.run.status,
         "measured_ns": analysis.measured_ns,
+        "worked": _worked(analysis),
         "trustworthy": analysis.trustworthy,
         "doubts": analysis.doubts,
         "cells": [_flat(cell) for cell in analysis.cells],
@@ -99,6 +100,12 @@ def write_summary(analysis: Analysis) -> Path | None:
     return path
 
 
+def _worked(analysis: Analysis) -> dict[str, Any]:
+    found = analysis.worked
+    kinds = [{"status": status, "count": number} for status, number in found.kinds]
+    return {**asdict(found), "kinds": kinds}
+
+
 def _self_distrust(analysis: Analysis) -> dict[str, Any]:
     doubt = analysis.self_distrust
     kept = {field.name: getattr(doubt, field.name) for field in fields(doubt)}
@@ -146,7 +153,7 @@ def _over_time(analysis: Analysis) -> dict[str, Any] | None:
             }
             for row in view.rows
         ],
-        "outages": [
+        "recoveries": [
             {
                 "cell": it.cell,
                 "repeat": it.repeat,
@@ -160,7 +167,7 @@ def _over_time(analysis: Analysis) -> dict[str, Any] | None:
                 else None,
                 "absent": it.absent,
             }
-            for it in view.outages
+            for it in view.recoveries
         ],
         "warm_ups": [_flat(it) for it in view.warm_ups],
     }
