@@ -7,7 +7,7 @@ resolves them when it is drawn, so that the same chart is legible in a light and
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import altair as alt
 
@@ -55,6 +55,25 @@ def colour(domain: Sequence[str], field: str = "op") -> alt.Color:
         scale=alt.Scale(domain=list(domain), range="category"),
         legend=None,
     )
+
+
+FAINTEST = 0.07
+"""How much of the heat's colour its least value has."""
+
+
+def heat(field: str, domain: tuple[float, float], kind: Literal["log", "linear"]) -> Any:
+    """Return the encoding of a heat map: one colour, and of it the more, the higher the value.
+
+    A share of a colour looks right on any paper; a ramp of colours needs one for each.
+    """
+    scale = alt.Scale(type=kind, domain=list(domain), range=[FAINTEST, 1.0])
+    return alt.FillOpacity(f"{field}:Q", legend=None, scale=scale)
+
+
+def on_heat(field: str) -> Any:
+    """Return the colour of words on a heat map: what stands out from its square."""
+    strong = f"scale('fillOpacity', datum.{field}) > 0.5"
+    return alt.condition(strong, alt.value("var(--paper)"), alt.value("var(--ink)"))
 
 
 def legend(domain: Sequence[str]) -> tuple[Key, ...]:

@@ -1,11 +1,10 @@
-// Draws every chart of the page from the specifications in #specs, in the colours of the reader's
-// scheme, and again when the scheme changes. Fetches nothing.
+// Draws every chart of the page from the specifications in #specs. Colours are CSS variables, so a
+// chart follows the reader's scheme, and paper, without being drawn again. Fetches nothing.
 (() => {
   "use strict";
   const root = document.documentElement;
   const specs = JSON.parse(document.getElementById("specs").textContent);
   const charts = [...document.querySelectorAll(".chart")];
-  const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const minus = (text) => text.replace("-", "\u2212");
 
   function significant(value) {
@@ -25,9 +24,8 @@
     ([name, format]) => [name, (value) => (Number.isFinite(value) ? format(value) : "\u2013")]));
 
   function config() {
-    const style = getComputedStyle(root);
-    const v = (name) => style.getPropertyValue("--" + name).trim();
-    const font = v("sans");
+    const v = (name) => `var(--${name})`;
+    const font = getComputedStyle(root).getPropertyValue("--sans").trim(); // measured by Vega itself
     const axis = {
       labelColor: v("soft"), titleColor: v("soft"), gridColor: v("rule"), gridOpacity: 0.55, domain: false,
       tickColor: v("rule"), labelFont: font, titleFont: font, labelFontSize: 11.5, titleFontSize: 12,
@@ -37,32 +35,59 @@
       background: null, customFormatTypes: true, aria: false, font, padding: 2, axis,
       axisDiscrete: { grid: false, ticks: false, labelFontSize: 12, labelColor: v("ink"), labelPadding: 6 },
       axisXQuantitative: { labelFlush: 16 }, axisBand: { grid: false, ticks: false }, view: { stroke: null }, mark: { tooltip: false },
-      range: {
-        category: [0, 1, 2, 3, 4, 5, 6, 7].map((i) => v("c" + i)),
-        heatmap: [0, 1, 2, 3].map((i) => v("heat" + i)),
-      },
+      range: { category: [0, 1, 2, 3, 4, 5, 6, 7].map((i) => v("c" + i)) },
       text: { font }, rule: { color: v("soft") },
       style: {
         plain: { color: v("soft") }, plainbar: { color: v("c0") }, second: { color: v("c1") },
-        failed: { color: v("bad") }, ink: { color: v("ink") }, heat: { stroke: v("paper"), strokeWidth: 1.5 },
+        failed: { color: v("bad") }, ink: { color: v("ink") }, paper: { color: v("paper") },
+        heat: { color: v("heat"), stroke: v("paper"), strokeWidth: 1.5 },
         saved: { color: v("good") }, zero: { color: v("soft"), strokeDash: [2, 3] },
       },
     };
   }
 
+  const open = (closed) => {
+    for (const details of closed) details.open = true;
+    return closed;
+  };
+  const close = (opened) => opened.forEach((details) => { details.open = false; });
+  function closedAround(element) {
+    const found = [];
+    for (let at = element.parentElement; at; at = at.parentElement) {
+      if (at.tagName === "DETAILS" && !at.open) found.push(at);
+    }
+    return found;
+  }
+
+  // Paper has nothing to click on: it shows every table and every run.
+  function followPrinter() {
+    let opened = [];
+    addEventListener("beforeprint", () => { opened = open([...document.querySelectorAll("details:not([open])")]); });
+    addEventListener("afterprint", () => { close(opened); opened = []; });
+  }
+
+  // A chart that was hidden while the window changed its width takes the new one when it is shown.
+  function followDetails() {
+    for (const details of document.querySelectorAll("details")) {
+      details.addEventListener("toggle", () => {
+        if (details.open && details.querySelector(".chart")) dispatchEvent(new Event("resize"));
+      });
+    }
+  }
+
   async function draw(chart, settings) {
     const options = {
       actions: false, renderer: "svg", mode: "vega-lite", config: settings, expressionFunctions,
-      tooltip: { theme: dark.matches ? "dark" : "light" },
+      tooltip: { theme: "unruly" },
     };
+    const opened = open(closedAround(chart)); // what is hidden has no width
     try {
-      if (chart.view) chart.view.finalize();
       // Vega names what it draws on by itself; the words for the reader stay on the outer element.
       const canvas = document.createElement("div");
       canvas.setAttribute("aria-hidden", "true");
       chart.replaceChildren(canvas);
       const result = await vegaEmbed(canvas, structuredClone(specs[chart.dataset.panel]), options);
-      chart.view = result;
+      await result.view.runAsync();
       chart.dataset.drawn = "yes";
     } catch (error) {
       chart.dataset.drawn = "no";
@@ -72,16 +97,14 @@
       chart.replaceChildren(note);
       console.error(chart.dataset.panel, error);
     }
+    close(opened);
   }
 
-  let round = 0; // a later change of the scheme ends an earlier round
   async function drawAll() {
-    const own = ++round;
     root.dataset.figures = "drawing";
     const settings = config();
     for (const chart of charts) {
       await draw(chart, settings);
-      if (own !== round) return;
       await new Promise((resume) => setTimeout(resume, 0)); // the page stays responsive
     }
     root.dataset.figures = "done";
@@ -99,7 +122,8 @@
     mark();
   }
 
-  dark.addEventListener("change", drawAll);
   followReader();
+  followPrinter();
+  followDetails();
   drawAll();
 })();

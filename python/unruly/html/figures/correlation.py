@@ -105,7 +105,7 @@ def _bars(frame: pd.DataFrame, order: list[str], height: int) -> dict[str, Any]:
     offset = alt.YOffset("kind:N", sort=list(KINDS))
     axis: dict[str, Any] = {
         "scale": alt.Scale(domain=[-1, 1]),
-        "title": "correlation with service time (from {format.MINUS}1 to 1, no unit)",
+        "title": f"correlation with service time (from {format.MINUS}1 to 1, no unit)",
         "axis": alt.Axis(values=[-1, -0.5, 0, 0.5, 1], format=".1f"),
     }
     opacity = alt.condition("datum.sure", alt.value(1.0), alt.value(0.35))

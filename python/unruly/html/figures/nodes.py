@@ -108,21 +108,12 @@ def _heat(own: pd.DataFrame, nodes: list[str], height: int, scale: float) -> Spe
     low, high = chart.span_of(own["p90"])
     high = max(high, MATRIX_SPREAD * low)
     heat = base.mark_rect(style="heat").encode(
-        color=alt.Color(
-            "p90:Q", legend=None, scale=alt.Scale(type="log", domain=[low, high], range="heatmap")
-        ),
+        fillOpacity=chart.heat("p90", (low, high), "log"),
         tooltip=["sender:N", "receiver:N", chart.latency_tooltip("p90", "p90")],
     )
     if len(nodes) > MOST_LABELLED:
         return chart.finish(heat, height)
-    words = base.mark_text(fontSize=10).encode(
-        text="label:N",
-        color=alt.condition(
-            "luminance(scale('color', datum.p90)) > 0.32",
-            alt.value("#14181d"),
-            alt.value("#ffffff"),
-        ),
-    )
+    words = base.mark_text(fontSize=10).encode(text="label:N", color=chart.on_heat("p90"))
     if len(nodes) > 7:
         words = words.mark_text(fontSize=8)
     return chart.finish(alt.layer(heat, words), height)

@@ -94,18 +94,12 @@ def _windows(counts: pd.DataFrame, windows: list[str], nodes: list[str], height:
         y=alt.Y("node:N", sort=nodes, title="node"),
         tooltip=["when:N", "node:N", alt.Tooltip("share:Q", title="of the views", format=".3~%")],
     )
-    heat = base.mark_rect(style="heat").encode(
-        color=alt.Color("share:Q", legend=None, scale=alt.Scale(domain=[0, 1], range="heatmap"))
-    )
+    heat = base.mark_rect(style="heat").encode(fillOpacity=chart.heat("share", (0, 1), "linear"))
     if len(windows) > 12:
         return chart.finish(heat, height)
     words = base.mark_text(fontSize=11).encode(
         text=alt.Text("share:Q", format=".0%"),
-        color=alt.condition(
-            "luminance(scale('color', datum.share)) > 0.32",
-            alt.value("#14181d"),
-            alt.value("#ffffff"),
-        ),
+        color=chart.on_heat("share"),
     )
     return chart.finish(alt.layer(heat, words), height)
 
