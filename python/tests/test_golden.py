@@ -39,5 +39,7 @@ def test_the_golden_manifest_is_that_of_a_run(golden_run):
     run = unruly.open_run(golden_run)
     assert (run.id, run.tag, run.status) == ("golden", "golden", "complete")
     assert run.missing == ["agent-1 was killed by signal 9 before its time"]
+    assert run.command == ["unruly", "run", "demo"]
+    assert run.target.startswith("7 agents in groups of 3 and 4")
     (killed,) = [it for it in run.manifest["processes"] if it["exit"] == {"signal": 9}]
     assert killed["name"] == "agent-1"

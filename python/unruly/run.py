@@ -66,6 +66,18 @@ class Run:
         return str(self.manifest.get("status") or "")
 
     @property
+    def command(self) -> list[str] | None:
+        """The words of the command that started it, without passwords; ``None`` in an import."""
+        words = self.manifest.get("command")
+        return [str(word) for word in words] if isinstance(words, list) else None
+
+    @property
+    def target(self) -> str | None:
+        """What was measured, in one sentence; ``None`` in an import and in older runs."""
+        target = self.manifest.get("target")
+        return str(target) if target else None
+
+    @property
     def timeless(self) -> frozenset[str]:
         """Cells whose source had no times: their rows are laid end to end in its order."""
         return frozenset(str(cell) for cell in self.manifest.get("timeless") or [])

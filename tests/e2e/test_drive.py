@@ -152,3 +152,15 @@ def test_processes_whose_runner_was_killed_end_by_themselves(tmp_path: Path) -> 
         wait_for(lambda: spooled(out) > 10_000, "the first rows")
     assert spooled(out) > 10_000
     wait_for(lambda: not pids_of(out), "the end of the orphans")
+
+
+def test_a_run_keeps_the_command_that_started_it_and_a_sentence_of_what_it_measured(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "out"
+    words = ("drive", "null:", "-r", "100", "-d", "100ms", "-w", "0s", "--keys", "5", "-q")
+    said = call(*words, "-o", out)
+    assert said.returncode == 0, said.stderr
+    manifest = Measured(out).manifest
+    assert manifest["command"] == ["unruly", *words, "-o", str(out)]
+    assert manifest["target"].startswith("null:: 1 client, 100/s, evenly; write then read, 5 keys")

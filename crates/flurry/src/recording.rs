@@ -195,6 +195,8 @@ fn new_manifest(about: &About, origin: ClockPair) -> Manifest {
         name: about.name.clone(),
         tag: about.tag.clone(),
         tool: about.tool.clone(),
+        command: None,
+        target: None,
         plan_sha256: String::new(),
         seed: about.seed,
         status: RunStatus::Running,

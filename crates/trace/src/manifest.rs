@@ -292,6 +292,12 @@ pub struct Manifest {
     pub tag: String,
     /// What measured.
     pub tool: Tool,
+    /// The command line that started it, without passwords.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<Vec<String>>,
+    /// What it measured, in one sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
     /// SHA-256 of the resolved plan.
     pub plan_sha256: String,
     /// The seed.

@@ -88,6 +88,8 @@ fn manifest(status: RunStatus) -> Manifest {
             version: "0".to_owned(),
             commit: "unknown".to_owned(),
         },
+        command: None,
+        target: None,
         plan_sha256: String::new(),
         seed: 1,
         status,

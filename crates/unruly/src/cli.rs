@@ -11,8 +11,9 @@ use clap::{Parser, Subcommand};
 use unruly_agent::doctor;
 use unruly_plan::{Load, Plan, Url};
 
-use crate::drive::{self, DriveArguments};
+use crate::drive::DriveArguments;
 use crate::runner::{self, RunOptions};
+use crate::target::target;
 use crate::{python, services, shipped};
 
 /// A check found something: a host unfit to measure, a limit broken, a difference.
@@ -200,7 +201,7 @@ fn call(verb: Verb) -> Result<u8> {
         Verb::Drive(arguments) => {
             let (plan, options) = arguments.plan()?;
             if !options.quiet {
-                let _ = writeln!(std::io::stderr().lock(), "{}", drive::summary(&plan));
+                let _ = writeln!(std::io::stderr().lock(), "{}", target(&plan));
             }
             measure(&plan, &options)
         }

@@ -7,15 +7,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::Args;
 use unruly_load::drivers;
-use unruly_plan::{Arrivals, Drive, Load, Plan, Url};
+use unruly_plan::{Plan, Url};
 
 use crate::runner::RunOptions;
+use crate::target::ECHO;
 
 /// What messages call the plan that the flags are.
 const PLACE: &str = "unruly drive";
-
-/// The scheme of our own echo server, which is no store.
-const ECHO: &str = "echo";
 
 /// The flags.
 #[derive(Debug, Args)]
@@ -216,62 +214,13 @@ fn name(url: &Url) -> String {
     )
 }
 
-/// A plan in one line: what is about to happen.
-pub(crate) fn summary(plan: &Plan) -> String {
-    let Load::Drive(drive) = &plan.load else {
-        return plan.name.clone();
-    };
-    let clients = match (drive.clients, drive.processes) {
-        (1, _) => "1 client".to_owned(),
-        (clients, 1) => format!("{clients} clients"),
-        (clients, processes) => format!("{clients} clients in {processes} processes"),
-    };
-    let place = match drive {
-        Drive {
-            store: Some(store), ..
-        } => store.url.to_string(),
-        Drive {
-            address: Some(address),
-            ..
-        } => format!("{ECHO}://{address}"),
-        Drive { .. } => "an echo server of our own".to_owned(),
-    };
-    let pace = match &drive.arrivals {
-        Arrivals::Constant { rate } => format!("{rate}, evenly"),
-        Arrivals::Poisson { rate } => format!("{rate}, by chance"),
-        Arrivals::Mmpp {
-            rate, dispersion, ..
-        } => format!("{rate}, in bursts (I = {dispersion})"),
-        Arrivals::OnOff { rate, on, off, .. } => format!("{rate}, on for {on} and off for {off}"),
-        Arrivals::Replay => "as it once came".to_owned(),
-        Arrivals::Closed { think } if think.0 == 0 => "as fast as replies come".to_owned(),
-        Arrivals::Closed { think } => format!("thinking {think} after each reply"),
-    };
-    let work = drive.store.as_ref().map_or_else(String::new, |store| {
-        let level = store
-            .level
-            .map_or_else(String::new, |level| format!(" at {}", level.name()));
-        format!(
-            "; {}{level}, {} keys{}, values of {}",
-            store.operations,
-            store.keys,
-            if store.preload { ", written first" } else { "" },
-            store.value
-        )
-    });
-    let run = &plan.run;
-    format!(
-        "{place}: {clients}, {pace}{work}; {} after {} of warm-up",
-        run.duration, run.warmup
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use clap::{CommandFactory as _, FromArgMatches as _, Parser};
-    use unruly_plan::known_keys;
+    use unruly_plan::{Arrivals, Load, known_keys};
 
     use super::*;
+    use crate::target::target;
 
     #[derive(Debug, Parser)]
     struct Line {
@@ -323,7 +272,7 @@ mod tests {
         assert_eq!(options.password.as_deref(), Some("secret"));
         assert!(!found.to_toml().contains("secret"));
         assert_eq!(
-            summary(&found),
+            target(&found),
             "redis://me@h:1: 16 clients, 10k/s, evenly; write then read, 5 keys, values of 1KB; 60s after 2s of warm-up"
         );
     }

@@ -12,3 +12,4 @@ mod relay;
 mod runner;
 mod services;
 mod shipped;
+mod target;

@@ -33,6 +33,7 @@ use unruly_trace::{
 
 use crate::about::{host_of, noise_floor_ns, tool};
 use crate::services::{library, service};
+use crate::target::{command, target};
 use leg::{Leg, LegEnd};
 use progress::Progress;
 
@@ -276,6 +277,8 @@ fn new_manifest(
         name: plan.name.clone(),
         tag: plan.tag.clone(),
         tool: tool(),
+        command: Some(command(std::env::args_os())),
+        target: Some(target(plan)),
         plan_sha256: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
         seed: plan.seed,
         status: RunStatus::Running,
