@@ -28,9 +28,9 @@ ROWS_TOLD: Final = 3
 
 
 def target(evidence: Evidence) -> Iterator[Finding]:
-    """Whether such a share of requests is within such a time."""
+    """Whether such a share of requests is within such a time, where somebody asked."""
     stores = evidence.stores
-    if stores is None or not stores.tails:
+    if stores is None or not stores.tails or not stores.target.asked:
         return
     rows = sorted(stores.tails, key=lambda row: row.target.within.estimate or 0.0)
     outcomes = {row.target.outcome for row in rows}

@@ -61,7 +61,7 @@ def wanted(context: Context, target: Target | None) -> Target | None:
     if target is not None:
         return target
     drives = {str(it.get("kind")) for it in context.processes} & {"drive"}
-    return Target() if drives and set(context.extents["op"]) <= OPS else None
+    return Target(asked=False) if drives and set(context.extents["op"]) <= OPS else None
 
 
 def timed(context: Context, *, pictures: bool) -> Timed:

@@ -32,9 +32,9 @@ def sorted_tails(view: View) -> list[Tail]:
 
 
 def targets(view: View) -> Table | None:
-    """Return what became of the target in each (cell, op)."""
+    """Return what became of the target in each (cell, op), where somebody asked for one."""
     stores = view.analysis.stores
-    if stores is None or not stores.tails:
+    if stores is None or not stores.tails or not stores.target.asked:
         return None
     several = len(view.cells) > 1
     limit = stores.target.words.split(" within ")[1]

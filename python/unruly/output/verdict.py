@@ -206,7 +206,7 @@ def _store(analysis: Analysis) -> Iterator[str]:
     stores = analysis.stores
     if stores is None:
         return
-    if stores.tails:
+    if stores.tails and stores.target.asked:
         yield f"target: {target_sentence(stores, lambda row: _label(analysis, row))}"
     for ramp in stores.ramps[:RAMPS]:
         yield f"load: {knee_sentence(ramp)}"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 WIDTH = "columns (default: the terminal's, else 100)"
-TARGET = "hold each operation to it, such as 99.9%%:20ms (default, for a store: 99.999%%:500ms)"
+TARGET = "hold each operation to it, such as 99.9%%:20ms (default: no target)"
 INTERACTIONS = "of a matrix: analysis of variance with those of every two factors"
 
 
