@@ -20,12 +20,15 @@ if TYPE_CHECKING:
         RecoveryError,
         RunError,
         TraceError,
+        UnknownNameError,
         UnrulyError,
     )
     from unruly.findings.advice import advise
     from unruly.findings.advice_model import Advice
     from unruly.findings.analyse import analyse
+    from unruly.findings.estimate import Estimate
     from unruly.findings.model import Analysis, CellSummary, Finding, GroupSummary
+    from unruly.findings.operation import Operation
     from unruly.output.advice import advice_json, advise_text
     from unruly.output.summary import summary
     from unruly.output.verdict import verdict
@@ -36,15 +39,18 @@ __all__ = [
     "Advice",
     "Analysis",
     "CellSummary",
+    "Estimate",
     "Finding",
     "GroupSummary",
     "IngestError",
     "Interval",
+    "Operation",
     "ParameterError",
     "RecoveryError",
     "Run",
     "RunError",
     "TraceError",
+    "UnknownNameError",
     "UnrulyError",
     "advice_json",
     "advise",
@@ -62,12 +68,15 @@ _HOMES: Final = {
         "RecoveryError",
         "RunError",
         "TraceError",
+        "UnknownNameError",
         "UnrulyError",
     ),
     "unruly.findings.advice": ("advise",),
     "unruly.findings.advice_model": ("Advice",),
     "unruly.findings.analyse": ("analyse",),
+    "unruly.findings.estimate": ("Estimate",),
     "unruly.findings.model": ("Analysis", "CellSummary", "Finding", "GroupSummary"),
+    "unruly.findings.operation": ("Operation",),
     "unruly.output.advice": ("advice_json", "advise_text"),
     "unruly.output.summary": ("summary",),
     "unruly.output.verdict": ("verdict",),

@@ -10,6 +10,7 @@
     ├── ExportError        a run cannot be written in another tool's form
     ├── PaperError         a claim of a paper cannot be judged
     ├── ComparisonError    runs cannot be compared
+    ├── UnknownNameError   no operation or cell has this name (also a KeyError)
     ├── EngineError        the engine is unknown, or what it needs is not installed
     └── ParameterError     an argument is out of its range
 """
@@ -26,6 +27,7 @@ __all__ = [
     "RecoveryError",
     "RunError",
     "TraceError",
+    "UnknownNameError",
     "UnrulyError",
 ]
 
@@ -89,3 +91,10 @@ class EngineError(UnrulyError):
 
 class ParameterError(UnrulyError, ValueError):
     """An argument is out of its range."""
+
+
+class UnknownNameError(UnrulyError, KeyError):
+    """No operation, cell or latency of the run has this name."""
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)  # KeyError would print the message in quotes

@@ -19,7 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unruly.errors import RecoveryError, RunError, TraceError
+from unruly.shown import Sheet, Shown
 from unruly.tables import SCHEMA_VERSION, TABLES, open_engine, required_columns
+from unruly.tables import requests as request_tables
 
 if TYPE_CHECKING:
     import ibis
@@ -30,8 +32,8 @@ BINARY_ENVIRONMENT = "UNRULY_BINARY"
 RECOVERY_SECONDS_MAX = 600
 
 
-@dataclass(frozen=True)
-class Run:
+@dataclass(frozen=True, repr=False)
+class Run(Shown):
     """An opened run: its manifest, and its tables as lazy Ibis expressions.
 
     All tables always exist with the schema's columns, even when no file is there.
@@ -96,8 +98,26 @@ class Run:
 
     @property
     def requests(self) -> ibis.Table:
-        """A row for each reply, and for each reply that never came."""
+        """A row for each reply and for each reply that never came, warm-up included."""
         return self.table("requests")
+
+    @property
+    def measured(self) -> ibis.Table:
+        """The requests that the analysis counts: without warm-up, each request once.
+
+        Of a request that was tried again only the last try is here, counted from the time of the
+        first. Adds ``ok``, ``response``, ``service`` and ``send_lag`` to the columns of `requests`,
+        all latencies in ns; ``response`` and ``service`` are infinite when the request failed.
+
+        Examples
+        --------
+        >>> import unruly
+        >>> run = unruly.open_run("runs/demo")
+        >>> counts = run.measured.group_by("op").agg(n=lambda rows: rows.count())
+        >>> sorted(counts.to_pyarrow().to_pylist(), key=lambda row: row["op"])[0]
+        {'op': 'crypto', 'n': 15000}
+        """
+        return request_tables.counted(self.requests)
 
     @property
     def spans(self) -> ibis.Table:
@@ -126,6 +146,21 @@ class Run:
         Uniform inside [``low_ns``, ``high_ns``]; equal edges are one value, infinite ones failed.
         """
         return self.table("histograms")
+
+    def _sheet(self) -> Sheet:
+        files = {name: count for name, count in self.segments.items() if count}
+        tag = f" [{self.tag}]" if self.tag else ""
+        rows = [
+            (name, f"{files[name]:,}", f"{sum(1 for _ in self.table(name).columns)}")
+            for name in files
+        ]
+        note = "; ".join(self.missing)
+        return Sheet(
+            f"{self.name}{tag}: {self.status}, at {self.path}",
+            ("table", "files", "columns"),
+            rows,
+            note,
+        )
 
 
 def open_run(

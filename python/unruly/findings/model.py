@@ -11,6 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from unruly.findings.operation import ALL, Operation, find_operation, operation_of, tidy, unknown
+from unruly.findings.words import count, duration, latency, percent
+from unruly.shown import Sheet, Shown
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -40,8 +44,8 @@ class Options:
     floor_ns: int
 
 
-@dataclass(frozen=True)
-class CellSummary:
+@dataclass(frozen=True, repr=False)
+class CellSummary(Shown):
     """One (cell, op, latency): the numbers of ``summary.json``.
 
     ``op`` is ``"*"`` for all ops of the cell together; ``latency`` is ``"response"`` (received -
@@ -90,9 +94,12 @@ class CellSummary:
     edges: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Of a histogram: the edges between which each percentile lies, whatever its bins held."""
 
+    def _sheet(self) -> Sheet:
+        return operation_of([self], self)._sheet()
 
-@dataclass(frozen=True)
-class GroupSummary:
+
+@dataclass(frozen=True, repr=False)
+class GroupSummary(Shown):
     """The k-th of n replies of the group requests of one (cell, op), from the intended time.
 
     ``n`` counts requests, ``size`` is the number of copies of each; ``level`` is ``"first"`` (k =
@@ -114,6 +121,12 @@ class GroupSummary:
     max: float | None
     mean_ok: float | None
     absent: dict[str, str] = field(default_factory=dict)
+
+    def _sheet(self) -> Sheet:
+        return Sheet(
+            f"{self.op} in {self.cell}, reply {self.k} of {self.size}: {count(self.n)} requests, "
+            f"{count(self.failed)} failed, p50 {latency(self.p50)}, p99 {latency(self.p99)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -255,8 +268,8 @@ class BlindSpot:
     sentence: str
 
 
-@dataclass(frozen=True, order=False)
-class Finding:
+@dataclass(frozen=True, order=False, repr=False)
+class Finding(Shown):
     """Advice as data: what was found, how grave it is, on what evidence, and what to do.
 
     ``code`` has a page ``docs/findings/<code>.md``. ``section`` follows a reader's questions:
@@ -274,10 +287,19 @@ class Finding:
     evidence: dict[str, Any]
     suggestion: str
 
+    def _sheet(self) -> Sheet:
+        rows = [(name, str(value)) for name, value in self.evidence.items()]
+        return Sheet(
+            f"{self.code}, {self.severity}: {self.title}", ("evidence", ""), rows, self.text
+        )
 
-@dataclass(frozen=True)
-class Analysis:
+
+@dataclass(frozen=True, repr=False)
+class Analysis(Shown):
     """Everything that is said about one run.
+
+    ``analysis["read"]`` is one operation: ``print(analysis["read"].p99)`` prints its p99 with the
+    95 % interval. `frame` has all numbers as one table, and `cells` as they are in the summary.
 
     Attributes
     ----------
@@ -368,15 +390,99 @@ class Analysis:
         """Titles of what spoils the run."""
         return [finding.title for finding in self.findings if finding.severity == "spoils"]
 
+    @property
+    def operations(self) -> list[str]:
+        """Names of the operations that were measured, in alphabetical order."""
+        return sorted({row.op for row in self.cells} - {ALL})
+
+    def __getitem__(self, name: str | tuple[str, str]) -> Operation:
+        """Return one operation: ``analysis["read"]``, or ``analysis["read", "cell"]``.
+
+        Its attributes ``p50`` to ``p99_999``, ``mean`` and ``failed`` are estimates with their
+        intervals, counted from the scheduled time; ``.service`` has those from the moment of
+        sending. ``"*"`` is all operations of a cell together.
+
+        Raises
+        ------
+        UnknownNameError
+            There is no such operation or cell (it is also a `KeyError`), or several cells have the
+            operation and none is named.
+
+        Examples
+        --------
+        >>> import unruly
+        >>> analysis = unruly.analyse(unruly.open_run("runs/demo"))
+        >>> print(analysis["disk"].p99)
+        9.28 ms [9.11, 9.48]
+        >>> round(analysis["disk"].p99.high / 1e6, 1), analysis["disk"].service.n
+        (9.5, 15000)
+        """
+        op, cell = (name, None) if isinstance(name, str) else name
+        return find_operation(self.cells, op, cell)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """Return what completes ``analysis["`` in a notebook."""
+        return self.operations
+
     def cell(self, op: str, latency: str = "response", cell: str | None = None) -> CellSummary:
         """Return the summary of one op; of the first cell when none is named.
 
         Raises
         ------
-        KeyError
-            When there is no such op.
+        UnknownNameError
+            There is no such operation, latency or cell. It is also a `KeyError`.
         """
         for row in self.cells:
             if row.op == op and row.latency == latency and cell in (None, row.cell):
                 return row
-        raise KeyError((cell, op, latency))
+        for what, wanted, known in (
+            ("latency", latency, [row.latency for row in self.cells]),
+            ("cell", cell, [row.cell for row in self.cells]),
+        ):
+            if wanted is not None and wanted not in known:
+                raise unknown(what, wanted, known)
+        raise unknown("operation", op, (row.op for row in self.cells))
+
+    def frame(self) -> pd.DataFrame:
+        """Return every number as a tidy table: one row for each statistic.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ========== =========================================================================
+            cell       the cell of the plan's matrix
+            op         the operation; ``"*"`` is all operations of the cell together
+            latency    ``"response"`` (from the scheduled time) or ``"service"`` (from sending)
+            statistic  ``"p50"`` to ``"p99.999"``, ``"mean"``, ``"sd"``, ``"min"``, ``"max"``,
+                       ``"failed"``
+            estimate   the number; NaN when the run cannot say
+            low, high  its 95 % confidence interval; NaN when there is none
+            unit       ``"ns"``, or ``"share"`` (0 to 1) for ``"failed"``
+            n          measured requests, failed ones included
+            failed     how many of them failed
+            reason     why the estimate or its interval is missing; else empty
+            ========== =========================================================================
+
+        Examples
+        --------
+        >>> import unruly
+        >>> frame = unruly.analyse(unruly.open_run("runs/demo")).frame()
+        >>> p99 = frame[(frame.latency == "response") & (frame.statistic == "p99")]
+        >>> p99.set_index("op").estimate.div(1e6).round(1).to_dict()
+        {'crypto': 0.3, 'disk': 9.3, 'null': 0.3, '*': 7.9}
+        """
+        return tidy(self.cells)
+
+    def _sheet(self) -> Sheet:
+        rows = [row for row in self.cells if row.latency == "response" and row.op != ALL]
+        failed, n = sum(row.failed for row in rows), sum(row.n for row in rows)
+        tag = f" [{self.run.tag}]" if self.run.tag else ""
+        told = [operation_of(self.cells, row) for row in rows]
+        return Sheet(
+            f"{self.run.name}{tag}: {duration(self.measured_ns)} measured, {count(n)} requests, "
+            f"{percent(failed / n if n else 0.0)} failed, "
+            f"{len(self.operations)} operations; "
+            + ("trustworthy" if self.trustworthy else f"do not trust it: {self.doubts[0]}"),
+            ("operation", "cell", "requests", "failed", "p50", "p99"),
+            [(it.op, it.cell, count(it.n), *map(str, (it.failed, it.p50, it.p99))) for it in told],
+        )

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import ibis
 
+from unruly.tables.engine import fetch
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -28,6 +30,16 @@ FAILED_BUCKET: Final = 1_000_000
 def measured(requests: Table) -> Table:
     """Rows that count: without what came before them or after, `timed`."""
     return timed(requests.filter(requests.phase.notin(["warmup", *ASIDE])))
+
+
+def counted(requests: Table) -> Table:
+    """Rows that count, `measured`; of a request that was tried again its last try alone.
+
+    Reads the attempts once, since telling the last try costs a window over all rows.
+    """
+    rows = measured(requests)
+    most = fetch(rows.agg(most=rows.attempt.max()))["most"].iloc[0]
+    return measured(last_tries(requests)) if most > 0 else rows
 
 
 def timed(requests: Table) -> Table:

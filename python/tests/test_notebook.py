@@ -1,0 +1,166 @@
+"""What a notebook shows of a run: the requests that count, numbers with intervals, short values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+import unruly
+from synthetic import write_run
+from unruly.findings.estimate import Estimate
+from unruly.findings.operation import FRAME, PERCENTILES
+from unruly.shown import LINE_MAX, ROWS_MAX, Sheet, html_of
+
+
+@pytest.fixture(scope="module")
+def warmed_up(tmp_path_factory):
+    """A run with a warm-up, failures, and two cells that have the same operations."""
+    root = tmp_path_factory.mktemp("warm") / "run"
+    write_run(
+        root, ops=("read", "write"), cells=("one", "two"), duration_s=20, warmup_s=5,
+        failed_share=0.01, agents=3,
+    )  # fmt: skip
+    run = unruly.open_run(root)
+    return run, unruly.analyse(run, causes=False)
+
+
+def test_measured_requests_are_those_that_the_analysis_counts(warmed_up):
+    run, analysis = warmed_up
+    rows = run.measured.group_by("cell", "op").agg(
+        n=lambda rows: rows.count(), failed=lambda rows: (~rows.ok).sum()
+    )
+    counted = {
+        (it["cell"], it["op"]): (it["n"], it["failed"]) for it in rows.to_pyarrow().to_pylist()
+    }
+    assert len(counted) == 4
+    for (cell, op), (n, failed) in counted.items():
+        summary = analysis.cell(op, cell=cell)
+        assert (summary.n, summary.failed) == (n, failed)
+    assert int(run.requests.count().to_pyarrow().as_py()) > sum(n for n, _ in counted.values())
+
+
+def test_an_estimate_prints_its_unit_once_and_its_interval():
+    assert str(Estimate(4.93e6, 4.1e6, 5.96e6, 0.95)) == "4.9 ms [4.1, 6.0]"
+    assert str(Estimate(4.93e6, 4.88e6, 4.99e6, 0.95)) == "4.93 ms [4.88, 4.99]"
+    assert str(Estimate(1.23e9, 0.9e9, 1.9e9, 0.95)) == "1.2 s [0.9, 1.9]"
+    assert str(Estimate(0.012, 0.004, 0.03, 0.95, unit="share")) == "1.2 % [0.4, 3.0]"
+    assert str(Estimate(0.0, 0.0, 0.0, 0.95)) == "0 ns [0, 0]"
+    assert repr(Estimate(2e6)) == "2.00 ms"
+
+
+def test_an_estimate_without_an_interval_says_why():
+    reason = "the run is too short; run about 3 min"
+    assert str(Estimate(4.93e6, reason=reason)) == f"4.93 ms (no interval: {reason})"
+    assert str(Estimate(None, reason="nothing was measured")) == "none (nothing was measured)"
+
+
+def test_an_estimate_is_a_number_in_any_unit():
+    found = Estimate(4.5e6, 4e6, 5e6, 0.95)
+    assert (found.us, found.ms, found.s) == (4500.0, 4.5, 0.0045)
+    assert float(found) == 4.5e6
+    assert pd.isna(Estimate(None).ms)
+
+
+def test_an_operation_has_the_numbers_of_its_summary(clean):
+    summary, disk = clean.cell("disk"), clean["disk"]
+    assert (disk.op, disk.cell, disk.n) == ("disk", summary.cell, summary.n)
+    for name, field in PERCENTILES.items():
+        assert disk.statistics()[name].value == getattr(summary, field)
+    interval = summary.p99_interval
+    assert (disk.p99.value, disk.p99.low, disk.p99.high) == (
+        summary.p99, interval.low, interval.high,
+    )  # fmt: skip
+    assert disk.service.p99.value == clean.cell("disk", "service").p99
+    assert disk.service.response.p99 == disk.p99
+    assert float(disk.failed) == 0.0
+
+
+def test_a_p99_of_a_run_that_is_too_short_says_how_long_would_do(analysed):
+    p99 = analysed(agents=2, ops=("null",), duration_s=4)["null"].p99
+    assert p99.low is None
+    assert "(no interval: the run is too short" in str(p99)
+
+
+def test_a_number_that_failures_hide_says_so(slow):
+    mean = slow["null"].mean
+    assert mean.value is None
+    assert "requests failed" in str(mean)
+    assert 0 < float(slow["null"].failed) < 0.1
+
+
+def test_an_unknown_operation_lists_those_that_exist(clean):
+    with pytest.raises(KeyError) as error:
+        clean["disc"]
+    assert isinstance(error.value, unruly.UnrulyError)
+    assert str(error.value) == (
+        "operation 'disc': does not exist; "
+        "hint: did you mean 'disk'? this run has crypto, disk, null, *"
+    )
+    with pytest.raises(unruly.UnknownNameError, match=r"operation 'x'.*this run has crypto"):
+        clean.cell("x")
+    with pytest.raises(unruly.UnknownNameError, match=r"latency 'servise'.*mean 'service'"):
+        clean.cell("disk", "servise")
+
+
+def test_an_operation_of_several_cells_needs_the_cell(warmed_up):
+    _, analysis = warmed_up
+    with pytest.raises(
+        unruly.UnknownNameError, match=r"one, two; hint: .*analysis\['read', 'one'\]"
+    ):
+        analysis["read"]
+    assert analysis["read", "two"].summary == analysis.cell("read", cell="two")
+    with pytest.raises(unruly.UnknownNameError, match="cell 'three': does not exist"):
+        analysis["read", "three"]
+
+
+def test_the_frame_has_a_row_for_each_statistic_with_the_numbers_of_the_summary(slow):
+    frame = slow.frame()
+    assert tuple(frame.columns) == FRAME
+    assert not frame.duplicated(["cell", "op", "latency", "statistic"]).any()
+    assert len(frame) == len(slow.cells) * frame["statistic"].nunique()
+    for summary in slow.cells:
+        rows = frame[(frame.cell == summary.cell) & (frame.op == summary.op)]
+        rows = rows[rows.latency == summary.latency].set_index("statistic")
+        assert rows.loc["p90", "estimate"] == summary.p90
+        assert rows.loc["failed", "estimate"] == summary.failed / summary.n
+        assert set(rows["n"]) == {summary.n}
+    missing = frame[frame["estimate"].isna()]
+    assert len(missing)
+    assert missing["reason"].str.len().gt(0).all()
+
+
+def test_what_a_notebook_prints_of_a_value_is_one_short_line(clean, slow):
+    for value in (clean, clean.run, clean["disk"], *slow.cells, *slow.groups, *slow.findings):
+        text = repr(value)
+        assert "\n" not in text
+        assert len(text) <= LINE_MAX + 30, text
+        assert type(value).__name__ in text
+
+
+def test_a_notebook_shows_a_small_table_of_a_value(clean):
+    for value in (clean, clean.run, clean["disk"], clean.cells[0], clean.findings[0]):
+        html = value._repr_html_()
+        assert html.startswith("<div>")
+        assert len(html) < 5_000
+        assert "color" not in html
+    assert clean["disk"].p99.__str__() in clean._repr_html_()
+
+
+def test_text_of_a_run_cannot_become_markup(clean):
+    evil = "<script>alert(1)</script>"
+    run = replace(clean.run, manifest={**clean.run.manifest, "name": evil, "tag": evil})
+    cells = [replace(row, op=evil, cell=evil) for row in clean.cells]
+    analysis = replace(clean, run=run, cells=cells)
+    for value in (run, analysis, cells[0], analysis[evil, evil] if len(cells) == 2 else cells[1]):
+        html = value._repr_html_()
+        assert "<script" not in html
+        assert "&lt;script&gt;" in html
+
+
+def test_a_long_table_is_cut_and_says_how_much_is_left():
+    rows = [(str(number), "x") for number in range(ROWS_MAX + 3)]
+    html = html_of(Sheet("many", ("number", "letter"), rows))
+    assert html.count("<tr>") == ROWS_MAX + 1
+    assert "and 3 more rows" in html

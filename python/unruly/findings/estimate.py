@@ -1,0 +1,93 @@
+"""One number of a run as people read it: the estimate, its interval, and why one is missing."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from unruly.findings.words import latency, percent
+
+UNITS_NS: Final = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+DIGITS: Final = (2, 4)
+"""The fewest and the most significant digits beside an interval."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its confidence interval.
+
+    Attributes
+    ----------
+    value : float or None
+        The estimate: nanoseconds when `unit` is ``"ns"``, else a share from 0 to 1. None when the
+        run cannot say; `reason` then says why.
+    low, high : float or None
+        The two-sided interval, in the same unit. None when there is no interval, or no bound on
+        that side.
+    level : float or None
+        The confidence of the interval, such as 0.95. None when there is no interval.
+    unit : str
+        ``"ns"`` or ``"share"``.
+    reason : str
+        Why the value or its interval is missing. Empty when there is an interval, and for a number
+        that is only ever stated for this run, such as a mean.
+
+    Examples
+    --------
+    >>> print(Estimate(4.93e6, 4.1e6, 5.96e6, 0.95))
+    4.9 ms [4.1, 6.0]
+    >>> print(Estimate(4.93e6, reason="the run is too short; run about 3 min"))
+    4.93 ms (no interval: the run is too short; run about 3 min)
+    >>> Estimate(4.93e6).ms, float(Estimate(0.002, unit="share"))
+    (4.93, 0.002)
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    level: float | None = None
+    unit: str = "ns"
+    reason: str = ""
+
+    @property
+    def us(self) -> float:
+        """The estimate in microseconds; NaN when there is none."""
+        return float(self) / 1e3
+
+    @property
+    def ms(self) -> float:
+        """The estimate in milliseconds; NaN when there is none."""
+        return float(self) / 1e6
+
+    @property
+    def s(self) -> float:
+        """The estimate in seconds; NaN when there is none."""
+        return float(self) / 1e9
+
+    def __float__(self) -> float:
+        return math.nan if self.value is None else float(self.value)
+
+    def __str__(self) -> str:
+        write = percent if self.unit == "share" else latency
+        if self.value is None:
+            return f"none ({self.reason})" if self.reason else "none"
+        if self.low is None or self.high is None:
+            return write(self.value) + (f" (no interval: {self.reason})" if self.reason else "")
+        return self._with_interval(write(self.value).rsplit(" ", 1)[1], self.low, self.high)
+
+    __repr__ = __str__
+
+    def _with_interval(self, unit: str, low: float, high: float) -> str:
+        """All three numbers in one unit, with the digits that tell the bounds apart."""
+        scale = UNITS_NS.get(unit, 0.01)
+        shown = float(self) / scale
+        width = (high - low) / scale
+        fewest, most = DIGITS
+        if width > 0 and shown > 0:
+            digits = min(most, max(fewest, 1 + math.ceil(math.log10(shown / width))))
+        else:
+            digits = fewest
+        places = max(0, digits - 1 - math.floor(math.log10(shown))) if shown > 0 else 0
+        numbers = [f"{number / scale:.{places}f}" for number in (float(self), low, high)]
+        return f"{numbers[0]} {unit} [{numbers[1]}, {numbers[2]}]"
