@@ -74,6 +74,7 @@ def unharmed(guarded: Guarded) -> Iterator[None]:
     wire.close()
 
 
+@pytest.mark.smoke
 def test_a_stranger_is_told_nothing(guarded: Guarded) -> None:
     with unharmed(guarded):
         for words in [

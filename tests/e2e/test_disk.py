@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from etcd_house import Process, free_ports
 from house import FLURRY, need_root, wait_for
 
@@ -94,6 +95,7 @@ class Writer(threading.Thread):
             self.sum = int(said.stdout)
 
 
+@pytest.mark.smoke
 def test_all_servers_end_at_once_and_every_write_that_was_acknowledged_from_disk_is_there(
     tmp_path: Path,
 ) -> None:

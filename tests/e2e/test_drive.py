@@ -74,6 +74,7 @@ def test_a_closed_loop_does_not_hammer_a_server_that_is_not_there(tmp_path: Path
     assert 1 <= sum(statuses.values()) <= 20
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("transport", ["tcp", "udp"])
 def test_an_open_loop_sends_what_the_schedule_says(tmp_path: Path, transport: str) -> None:
     run = drive(
@@ -145,6 +146,7 @@ def test_a_stop_is_in_the_response_times_of_all_that_were_due_meanwhile(
     assert 240 <= waited <= 320
 
 
+@pytest.mark.smoke
 def test_processes_whose_runner_was_killed_end_by_themselves(tmp_path: Path) -> None:
     plan = write_drive(tmp_path, duration="60s")
     out = tmp_path / "out"

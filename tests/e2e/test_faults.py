@@ -81,6 +81,7 @@ def slowest_ms(run: Measured, span: tuple[int, int | None]) -> float:
     return float(slowest_ns) / MS
 
 
+@pytest.mark.smoke
 def test_what_is_stopped_or_far_away_is_so_for_its_time_alone(tmp_path: Path) -> None:
     run = measured(
         tmp_path, "redis", "5s",

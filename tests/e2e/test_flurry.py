@@ -49,6 +49,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     return Measured(folder / "run")
 
 
+@pytest.mark.smoke
 def test_each_operation_has_a_row_for_every_replica_and_the_counts_add_up(run: Measured) -> None:
     counts = run.manifest["counts"]
     [(rows, asked, answered)] = run.rows(

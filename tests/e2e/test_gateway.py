@@ -124,6 +124,7 @@ def test_a_value_that_has_ended_is_let_go_though_nobody_asks_for_it(tmp_path: Pa
             assert wire.ask("GET", "long") == b"$1\r\nv\r\n"
 
 
+@pytest.mark.smoke
 def test_each_connection_and_each_user_has_its_level(tmp_path: Path) -> None:
     users = tmp_path / "users.toml"
     careful = user("careful", '[""]', '["read", "write"]') + 'level = "quorum"\n'

@@ -7,11 +7,13 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from house import Measured, call, need_root, write_plan
 
 ALL = '["null", "crypto", "disk", "network", "mixed"]'
 
 
+@pytest.mark.smoke
 def test_every_scheduled_copy_is_a_row_and_the_counts_add_up(
     either: Callable[..., Measured],
 ) -> None:
@@ -23,6 +25,7 @@ def test_every_scheduled_copy_is_a_row_and_the_counts_add_up(
     assert run.manifest["status"] == "complete"
 
 
+@pytest.mark.smoke
 def test_each_group_request_has_a_copy_for_each_member_and_one_answer(
     either: Callable[..., Measured],
 ) -> None:
@@ -88,6 +91,7 @@ def test_the_disk_workload_waits_for_the_disk_and_leaves_no_file(
     assert not list(run.path.glob("*.disk"))
 
 
+@pytest.mark.smoke
 def test_udp_measures_as_tcp_does(either: Callable[..., Measured]) -> None:
     run = either(mesh='transport = "udp"', workloads=ALL)
     copies = run.manifest["counts"]["copies"]
@@ -123,6 +127,7 @@ def test_warm_up_rows_are_marked_and_left_out_of_the_verdict(
     assert {cell["n"] for cell in cells if cell["op"] == "null"} == {phases["measure"]}
 
 
+@pytest.mark.smoke
 def test_namespaces_give_each_agent_its_own_host_and_leave_nothing(
     measure: Callable[..., Measured],
 ) -> None:

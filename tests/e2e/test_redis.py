@@ -233,6 +233,7 @@ def test_a_hundred_thousand_random_commands_are_answered_byte_for_byte_as_redis_
             assert agree(words, one, other), (words, one, other)
 
 
+@pytest.mark.smoke
 def test_version_three_of_the_protocol_is_spoken_as_redis_speaks_it(
     both: tuple[Wire, Wire],
 ) -> None:

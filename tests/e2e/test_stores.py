@@ -32,6 +32,7 @@ def statuses(run: Measured, where: str = "true") -> dict[str, int]:
     return {str(status): int(count) for status, count in found}
 
 
+@pytest.mark.smoke
 def test_each_client_of_redis_writes_a_key_and_then_reads_it(tmp_path: Path) -> None:
     with redis_server(tmp_path, "127.0.0.1") as (host, port):
         run = drive(
@@ -141,6 +142,7 @@ def test_a_lie_is_found_each_time_and_nothing_else(tmp_path: Path, lie: str, sta
     assert counts["scheduled"] == sum(found.values())
 
 
+@pytest.mark.smoke
 def test_an_honest_store_is_never_called_a_liar(tmp_path: Path) -> None:
     shares = ["--operations", "read 50%, write 50%", "--keys", "3", "--order", "uniform"]
     run = drive(tmp_path, program(LIAR, "honest", 1), "-c", "8", "--pipeline", "4", *shares)
@@ -193,6 +195,7 @@ def test_a_program_says_when_it_sent_and_received(tmp_path: Path) -> None:
     assert (early, least > 0) == (0, True)
 
 
+@pytest.mark.smoke
 def test_a_store_that_dies_is_rows_and_the_run_goes_on(tmp_path: Path) -> None:
     run = drive(tmp_path, program(LIAR, "dies", 100), "-r", "500", "--keys", "10")
     found = statuses(run)
@@ -230,6 +233,7 @@ def test_a_store_that_cannot_be_driven_is_told_before_anything_is_measured(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.smoke
 def test_a_service_is_started_measured_and_gone(tmp_path: Path) -> None:
     run = drive(
         tmp_path, "service:redis-replicated", "--level", "quorum", "--keys", "20", "-c", "2"
@@ -348,6 +352,7 @@ def command_of(pid: int) -> bytes:
         return b""
 
 
+@pytest.mark.smoke
 def test_a_password_is_in_no_file_of_the_run(tmp_path: Path) -> None:
     with redis_server(tmp_path, "127.0.0.1") as (host, port):
         command = [redis_binary("redis-cli"), "-p", str(port), "config", "set", "requirepass"]

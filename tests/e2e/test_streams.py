@@ -238,6 +238,7 @@ def test_a_daemon_that_is_not_there_is_named_and_the_others_run(tmp_path: Path) 
     assert said.endswith("hint: apt-get install corosync")
 
 
+@pytest.mark.smoke
 def test_a_run_that_is_stopped_keeps_what_came(tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
     plan.write_text(

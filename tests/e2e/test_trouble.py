@@ -71,6 +71,7 @@ def test_a_run_is_not_written_over(measure: Callable[..., Measured], tmp_path: P
     assert "holds a run already" in said.stderr
 
 
+@pytest.mark.smoke
 def test_ctrl_c_makes_the_run_shorter_and_valid(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     with running(write_plan(tmp_path, duration="60s"), folder) as process:
@@ -87,6 +88,7 @@ def test_ctrl_c_makes_the_run_shorter_and_valid(tmp_path: Path) -> None:
     assert run.verdict()["trustworthy"] in {True, False}
 
 
+@pytest.mark.smoke
 def test_a_killed_runner_leaves_no_process_and_a_run_that_opens(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     with running(write_plan(tmp_path, duration="60s"), folder) as process:
@@ -124,6 +126,7 @@ def test_a_killed_agent_costs_at_most_its_last_second(either: Callable[..., Meas
     assert copies["recorded"] == run.rows("select count(*) from requests")[0][0]
 
 
+@pytest.mark.smoke
 def test_a_stopped_agent_is_seen_in_the_rows_and_nothing_hangs(
     either: Callable[..., Measured],
 ) -> None:
@@ -186,6 +189,7 @@ GARBAGE = [
 ]
 
 
+@pytest.mark.smoke
 def test_garbage_and_idle_connections_do_not_disturb_the_agents(
     tmp_path: Path, runtime: str
 ) -> None:
