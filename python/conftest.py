@@ -32,3 +32,10 @@ def example_folder(tmp_path_factory):
 def _examples_find_their_run(request, monkeypatch):
     if isinstance(request.node, pytest.DoctestItem) and "runs/demo" in request.node.dtest.docstring:
         monkeypatch.chdir(request.getfixturevalue("example_folder"))
+
+
+def pytest_collection_modifyitems(items):
+    """A test that looks at a page in a browser is slow: `make test` leaves it to the long stages."""
+    for item in items:
+        if "look" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)

@@ -300,6 +300,7 @@ def test_the_verdict_says_what_waiting_costs(store):
     assert line.endswith("; 1 of 1 quorum outliers gone at the first")
 
 
+@pytest.mark.slow
 def test_spark_says_the_same_of_an_arrival_log(store):
     logs = []
     for engine in ("duckdb", "local[2]"):

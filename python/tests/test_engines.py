@@ -31,6 +31,10 @@ SPARK = "local[2]"
 ENGINES = ("duckdb", SPARK)
 
 
+# Spark takes seconds to start, and compiles each query.
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """Failures, late replies, a slow node, two cells, two repeats: all that an analysis looks at.

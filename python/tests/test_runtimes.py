@@ -254,6 +254,7 @@ def test_the_summary_has_it_and_is_valid(analysis, schema):
     assert {it["end"] for it in told["meetings"][0]["ends"]} == {"either", "asking", "answering"}
 
 
+@pytest.mark.slow
 def test_duckdb_and_spark_say_the_same(tmp_path):
     mesh = Mesh(ops=("null", "disk"), repeats=2, seconds=6.0, failed_share=0.01,
                 cells=("a", "native"))  # fmt: skip
