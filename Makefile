@@ -21,7 +21,7 @@ FUZZ := $(CHECKED)/fuzz
 CHECKER := target/linearizability
 JVM := jvm/target/unruly-jvm.jar
 
-.PHONY: help setup build demo-build fmt lint lint-text test test-long test-all tools compile test-rust \
+.PHONY: help setup build demo-build fmt lint lint-text test test-long test-all tools compile compile-benches test-rust \
 	test-flurry test-model sim sim-bugs fuzz fuzz-long test-python test-python-slow rules smoke e2e \
 	mutations mutations-all bench bench-flurry docs demo check jvm test-jvm
 
@@ -65,7 +65,7 @@ lint-text: setup ## The same without clippy, which `compile` runs
 
 # Stages joined by a plus run beside each other.
 QUICK := setup+tools compile lint-text+test-rust test-python test-flurry rules+fuzz smoke
-LONG := build test-flurry test-model test-python-slow test-jvm e2e fuzz-long mutations
+LONG := build compile-benches test-flurry test-model test-python-slow test-jvm e2e fuzz-long mutations
 
 test: ## The tests that find bugs fastest: 15 minutes on two cores from nothing
 	@scripts/stages.sh $(QUICK)
@@ -92,7 +92,10 @@ CLIPPED := MAKEFLAGS= RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnin
 CARGO_TEST := $(CLIPPED) cargo test --profile checked --workspace --locked --quiet
 
 compile: ## Compile everything for the tests, with clippy
-	$(CARGO_TEST) --no-run --all-targets
+	$(CARGO_TEST) --no-run
+
+compile-benches: ## Compile the Rust benchmarks, with clippy
+	$(CARGO_TEST) --no-run --benches
 
 test-rust: ## Rust tests
 	$(CARGO_TEST)

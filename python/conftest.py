@@ -35,7 +35,7 @@ def _examples_find_their_run(request, monkeypatch):
 
 
 def pytest_collection_modifyitems(items):
-    """A test that looks at a page in a browser is slow: `make test` leaves it to the long stages."""
+    """Mark tests that look at a page in a browser as slow."""
     for item in items:
         if "look" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
