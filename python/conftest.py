@@ -30,7 +30,7 @@ def example_folder(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _examples_find_their_run(request, monkeypatch):
-    if isinstance(request.node, pytest.DoctestItem) and "runs/demo" in request.node.dtest.docstring:
+    if isinstance(request.node, pytest.DoctestItem) and "runs/" in request.node.dtest.docstring:
         monkeypatch.chdir(request.getfixturevalue("example_folder"))
 
 

@@ -183,7 +183,9 @@ def test_a_request_of_one_server_that_was_tried_again_is_one_from_its_first_try(
     pq.write_table(changed.replace_schema_metadata(table.schema.metadata), file)
     manifest = path / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"complete"', '"cut off"'))
-    after = unruly.analyse(unruly.open_run(path), causes=False)
+    run = unruly.open_run(path)
+    after = unruly.analyse(run, causes=False)
+    assert len(run.measured.to_pyarrow()) == before.n == len(run.requests.to_pyarrow()) - 1
     assert (after.cell("read").n, after.cell("read").failed) == (before.n, 0)
     assert 1.0e9 < after.cell("read").max < 1.1e9
     assert after.cell("read", "service").max < 1.0e9

@@ -9,6 +9,8 @@ import pytest
 
 import unruly
 from synthetic import write_run
+from unruly.__main__ import main
+from unruly.errors import ComparisonError
 from unruly.findings.estimate import Estimate
 from unruly.findings.operation import FRAME, PERCENTILES
 from unruly.shown import LINE_MAX, ROWS_MAX, Sheet, html_of
@@ -164,3 +166,73 @@ def test_a_long_table_is_cut_and_says_how_much_is_left():
     html = html_of(Sheet("many", ("number", "letter"), rows))
     assert html.count("<tr>") == ROWS_MAX + 1
     assert "and 3 more rows" in html
+
+
+def test_a_function_takes_a_path_a_run_or_an_analysis(clean_run, clean, tmp_path):
+    written = [
+        unruly.export(given, tmp_path / f"{place}.hgrm", op="disk").read_text(encoding="utf-8")
+        for place, given in enumerate((clean_run, clean.run, clean))
+    ]
+    assert len(set(written)) == 1
+
+
+def test_the_gate_of_a_program_judges_as_the_verb_does(clean_run, tmp_path, capsys):
+    limits = tmp_path / "limits.toml"
+    limits.write_text(
+        '[[limit]]\nstatistic = "p99"\nop = "disk"\nat_most = "1us"\nname = "too fast"\n'
+        '[[limit]]\nstatistic = "p99"\nat_most = "10min"\n',
+        encoding="utf-8",
+    )
+    held = unruly.gate(clean_run, limits)
+    assert held.outcome == "broken"
+    code = main(["gate", str(clean_run), str(limits)])
+    assert capsys.readouterr().out == f"{held}\n"
+    assert code == held.exit_code() != 0
+    assert "broken" in repr(held)
+    assert len(repr(held)) <= LINE_MAX + 30
+    assert "too fast" in held._repr_html_()
+    easy = unruly.Limit("easy", "p99", at_most=60e9, op="disk")
+    assert unruly.gate(clean_run, [easy]).outcome == "held"
+
+
+def test_a_gate_says_that_the_run_is_spoiled_before_any_limit(analysed):
+    spoiled = analysed(agents=3, ops=("null",), duration_s=20, dropped=5)
+    limit = unruly.Limit("any", "p99", at_most=60e9, op="null")
+    assert unruly.gate(spoiled, [limit]).outcome == "spoiled"
+
+
+def test_a_comparison_of_a_program_is_that_of_the_verb(clean_run, slow_run, capsys):
+    found = unruly.compare(clean_run, [slow_run], names=["old", "new"], op="disk")
+    main(["compare", f"old={clean_run}", f"new={slow_run}", "--op", "disk"])
+    assert capsys.readouterr().out == unruly.compare_text(found) + "\n"
+    assert found.different
+    assert "new against old" in repr(found)
+    for value in (found, found.results[0]):
+        assert len(repr(value)) <= LINE_MAX + 30
+        assert "p99" in found.results[0]._repr_html_()
+
+
+def test_a_comparison_names_its_mistakes(clean_run, slow_run):
+    with pytest.raises(ComparisonError, match="names: are 1; 2"):
+        unruly.compare(clean_run, slow_run, names=["one"])
+    with pytest.raises(ComparisonError, match="names: are not unique: run, run"):
+        unruly.compare(clean_run, slow_run)
+    with pytest.raises(ComparisonError, match="factor: and several runs, 2"):
+        unruly.compare(clean_run, slow_run, factor="size")
+
+
+def test_an_imported_file_opens_as_a_run(tmp_path):
+    file = tmp_path / "latencies.csv"
+    file.write_text("ms\n" + "5\n7\n" * 50, encoding="utf-8")
+    done = unruly.import_file(file, tmp_path / "run", value="ms", unit="ms", time="none")
+    assert len(unruly.open_run(done).measured.to_pyarrow()) == 100
+    assert "100 requests; 0 lines refused" in repr(done)
+    with pytest.raises(unruly.IngestError):
+        unruly.import_file(file, tmp_path / "run")
+
+
+def test_advice_and_outcomes_are_short(clean):
+    limit = unruly.Limit("any", "p99", at_most=60e9)
+    for value in (unruly.advise(clean.run), *unruly.gate(clean, [limit]).outcomes):
+        assert len(repr(value)) <= LINE_MAX + 30
+        assert "\n" not in repr(value)

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from unruly.api import Gate, compare, export, gate, import_file
     from unruly.errors import (
         IngestError,
         ParameterError,
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
     from unruly.findings.advice_model import Advice
     from unruly.findings.analyse import analyse
     from unruly.findings.estimate import Estimate
+    from unruly.findings.limits import Limit
     from unruly.findings.model import Analysis, CellSummary, Finding, GroupSummary
     from unruly.findings.operation import Operation
     from unruly.output.advice import advice_json, advise_text
+    from unruly.output.comparison import compare_text
     from unruly.output.summary import summary
     from unruly.output.verdict import verdict
     from unruly.run import Run, open_run
@@ -41,9 +44,11 @@ __all__ = [
     "CellSummary",
     "Estimate",
     "Finding",
+    "Gate",
     "GroupSummary",
     "IngestError",
     "Interval",
+    "Limit",
     "Operation",
     "ParameterError",
     "RecoveryError",
@@ -56,12 +61,18 @@ __all__ = [
     "advise",
     "advise_text",
     "analyse",
+    "compare",
+    "compare_text",
+    "export",
+    "gate",
+    "import_file",
     "open_run",
     "summary",
     "verdict",
 ]
 
 _HOMES: Final = {
+    "unruly.api": ("Gate", "compare", "export", "gate", "import_file"),
     "unruly.errors": (
         "IngestError",
         "ParameterError",
@@ -75,9 +86,11 @@ _HOMES: Final = {
     "unruly.findings.advice_model": ("Advice",),
     "unruly.findings.analyse": ("analyse",),
     "unruly.findings.estimate": ("Estimate",),
+    "unruly.findings.limits": ("Limit",),
     "unruly.findings.model": ("Analysis", "CellSummary", "Finding", "GroupSummary"),
     "unruly.findings.operation": ("Operation",),
     "unruly.output.advice": ("advice_json", "advise_text"),
+    "unruly.output.comparison": ("compare_text",),
     "unruly.output.summary": ("summary",),
     "unruly.output.verdict": ("verdict",),
     "unruly.run": ("Run", "open_run"),

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from unruly.shown import Sheet, Shown
+
 if TYPE_CHECKING:
     from unruly.stats import Interval, Nines, Profit, ProfitPeak, Replicas, SlaTable, Ways
 
@@ -160,8 +162,8 @@ class HedgeAdvice:
     sentence: str
 
 
-@dataclass(frozen=True)
-class Advice:
+@dataclass(frozen=True, repr=False)
+class Advice(Shown):
     """Everything that a run advises.
 
     ``confidence`` is the share of windows in which s(T) and the accuracy set must hold, ``level``
@@ -197,3 +199,9 @@ class Advice:
             *self.peaks, *self.hedge.rows,
         ]  # fmt: skip
         return [row.sentence for row in rows]
+
+    def _sheet(self) -> Sheet:
+        tag = f" [{self.tag}]" if self.tag else ""
+        told = self.sentences
+        line = f"{self.name}{tag}: {len(told)} sentences of advice"
+        return Sheet(line, ("advice",), [(sentence,) for sentence in told])

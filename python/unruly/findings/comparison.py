@@ -17,6 +17,7 @@ from unruly.findings.histograms import kept_bins
 from unruly.findings.quantiles import quantiles_of
 from unruly.findings.words import latency as shown_latency
 from unruly.findings.words import percent
+from unruly.shown import Sheet, Shown
 from unruly.stats import (
     Interval,
     bin_quantile,
@@ -86,8 +87,8 @@ class Moved:
     reason: str = ""
 
 
-@dataclass(frozen=True)
-class Compared:
+@dataclass(frozen=True, repr=False)
+class Compared(Shown):
     """B against A in what both have: ``outcome`` is "different", "not shown" or "undecided"."""
 
     a: str
@@ -105,9 +106,22 @@ class Compared:
     sentence: str
     next_step: str
 
+    def _sheet(self) -> Sheet:
+        rows = [
+            (it.quantile, shown_latency(it.a), shown_latency(it.b), _ratio_words(it), it.outcome)
+            for it in self.moved
+        ]
+        about = ", ".join(part for part in (self.cell, self.op) if part)
+        return Sheet(
+            f"{self.b} against {self.a}, {about}: {self.sentence}",
+            ("quantile", self.a, self.b, "ratio", "outcome"),
+            rows,
+            f"Next: {self.next_step}" if self.next_step else "",
+        )
 
-@dataclass(frozen=True)
-class Comparison:
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Shown):
     """Everything that was compared, and what could not be."""
 
     latency: str
@@ -119,6 +133,24 @@ class Comparison:
     def different(self) -> bool:
         """Whether a difference was found anywhere."""
         return any(it.outcome == "different" for it in self.results)
+
+    def _sheet(self) -> Sheet:
+        rows = [(it.op, it.cell, it.b, it.outcome, it.sentence) for it in self.results]
+        sides = list(dict.fromkeys(name for it in self.results for name in (it.b, it.a)))
+        return Sheet(
+            f"{' against '.join(sides)}, {self.latency} time: "
+            + ("a difference was found" if self.different else "no difference was found"),
+            ("operation", "cell", "compared", "outcome", "why"),
+            rows,
+            "; ".join(self.left_out),
+        )
+
+
+def _ratio_words(moved: Moved) -> str:
+    ratio = moved.ratio
+    if ratio.estimate is None or ratio.low is None or ratio.high is None:
+        return ""
+    return f"{ratio.estimate:.3g} [{ratio.low:.3g}, {ratio.high:.3g}]"
 
 
 Key = tuple[str, str]

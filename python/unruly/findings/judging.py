@@ -26,6 +26,7 @@ from unruly.findings.limits import (
     LimitError,
 )
 from unruly.findings.words import count, duration, latency, percent
+from unruly.shown import Sheet, Shown
 from unruly.stats import block_interval, bucket_edges, share_interval
 from unruly.stats.histogram import FAILED_BUCKET
 
@@ -38,8 +39,8 @@ LEVEL: Final = 0.95
 OUTCOMES: Final = ("held", "broken", "undecided")
 
 
-@dataclass(frozen=True)
-class Outcome:
+@dataclass(frozen=True, repr=False)
+class Outcome(Shown):
     """What became of a limit in one (cell, op); ``low`` and ``high`` bound the statistic."""
 
     limit: Limit
@@ -51,6 +52,11 @@ class Outcome:
     high: float | None
     needed_ns: float | None
     sentence: str
+
+    def _sheet(self) -> Sheet:
+        return Sheet(
+            f"{self.outcome}: {self.limit.name}, {self.op} in {self.cell}: {self.sentence}"
+        )
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from unruly.ingest.model import Events, Figures, Histograms, Requests, Resources
 from unruly.ingest.source import STDIN, open_source
 from unruly.ingest.tally import OPS_MAX, Tally, Tick
 from unruly.ingest.writer import HOST, Names, RunWriter, free
+from unruly.shown import Sheet, Shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -54,9 +55,9 @@ TELL_SECONDS: Final = 2.0
 TICKS_SHOWN: Final = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 
 
-@dataclass(frozen=True)
-class Imported:
-    """What became of the files."""
+@dataclass(frozen=True, repr=False)
+class Imported(Shown):
+    """What became of the files. ``unruly.open_run`` takes it as the path of the run."""
 
     directory: Path
     files: list[dict[str, Any]]
@@ -64,6 +65,22 @@ class Imported:
     rows: dict[str, int]
     """By table."""
     missing: list[str]
+
+    def __fspath__(self) -> str:
+        return str(self.directory)
+
+    def _sheet(self) -> Sheet:
+        rows = ", ".join(f"{count:,} {table}" for table, count in sorted(self.rows.items()))
+        refused = sum(file["refused"] for file in self.files)
+        return Sheet(
+            f"{rows}; {refused:,} lines refused; at {self.directory}",
+            ("file", "format", "lines", "refused"),
+            [
+                (it["name"], it["format"], f"{it['lines']:,}", f"{it['refused']:,}")
+                for it in self.files
+            ],
+            "; ".join(self.missing),
+        )
 
 
 @dataclass

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unruly.errors import UnrulyError
 from unruly.verbs.shared import WIDTH, add_engine, open_for, print_json, terminal, written
 
 if TYPE_CHECKING:
     import argparse
 
-    from unruly.findings.comparison import Side
+    from unruly.run import Run
     from unruly.verbs.shared import Verbs
 
 
@@ -39,23 +38,19 @@ def add(verbs: Verbs) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do it; return the exit code."""
-    from unruly.findings import comparison  # noqa: PLC0415
+    from unruly import compare  # noqa: PLC0415
+    from unruly.findings.comparison import ALLOWANCE  # noqa: PLC0415
     from unruly.output.comparison import compare_json, compare_text, exit_code  # noqa: PLC0415
 
-    if options.factor:
-        if len(options.sides) > 1:
-            raise UnrulyError("--factor", "and several runs", "one run", "leave the others out")
-        _, path = comparison.alias_of(options.sides[0])
-        found = comparison.compare_levels(
-            open_for(path, options), options.factor, latency=options.latency, op=options.op
-        )
-    else:
-        found = comparison.compare(
-            _sides(options.sides, options),
-            latency=options.latency,
-            op=options.op,
-            allowance=comparison.ALLOWANCE if options.allowance is None else options.allowance,
-        )
+    sides = _sides(options.sides, options)
+    found = compare(
+        *sides.values(),
+        names=list(sides),
+        factor=options.factor,
+        latency=options.latency,
+        op=options.op,
+        allowance=ALLOWANCE if options.allowance is None else options.allowance,
+    )
     if options.output:
         from unruly.html import comparison_sections, write_sections  # noqa: PLC0415
 
@@ -73,16 +68,13 @@ def run(options: argparse.Namespace) -> int:
     return exit_code(found)
 
 
-def _sides(texts: list[str], options: argparse.Namespace) -> list[Side]:
-    """A run, or every run in a directory, for each name; a name that comes twice joins its runs."""
-    from unruly.findings.comparison import Side, alias_of  # noqa: PLC0415
+def _sides(texts: list[str], options: argparse.Namespace) -> dict[str, list[Run]]:
+    """Return the runs of each name; a name that comes twice joins its runs."""
+    from unruly.api import runs_in  # noqa: PLC0415
+    from unruly.findings.comparison import alias_of  # noqa: PLC0415
 
-    paths: dict[str, list[Path]] = {}
+    sides: dict[str, list[Run]] = {}
     for text in texts:
         name, path = alias_of(text)
-        inside = sorted(it.parent for it in Path(path).glob("*/manifest.json"))
-        whole = (Path(path) / "manifest.json").is_file() or not inside
-        paths.setdefault(name, []).extend([Path(path)] if whole else inside)
-    return [
-        Side(name, tuple(open_for(it, options) for it in found)) for name, found in paths.items()
-    ]
+        sides.setdefault(name, []).extend(open_for(it, options) for it in runs_in(path))
+    return sides

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unruly.verbs.shared import add_engine, open_for, write_text
+from unruly.verbs.shared import add_engine, open_for, written
 
 if TYPE_CHECKING:
     import argparse
@@ -28,21 +27,14 @@ def add(verbs: Verbs) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do it; return the exit code."""
-    from unruly import analyse, summary  # noqa: PLC0415
-    from unruly.output import export  # noqa: PLC0415
+    from unruly import export  # noqa: PLC0415
+    from unruly.output.export import format_of  # noqa: PLC0415
 
-    form = export.format_of(options.output, options.format)
+    form = format_of(options.output, options.format)
     run = open_for(options.directory, options)
-    if form == "csv":
-        write_text(options.output, "")
-        export.write_rows(run, options.output)
-    elif form == "json":
-        write_text(
-            options.output,
-            json.dumps(summary(analyse(run, pictures=False)), indent=1, allow_nan=False) + "\n",
-        )
-    else:
-        lines = export.hlog_lines if form == "hlog" else export.hgrm_lines
-        write_text(options.output, "\n".join(lines(run, options.latency, options.op)) + "\n")
+    written(
+        options.output,
+        lambda: export(run, options.output, format=form, op=options.op, latency=options.latency),
+    )
     print(f"{form} in {options.output}")
     return 0

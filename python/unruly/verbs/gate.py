@@ -28,14 +28,11 @@ def add(verbs: Verbs) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do it; return the exit code."""
-    from unruly import analyse  # noqa: PLC0415
-    from unruly.findings.judging import judge  # noqa: PLC0415
-    from unruly.findings.limits import read_limits  # noqa: PLC0415
-    from unruly.output.gate import exit_code, gate_json, gate_text, junit  # noqa: PLC0415
+    from unruly import gate  # noqa: PLC0415
+    from unruly.output.gate import gate_json, gate_text, junit  # noqa: PLC0415
 
-    limits = read_limits(options.limits)
-    analysis = analyse(open_for(options.directory, options), pictures=False, causes=False)
-    outcomes = judge(analysis, limits)
+    held = gate(open_for(options.directory, options), options.limits)
+    analysis, outcomes = held.analysis, held.outcomes
     if options.junit:
         write_text(options.junit, junit(analysis, outcomes, strict=options.strict))
     if options.json:
@@ -43,4 +40,4 @@ def run(options: argparse.Namespace) -> int:
     else:
         width, colour = terminal(options.width)
         print(gate_text(analysis, outcomes, width=width, colour=colour))
-    return exit_code(analysis, outcomes, strict=options.strict)
+    return held.exit_code(strict=options.strict)

@@ -37,27 +37,21 @@ def add(verbs: Verbs) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do it; return the exit code."""
-    from unruly.ingest import Options, import_files, join_files  # noqa: PLC0415
-    from unruly.progress import Progress  # noqa: PLC0415
+    from unruly import import_file  # noqa: PLC0415
 
-    progress = Progress()
-    bring = join_files if options.into else import_files
-    done = bring(
+    done = import_file(
         options.files,
         options.into or options.output,
-        Options(
-            value=options.value,
-            unit=options.unit,
-            time=options.time,
-            time_unit=options.time_unit,
-            op=options.op,
-            factors=tuple(options.factor),
-            format=options.format,
-            tag=options.tag,
-        ),
-        progress,
+        into=bool(options.into),
+        value=options.value,
+        unit=options.unit,
+        time=options.time,
+        time_unit=options.time_unit,
+        op=options.op,
+        factors=options.factor,
+        format=options.format,
+        tag=options.tag,
     )
-    progress("")
     for file in done.files:
         unit = f" in {file['unit']}" if file["unit"] else ""
         print(

@@ -1,0 +1,352 @@
+"""What the verbs do, as functions for a program or a notebook.
+
+Each takes a run as `unruly.open_run` or `unruly.analyse` returns it, or the path of its directory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from unruly.errors import ComparisonError
+from unruly.findings import Analysis, analyse, comparison
+from unruly.findings.comparison import Comparison, Side
+from unruly.findings.judging import judge
+from unruly.findings.limits import Limit, read_limits
+from unruly.ingest import Imported, Options, import_files, join_files
+from unruly.output.export import format_of, hgrm_lines, hlog_lines, write_rows
+from unruly.output.gate import exit_code, gate_text
+from unruly.output.summary import summary
+from unruly.progress import Progress
+from unruly.run import Run, open_run
+from unruly.shown import Sheet, Shown
+
+if TYPE_CHECKING:
+    from unruly.findings.judging import Outcome
+
+RunLike: TypeAlias = "Run | Analysis | str | os.PathLike[str]"
+"""An opened run, an analysis, or the path of a run's directory."""
+Name: TypeAlias = "str | os.PathLike[str]"
+OUTCOMES: Final = ("broken", "undecided", "held")
+"""From the worst on."""
+
+
+@dataclass(frozen=True, repr=False)
+class Gate(Shown):
+    """A run held to limits, as `unruly.gate` returns it. ``print(gate)`` prints every limit.
+
+    Attributes
+    ----------
+    analysis : Analysis
+        The analysis of the run.
+    outcomes : tuple of Outcome
+        One for each limit and each operation that it is about: ``limit``, ``cell``, ``op``,
+        ``outcome`` (``"held"``, ``"broken"`` or ``"undecided"``), ``estimate``, ``low``, ``high``
+        and a sentence. Latencies are in ns.
+    """
+
+    analysis: Analysis
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def outcome(self) -> str:
+        """``"spoiled"`` when the run cannot be trusted, else the worst outcome of a limit."""
+        if not self.analysis.trustworthy:
+            return "spoiled"
+        found = {it.outcome for it in self.outcomes}
+        return next((name for name in OUTCOMES if name in found), "held")
+
+    def exit_code(self, *, strict: bool = False) -> int:
+        """Return the exit code of ``unruly gate``; with `strict` undecided counts as broken."""
+        return exit_code(self.analysis, self.outcomes, strict=strict)
+
+    def __str__(self) -> str:
+        return gate_text(self.analysis, self.outcomes)
+
+    def _sheet(self) -> Sheet:
+        rows = [(it.limit.name, it.op, it.outcome, it.sentence) for it in self.outcomes]
+        name = self.analysis.run.name
+        counts = ", ".join(
+            f"{sum(it.outcome == name for it in self.outcomes)} {name}" for name in OUTCOMES
+        )
+        return Sheet(
+            f"{name}: {self.outcome}; {counts}", ("limit", "operation", "outcome", "why"), rows
+        )
+
+
+def compare(
+    *runs: RunLike | Sequence[RunLike],
+    names: Sequence[str] | None = None,
+    factor: str | None = None,
+    latency: str = "response",
+    op: str | None = None,
+    allowance: float = comparison.ALLOWANCE,
+) -> Comparison:
+    """Compare latencies: are the other runs slower or faster than the first.
+
+    Parameters
+    ----------
+    *runs : Run, Analysis, path-like, or a sequence of them
+        Each argument is one side: a run, several runs of the same system, or a directory of runs.
+        The first side is the one that the others are compared with.
+    names : sequence of str, optional
+        What the sides are called. By default the last part of each path.
+    factor : str, optional
+        Compare the levels of this factor inside one run instead.
+    latency : str
+        ``"response"`` (from the scheduled time) or ``"service"`` (from the moment of sending).
+    op : str, optional
+        One operation only.
+    allowance : float
+        For one run of each side: the share by which two runs of one system may differ, since a
+        single run cannot tell. 0.25 by default.
+
+    Returns
+    -------
+    Comparison
+        ``results`` has one entry for each operation: its ``outcome`` (``"different"``, ``"not
+        shown"`` or ``"undecided"``), a sentence, and for each quantile both values (ns) and their
+        ratio with its interval. ``print(unruly.compare_text(comparison))`` prints all of it.
+
+    Raises
+    ------
+    ComparisonError
+        Fewer than two sides, nothing that both have, or names that do not fit.
+    RunError
+        A path is not a run.
+
+    Examples
+    --------
+    >>> import unruly
+    >>> found = unruly.compare("runs/demo", "runs/demo", names=["before", "after"], op="disk")
+    >>> found.different, found.results[0].outcome
+    (False, 'not shown')
+    """
+    if factor is not None:
+        if len(runs) != 1:
+            raise ComparisonError(
+                "factor", f"and several runs, {len(runs)}", "one run", "leave the others out"
+            )
+        (run,) = _runs_of(runs[0])
+        return comparison.compare_levels(run, factor, latency=latency, op=op)
+    sides = [_runs_of(side) for side in runs]
+    called = list(names) if names is not None else [held[0].path.name for held in sides]
+    if len(called) != len(sides):
+        raise ComparisonError("names", f"are {len(called)}", f"{len(sides)}", "a name for each run")
+    if len(set(called)) < len(called):
+        raise ComparisonError(
+            "names", f"are not unique: {', '.join(called)}", hint='names=["before", "after"]'
+        )
+    return comparison.compare(
+        [Side(name, held) for name, held in zip(called, sides, strict=True)],
+        latency=latency,
+        op=op,
+        allowance=allowance,
+    )
+
+
+def gate(run: RunLike, limits: Name | Sequence[Limit]) -> Gate:
+    """Hold a run to limits: each is held, broken or undecided, with 95 % confidence.
+
+    Parameters
+    ----------
+    run : Run, Analysis or path-like
+        The run to judge. An analysis is used as it is; else one is made without pictures.
+    limits : path-like, or a sequence of Limit
+        A TOML file of ``[[limit]]`` tables, or limits made by ``unruly.Limit``, whose ``at_most``
+        is in ns for a latency.
+
+    Returns
+    -------
+    Gate
+        ``print(gate)`` prints a line for each limit; ``outcome`` is the worst of them.
+
+    Raises
+    ------
+    LimitError
+        The file cannot be read, or a limit is about an operation that the run does not have.
+    RunError
+        The path is not a run.
+
+    Examples
+    --------
+    >>> import unruly
+    >>> limit = unruly.Limit("fast enough", "p99", at_most=50e6, op="disk")
+    >>> unruly.gate("runs/demo", [limit]).outcome
+    'held'
+    """
+    wanted = read_limits(Path(limits)) if isinstance(limits, str | os.PathLike) else list(limits)
+    analysis = run if isinstance(run, Analysis) else None
+    if analysis is None:
+        analysis = analyse(_opened(run), pictures=False, causes=False)
+    return Gate(analysis, tuple(judge(analysis, wanted)))
+
+
+def import_file(
+    path: Name | Sequence[Name],
+    out: Name,
+    *,
+    into: bool = False,
+    value: str | None = None,
+    unit: str | None = None,
+    time: str | None = None,
+    time_unit: str | None = None,
+    op: str | None = None,
+    factors: Sequence[str] = (),
+    format: str | None = None,
+    tag: str | None = None,
+) -> Imported:
+    r"""Make a run of another tool's output. The format is recognised by the content.
+
+    Parameters
+    ----------
+    path : path-like, or a sequence of them
+        One file, or several that become one run. ``"-"`` is standard input.
+    out : path-like
+        The directory of the run to make. It must not exist, or be empty.
+    into : bool
+        `out` is a run that exists: put collector logs or host samples beside it.
+    value, unit : str, optional
+        The column of the latencies in a plain table, and their unit: ns, us, ms or s.
+    time, time_unit : str, optional
+        The column of the start times (``"none"``: the table has none), and their unit.
+    op : str, optional
+        The column that names the operation.
+    factors : sequence of str
+        Columns whose values make cells.
+    format : str, optional
+        The name of the format, when it shall not be recognised.
+    tag : str, optional
+        The environment that was measured.
+
+    Returns
+    -------
+    Imported
+        What was read, and what the source did not have. ``unruly.open_run`` takes it as a path.
+
+    Raises
+    ------
+    IngestError
+        A file is not recognised, cannot be read, or more than 1 % of its lines cannot; or the
+        directory is taken. Nothing is left behind.
+    ParameterError
+        An option is out of its range.
+
+    Examples
+    --------
+    >>> import unruly
+    >>> from pathlib import Path
+    >>> _ = Path("latencies.csv").write_text("elapsed_ms\n" + "12\n15\n11\n" * 100)
+    >>> imported = unruly.import_file(
+    ...     "latencies.csv", "runs/imported", value="elapsed_ms", unit="ms", time="none"
+    ... )
+    >>> imported.rows
+    {'requests': 300}
+    >>> unruly.open_run(imported).status
+    'imported'
+    """
+    files = [path] if isinstance(path, str | os.PathLike) else list(path)
+    progress = Progress()
+    bring = join_files if into else import_files
+    options = Options(
+        value=value,
+        unit=unit,
+        time=time,
+        time_unit=time_unit,
+        op=op,
+        factors=tuple(factors),
+        format=format,
+        tag=tag,
+    )
+    done = bring([os.fspath(it) for it in files], Path(out), options, progress)
+    progress("")
+    return done
+
+
+def export(
+    run: RunLike,
+    path: Name,
+    *,
+    format: str | None = None,
+    op: str | None = None,
+    latency: str = "response",
+) -> Path:
+    """Write the measured requests of a run for another program.
+
+    Parameters
+    ----------
+    run : Run, Analysis or path-like
+        The run to write.
+    path : path-like
+        The file to write.
+    format : str, optional
+        ``"hlog"`` or ``"hgrm"`` (HdrHistogram's log and its percentiles), ``"csv"`` (every request)
+        or ``"json"`` (the summary). By default the end of the file's name.
+    op : str, optional
+        One operation only; of ``hlog`` and ``hgrm``.
+    latency : str
+        ``"response"`` or ``"service"``; of ``hlog`` and ``hgrm``.
+
+    Returns
+    -------
+    pathlib.Path
+        The file that was written.
+
+    Raises
+    ------
+    ExportError
+        No such format, operation or latency, or no request was answered.
+    OSError
+        The file cannot be written.
+
+    Notes
+    -----
+    Failed requests have no latency: they are in no histogram, whose first lines give their number.
+    Latencies are in ns in ``hlog``, ``csv`` and ``json``, and in ms in ``hgrm``.
+
+    Examples
+    --------
+    >>> import unruly
+    >>> unruly.export("runs/demo", "disk.hgrm", op="disk").name
+    'disk.hgrm'
+    """
+    file, opened = Path(path), _opened(run)
+    form = format_of(file, format)
+    if form == "csv":
+        file.write_text("", encoding="utf-8")
+        write_rows(opened, file)
+        return file
+    if form == "json":
+        analysis = run if isinstance(run, Analysis) else analyse(opened, pictures=False)
+        text = json.dumps(summary(analysis), indent=1, allow_nan=False)
+    else:
+        text = "\n".join((hlog_lines if form == "hlog" else hgrm_lines)(opened, latency, op))
+    file.write_text(text + "\n", encoding="utf-8")
+    return file
+
+
+def runs_in(path: Name) -> list[Path]:
+    """Return the directories of runs at a path: itself, or every run directly inside it."""
+    root = Path(path)
+    inside = sorted(it.parent for it in root.glob("*/manifest.json"))
+    return [root] if (root / "manifest.json").is_file() or not inside else inside
+
+
+def _opened(run: RunLike) -> Run:
+    if isinstance(run, Analysis):
+        return run.run
+    return run if isinstance(run, Run) else open_run(run)
+
+
+def _runs_of(side: Any) -> tuple[Run, ...]:
+    """The runs of one side of a comparison."""
+    if isinstance(side, str | os.PathLike):
+        return tuple(open_run(it) for it in runs_in(side))
+    several = side if isinstance(side, Sequence) else [side]
+    if not several:
+        raise ComparisonError("compare", "a side has no run", "one or more", "leave it out")
+    return tuple(_opened(it) for it in several)
