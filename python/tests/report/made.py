@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from unruly.findings import model as m
+from unruly.findings.worked import NOTHING, Worked
 from unruly.stats import Interval
 
 NS = 1e9
@@ -40,6 +41,9 @@ class MadeRun:
     missing: list[str] = field(default_factory=list)
     manifest: dict[str, Any] = field(default_factory=dict)
     path: Path = Path("/nowhere")
+    target: str | None = None
+    command: list[str] | None = None
+    timeless: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,7 @@ def made(truth: Truth | None = None, **changes: Any) -> m.Analysis:
         if truth.explained
         else pd.DataFrame(),
         conservation=_conservation(rows),
+        worked=_worked(rows),
         self_distrust=_distrust(truth),
         blind_spot=[
             m.BlindSpot(
@@ -130,6 +135,7 @@ def empty(tag: str = "laptop") -> m.Analysis:
     return replace(
         whole,
         cells=[],
+        worked=NOTHING,
         groups=[],
         by={},
         timeline=pd.DataFrame(columns=whole.timeline.columns),
@@ -540,6 +546,12 @@ def _conservation(rows: pd.DataFrame) -> m.Conservation:
         {"scheduled": len(rows)},
         requests,
     )
+
+
+def _worked(rows: pd.DataFrame) -> Worked:
+    counted = rows["status"].value_counts().to_dict()
+    kinds = [(str(kind), int(n)) for kind, n in counted.items() if kind != "ok"]
+    return Worked.of(len(rows), kinds)
 
 
 def _distrust(truth: Truth) -> m.SelfDistrust:

@@ -12,7 +12,7 @@ from report.made import empty, made
 from unruly.html import write_report
 
 SIZE_MAX = 3_000_000
-QUESTIONS = ["trust", "promise", "unruly", "where", "why", "help"]
+QUESTIONS = ["trust", "promise", "unruly", "where", "slow", "help"]
 OVERFLOW = "document.documentElement.scrollWidth - window.innerWidth"
 EMPTY_CHARTS = """
   [...document.querySelectorAll(".chart")].filter((chart) => {
@@ -55,6 +55,7 @@ def whole_on_a_phone(look, path):
 
 
 def drawn(seen):
+    seen.ask("document.querySelectorAll('details.run').forEach((d) => { d.open = true; })")
     assert seen.errors == []
     assert seen.ask(EMPTY_CHARTS) == []
     assert seen.ask("document.querySelectorAll('.broken').length") == 0
@@ -208,7 +209,6 @@ def test_sections_without_anything_to_say_are_absent(tmp_path, look):
     path = write_report([made(explained=False, helped=False)], tmp_path / "r.html")
     seen = look(path)
     assert sections_of(seen) == [*QUESTIONS[:4], "reading"]
-    assert "Why?" not in seen.page.content()
     assert "What would help?" not in seen.page.content()
 
 
@@ -266,6 +266,36 @@ def test_several_environments_stand_side_by_side(several, look):
     )
     assert head[1:] == ["laptop", "cloud", "cluster"]
     assert {"timeline-0", "timeline-1", "timeline-2"} <= set(figures)
+
+
+def test_several_runs_are_one_table_and_closed_details(several, look):
+    seen = look(several)
+    rows = seen.ask(
+        "[...document.querySelectorAll('#environments tbody th')].map((t) => t.innerText)"
+    )
+    assert rows[:5] == [
+        "measured", "did it work", "can I trust it", "what can I promise", "why were some slow",
+    ]  # fmt: skip
+    runs = "[...document.querySelectorAll('details.run')].map((d) => d.open)"
+    assert seen.ask(runs) == [False, False, False]
+    assert seen.ask("document.documentElement.scrollHeight") < 6_000
+
+
+def test_a_run_opens_when_its_name_is_followed(several, look):
+    seen = look(several)
+    seen.page.click("nav a[href='#run-1']")
+    assert seen.ask("document.querySelector('#run-1').open")
+    assert (
+        seen.ask("document.querySelector('#figure-timeline-1 svg').getBoundingClientRect().width")
+        > 600
+    )
+
+
+def test_a_workload_of_one_run_only_has_no_picture_of_a_single_bar(tmp_path):
+    runs = [made(ops=("read", "write")), made(ops=("read",), tag="other")]
+    page = write_report(runs, tmp_path / "r.html").read_text(encoding="utf-8")
+    assert 'data-panel="environment-workloads-0"' in page
+    assert 'data-panel="environment-workloads-1"' not in page
 
 
 def test_two_runs_of_one_environment_are_told_apart(tmp_path, look):
@@ -330,7 +360,7 @@ def test_half_a_letter_in_a_manifest_does_not_stop_the_report(tmp_path, look):
 def test_a_spoiled_run_says_so_first_and_promises_nothing(tmp_path, look):
     seen = look(write_report([made(spoiled=True)], tmp_path / "r.html"))
     answers = seen.ask("[...document.querySelectorAll('.answer')].map((a) => a.innerText)")
-    assert answers[:2] == ["No", "Nothing"]
+    assert answers[1:3] == ["No", "Nothing"]
     assert "The load generator itself was late" in seen.page.inner_text(".statements")
 
 

@@ -381,6 +381,14 @@ class Analysis(Shown):
         return all(finding.severity != "spoils" for finding in self.findings)
 
     @property
+    def meshed(self) -> bool:
+        """Members call each other, rather than clients a server."""
+        pairs = self.by.get("pairs")
+        if pairs is None or pairs.empty:
+            return False
+        return bool({str(it) for it in pairs["sender"]} & {str(it) for it in pairs["receiver"]})
+
+    @property
     def scheduled(self) -> bool:
         """The run knows when requests were due; an import without it has one latency, not two."""
         return self.run.status != "imported" or bool(self.self_distrust.send_lag_ns.get("max"))

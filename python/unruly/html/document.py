@@ -13,6 +13,8 @@ from unruly.html.format import DASH
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from unruly.html.measured import Measured
+
 Spec = dict[str, Any]
 
 
@@ -43,6 +45,8 @@ class Datum:
     reason: str = ""
     number: bool = True
     strong: bool = False
+    aside: str = ""
+    """A second line: the interval of a number, for example."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,60 @@ class Section:
     key: str
     heading: str
     parts: tuple[Part, ...] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One large answer: ``mood`` is ``good``, ``bad`` or ``plain``."""
+
+    question: str
+    answer: str
+    text: str
+    mood: str = "plain"
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """Everything about one of several runs; closed until a reader asks for it."""
+
+    key: str
+    label: str
+    measured: Measured
+    verdict: Verdict
+    sections: tuple[Section, ...]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What stands above the first section of one run."""
+
+    statements: tuple[Statement, ...]
+    next_step: str
+    provenance: tuple[tuple[str, str], ...]
+    counts: str
+    figure: Figure | None = None
+
+
+@dataclass(frozen=True)
+class Page:
+    """A whole page: its heading, the answers, the questions, and the runs that were compared."""
+
+    headline: str
+    sentence: str = ""
+    command: str = ""
+    kicker: str = ""
+    statements: tuple[Statement, ...] = ()
+    verdict: Verdict | None = None
+    sections: tuple[Section, ...] = ()
+    chapters: tuple[Chapter, ...] = ()
+
+    @property
+    def figures(self) -> list[Figure]:
+        """Every figure, in order."""
+        verdicts = [self.verdict, *(it.verdict for it in self.chapters)]
+        found = [it.figure for it in verdicts if it is not None and it.figure is not None]
+        every = [*self.sections, *(it for chapter in self.chapters for it in chapter.sections)]
+        return [*found, *(f for section in every for part in section.parts for f in part.figures)]
 
 
 def text(value: object, *, strong: bool = False) -> Datum:

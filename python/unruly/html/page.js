@@ -73,6 +73,10 @@
         if (details.open && details.querySelector(".chart")) dispatchEvent(new Event("resize"));
       });
     }
+    for (const link of document.querySelectorAll("nav a")) {
+      const place = document.getElementById(link.hash.slice(1));
+      if (place && place.tagName === "DETAILS") link.addEventListener("click", () => { place.open = true; });
+    }
   }
 
   async function draw(chart, settings) {

@@ -13,6 +13,7 @@ import hashlib
 import json
 import re
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -23,7 +24,9 @@ import vl_convert
 from altair.utils.schemapi import debug_mode
 from markupsafe import Markup
 
-from unruly.html import format
+from unruly.html import format, several
+from unruly.html.document import Chapter, Page
+from unruly.html.measured import Measured
 from unruly.html.sections import advice_alone, sections
 from unruly.html.verdict import verdict
 from unruly.html.view import View, views_of
@@ -33,9 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from unruly.findings.advice_model import Advice
+    from unruly.findings.comparison import Comparison
     from unruly.findings.model import Analysis
     from unruly.html.document import Section
-    from unruly.html.verdict import Verdict
 
 CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 SEVERITY_WORDS = {"spoils": "Spoils the run", "warns": "Warning", "informs": "Note"}
@@ -45,17 +48,24 @@ def write_report(
     analyses: Sequence[Analysis],
     output: str | os.PathLike[str],
     advice: Sequence[Advice | None] | None = None,
+    *,
+    names: Sequence[str] = (),
+    comparison: Comparison | None = None,
 ) -> Path:
     """Write one HTML page about one run, or about several that are compared.
 
     Parameters
     ----------
     analyses : sequence of Analysis
-        At least one. Several are put side by side by their tag.
+        At least one.
     output : path-like
         The file to write; its directory is made. An older file is replaced at once.
     advice : sequence of Advice or None, optional
         Of each run; drawn under "What would help?".
+    names : sequence of str, optional
+        What several runs are called; by default the environment or the name of each.
+    comparison : Comparison, optional
+        Of several runs: whether they differ. It stands first.
 
     Returns
     -------
@@ -69,13 +79,13 @@ def write_report(
     """
     if not analyses:
         raise ValueError("analyses is empty; wanted at least one run; hint: unruly report DIR")
-    return _write(render(analyses, advice), output)
+    return _write(render(analyses, advice, names=names, comparison=comparison), output)
 
 
 def write_sections(headline: str, found: Sequence[Section], output: str | os.PathLike[str]) -> Path:
     """Write a page of other sections: a comparison. Replaces an older file at once."""
     with debug_mode(False):
-        return _write(_fill(headline, found, [], prepare().result()), output)
+        return _write(_fill(Page(headline, sections=tuple(found)), prepare().result()), output)
 
 
 def write_advice(analysis: Analysis, advice: Advice, output: str | os.PathLike[str]) -> Path:
@@ -111,30 +121,65 @@ def render(
     analyses: Sequence[Analysis],
     advice: Sequence[Advice | None] | None = None,
     *,
+    names: Sequence[str] = (),
+    comparison: Comparison | None = None,
     alone: bool = False,
 ) -> str:
     """Return the page as text; of the advice alone when that is wanted."""
-    views = views_of(analyses, advice)
+    views = views_of(analyses, advice, names)
     bundling = prepare()
     # checking each datum against Vega-Lite's schema would take as long as all the rest, and the
     # tests look at what is drawn
     with debug_mode(False):
-        found = advice_alone(views) if alone else sections(views)
-        verdicts = [verdict(view, alone=len(views) == 1) for view in views]
-        return _fill(_headline(views), found, verdicts, bundling.result())
+        page = _single(views[0], alone) if len(views) == 1 else _several(views, comparison)
+        return _fill(page, bundling.result())
 
 
-def _fill(headline: str, found: Sequence[Section], verdicts: Sequence[Verdict], engine: str) -> str:
+def _single(view: View, alone: bool) -> Page:
+    measured, shown = Measured.of(view.analysis.run), verdict(view)
+    return Page(
+        measured.name,
+        measured.sentence,
+        measured.command,
+        measured.started,
+        shown.statements,
+        shown,
+        tuple(advice_alone(view) if alone else sections(view)),
+    )
+
+
+def _several(views: Sequence[View], comparison: Comparison | None) -> Page:
+    chapters = [
+        Chapter(
+            f"run-{view.place}",
+            view.label,
+            Measured.of(view.analysis.run),
+            verdict(view, alone=False),
+            tuple(replace(it, key=f"{it.key}-{view.place}") for it in sections(view)),
+        )
+        for view in views
+    ]
+    labels = [view.label for view in views]
+    against = f"{format.listing(labels[1:], 3)} against {labels[0]}"
+    sentences = {chapter.measured.sentence for chapter in chapters}
+    return Page(
+        against,
+        sentences.pop() if len(sentences) == 1 else "",
+        kicker=f"{len(views)} runs compared",
+        statements=several.headlines(comparison),
+        sections=tuple(several.compared(views, comparison)),
+        chapters=tuple(chapters),
+    )
+
+
+def _fill(page: Page, engine: str) -> str:
     script = _package_text("page.js")
     return (
         _environment()
         .get_template("template.html")
         .render(
-            title=f"{headline} · unruly report",
-            headline=headline,
-            verdicts=verdicts,
-            sections=found,
-            specs=_specs(found, verdicts),
+            page=page,
+            specs=_specs(page),
             style=Markup(_package_text("style.css")),
             engine=Markup(engine),
             script=Markup(script),
@@ -153,12 +198,10 @@ def embedded(value: Any) -> Markup:
     return Markup(text)
 
 
-def _specs(found: Sequence[Section], verdicts: Sequence[Verdict]) -> Markup:
-    figures = [v.figure for v in verdicts if v.figure is not None]
-    figures += [f for section in found for part in section.parts for f in part.figures]
+def _specs(page: Page) -> Markup:
     panels = {
         f"{figure.key}-{index}": _one_line(panel.spec)
-        for figure in figures
+        for figure in page.figures
         for index, panel in enumerate(figure.panels)
     }
     return embedded(panels)
@@ -176,11 +219,6 @@ def _one_line(value: Any) -> Any:
     if isinstance(value, list):
         return [_one_line(inner) for inner in value]
     return value
-
-
-def _headline(views: Sequence[View]) -> str:
-    names = list(dict.fromkeys(view.analysis.run.name for view in views))
-    return format.listing(names, 3)
 
 
 @cache

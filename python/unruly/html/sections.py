@@ -6,7 +6,7 @@ something to say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from unruly.html import arrival_log as arrivals
@@ -18,7 +18,6 @@ from unruly.html.figures import (
     causes,
     correlation,
     distribution,
-    environments,
     groups,
     matrix,
     nodes,
@@ -39,7 +38,6 @@ from unruly.html.figures.tails import tails
 from unruly.html.figures.timeline import timeline
 from unruly.html.figures.trust import send_lag
 from unruly.html.figures.windows import short_windows
-from unruly.html.verdict import side_by_side
 from unruly.html.view import View
 from unruly.html.warmup import warm_ups
 
@@ -52,13 +50,13 @@ MOST_TEXTS = 3
 """From so many findings of one kind on, only their titles stand on the page."""
 
 
-def advice_alone(views: Sequence[View]) -> list[Section]:
+def advice_alone(view: View) -> list[Section]:
     """Return the section on what would help, for a page of nothing else."""
-    parts = tuple(part for view in views if not (part := _help(view)).empty)
-    return [Section("help", "What would help?", parts)] if parts else []
+    part = _help(view)
+    return [] if part.empty else [Section("help", "What would help?", (part,))]
 
 
-def sections(views: Sequence[View]) -> list[Section]:
+def sections(view: View) -> list[Section]:
     """Return the sections that have something to say, in the order of the questions."""
     questions: tuple[tuple[str, str, Build], ...] = (
         ("trust", "Can I trust this measurement?", _trust),
@@ -68,34 +66,15 @@ def sections(views: Sequence[View]) -> list[Section]:
         ("arrivals", arrivals.HEADING, arrivals.arrival_log),
         ("where", "When and where?", _where),
         ("slow", "What made the slow ones slow?", _slow),
-        ("why", "Why?", _why),
         ("help", "What would help?", _help),
     )
-    found = (
-        [Section("environments", "How do the environments compare?", (_compared(views),))]
-        if len(views) > 1
-        else []
-    )
+    found = []
     for key, heading, build in questions:
-        parts = []
-        for view in views:
-            if not view.rows and key not in ("trust", "streams"):
-                continue
-            part = build(view)
-            if not part.empty:
-                heading_of = view.label if len(views) > 1 else ""
-                parts.append(
-                    Part(
-                        heading_of,
-                        part.lead,
-                        part.advice,
-                        part.figures,
-                        part.tables,
-                        part.closed_tables,
-                    )
-                )
-        if parts:
-            found.append(Section(key, heading, tuple(parts)))
+        if not view.rows and key not in ("trust", "streams"):
+            continue
+        part = build(view)
+        if not part.empty:
+            found.append(Section(key, heading, (part,)))
     return found
 
 
@@ -105,16 +84,6 @@ def _kept(*figures: Figure | None) -> tuple[Figure, ...]:
 
 def _filled(*found: Table | None) -> tuple[Table, ...]:
     return tuple(t for t in found if t is not None and t.rows)
-
-
-def _compared(views: Sequence[View]) -> Part:
-    figures = _kept(
-        environments.overlaid(views),
-        environments.by_workload(views),
-        environments.slow_everywhere(views),
-        environments.correlated_everywhere(views),
-    )
-    return Part(figures=figures, tables=(side_by_side(views),))
 
 
 def _trust(view: View) -> Part:
@@ -187,11 +156,15 @@ def _unruly(view: View) -> Part:
 def _where(view: View) -> Part:
     by = view.analysis.by
     names = {"op": "workload", "sender": "initiator", "receiver": "receiver"}
+    senders, receivers = view.observers > 1, view.receivers > 1
     captions = {
-        "by_sender": "By initiator",
-        "by_receiver": "By receiver",
-        "pairs": "By initiator and receiver",
+        "by_sender": "By initiator" if senders else "",
+        "by_receiver": "By receiver" if receivers else "",
+        "pairs": "By initiator and receiver" if senders and receivers else "",
     }
+    drawn = (
+        nodes.matrix, nodes.members, slow.slow_by_window, slow.slow_counts, slow.sensitivity,
+    )  # fmt: skip
     return Part(
         advice=advice(view, "where"),
         figures=_kept(
@@ -199,11 +172,8 @@ def _where(view: View) -> Part:
             faults(view),
             timeline(view),
             short_windows(view),
-            nodes.matrix(view),
-            nodes.members(view),
-            slow.slow_by_window(view),
-            slow.slow_counts(view),
-            slow.sensitivity(view),
+            # who is slow for whom is a question for two observers and two of the observed
+            *(draw(view) for draw in drawn if senders and receivers),
         ),
         tables=_filled(stores.faults(view), steadiness.recoveries(view)),
         closed_tables=_filled(
@@ -213,36 +183,39 @@ def _where(view: View) -> Part:
             *(
                 tables.frame_table(by[key], names, caption)
                 for key, caption in captions.items()
-                if key in by
+                if caption and key in by
             ),
         ),
     )
 
 
 def _slow(view: View) -> Part:
+    """Return what struck while requests were slow, and then what rises with latency."""
     return Part(
-        lead=causes.lead(view),
-        advice=advice(view, "slow"),
-        figures=_kept(causes.explained(view), causes.over_time(view)),
-        closed_tables=_filled(causes.cause_table(view), causes.part_table(view)),
-    )
-
-
-def _why(view: View) -> Part:
-    return Part(
-        lead=runtimes.lead(view),
-        advice=advice(view, "why"),
+        lead=(*causes.lead(view), *runtimes.lead(view)),
+        advice=(*advice(view, "slow"), *advice(view, "why")),
         figures=_kept(
+            causes.explained(view),
+            causes.over_time(view),
             matrix.explained(view),
             by_runtime(view),
             correlation.correlations(view),
             correlation.scatters(view),
         ),
-        tables=_filled(runtimes.tails(view), runtimes.meetings(view), tables.decomposition(view)),
+        tables=_filled(runtimes.tails(view), runtimes.meetings(view), _decomposition(view)),
         closed_tables=_filled(
-            runtimes.collecting(view), tables.correlation(view), matrix.resource_table(view)
+            causes.cause_table(view),
+            causes.part_table(view),
+            runtimes.collecting(view),
+            tables.correlation(view),
+            matrix.resource_table(view),
         ),
     )
+
+
+def _decomposition(view: View) -> Table | None:
+    """Return whether node or link is slow, where there are several of both."""
+    return tables.decomposition(view) if view.observers > 1 and view.receivers > 1 else None
 
 
 def _help(view: View) -> Part:

@@ -1,53 +1,39 @@
-"""The top of the page: may this be trusted, what may be promised, how unruly is it, where from."""
+"""The top of the page: did it work, can it be trusted, what can be promised, what made it slow."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from unruly.findings.worked import kinds_words
 from unruly.html import format
-from unruly.html.document import Datum, Table, number, table, text
+from unruly.html.document import Statement, Verdict
+from unruly.html.figures.causes import nothing_explains
 from unruly.html.figures.glance import glance
 from unruly.html.tables import op_name
 from unruly.html.view import ALL, View
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from unruly.findings.model import CellSummary
-    from unruly.html.document import Figure
 
-
-@dataclass(frozen=True)
-class Statement:
-    """One large answer: ``mood`` is ``good``, ``bad`` or ``plain``."""
-
-    question: str
-    answer: str
-    text: str
-    mood: str
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Everything above the first section, of one environment."""
-
-    label: str
-    statements: tuple[Statement, ...]
-    provenance: tuple[tuple[str, Datum], ...]
-    counts: str
-    figure: Figure | None = None
+OUTAGES_MOST = 2
 
 
 def verdict(view: View, *, alone: bool = True) -> Verdict:
     """Return the verdict of one run; with a picture when it is alone on its page."""
     return Verdict(
-        view.label,
-        (_trust(view), _promise(view), _ratio(view)) if view.rows else (_nothing(view),),
+        statements(view),
+        "",
         _provenance(view),
         _counts(view),
         glance(view) if alone and view.rows else None,
     )
+
+
+def statements(view: View) -> tuple[Statement, ...]:
+    """Return the four large answers, or the one that nothing was measured."""
+    if not view.rows:
+        return (_nothing(view),)
+    return (_worked(view), _trust(view), _promise(view), _slow(view))
 
 
 def _nothing(view: View) -> Statement:
@@ -61,6 +47,27 @@ def _nothing(view: View) -> Statement:
     )
 
 
+def _worked(view: View) -> Statement:
+    question, worked = "Did it work?", view.analysis.worked
+    if not worked.failed:
+        return Statement(
+            question, "Yes", f"All {format.count(worked.requests)} requests were answered.", "good"
+        )
+    kinds = kinds_words(worked.kinds)
+    if worked.ok:
+        told = f"{format.count(worked.failed)} of {format.count(worked.requests)} requests failed"
+        return Statement(
+            question, "Yes", f"{told} ({format.share(worked.share)}): {kinds}.", "good"
+        )
+    outages = [it.words for it in worked.outages[:OUTAGES_MOST]]
+    more = len(worked.outages) - len(outages)
+    rest = [f"{format.plural(more, 'more outage')}."] if more else []
+    told = f"Of {format.count(worked.requests)} requests {kinds}."
+    return Statement(
+        question, f"{format.share(worked.share)} failed", " ".join([*outages, *rest, told]), "bad"
+    )
+
+
 def _trust(view: View) -> Statement:
     doubts = view.analysis.doubts
     warnings = sum(f.severity == "warns" for f in view.analysis.findings)
@@ -68,7 +75,9 @@ def _trust(view: View) -> Statement:
     if doubts:
         return Statement(question, "No", format.capital(". ".join(doubts)) + ".", "bad")
     tail = f", but {format.plural(warnings, 'warning')} below" if warnings else ""
-    return Statement(question, "Yes", f"Nothing spoils this measurement{tail}.", "good")
+    # a green yes beside a red outage would be read as "all is well"
+    mood = "good" if view.analysis.worked.ok else "plain"
+    return Statement(question, "Yes", f"Nothing spoils this measurement{tail}.", mood)
 
 
 def _promise(view: View) -> Statement:
@@ -98,7 +107,6 @@ def _promise(view: View) -> Statement:
         f"99{format.NBSP}% within {format.duration(high)}",
         f"Response time{where}{left}, with {format.level(level)} confidence. Measured: "
         f"{format.duration(loosest.p99)}.",
-        "plain",
     )
 
 
@@ -115,7 +123,6 @@ def _partial_promise(view: View, question: str) -> Statement:
             question,
             f"{op_name(best.op)}: 99{format.NBSP}% within {format.duration(bound)}",
             f"{_which(len(named), len(view.by_op('response')))}, all together do not: {why}.",
-            "plain",
         )
     return Statement(question, "Nothing yet", f"{format.capital(why)}.", "bad")
 
@@ -127,61 +134,54 @@ def _which(named: int, of: int) -> str:
     return f"Only {named} of {of} workloads allow a promise"
 
 
-def _spread(c: CellSummary) -> float | None:
+def _slow(view: View) -> Statement:
+    """Name what made the slow requests slow: the first cause of the worst p99, or a slow node."""
+    question, found = "Why were some slow?", view.analysis.causes
+    rows = {(row.cell, row.op): row for row in (found.rows if found else ()) if row.causes}
+    worst = sorted(view.overall("response") + view.by_op("response"), key=lambda c: -(c.p99 or 0.0))
+    row = next((rows[c.cell, c.op] for c in worst if (c.cell, c.op) in rows), None)
+    if row is not None:
+        top = row.causes[0]
+        unknown = row.unknown.estimate if row.unknown else None
+        left = f" {format.share(unknown)} is unexplained." if unknown else ""
+        return Statement(
+            question,
+            format.capital(top.label),
+            f"It explains {format.share(top.explained.estimate)} of the slow requests of "
+            f"{op_name(row.op)}.{left}",
+        )
+    slow = view.analysis.slow_nodes.named
+    if slow:
+        return Statement(question, f"{slow[0].node} is slow", f"{format.capital(slow[0].words)}.")
+    if not view.analysis.worked.ok:
+        return Statement(question, "It did not work", "First find out why requests failed.")
+    return Statement(question, "Not explained", nothing_explains(view))
+
+
+def spread(c: CellSummary) -> float | None:
+    """Return how many times its median a p99 is."""
     return c.p99 / c.p50 if c.p99 and c.p50 else None
 
 
-def _ratio(view: View) -> Statement:
-    question = "How unruly is it?"
-    known = [(s, c) for c in view.overall("response") if (s := _spread(c)) is not None]
-    if not known:
-        return Statement(
-            question,
-            format.DASH,
-            "More than 1 % failed, or too few replies came: there is no p99.",
-            "bad",
-        )
-    spread, c = max(known, key=lambda pair: pair[0])
-    where = f" in {c.cell}" if len(view.cells) > 1 else ""
-    maximum = c.max if c.max is not None else c.max_ok
-    tail = (
-        f" The maximum is {format.times(maximum / c.p50)} the median." if maximum and c.p50 else ""
-    )
-    return Statement(
-        question,
-        f"{format.times(spread)} the median",
-        f"1 reply in 100 takes longer than {format.duration(c.p99)}, half take at most "
-        f"{format.duration(c.p50)}{where}.{tail}",
-        "plain",
-    )
-
-
-def _provenance(view: View) -> tuple[tuple[str, Datum], ...]:
+def _provenance(view: View) -> tuple[tuple[str, str], ...]:
+    """Return the facts that the manifest knows, each with its name."""
     run, analysis = view.analysis.run, view.analysis
     manifest = run.manifest
     tool = manifest.get("tool") or {}
     hosts = [str(h.get("name")) for h in manifest.get("hosts") or []]
-    unknown = "the manifest does not say"
-
-    def known(value: object) -> Datum:
-        shown = str(value) if value not in (None, "") else format.DASH
-        return Datum(shown, unknown if shown == format.DASH else "", number=False)
-
-    return (
-        ("Environment", known(run.tag)),
-        ("Plan", known(run.name)),
-        ("Run", known(run.id)),
-        ("Started", known(format.moment(manifest.get("started_ns")))),
-        ("Measured", known(format.span(analysis.measured_ns or None))),
-        ("Status", known(run.status)),
-        ("Hosts", known(format.listing(hosts))),
-        ("Processes", known(format.count(analysis.processes))),
-        ("Seed", known(manifest.get("seed"))),
-        (
-            "Tool",
-            known(" ".join(str(v)[:12] for v in (tool.get("version"), tool.get("commit")) if v)),
-        ),
+    seed = manifest.get("seed")
+    known = (
+        ("Environment", run.tag),
+        ("Plan", run.name),
+        ("Run", run.id),
+        ("Measured", format.span(analysis.measured_ns or None)),
+        ("Status", run.status),
+        ("Hosts", format.listing(hosts)),
+        ("Processes", format.count(analysis.processes) if analysis.processes else ""),
+        ("Seed", "" if seed is None else str(seed)),
+        ("Tool", " ".join(str(v)[:12] for v in (tool.get("version"), tool.get("commit")) if v)),
     )
+    return tuple((name, shown) for name, shown in known if shown not in ("", format.DASH))
 
 
 def _counts(view: View) -> str:
@@ -205,57 +205,3 @@ def _counts(view: View) -> str:
     if dropped:
         sentence += f" {format.plural(dropped, 'row')} could not be recorded."
     return sentence
-
-
-def side_by_side(views: Sequence[View]) -> Table:
-    """Return the environments as columns, the answers as rows."""
-    columns = ["", *(view.label for view in views)]
-    verdicts = [verdict(view, alone=False) for view in views]
-    rows = [
-        [
-            text("trustworthy"),
-            *(Datum(v.statements[0].answer, strong=True) for v in verdicts),
-        ]
-    ]
-    firsts = [next(iter(view.overall("response")), None) for view in views]
-    services = [next(iter(view.overall("service")), None) for view in views]
-
-    def row(name: str, values: list[str], reasons: list[str]) -> None:
-        rows.append([text(name), *(number(v, r) for v, r in zip(values, reasons, strict=True))])
-
-    none = ["nothing measured"] * len(views)
-    row("replies", [format.count(v.rows) for v in views], none)
-    row("failed", [format.share(v.failed / v.rows) if v.rows else format.DASH for v in views], none)
-    row(
-        "promise: 99 % within",
-        [
-            format.duration(c.promise_p99.high) if c and c.promise_p99 else format.DASH
-            for c in firsts
-        ],
-        [c.absent.get("promise_p99", "no bound") if c else none[0] for c in firsts],
-    )
-    for field, shown in (("p50", "p50"), ("p99", "p99"), ("p99_9", "p99.9")):
-        for name, found in (("response", firsts), ("service", services)):
-            row(
-                f"{shown}, {name} time",
-                [format.duration(getattr(c, field)) if c else format.DASH for c in found],
-                [c.absent.get(field, "not given") if c else none[0] for c in found],
-            )
-    row(
-        "p99 / p50",
-        [format.times(_spread(c)) if c else format.DASH for c in firsts],
-        [c.absent.get("p99", "not given") if c else none[0] for c in firsts],
-    )
-    row(
-        "slow for all",
-        [format.listing([n.node for n in v.analysis.slow_nodes.named]) or "nobody" for v in views],
-        none,
-    )
-    row(
-        "mean Jaccard index",
-        [format.coefficient(v.analysis.slow_nodes.jaccard_mean) for v in views],
-        ["no two observers see a slow node"] * len(views),
-    )
-    row("measured", [format.span(v.analysis.measured_ns or None) for v in views], none)
-    note = "" if all(len(v.cells) < 2 for v in views) else "Of the first configuration of each run."
-    return table(columns, rows, "The environments side by side", note)

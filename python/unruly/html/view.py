@@ -76,13 +76,23 @@ class View:
         order = {op: index for index, op in enumerate(self.ops)}
         return sorted(named, key=lambda c: (order.get(c.op, len(order)), c.op))
 
+    @property
+    def observers(self) -> int:
+        """How many processes sent requests: with one there is nobody to agree with."""
+        return len(self._ends("sender"))
+
+    @property
+    def receivers(self) -> int:
+        """How many processes answered requests."""
+        return len(self._ends("receiver"))
+
+    def _ends(self, side: str) -> set[str]:
+        pairs = self.analysis.by.get("pairs")
+        return set() if pairs is None or pairs.empty else {str(it) for it in pairs[side]}
+
     def node_names(self) -> list[str]:
         """Return the names of all senders and receivers, numbers in numeric order."""
-        pairs = self.analysis.by.get("pairs")
-        if pairs is None or pairs.empty:
-            return []
-        names = {str(v) for v in pairs["sender"]} | {str(v) for v in pairs["receiver"]}
-        return sorted(names, key=natural)
+        return sorted(self._ends("sender") | self._ends("receiver"), key=natural)
 
 
 def natural(name: str) -> tuple[tuple[int, int, str], ...]:
@@ -101,7 +111,9 @@ def natural(name: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def views_of(
-    analyses: Sequence[Analysis], advice: Sequence[Advice | None] | None = None
+    analyses: Sequence[Analysis],
+    advice: Sequence[Advice | None] | None = None,
+    names: Sequence[str] = (),
 ) -> list[View]:
     """Return the analyses with unique labels and one palette order over all of them."""
     advised = list(advice) if advice is not None else [None] * len(analyses)
@@ -113,20 +125,35 @@ def views_of(
     kept = sorted(weights, key=lambda op: -weights[op])[:MOST_COLOURS]
     order = {op: index for index, op in enumerate(PAPER_ORDER)}
     ops = tuple(sorted(kept, key=lambda op: (order.get(op, len(order)), natural(op))))
-    labels: list[str] = []
-    for analysis in analyses:
-        # JSON may hold half of a surrogate pair, which no frame and no file can.
-        label = (analysis.run.tag or analysis.run.name).encode("utf-8", "replace").decode("utf-8")
-        if sum((a.run.tag or a.run.name) == label for a in analyses) > 1:
-            label = f"{label} ({analysis.run.id})"
-        while label in labels:
-            label += "*"
-        labels.append(label)
+    labels = unique_labels(
+        names or [a.run.tag or a.run.name for a in analyses], [a.run.id for a in analyses]
+    )
     points = max(200, POINTS // max(1, len(analyses)))
     return [
         View(_told_once(a), label, ops, i, points, said)
         for i, (a, label, said) in enumerate(zip(analyses, labels, advised, strict=True))
     ]
+
+
+def unique_labels(names: Sequence[str], others: Sequence[str]) -> list[str]:
+    """Return the names, each with its other name where two are alike.
+
+    Examples
+    --------
+    >>> unique_labels(["old", "new"], ["run-1", "run-2"])
+    ['old', 'new']
+    >>> unique_labels(["old", "old"], ["run-1", "run-2"])
+    ['old (run-1)', 'old (run-2)']
+    """
+    labels: list[str] = []
+    for name, other in zip(names, others, strict=True):
+        # JSON may hold half of a surrogate pair, which no frame and no file can.
+        label = name.encode("utf-8", "replace").decode("utf-8")
+        label = f"{label} ({other})" if list(names).count(name) > 1 else label
+        while label in labels:
+            label += "*"
+        labels.append(label)
+    return labels
 
 
 def _told_once(analysis: Analysis) -> Analysis:

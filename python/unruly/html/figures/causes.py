@@ -49,12 +49,13 @@ def _labels(view: View) -> list[str]:
 
 
 def lead(view: View) -> tuple[str, ...]:
-    """Say of what is not explained at all that it is not, and what was not looked at."""
+    """Say which slow requests no event explains, and what was not looked at."""
     found = view.analysis.causes
     if found is None:
         return ()
     if found.note:
         return (f"Causes were not looked for: {found.note}.",)
+    rises = any(it.code == "correlate" for it in view.analysis.findings)
     bare = [row for row in found.rows if not row.causes and row.unknown is not None]
     alone = [row for row in found.rows if row.unknown is None and row.slow >= SLOW_LEAST]
     return (
@@ -64,12 +65,30 @@ def lead(view: View) -> tuple[str, ...]:
             for row in alone[:MOST_SENTENCES]
         ),
         *(
-            f"Nothing that was watched explains the {format.plural(row.slow, 'slow request')} of "
-            f"{_name(view, row)} (beyond {format.duration(row.limit_ns)}) better than chance."
+            f"No pause, fault or wait that was recorded explains the "
+            f"{format.plural(row.slow, 'slow request')} of {_name(view, row)} (beyond "
+            f"{format.duration(row.limit_ns)}) better than chance."
             for row in bare[:MOST_SENTENCES]
+        ),
+        *(
+            ("What rises with latency is shown below; it need not be the cause.",)
+            if bare and rises
+            else ()
         ),
         *(f"{told}." for told in found.left_out),
     )
+
+
+def nothing_explains(view: View) -> str:
+    """Return why no cause is named, in one sentence."""
+    found = view.analysis.causes
+    if found is None or found.note:
+        why = found.note if found else "the run has no times"
+        return f"Causes were not looked for: {why}."
+    rows = [row for row in found.rows if row.slow]
+    if not rows or all(row.unknown is None for row in rows):
+        return "Too few requests were slow to tell their causes from chance."
+    return "No pause, fault or wait that was recorded explains them better than chance."
 
 
 def _name(view: View, row: Slowness) -> str:

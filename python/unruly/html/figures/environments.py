@@ -1,8 +1,7 @@
-"""Several environments on one page: overlaid distributions, slow nodes and correlations."""
+"""Several runs on one page: overlaid distributions, slow nodes and correlations."""
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import altair as alt
@@ -44,31 +43,30 @@ def overlaid(views: Sequence[View]) -> Figure | None:
         panels.append(
             Panel(
                 curve_chart(own, "place", labels, f"{latency} time", ends, least),
-                f"Share of replies above each {latency} time, by environment. {'; '.join(parts)}.",
+                f"Share of replies above each {latency} time, by run. {'; '.join(parts)}.",
                 f"{latency.capitalize()} time",
                 320,
             )
         )
-    tails = {
-        str(p): quantile(c, 0.01)
-        for p, c in curves[curves["latency"] == "response"].groupby("place", sort=False)
-    }
-    tails = {p: v for p, v in tails.items() if not math.isnan(v)}
-    title = "The environments side by side"
-    if len(tails) > 1:
-        worst, best = max(tails, key=lambda p: tails[p]), min(tails, key=lambda p: tails[p])
-        title = (
-            f"{worst} is the most unruly: 1 reply in 100 takes more than "
-            f"{format.duration(tails[worst])}, against {format.duration(tails[best])} in {best}"
-        )
     return Figure(
         "overlaid",
-        title,
+        _overlaid_title(views),
         "All workloads together. " + READING,
         tuple(panels),
         legend=chart.legend(labels),
         narrow=True,
     )
+
+
+def _overlaid_title(views: Sequence[View]) -> str:
+    """Put the measured p99s side by side; whether they differ is decided elsewhere."""
+    firsts = [(view.label, next(iter(view.overall("response")), None)) for view in views]
+    tails = [(label, c.p99) for label, c in firsts if c is not None and c.p99 is not None]
+    if len(tails) < 2:
+        return "All requests of each run in one picture"
+    tails.sort(key=lambda it: -it[1])
+    told = [f"{format.duration(p99)} in {label}" for label, p99 in tails]
+    return f"1 reply in 100 took more than {format.listing(told, 4)}"
 
 
 def by_workload(views: Sequence[View]) -> Figure | None:
@@ -84,9 +82,11 @@ def by_workload(views: Sequence[View]) -> Figure | None:
         return None
     frame = pd.DataFrame(rows)
     ends = chart.span_of(pd.concat([frame["p50"], frame["p99"]]))
-    ops = [op for op in views[0].ops if op in set(frame["op"])][:MOST_OPS] or list(
-        dict.fromkeys(frame["op"])
-    )[:1]
+    shared = frame.groupby("op")["place"].nunique()
+    both = set(shared.index[shared > 1])  # one bar has nothing to be compared with
+    ops = [op for op in views[0].ops if op in both][:MOST_OPS]
+    if not ops:
+        return None
     panels = []
     for op in ops:
         own = frame[frame["op"] == op]
@@ -102,11 +102,12 @@ def by_workload(views: Sequence[View]) -> Figure | None:
                 40 + 26 * len(labels),
             )
         )
-    spread = {op: float(g["p99"].max() / g["p99"].min()) for op, g in frame.groupby("op")}
+    held = frame[frame["op"].isin(ops)]
+    spread = {op: float(g["p99"].max() / g["p99"].min()) for op, g in held.groupby("op")}
     most = max(spread, key=lambda op: spread[op])
     title = (
-        f"The environments differ most under {format.quoted(str(most))}: their p99 by a "
-        f"factor of {format.significant(spread[most])}"
+        f"The measured p99 differs most for {format.quoted(str(most))}, by a factor of "
+        f"{format.significant(spread[most])}"
     )
     return Figure(
         "environment-workloads",
@@ -142,7 +143,8 @@ def _ranges(own: pd.DataFrame, labels: list[str], ends: tuple[float, float]) -> 
 
 
 def slow_everywhere(views: Sequence[View]) -> Figure | None:
-    """Return the number of slow nodes and the Jaccard index by environment."""
+    """Return how many nodes are slow, and how alike observers see it, by run."""
+    views = [view for view in views if view.observers > 1 and view.receivers > 1]
     labels = [view.label for view in views]
     counts: list[dict[str, Any]] = []
     alike: list[dict[str, Any]] = []
@@ -163,9 +165,14 @@ def slow_everywhere(views: Sequence[View]) -> Figure | None:
     panels = []
     for rows, x_title, y_title, name in (
         (counts, "slow nodes in one view", "share of views", "How many nodes are slow"),
-        (alike, "Jaccard index (1 = the same set)", "share of pairs", "How alike observers see it"),
+        (
+            alike,
+            "overlap of two observers (1: the same nodes)",
+            "share of pairs",
+            "How alike observers see it",
+        ),
     ):
-        if rows:
+        if len({row["place"] for row in rows}) > 1:
             frame = pd.DataFrame(rows)
             words = "; ".join(
                 f"{r['place']} {r['value']}: {format.share(r['share'])}" for r in rows[:30]
@@ -178,14 +185,14 @@ def slow_everywhere(views: Sequence[View]) -> Figure | None:
     means = {v.label: v.analysis.slow_nodes.jaccard_mean for v in views}
     words_of = [f"{label} {format.coefficient(m)}" for label, m in means.items() if m is not None]
     title = (
-        "Do observers agree on who is slow? Mean Jaccard index: " + "; ".join(words_of)
+        "Do observers agree on who is slow? Their mean overlap: " + "; ".join(words_of)
         if words_of
-        else "No environment has two observers that both see a slow node"
+        else "No run has two observers that both see a slow node"
     )
     return Figure(
         "environment-slow",
         title,
-        "As in the histograms of each environment below, side by side.",
+        "As in the histograms of each run below, side by side.",
         tuple(panels),
         legend=chart.legend(labels),
         narrow=True,
@@ -234,6 +241,10 @@ def correlated_everywhere(views: Sequence[View]) -> Figure | None:
     if not rows:
         return None
     frame = pd.DataFrame(rows)
+    shared = frame.groupby("metric")["place"].nunique()
+    frame = frame[frame["metric"].isin(shared.index[shared > 1])]
+    if frame.empty:
+        return None
     strength = frame.assign(size=frame["r"].abs()).groupby("metric")["size"].max()
     order = list(strength.sort_values(ascending=False).index[:MOST_METRICS])
     frame = frame[frame["metric"].isin(order)]
@@ -258,7 +269,7 @@ def correlated_everywhere(views: Sequence[View]) -> Figure | None:
     )
     return Figure(
         "environment-correlations",
-        f"Over all environments {order[0]} moves with latency most",
+        f"Over all runs {order[0]} moves with latency most",
         "Pearson with the logarithm of the latency, and its interval, as in the paper's "
         "sixth figure.",
         (

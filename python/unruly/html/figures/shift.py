@@ -26,12 +26,16 @@ def comparison_sections(comparison: Comparison) -> list[Section]:
 
 
 def _part(result: Compared, place: int) -> Part:
-    figure = _figure(result, place)
+    # without a single bound there is nothing to draw but the measured values, which a table has
+    bounded = any(it.ratio.low is not None or it.ratio.high is not None for it in result.moved)
+    figure = _figure(result, place) if bounded else None
+    numbers = (_table(result),)
     return Part(
         heading=" · ".join(part for part in (result.cell, result.op, result.design) if part),
-        lead=(f"{result.outcome.capitalize()}: {result.sentence}.", f"Next: {result.next_step}."),
+        lead=(f"{format.capital(result.sentence)}.", f"Next: {result.next_step}."),
         figures=(figure,) if figure else (),
-        closed_tables=(_table(result),),
+        tables=() if figure else numbers,
+        closed_tables=numbers if figure else (),
     )
 
 
@@ -42,20 +46,26 @@ def _figure(result: Compared, place: int) -> Figure | None:
     bounds = pd.concat([frame["ratio"], frame["low"], frame["high"]]).dropna()
     low, high = min(0.95, float(bounds.min())), max(1.05, float(bounds.max()))
     spec = chart.finish(_layers(frame, (low / 1.05, high * 1.05), result), 280)
-    moved = [it.quantile for it in result.moved if it.outcome in OUTCOMES]
-    claim = (
-        f"{result.b} differs from {result.a} at the {format.listing(moved, 6)}"
-        if moved
-        else f"{result.b} is not shown to differ from {result.a}"
-    )
     return Figure(
         f"shift-{place}",
-        claim,
+        _claim(result),
         f"How many times {result.a}'s latency {result.b}'s is, at each quantile; the bars are the"
         " intervals. At the line both are alike. A bar that reaches the edge has no bound there.",
         (Panel(spec, f"Ratios of quantiles: {result.sentence}", height=280),),
         legend=(Key("shown to differ", -1, "dot"), Key("not shown", 0, "circle")),
     )
+
+
+def _claim(result: Compared) -> str:
+    """Say what was decided, in the words of the decision."""
+    if result.outcome == "undecided":
+        return f"It is undecided whether {result.b} differs from {result.a}"
+    moved = [it.quantile for it in result.moved if it.outcome in OUTCOMES]
+    if result.outcome == "different" and moved:
+        return f"{result.b} differs from {result.a} at the {format.listing(moved, 6)}"
+    if result.outcome == "different":
+        return f"{result.b} differs from {result.a}"
+    return f"{result.b} is not shown to differ from {result.a}"
 
 
 def _record(it: Any) -> dict[str, Any]:
@@ -111,8 +121,10 @@ def _layers(frame: pd.DataFrame, ends: tuple[float, float], result: Compared) ->
 def _ticks(low: float, high: float) -> list[float]:
     """About eight round ratios, 1 among them."""
     step = math.log10(high / low) / 7
-    digits = max(0, -math.floor(math.log10(step * 2.3)))
-    return sorted({1.0, *(round(low * 10 ** (k * step), digits) for k in range(1, 7))})
+    # two ratios next to each other differ by so much: neither is rounded away
+    digits = max(1, 1 - math.floor(math.log10(min(1.0, step))))
+    found = [float(f"{low * 10 ** (k * step):.{digits}g}") for k in range(1, 7)]
+    return sorted({1.0, *(it for it in found if abs(math.log10(it)) > step / 2)})
 
 
 def _table(result: Compared) -> Table:
