@@ -92,8 +92,10 @@ def test_named_runs_are_compared_before_each_of_them(drive, tmp_path):
     ],
 )
 def test_the_title_of_a_comparison_says_what_was_decided(outcome, words):
-    moved = (Moved("p50", 1e6, 1.1e6, Interval(1.1, 0.9, 1.3, 0.95), "not shown"),)
-    none = Interval(0.0, None, None, 0.95)
+    moved = (
+        Moved("p50", 1e6, 1.1e6, Interval(1.1, 0.9, 1.3, 0.95, 100, None, "blocks"), "not shown"),
+    )
+    none = Interval(0.0, None, None, 0.95, 100, None, "blocks")
     found = Compared("a", "b", "", "read", "", 0.5, moved, none, none, outcome, "so", "then")
     (section,) = comparison_sections(Comparison("response", 0.25, (found,), ()))
     (figure,) = section.parts[0].figures
