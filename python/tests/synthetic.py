@@ -58,6 +58,8 @@ class Shape:
     steal_share: float = 0.0
     sampler_lag_ns: float = 1e6
     dropped: int = 0
+    unsent: int = 0
+    """Requests that the generator never sent."""
     status: str = "complete"
     tag: str = "synthetic"
     tail_factor: float = 0.0
@@ -474,6 +476,7 @@ def _write_manifest(root, shape, run, tallies, end_ns) -> None:
     asked = sum(t.get("requests", 0) for t in tallies.values())
     answered = sum(t.get("answered", 0) for t in tallies.values())
     requests = {"scheduled": asked, "answered": answered, "unanswered": asked - answered}
+    requests |= {"unsent": shape.unsent} if shape.unsent else {}
     processes = [
         {
             "name": f"agent-{number}",

@@ -52,6 +52,7 @@ RAMP = {
 }  # fmt: skip
 ODD = "size=large load=high"
 RAISED = {
+    "rate-not-reached": {**SMALL, "unsent": 900},
     "nothing-measured": {**SMALL, "warmup_s": 40, "duration_s": 0},
     "rows-dropped": {**SMALL, "dropped": 7},
     "generator-stalled": {**SMALL, "generator_stalls_hz": 0.5},
@@ -199,6 +200,12 @@ def test_only_what_spoils_makes_a_run_untrustworthy(analysed):
     spoiled = analysed(**SMALL, dropped=3)
     assert not spoiled.trustworthy
     assert spoiled.doubts == ["3 rows were dropped"]
+
+
+def test_a_rate_that_was_not_reached_is_told_before_all_else(analysed):
+    spoiled = analysed(**SMALL, unsent=900, dropped=3)
+    assert spoiled.doubts == ["900 requests were never sent", "3 rows were dropped"]
+    assert spoiled.findings[0].evidence["unsent"] == 900
 
 
 def test_warnings_leave_a_run_trustworthy(analysed):

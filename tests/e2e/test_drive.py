@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -166,3 +168,46 @@ def test_a_run_keeps_the_command_that_started_it_and_a_sentence_of_what_it_measu
     manifest = Measured(out).manifest
     assert manifest["command"] == ["unruly", *words, "-o", str(out)]
     assert manifest["target"].startswith("null:: 1 client, 100/s, evenly; write then read, 5 keys")
+
+
+def test_a_rate_beyond_the_host_ends_with_the_timeout_and_says_what_was_reached(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "out"
+    words = ["null:", "-r", "10M/s", "-d", "1s", "-w", "0s", "--timeout", "1s", "--keys", "9"]
+    said = call("drive", *words, "-o", out)
+    assert said.returncode == 1, said.stderr
+    run = Measured(out)
+    counts = run.manifest["counts"]
+    assert counts["requests"]["scheduled"] + counts["requests"]["unsent"] == 10_000_000
+    assert counts["requests"]["unsent"] > 0
+    assert counts["copies"]["scheduled"] == counts["requests"]["scheduled"]
+    assert run.rows("select count(*) from requests") == [(counts["copies"]["recorded"],)]
+    # The generator waits for its recorder; it sends later, and loses no row.
+    assert counts["copies"]["dropped"] == 0
+    assert "of 10,000,000 requests per second" in said.stdout.split("\n\n")[0]
+    assert "of 10,000,000 requests per second" in said.stderr
+    assert "0 s left" not in said.stderr
+
+
+def test_the_exit_code_of_a_run_is_that_of_its_verdict(tmp_path: Path) -> None:
+    words = ["-r", "200", "-d", "1s", "-w", "0s", "--keys", "9"]
+    out = tmp_path / "good"
+    said = call("drive", "null:", *words, "-o", out)
+    summary = json.loads((out / "summary.json").read_text())
+    fine = summary["trustworthy"] and summary["worked"]["ok"]
+    assert said.returncode == (0 if fine else 1), said.stdout
+
+
+def test_a_run_whose_requests_failed_ends_with_1_and_its_live_line_says_how(
+    tmp_path: Path,
+) -> None:
+    liar = f"program:{sys.executable} {Path(__file__).with_name('liar.py')} failed 2"
+    # Longer than the time from one line to the next.
+    words = [liar, "-r", "100", "-d", "6s", "-w", "0s", "--keys", "9"]
+    said = call("drive", *words, "-o", tmp_path / "out")
+    assert said.returncode == 1, said.stderr
+    assert "failed: error reply" in said.stderr
+    # A quiet run says where it is and nothing of how it went.
+    said = call("drive", *words[:3], "-d", "100ms", *words[5:], "-q", "-o", tmp_path / "quiet")
+    assert (said.returncode, said.stdout.strip()) == (0, str(tmp_path / "quiet"))

@@ -119,7 +119,7 @@ def without_java(folder: Path, duration: str, more: str) -> Measured:
         f'name = "a"\n[run]\nduration = "{duration}"\n[stream]\nprotocol = "tcp"\n{more}'
     )
     nowhere = {**os.environ, "UNRULY_JVM": str(folder)}
-    said = call("run", plan, "-o", folder / "out", env=nowhere)
+    said = call("run", plan, "-q", "-o", folder / "out", env=nowhere)
     assert said.returncode == 0, said.stderr
     return Measured(folder / "out")
 

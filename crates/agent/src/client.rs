@@ -2,12 +2,12 @@
 
 use anyhow::{Context, Result};
 use unruly_load::{
-    Bins, Control, Engine, EngineOptions, Live, LoadSource, Outcome, Peer, Sessions, Source,
-    Target, Work,
+    Bins, Control, Engine, EngineOptions, Live, LoadSource, Outcome, Peer, Phases, Sessions,
+    Source, Target, Work,
 };
 use unruly_trace::{Counts, Recorder, RecorderOptions, SPOOL_ROWS_MAX, monotonic};
 
-use crate::control::{Bin, Report, report};
+use crate::control::{Bin, ProgressLine, Report, report};
 use crate::events::Events;
 use crate::ground::Ground;
 
@@ -26,6 +26,9 @@ pub(crate) struct Client<'a> {
 
 /// A load phase that fails more often than this, and than one time in a hundred, has failed.
 const LOAD_FAILURES_MAX: u64 = 100;
+
+/// After the end of its schedule a generator that is late has at least so long to send the rest.
+const LATE_NS: i64 = 2_000_000_000;
 
 /// What an asking process says at the end.
 #[derive(Debug)]
@@ -78,6 +81,7 @@ impl Client<'_> {
             return Ok(None);
         };
         let mut source = source(start_ns);
+        let latest_ns = self.latest_ns(start_ns);
         let mut said_full = false;
         engine.run(source.as_mut(), &mut |live, recorder| {
             say_progress(live, recorder, &self.ops);
@@ -98,6 +102,8 @@ impl Client<'_> {
             }
             if self.ground.inbox.is_stopped() {
                 Control::Stop
+            } else if monotonic().0 > latest_ns {
+                Control::Abandon
             } else {
                 Control::Continue
             }
@@ -106,13 +112,21 @@ impl Client<'_> {
         self.close(recorder, &outcome, events).map(Some)
     }
 
+    /// When a request that was not sent yet is not sent any more: a timeout after the schedule's end
+    /// nobody would wait for its answer.
+    fn latest_ns(&self, start_ns: i64) -> i64 {
+        let run = &self.ground.job.plan.run;
+        let end_ns = Phases::new(start_ns, run.warmup, run.duration).end_ns;
+        end_ns.saturating_add(self.options.timeout_ns.max(LATE_NS))
+    }
+
     /// Has every key written once, before the run begins.
     fn load(&self, engine: &mut Engine<'_>, keys: u64, sessions: Sessions) -> Result<()> {
         let most = LOAD_FAILURES_MAX.max(keys / 100);
         let mut tries_failed = 0;
         let mut source = LoadSource::new(keys, sessions, monotonic().0);
         engine.run(&mut source, &mut |live, recorder| {
-            tries_failed += live.failed;
+            tries_failed += live.failed.values().sum::<u64>();
             say_progress(live, recorder, &self.ops);
             if self.ground.inbox.is_stopped() || tries_failed > most {
                 Control::Stop
@@ -187,14 +201,19 @@ impl Client<'_> {
 fn say_progress(live: &mut Live, recorder: &Recorder, ops: &[String]) {
     let live = std::mem::take(live);
     let copies = &recorder.tally().copies;
-    report(&Report::Progress {
+    report(&Report::Progress(ProgressLine {
         scheduled: copies.scheduled,
         dropped: copies.dropped,
-        failed: live.failed,
+        failed: live
+            .failed
+            .into_iter()
+            .map(|(status, count)| (status.to_owned(), count))
+            .collect(),
+        open: live.open,
         responses_ns: live.responses_ns,
         lag_ns: live.lag_ns,
         bins: named(&live.bins, ops),
-    });
+    }));
 }
 
 /// Bins with the names of their operations.

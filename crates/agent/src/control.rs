@@ -1,5 +1,6 @@
 //! The lines between the runner and a process: JSON out, words in.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -46,6 +47,26 @@ pub struct PeerLine {
 /// An operation, a bin of response times as in [`unruly_load::bin`], and how often it was met.
 pub type Bin = (String, u32, u32);
 
+/// What a process that asks says each second.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgressLine {
+    /// Copies scheduled so far.
+    pub scheduled: u64,
+    /// Rows dropped so far.
+    pub dropped: u64,
+    /// Copies in the last second that did not end well, by status.
+    pub failed: BTreeMap<String, u64>,
+    /// Copies that are open.
+    pub open: usize,
+    /// Response times in the last second, ns.
+    pub responses_ns: Vec<i64>,
+    /// The longest send lag in the last second, ns.
+    pub lag_ns: i64,
+    /// Measured requests of the last second by bin, where the run ends when it knows enough.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bins: Vec<Bin>,
+}
+
 /// A line that a process writes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -53,21 +74,7 @@ pub enum Report {
     /// It can start.
     Ready(Ready),
     /// What happened in the last second.
-    Progress {
-        /// Copies scheduled so far.
-        scheduled: u64,
-        /// Rows dropped so far.
-        dropped: u64,
-        /// Copies in the last second that did not end well.
-        failed: u64,
-        /// Response times in the last second, ns.
-        responses_ns: Vec<i64>,
-        /// The longest send lag in the last second, ns.
-        lag_ns: i64,
-        /// Measured requests of the last second by bin, where the run ends when it knows enough.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        bins: Vec<Bin>,
-    },
+    Progress(ProgressLine),
     /// What came over a stream in the last second.
     Flowed {
         /// Its bytes.

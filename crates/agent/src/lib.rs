@@ -25,7 +25,7 @@ mod stream;
 mod stress;
 mod watch;
 
-pub use control::{Bin, Message, PeerLine, Ready, Report};
+pub use control::{Bin, Message, PeerLine, ProgressLine, Ready, Report};
 pub use job::{Job, JobKind, JvmPlace, PROTOCOL_VERSION, Stress};
 pub use role::run;
 pub use watch::DISK_CALLS;

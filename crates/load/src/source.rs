@@ -47,6 +47,15 @@ pub trait Source: Send {
 
     /// No request will come any more.
     fn is_over(&mut self) -> bool;
+
+    /// Gives up the requests that were not taken. Returns how many there are.
+    fn abandon(&mut self) -> u64 {
+        let mut count = 0;
+        while self.take().is_some() {
+            count += 1;
+        }
+        count
+    }
 }
 
 /// Where the warm-up ends and where the schedule ends, monotonic.
@@ -247,6 +256,14 @@ impl<S: Source> Source for Ending<S> {
     fn is_over(&mut self) -> bool {
         self.has_ended() || self.source.is_over()
     }
+
+    fn abandon(&mut self) -> u64 {
+        if self.has_ended() {
+            0
+        } else {
+            self.source.abandon()
+        }
+    }
 }
 
 impl Source for Box<dyn Source> {
@@ -264,6 +281,10 @@ impl Source for Box<dyn Source> {
 
     fn is_over(&mut self) -> bool {
         (**self).is_over()
+    }
+
+    fn abandon(&mut self) -> u64 {
+        (**self).abandon()
     }
 }
 
@@ -336,6 +357,15 @@ impl<I: Iterator<Item = u64> + Send> Source for OpenSource<I> {
 
     fn is_over(&mut self) -> bool {
         self.next_at_ns().is_none()
+    }
+
+    fn abandon(&mut self) -> u64 {
+        let mut count = 0;
+        while self.next_at_ns().is_some() {
+            self.offsets.next();
+            count += 1;
+        }
+        count
     }
 }
 
@@ -413,6 +443,15 @@ impl Source for ClosedSource {
 
     fn is_over(&mut self) -> bool {
         self.waiting == 0 && self.next_at_ns().is_none()
+    }
+
+    fn abandon(&mut self) -> u64 {
+        let end_ns = self.phases.end_ns;
+        let due = self
+            .due
+            .drain()
+            .filter(|Reverse((at_ns, _))| *at_ns < end_ns);
+        due.count() as u64
     }
 }
 
@@ -546,6 +585,31 @@ mod tests {
         assert_eq!(found.iter().filter(|due| due.phase == 1).count(), 7);
         assert!(limited.is_over());
         assert_eq!(limited.next_at_ns(), None);
+    }
+
+    #[test]
+    fn what_is_abandoned_was_in_the_schedule_and_is_counted_once() {
+        let open = |requests| {
+            let schedule = (0..).map(|it| it * 1_000_000_000);
+            let source = OpenSource::new(schedule, each(2), 0, phases(1, 4));
+            Limited::new(Box::new(source) as Box<dyn Source>, requests)
+        };
+        for (most, all_of_them) in [(10, 5), (2, 3)] {
+            let mut source = open(most);
+            assert!(source.take().is_some());
+            assert_eq!(source.abandon(), all_of_them - 1);
+            assert!(source.is_over());
+            assert_eq!((source.take(), source.abandon()), (None, 0));
+        }
+        let think = Arrivals::Closed {
+            think: DurationNs(0),
+        };
+        let mut source = ClosedSource::new(&think, 1, each(3), 0, phases(0, 1), Portion::WHOLE);
+        let first = source.take().expect("it is due");
+        assert_eq!(source.abandon(), 2);
+        assert!(!source.is_over(), "the first is still open");
+        source.ended(first.session, 2 * SECOND_NS);
+        assert!(source.is_over());
     }
 
     #[test]

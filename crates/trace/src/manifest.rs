@@ -210,6 +210,15 @@ pub struct Requests {
     pub answered: u64,
     /// Did not.
     pub unanswered: u64,
+    /// Were never sent, because the generator could not keep up until the run ended. They are not
+    /// among the scheduled ones and have no rows.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unsent: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// The conservation counts.
@@ -228,6 +237,7 @@ impl Counts {
         self.requests.scheduled += other.requests.scheduled;
         self.requests.answered += other.requests.answered;
         self.requests.unanswered += other.requests.unanswered;
+        self.requests.unsent += other.requests.unsent;
     }
 
     /// Checks both sums.
@@ -241,6 +251,7 @@ impl Counts {
             scheduled,
             answered,
             unanswered,
+            ..
         } = self.requests;
         if answered + unanswered != scheduled {
             return Err(TraceError::Conservation {

@@ -25,6 +25,9 @@ use crate::spool::{SpoolHeader, seal_spool};
 /// Records the ring holds: at one million a second it is full after 65 ms, three drain rounds.
 const RING_RECORDS: usize = 1 << 16;
 
+/// With fewer free places the ring is crowded.
+const RING_CROWDED: usize = RING_RECORDS / 4;
+
 /// How often the drain thread looks: bounds what a kill loses, at 50 wake-ups a second.
 const DRAIN_PERIOD: Duration = Duration::from_millis(20);
 
@@ -155,6 +158,13 @@ impl Recorder {
                 ..*record
             })
             .is_ok()
+    }
+
+    /// Whether the ring is so full that nothing more should be asked for until the drain thread has
+    /// made room. The room that is left is for the ends of what is open.
+    #[must_use]
+    pub fn is_crowded(&self) -> bool {
+        self.ring.slots() < RING_CROWDED && !self.shared.failed.load(Ordering::Relaxed)
     }
 
     /// The counts so far.

@@ -296,29 +296,25 @@ fn measure(plan: &Plan, options: &RunOptions) -> Result<u8> {
         say(&directory.display().to_string())?;
         return Ok(0);
     }
-    conclude(&directory)?;
-    Ok(0)
+    conclude(&directory)
 }
 
-/// Verdict and report of a fresh run. A host without the Python side has measured all the same.
-fn conclude(directory: &Path) -> Result<()> {
+/// Shows the verdict of a fresh run and writes its report. Returns the exit code. On a host without
+/// the Python side the run is whole, but nobody knows whether it is fine, and that is an error.
+fn conclude(directory: &Path) -> Result<u8> {
     let path = directory.display();
     // One analysis for both.
     let shown = python::run_verb("report", &[OsStr::new("--verdict"), directory.as_os_str()]);
-    let shown = shown.and_then(|code| {
-        anyhow::ensure!(
-            code == 0,
-            "{path}: no verdict; wanted a readable run; hint: see above"
-        );
-        Ok(())
+    let shown = shown.and_then(|code| match code {
+        0 => Ok(0),
+        1 => Ok(EXIT_FINDING),
+        _ => anyhow::bail!("{path}: no verdict; hint: see above"),
     });
-    match shown {
-        Ok(()) => Ok(()),
-        Err(error) => {
-            say_error(&format!("{error:#}"));
-            say(&format!("measured: {path}\nnext: unruly verdict {path}"))
-        }
-    }
+    shown.or_else(|error| {
+        say_error(&format!("{error:#}"));
+        say(&format!("measured: {path}\nnext: unruly verdict {path}"))?;
+        Ok(EXIT_ERROR)
+    })
 }
 
 fn analyse(verb: &str, arguments: &[OsString]) -> Result<u8> {

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from unruly.findings import (
     rules_causes,
     rules_generator,
+    rules_rate,
     rules_runtime,
     rules_store,
     rules_stream,
@@ -657,6 +658,7 @@ def _next_step(evidence: Evidence) -> Iterator[Finding]:
 
 
 RULES: Final[tuple[Callable[[Evidence], Iterator[Finding]], ...]] = (
+    rules_rate.not_reached,
     _nothing_measured,
     _rows_dropped,
     rules_generator.stalled,
@@ -708,6 +710,7 @@ RULES: Final[tuple[Callable[[Evidence], Iterator[Finding]], ...]] = (
     _next_step,
 )
 CODES: Final = (
+    "rate-not-reached",
     "nothing-measured",
     "rows-dropped",
     "generator-stalled",

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unruly.verbs.shared import (
+    FINE_EXIT,
     INTERACTIONS,
     TARGET,
     add_engine,
+    finding_exit,
     open_for,
     target_of,
     terminal,
@@ -40,7 +42,10 @@ def add(verbs: Verbs) -> None:
         "--advice", action="store_true", help="with the pictures of `advise`, whatever the run"
     )
     pictured.add_argument(
-        "--verdict", action="store_true", help="print the verdict of each first, as `verdict` does"
+        "--verdict",
+        action="store_true",
+        help="print the verdict of each first; exit code 1 when a run is spoiled or more than 1 %% "
+        "of its requests failed",
     )
     pictured.add_argument("--target", metavar="SHARE:TIME", help=TARGET)
     pictured.add_argument("--interactions", action="store_true", help=INTERACTIONS)
@@ -79,7 +84,9 @@ def run(options: argparse.Namespace) -> int:
         lambda: write_report(analyses, output, advice, names=names, comparison=comparison),
     )
     print(output)
-    return 0
+    if not options.verdict:
+        return FINE_EXIT
+    return max(finding_exit(analysis) for analysis in analyses)
 
 
 def _advice(analysis: Analysis, *, asked: bool) -> Advice | None:

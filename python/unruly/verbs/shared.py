@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from unruly.findings.model import Analysis
     from unruly.findings.target import Target
     from unruly.run import Run
 
 Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+FINE_EXIT, FINDING_EXIT = 0, 1
 WIDTH = "columns (default: the terminal's, else 100)"
 TARGET = "hold each operation to it, such as 99.9%%:20ms (default: no target)"
 INTERACTIONS = "of a matrix: analysis of variance with those of every two factors"
@@ -54,6 +56,14 @@ def terminal(asked: int | None) -> tuple[int, bool]:
     is_terminal = sys.stdout.isatty()
     width = asked or (shutil.get_terminal_size((100, 40)).columns if is_terminal else 100)
     return width, is_terminal and "NO_COLOR" not in os.environ
+
+
+def finding_exit(analysis: Analysis) -> int:
+    """Return the exit code of a run whose verdict was shown: 1 when it did not go well, else 0.
+
+    A run did not go well when more than 1 % of its requests failed, or when something spoils it.
+    """
+    return FINE_EXIT if analysis.worked.ok and analysis.trustworthy else FINDING_EXIT
 
 
 def print_json(document: dict[str, Any]) -> None:

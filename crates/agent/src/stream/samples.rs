@@ -9,7 +9,7 @@ use unruly_trace::{
 
 use super::Times;
 use crate::client::ClientReport;
-use crate::control::{Report, report};
+use crate::control::{ProgressLine, Report, report};
 use crate::ground::Ground;
 use crate::job::Job;
 
@@ -126,14 +126,12 @@ impl<'a> Samples<'a> {
             ..Second::default()
         };
         let second = std::mem::replace(&mut self.second, next);
-        report(&Report::Progress {
+        report(&Report::Progress(ProgressLine {
             scheduled: self.recorded,
             dropped: self.recorder.tally().copies.dropped,
-            failed: 0,
             responses_ns: second.latencies_ns,
-            lag_ns: 0,
-            bins: Vec::new(),
-        });
+            ..ProgressLine::default()
+        }));
         report(&Report::Flowed {
             bytes: second.bytes,
         });
@@ -148,7 +146,7 @@ impl<'a> Samples<'a> {
             requests: Requests {
                 scheduled: self.recorded,
                 answered: self.recorded,
-                unanswered: 0,
+                ..Requests::default()
             },
         };
         counts.check(&self.job.name)?;

@@ -79,6 +79,8 @@ pub struct EngineOptions {
 pub enum Control {
     /// Go on.
     Continue,
+    /// Send no request that was not sent yet, and wait for those that are open.
+    Abandon,
     /// End the schedule now, wait for nothing, and account for what is open.
     Stop,
 }
@@ -90,8 +92,10 @@ pub struct Live {
     pub responses_ns: Vec<i64>,
     /// The longest send lag, ns.
     pub lag_ns: i64,
-    /// Copies that did not end well.
-    pub failed: u64,
+    /// Copies that did not end well, by the name of their status.
+    pub failed: BTreeMap<&'static str, u64>,
+    /// Copies that were sent and have not ended.
+    pub open: usize,
     /// Measured requests by bin, where that was asked for.
     pub bins: Bins,
 }
@@ -102,7 +106,7 @@ const LIVE_RESPONSES_MAX: usize = 4096;
 /// The counts of a finished engine; the recorder has those of the copies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// What became of the requests.
+    /// What became of the requests, also of those that were never sent.
     pub requests: Requests,
     /// Replies that answered nothing that was open, and bytes that were no replies.
     pub strays: u64,
@@ -219,8 +223,11 @@ impl<'a> Engine<'a> {
             }
             if now_ns >= next_control_ns {
                 next_control_ns = now_ns + CONTROL_PERIOD_NS;
-                if control(&mut self.live, self.recorder) == Control::Stop {
-                    break;
+                self.live.open = self.pending.open();
+                match control(&mut self.live, self.recorder) {
+                    Control::Continue => {}
+                    Control::Abandon => self.outcome.requests.unsent += source.abandon(),
+                    Control::Stop => break,
                 }
             }
             let due_ns = if self.ended.is_empty() {
@@ -248,11 +255,13 @@ impl<'a> Engine<'a> {
         self.outcome
     }
 
-    /// Sends what is due. Returns the time.
+    /// Sends what is due, as long as the recorder has room for the rows: a request that waits here is
+    /// late, which its row says, and a row without room would be lost. Returns the time.
     fn send_due(&mut self, source: &mut dyn Source) -> i64 {
         let mut now_ns = monotonic().0;
         for _ in 0..BURST_MAX {
-            if source.next_at_ns().is_none_or(|at_ns| at_ns > now_ns) {
+            let later = source.next_at_ns().is_none_or(|at_ns| at_ns > now_ns);
+            if later || self.recorder.is_crowded() {
                 break;
             }
             if let Some(due) = source.take() {

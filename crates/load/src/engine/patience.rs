@@ -76,7 +76,7 @@ impl Engine<'_> {
         let Some(ended) = self.pending.time_out(slot) else {
             return;
         };
-        self.live.failed += 1;
+        *self.live.failed.entry(Status::Timeout.name()).or_insert(0) += 1;
         self.task_ended(copy.asked.task, Status::Timeout);
         self.request_over(copy.asked.link, &ended);
     }

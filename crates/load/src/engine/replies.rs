@@ -230,7 +230,9 @@ impl Engine<'_> {
                 .responses_ns
                 .push(record.received_ns - record.intended_ns);
         }
-        self.live.failed += u64::from(!ok);
+        if !ok {
+            *self.live.failed.entry(record.status.name()).or_insert(0) += 1;
+        }
         if !ok && self.will_retry(&record, asked) {
             self.recorder.record(&record);
             return;

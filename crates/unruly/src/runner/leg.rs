@@ -135,7 +135,7 @@ impl<'a> Leg<'a> {
         self.set_quotas()?;
         let started_mono_ns = self.start();
         let cell = &self.run.cells[self.cell].name;
-        progress.begin(number, cell, scheduled);
+        progress.begin(number, cell, scheduled.clone(), &self.plan);
         let measure_ns = started_mono_ns + nanoseconds(self.plan.run.warmup);
         self.faults = Faults::new(&self.plan.faults, measure_ns, self.plan.run.duration);
         self.supervise(started_mono_ns, progress);
@@ -143,6 +143,7 @@ impl<'a> Leg<'a> {
         self.end(progress);
         self.services.iter_mut().for_each(Services::stop);
         self.tell_pauses(started_mono_ns);
+        self.tell_reached(&scheduled, progress);
         self.tell_until();
         self.events.seal()?;
         let hosts = (0..self.hosts.count())
@@ -443,18 +444,11 @@ impl<'a> Leg<'a> {
     fn hear(&mut self, number: usize, said: Option<Report>, progress: &mut Progress) -> bool {
         let name = self.children[number].job.name.clone();
         match said {
-            Some(Report::Progress {
-                scheduled,
-                dropped,
-                failed,
-                responses_ns,
-                lag_ns,
-                bins,
-            }) => {
+            Some(Report::Progress(line)) => {
                 self.judge
                     .iter_mut()
-                    .for_each(|judge| judge.hear(number, &bins));
-                progress.heard(number, (scheduled, dropped), failed, &responses_ns, lag_ns);
+                    .for_each(|judge| judge.hear(number, &line.bins));
+                progress.heard(number, &line);
             }
             Some(Report::Flowed { bytes }) => progress.flowed(bytes),
             Some(Report::Finding { text, fatal }) => {

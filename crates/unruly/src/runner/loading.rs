@@ -60,8 +60,8 @@ impl Leg<'_> {
                 bail!("stopped before the start; wanted a run; hint: start it again");
             }
             match self.heard.recv_timeout(LOOK_PERIOD) {
-                Ok((number, Some(Report::Progress { scheduled, .. }))) => {
-                    written[number] = scheduled;
+                Ok((number, Some(Report::Progress(line)))) => {
+                    written[number] = line.scheduled;
                 }
                 Ok((
                     number,

@@ -1,10 +1,12 @@
 //! What a person sees while a run goes on: time left, and a line of what is happening.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use unruly_plan::{Load, Plan};
+use unruly_agent::ProgressLine;
+use unruly_plan::{Arrivals, Load, Plan, RateHz};
 
 /// Without a terminal a line is printed at this pace.
 const LINE_PERIOD: Duration = Duration::from_secs(5);
@@ -14,11 +16,16 @@ const LINE_PERIOD: Duration = Duration::from_secs(5);
 struct Second {
     responses_ns: Vec<i64>,
     scheduled: u64,
-    failed: u64,
+    /// By status.
+    failed: BTreeMap<String, u64>,
     lag_ns: i64,
     /// Of a stream.
     bytes: Option<u64>,
 }
+
+/// A generator that is later than this, so long after its start, cannot keep up.
+const BEHIND_NS: i64 = 1_000_000_000;
+const BEHIND_AFTER: Duration = Duration::from_secs(2);
 
 /// The progress of a run.
 #[derive(Debug)]
@@ -34,7 +41,13 @@ pub(super) struct Progress {
     worst_ns: i64,
     dropped: Vec<u64>,
     scheduled: Vec<u64>,
-    label: String,
+    open: Vec<usize>,
+    /// Copies that were scheduled in this leg.
+    sent: u64,
+    /// The rate that the plan asks for.
+    asked: Option<RateHz>,
+    /// It has been said that the host cannot keep up with it.
+    said_behind: bool,
 }
 
 impl Progress {
@@ -44,17 +57,10 @@ impl Progress {
         let bar = terminal.then(|| {
             let total = u64::try_from(leg.as_millis()).unwrap_or(u64::MAX);
             let bar = ProgressBar::new(total.saturating_mul(legs as u64));
-            let style = ProgressStyle::with_template("{prefix} {wide_bar:.dim} {msg}\n{wide_msg}");
-            let style = style.or_else(|_| ProgressStyle::with_template("{wide_bar} {eta}"));
-            if let Ok(style) = style {
-                bar.set_style(style.with_key(
-                    "msg",
-                    |state: &indicatif::ProgressState, out: &mut dyn std::fmt::Write| {
-                        let _ = write!(out, "{:.0} s left", state.eta().as_secs_f64());
-                    },
-                ));
+            if let Ok(style) = ProgressStyle::with_template("{wide_bar:.dim} {prefix}\n{wide_msg}")
+            {
+                bar.set_style(style);
             }
-            bar.set_prefix(plan.name.clone());
             bar
         });
         let now = Instant::now();
@@ -70,19 +76,25 @@ impl Progress {
             worst_ns: 0,
             dropped: Vec::new(),
             scheduled: Vec::new(),
-            label: String::new(),
+            open: Vec::new(),
+            sent: 0,
+            asked: None,
+            said_behind: false,
         }
     }
 
     /// A leg begins, with so many processes, each of which has scheduled so many copies before.
-    pub(super) fn begin(&mut self, number: usize, label: &str, scheduled: Vec<u64>) {
+    pub(super) fn begin(&mut self, number: usize, label: &str, scheduled: Vec<u64>, plan: &Plan) {
         let processes = scheduled.len();
         self.number = number;
         self.started = Instant::now();
         self.shown = self.started;
         self.dropped = vec![0; processes];
         self.scheduled = scheduled;
-        label.clone_into(&mut self.label);
+        self.open = vec![0; processes];
+        self.sent = 0;
+        self.asked = asked(plan);
+        self.said_behind = false;
         if self.legs > 1 || self.bar.is_none() {
             self.note(&format!(
                 "{}/{} {label}: {processes} processes",
@@ -93,21 +105,38 @@ impl Progress {
     }
 
     /// A process said how its last second was.
-    pub(super) fn heard(
-        &mut self,
-        process: usize,
-        totals: (u64, u64),
-        failed: u64,
-        responses_ns: &[i64],
-        lag_ns: i64,
-    ) {
-        self.second.scheduled += totals.0.saturating_sub(self.scheduled[process]);
-        self.scheduled[process] = totals.0;
-        self.dropped[process] = totals.1;
-        self.second.failed += failed;
-        self.second.lag_ns = self.second.lag_ns.max(lag_ns);
-        self.second.responses_ns.extend_from_slice(responses_ns);
-        self.worst_ns = responses_ns.iter().copied().fold(self.worst_ns, i64::max);
+    pub(super) fn heard(&mut self, process: usize, line: &ProgressLine) {
+        let sent = line.scheduled.saturating_sub(self.scheduled[process]);
+        self.sent += sent;
+        self.second.scheduled += sent;
+        self.scheduled[process] = line.scheduled;
+        self.dropped[process] = line.dropped;
+        self.open[process] = line.open;
+        for (status, count) in &line.failed {
+            *self.second.failed.entry(status.clone()).or_insert(0) += count;
+        }
+        self.second.lag_ns = self.second.lag_ns.max(line.lag_ns);
+        self.second
+            .responses_ns
+            .extend_from_slice(&line.responses_ns);
+        let responses_ns = line.responses_ns.iter().copied();
+        self.worst_ns = responses_ns.fold(self.worst_ns, i64::max);
+        self.say_behind(line.lag_ns);
+    }
+
+    /// Says once that the host cannot send as fast as the plan asks.
+    fn say_behind(&mut self, lag_ns: i64) {
+        let elapsed = self.started.elapsed();
+        let Some(rate) = self.asked else { return };
+        if self.said_behind || elapsed < BEHIND_AFTER || lag_ns < BEHIND_NS {
+            return;
+        }
+        self.said_behind = true;
+        let reached = f64_of(self.sent) / elapsed.as_secs_f64();
+        self.note(&format!(
+            "this host sends {reached:.0}/s of {rate} and is {} late; hint: lower --rate, or use more --processes",
+            human_ns(lag_ns)
+        ));
     }
 
     /// So much came over a stream.
@@ -128,15 +157,33 @@ impl Progress {
         }
         self.shown = Instant::now();
         let second = std::mem::take(&mut self.second);
+        let late = second.lag_ns > BEHIND_NS;
         let line = self.line(second, since);
         let elapsed = self.started.elapsed().min(self.leg);
         if let Some(bar) = &self.bar {
             let done = self.leg.as_millis() * self.number as u128 + elapsed.as_millis();
             bar.set_position(u64::try_from(done).unwrap_or(u64::MAX));
+            let later = u32::try_from(self.legs - self.number - 1).unwrap_or(u32::MAX);
+            bar.set_prefix(self.left(elapsed, self.leg.saturating_mul(later), late));
             bar.set_message(line);
         } else {
-            let left = self.leg.saturating_sub(elapsed).as_secs();
-            self.note(&format!("{left:>4} s left  {line}"));
+            let left = self.left(elapsed, Duration::ZERO, late);
+            self.note(&format!("{left:>11}  {line}"));
+        }
+    }
+
+    /// What is still to come: time of this leg and of later ones, or what the leg waits for.
+    fn left(&self, elapsed: Duration, later: Duration, late: bool) -> String {
+        let left = self.leg.saturating_sub(elapsed);
+        if !left.is_zero() {
+            return format!("{} s left", left.saturating_add(later).as_secs());
+        }
+        let open: usize = self.open.iter().sum();
+        match (late, open) {
+            (true, _) => "sending late requests".to_owned(),
+            (false, 0) => "ending".to_owned(),
+            (false, 1) => "waiting for 1 open request".to_owned(),
+            (false, open) => format!("waiting for {} open requests", grouped(open as u64)),
         }
     }
 
@@ -167,14 +214,19 @@ impl Progress {
             }
             None => {
                 let lag = human_ns(second.lag_ns);
-                format!("{rate:.0}/s  p50 {median}  p99 {tail}  worst so far {worst}  lag {lag}")
+                format!(
+                    "{rate:.0}/s  p50 {median}  p99 {tail}  worst so far {worst}  send delay {lag}"
+                )
             }
         };
         let dropped: u64 = self.dropped.iter().sum();
-        for (count, word) in [(second.failed, "failed"), (dropped, "DROPPED")] {
-            if count > 0 {
-                line.push_str(&format!("  {count} {word}"));
-            }
+        if dropped > 0 {
+            line.push_str(&format!("  {} rows DROPPED", grouped(dropped)));
+        }
+        if let Some(failed) = failed_words(&second.failed) {
+            let none = second.responses_ns.is_empty();
+            line.push_str(if none { "  NO REPLIES, " } else { "  " });
+            line.push_str(&failed);
         }
         line
     }
@@ -208,6 +260,69 @@ fn leg_ns(plan: &Plan) -> u64 {
     own.saturating_add(lead).saturating_add(wind_down)
 }
 
+/// The rate that a plan asks for; none where replies set the pace.
+fn asked(plan: &Plan) -> Option<RateHz> {
+    let Load::Drive(drive) = &plan.load else {
+        return None;
+    };
+    match drive.arrivals {
+        Arrivals::Constant { rate }
+        | Arrivals::Poisson { rate }
+        | Arrivals::Mmpp { rate, .. }
+        | Arrivals::OnOff { rate, .. } => Some(rate),
+        Arrivals::Replay | Arrivals::Closed { .. } => None,
+    }
+}
+
+/// How many requests failed, and how: `1,074 failed: 1,000 refused, 74 timed out`.
+fn failed_words(failed: &BTreeMap<String, u64>) -> Option<String> {
+    let sum: u64 = failed.values().sum();
+    let mut kinds: Vec<_> = failed.iter().collect();
+    kinds.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let words = match kinds.as_slice() {
+        [] => return None,
+        [(status, _)] => status_words(status).to_owned(),
+        several => {
+            let each = several
+                .iter()
+                .map(|(status, count)| format!("{} {}", grouped(**count), status_words(status)));
+            each.collect::<Vec<_>>().join(", ")
+        }
+    };
+    Some(format!("{} failed: {words}", grouped(sum)))
+}
+
+/// A status as people say it.
+fn status_words(status: &str) -> &str {
+    match status {
+        "timeout" => "timed out",
+        "error:reset" => "connection reset",
+        "error:protocol" => "malformed reply",
+        "error:send" => "not sent",
+        "error:store" => "error reply",
+        "error:denied" => "access denied",
+        other => other.strip_prefix("error:").unwrap_or(other),
+    }
+}
+
+/// A number with commas between its thousands.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a number for people")]
+fn f64_of(number: u64) -> f64 {
+    number as f64
+}
+
 fn write_line(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
@@ -232,7 +347,68 @@ fn human_ns(time_ns: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::human_ns;
+    use super::*;
+
+    #[test]
+    fn failures_are_named_by_their_kind_the_most_frequent_first() {
+        let failed = |kinds: &[(&str, u64)]| {
+            let kinds = kinds
+                .iter()
+                .map(|(status, count)| ((*status).to_owned(), *count));
+            failed_words(&kinds.collect())
+        };
+        assert_eq!(failed(&[]), None);
+        let refused = failed(&[("refused", 1_074)]);
+        assert_eq!(refused.as_deref(), Some("1,074 failed: refused"));
+        let several = failed(&[("timeout", 74), ("error:reset", 1_000)]);
+        let wanted = "1,074 failed: 1,000 connection reset, 74 timed out";
+        assert_eq!(several.as_deref(), Some(wanted));
+    }
+
+    /// A leg of one second that began, as far as its progress knows, so long ago.
+    fn begun(elapsed: Duration) -> Progress {
+        let text = "name = \"t\"\n[run]\nduration = \"1s\"\n[drive]\nrate = \"5/s\"";
+        let plan = Plan::parse("plan", text).unwrap();
+        let mut progress = Progress::new(&plan, 1, true);
+        progress.begin(0, "all", vec![0], &plan);
+        progress.started -= elapsed;
+        progress
+    }
+
+    #[test]
+    fn after_its_time_a_run_says_what_it_waits_for() {
+        let progress = begun(Duration::ZERO);
+        assert_eq!(
+            progress.left(Duration::ZERO, Duration::ZERO, false),
+            "1 s left"
+        );
+        let mut progress = begun(Duration::from_secs(9));
+        let left = |progress: &Progress, late| progress.left(progress.leg, Duration::ZERO, late);
+        assert_eq!(left(&progress, false), "ending");
+        progress.heard(
+            0,
+            &ProgressLine {
+                open: 1_200,
+                ..ProgressLine::default()
+            },
+        );
+        assert_eq!(left(&progress, false), "waiting for 1,200 open requests");
+        assert_eq!(left(&progress, true), "sending late requests");
+    }
+
+    #[test]
+    fn a_host_that_cannot_keep_up_is_told_once() {
+        let late = ProgressLine {
+            lag_ns: BEHIND_NS,
+            ..ProgressLine::default()
+        };
+        let mut progress = begun(Duration::ZERO);
+        progress.heard(0, &late);
+        assert!(!progress.said_behind, "a start may be late");
+        let mut progress = begun(BEHIND_AFTER);
+        progress.heard(0, &late);
+        assert!(progress.said_behind);
+    }
 
     #[test]
     fn times_have_three_digits_and_a_unit() {

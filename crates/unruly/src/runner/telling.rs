@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use unruly_plan::Plan;
+use unruly_plan::{Drive, Load, Plan};
 use unruly_trace::{MonoNs, Process, SegmentMeta, Table, TableSpool};
 
 use super::Run;
 use super::child::Child;
 use super::leg::Leg;
+use super::progress::{Progress, grouped};
 use crate::services::{Services, pauses};
 
 impl Leg<'_> {
@@ -26,6 +27,36 @@ impl Leg<'_> {
         };
         let now = (self.clock.column_now(), None);
         self.event(kind, "runner", Some(said), now);
+    }
+
+    /// Writes down how many requests a second were sent where that is less than the schedule had, and
+    /// says so. `loaded` is how many each process had sent before it.
+    pub(super) fn tell_reached(&mut self, loaded: &[u64], progress: &Progress) {
+        let counts = self.children.iter().zip(loaded);
+        let counts = counts.filter_map(|(child, loaded)| Some((child.counts.as_ref()?, loaded)));
+        let (mut sent, mut unsent) = (0, 0);
+        for (counts, loaded) in counts {
+            sent += counts.requests.scheduled.saturating_sub(*loaded);
+            unsent += counts.requests.unsent;
+        }
+        let Load::Drive(Drive { timeout, .. }) = &self.plan.load else {
+            return;
+        };
+        if unsent == 0 {
+            return;
+        }
+        let run = &self.plan.run;
+        let planned_ns = run.warmup.0.saturating_add(run.duration.0);
+        let reached = per_second(sent, planned_ns.saturating_add(timeout.0));
+        let asked = per_second(sent + unsent, planned_ns);
+        let told = format!(
+            "this host reached {} of {} requests per second",
+            grouped(reached),
+            grouped(asked)
+        );
+        progress.note(&format!("{told}; {} were never sent", grouped(unsent)));
+        let now = (self.clock.column_now(), None);
+        self.event("rate not reached", "runner", Some(&told), now);
     }
 
     /// What virtual machines of Java have told of their pauses, since the run began.
@@ -107,6 +138,11 @@ impl Leg<'_> {
             counts: child.counts.clone(),
         }
     }
+}
+
+fn per_second(count: u64, time_ns: u64) -> u64 {
+    let rate = u128::from(count) * 1_000_000_000 / u128::from(time_ns.max(1));
+    u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
 /// Where the events of a leg are written.
