@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PAGE: Final = ROOT / "docs" / "methods" / "block-interval.md"
+MARKS: Final = (
+    "<!-- table of the ladder: begin -->",
+    "<!-- table of the ladder: end -->",
+)
 BEGIN, END = "<!-- table of false promises: begin -->", "<!-- table of false promises: end -->"
 KINDS: Final = {"bound": "", "hold-out": " (hold-out)", "unseen": " (cannot be seen)"}
 
@@ -43,9 +47,36 @@ def _cell(cell: dict[str, Any]) -> str:
     return f"{100 * answered / runs:.0f} · {covered} · {false} · {wide} {naive}"
 
 
-def write(cells: Sequence[dict[str, Any]]) -> None:
-    """Put the table between its marks in the page."""
+def ladder_table(cells: Sequence[dict[str, Any]]) -> str:
+    """Return the table of the ladder as Markdown: a row a family, a column a length."""
+    found = {(c["family"], c["seconds"]): c for c in cells}
+    lines = [
+        "| family | " + " | ".join(f"{s} s" for s in SECONDS) + " |",
+        "|---|" + "---|" * len(SECONDS),
+    ]
+    for name in dict.fromkeys(c["family"] for c in cells):
+        first = found[name, SECONDS[0]]
+        shown = [_ladder_cell(found[name, seconds]) for seconds in SECONDS]
+        lines.append(f"| {first['words']}{KINDS[first['kind']]} | " + " | ".join(shown) + " |")
+    return "\n".join(lines)
+
+
+def _ladder_cell(cell: dict[str, Any]) -> str:
+    """Promised of all, broken of all, and the commonest highest step."""
+    runs = cell["runs"]
+    if not cell["promised"]:
+        return "0 · 0.0"
+    steps = {name: it["highest"] for name, it in cell["steps"].items()}
+    common = max(steps, key=lambda name: steps[name])
+    broken = f"{100 * cell['broken'] / runs:.1f}"
+    return f"{100 * cell['promised'] / runs:.0f} · {broken} · {common}"
+
+
+def write(cells: Sequence[dict[str, Any]], ladders: Sequence[dict[str, Any]]) -> None:
+    """Put both tables between their marks in the page."""
     text = PAGE.read_text(encoding="utf-8")
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    PAGE.write_text(f"{before}{BEGIN}\n{table(cells)}\n{END}{after}", encoding="utf-8")
+    for (begin, end), lines in (((BEGIN, END), table(cells)), (MARKS, ladder_table(ladders))):
+        before, rest = text.split(begin)
+        _, after = rest.split(end)
+        text = f"{before}{begin}\n{lines}\n{end}{after}"
+    PAGE.write_text(text, encoding="utf-8")

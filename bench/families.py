@@ -217,6 +217,136 @@ def _queue(load: float) -> tuple[Draw, Callable[[float], float]]:
     return run, lambda q: float(np.exp(-(service_hz - RATE_HZ) * q))
 
 
+SLOW_SHARE, SLOW_S = 0.03, 4e-3
+SLOW: Final = stats.lognorm(s=BASE_SIGMA, scale=SLOW_S)
+"""A tail of its own: 3 % of the requests are twenty times slower, whatever the rest does."""
+STEP_S: Final = 0.1
+"""How often a level that has a memory is drawn anew."""
+
+
+def _each(values: Array, seconds: int) -> Array:
+    """One value of each step, repeated for every request of it."""
+    n = seconds * RATE_HZ
+    return np.repeat(values, -(-n // values.size))[:n]
+
+
+def _redrawn(sigma: float, every_s: float) -> Draw:
+    """A log level that is drawn anew every so many seconds."""
+    return lambda rng, s: _each(sigma * rng.standard_normal(-(-s // int(every_s))), s)
+
+
+def _remembered(sigma: float, memory_s: float) -> Draw:
+    """A log level with an exponential memory, stationary from the start."""
+    keep = float(np.exp(-STEP_S / memory_s))
+
+    def run(rng: np.random.Generator, seconds: int) -> Array:
+        shocks = sigma * np.sqrt(1 - keep**2) * rng.standard_normal(round(seconds / STEP_S))
+        before = [keep * sigma * rng.standard_normal()]
+        level, _ = signal.lfilter([1.0], [1.0, -keep], shocks, zi=before)
+        return _each(level, seconds)
+
+    return run
+
+
+def _long_range(sigma: float, hurst: float) -> Draw:
+    """A log level of fractional Gaussian noise, by circulant embedding (Davies, Harte 1987)."""
+
+    def run(rng: np.random.Generator, seconds: int) -> Array:
+        n = round(seconds / STEP_S)
+        lags = np.arange(n + 1, dtype=float)
+        memory = 0.5 * (
+            np.abs(lags + 1) ** (2 * hurst)
+            - 2 * lags ** (2 * hurst)
+            + np.abs(lags - 1) ** (2 * hurst)
+        )
+        spectrum = np.maximum(np.fft.fft(np.concatenate([memory, memory[-2:0:-1]])).real, 0.0)
+        noise = rng.standard_normal(2 * n) + 1j * rng.standard_normal(2 * n)
+        level = np.fft.fft(np.sqrt(spectrum / (2 * n)) * noise).real[:n]
+        return _each(sigma * level, seconds)
+
+    return run
+
+
+def _moving(name: str, words: str, level: Draw, sigma: float, kind: str = "bound") -> Family:
+    """The whole law moves with a normal log level of this spread."""
+    law = stats.lognorm(s=np.hypot(BASE_SIGMA, sigma), scale=BASE_S)
+
+    def run(rng: np.random.Generator, seconds: int) -> Array:
+        return _base(rng, seconds * RATE_HZ) * np.exp(level(rng, seconds))
+
+    return Family(name, words, run, lambda q: float(law.sf(q)), kind)
+
+
+def _stable_tail(name: str, words: str, level: Draw, body: Callable[[float], float]) -> Family:
+    """Only the body moves with the level; `body` is its tail in the long run."""
+
+    def run(rng: np.random.Generator, seconds: int) -> Array:
+        n = seconds * RATE_HZ
+        slow = rng.uniform(size=n) < SLOW_SHARE
+        return _base(rng, n) * np.where(slow, SLOW_S / BASE_S, np.exp(level(rng, seconds)))
+
+    return Family(name, words, run, lambda q: _with_slow(body(q), q))
+
+
+def _with_slow(body: float, q: float) -> float:
+    return float((1 - SLOW_SHARE) * body + SLOW_SHARE * SLOW.sf(q))
+
+
+def _slow_share(name: str, words: str, memory_s: float, sigma: float) -> Family:
+    """The share of slow requests moves, and keeps its mean."""
+    level = _remembered(sigma, memory_s)
+
+    def run(rng: np.random.Generator, seconds: int) -> Array:
+        n = seconds * RATE_HZ
+        share = SLOW_SHARE * np.exp(level(rng, seconds) - sigma**2 / 2)
+        return _base(rng, n) * np.where(rng.uniform(size=n) < share, SLOW_S / BASE_S, 1.0)
+
+    return Family(name, words, run, lambda q: _with_slow(float(BASE.sf(q)), q))
+
+
+def _of_the_run(name: str, words: str, path: Callable[[Array], Array]) -> Family:
+    """The whole law follows a path over the run; truth is the mixture of that run."""
+    levels = np.exp(path(np.linspace(0, 1, 2001)))
+
+    def run(rng: np.random.Generator, seconds: int) -> Array:
+        n = seconds * RATE_HZ
+        return _base(rng, n) * np.exp(path(np.linspace(0, 1, n)))
+
+    return Family(name, words, run, lambda q: float(BASE.sf(q / levels).mean()))
+
+
+def _levels() -> tuple[Family, ...]:
+    """Families whose level moves while the tail does or does not follow."""
+    moved = stats.lognorm(s=np.hypot(BASE_SIGMA, 0.15), scale=BASE_S)
+    drift = np.exp(np.linspace(-0.2, 0.2, 2001))
+    return (
+        _stable_tail(
+            "N1",
+            "level anew each 5 s, stable tail",
+            _redrawn(0.15, 5.0),
+            lambda q: float(moved.sf(q)),
+        ),
+        _moving("N1w", "whole law anew each 5 s", _redrawn(0.15, 5.0), 0.15),
+        _stable_tail(
+            "N2",
+            "median with 60 s of memory, stable tail",
+            _remembered(0.15, 60.0),
+            lambda q: float(moved.sf(q)),
+        ),
+        _stable_tail(
+            "N2b",
+            "median drifts, stable tail",
+            lambda _, s: np.linspace(-0.2, 0.2, s * RATE_HZ),
+            lambda q: float(BASE.sf(q / drift).mean()),
+        ),
+        _of_the_run("N3", "one sine over the run", lambda at: DRIFT * np.sin(2 * np.pi * at)),
+        _of_the_run("N4", "one step of 35 %", lambda at: np.where(at < 0.5, 0.0, np.log(1.35))),
+        _slow_share("N5", "share of slow requests with 5 s of memory", 5.0, 0.7),
+        _moving("N6", "whole law with 3 s of memory", _remembered(0.12, 3.0), 0.12),
+        _moving("N7", "level with long-range memory", _long_range(0.3, 0.9), 0.3, "unseen"),
+    )
+
+
 def _families() -> tuple[Family, ...]:
     exponential, first, survival = _exponential(0.04)
     pareto, pareto_first, pareto_survival = _pareto(0.04, 1.5)
@@ -286,4 +416,4 @@ def _families() -> tuple[Family, ...]:
     )
 
 
-FAMILIES: Final = _families()
+FAMILIES: Final = (*_families(), *_levels())

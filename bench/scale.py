@@ -20,16 +20,13 @@ from bench.big_trace import Size, write
 from bench.pairs import interleaved, ratio
 from bench.program import UNRULY
 from bench.result import Result
+from unruly.findings.ladder import PERCENTILES as QUANTILES
 from unruly.tables.duckdb_engine import MEMORY_MOST
 
 SIZE = Size(rows=100_000_000, cells=2_000)
 PAIRS = 6
 BAR_S = 60.0
 BAR_GB = 4.0
-QUANTILES = {
-    "p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999, "p99_99": 0.9999, "p99_999": 0.99999,
-}  # fmt: skip
-
 PLAIN = """
 import json, sys
 import duckdb

@@ -21,7 +21,8 @@ KNOWN = {family.name: family for family in FAMILIES}
 
 
 def cell(name, seconds, p, runs=RUNS):
-    return next(it for it in study(KNOWN[name], seconds, runs, seed=5) if it["p"] == p)
+    found, _ = study(KNOWN[name], seconds, runs, seed=5)
+    return next(it for it in found if it["p"] == p)
 
 
 @pytest.mark.parametrize("name", sorted(KNOWN))

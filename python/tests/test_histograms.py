@@ -126,7 +126,7 @@ def test_too_few_pieces_of_time_give_numbers_but_no_promise(tmp_path):
     found = analysis.cell("read")
     assert found.p99 is not None
     assert found.promise_p99 is None
-    assert found.absent["promise_p99"] == "the source cut time into 20 pieces; 30 are needed"
+    assert found.absent["p99_interval"] == "the source cut time into 20 pieces; 30 are needed"
     (outcome,) = judge(analysis, [Limit("tight", "p99", 1e6)])
     assert outcome.outcome == "undecided"
     assert "20 pieces" in outcome.sentence

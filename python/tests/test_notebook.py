@@ -53,7 +53,7 @@ def test_an_estimate_prints_its_unit_once_and_its_interval():
 
 
 def test_an_estimate_without_an_interval_says_why():
-    reason = "the run is too short; run about 3 min"
+    reason = "not enough data; run about 3 min"
     assert str(Estimate(4.93e6, reason=reason)) == f"4.93 ms (no interval: {reason})"
     assert str(Estimate(None, reason="nothing was measured")) == "none (nothing was measured)"
 
@@ -82,7 +82,7 @@ def test_an_operation_has_the_numbers_of_its_summary(clean):
 def test_a_p99_of_a_run_that_is_too_short_says_how_long_would_do(analysed):
     p99 = analysed(agents=2, ops=("null",), duration_s=4)["null"].p99
     assert p99.low is None
-    assert "(no interval: the run is too short" in str(p99)
+    assert "(no interval: not enough data; run about" in str(p99)
 
 
 def test_a_number_that_failures_hide_says_so(slow):

@@ -214,7 +214,7 @@ def test_memory_that_leaves_too_few_blocks_abstains_and_says_so():
     rng = np.random.default_rng(34)
     found = stats.change_points(np.exp(np.cumsum(rng.normal(size=40))))
     assert found.points == ()
-    assert "wandering or changing" in found.abstained
+    assert "drifting or changing" in found.abstained
 
 
 def test_blocks_that_failed_rank_last_and_empty_ones_are_passed_over():

@@ -14,20 +14,14 @@ import numpy as np
 import pandas as pd
 
 from unruly.findings import model as m
+from unruly.findings.ladder import PERCENTILES as QUANTILES
+from unruly.findings.ladder import STEPS
 from unruly.findings.worked import NOTHING, Worked
 from unruly.stats import Interval
 
 NS = 1e9
 START = 1_790_000_000 * NS
 BASE = {"null": 1.2e5, "crypto": 1.6e5, "disk": 2.4e6, "network": 4.2e5, "mixed": 3.6e6}
-QUANTILES = {
-    "p50": 0.5,
-    "p90": 0.9,
-    "p99": 0.99,
-    "p99_9": 0.999,
-    "p99_99": 0.9999,
-    "p99_999": 0.99999,
-}
 
 
 @dataclass(frozen=True)
@@ -224,17 +218,32 @@ WITHOUT_FAILURES = (
 )  # fmt: skip
 
 
-def _intervals(
-    p99: float | None, op: str, n: int
-) -> tuple[Interval | None, Interval | None, Interval | None]:
-    """Naive interval, one that survives stalls, and promise; all ops together wander."""
+def _intervals(p99: float | None, op: str, n: int) -> tuple[Interval | None, Interval | None]:
+    """Naive interval, and one that survives stalls; all ops together drift."""
     if p99 is None:
-        return None, None, None
+        return None, None
     naive = Interval(p99, p99 * 0.96, p99 * 1.05, 0.95, n, None, "order statistics")
     if op == "mixed":
-        return naive, None, None
-    honest = Interval(p99, p99 * 0.82, p99 * 1.24, 0.95, n, 31.0, "blocks")
-    return naive, honest, Interval(p99, None, p99 * 1.2, 0.95, n, 31.0, "blocks")
+        return naive, None
+    return naive, Interval(p99, p99 * 0.82, p99 * 1.24, 0.95, n, 31.0, "blocks")
+
+
+def _ladder(q: dict[str, float | None], honest: Interval | None, n: int) -> m.PromiseLadder:
+    """Up to the p99 promised, and the steps above too short; without an interval nothing is."""
+    steps = []
+    for name, p in STEPS.items():
+        value, shown = q[name], name.replace("_", ".")
+        if honest is None:
+            facts = ("A2b", "latency drifted during the run", "", 3600e9)
+            steps.append(m.PromiseStep(shown, p, value, None, None, None, *facts))
+        elif p > 0.99 or value is None:
+            facts = ("A1", "not enough data", "2.0 independent tail episodes; 7 are needed", 600e9)
+            steps.append(m.PromiseStep(shown, p, value, None, None, None, *facts))
+        else:
+            interval = Interval(value, value * 0.82, value * 1.24, 0.95, n, 31.0, "blocks")
+            promise = Interval(value, None, value * 1.24, 0.975, n, 31.0, "blocks")
+            steps.append(m.PromiseStep(shown, p, value, interval, promise, value * 0.82))
+    return m.PromiseLadder(tuple(steps))
 
 
 def _cell(rows: pd.DataFrame, cell: str, op: str, latency: str, truth: Truth) -> m.CellSummary:
@@ -248,12 +257,9 @@ def _cell(rows: pd.DataFrame, cell: str, op: str, latency: str, truth: Truth) ->
     if failed:
         absent |= dict.fromkeys(WITHOUT_FAILURES, "a reply failed: it has no latency")
     p99, mean = q["p99"], float(ok.mean())
-    naive, honest, promise = _intervals(p99, op, len(values))
-    if promise is None:
-        absent |= {
-            "promise_p99": "the level wanders: blocks of time are not alike",
-            "p99_interval": "the level wanders",
-        }
+    naive, honest = _intervals(p99, op, len(values))
+    if honest is None:
+        absent["p99_interval"] = "latency drifted during the run"
     keep = not failed
     return m.CellSummary(
         cell,
@@ -269,6 +275,7 @@ def _cell(rows: pd.DataFrame, cell: str, op: str, latency: str, truth: Truth) ->
         float(ok.max()) if keep else None,
         q["p50"],
         q["p90"],
+        q["p95"],
         q["p99"],
         q["p99_9"],
         q["p99_99"],
@@ -279,13 +286,13 @@ def _cell(rows: pd.DataFrame, cell: str, op: str, latency: str, truth: Truth) ->
         float(ok.max()) / mean if keep else None,
         naive,
         honest,
-        promise,
         mean,
         float(ok.std()),
         float(ok.max()),
         p99_lower_bound=p99 and p99 * 0.9,
         needed_ns=None if honest else 3600e9,
         absent=absent,
+        ladder=_ladder(q, honest, len(values)),
     )
 
 

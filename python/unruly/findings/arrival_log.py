@@ -19,13 +19,12 @@ from unruly.findings.arrival_model import (
     Wait,
 )
 from unruly.findings.cells import (
-    LEVEL,
-    PERCENTILES,
     bucket_matrix,
     coarse_distribution,
     mean_by_blocks,
     percentiles_said,
 )
+from unruly.findings.ladder import LEVEL, PERCENTILES
 from unruly.findings.quantiles import quantiles_of
 from unruly.findings.words import count
 from unruly.stats import block_interval, share_interval

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from unruly.findings.model import BlindSpot, CellSummary
+from unruly.findings.ladder import LEVEL, PERCENTILES, ladder_blocks, promise_ladder
+from unruly.findings.model import BlindSpot, CellSummary, PromiseLadder
 from unruly.findings.part import Part
 from unruly.findings.quantiles import oversized, quantiles_of
 from unruly.findings.tails import Far, levels_of, over_limits
@@ -17,7 +18,6 @@ from unruly.stats import (
     BlockInterval,
     Interval,
     blind_spot,
-    block_interval,
     bucket_edges,
     interval_of_ratio,
     quantile_ranks_iid,
@@ -36,15 +36,6 @@ if TYPE_CHECKING:
     from unruly.findings.context import Context
     from unruly.findings.target import Target
 
-PERCENTILES = {
-    "p50": 0.5,
-    "p90": 0.9,
-    "p99": 0.99,
-    "p99_9": 0.999,
-    "p99_99": 0.9999,
-    "p99_999": 0.99999,
-}
-LEVEL = 0.95
 COUNTS_MOST = 150
 """Different numbers of rows in one query: each has its own ranks for the i.i.d. interval."""
 COARSE = 4
@@ -99,7 +90,7 @@ class Cells:
 class _Blocks:
     """What the block histograms gave, by (cell, op, latency) and by (cell, op)."""
 
-    intervals: dict[Any, tuple[BlockInterval, Interval]]
+    intervals: dict[Any, tuple[dict[float, BlockInterval], Interval]]
     histograms: dict[Any, tuple[NDArray[Any], NDArray[Any]]]
     distribution: dict[Any, pd.DataFrame]
     far: dict[Any, dict[str, BlockInterval]]
@@ -130,7 +121,7 @@ def summarise(part: Part, *, pictures: bool = True, target: Target | None = None
             row,
             found[key][latency],
             tails[key],
-            blocks.intervals.get((*key, latency)),
+            blocks.intervals[(*key, latency)],
             durations[key],
         )
         for key, row in rows.items()
@@ -296,20 +287,12 @@ def _tails(part: Part, figures: pd.DataFrame, found: dict[Any, Any]) -> dict[Any
 
 
 def _blocks(part: Part, found: dict[Any, Any], *, pictures: bool, far: bool) -> _Blocks:
-    """The p99 and the mean by blocks, for each key and latency; the distribution in 2 % buckets."""
+    """Percentiles and the mean by blocks, for each key and latency; the distribution in 2 %."""
     blocks = _Blocks({}, {}, {}, {})
     for latency in request_tables.LATENCIES:
         for key, buckets, counts in _histograms(part, latency):
-            estimate = found[key][latency]["p99"]
-            found_p99 = block_interval(
-                buckets,
-                counts,
-                0.99,
-                estimate=estimate if np.isfinite(estimate) else None,
-                level=LEVEL,
-            )
-            mean = mean_by_blocks(buckets, counts, None)
-            blocks.intervals[(*key, latency)] = found_p99, mean
+            steps = ladder_blocks(buckets, counts, found[key][latency])
+            blocks.intervals[(*key, latency)] = steps, mean_by_blocks(buckets, counts, None)
             whole = counts.sum(axis=1)
             if latency == "response":
                 blocks.histograms[key] = buckets, whole
@@ -428,10 +411,9 @@ def _summary(
     row: dict[str, Any],
     found: dict[str, Any],
     tail: dict[str, Any],
-    blocks: tuple[BlockInterval, Interval] | None,
+    blocks: tuple[dict[float, BlockInterval], Interval],
     duration_ns: float,
 ) -> CellSummary:
-    block = blocks[0] if blocks else None
     n, known = int(row["n"]), int(row[f"{latency}_known"])
     failed = n - known
     absent: dict[str, str] = {}
@@ -441,9 +423,15 @@ def _summary(
     counts = _counts(tail, latency, figures["mean"], figures["sd"], absent)
     p99, mean, largest = percentiles["p99"], figures["mean"], figures["max"]
     ratios = ratios_to_mean(p99, largest, mean, absent)
-    intervals = _intervals(found, block, p99, n, absent)
+    ladder = promise_ladder(
+        blocks[0], percentiles, absent, n=n, failed=failed, duration_ns=duration_ns
+    )
+    intervals = {
+        "p99_interval_iid": _interval_iid(found, p99, n, absent),
+        "p99_interval": interval_of_p99(ladder, absent),
+    }
     intervals["p99_over_mean_interval"] = ratio_interval(
-        intervals["p99_interval"], blocks[1] if blocks else None, mean, absent
+        intervals["p99_interval"], blocks[1], mean, absent
     )
     numbers: dict[str, Any] = {**figures, **percentiles, **counts, **ratios, **intervals}
     return CellSummary(
@@ -455,19 +443,21 @@ def _summary(
         failed=failed,
         duration_ns=duration_ns,
         **numbers,
-        p99_lower_bound=block.lower_bound if block else None,
-        needed_ns=_needed(block, duration_ns),
-        abstained=block.abstained if block else "short",
+        **facts_of_p99(ladder),
         absent=absent,
     )
 
 
-def _needed(block: BlockInterval | None, duration_ns: float) -> float | None:
-    if block is None or block.abstained is None or not np.isfinite(block.needed_factor):
-        return None
-    if duration_ns <= 1:  # a single instant: nothing to take a multiple of
-        return None
-    return duration_ns * block.needed_factor
+def facts_of_p99(ladder: PromiseLadder) -> dict[str, Any]:
+    """The fields of a summary that the ladder's p99 gives."""
+    step = ladder.step("p99")
+    assert step is not None
+    return {
+        "ladder": ladder,
+        "p99_lower_bound": step.lower_bound,
+        "needed_ns": step.needed_ns,
+        "abstained": step.abstained,
+    }
 
 
 def _moments(
@@ -546,21 +536,20 @@ def _counts(
     return counts
 
 
-def _intervals(
-    found: dict[str, Any],
-    block: BlockInterval | None,
-    p99: float | None,
-    n: int,
-    absent: dict[str, str],
-) -> dict[str, Interval | None]:
-    intervals: dict[str, Interval | None] = dict.fromkeys(
-        ("p99_interval_iid", "p99_interval", "promise_p99")
-    )
+def _interval_iid(
+    found: dict[str, Any], p99: float | None, n: int, absent: dict[str, str]
+) -> Interval | None:
+    name = "p99_interval_iid"
     if p99 is None:
-        for name in intervals:
-            absent[name] = absent["p99"]
-        return intervals
-    intervals["p99_interval_iid"] = Interval(
+        absent[name] = absent["p99"]
+        return None
+    if found["high"] is None:
+        absent[f"{name}.high"] = (
+            "368 independent rows are needed for an upper bound"
+            if found["high_rank"] is None
+            else "its rank falls among the failed"
+        )
+    return Interval(
         p99,
         found["low"],
         found["high"],
@@ -571,22 +560,17 @@ def _intervals(
         found["low_rank"],
         found["high_rank"],
     )
-    if found["high"] is None:
-        absent["p99_interval_iid.high"] = (
-            "368 independent rows are needed for an upper bound"
-            if found["high_rank"] is None
-            else "its rank falls among the failed"
-        )
-    if block is None or block.interval is None:
-        absent["p99_interval"] = block.reason if block and block.reason else "no blocks of time"
-        absent["promise_p99"] = absent["p99_interval"]
-        return intervals
-    intervals["p99_interval"], intervals["promise_p99"] = block.interval, block.promise
-    if block.interval.high is None:
-        absent["p99_interval.high"] = "it falls among the failed requests"
-    if block.promise is None:
-        absent["promise_p99"] = "its bound falls among the failed requests"
-    return intervals
+
+
+def interval_of_p99(ladder: PromiseLadder, absent: dict[str, str]) -> Interval | None:
+    """The interval that survives stalls; why it or its upper bound is missing goes to `absent`."""
+    step, name = ladder.step("p99"), "p99_interval"
+    assert step is not None
+    if step.interval is None:
+        absent[name] = absent.get("p99") or step.reason or "no blocks of time"
+    elif step.interval.high is None:
+        absent[f"{name}.high"] = "it falls among the failed requests"
+    return step.interval
 
 
 def ratio_interval(

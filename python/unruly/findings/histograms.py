@@ -14,21 +14,26 @@ import numpy as np
 import pandas as pd
 
 from unruly.findings.cells import (
-    LEVEL,
-    PERCENTILES,
     coarse_distribution,
+    facts_of_p99,
+    interval_of_p99,
     mean_by_blocks,
     ratio_interval,
     ratios_to_mean,
 )
-from unruly.findings.model import CellSummary
+from unruly.findings.ladder import (
+    PERCENTILES,
+    ladder_blocks,
+    no_blocks,
+    promise_ladder,
+    too_few_pieces,
+)
+from unruly.findings.model import CellSummary, PromiseLadder
 from unruly.stats import (
     BinQuantile,
-    BlockInterval,
     Interval,
     bin_count_above,
     bin_quantile,
-    block_interval,
     spread,
 )
 from unruly.stats.bins import FINE
@@ -170,10 +175,10 @@ def _summary(
     moments = _moments(kept, known, failed, absent)
     mean, largest, p99 = moments["mean"], moments["max"], figures["p99"]
     ratios = ratios_to_mean(p99, largest, mean, absent)
-    block = _block(kept, found.get("p99"), blocks, absent)
+    ladder = _ladder(kept, figures, absent, blocks, failed)
     absent["p99_interval_iid"] = NO_VALUES
     whole = mean_by_blocks(*blocks, mean) if kept.intervals >= BLOCKS else None
-    by_blocks = block.interval if block else None
+    by_blocks = interval_of_p99(ladder, absent)
     ratios_interval = ratio_interval(by_blocks, whole, mean, absent)
     numbers: dict[str, Any] = {**figures, **moments, **_counts(kept, moments, absent), **ratios}
     return CellSummary(
@@ -187,11 +192,8 @@ def _summary(
         **numbers,
         p99_interval_iid=None,
         p99_over_mean_interval=ratios_interval,
-        p99_interval=block.interval if block else None,
-        promise_p99=block.promise if block else None,
-        p99_lower_bound=block.lower_bound if block else None,
-        needed_ns=_needed(block, kept.duration_ns),
-        abstained=block.abstained if block else "short",
+        p99_interval=by_blocks,
+        **facts_of_p99(ladder),
         absent=absent,
         kept=KEPT,
         edges={
@@ -277,32 +279,27 @@ def _counts(
     return counts
 
 
-def _block(
+def _ladder(
     kept: Kept,
-    p99: BinQuantile | None,
-    blocks: tuple[NDArray[Any], NDArray[Any]],
+    figures: dict[str, float | None],
     absent: dict[str, str],
-) -> BlockInterval | None:
-    """The interval that survives stalls, widened to the edges of the source's own bins."""
-    reason = None
-    if p99 is None or p99.value is None:
-        reason = absent["p99"]
-    elif kept.intervals < BLOCKS:
-        reason = f"the source cut time into {kept.intervals} pieces; {BLOCKS} are needed"
+    blocks: tuple[NDArray[Any], NDArray[Any]],
+    failed: int,
+) -> PromiseLadder:
+    """The promise ladder, its bounds widened to the edges of the source's own bins."""
+    reason = too_few_pieces(kept.intervals)
     if reason is not None:
-        absent["p99_interval"] = absent["promise_p99"] = reason
-        return None
-    assert p99 is not None
-    found = block_interval(*blocks, 0.99, estimate=p99.value, level=LEVEL)
-    if found.interval is None:
-        absent["p99_interval"] = absent["promise_p99"] = found.reason or ""
-        return found
-    if found.promise is None:
-        absent["promise_p99"] = "its bound falls among the failed requests"
-    return replace(
-        found,
-        interval=_widened(found.interval, kept),
-        promise=_widened(found.promise, kept) if found.promise else None,
+        return no_blocks(figures, reason)
+    found = {
+        p: replace(
+            it,
+            interval=_widened(it.interval, kept) if it.interval else None,
+            promise=_widened(it.promise, kept) if it.promise else None,
+        )
+        for p, it in ladder_blocks(*blocks, figures).items()
+    }
+    return promise_ladder(
+        found, figures, absent, n=kept.n, failed=failed, duration_ns=kept.duration_ns
     )
 
 
@@ -316,12 +313,6 @@ def _widened(interval: Interval, kept: Kept) -> Interval:
         around = good & (kept.low <= high) & (high <= kept.high)
         high = float(max([high, *kept.high[around]]))
     return replace(interval, low=low, high=high, method=interval.method + ", in bins of the source")
-
-
-def _needed(block: BlockInterval | None, duration_ns: float) -> float | None:
-    if block is None or block.abstained is None or not np.isfinite(block.needed_factor):
-        return None
-    return duration_ns * block.needed_factor
 
 
 def _timeline(run: Run, first_ns: int, bin_ns: int) -> pd.DataFrame:

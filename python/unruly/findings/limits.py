@@ -8,19 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from unruly.errors import UnrulyError
+from unruly.findings import ladder
+from unruly.findings.ladder import shown_name
 from unruly.tables import requests as request_tables
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-PERCENTILES: Final = {
-    "p50": 0.5,
-    "p90": 0.9,
-    "p99": 0.99,
-    "p99.9": 0.999,
-    "p99.99": 0.9999,
-    "p99.999": 0.99999,
-}
+PERCENTILES: Final = {shown_name(name): p for name, p in ladder.PERCENTILES.items()}
 MEANS: Final = ("mean",)
 SHARES: Final = ("failed_share",)
 COUNTS: Final = ("failed", "over_10x_mean", "over_3_sigma")

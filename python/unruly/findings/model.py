@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from unruly.findings.operation import ALL, Operation, find_operation, operation_of, tidy, unknown
 from unruly.findings.words import count, duration, latency, percent
 from unruly.shown import Sheet, Shown
+from unruly.stats.blocks import DRIFTS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,6 +45,67 @@ class Options:
     floor_ns: int
 
 
+@dataclass(frozen=True)
+class PromiseStep:
+    """One percentile of one (cell, op): what this run can promise of it, or why it cannot.
+
+    ``interval`` is two-sided at 95 %, ``promise`` the upper bound, one-sided at 97.5 %: the highest
+    step is chosen after seeing the data, and at that level the choice keeps 95 %. Both are None
+    when the step is refused; ``reason`` then says why in plain words and ``details`` with numbers.
+    """
+
+    name: str
+    """As people write it: ``"p99.9"``."""
+    p: float
+    estimate: float | None
+    interval: Interval | None
+    promise: Interval | None
+    lower_bound: float | None
+    """The percentile is at least this, at 97.5 %; known also when the step is refused."""
+    abstained: str | None = None
+    """The rule that refused: "A1" (not enough data), "A2a" (the tail drifted), "A2b" (latency
+    drifted, the tail with it) or "short" (the source has no blocks of time). None when failed
+    requests refused it, and when the step has a promise."""
+    reason: str | None = None
+    details: str = ""
+    needed_ns: float | None = None
+    """About the run length that would do; the least one after a drift."""
+    note: str = ""
+    """Of a promise: typical latency drifted, the tail did not follow."""
+
+    @property
+    def drifted(self) -> bool:
+        """Latency drifted: a longer run may not help, and ``needed_ns`` is the least length."""
+        return self.abstained in DRIFTS
+
+
+@dataclass(frozen=True)
+class PromiseLadder:
+    """The steps p50, p90, p95, p99, p99.9, p99.99 of one (cell, op).
+
+    They are not monotone: when typical latency drifts and the tail does not follow, the p99 has a
+    promise and the p50 has none. Only the highest promise may be published.
+    """
+
+    steps: tuple[PromiseStep, ...] = ()
+
+    @property
+    def highest(self) -> PromiseStep | None:
+        """The highest step that has a promise; None when not even the p50 has."""
+        return next((step for step in reversed(self.steps) if step.promise is not None), None)
+
+    @property
+    def next(self) -> PromiseStep | None:
+        """The first refused step above the highest promise; None above the last step."""
+        highest = self.highest
+        place = self.steps.index(highest) + 1 if highest else 0
+        return self.steps[place] if place < len(self.steps) else None
+
+    def step(self, name: str) -> PromiseStep | None:
+        """The step of this name, such as ``"p99.9"``."""
+        return next((step for step in self.steps if step.name == name), None)
+
+
 @dataclass(frozen=True, repr=False)
 class CellSummary(Shown):
     """One (cell, op, latency): the numbers of ``summary.json``.
@@ -67,6 +129,7 @@ class CellSummary(Shown):
     max: float | None
     p50: float | None
     p90: float | None
+    p95: float | None
     p99: float | None
     p99_9: float | None
     p99_99: float | None
@@ -77,7 +140,6 @@ class CellSummary(Shown):
     max_over_mean: float | None
     p99_interval_iid: Interval | None
     p99_interval: Interval | None
-    promise_p99: Interval | None
     mean_ok: float | None
     sd_ok: float | None
     max_ok: float | None
@@ -87,7 +149,9 @@ class CellSummary(Shown):
     needed_ns: float | None = None
     """About the run length (factor 2 either way) that a two-sided interval would need."""
     abstained: str | None = None
-    """None, or "A1" (too few tail episodes), "A2" (the level wanders), "short" (no blocks)."""
+    """Which rule refuses the p99: see `PromiseStep.abstained`."""
+    ladder: PromiseLadder = field(default_factory=PromiseLadder)
+    """Which percentiles this run can promise."""
     absent: dict[str, str] = field(default_factory=dict)
     kept: str = "rows"
     """``"rows"``, or ``"histogram"`` when the source kept bins and no single values."""
@@ -96,6 +160,12 @@ class CellSummary(Shown):
 
     def _sheet(self) -> Sheet:
         return operation_of([self], self)._sheet()
+
+    @property
+    def promise_p99(self) -> Interval | None:
+        """The promise of the ladder's p99."""
+        step = self.ladder.step("p99")
+        return step.promise if step else None
 
 
 @dataclass(frozen=True, repr=False)

@@ -10,19 +10,20 @@ import pandas as pd
 
 from unruly.errors import UnknownNameError
 from unruly.findings.estimate import Estimate
-from unruly.findings.words import count, duration
+from unruly.findings.promise_words import step_refusal
+from unruly.findings.words import count
 from unruly.shown import Sheet, Shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from unruly.findings.model import CellSummary
-    from unruly.stats import Interval
+    from unruly.findings.model import CellSummary, PromiseStep
 
 ALL: Final = "*"
 PERCENTILES: Final = {
     "p50": "p50",
     "p90": "p90",
+    "p95": "p95",
     "p99": "p99",
     "p99.9": "p99_9",
     "p99.99": "p99_99",
@@ -30,11 +31,6 @@ PERCENTILES: Final = {
 }
 """The fields of a summary by what people call them."""
 FACTS: Final = ("mean", "sd", "min", "max")
-ABSTAINED: Final = {
-    "A1": "the run is too short",
-    "A2": "latency drifted during the run",
-    "short": "the run is too short",
-}
 FRAME: Final = (
     "cell", "op", "latency", "statistic", "estimate", "low", "high", "unit", "n", "failed",
     "reason",
@@ -107,6 +103,11 @@ class Operation(Shown):
         return self._percentile("p90")
 
     @property
+    def p95(self) -> Estimate:
+        """95 % of the requests take at most this long."""
+        return self._percentile("p95")
+
+    @property
     def p99(self) -> Estimate:
         """99 % of the requests take at most this long."""
         return self._percentile("p99")
@@ -147,9 +148,9 @@ class Operation(Shown):
         return self._fact("max")
 
     @property
-    def promise(self) -> Interval | None:
-        """The one-sided 95 % promise of the p99; None when the run cannot make one."""
-        return self.summary.promise_p99
+    def promise(self) -> PromiseStep | None:
+        """The highest percentile that this run can promise; None when it can promise none."""
+        return self.summary.ladder.highest
 
     def statistics(self) -> dict[str, Estimate]:
         """Return every number by the name that people call it, such as ``"p99.9"``."""
@@ -171,18 +172,11 @@ class Operation(Shown):
         value = getattr(self.summary, field)
         if value is None:
             return Estimate(None, reason=self.summary.absent.get(field, ""))
-        interval = self.summary.p99_interval if field == "p99" else None
+        step = self.summary.ladder.step(name)
+        interval = step.interval if step else None
         if interval is not None and interval.low is not None and interval.high is not None:
             return Estimate(value, interval.low, interval.high, interval.level)
-        return Estimate(value, reason=self._abstained() if field == "p99" else "")
-
-    def _abstained(self) -> str:
-        """Why there is no interval, and how long a run would have one."""
-        summary = self.summary
-        if summary.abstained is None:
-            return summary.absent.get("p99_interval.high", "")
-        needed = f"; run about {duration(summary.needed_ns)}" if summary.needed_ns else ""
-        return ABSTAINED[summary.abstained] + needed
+        return Estimate(value, reason=step_refusal(step) if step else "")
 
     def _fact(self, name: str) -> Estimate:
         return Estimate(getattr(self.summary, name), reason=self.summary.absent.get(name, ""))

@@ -22,8 +22,10 @@ from unruly.findings import (
 )
 from unruly.findings.mechanisms import SHORTAGES
 from unruly.findings.model import SECTIONS, SEVERITIES, Finding
+from unruly.findings.promise_words import CONFIDENCE, bound_words
 from unruly.findings.words import count, duration, latency, named, percent
 from unruly.findings.worked import NOTHING, Worked, failure_step, kinds_words
+from unruly.stats.blocks import DRIFTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -273,26 +275,26 @@ def _times_made_up(evidence: Evidence) -> Iterator[Finding]:
 def _promise_made(evidence: Evidence) -> Iterator[Finding]:
     blind = {(spot.cell, spot.op): spot for spot in evidence.blind_spot}
     for place, row in enumerate(evidence.responses):
-        if row.promise_p99 is None:
+        step = row.ladder.highest
+        if step is None or step.promise is None:
             continue
-        high = row.promise_p99.high
-        sentence = blind[row.cell, row.op].sentence if (row.cell, row.op) in blind else ""
-        label = evidence.label(row)
-        rest = f"; {sentence}" if sentence else ", if the order of the rows is that of time"
+        spot = blind.get((row.cell, row.op))
+        rest = f"; {spot.sentence}" if spot else ", if the order of the rows is that of time"
         yield Finding(
             "promise-made",
             "promise",
             "informs",
             place,
-            f"99 % of {label} within {latency(high)}, with 95 % confidence",
-            f"It rests on {row.promise_p99.n_effective:.0f} independent tail episodes and survives "
+            f"{bound_words(step, evidence.label(row))}, with {CONFIDENCE}",
+            f"It rests on {step.promise.n_effective:.0f} independent tail episodes and survives "
             f"stalls{rest}.",
             {
                 "cell": row.cell,
                 "op": row.op,
-                "bound_ns": high,
-                "p99_ns": row.p99,
-                "n_effective": row.promise_p99.n_effective,
+                "percentile": step.name,
+                "bound_ns": step.promise.high,
+                "measured_ns": step.estimate,
+                "n_effective": step.promise.n_effective,
             },
             "Promise this much and no more; a longer run narrows it.",
         )
@@ -316,7 +318,7 @@ def _few_rows(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _drift(evidence: Evidence) -> Iterator[Finding]:
-    moved = [row for row in evidence.responses if row.abstained == "A2"]
+    moved = [row for row in evidence.responses if row.abstained in DRIFTS]
     if not moved:
         return
     labels = [evidence.label(row) for row in moved]
@@ -326,10 +328,10 @@ def _drift(evidence: Evidence) -> Iterator[Finding]:
         "promise",
         "warns",
         1001,
-        f"the level wanders: {named(labels)}",
-        "Neighbouring thirtieths of the run resemble each other (drift, or long memory), so the "
-        "numbers describe this run only, and no promise is made.",
-        {"ops": labels, "needed_ns": longest},
+        f"latency drifted during the run: {named(labels)}",
+        "Neighbouring blocks of time resemble each other: the p99 is not stationary. Its numbers "
+        "describe this run only, and it has no promise.",
+        {"ops": labels, "needed_ns": longest, "details": _details(evidence, moved)},
         f"Cut a longer warm-up, or run for at least {duration(longest)}.",
     )
 
@@ -354,17 +356,24 @@ def _abstained(evidence: Evidence) -> Iterator[Finding]:
         "promise",
         "warns",
         1002,
-        f"no promise for {named(labels)}",
-        "The tail is made of too few independent episodes for an interval of the p99"
-        + (f"; all that can be said: {bounds}" if bounds else "")
+        f"no p99 promise for {named(labels)}",
+        "There is not enough data for an interval of the p99"
+        + (f"; this run can say: {bounds}" if bounds else "")
         + ".",
         {
             "ops": labels,
             "needed_ns": lengths,
             "lower_bound_ns": {evidence.label(row): row.p99_lower_bound for row in short},
+            "details": _details(evidence, short),
         },
         f"Run for about {longest} (factor 2 either way); twice that is safer.",
     )
+
+
+def _details(evidence: Evidence, rows: list[CellSummary]) -> dict[str, str]:
+    """The numbers behind each refused p99."""
+    steps = {evidence.label(row): row.ladder.step("p99") for row in rows}
+    return {label: step.details for label, step in steps.items() if step}
 
 
 def _run_tail_heavy(evidence: Evidence) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
-from unruly.findings.cells import LEVEL
+from unruly.findings.ladder import LEVEL
 from unruly.findings.runtime_model import (
     ANYBODY,
     ENDS,

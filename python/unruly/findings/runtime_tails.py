@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from unruly.findings.cells import LEVEL, PERCENTILES, bucket_matrix, percentiles_said
+from unruly.findings.cells import bucket_matrix, percentiles_said
+from unruly.findings.ladder import LEVEL, PERCENTILES
 from unruly.findings.quantiles import quantiles_of
 from unruly.findings.runtime_model import ANYBODY, JVM, NATIVE, RuntimeRatio, RuntimeTail
 from unruly.stats import Interval, block_interval, interval_of_ratio, repeats_interval

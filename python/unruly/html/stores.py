@@ -87,7 +87,7 @@ def tails(view: View) -> Table | None:
     ]  # fmt: skip
     body = [[*_names(row, several=several), *_tail(row)] for row in rows[:MOST_ROWS]]
     note = (
-        "Intervals (95 %) survive stalls; where there are too few episodes, or the level wanders, "
+        "Intervals (95 %) survive stalls; where there is not enough data, or latency drifted, "
         "what stands is the measured value and the least that it can be (97.5 %). Mean and maximum "
         "are of the answered; those over 100 ms include the failed."
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from unruly.findings.promise_words import next_words, refusal_words, share_words
 from unruly.html import format
 from unruly.html.document import Datum, Table, number, table, text
 from unruly.html.format import DASH
@@ -168,24 +169,22 @@ def promises(view: View) -> Table:
         "workload",
         "time",
         "p99 measured",
-        "promise: p99 at most",
+        "promise",
         "interval of the p99",
         "if replies were independent",
         "n",
         "effective n",
-        "run length needed",
+        "next step",
     ]
     body = []
     for c in rows[:MOST_ROWS]:
-        bound, honest = c.promise_p99, c.p99_interval
-        high = (
-            format.duration(bound.high) + f" ({format.level(bound.level)})"
-            if bound and bound.high
+        step, honest = c.ladder.highest, c.p99_interval
+        promised = (
+            f"{share_words(step)} within {format.duration(step.promise.high)}"
+            if step and step.promise
             else DASH
         )
-        effective = next(
-            (i.n_effective for i in (bound, honest) if i and i.n_effective is not None), None
-        )
+        effective = honest.n_effective if honest else None
         low = (
             [] if c.p99_lower_bound is None else [f"at least {format.duration(c.p99_lower_bound)}"]
         )
@@ -198,22 +197,15 @@ def promises(view: View) -> Table:
                 text(op_name(c.op)),
                 text(c.latency),
                 _field(c, "p99"),
-                number(high, c.absent.get("promise_p99", UNSAID), strong=True),
+                number(promised, refusal_words(c), strong=True),
                 span,
                 interval(c.p99_interval_iid, c.absent.get("p99_interval_iid", UNSAID)),
                 number(format.count(c.n)),
                 number(format.significant(effective), c.absent.get("p99_interval", UNSAID)),
-                number(
-                    "about " + format.span(c.needed_ns)
-                    if c.needed_ns
-                    else "enough"
-                    if honest
-                    else DASH,
-                    c.absent.get("needed_ns", "no length can be named"),
-                ),
+                text(next_words(c.ladder) or "no further step"),
             ]
         )
-    return table(head, body, "What may be promised of the p99", cut(rows, "rows"))
+    return table(head, body, "What may be promised", cut(rows, "rows"))
 
 
 def groups(view: View) -> Table | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from unruly.findings.promise_words import CONFIDENCE, next_words, refusal_words, share_words
 from unruly.findings.worked import kinds_words
 from unruly.html import format
 from unruly.html.document import Statement, Verdict
@@ -13,7 +14,7 @@ from unruly.html.tables import op_name
 from unruly.html.view import ALL, View
 
 if TYPE_CHECKING:
-    from unruly.findings.model import CellSummary
+    from unruly.findings.model import CellSummary, PromiseStep
 
 OUTAGES_MOST = 2
 
@@ -86,42 +87,49 @@ def _promise(view: View) -> Statement:
         return Statement(
             question, "Nothing", "A measurement that cannot be trusted promises nothing.", "bad"
         )
-    kept = [
-        (c.promise_p99.high, c)
-        for c in view.overall("response")
-        if c.promise_p99 is not None and c.promise_p99.high is not None
-    ]
+    rows = view.overall("response")
+    kept = [(step, c) for c in rows if (step := c.ladder.highest)]
     if not kept:
         return _partial_promise(view, question)
-    cells = len(view.overall("response"))
-    high, loosest = max(kept, key=lambda pair: pair[0])
-    level = loosest.promise_p99.level if loosest.promise_p99 else 0.95
+    step, loosest = min(kept, key=_looseness)
     where = (
         ""
         if len(view.cells) < 2
         else f", in {loosest.cell}, the slowest of {len(kept)} configurations"
     )
-    left = "" if len(kept) == cells else f" ({cells - len(kept)} more allow no promise)"
+    left = "" if len(kept) == len(rows) else f" ({len(rows) - len(kept)} more allow no promise)"
+    said = (next_words(loosest.ladder), step.note)
+    further = "".join(f" {format.capital(it)}." for it in said if it)
     return Statement(
         question,
-        f"99{format.NBSP}% within {format.duration(high)}",
-        f"Response time{where}{left}, with {format.level(level)} confidence. Measured: "
-        f"{format.duration(loosest.p99)}.",
+        _bound(step),
+        f"Response time{where}{left}, with {CONFIDENCE}. Measured: "
+        f"{format.duration(step.estimate)}.{further}",
     )
 
 
+def _looseness(kept: tuple[PromiseStep, CellSummary]) -> tuple[float, float]:
+    """The lowest step first, and of these the highest bound."""
+    step, _ = kept
+    return step.p, -((step.promise.high if step.promise else None) or 0.0)
+
+
+def _bound(step: PromiseStep) -> str:
+    """Write the bound of a step that has a promise, its share unbroken."""
+    share = share_words(step).replace(" ", format.NBSP)
+    return f"{share} within {format.duration(step.promise.high if step.promise else None)}"
+
+
 def _partial_promise(view: View, question: str) -> Statement:
-    first = view.overall("response")[0]
-    why = first.absent.get("promise_p99") or first.abstained or "the analysis gives no upper bound"
+    why = refusal_words(view.overall("response")[0])
     named = [
-        c for c in view.by_op("response") if c.op != ALL and c.promise_p99 and c.promise_p99.high
+        (step, c) for c in view.by_op("response") if c.op != ALL and (step := c.ladder.highest)
     ]
     if named:
-        best = min(named, key=lambda c: (c.promise_p99.high if c.promise_p99 else None) or 0.0)
-        bound = best.promise_p99.high if best.promise_p99 else None
+        step, best = max(named, key=_looseness)
         return Statement(
             question,
-            f"{op_name(best.op)}: 99{format.NBSP}% within {format.duration(bound)}",
+            f"{op_name(best.op)}: {_bound(step)}",
             f"{_which(len(named), len(view.by_op('response')))}, all together do not: {why}.",
         )
     return Statement(question, "Nothing yet", f"{format.capital(why)}.", "bad")

@@ -48,7 +48,7 @@ def summary(analysis: Analysis) -> dict[str, Any]:
         "worked": _worked(analysis),
         "trustworthy": analysis.trustworthy,
         "doubts": analysis.doubts,
-        "cells": [_flat(cell) for cell in analysis.cells],
+        "cells": [_deep(cell) for cell in analysis.cells],
         "groups": [_flat(group) for group in analysis.groups],
         "slow_nodes": {
             "window_ns": analysis.options.window_ns,

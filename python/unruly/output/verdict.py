@@ -7,6 +7,7 @@ import textwrap
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from unruly.findings.promise_words import promise_words
 from unruly.findings.rules_runtime import collector_sentence, times, wholes
 from unruly.findings.runtime_model import ANYBODY
 from unruly.findings.store_words import (
@@ -35,11 +36,6 @@ OVER_TIME_ROWS: Final = 2
 SAME_ROWS: Final = 2
 RUNTIME_ROWS: Final = 4
 RUNTIME_HEAD: Final = ("n", "failed", "p50", "p99", "p99.9")
-ABSTAINED: Final = {
-    "A1": "have too few tail episodes",
-    "A2": "wander in their level",
-    "short": "kept no blocks of time",
-}
 FINDINGS_MAX: Final = 6
 COLUMNS_WIDE: Final = 79
 """What a row of the table takes beside its name."""
@@ -170,35 +166,25 @@ def _promises(analysis: Analysis) -> Iterator[str]:
     shown = _shown(analysis)
     rows = [row for row in analysis.cells if row.latency == "response" and row.op != "*"]
     if len(rows) > (1 if analysis.streams else len(shown)):
-        made = [row for row in rows if row.promise_p99 is not None]
-        reasons = Counter(row.abstained for row in rows if row.promise_p99 is None)
-        said = ", ".join(f"{n} {ABSTAINED.get(why or '', 'other')}" for why, n in reasons.items())
-        rest = f"; of the others: {said}" if said else ""
-        yield f"promise: {len(made)} of {len(rows)} have one, in summary.json{rest}"
+        made = [row for row in rows if row.ladder.highest]
+        names = Counter(row.ladder.highest.name for row in made if row.ladder.highest)
+        steps = ", ".join(f"{name} for {n}" for name, n in names.items())
+        yield (
+            f"promise: {len(made)} of {len(rows)} have one, in summary.json"
+            + (f": {steps}" if steps else "")
+        )
         return
     # an operation of a few rows (a pause that came once) has nothing to promise
     many = [row for row in shown if row.p99 is not None] or shown[:1]
     for row in many[:PROMISES_MAX]:
-        label = _label(analysis, row)
-        if row.promise_p99 is not None:
-            spots = [s for s in analysis.blind_spot if (s.cell, s.op) == (row.cell, row.op)]
-            rest = (
-                f"(stall-surviving); nothing is known of what happens less often than every "
-                f"{duration(spots[0].every_ns)}"
-                if spots
-                else "if the order of the rows is that of time"
-            )
-            yield (
-                f"promise: 99 % of {label} within {latency(row.promise_p99.high)}, with 95 % "
-                f"confidence {rest}"
-            )
-        else:
-            reason = row.absent.get("promise_p99", "")
-            bound = row.p99_lower_bound
-            least = f"; p99 at least {latency(bound)}" if bound is not None else ""
-            known = row.needed_ns and row.p99 is not None
-            needed = f"; run about {duration(row.needed_ns)}" if known else ""
-            yield f"promise: none for {label}: {reason}{least}{needed}"
+        yield f"promise: {promise_words(row, _label(analysis, row))}"
+    if any(row.ladder.highest for row in many[:PROMISES_MAX]):
+        timed = [spot.every_ns for spot in analysis.blind_spot]
+        yield (
+            f"not seen: anything that happens less often than every {duration(max(timed))}"
+            if timed
+            else "this holds if the order of the rows is that of time"
+        )
 
 
 def _store(analysis: Analysis) -> Iterator[str]:

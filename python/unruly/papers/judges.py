@@ -202,7 +202,7 @@ def _ratio(analysis: Analysis, first: str, second: str, p: float) -> Interval | 
 def _over(analysis: Analysis, first: str, second: str, line: float, *, above: bool) -> Judgement:
     found = _ratio(analysis, first, second, 0.5)
     if found is None or found.low is None or found.high is None:
-        return unknown(f"the medians of {first} and {second} have no interval: the level wanders")
+        return unknown(f"the medians of {first} and {second} have no interval: latency drifted")
     sentence = f"the median of {first} is {found.estimate:.2f} times that of {second}"
     return beside_line(found, line, sentence, above=above)
 

@@ -6,15 +6,15 @@ interval of the p99 covers the truth in 5 % of runs. What counts is the number o
 of values above an edge, relative to what independence would give, is the design effect; a
 Clopper-Pearson interval on n / design effect, inverted over the bucket edges, is the interval. The
 design effect is taken at the estimate and at twice its mass, and is inflated for its own degrees of
-freedom and the blocks' lag-1 correlation. With fewer than 7 episodes, or blocks whose level
-wanders, the method abstains.
+freedom and the blocks' lag-1 correlation. The method abstains with fewer than 7 episodes (A1), when
+the tail drifts (A2a), and when the body drifts and the tail follows it (A2b).
 
-The letter of the method and its coverage tables: docs/methods/block-interval.md.
+The rules and their coverage tables: docs/methods/block-interval.md.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,25 +25,38 @@ from unruly.stats.histogram import bucket_edges
 from unruly.stats.interval import Interval
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import ArrayLike, NDArray
 
 BLOCKS = 30
 EPISODES_MIN = 7.0
-WANDER_LIMIT = 0.5
+TAIL_DRIFT_MAX = 0.5
+"""A2a: lag-1 correlation of the blocks at the estimate or at twice its mass."""
+BODY_DRIFT_MAX = 0.35
+"""A2b: the same of the median or the p75, after neighbouring blocks were merged."""
+FOLLOWS_MAX = 0.36
+"""A2b: correlation of tail and median, the two-sided 5 % point for 30 pairs."""
+MERGED_MOST = 20
+"""Neighbouring blocks are merged in pairs until there are no more than these: 30 become 15."""
+BODY_MASSES = (0.5, 0.25)
 REJECTIONS_MAX = 60
 UNSEEN_EPISODES = 3.7
 METHOD = "block design effect, Clopper-Pearson over bucket edges"
+DRIFTS = ("A2a", "A2b")
+"""The rules that abstain because latency drifted, not because the run was short."""
 
 
 @dataclass(frozen=True)
 class BlockInterval:
     """What the block method says of one quantile.
 
-    ``interval`` is None when it abstains (then ``abstained`` is "A1" or "A2" and ``reason`` says
-    why in words). ``lower_bound`` (p-quantile >= this, one-sided 1 - alpha/2) stands even then.
-    ``promise`` is the one-sided upper bound; None when it abstains or no finite bound exists.
-    ``n_effective`` counts independent tail episodes, n (1 - p) / deff. ``wander`` is the largest
-    lag-1 correlation of the blocks.
+    ``interval`` is None when it abstains (then ``abstained`` is "A1", "A2a" or "A2b", ``reason``
+    says why in plain words and ``details`` with which numbers). ``lower_bound`` (p-quantile >=
+    this, one-sided 1 - alpha/2) stands even then. ``promise`` is the one-sided upper bound; None
+    when the method abstains or no finite bound exists. ``n_effective`` counts independent tail
+    episodes, n (1 - p) / deff. ``tail_drift`` is the largest lag-1 correlation of the blocks in
+    the tail.
     """
 
     interval: Interval | None
@@ -51,11 +64,14 @@ class BlockInterval:
     lower_bound: float | None
     n_effective: float
     design_effect: float
-    wander: float
+    tail_drift: float
     abstained: str | None
     reason: str | None
     needed_factor: float
-    """Times this run's length would about do (factor 2 either way)."""
+    """Times this run's length would about do (factor 2 either way; at least, after a drift)."""
+    details: str = ""
+    note: str = ""
+    """Of an answer: the body drifted and the tail did not follow."""
 
 
 def block_interval(
@@ -118,36 +134,92 @@ def block_interval(
 
     The p99 lies in the interval with at least 95 % confidence; the truth, 520 us, does.
     """
-    edges = _Edges.build(buckets, counts, p, level)
-    two_sided = edges.at((1 - level) / 2)
-    one_sided = edges.at(1 - level)
+    edges = _Edges.build(buckets, counts)
+    return _said(_Tail.of(edges, p, level), estimate, level, level)
+
+
+def block_ladder(
+    buckets: ArrayLike,
+    counts: ArrayLike,
+    estimates: Mapping[float, float | None],
+    *,
+    level: float = 0.95,
+) -> dict[float, BlockInterval]:
+    """Intervals and promises of several quantiles, of which only the highest will be published.
+
+    Parameters
+    ----------
+    buckets, counts : array_like
+        As in `block_interval`.
+    estimates : mapping of float to float or None
+        The exact quantile (ns) of each p in (0, 1).
+    level : float
+        Two-sided level of the intervals. The promises are one-sided at 1 - (1 - level) / 2: the
+        highest promise is chosen after seeing the data, and that choice costs coverage.
+
+    Returns
+    -------
+    dict of float to BlockInterval
+        For each p. The answers are not monotone in p: when the body drifts and the tail does not
+        follow, the p99 is answered and the median is not.
+
+    Raises
+    ------
+    ParameterError
+        As `block_interval`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(1)
+    >>> from unruly.stats.histogram import bucket_index
+    >>> index = bucket_index(rng.lognormal(12, 0.5, 30_000)).reshape(30, 1000)
+    >>> buckets = np.unique(index)
+    >>> counts = np.array([(index == b).sum(axis=1) for b in buckets])
+    >>> found = block_ladder(buckets, counts, {0.5: None, 0.99: None, 0.9999: None})
+    >>> [it.abstained for it in found.values()], found[0.99].promise.level
+    ([None, None, 'A1'], 0.975)
+    """
+    edges = _Edges.build(buckets, counts)
+    one_sided = 1 - (1 - level) / 2
+    return {
+        p: _said(_Tail.of(edges, p, level), estimate, level, one_sided)
+        for p, estimate in estimates.items()
+    }
+
+
+def _said(tail: _Tail, estimate: float | None, level: float, promise_level: float) -> BlockInterval:
+    """Interval and promise of one quantile, or why there is none."""
+    two_sided = tail.at((1 - level) / 2)
     episodes = two_sided.episodes
-    low, high = edges.lower_bound(two_sided), edges.upper_bound(two_sided)
-    shown = estimate if estimate is not None else edges.estimate()
-    abstained, reason = _abstention(episodes, edges.wander)
+    shown = estimate if estimate is not None else tail.estimate()
+    abstained, reason, details = _abstention(tail, episodes)
     interval = promise = None
     if abstained is None and shown is not None:
-        interval = Interval(
-            shown, _least(low, shown), _most(high, shown), level, edges.n, episodes, METHOD
-        )
-        bound = _most(edges.upper_bound(one_sided), shown)
+        n, high = tail.edges.n, _most(tail.upper_bound(two_sided), shown)
+        low = _least(tail.lower_bound(two_sided), shown)
+        interval = Interval(shown, low, high, level, n, episodes, METHOD)
+        one_sided = tail.at(1 - promise_level)
+        bound = _most(tail.upper_bound(one_sided), shown)
         if bound is not None:
-            promise = Interval(
-                shown, None, bound, level, edges.n, one_sided.episodes, METHOD + ", one-sided"
-            )
+            method = METHOD + ", one-sided"
+            promise = Interval(shown, None, bound, promise_level, n, one_sided.episodes, method)
     factor = EPISODES_MIN / episodes if episodes > 0 else float("inf")
-    if abstained == "A2":
-        factor = max(factor, float(edges.blocks))
+    if abstained in DRIFTS:
+        factor = max(factor, float(tail.edges.blocks))
+    drifted = abstained is None and tail.body_drift > TAIL_DRIFT_MAX
     return BlockInterval(
         interval,
         promise,
-        _least(low, shown) if low is not None else None,
+        _least(tail.lower_bound(two_sided), shown),
         episodes,
         two_sided.design_effect,
-        edges.wander,
+        tail.drift,
         abstained,
         reason,
         max(1.0, factor),
+        details,
+        "typical latency drifted during the run, the tail did not follow" if drifted else "",
     )
 
 
@@ -197,23 +269,21 @@ class _Edges:
     buckets: NDArray[np.int64]
     total: NDArray[np.float64]
     """S(q_i), shape (m,)."""
+    excess: NDArray[np.float64]
+    """e_j(q_i), shape (m, blocks)."""
     variance: NDArray[np.float64]
     fourth: NDArray[np.float64]
     lag: NDArray[np.float64]
     n: int
     blocks: int
-    tail: float
-    """pi0 = 1 - p."""
-    first: int
-    """Index of q1, the estimate."""
-    second: int
-    """Index of q2, twice its mass."""
+    held: dict[float, NDArray[np.float64]] = field(default_factory=dict)
+    """Design effects, by alpha: those of one run serve all its quantiles."""
 
     @classmethod
-    def build(cls, buckets: ArrayLike, counts: ArrayLike, p: float, level: float) -> _Edges:
+    def build(cls, buckets: ArrayLike, counts: ArrayLike) -> _Edges:
         index = np.asarray(buckets, dtype=np.int64)
         table = np.asarray(counts, dtype=np.float64)
-        _check(index, table, p, level)
+        _check(index, table)
         above = np.cumsum(table[::-1], axis=0)[::-1] - table
         total, block_counts = above.sum(axis=1), table.sum(axis=0)
         n = int(table.sum())
@@ -222,64 +292,18 @@ class _Edges:
         squares = excess * excess
         variance = squares.sum(axis=1)
         lag = (excess[:, 1:] * excess[:, :-1]).sum(axis=1) / np.where(variance > 0, variance, 1)
-        tail = 1 - p
-        first = int(np.abs(total - n * tail).argmin())
-        second = int(np.abs(total - min(2 * n * tail, 0.5 * n)).argmin())
-        return cls(
-            index,
-            total,
-            variance,
-            (squares * squares).sum(axis=1),
-            lag,
-            n,
-            table.shape[1],
-            tail,
-            first,
-            second,
-        )
+        fourth = (squares * squares).sum(axis=1)
+        return cls(index, total, excess, variance, fourth, lag, n, table.shape[1])
 
-    @property
-    def wander(self) -> float:
-        """The largest lag-1 correlation of the blocks at p50, p90, q2 and q1."""
-        median, ninetieth = (
-            int(np.abs(self.total - self.n * mass).argmin()) for mass in (0.5, 0.1)
-        )
-        return float(max(self.lag[[median, ninetieth, self.second, self.first]]))
+    def nearest(self, mass: float) -> int:
+        """The edge above which this share lies, as nearly as may be."""
+        return int(np.abs(self.total - self.n * mass).argmin())
 
-    def at(self, alpha: float) -> _Level:
-        """Design effects at every edge; c0 is their floor: 1, q1 and q2."""
-        effects = self._design_effects(alpha)
-        floor = float(max(1.0, effects[self.first], effects[self.second]))
-        return _Level(alpha, np.maximum(floor, effects), floor, self.n * self.tail / floor)
-
-    def upper_bound(self, level: _Level) -> float | None:
-        """U: the outermost edge accepted, as the upper edge of the bucket above it; None is inf."""
-        _, edges = bucket_edges(self.buckets)
-        accepted = self._p_low(level) >= level.alpha
-        if accepted[-1]:  # an empty tail (S = 0, c = c0) is not too few
-            return None
-        beyond = np.flatnonzero(accepted[self.first :])
-        # narrower than a bucket: the edge just above q1's, not infinity
-        place = self.first + (int(beyond[-1]) if beyond.size else 0)
-        return _finite(edges[min(place + 1, self.buckets.size - 1)])
-
-    def lower_bound(self, level: _Level) -> float | None:
-        """L: the lowest edge accepted, scanning down from q1; the bucket's lower edge."""
-        edges, _ = bucket_edges(self.buckets)
-        accepted = self._p_high(level) >= level.alpha
-        found, rejected = self.first, 0
-        for place in range(self.first, -1, -1):
-            rejected = 0 if accepted[place] else rejected + 1
-            if accepted[place]:
-                found = place
-            if rejected >= REJECTIONS_MAX:
-                break
-        return _finite(edges[found])
-
-    def estimate(self) -> float | None:
-        """The geometric middle of the estimate's bucket."""
-        low, high = bucket_edges(self.buckets)
-        return _finite(float(np.sqrt(low[self.first] * high[self.first])))
+    def effects(self, alpha: float) -> NDArray[np.float64]:
+        """Design effects at every edge."""
+        if alpha not in self.held:
+            self.held[alpha] = self._design_effects(alpha)
+        return self.held[alpha]
 
     def _design_effects(self, alpha: float) -> NDArray[np.float64]:
         varied = (self.total > 0) & (self.variance > 0) & (self.total < self.n)
@@ -294,23 +318,110 @@ class _Edges:
         widened = (special.stdtrit(freedom, 1 - alpha) / special.ndtri(1 - alpha)) ** 2
         return np.where(varied, ratio * widened * (1 + memory) / (1 - memory), 0.0)
 
+
+@dataclass(frozen=True)
+class _Tail:
+    """One quantile over the edges."""
+
+    edges: _Edges
+    mass: float
+    """pi0 = 1 - p."""
+    first: int
+    """Index of q1, the estimate."""
+    second: int
+    """Index of q2, twice its mass."""
+
+    @classmethod
+    def of(cls, edges: _Edges, p: float, level: float) -> _Tail:
+        if not (0 < p < 1 and 0 < level < 1):
+            raise ParameterError("p, level", f"are {p}, {level}", "inside (0, 1)", "use 0.99, 0.95")
+        mass = 1 - p
+        return cls(edges, mass, edges.nearest(mass), edges.nearest(min(2 * mass, 0.5)))
+
+    @property
+    def drift(self) -> float:
+        """A2a: the larger lag-1 correlation of the blocks at q1 and q2."""
+        return float(max(self.edges.lag[[self.first, self.second]]))
+
+    @property
+    def body_drift(self) -> float:
+        """The same at the median and the p75."""
+        return float(max(self.edges.lag[[self.edges.nearest(mass) for mass in BODY_MASSES]]))
+
+    @property
+    def slow_body_drift(self) -> float:
+        """A2b: the same over merged blocks, which forget what lasts seconds and not a drift."""
+        return max(_merged_lag(self.edges.excess[self.edges.nearest(m)]) for m in BODY_MASSES)
+
+    @property
+    def follows(self) -> float:
+        """A2b: how closely the tail moves with the median, from block to block."""
+        tail = self.edges.excess[self.second]
+        median = self.edges.excess[self.edges.nearest(BODY_MASSES[0])]
+        size = float(np.sqrt((tail @ tail) * (median @ median)))
+        return float(tail @ median) / size if size > 0 else 0.0
+
+    def at(self, alpha: float) -> _Level:
+        """Design effects at every edge; c0 is their floor: 1, q1 and q2."""
+        effects = self.edges.effects(alpha)
+        floor = float(max(1.0, effects[self.first], effects[self.second]))
+        return _Level(alpha, np.maximum(floor, effects), floor, self.edges.n * self.mass / floor)
+
+    def upper_bound(self, level: _Level) -> float | None:
+        """U: the outermost edge accepted, as the upper edge of the bucket above it; None is inf."""
+        _, edges = bucket_edges(self.edges.buckets)
+        accepted = self._p_low(level) >= level.alpha
+        if accepted[-1]:  # an empty tail (S = 0, c = c0) is not too few
+            return None
+        beyond = np.flatnonzero(accepted)
+        # narrower than a bucket: the edge just above q1's, not infinity
+        place = self.first + (int(beyond[-1]) if beyond.size else 0)
+        return _finite(edges[min(place + 1, self.edges.buckets.size - 1)])
+
+    def lower_bound(self, level: _Level) -> float | None:
+        """L: the lowest edge accepted, scanning down from q1; the bucket's lower edge."""
+        edges, _ = bucket_edges(self.edges.buckets)
+        accepted = self._p_high(level) >= level.alpha
+        found, rejected = self.first, 0
+        for place in range(self.first, -1, -1):
+            rejected = 0 if accepted[place] else rejected + 1
+            if accepted[place]:
+                found = place
+            if rejected >= REJECTIONS_MAX:
+                break
+        return _finite(edges[found])
+
+    def estimate(self) -> float | None:
+        """The geometric middle of the estimate's bucket."""
+        low, high = bucket_edges(self.edges.buckets)
+        return _finite(float(np.sqrt(low[self.first] * high[self.first])))
+
     def _p_low(self, level: _Level) -> NDArray[np.float64]:
-        """Probability of at most this many above each edge, were it the quantile."""
-        trials, successes = self.n / level.effects, self.total / level.effects
+        """Probability of at most this many above each edge from q1 up, were it the quantile."""
+        effects, total = level.effects[self.first :], self.edges.total[self.first :]
+        trials, successes = self.edges.n / effects, total / effects
         whole = successes >= trials
         rest = np.where(whole, 1.0, trials - successes)
-        return np.where(whole, 1.0, 1 - special.betainc(successes + 1, rest, self.tail))
+        return np.where(whole, 1.0, 1 - special.betainc(successes + 1, rest, self.mass))
 
     def _p_high(self, level: _Level) -> NDArray[np.float64]:
-        trials, successes = self.n / level.effects, self.total / level.effects
+        """Probability of at least this many above each edge up to q1, were it the quantile."""
+        effects, total = level.effects[: self.first + 1], self.edges.total[: self.first + 1]
+        trials, successes = self.edges.n / effects, total / effects
         none = successes <= 0
         some = np.where(none, 1.0, successes)
-        return np.where(none, 1.0, special.betainc(some, trials - successes + 1, self.tail))
+        return np.where(none, 1.0, special.betainc(some, trials - successes + 1, self.mass))
 
 
-def _check(index: NDArray[np.int64], table: NDArray[np.float64], p: float, level: float) -> None:
-    if not (0 < p < 1 and 0 < level < 1):
-        raise ParameterError("p, level", f"are {p}, {level}", "inside (0, 1)", "use 0.99, 0.95")
+def _merged_lag(excess: NDArray[np.float64]) -> float:
+    """Lag-1 correlation after neighbours were merged in pairs; an odd last one joins its pair."""
+    while excess.size > MERGED_MOST:
+        excess = np.add.reduceat(excess, np.arange(0, excess.size - 1, 2))
+    variance = float(excess @ excess)
+    return float(excess[1:] @ excess[:-1]) / variance if variance > 0 else 0.0
+
+
+def _check(index: NDArray[np.int64], table: NDArray[np.float64]) -> None:
     if table.ndim != 2 or table.shape[0] != index.size or index.size == 0 or table.shape[1] < 2:
         raise ParameterError(
             "counts",
@@ -322,14 +433,25 @@ def _check(index: NDArray[np.int64], table: NDArray[np.float64], p: float, level
         raise ParameterError("buckets", "are not ascending", "each once, ascending", "sort them")
 
 
-def _abstention(episodes: float, wander: float) -> tuple[str | None, str | None]:
-    if wander > WANDER_LIMIT:
-        return "A2", "the level wanders: drift, or memory longer than a thirtieth of the run"
-    if episodes < EPISODES_MIN:
-        return "A1", (
-            f"too few independent tail episodes: {episodes:.1f} where {EPISODES_MIN:g} are needed"
+def _abstention(tail: _Tail, episodes: float) -> tuple[str | None, str | None, str]:
+    """Which rule abstains, why in plain words, and with which numbers."""
+    if tail.drift > TAIL_DRIFT_MAX:
+        details = (
+            f"neighbouring blocks of time correlate by {tail.drift:.2f} in the tail; at most "
+            f"{TAIL_DRIFT_MAX:g} is allowed"
         )
-    return None, None
+        return "A2a", "the tail drifted during the run", details
+    if tail.slow_body_drift > BODY_DRIFT_MAX and tail.follows > FOLLOWS_MAX:
+        details = (
+            f"longer blocks of time correlate by {tail.slow_body_drift:.2f} in the body (at most "
+            f"{BODY_DRIFT_MAX:g} is allowed), and the tail follows the body by "
+            f"{tail.follows:.2f} (at most {FOLLOWS_MAX:g})"
+        )
+        return "A2b", "latency drifted during the run", details
+    if episodes < EPISODES_MIN:
+        details = f"{episodes:.1f} independent tail episodes; {EPISODES_MIN:g} are needed"
+        return "A1", "not enough data", details
+    return None, None, ""
 
 
 def _finite(value: float) -> float | None:

@@ -86,7 +86,7 @@ def change_points(
     p value comes from series without a change: the blocks' innovations, drawn anew, filtered by the
     correlation of neighbours that remains once the split's own levels are taken away, plus its bias
     and 1.2 standard errors. Each half is searched at half the alpha. Where so much memory leaves
-    fewer than 10 independent blocks it abstains: wandering and changing look alike. Simulated on
+    fewer than 10 independent blocks it abstains: drifting and changing look alike. Simulated on
     stationary input of 30 to 200 blocks it alarms in at most 5 % up to a correlation of 0.6, in 4
     to 6 % at 0.8. Do not
     use it on blocks of fewer than 100 requests: their p99 is their maximum.
@@ -128,7 +128,7 @@ def change_points(
     if whole.effective < EFFECTIVE_MIN:
         return ChangePoints((), whole.memory, (
             f"the blocks' correlation of {whole.memory:.2f} leaves {whole.effective:.1f} "
-            f"independent ones where {EFFECTIVE_MIN:g} are needed: wandering or changing"
+            f"independent ones where {EFFECTIVE_MIN:g} are needed: drifting or changing"
         ))  # fmt: skip
     found: dict[int, tuple[float, Interval]] = {}
     held = [(0, values.size, alpha)]

@@ -45,7 +45,7 @@ def request_mean_interval(sums: ArrayLike, counts: ArrayLike, level: float = 0.9
     -----
     With e_j = s_j - n_j S/n the variance of the mean is B/(B-1) sum e_j^2 / n^2, inflated by the
     blocks' lag-1 correlation; t has 2 V^2 / (K - V^2/B) degrees of freedom, few where one block
-    dominates. Assumes that the bursts which matter came, and that the level does not wander. Do not
+    dominates. Assumes that the bursts which matter came, and that the level does not drift. Do not
     use it where requests failed: their latency is only known to be larger.
 
     References

@@ -44,7 +44,7 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
     The variance between blocks times (1 + r) / (1 - r), r being the lag-1 correlation of the
     blocks plus its bias (1 + 4 r) / blocks, between 0 and 0.9; Student's t with the degrees of
     freedom of so many independent blocks. Simulated with thirty blocks, a nominal 95 % covers 96,
-    94, 93 % at a correlation of 0, 0.3, 0.6. Assumes a level that does not wander: see
+    94, 93 % at a correlation of 0, 0.3, 0.6. Assumes a level that does not drift: see
     `change_points`. Do not use it where the whole sum hangs on one block: thirty blocks cannot say
     how often such a block comes.
 

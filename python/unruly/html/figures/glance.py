@@ -62,7 +62,8 @@ def _marks(view: View) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     if len(view.cells) == 1:
         overall = view.overall("response")[0]
-        promise = overall.promise_p99.high if overall.promise_p99 else None
+        best = overall.ladder.highest
+        promise = best.promise.high if best and best.promise else None
         found = {"median": overall.p50, "p99": overall.p99}
         if view.analysis.trustworthy:
             found["promise"] = promise
