@@ -11,6 +11,9 @@ from synthetic import write_run
 from unruly.__main__ import main
 from unruly.findings.comparison import Compared, Comparison, Moved
 from unruly.html import comparison_sections
+from unruly.html.figures.since import Since
+from unruly.html.figures.timeline import timeline
+from unruly.html.view import views_of
 from unruly.stats import Interval
 
 DRIVE = {"agents": 1, "ops": ("read", "write"), "kind": "drive", "duration_s": 20}
@@ -100,3 +103,23 @@ def test_the_title_of_a_comparison_says_what_was_decided(outcome, words):
     (section,) = comparison_sections(Comparison("response", 0.25, (found,), ()))
     (figure,) = section.parts[0].figures
     assert figure.title == words
+
+
+def test_a_picture_over_time_has_times_of_day_and_claims_no_drift_that_was_not_found(drive):
+    analysis = unruly.analyse(unruly.open_run(drive))
+    (view,) = views_of([analysis])
+    figure = timeline(view)
+    assert "p99-moved" not in {it.code for it in analysis.findings}
+    assert "moved" not in figure.title
+    assert re.search(r"after the start \(14:13:\d\d UTC\)$", figure.title)
+    axis = figure.panels[0].spec["layer"][-1]["encoding"]["x"]
+    assert axis["title"] == "time since the start (s), and of day (UTC)"
+    assert "utcFormat(1790000000" in axis["axis"]["labelExpr"]
+
+
+def test_a_source_without_times_of_day_shows_none(tmp_path):
+    run = write_run(tmp_path / "run", **DRIVE)
+    (view,) = views_of([unruly.analyse(unruly.open_run(run))])
+    since = Since.of(view, 5e9, 25e9)
+    assert since.title == "time since the start (s)"
+    assert since.when(2.5) == "2.5 s after the start"

@@ -10,7 +10,7 @@ import pandas as pd
 from unruly.findings.cause_model import SLOW_LEAST
 from unruly.html import chart, format
 from unruly.html.document import Datum, Figure, Key, Panel, Table, number, table, text
-from unruly.html.figures.timeline import time_unit
+from unruly.html.figures.since import Since
 from unruly.html.frames import thinned_points
 from unruly.html.tables import MOST_ROWS, cut, op_name
 
@@ -166,16 +166,15 @@ def over_time(view: View) -> Figure | None:
     counts = points["cause"].value_counts()
     points = thinned_points(points, view.points, "response")
     start = float(view.analysis.started_ns or points["intended_ns"].min())
-    scale, unit = time_unit(float(points["intended_ns"].max()) - start)
-    points = points.assign(time=(points["intended_ns"] - start) / scale)
+    since = Since.of(view, start, float(points["intended_ns"].max()))
+    points = points.assign(time=since.place(points["intended_ns"]))
     axis = chart.latency_axis("response time", *chart.span_of(points["response"]))
-    title = f"time since the start ({unit})"
-    x = alt.X("time:Q", title=title, scale=alt.Scale(nice=False), axis=alt.Axis(tickCount=8))
+    x = since.x()
     tips = [
         "cause:N",
         alt.Tooltip("op:N", title="workload"),
         chart.latency_tooltip("response", "response"),
-        alt.Tooltip("time:Q", title=title),
+        since.tooltip,
     ]
     known = points["cause"].isin(labels)
     columns = ["time", "response", "op", "cause"]
@@ -203,7 +202,8 @@ def over_time(view: View) -> Figure | None:
         (
             Panel(
                 chart.finish(alt.layer(*layers), HEIGHT),
-                f"Slow requests over {unit} by cause. {words}; unknown: {format.count(others)}.",
+                f"Slow requests over {since.unit} by cause. {words}; unknown: "
+                f"{format.count(others)}.",
                 height=HEIGHT,
             ),
         ),

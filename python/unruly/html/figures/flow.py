@@ -10,7 +10,7 @@ import pandas as pd
 
 from unruly.html import chart, format
 from unruly.html.document import Figure, Key, Panel
-from unruly.html.figures.timeline import time_unit
+from unruly.html.figures.since import Since
 from unruly.html.frames import with_gaps
 from unruly.html.view import natural
 
@@ -40,10 +40,11 @@ def flow(view: View) -> Figure | None:
     stores = view.analysis.stores
     if stores is None or stores.flow is None or stores.flow.latency.empty:
         return None
-    found, start = stores.flow, float(stores.legs["first_ns"].min())
-    scale, unit = time_unit(float(stores.legs["last_ns"].max()) - start)
-    length = float(stores.legs["last_ns"].max() - start) / scale
-    x, below = _time(length), _time(length, f"time since the start ({unit})")
+    found, first, last = stores.flow, stores.legs["first_ns"].min(), stores.legs["last_ns"].max()
+    since = Since.of(view, float(first), float(last))
+    start, scale = since.start_ns, since.scale
+    whole: dict[str, Any] = {"domain": [0, float(since.place(last))], "clamp": True, "padding": 0}
+    x, below = since.x(labels=False, **whole), since.x(**whole)
     spans = _spans(stores, start, scale)
     faults = spans[spans["kind"].str.startswith(FAULT)]
     kinds = [kind for kind in dict.fromkeys(spans["kind"]) if not kind.startswith(FAULT)]
@@ -77,16 +78,6 @@ def flow(view: View) -> Figure | None:
             *(Key(f"failed: {it}", place, "dot") for place, it in enumerate(statuses)),
         ),
     )  # fmt: skip
-
-
-def _time(length: float, title: str | None = None) -> alt.X:
-    """The axis of time; only the lowest panel has its words."""
-    return alt.X(
-        "time:Q",
-        title=title,
-        scale=alt.Scale(domain=[0, length], nice=False, clamp=True, padding=0),
-        axis=alt.Axis(tickCount=8, labels=title is not None, ticks=title is not None),
-    )
 
 
 def _caption(

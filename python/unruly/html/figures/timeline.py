@@ -9,12 +9,12 @@ import pandas as pd
 
 from unruly.html import chart, format
 from unruly.html.document import Figure, Key, Panel
+from unruly.html.figures.since import Since
 from unruly.html.frames import merged_bins, named_ops, thinned_points, with_gaps
 
 if TYPE_CHECKING:
     from unruly.html.view import View
 
-SCALES = ((86_400e9, "days"), (3_600e9, "hours"), (60e9, "minutes"))
 MOST_BINS = 150
 MOST_MARKS = 40
 """So many events or changes; beyond, the longest."""
@@ -27,17 +27,14 @@ def timeline(view: View) -> Figure | None:
     if bins.empty or not bins["p50"].notna().any():
         return None
     bins = merged_bins(bins, MOST_BINS)
-    start = float(bins["started_ns"].min())
-    scale, unit = time_unit(float(bins["ended_ns"].max()) - start)
-    bins = bins.assign(time=((bins["started_ns"] + bins["ended_ns"]) / 2 - start) / scale)
-    slow = _slowest(view, start, scale)
+    since = Since.of(view, float(bins["started_ns"].min()), float(bins["ended_ns"].max()))
+    bins = bins.assign(time=since.place((bins["started_ns"] + bins["ended_ns"]) / 2))
+    slow = _slowest(view, since)
     latencies = pd.concat([bins["p50"], bins["p99"], slow["response"]])
     low, high = chart.span_of(latencies)
-    marks = _marks(view, start, scale)
-    spec = chart.finish(
-        _layers(view, bins, slow, (low, high), f"time since the start ({unit})", marks), 320
-    )
-    title, peak = _title(bins, slow, unit)
+    marks = _marks(view, since)
+    spec = chart.finish(_layers(view, bins, slow, (low, high), since, marks), 320)
+    peak = _peak(slow, since)
     failed = int(bins["failed"].sum())
     caption = (
         "Response time. Thick lines: the median of each stretch of time; thin lines: its p99; "
@@ -49,11 +46,13 @@ def timeline(view: View) -> Figure | None:
         caption += f" Upright lines: {kinds}."
     if failed:
         caption += " Crosses on the upper edge: replies that failed or never came."
-    alt_text = f"Response time over {unit}: medians, 99th percentiles and slowest replies. {peak}"
+    alt_text = (
+        f"Response time over {since.unit}: medians, 99th percentiles and slowest replies. {peak}"
+    )
     keys = (*chart.legend(view.ops),) if len(view.ops) > 1 else ()
     return Figure(
         view.key("timeline"),
-        title,
+        _title(view, peak),
         caption,
         (Panel(spec, alt_text, height=320),),
         legend=tuple(k for k in keys if k.label in view.drawn_ops)
@@ -61,15 +60,7 @@ def timeline(view: View) -> Figure | None:
     )
 
 
-def time_unit(span_ns: float) -> tuple[float, str]:
-    """Return the unit in which so long a time is easiest to read, and its name."""
-    for scale, unit in SCALES:
-        if span_ns >= 2 * scale:
-            return scale, unit
-    return 1e9, "s"
-
-
-def _slowest(view: View, start: float, scale: float) -> pd.DataFrame:
+def _slowest(view: View, since: Since) -> pd.DataFrame:
     slow = view.analysis.outliers
     empty = pd.DataFrame({"time": [], "response": [], "op": [], "pair": []})
     if slow.empty:
@@ -79,10 +70,10 @@ def _slowest(view: View, start: float, scale: float) -> pd.DataFrame:
         return empty
     slow = thinned_points(slow, view.points, "response")
     pair = [f"{s} → {r}" for s, r in zip(slow["sender"], slow["receiver"], strict=True)]
-    return slow.assign(time=(slow["intended_ns"] - start) / scale, pair=pair)
+    return slow.assign(time=since.place(slow["intended_ns"]), pair=pair)
 
 
-def _marks(view: View, start: float, scale: float) -> pd.DataFrame:
+def _marks(view: View, since: Since) -> pd.DataFrame:
     """Events, where levels settled, changes of the p99: what, which, and when."""
     found = view.analysis.over_time
     columns = ["what", "which", "time"]
@@ -106,8 +97,8 @@ def _marks(view: View, start: float, scale: float) -> pd.DataFrame:
     told = [*happened, *settled[:MOST_MARKS], *moved[:MOST_MARKS]]
     marks = pd.DataFrame(told, columns=columns)
     # what came before the first request was due, a warm-up's, is not in the picture
-    marks = marks[marks["time"] >= start]
-    return marks.assign(time=(marks["time"] - start) / scale)
+    marks = marks[marks["time"] >= since.start_ns]
+    return marks.assign(time=since.place(marks["time"]))
 
 
 def _layers(
@@ -115,11 +106,11 @@ def _layers(
     bins: pd.DataFrame,
     slow: pd.DataFrame,
     ends: tuple[float, float],
-    x_title: str,
+    since: Since,
     marks: pd.DataFrame,
 ) -> Any:
     axis = chart.latency_axis("response time", *ends)
-    x = alt.X("time:Q", title=x_title, scale=alt.Scale(nice=False), axis=alt.Axis(tickCount=8))
+    x = since.x()
     colour = chart.colour(view.ops)
     step = (bins["time"].max() - bins["time"].min()) / 25 if len(bins) > 1 else 1.0
     lines = pd.concat(
@@ -130,14 +121,14 @@ def _layers(
         alt.Tooltip("op:N", title="workload"),
         chart.latency_tooltip("response", "response"),
         alt.Tooltip("pair:N", title="from → to"),
-        alt.Tooltip("time:Q", title=x_title),
+        since.tooltip,
     ]
     layers: list[alt.Chart] = []
     if len(marks):
         layers.append(
             alt.Chart(chart.records(marks, ["time", "what", "which"]))
             .mark_rule(strokeDash=[3, 3], opacity=0.8, style="zero")
-            .encode(x=x, tooltip=["what:N", "which:N", alt.Tooltip("time:Q", title=x_title)])
+            .encode(x=x, tooltip=["what:N", "which:N", since.tooltip])
         )
     if len(slow):
         layers.append(
@@ -161,21 +152,15 @@ def _layers(
     return alt.layer(*layers)
 
 
-def _title(bins: pd.DataFrame, slow: pd.DataFrame, unit: str) -> tuple[str, str]:
-    medians, tails = chart.span_of(bins["p50"]), chart.span_of(bins["p99"])
-    moved = tails[1] / tails[0]
-    base = (
-        f"the p99 of a moment ranges from {format.duration(tails[0])} to "
-        f"{format.duration(tails[1])}"
-    )
-    if len(slow):
-        worst = slow.sort_values("response").to_dict("records")[-1]
-        peak = (
-            f"The slowest reply took {format.duration(worst['response'])}, "
-            f"{format.significant(float(worst['time']))} {unit} after the start."
-        )
-    else:
-        peak = "No single reply stands out."
-    steady = moved < 3 and medians[1] / medians[0] < 2
-    word = "Latency was steady" if steady else "Latency moved with time"
-    return f"{word}: {base}. {peak}", peak
+def _title(view: View, peak: str) -> str:
+    """Say what the analysis decided about time; without a decision, only what is seen."""
+    moved = next((it for it in view.analysis.findings if it.code == "p99-moved"), None)
+    return f"{format.capital(moved.title)}. {peak}" if moved else peak
+
+
+def _peak(slow: pd.DataFrame, since: Since) -> str:
+    if slow.empty:
+        return "Medians and tails over the run: no single reply stands out"
+    worst = slow.sort_values("response").to_dict("records")[-1]
+    took = format.duration(worst["response"])
+    return f"The slowest reply took {took}, {since.when(float(worst['time']))}"

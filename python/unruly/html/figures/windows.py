@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
 from unruly.html import chart, format
 from unruly.html.document import Figure, Panel
-from unruly.html.figures.timeline import time_unit
+from unruly.html.figures.since import Since
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from unruly.html.view import View
 
 HEIGHT = 150
+LEFT = 62
 HEIGHT_LATENCY = 210
 """As high as the title of its axis is long."""
 
@@ -29,22 +30,21 @@ def short_windows(view: View) -> Figure | None:
     frame = frame[frame["op"].isin(view.drawn_ops)]
     if frame.empty or not frame["response_ns"].gt(0).any():
         return None
-    start = float(frame["started_ns"].min())
+    since = Since.of(view, float(frame["started_ns"].min()), float(frame["started_ns"].max()))
     width = float(frame["started_ns"].drop_duplicates().sort_values().diff().min())
-    scale, unit = time_unit(float(frame["started_ns"].max()) - start)
-    frame = frame.assign(time=(frame["started_ns"] - start) / scale)
-    title = f"time since the start ({unit})"
+    frame = frame.assign(time=since.place(frame["started_ns"]))
+    above, below = since.x(labels=False), since.x()
     # workloads that take turns would alternate in each window: what flows is their sum
     flow = frame.groupby("time", as_index=False)[["completed_hz", "in_flight"]].sum()
     panels = (
-        Panel(_response(view, frame, title), _told(frame), height=HEIGHT_LATENCY),
+        Panel(_response(view, frame, above), _told(frame), height=HEIGHT_LATENCY),
         Panel(
-            _flow(flow, "completed_hz", title, "replies a second"),
+            _flow(flow, "completed_hz", above, "replies a second"),
             "Good replies a second in each window, all workloads together.",
             height=HEIGHT,
         ),
         Panel(
-            _flow(flow, "in_flight", title, "requests in flight"),
+            _flow(flow, "in_flight", below, "requests in flight"),
             "Requests in flight in each window on average, all workloads together.",
             height=HEIGHT,
         ),
@@ -62,27 +62,29 @@ def short_windows(view: View) -> Figure | None:
     )
 
 
-def _response(view: View, frame: pd.DataFrame, title: str) -> Spec:
+def _response(view: View, frame: pd.DataFrame, x: alt.X) -> Spec:
     axis = chart.latency_axis("mean response", *chart.span_of(frame["response_ns"].dropna()))
+    axis["axis"] = _left(values=axis["axis"].values, format="", formatType="latency")
     return chart.finish(
         alt.Chart(chart.records(frame, ["time", "op", "response_ns"]))
         .mark_line(strokeWidth=1.2, opacity=0.85)
-        .encode(x=_time(title), y=alt.Y("response_ns:Q", **axis), color=chart.colour(view.ops)),
+        .encode(x=x, y=alt.Y("response_ns:Q", **axis), color=chart.colour(view.ops)),
         HEIGHT_LATENCY,
     )
 
 
-def _flow(flow: pd.DataFrame, field: str, title: str, name: str) -> Spec:
+def _flow(flow: pd.DataFrame, field: str, x: alt.X, name: str) -> Spec:
     return chart.finish(
         alt.Chart(chart.records(flow, ["time", field]))
         .mark_line(style="plain", strokeWidth=1.2)
-        .encode(x=_time(title), y=alt.Y(f"{field}:Q", title=name)),
+        .encode(x=x, y=alt.Y(f"{field}:Q", title=name, axis=_left(tickCount=5))),
         HEIGHT,
     )
 
 
-def _time(title: str) -> alt.X:
-    return alt.X("time:Q", title=title, scale=alt.Scale(nice=False))
+def _left(**more: Any) -> alt.Axis:
+    """Every axis is equally wide, so that a moment stands at one place in all three."""
+    return alt.Axis(minExtent=LEFT, maxExtent=LEFT, **more)
 
 
 def _title(frame: pd.DataFrame, length: str) -> str:
