@@ -122,4 +122,4 @@ def test_a_source_without_times_of_day_shows_none(tmp_path):
     (view,) = views_of([unruly.analyse(unruly.open_run(run))])
     since = Since.of(view, 5e9, 25e9)
     assert since.title == "time since the start (s)"
-    assert since.when(2.5) == "2.5 s after the start"
+    assert since.when(2.57) == "2.57 s after the start"
