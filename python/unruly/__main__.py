@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 
 from unruly.errors import UnrulyError
-from unruly.verbs import VERBS
+from unruly.verbs import RUNS
+from unruly.verbs.options import Verbs
 
 ERROR_EXIT = 2
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one verb; return 0 when it was done and 2 after an error, with the message on stderr."""
-    options = _parser().parse_args(arguments)
+    options = Verbs(RUNS).parse(arguments)
     try:
         return int(options.run(options))
     except UnrulyError as error:
@@ -24,18 +24,6 @@ def main(arguments: list[str] | None = None) -> int:
         # whoever read has enough; keep the interpreter from complaining at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="unruly",
-        description="Verbs that analyse a run.",
-        epilog="Exit codes: 0 fine, 1 a finding (a limit broken), 2 an error.",
-    )
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
-    for verb in VERBS:
-        verb.add(verbs)
-    return parser
 
 
 if __name__ == "__main__":

@@ -107,12 +107,15 @@ impl Number for u64 {
 }
 
 macro_rules! number_with_unit {
-    ($($name:ty),*) => {$(
+    ($($name:ty: $wanted:literal),*) => {$(
         impl Number for $name {
-            const WANTED: &'static str = "a string with its unit";
+            const WANTED: &'static str = $wanted;
 
             fn read(item: &Item) -> Result<Self, Misread> {
-                let text = item.as_str().ok_or(Misread::Type)?;
+                // A number of TOML is a quantity without its unit.
+                let number = item.as_integer().map(|it| it.to_string());
+                let number = number.or_else(|| item.as_float().map(|it| it.to_string()));
+                let text = number.as_deref().or_else(|| item.as_str()).ok_or(Misread::Type)?;
                 text.parse().map_err(|error| match error {
                     UnitError::Negative => Misread::Low,
                     UnitError::Overflow { .. } => Misread::High,
@@ -126,7 +129,10 @@ macro_rules! number_with_unit {
         }
     )*};
 }
-number_with_unit!(DurationNs, Bytes, BitRate, RateHz);
+number_with_unit!(
+    DurationNs: "a duration", Bytes: "a size with its unit",
+    BitRate: "a bit rate with its unit", RateHz: "a rate"
+);
 
 /// The tables of an array of them, each with its offset.
 fn tables_of(item: &Item) -> Option<Vec<(&dyn TableLike, usize)>> {

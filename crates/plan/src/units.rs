@@ -9,7 +9,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A length of time in nanoseconds; written `"250us"`, `"60s"`, `"1.5h"`.
+/// A length of time in nanoseconds; written `"250us"`, `"60s"`, `"1.5h"`; a bare number is seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct DurationNs(pub u64);
@@ -24,7 +24,7 @@ pub struct Bytes(pub u64);
 #[serde(try_from = "String", into = "String")]
 pub struct BitRate(pub u64);
 
-/// A rate in events a second; written `"1000/s"`, `"20k/s"`, `"60/min"`.
+/// A rate in events a second; written `"1000/s"`, `"20k/s"`, `"60/min"`; a bare number is per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RateHz(pub f64);
@@ -33,12 +33,12 @@ pub struct RateHz(pub f64);
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UnitError {
     /// Not a number followed by one of the units.
-    #[error("must be a number and a unit ({units}), such as \"{example}\"")]
+    #[error("must be {quantity} ({units})")]
     Form {
+        /// What it should be: a duration, a rate.
+        quantity: &'static str,
         /// The units there are.
         units: &'static str,
-        /// A quantity well written.
-        example: &'static str,
     },
     /// Below 0.
     #[error("must not be negative")]
@@ -59,13 +59,18 @@ pub enum UnitError {
 
 /// How one kind of quantity is written.
 struct Scale {
+    quantity: &'static str,
     units: &'static [(&'static str, u64)],
     names: &'static str,
-    example: &'static str,
+    /// The unit of 0.
+    zero: &'static str,
+    /// The unit of a number without one.
+    bare: Option<&'static str>,
 }
 
 /// Units from large to small, as Display prefers among forms equally short.
 const TIME: Scale = Scale {
+    quantity: "a duration",
     units: &[
         ("d", 86_400_000_000_000),
         ("h", 3_600_000_000_000),
@@ -76,10 +81,12 @@ const TIME: Scale = Scale {
         ("ns", 1),
     ],
     names: "ns, us, ms, s, min, h, d",
-    example: "60s",
+    zero: "s",
+    bare: Some("s"),
 };
 
 const SIZE: Scale = Scale {
+    quantity: "a size",
     units: &[
         ("GiB", 1 << 30),
         ("GB", 1_000_000_000),
@@ -90,10 +97,12 @@ const SIZE: Scale = Scale {
         ("B", 1),
     ],
     names: "B, KB, MB, GB, KiB, MiB, GiB",
-    example: "50KB",
+    zero: "B",
+    bare: None,
 };
 
 const BITS: Scale = Scale {
+    quantity: "a bit rate",
     units: &[
         ("Gbit/s", 1_000_000_000),
         ("Mbit/s", 1_000_000),
@@ -101,7 +110,8 @@ const BITS: Scale = Scale {
         ("bit/s", 1),
     ],
     names: "bit/s, kbit/s, Mbit/s, Gbit/s",
-    example: "1Gbit/s",
+    zero: "bit/s",
+    bare: None,
 };
 
 /// Multiplier and divisor of a rate's unit; a rate is printed in the first of the shortest.
@@ -115,12 +125,16 @@ const RATE: &[(&str, f64, f64)] = &[
 impl Scale {
     fn parse(&self, text: &str) -> Result<u64, UnitError> {
         let form = UnitError::Form {
+            quantity: self.quantity,
             units: self.names,
-            example: self.example,
         };
         let smallest = self.units[self.units.len() - 1].0;
         let (number, unit) = split_number(text);
-        let Some(&(_, factor)) = self.units.iter().find(|(name, _)| *name == unit.trim()) else {
+        let unit = match (unit.trim(), self.bare) {
+            ("", Some(bare)) => bare,
+            (unit, _) => unit,
+        };
+        let Some(&(_, factor)) = self.units.iter().find(|(name, _)| *name == unit) else {
             return Err(form);
         };
         let Some((whole, part)) = decimal(number.strip_prefix('-').unwrap_or(number)) else {
@@ -147,13 +161,7 @@ impl Scale {
 
     fn print(&self, value: u64) -> String {
         if value == 0 {
-            // The unit of the example: "0s", and "0B" rather than "0KB".
-            let unit = match self.example {
-                example if example == TIME.example => "s",
-                example if example == SIZE.example => "B",
-                _ => "bit/s",
-            };
-            return format!("0{unit}");
+            return format!("0{}", self.zero);
         }
         let whole = self
             .units
@@ -210,11 +218,13 @@ impl FromStr for RateHz {
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let form = UnitError::Form {
+            quantity: "a rate",
             units: "/s, k/s, M/s, /min",
-            example: "100/s",
         };
         let (number, unit) = split_number(text);
-        let Some(&(_, times, per)) = RATE.iter().find(|(name, ..)| *name == unit.trim()) else {
+        let unit = Some(unit.trim()).filter(|unit| !unit.is_empty());
+        let unit = unit.unwrap_or("/s");
+        let Some(&(_, times, per)) = RATE.iter().find(|(name, ..)| *name == unit) else {
             return Err(form);
         };
         let positive = number.strip_prefix('-').unwrap_or(number);
@@ -351,15 +361,26 @@ mod tests {
     }
 
     #[test]
-    fn a_quantity_without_a_unit_is_refused() {
-        let wanted = "must be a number and a unit (ns, us, ms, s, min, h, d), such as \"60s\"";
+    fn a_duration_without_a_unit_is_seconds_and_a_rate_is_per_second() {
+        assert_eq!(time("60"), Ok(60_000_000_000));
+        assert_eq!(time("0.25"), Ok(250_000_000));
+        assert_eq!(rate("2000"), Ok(2_000.0));
+        assert_eq!(
+            size("60"),
+            Err("must be a size (B, KB, MB, GB, KiB, MiB, GiB)".to_owned())
+        );
+    }
+
+    #[test]
+    fn what_is_no_quantity_is_refused() {
+        let wanted = "must be a duration (ns, us, ms, s, min, h, d)";
         for text in [
-            "60", "", "s", "1m", "1e3s", "1.s", ".5s", "+1s", "1..2s", "--1s", "1-s",
+            "", "s", "1m", "1e3s", "1.s", ".5s", "+1s", "1..2s", "--1s", "1-s", "1e3", "1.",
         ] {
             assert_eq!(time(text), Err(wanted.to_owned()), "{text}");
         }
-        let wanted = "must be a number and a unit (/s, k/s, M/s, /min), such as \"100/s\"";
-        for text in ["100", "inf/s", "NaN/s", "1e3/s", "100/", "/s", "1s"] {
+        let wanted = "must be a rate (/s, k/s, M/s, /min)";
+        for text in ["", "inf/s", "NaN/s", "1e3/s", "100/", "/s", "1s", "NaN"] {
             assert_eq!(rate(text), Err(wanted.to_owned()), "{text}");
         }
     }
@@ -412,10 +433,7 @@ mod tests {
         let error = serde_json::from_str::<Bytes>("\"9\"")
             .unwrap_err()
             .to_string();
-        assert!(
-            error.starts_with("must be a number and a unit (B, KB"),
-            "{error}"
-        );
+        assert!(error.starts_with("must be a size (B, KB"), "{error}");
     }
 
     proptest! {

@@ -151,7 +151,7 @@ fn what_a_stream_cannot_be_is_refused_with_its_line() {
     );
     refused(
         "link = \"1Gb\"",
-        r#"plan.toml:7: link is "1Gb"; must be a number and a unit (bit/s, kbit/s, Mbit/s, Gbit/s), such as "1Gbit/s"; hint: link = "1Gbit/s""#,
+        r#"plan.toml:7: link is "1Gb"; must be a bit rate (bit/s, kbit/s, Mbit/s, Gbit/s); hint: link = "1Gbit/s""#,
     );
     refused(
         "mtu = 576",

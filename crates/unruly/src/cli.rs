@@ -7,14 +7,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches as _, Parser, Subcommand, ValueHint};
+use clap_complete::Shell;
 use unruly_agent::doctor;
-use unruly_plan::{Load, Plan, Url};
+use unruly_plan::{DurationNs, Load, Plan, Url};
 
 use crate::drive::DriveArguments;
 use crate::runner::{self, RunOptions};
 use crate::target::target;
-use crate::{python, services, shipped};
+use crate::{help, python, services, shipped};
 
 /// A check found something: a host unfit to measure, a limit broken, a difference.
 const EXIT_FINDING: u8 = 1;
@@ -24,133 +25,133 @@ const EXIT_ERROR: u8 = 2;
 #[command(
     name = "unruly",
     version,
-    about = "How predictable is your distributed system? Measures latency, explains the slow \
-             requests, says what can be promised with confidence.",
-    after_help = "Exit codes: 0 fine, 1 a finding, 2 an error."
+    subcommand_value_name = "VERB",
+    about = "A load generator and analyser for tail latency.",
+    after_help = help::ending("0 fine, 1 a finding, 2 an error (unruly help VERB says which)", &[
+        ("unruly drive redis://127.0.0.1:6379 -c 16 -r 2000 -d 60s", "Measure a Redis server"),
+        ("unruly run demo", "Run a shipped plan and print its verdict"),
+    ])
 )]
-struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     verb: Verb,
 }
 
+/// The verbs that need no Python; `python_verbs` has the others.
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Measure: run a plan (a file, or the name of a shipped one), end with its verdict
+    /// Run a plan (a file or a shipped plan) and print its verdict
+    #[command(after_help = help::ending("0 fine, 1 more than 1 % of the requests failed or the run is spoiled, 2 an error", &[
+        ("unruly run demo", "Run a shipped plan"),
+        ("unruly run mine.toml -d 5min --set drive.rate=2k/s", "Run a plan file with other values"),
+    ]))]
     Run {
-        /// The plan
+        /// Plan file, or the name of a shipped plan
         plan: PathBuf,
-        /// The run directory (default: runs/<name>-<UTC>)
-        #[arg(short, long)]
+        /// Run directory to make (default: runs/NAME-UTC)
+        #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
         output: Option<PathBuf>,
         /// Measured time, instead of the plan's
-        #[arg(short, long)]
+        #[arg(short, long, value_name = "TIME")]
         duration: Option<String>,
-        /// Time before it that is not measured, instead of the plan's
-        #[arg(short, long)]
+        /// Warm-up before the measured time, instead of the plan's
+        #[arg(short, long, value_name = "TIME")]
         warmup: Option<String>,
-        /// Seed, instead of the plan's
-        #[arg(long)]
+        /// Random seed, instead of the plan's
+        #[arg(long, value_name = "NUMBER")]
         seed: Option<u64>,
-        /// Name of this environment, instead of the plan's
+        /// Name of the measured environment, instead of the plan's
         #[arg(long)]
         tag: Option<String>,
-        /// Another value for a key of the plan, also one that its matrix varies: drive.rate=100/s, store=redis
+        /// Value of a key of the plan, such as drive.rate=100/s; replaces the values of a matrix
+        /// too; may be repeated
         #[arg(long = "set", value_name = "KEY=VALUE")]
         set: Vec<String>,
-        /// No progress, no verdict: only the run's path
+        /// Print only the run directory: no progress, no verdict
         #[arg(short, long)]
         quiet: bool,
     },
-    /// Measure what is already running, without a plan file: a store, an HTTP server, a program
+    /// Measure a store, HTTP server or program without a plan file
+    #[command(after_help = help::ending("0 fine, 1 more than 1 % of the requests failed or the run is spoiled, 2 an error", &[
+        ("unruly drive redis://127.0.0.1:6379 -c 16 -r 2000 -d 60s", "Send 2,000 requests a second"),
+        ("unruly drive service:redis -c 4", "Start a Redis server, measure it and stop it"),
+    ]))]
     Drive(Box<DriveArguments>),
-    /// What can be promised, how unruly it is, why: one screen
-    Verdict {
-        /// A run directory, and options of the verb
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
-        arguments: Vec<OsString>,
-    },
-    /// The same with pictures: one HTML file that needs no network
-    Report {
-        /// Run directories, and options of the verb
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
-        arguments: Vec<OsString>,
-    },
-    /// Hold a run to a file of limits; exit code 1 when one is broken with confidence. For CI
-    Gate {
-        /// A run directory, a TOML file of limits, and options of the verb
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
-        arguments: Vec<OsString>,
-    },
-    /// Is B's tail different from A's, with confidence; exit code 1 when it is
-    Compare {
-        /// Runs or directories of runs (`name=DIR`), and options of the verb
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
-        arguments: Vec<OsString>,
-    },
-    /// Another tool's output becomes a run; the format is recognised
-    Import {
-        /// Files, `-o DIR`, and options of the verb
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
-        arguments: Vec<OsString>,
-    },
-    /// A run as .hlog, .hgrm or CSV, for other viewers
-    Export {
-        /// A run directory, `-o FILE`, and options of the verb
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
-        arguments: Vec<OsString>,
-    },
-    /// Timeouts, replicas, profit, hedges: what to choose, as functions of the timeout or the delay
-    Advise {
-        /// The run, and options of the verb
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
-        arguments: Vec<OsString>,
-    },
-    /// Findings of the five papers, judged by runs
-    Papers {
-        /// Runs to judge them by (none: the verdicts that are kept), and options of the verb
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        arguments: Vec<OsString>,
-    },
-    /// Is this host fit to measure? Exit code 1 when not
+    /// Check that this host is quiet enough to measure on
+    #[command(after_help = help::ending("0 the host is fit, 1 it is not, 2 an error", &[
+        ("unruly doctor", "Check for 10 seconds"),
+        ("unruly doctor -d 60 --json", "Check for a minute and print JSON"),
+    ]))]
     Doctor {
-        /// How long to listen for noise, in seconds
-        #[arg(short, long, default_value_t = 10.0)]
-        duration: f64,
-        /// As JSON
+        /// Time to observe the host, 1s to 1h
+        #[arg(short, long, value_name = "TIME", default_value = "10s")]
+        duration: DurationNs,
+        /// Print JSON instead of text
         #[arg(long)]
         json: bool,
     },
-    /// Make a run whole that was cut off; every other verb does this by itself
+    /// Repair a run that was cut off (other verbs do so by themselves)
+    #[command(after_help = help::ending("0 done, 2 an error", &[
+        ("unruly recover runs/demo", "Repair the run in runs/demo"),
+    ]))]
     Recover {
-        /// The run directory
+        /// Run directory
+        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
         directory: PathBuf,
     },
-    /// List the plans that come with the program, or show one
+    /// List the shipped plans, or print one
+    #[command(after_help = help::ending("0 done, 2 an error", &[
+        ("unruly plans", "List the shipped plans"),
+        ("unruly plans demo > mine.toml", "Start a plan of your own from a shipped one"),
+    ]))]
     Plans {
-        /// The plan to show
+        /// Shipped plan to print
         name: Option<String>,
     },
-    /// List the services that a run can start for itself, show one, or fetch what one needs
+    /// List the services a run can start, print one, or install one
+    #[command(after_help = help::ending("0 done, 2 an error", &[
+        ("unruly services redis", "Print the file of a shipped service"),
+        ("unruly services install redis etcd", "Fetch the packages of two services now"),
+    ]))]
     Services {
-        /// The service to show, or `install`
+        /// Shipped service to print, or the word install
         name: Option<String>,
-        /// After `install`: the services to fetch what they need for
+        /// Services to install, after the word install
+        #[arg(value_name = "SERVICE")]
         more: Vec<String>,
     },
-    /// Asks a store by its client library, on standard input and output; started by `drive`
+    /// Print the completion script of a shell
+    #[command(after_help = help::ending("0 done, 2 an error", &[
+        ("source <(unruly completions bash)", "Complete in this shell"),
+    ]))]
+    Completions {
+        /// Shell that reads the script
+        shell: Shell,
+    },
+    /// Write the man pages
+    #[command(after_help = help::ending("0 done, 2 an error", &[
+        ("unruly man ~/.local/share/man/man1", "Install the man pages for yourself"),
+    ]))]
+    Man {
+        /// Directory to write to; it is made when it does not exist
+        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+        directory: PathBuf,
+    },
+    /// Serve a store's client library on standard input and output (started by `drive`)
     #[command(hide = true)]
     Driver {
         /// The store
         url: Url,
     },
-    /// A process whose disk can be made to stall; started by `run`
+    /// Run a program whose disk can be made to stall (started by `run`)
     #[command(hide = true)]
     Held {
         /// The program and its arguments
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },
-    /// One process of a run; started by `run`
+    /// Run one process of a run (started by `run`)
+    #[command(hide = true)]
     Agent {
         /// The job file
         #[arg(long)]
@@ -164,7 +165,18 @@ enum Verb {
 /// Parses, calls, prints; never panics on input.
 #[must_use]
 pub fn main() -> ExitCode {
-    match call(Arguments::parse().verb) {
+    let matches = help::command::<Arguments>().get_matches();
+    let done = match matches.subcommand_name() {
+        Some(verb) if !Verb::has_subcommand(verb) => {
+            let words: Vec<OsString> = std::env::args_os().skip(2).collect();
+            analyse(verb, &words)
+        }
+        _ => match Arguments::from_arg_matches(&matches) {
+            Ok(arguments) => call(arguments.verb),
+            Err(error) => error.exit(),
+        },
+    };
+    match done {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             say_error(&format!("{error:#}"));
@@ -205,18 +217,15 @@ fn call(verb: Verb) -> Result<u8> {
             }
             measure(&plan, &options)
         }
-        Verb::Verdict { arguments } => analyse("verdict", &arguments),
-        Verb::Report { arguments } => analyse("report", &arguments),
-        Verb::Gate { arguments } => analyse("gate", &arguments),
-        Verb::Compare { arguments } => analyse("compare", &arguments),
-        Verb::Import { arguments } => analyse("import", &arguments),
-        Verb::Export { arguments } => analyse("export", &arguments),
-        Verb::Advise { arguments } => analyse("advise", &arguments),
-        Verb::Papers { arguments } => analyse("papers", &arguments),
         Verb::Doctor { duration, json } => examine(duration, json),
         Verb::Recover { directory } => recover(&directory),
         Verb::Plans { name } => plans(name.as_deref()),
         Verb::Services { name, more } => services(name.as_deref(), &more),
+        Verb::Completions { shell } => {
+            std::io::stdout().write_all(&help::completions::<Arguments>(shell))?;
+            Ok(0)
+        }
+        Verb::Man { directory } => help::man_pages::<Arguments>(&directory).map(|()| 0),
         Verb::Driver { url } => {
             let password = std::env::var(unruly_load::PASSWORD).ok();
             let (input, output) = (std::io::stdin().lock(), std::io::stdout());
@@ -345,13 +354,12 @@ fn recover(directory: &Path) -> Result<u8> {
     Ok(0)
 }
 
-fn examine(duration_s: f64, json: bool) -> Result<u8> {
-    let spin = Duration::try_from_secs_f64(duration_s)
-        .ok()
-        .filter(|spin| *spin >= Duration::from_secs(1) && *spin <= Duration::from_secs(3600));
-    let spin = spin.with_context(|| {
-        format!("--duration: {duration_s} s; wanted 1 to 3600 seconds; hint: --duration 10")
-    })?;
+fn examine(duration: DurationNs, json: bool) -> Result<u8> {
+    let spin = Duration::from_nanos(duration.0);
+    anyhow::ensure!(
+        (Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&spin),
+        "--duration: {duration} is not between 1s and 1h; hint: --duration 10s"
+    );
     let bar = indicatif::ProgressBar::new(1000).with_style(
         indicatif::ProgressStyle::with_template("listening to this host {wide_bar} {eta}")?,
     );

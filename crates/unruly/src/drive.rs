@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, ValueHint};
 use unruly_load::drivers;
 use unruly_plan::{Plan, Url};
 
@@ -15,111 +15,116 @@ use crate::target::ECHO;
 /// What messages call the plan that the flags are.
 const PLACE: &str = "unruly drive";
 
-/// The flags.
+/// Headings of the help.
+const ARRIVALS: &str = "Arrivals";
+const STORE: &str = "Store";
+const RUN: &str = "Run";
+
+/// The flags: those whose name is a key of `[drive]` set that key.
 #[derive(Debug, Args)]
 #[command(args_override_self = true)]
 pub(crate) struct DriveArguments {
-    /// What to drive: redis://host:port, memcached, http, cassandra, etcd, flurry, program:COMMAND, echo, null:,
-    /// or service:NAME, which is started for it (unruly services)
+    /// Target: redis://HOST:PORT, memcached, http, cassandra, etcd, flurry, garage-k2v,
+    /// program:COMMAND, echo, null:, or service:NAME to start a shipped service
     url: String,
-    /// Clients, each with a connection
-    #[arg(short, long)]
+    /// Clients, each with a connection of its own
+    #[arg(short, long, value_name = "COUNT")]
     clients: Option<String>,
-    /// Processes that the clients are dealt among
-    #[arg(long)]
-    processes: Option<String>,
-    /// Requests a second of all clients together, however late the replies (default: as fast as they come)
+    /// Requests a second of all clients together (default: each client sends when its reply comes)
     #[arg(short, long)]
     rate: Option<String>,
     /// Measured time
-    #[arg(short, long, default_value = "30s")]
+    #[arg(short, long, value_name = "TIME", default_value = "30s")]
     duration: String,
-    /// End when so much is known, when that is sooner: "p99 within 10%"
-    #[arg(long)]
-    until: Option<String>,
-    /// Time before it that is not measured
-    #[arg(short, long, default_value = "2s")]
+    /// Warm-up before the measured time
+    #[arg(short, long, value_name = "TIME", default_value = "2s")]
     warmup: String,
-    /// End after so many measured requests, when that is sooner
-    #[arg(short = 'n', long)]
+    /// End early after this many measured requests
+    #[arg(short = 'n', long, value_name = "COUNT")]
     requests: Option<String>,
-    /// constant, poisson, mmpp, onoff, replay or closed
-    #[arg(long)]
-    arrivals: Option<String>,
-    /// Index of dispersion of mmpp: 1 is poisson, 1000 a storm
-    #[arg(long)]
-    dispersion: Option<String>,
-    /// Share of time that mmpp is in bursts
-    #[arg(long)]
-    burst_share: Option<String>,
-    /// How many times the mean a burst of mmpp is
-    #[arg(long)]
-    burst_factor: Option<String>,
-    /// Mean length of a burst of onoff
-    #[arg(long)]
-    on: Option<String>,
-    /// Mean time between bursts of onoff
-    #[arg(long)]
-    off: Option<String>,
-    /// Of the Pareto times of onoff
-    #[arg(long)]
-    shape: Option<String>,
-    /// The file of a replay: a time in seconds on each line
-    #[arg(long)]
-    times: Option<String>,
-    /// Mean think time of a closed client
-    #[arg(long)]
-    think: Option<String>,
-    /// Requests that a closed client has open at once
-    #[arg(long)]
-    pipeline: Option<String>,
-    /// "write then read", or shares: "read 90%, write 10%"
-    #[arg(long)]
-    operations: Option<String>,
-    /// Number of keys
-    #[arg(long)]
-    keys: Option<String>,
-    /// Which key is next: turn, uniform, zipf or latest
-    #[arg(long)]
-    order: Option<String>,
-    /// Exponent of zipf and latest
-    #[arg(long)]
-    skew: Option<String>,
-    /// Length of values: 1000B, or "100B to 10KB"
-    #[arg(long)]
-    value: Option<String>,
-    /// How many replicas must have an operation: first, quorum or all
-    #[arg(long)]
-    level: Option<String>,
-    /// How long a reply is awaited
-    #[arg(long)]
+    /// End early when a percentile is known this well, such as "p99 within 10%"
+    #[arg(long, value_name = "RULE")]
+    until: Option<String>,
+    /// Processes that share the clients
+    #[arg(long, value_name = "COUNT")]
+    processes: Option<String>,
+    /// Time to wait for a reply
+    #[arg(long, value_name = "TIME")]
     timeout: Option<String>,
-    /// How often a request that failed is tried again
-    #[arg(long)]
-    retries: Option<String>,
-    /// Whether every key is written once before the run: true or false (default: where reads may come first)
-    #[arg(long)]
-    preload: Option<String>,
-    /// Requests awaited at most; one more is shed
-    #[arg(long)]
+    /// Requests that may wait for a reply at once; the next one is dropped
+    #[arg(long, value_name = "COUNT")]
     in_flight: Option<String>,
     /// tcp or udp
     #[arg(long)]
     transport: Option<String>,
-    /// Length of a body, for echo
-    #[arg(long)]
+    /// Body length of a request to an echo server
+    #[arg(long, value_name = "SIZE")]
     payload: Option<String>,
-    /// What is random follows from it
-    #[arg(long)]
+    /// constant, poisson, mmpp, onoff, replay or closed
+    #[arg(long, value_name = "PROCESS", help_heading = ARRIVALS)]
+    arrivals: Option<String>,
+    /// Index of dispersion of mmpp: 1 is poisson, 1000 a storm
+    #[arg(long, value_name = "INDEX", help_heading = ARRIVALS)]
+    dispersion: Option<String>,
+    /// Share of time that mmpp spends in bursts
+    #[arg(long, value_name = "SHARE", help_heading = ARRIVALS)]
+    burst_share: Option<String>,
+    /// Rate during a burst of mmpp, as a multiple of the mean rate
+    #[arg(long, value_name = "FACTOR", help_heading = ARRIVALS)]
+    burst_factor: Option<String>,
+    /// Mean length of a burst (onoff only)
+    #[arg(long, value_name = "TIME", help_heading = ARRIVALS)]
+    on: Option<String>,
+    /// Mean time between bursts (onoff only)
+    #[arg(long, value_name = "TIME", help_heading = ARRIVALS)]
+    off: Option<String>,
+    /// Pareto shape of on and off times (onoff only)
+    #[arg(long, value_name = "NUMBER", help_heading = ARRIVALS)]
+    shape: Option<String>,
+    /// File with a send time in seconds on each line (replay only)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = ARRIVALS)]
+    times: Option<String>,
+    /// Mean time between a reply and the next request (closed only)
+    #[arg(long, value_name = "TIME", help_heading = ARRIVALS)]
+    think: Option<String>,
+    /// Requests that a client keeps open at once (closed only)
+    #[arg(long, value_name = "COUNT", help_heading = ARRIVALS)]
+    pipeline: Option<String>,
+    /// Operations: "write then read", or shares such as "read 90%, write 10%"
+    #[arg(long, value_name = "MIX", help_heading = STORE)]
+    operations: Option<String>,
+    /// Number of keys
+    #[arg(long, value_name = "COUNT", help_heading = STORE)]
+    keys: Option<String>,
+    /// Order of the keys: turn, uniform, zipf or latest
+    #[arg(long, help_heading = STORE)]
+    order: Option<String>,
+    /// Exponent of the orders zipf and latest
+    #[arg(long, value_name = "EXPONENT", help_heading = STORE)]
+    skew: Option<String>,
+    /// Length of a value, such as 1000B or "100B to 10KB"
+    #[arg(long, value_name = "SIZE", help_heading = STORE)]
+    value: Option<String>,
+    /// Replicas that must confirm an operation: first, quorum or all
+    #[arg(long, help_heading = STORE)]
+    level: Option<String>,
+    /// Times that a failed request is sent again
+    #[arg(long, value_name = "COUNT", help_heading = STORE)]
+    retries: Option<String>,
+    /// Write every key once before the run: true or false (default: true if reads may come first)
+    #[arg(long, value_name = "BOOL", help_heading = STORE)]
+    preload: Option<String>,
+    /// Random seed
+    #[arg(long, value_name = "NUMBER", help_heading = RUN)]
     seed: Option<String>,
-    /// Name of this environment
-    #[arg(long)]
+    /// Name of the measured environment
+    #[arg(long, help_heading = RUN)]
     tag: Option<String>,
-    /// The run directory (default: runs/<name>-<UTC>)
-    #[arg(short, long)]
+    /// Run directory to make (default: runs/NAME-UTC)
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = RUN)]
     output: Option<PathBuf>,
-    /// No progress, no verdict: only the run's path
-    #[arg(short, long)]
+    /// Print only the run directory: no progress, no verdict
+    #[arg(short, long, help_heading = RUN)]
     quiet: bool,
 }
 
@@ -135,11 +140,6 @@ impl DriveArguments {
             )
         })?;
         let (name, shown) = (name(&url), url.to_string());
-        let rate = self.rate.map(|rate| {
-            // What other tools take: a number without its unit.
-            let bare = rate.chars().all(|c| c.is_ascii_digit() || c == '.');
-            if bare { format!("{rate}/s") } else { rate }
-        });
         let place = if url.scheme == ECHO {
             (
                 "drive.address",
@@ -149,7 +149,7 @@ impl DriveArguments {
             ("drive.url", shown)
         };
         let arrivals = self.arrivals.or_else(|| {
-            let closed = url.scheme == ECHO && rate.is_none();
+            let closed = url.scheme == ECHO && self.rate.is_none();
             closed.then(|| "closed".to_owned())
         });
         let values = [
@@ -163,7 +163,7 @@ impl DriveArguments {
             ("drive.clients", self.clients),
             ("drive.processes", self.processes),
             ("drive.arrivals", arrivals),
-            ("drive.rate", rate),
+            ("drive.rate", self.rate),
             ("drive.dispersion", self.dispersion),
             ("drive.burst_share", self.burst_share),
             ("drive.burst_factor", self.burst_factor),

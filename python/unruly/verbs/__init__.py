@@ -1,9 +1,18 @@
-"""The verbs: each module declares its options (``add``) and does it (``run``).
+"""The verbs: each module runs one; ``options.toml`` declares what each accepts.
 
 A verb imports what it needs only when it runs: ``--help`` stays quick.
 """
 
 from unruly.verbs import advise, compare, exporting, gate, importing, papers, report, verdict
 
-VERBS = (verdict, report, gate, advise, compare, importing, exporting, papers)
-"""In the order in which ``--help`` lists them."""
+RUNS = {
+    "verdict": verdict.run,
+    "report": report.run,
+    "gate": gate.run,
+    "advise": advise.run,
+    "compare": compare.run,
+    "import": importing.run,
+    "export": exporting.run,
+    "papers": papers.run,
+}
+"""The function of each verb, in the order in which ``--help`` lists them."""

@@ -2,42 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unruly.verbs.shared import WIDTH, add_engine, open_for, print_json, terminal, written
+from unruly.verbs.shared import open_for, print_json, terminal, written
 
 if TYPE_CHECKING:
     import argparse
 
     from unruly.run import Run
-    from unruly.verbs.shared import Verbs
-
-
-def add(verbs: Verbs) -> None:
-    """Declare the verb."""
-    told = verbs.add_parser("compare", help="is B's tail different from A's, with confidence")
-    told.add_argument(
-        "sides",
-        metavar="[NAME=]DIR",
-        nargs="+",
-        help="a run, or a directory of runs; the first is what the others are compared with",
-    )
-    told.add_argument("--factor", help="the levels of this factor inside one run")
-    told.add_argument("--op", help="one operation only")
-    told.add_argument("--latency", default="response", help="response (default) or service")
-    told.add_argument(
-        "--allowance", type=float, help="how much single runs of one system may differ (0.25)"
-    )
-    told.add_argument("--json", action="store_true", help="print JSON instead")
-    told.add_argument("-o", "--output", metavar="FILE", type=Path, help="the picture, as HTML")
-    told.add_argument("--width", type=int, help=WIDTH)
-    add_engine(told)
-    told.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do it; return the exit code."""
+    """Run the verb and return its exit code."""
     from unruly import compare  # noqa: PLC0415
     from unruly.findings.comparison import ALLOWANCE  # noqa: PLC0415
     from unruly.output.comparison import compare_json, compare_text, exit_code  # noqa: PLC0415

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unruly.verbs.shared import WIDTH, add_engine, open_for, print_json, terminal, write_text
+from unruly.verbs.shared import open_for, print_json, terminal, write_text
 
 if TYPE_CHECKING:
     import argparse
 
-    from unruly.verbs.shared import Verbs
-
-
-def add(verbs: Verbs) -> None:
-    """Declare the verb."""
-    held = verbs.add_parser("gate", help="hold a run to limits; for CI")
-    held.add_argument("directory", metavar="DIR", help="the directory of a run")
-    held.add_argument("limits", metavar="LIMITS", type=Path, help="a TOML file of [[limit]]")
-    held.add_argument("--strict", action="store_true", help="undecided counts as broken")
-    held.add_argument("--junit", metavar="FILE", type=Path, help="write JUnit XML as well")
-    held.add_argument("--json", action="store_true", help="print JSON instead")
-    held.add_argument("--width", type=int, help=WIDTH)
-    add_engine(held)
-    held.set_defaults(run=run)
-
 
 def run(options: argparse.Namespace) -> int:
-    """Do it; return the exit code."""
+    """Run the verb and return its exit code."""
     from unruly import gate  # noqa: PLC0415
     from unruly.output.gate import gate_json, gate_text, junit  # noqa: PLC0415
 

@@ -2,41 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse
 
-    from unruly.verbs.shared import Verbs
-
-
-def add(verbs: Verbs) -> None:
-    """Declare the verb."""
-    brought = verbs.add_parser("import", help="another tool's output becomes a run")
-    brought.add_argument(
-        "files", metavar="FILE", nargs="+", help="recognised by content; - is stdin"
-    )
-    place = brought.add_mutually_exclusive_group(required=True)
-    place.add_argument("-o", "--output", metavar="DIR", type=Path, help="the run to make")
-    place.add_argument(
-        "--into", metavar="RUN", type=Path, help="lay collector logs or host samples beside a run"
-    )
-    brought.add_argument("--value", metavar="COLUMN", help="of the latencies, in a plain table")
-    brought.add_argument("--unit", metavar="UNIT", help="of the latencies: ns, us, ms or s")
-    brought.add_argument("--time", metavar="COLUMN", help="of the start times; none: do without")
-    brought.add_argument("--time-unit", metavar="UNIT", help="where times are numbers")
-    brought.add_argument("--op", metavar="COLUMN", help="that names the operation")
-    brought.add_argument(
-        "--factor", metavar="COLUMN", action="append", default=[], help="that makes cells; again"
-    )
-    brought.add_argument("--format", metavar="NAME", help="do not recognise: it is this one")
-    brought.add_argument("--tag", help="the environment that was measured (default: imported)")
-    brought.set_defaults(run=run)
-
 
 def run(options: argparse.Namespace) -> int:
-    """Do it; return the exit code."""
+    """Run the verb and return its exit code."""
     from unruly import import_file  # noqa: PLC0415
 
     done = import_file(

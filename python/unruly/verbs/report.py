@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING
 
 from unruly.verbs.shared import (
     FINE_EXIT,
-    INTERACTIONS,
-    TARGET,
-    add_engine,
     finding_exit,
     open_for,
     target_of,
@@ -25,36 +22,13 @@ if TYPE_CHECKING:
     from unruly.findings.advice_model import Advice
     from unruly.findings.comparison import Comparison
     from unruly.findings.model import Analysis
-    from unruly.verbs.shared import Verbs
 
 ADVICE_ROWS_MAX = 2_000_000
 """Of larger runs a report holds advice only when asked: it would take as long as all the rest."""
 
 
-def add(verbs: Verbs) -> None:
-    """Declare the verb."""
-    pictured = verbs.add_parser("report", help="the same with pictures: one HTML file")
-    pictured.add_argument(
-        "directories", metavar="[NAME=]DIR", nargs="+", help="directories of runs"
-    )
-    pictured.add_argument("-o", "--output", type=Path, help="default: report.html in the first DIR")
-    pictured.add_argument(
-        "--advice", action="store_true", help="with the pictures of `advise`, whatever the run"
-    )
-    pictured.add_argument(
-        "--verdict",
-        action="store_true",
-        help="print the verdict of each first; exit code 1 when a run is spoiled or more than 1 %% "
-        "of its requests failed",
-    )
-    pictured.add_argument("--target", metavar="SHARE:TIME", help=TARGET)
-    pictured.add_argument("--interactions", action="store_true", help=INTERACTIONS)
-    add_engine(pictured)
-    pictured.set_defaults(run=run)
-
-
 def run(options: argparse.Namespace) -> int:
-    """Write the page; return the exit code."""
+    """Run the verb and return its exit code."""
     from unruly import analyse, verdict  # noqa: PLC0415
     from unruly.findings.comparison import alias_of  # noqa: PLC0415
     from unruly.html import prepare, write_report  # noqa: PLC0415

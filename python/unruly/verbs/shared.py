@@ -1,4 +1,4 @@
-"""What several verbs share: the options of an engine, the terminal, files that are written."""
+"""What several verbs share: the engine, the terminal, files that are written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from unruly.errors import UnrulyError
 
@@ -19,22 +19,7 @@ if TYPE_CHECKING:
     from unruly.findings.target import Target
     from unruly.run import Run
 
-Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 FINE_EXIT, FINDING_EXIT = 0, 1
-WIDTH = "columns (default: the terminal's, else 100)"
-TARGET = "hold each operation to it, such as 99.9%%:20ms (default: no target)"
-INTERACTIONS = "of a matrix: analysis of variance with those of every two factors"
-
-
-def add_engine(verb: argparse.ArgumentParser) -> None:
-    """Declare what computes, and how much memory it has."""
-    verb.add_argument(
-        "--engine",
-        metavar="NAME",
-        default="duckdb",
-        help="what computes: duckdb (default), spark://HOST:PORT or local[N]",
-    )
-    verb.add_argument("--memory", metavar="SIZE", help="what it may hold, such as 3GB")
 
 
 def target_of(options: argparse.Namespace) -> Target | None:

@@ -5,10 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from unruly.verbs.shared import (
-    INTERACTIONS,
-    TARGET,
-    WIDTH,
-    add_engine,
     open_for,
     print_json,
     target_of,
@@ -18,23 +14,9 @@ from unruly.verbs.shared import (
 if TYPE_CHECKING:
     import argparse
 
-    from unruly.verbs.shared import Verbs
-
-
-def add(verbs: Verbs) -> None:
-    """Declare the verb."""
-    told = verbs.add_parser("verdict", help="what can be promised, how unruly, why: one screen")
-    told.add_argument("directory", metavar="DIR", help="the directory of a run")
-    told.add_argument("--json", action="store_true", help="print summary.json instead")
-    told.add_argument("--width", type=int, help=WIDTH)
-    told.add_argument("--target", metavar="SHARE:TIME", help=TARGET)
-    told.add_argument("--interactions", action="store_true", help=INTERACTIONS)
-    add_engine(told)
-    told.set_defaults(run=run)
-
 
 def run(options: argparse.Namespace) -> int:
-    """Do it; return the exit code."""
+    """Run the verb and return its exit code."""
     from unruly import analyse, summary, verdict  # noqa: PLC0415 - --help stays quick
     from unruly.output.summary import write_summary  # noqa: PLC0415
 
