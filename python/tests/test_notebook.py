@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pandas as pd
@@ -13,6 +14,8 @@ from unruly.__main__ import main
 from unruly.errors import ComparisonError
 from unruly.findings.estimate import Estimate
 from unruly.findings.operation import FRAME, PERCENTILES
+from unruly.html.figures import distribution
+from unruly.html.view import views_of
 from unruly.shown import LINE_MAX, ROWS_MAX, Sheet, html_of
 
 
@@ -236,3 +239,77 @@ def test_advice_and_outcomes_are_short(clean):
     for value in (unruly.advise(clean.run), *unruly.gate(clean, [limit]).outcomes):
         assert len(repr(value)) <= LINE_MAX + 30
         assert "\n" not in repr(value)
+
+
+def test_a_plot_is_the_figure_of_the_report(clean):
+    (view,) = views_of([clean])
+    figure = distribution.distribution(view)
+    plot = clean.plot.cdf()
+    assert (plot.title, plot.caption) == (figure.title, figure.caption)
+    assert len(plot.spec["concat"]) == len(figure.panels)
+    panels = [panel.spec for panel in figure.panels]
+    assert _data(plot.spec["concat"]) == _data(panels)
+
+
+def test_a_plot_is_a_picture_with_the_units_of_the_page(clean):
+    svg = clean.plot.cdf().svg
+    assert svg.startswith("<svg")
+    for text in ("1 ms", "10 ms", "p99", "disk", "crypto"):
+        assert f">{text}<" in svg
+
+
+def test_every_plot_is_plain_vega_lite_or_says_why_it_is_none(slow):
+    drawn = 0
+    for name in (it for it in vars(type(slow.plot)) if not it.startswith("_")):
+        assert "PlotError" in getattr(type(slow.plot), name).__doc__
+        try:
+            plot = getattr(slow.plot, name)()
+        except unruly.PlotError:
+            continue
+        drawn += 1
+        assert not {"latency", "size", "amount", "share"} & {
+            it["formatType"] for it in _with(plot.spec, "formatType")
+        }
+        plot.chart.to_dict()  # Altair checks it against the schema
+        assert "<svg" in plot._repr_html_()
+        assert "figcaption" in plot._repr_html_()
+        assert len(repr(plot)) < 300
+    assert drawn >= 8
+
+
+def test_a_plot_that_has_nothing_to_draw_says_why(clean_run):
+    bare = unruly.analyse(unruly.open_run(clean_run), pictures=False, causes=False)
+    with pytest.raises(unruly.PlotError, match="no request was answered, or the analysis was made"):
+        bare.plot.cdf()
+
+
+def test_a_plot_is_saved_in_the_form_that_its_name_ends_in(clean, tmp_path):
+    plot = clean.plot.promises()
+    assert plot.save(tmp_path / "a.svg").read_text(encoding="utf-8").startswith("<svg")
+    assert plot.save(tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads(plot.save(tmp_path / "a.json").read_text())["concat"]
+    with pytest.raises(unruly.PlotError, match=r"ends in '\.gif'"):
+        plot.save(tmp_path / "a.gif")
+
+
+def test_names_of_a_run_cannot_become_markup_in_a_plot(clean):
+    evil = "<script>alert(1)</script>"
+    frame = clean.distribution.replace({"op": {"disk": evil}})
+    cells = [replace(row, op=evil) if row.op == "disk" else row for row in clean.cells]
+    plot = replace(clean, cells=cells, distribution=frame).plot.cdf()
+    assert evil in plot.title
+    assert "<script" not in plot._repr_html_()
+
+
+def _data(specs):
+    """What the charts of some specifications draw."""
+    return {json.dumps(it["data"], sort_keys=True) for it in _with(specs, "data")}
+
+
+def _with(value, key):
+    """Every part of a specification that has a key."""
+    if isinstance(value, list):
+        return [found for inner in value for found in _with(inner, key)]
+    if not isinstance(value, dict):
+        return []
+    return ([value] if key in value else []) + _with(list(value.values()), key)

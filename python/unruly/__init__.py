@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from unruly.errors import (
         IngestError,
         ParameterError,
+        PlotError,
         RecoveryError,
         RunError,
         TraceError,
@@ -51,6 +52,7 @@ __all__ = [
     "Limit",
     "Operation",
     "ParameterError",
+    "PlotError",
     "RecoveryError",
     "Run",
     "RunError",
@@ -76,6 +78,7 @@ _HOMES: Final = {
     "unruly.errors": (
         "IngestError",
         "ParameterError",
+        "PlotError",
         "RecoveryError",
         "RunError",
         "TraceError",

@@ -10,6 +10,7 @@
     ├── ExportError        a run cannot be written in another tool's form
     ├── PaperError         a claim of a paper cannot be judged
     ├── ComparisonError    runs cannot be compared
+    ├── PlotError          a figure has nothing to draw, or cannot be written
     ├── UnknownNameError   no operation or cell has this name (also a KeyError)
     ├── EngineError        the engine is unknown, or what it needs is not installed
     └── ParameterError     an argument is out of its range
@@ -24,6 +25,7 @@ __all__ = [
     "IngestError",
     "PaperError",
     "ParameterError",
+    "PlotError",
     "RecoveryError",
     "RunError",
     "TraceError",
@@ -91,6 +93,10 @@ class EngineError(UnrulyError):
 
 class ParameterError(UnrulyError, ValueError):
     """An argument is out of its range."""
+
+
+class PlotError(UnrulyError):
+    """A figure has nothing to draw, or cannot be written in this form."""
 
 
 class UnknownNameError(UnrulyError, KeyError):

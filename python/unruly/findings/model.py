@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from unruly.findings.stores import Stores
     from unruly.findings.stream_model import Streams
     from unruly.findings.worked import Worked
+    from unruly.html.plots import Plots
     from unruly.run import Run
     from unruly.stats import Interval
 
@@ -501,6 +502,16 @@ class Analysis(Shown):
     def _ipython_key_completions_(self) -> list[str]:
         """Return what completes ``analysis["`` in a notebook."""
         return self.operations
+
+    @property
+    def plot(self) -> Plots:
+        """The figures of the report, one at a time: ``analysis.plot.cdf()``.
+
+        A notebook shows a figure as a picture; ``analysis.plot.cdf().save("cdf.svg")`` writes it.
+        """
+        from unruly.html.plots import Plots  # noqa: PLC0415 - importing Altair takes a second
+
+        return Plots(self)
 
     def cell(self, op: str, latency: str = "response", cell: str | None = None) -> CellSummary:
         """Return the summary of one op; of the first cell when none is named.

@@ -7,6 +7,7 @@ resolves them when it is drawn, so that the same chart is legible in a light and
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any, Literal
 
 import altair as alt
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 MOST_COLOURS = 8
 """More hues than this cannot be told apart by eye; further ops are left to the tables."""
+
+CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 DIGITS = 4
 """Significant digits of a plotted value: a tenth of a pixel on a 1,000 pixel log axis."""
@@ -150,3 +153,17 @@ def finish(chart: Any, height: int) -> Spec:
     for unwanted in ("$schema", "config", "usermeta"):
         spec.pop(unwanted, None)
     return spec
+
+
+def one_line(value: Any) -> Any:
+    """Return the specification without line breaks and control characters in its strings.
+
+    Vega writes names into expressions of its own and cannot parse them back when they hold such.
+    """
+    if isinstance(value, str):
+        return CONTROLS.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {key: one_line(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [one_line(inner) for inner in value]
+    return value

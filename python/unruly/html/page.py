@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
@@ -25,6 +24,7 @@ from altair.utils.schemapi import debug_mode
 from markupsafe import Markup
 
 from unruly.html import format, several
+from unruly.html.chart import one_line
 from unruly.html.document import Chapter, Page
 from unruly.html.measured import Measured
 from unruly.html.sections import advice_alone, sections
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from unruly.findings.model import Analysis
     from unruly.html.document import Section
 
-CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 SEVERITY_WORDS = {"spoils": "Spoils the run", "warns": "Warning", "informs": "Note"}
 
 
@@ -200,25 +199,11 @@ def embedded(value: Any) -> Markup:
 
 def _specs(page: Page) -> Markup:
     panels = {
-        f"{figure.key}-{index}": _one_line(panel.spec)
+        f"{figure.key}-{index}": one_line(panel.spec)
         for figure in page.figures
         for index, panel in enumerate(figure.panels)
     }
     return embedded(panels)
-
-
-def _one_line(value: Any) -> Any:
-    """Return the specification without line breaks and control characters in its strings.
-
-    Vega writes names into expressions of its own and cannot parse them back when they hold such.
-    """
-    if isinstance(value, str):
-        return CONTROLS.sub("\ufffd", value)
-    if isinstance(value, dict):
-        return {key: _one_line(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_one_line(inner) for inner in value]
-    return value
 
 
 @cache
