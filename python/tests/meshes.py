@@ -39,6 +39,10 @@ class Mesh:
     failed_share: float = 0.0
     late: str = ""
     """The runtime of the agents that send every fifth copy 12 ms late."""
+    late_agents: tuple[int, ...] = ()
+    """Agents that do the same."""
+    throttled: tuple[int, ...] = ()
+    """Agents that a CPU limit of their own holds back."""
     seed: int = 1
 
     def is_jvm(self, cell: str) -> np.ndarray:
@@ -94,6 +98,8 @@ def write_mesh(root: Path, mesh: Mesh, *, overlapping: bool = False) -> Written:
     writer.add("requests", _requests(copies, _lags(mesh, copies)))
     events = _events(spans, overlapping=overlapping)
     writer.add("events", events)
+    if mesh.throttled:
+        writer.add("resources", _samples(mesh, copies["intended"].min()))
     writer.close()
     _manifest(root, mesh, begin)
     return Written(root, copies, spans, mesh)
@@ -138,7 +144,8 @@ def _copies(mesh, rng, spans, who, begin):
 
 def _lags(mesh, copies):
     kinds = np.array(mesh.runtimes)[copies["client"]]
-    late = (kinds == mesh.late) & (copies["request"] % 5 == 0)
+    late = (kinds == mesh.late) | np.isin(copies["client"], mesh.late_agents)
+    late &= copies["request"] % 5 == 0
     return np.where(late, 12 * MS, 1_000)
 
 
@@ -169,6 +176,26 @@ def _requests(copies, lags):
             "answered": np.zeros(rows, bool),
         },
         rows,
+    )
+
+
+def _samples(mesh, begin):
+    agents = len(mesh.runtimes)
+    return _table(
+        "resources",
+        {
+            "cell": mesh.cells[0],
+            "repeat": np.zeros(agents),
+            "host": "host-0",
+            "process": "probe-0",
+            "watched": pa.array([f"agent-{it}" for it in range(agents)]),
+            "started_ns": np.full(agents, begin),
+            "ended_ns": np.full(agents, begin + NS),
+            "sampler_lag_ns": np.zeros(agents),
+            "sampler_cost_ns": np.zeros(agents),
+            "cgroup_throttled_ns": np.where(np.isin(np.arange(agents), mesh.throttled), NS // 2, 0),
+        },
+        agents,
     )
 
 

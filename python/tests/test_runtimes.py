@@ -215,6 +215,16 @@ def test_a_machine_that_sends_late_is_measured_and_no_generator(tmp_path, late, 
     assert all("it makes up" not in it.text for it in stalled)
 
 
+@pytest.mark.parametrize(("throttled", "told"), [((), True), ((2,), False), ((0, 1, 2, 3), True)])
+def test_an_agent_that_its_own_cpu_limit_delays_is_measured_and_no_late_generator(
+    tmp_path, throttled, told
+):
+    """A limit on all of them is that of the container, which the load generator is in as well."""
+    mesh = Mesh(runtimes=("native",) * 4, late_agents=(2,), throttled=throttled, seconds=5.0)
+    found = analyse(write_mesh(tmp_path / "run", mesh).path)
+    assert ("generator-stalled" in {it.code for it in found.findings}) == told
+
+
 def test_a_run_of_jvms_alone_has_no_generator_that_could_be_late(tmp_path):
     mesh = Mesh(runtimes=("jvm", "jvm"), late="jvm", usual_ms=20.0, seconds=5.0)
     found = analyse(write_mesh(tmp_path / "run", mesh).path)

@@ -10,6 +10,7 @@ import pandas as pd
 
 from unruly.tables import fetch, inline
 from unruly.tables import requests as request_tables
+from unruly.tables import resources as resource_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 PART_ROWS = 8_000_000
 """What is held for each row (quantiles, the order of a cell) is held for so many rows at once."""
+THROTTLED_SHARE_MAX = 0.5
+"""A CPU limit on more of the processes is that of their container, which holds the generator too."""
 _REPEAT = ["cell", "repeat"]
 SENDERS = ("mesh", "drive", "writer")
 RECEIVERS = ("mesh", "echo", "service", "foreign", "reader")
@@ -119,16 +122,36 @@ class Context:
             request_tables.last_tries(requests) if self.retried else requests
         )
 
-    @property
+    @cached_property
     def measured_clients(self) -> pd.DataFrame:
-        """Those whose lateness is what is measured: agents on Java; cell, repeat, client."""
+        """Agents whose send delay is a result of the run: cell, repeat, client.
+
+        Agents on Java, and those that a CPU limit of their own held back. Their delay says nothing
+        of the load generator.
+        """
+        throttled = self._throttled_alone()
         found = [
             (str(it["cell"]), int(it["repeat"]), int(it["id"]))
             for it in self.processes
-            if it.get("kind") == "mesh" and it.get("runtime") == "jvm" and it.get("id") is not None
+            if it.get("kind") == "mesh"
+            and it.get("id") is not None
+            and (
+                it.get("runtime") == "jvm"
+                or (str(it["cell"]), int(it["repeat"]), it.get("name")) in throttled
+            )
         ]
         columns = ["cell", "repeat", "client"]
         return pd.DataFrame(sorted(set(found)), columns=columns)
+
+    def _throttled_alone(self) -> set[tuple[str, int, str]]:
+        """Watched processes held back by a limit that most others of their cell do not have."""
+        frame = fetch(resource_tables.throttled(self.run.resources))
+        held_back = frame["throttled_ns"] > 0
+        share = held_back.groupby([frame["cell"], frame["repeat"]]).transform("mean")
+        alone = frame[held_back & (share < THROTTLED_SHARE_MAX)]
+        return {
+            (str(it.cell), int(it.repeat), str(it.process)) for it in alone.itertuples(index=False)
+        }
 
     @property
     def empty(self) -> bool:

@@ -69,6 +69,14 @@ def processes(resources: Table) -> Table:
     )
 
 
+def throttled(resources: Table) -> Table:
+    """Return how long a CPU limit held each watched process back: cell, repeat, process, ns."""
+    rows = resources.filter(resources.watched.notnull())
+    return rows.group_by("cell", "repeat", process=rows.watched).agg(
+        throttled_ns=rows.cgroup_throttled_ns.sum().fill_null(0)
+    )
+
+
 def samples(resources: Table, receivers: Table, scope: str) -> Table:
     """The samples that can be a receiver's, with the span of time that is nearest to each.
 
