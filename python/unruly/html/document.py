@@ -59,6 +59,12 @@ class Table:
     note: str = ""
 
     @property
+    def blank(self) -> bool:
+        """No field holds a number, although some should."""
+        numbers = [d for row in self.rows for d in row if d.number]
+        return bool(numbers) and all(d.reason for d in numbers)
+
+    @property
     def reasons(self) -> tuple[str, ...]:
         """Every reason for an absent value, once, in order of appearance."""
         return tuple(dict.fromkeys(d.reason for row in self.rows for d in row if d.reason))

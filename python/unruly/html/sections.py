@@ -83,7 +83,7 @@ def _kept(*figures: Figure | None) -> tuple[Figure, ...]:
 
 
 def _filled(*found: Table | None) -> tuple[Table, ...]:
-    return tuple(t for t in found if t is not None and t.rows)
+    return tuple(t for t in found if t is not None and t.rows and not t.blank)
 
 
 def _trust(view: View) -> Part:

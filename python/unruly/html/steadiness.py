@@ -67,7 +67,8 @@ def _value(interval: Interval | None, write: Callable[[float | None], str], reas
         return Datum(format.DASH, reason=reason or "nothing came")
     if interval.low is None or interval.high is None:
         return Datum(write(interval.estimate))
-    return Datum(f"{write(interval.estimate)} ({write(interval.low)} to {write(interval.high)})")
+    ends = f"{write(interval.low)} to {write(interval.high)}"
+    return Datum(write(interval.estimate), aside=ends)
 
 
 def _changes(view: View, row: Steadiness) -> Datum:

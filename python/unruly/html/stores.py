@@ -112,12 +112,12 @@ def _far(row: Tail, name: str) -> Datum:
     if estimate is None:
         return number(format.DASH, row.absent.get(name, UNSAID))
     if interval is None:
-        rest = f" (at least {format.duration(least)})" if least is not None else ""
-        return number(format.duration(estimate) + rest)
+        aside = f"at least {format.duration(least)}" if least is not None else ""
+        return Datum(format.duration(estimate), aside=aside)
     low, high = (
         "…" if end is None else format.duration(end) for end in (interval.low, interval.high)
     )
-    return number(f"{format.duration(estimate)} ({low} to {high})")
+    return Datum(format.duration(estimate), aside=f"{low} to {high}")
 
 
 def _ratio(interval: Interval | None, reason: str) -> Datum:
@@ -125,7 +125,7 @@ def _ratio(interval: Interval | None, reason: str) -> Datum:
         return number(format.DASH, reason)
     low = "…" if interval.low is None else format.times(interval.low)
     high = "…" if interval.high is None else format.times(interval.high)
-    return number(f"{format.times(interval.estimate)} ({low} to {high})")
+    return Datum(format.times(interval.estimate), aside=f"{low} to {high}")
 
 
 def faults(view: View) -> Table | None:

@@ -47,7 +47,7 @@ def interval(value: Interval | None, reason: str = UNSAID) -> Datum:
         return Datum(DASH, reason=reason)
     low = format.duration(value.low) if value.low is not None else "…"
     high = format.duration(value.high) if value.high is not None else "…"
-    return Datum(f"{low} to {high} ({format.level(value.level)})")
+    return Datum(f"{low} to {high}", aside=f"{format.level(value.level)} confidence")
 
 
 def _worst_first(view: View) -> list[CellSummary]:
@@ -340,12 +340,11 @@ def correlation(view: View) -> Table | None:
         if i.estimate is None:
             return Datum(DASH, reason="the metric did not vary")
         ends = (
-            f" ({format.coefficient(i.low)} to {format.coefficient(i.high)}, "
-            f"{format.level(i.level)})"
+            f"{format.coefficient(i.low)} to {format.coefficient(i.high)}"
             if i.low is not None
             else ""
         )
-        return Datum(format.coefficient(i.estimate) + ends)
+        return Datum(format.coefficient(i.estimate), aside=ends)
 
     body = [
         [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from unruly.findings.worked import kind_name
 from unruly.html import format
 from unruly.html.document import Datum, Table, number, table, text
 
@@ -35,7 +36,7 @@ def status_table(view: View) -> Table | None:
     total = sum(counted.by_status.values())
     rows = [
         [
-            text(status),
+            text("answered" if status == "ok" else kind_name(status)),
             number(format.count(n)),
             number(format.share(n / total) if total else format.DASH, "no rows"),
             text(

@@ -238,7 +238,7 @@ def cause_table(view: View) -> Table | None:
 
 def _share(found: Interval) -> Datum:
     between = f"{format.share(found.low)} to {format.share(found.high)}"
-    return Datum(f"{format.share(found.estimate)} ({between})")
+    return Datum(format.share(found.estimate), aside=between)
 
 
 def part_table(view: View) -> Table | None:

@@ -45,7 +45,7 @@ def distribution(view: View) -> Figure | None:
         panels.append(Panel(spec, _alt(own, latency), f"{latency.capitalize()} time", 320))
     return Figure(
         view.key("distribution"),
-        _title(curves),
+        _title(view, curves),
         READING,
         tuple(panels),
         legend=tuple(k for k in chart.legend(view.ops) if k.label in view.drawn_ops)
@@ -128,11 +128,13 @@ def _alt(curves: pd.DataFrame, latency: str) -> str:
     return f"Share of replies above each {latency} time, by workload. " + "; ".join(parts) + "."
 
 
-def _title(curves: pd.DataFrame) -> str:
+def _title(view: View, curves: pd.DataFrame) -> str:
     response = curves[curves["latency"] == "response"]
     tails = {str(op): quantile(c, 0.01) for op, c in response.groupby("op", observed=True)}
     tails = {op: value for op, value in tails.items() if not math.isnan(value)}
     if not tails:
+        if view.failed > 0.01 * view.rows:
+            return f"{format.share(view.failed / view.rows)} failed: the curves end at that share"
         return "Too few replies to see the slowest 1 %"
     slowest = max(tails, key=lambda op: tails[op])
     if len(tails) == 1:

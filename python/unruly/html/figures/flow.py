@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import altair as alt
 import pandas as pd
 
+from unruly.findings.worked import kind_name
 from unruly.html import chart, format
 from unruly.html.document import Figure, Key, Panel
 from unruly.html.figures.since import Since
@@ -61,7 +62,9 @@ def flow(view: View) -> Figure | None:
     panels.append(Panel(_good(good, faults, x, step), _told(good), "", HEIGHT))
     statuses = sorted(set(bad["status"]))
     if statuses:
-        alt_text = f"Failed requests a second by status: {format.listing(statuses)}."
+        alt_text = (
+            f"Failed requests a second by kind: {format.listing([*map(kind_name, statuses)])}."
+        )
         panels.append(Panel(_failed(bad, statuses, faults, x, step / 1.5), alt_text, "", HEIGHT))
     latency = _timed(found.latency, found, start, scale)
     panels.append(
@@ -75,7 +78,7 @@ def flow(view: View) -> Figure | None:
         legend=(
             *([Key("fault", -1, "square")] if len(faults) else []),
             *(Key(kind, place, "square") for place, kind in enumerate(kinds)),
-            *(Key(f"failed: {it}", place, "dot") for place, it in enumerate(statuses)),
+            *(Key(kind_name(it), place, "square") for place, it in enumerate(statuses)),
         ),
     )  # fmt: skip
 
@@ -240,6 +243,8 @@ def _title(view: View, found: Flow, replies: pd.DataFrame, faults: pd.DataFrame)
     # where nothing was due nobody waited for a reply
     due = good["started_ns"].isin(found.latency["started_ns"])
     silent = int(((good["hz"] == 0) & due).sum())
+    if view.analysis.worked.outages:
+        return max(view.analysis.worked.outages, key=lambda it: it.failed).words.rstrip(".")
     if silent:
         stretch = format.span(silent * found.bin_ns)
         return f"No good reply came in {stretch} of the run"

@@ -48,12 +48,14 @@ def glance(view: View) -> Figure | None:
     )
     panel = Panel(_curves(curves, marks, ends), alt_text, height=HEIGHT)
     keys = (Key("response time", 0), Key("service time", 1))[: curves["latency"].nunique()]
-    return Figure(view.key("glance"), _title(marks), caption, (panel,), legend=keys)
+    return Figure(view.key("glance"), _title(view, marks), caption, (panel,), legend=keys)
 
 
-def _title(marks: pd.DataFrame) -> str:
+def _title(view: View, marks: pd.DataFrame) -> str:
     at = dict(zip(marks["name"], marks["at"], strict=True))
     if "median" not in at or "p99" not in at:
+        if view.failed > 0.01 * view.rows:
+            return f"{format.share(view.failed / view.rows)} failed: the curve ends at that share"
         return "From the fastest reply to the slowest"
     return f"From the median to the p99, latency grows {format.times(at['p99'] / at['median'])}"
 

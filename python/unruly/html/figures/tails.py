@@ -42,6 +42,7 @@ def tails(view: View) -> Figure | None:
         legend=tuple(
             Key(name, place, "cross" if name == "maximum" else "dot")
             for place, name in enumerate(FIELDS)
+            if name in set(frame["field"])
         ),
     )
 
