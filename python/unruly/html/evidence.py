@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from unruly.findings.clock import OLDEST_NS
@@ -12,6 +12,7 @@ from unruly.stats import Interval
 MOST_CHARACTERS: Final = 240
 UNITS: Final = ("_ns", "_share", "_bytes", "_hz")
 SHARES: Final = frozenset({"explained", "unknown", "share", "variation", "late_share"})
+LONG_NS: Final = 120e9
 CHANCE_LEAST: Final = 0.001
 WORDS: Final = {
     "all_p99_ns": "p99 of all replies",
@@ -98,19 +99,20 @@ def _text(key: str, value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: format.DASH, True: "yes", False: "no"}[value]
     if isinstance(value, int | float):
-        return _number(key, float(value), whole=isinstance(value, int))
+        return _number(key, value)
     if isinstance(value, Interval):
         low, high = _text(key, value.low), _text(key, value.high)
         return f"{_text(key, value.estimate)} ({low} to {high}, {format.level(value.level)})"
-    if isinstance(value, Mapping) and "words" in value:
-        return str(value["words"])
     if isinstance(value, Mapping):
-        return ", ".join(
-            f"{k} {_text(f'{key}_{k}' if not _unit(key) else key, v)}" for k, v in value.items()
-        )
+        return str(value["words"]) if "words" in value else _pairs(key, value)
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(_text(key, v) for v in value)
     return str(value)
+
+
+def _pairs(key: str, value: Mapping[str, Any]) -> str:
+    inner = [f"{key}_{k}" if not _unit(key) else key for k in value]
+    return ", ".join(f"{k} {_text(name, value[k])}" for k, name in zip(value, inner, strict=True))
 
 
 def _unit(key: str) -> str:
@@ -119,18 +121,21 @@ def _unit(key: str) -> str:
     return next((u for u in UNITS if key.endswith(u)), "")
 
 
-def _number(key: str, value: float, *, whole: bool) -> str:
-    unit = _unit(key)
-    if unit == "_ns" and value >= OLDEST_NS:
-        return format.moment(value)
-    if unit == "_ns":
-        return format.duration(value) if abs(value) < 120e9 else format.span(value)
-    if unit == "_share":
-        return format.share(value)
-    if unit == "_bytes":
-        return format.size(value)
-    if unit == "_hz":
-        return f"{format.significant(value)} a second"
+def _number(key: str, value: float) -> str:
     if key.startswith(("p_value", "q_value")) and 0 <= value < CHANCE_LEAST:
         return f"<{CHANCE_LEAST}"
-    return format.count(value) if whole else format.significant(value)
+    write: dict[str, Callable[[float], str]] = {
+        "_ns": _time,
+        "_share": format.share,
+        "_bytes": format.size,
+        "_hz": lambda rate: f"{format.significant(rate)} a second",
+        "": format.count if isinstance(value, int) else format.significant,
+    }
+    return write[_unit(key)](value)
+
+
+def _time(value_ns: float) -> str:
+    """Return a moment for a time stamp, and else a length of time."""
+    if value_ns >= OLDEST_NS:
+        return format.moment(value_ns)
+    return format.duration(value_ns) if abs(value_ns) < LONG_NS else format.span(value_ns)
