@@ -502,7 +502,7 @@ def test_a_report_has_the_advice_of_small_runs_and_of_large_ones_when_asked(
         (10, [], False),
         (10, ["--advice"], True),
     ):
-        monkeypatch.setattr("unruly.verbs.report.ADVICE_ROWS_MAX", limit)
+        monkeypatch.setattr("unruly.api.ADVICE_ROWS_MAX", limit)
         page = tmp_path / "report.html"
         assert main(["report", str(clean_run), "-o", str(page), *options]) == 0
         held = 'id="figure-advice-detection-0"' in page.read_text(encoding="utf-8")

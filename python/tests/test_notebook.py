@@ -301,6 +301,24 @@ def test_names_of_a_run_cannot_become_markup_in_a_plot(clean):
     assert "<script" not in plot._repr_html_()
 
 
+def test_a_promise_prints_what_it_promises(clean):
+    promise = clean["disk"].promise
+    assert promise is clean.cell("disk").ladder.highest
+    assert "of requests within" in repr(promise)
+    assert len(repr(clean.cell("disk").ladder)) <= LINE_MAX + 30
+
+
+def test_the_report_of_a_program_is_the_page_of_the_verb(clean_run, clean, tmp_path):
+    mine = unruly.report(clean, tmp_path / "mine.html", names=["run"])
+    assert main(["report", str(clean_run), "-o", str(tmp_path / "verb.html")]) == 0
+    assert mine.read_text(encoding="utf-8") == (tmp_path / "verb.html").read_text(encoding="utf-8")
+
+
+def test_a_report_of_two_runs_compares_them(clean, slow, tmp_path):
+    page = unruly.report([clean, slow], tmp_path / "both.html", names=["before", "after"])
+    assert "after against before" in page.read_text(encoding="utf-8")
+
+
 def _data(specs):
     """What the charts of some specifications draw."""
     return {json.dumps(it["data"], sort_keys=True) for it in _with(specs, "data")}

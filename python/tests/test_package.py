@@ -27,7 +27,7 @@ ALLOWED = {
     "output": {"errors", "findings", "ingest", "run", "stats", "tables"},
     "papers": {"errors", "findings", "stats"},
     "html": {"errors", "stats", "findings", "output", "run"},
-    "api": {"errors", "findings", "ingest", "output", "progress", "run", "shown"},
+    "api": {"errors", "findings", "html", "ingest", "output", "progress", "run", "shown"},
     "__init__": {"api", "errors", "findings", "output", "run", "stats"},
     "__main__": {"errors", "verbs"},
     "verbs": {

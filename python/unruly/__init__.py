@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from unruly.api import Gate, compare, export, gate, import_file
+    from unruly.api import Gate, compare, export, gate, import_file, report
     from unruly.errors import (
         IngestError,
         ParameterError,
@@ -69,12 +69,13 @@ __all__ = [
     "gate",
     "import_file",
     "open_run",
+    "report",
     "summary",
     "verdict",
 ]
 
 _HOMES: Final = {
-    "unruly.api": ("Gate", "compare", "export", "gate", "import_file"),
+    "unruly.api": ("Gate", "compare", "export", "gate", "import_file", "report"),
     "unruly.errors": (
         "IngestError",
         "ParameterError",

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from unruly.errors import ComparisonError
-from unruly.findings import Analysis, analyse, comparison
+from unruly.findings import Advice, Analysis, advise, analyse, comparison
 from unruly.findings.comparison import Comparison, Side
 from unruly.findings.judging import judge
 from unruly.findings.limits import Limit, read_limits
@@ -33,6 +33,8 @@ RunLike: TypeAlias = "Run | Analysis | str | os.PathLike[str]"
 Name: TypeAlias = "str | os.PathLike[str]"
 OUTCOMES: Final = ("broken", "undecided", "held")
 """From the worst on."""
+ADVICE_ROWS_MAX: Final = 2_000_000
+"""Of larger runs a report holds advice only when asked: it would take as long as all the rest."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -327,6 +329,91 @@ def export(
         text = "\n".join((hlog_lines if form == "hlog" else hgrm_lines)(opened, latency, op))
     file.write_text(text + "\n", encoding="utf-8")
     return file
+
+
+def report(
+    runs: RunLike | Sequence[RunLike],
+    out: Name | None = None,
+    *,
+    names: Sequence[str] = (),
+    advice: bool = False,
+) -> Path:
+    """Write the report of one run, or of several that are compared: one HTML file.
+
+    Parameters
+    ----------
+    runs : Run, Analysis, path-like, or a sequence of them
+        An analysis is used as it is; others are analysed first. Several runs are compared with the
+        first.
+    out : path-like, optional
+        The file to write; its directory is made. By default ``report.html`` in the first run.
+    names : sequence of str, optional
+        What several runs are called. By default the environment or the plan of each.
+    advice : bool
+        With the figures of `unruly.advise` for any run. By default only a small run of a group that
+        can be trusted has them.
+
+    Returns
+    -------
+    pathlib.Path
+        The file that was written. It opens in a browser without a network.
+
+    Raises
+    ------
+    RunError
+        A path is not a run.
+    OSError
+        The file cannot be written.
+
+    Examples
+    --------
+    >>> import unruly
+    >>> unruly.report("runs/demo", "page.html").name
+    'page.html'
+    """
+    from unruly.html import prepare, write_report  # noqa: PLC0415 - it imports Altair
+
+    prepare()  # it bundles what draws the figures while the runs are analysed
+    several = isinstance(runs, Sequence) and not isinstance(runs, str)
+    held: list[RunLike] = list(runs) if several else [runs]  # type: ignore[arg-type, list-item]
+    analyses = [it if isinstance(it, Analysis) else analyse(_opened(it)) for it in held]
+    return write_report(
+        analyses,
+        Path(out) if out is not None else analyses[0].run.path / "report.html",
+        [_advice(analysis, asked=advice) for analysis in analyses],
+        names=names,
+        comparison=_compared(names or [it.run.name for it in analyses], analyses),
+    )
+
+
+def _advice(analysis: Analysis, *, asked: bool) -> Advice | None:
+    """Return the advice that belongs on the page.
+
+    Timeouts, replicas and hedges are questions of a group. Of clients and servers they are
+    answered only when somebody asks.
+    """
+    if not analysis.cells:
+        return None
+    trustworthy = analysis.trustworthy
+    if asked:
+        return advise(analysis.run, trustworthy=trustworthy)
+    small = analysis.conservation.rows <= ADVICE_ROWS_MAX
+    if not (small and trustworthy and analysis.meshed):
+        return None
+    found = advise(analysis.run, trustworthy=trustworthy)
+    # what requests earn is not known unless somebody gives a table of prices
+    return replace(found, profit=replace(found.profit, rows=(), absent=()))
+
+
+def _compared(names: Sequence[str], analyses: Sequence[Analysis]) -> Comparison | None:
+    """Return whether the others differ from the first; None where they have nothing in common."""
+    if len(analyses) < 2:
+        return None
+    sides = [Side(name, (it.run,)) for name, it in zip(names, analyses, strict=True)]
+    try:
+        return comparison.compare(sides)
+    except ComparisonError:
+        return None
 
 
 def runs_in(path: Name) -> list[Path]:

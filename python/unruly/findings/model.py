@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from unruly.findings.operation import ALL, Operation, find_operation, operation_of, tidy, unknown
+from unruly.findings.promise_words import CONFIDENCE, bound_words, step_refusal
 from unruly.findings.words import count, duration, latency, percent
 from unruly.shown import Sheet, Shown
 from unruly.stats.blocks import DRIFTS
@@ -46,8 +47,8 @@ class Options:
     floor_ns: int
 
 
-@dataclass(frozen=True)
-class PromiseStep:
+@dataclass(frozen=True, repr=False)
+class PromiseStep(Shown):
     """One percentile of one (cell, op): what this run can promise of it, or why it cannot.
 
     ``interval`` is two-sided at 95 %, ``promise`` the upper bound, one-sided at 97.5 %: the highest
@@ -74,14 +75,19 @@ class PromiseStep:
     note: str = ""
     """Of a promise: typical latency drifted, the tail did not follow."""
 
+    def _sheet(self) -> Sheet:
+        if self.promise is None:
+            return Sheet(f"{self.name}: {step_refusal(self)}")
+        return Sheet(f"{bound_words(self, 'requests')}, {CONFIDENCE}")
+
     @property
     def drifted(self) -> bool:
         """Latency drifted: a longer run may not help, and ``needed_ns`` is the least length."""
         return self.abstained in DRIFTS
 
 
-@dataclass(frozen=True)
-class PromiseLadder:
+@dataclass(frozen=True, repr=False)
+class PromiseLadder(Shown):
     """The steps p50, p90, p95, p99, p99.9, p99.99 of one (cell, op).
 
     They are not monotone: when typical latency drifts and the tail does not follow, the p99 has a
@@ -89,6 +95,11 @@ class PromiseLadder:
     """
 
     steps: tuple[PromiseStep, ...] = ()
+
+    def _sheet(self) -> Sheet:
+        rows = [(it.name, it._sheet().line) for it in self.steps]
+        best = self.highest
+        return Sheet(best._sheet().line if best else "no promise", ("step", "promise"), rows)
 
     @property
     def highest(self) -> PromiseStep | None:
