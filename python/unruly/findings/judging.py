@@ -3,11 +3,14 @@
 A limit is a line that somebody drew; a measurement is an estimate with an interval. Where the
 interval lies on one side of the line the answer is plain. Where the line runs through it the run
 was too short to decide, which is its own outcome, with the length that would do.
+
+A failed request is slower than every limit: a lower bound among the failed requests breaks every
+limit on a latency. Failures themselves have a limit, also where the file sets none.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -26,6 +29,7 @@ from unruly.findings.limits import (
     LimitError,
 )
 from unruly.findings.words import count, duration, latency, percent
+from unruly.findings.worked import FAILED_MOST
 from unruly.shown import Sheet, Shown
 from unruly.stats import block_interval, bucket_edges, share_interval
 from unruly.stats.histogram import FAILED_BUCKET
@@ -36,7 +40,8 @@ if TYPE_CHECKING:
     from unruly.findings.model import Analysis, CellSummary
 
 LEVEL: Final = 0.95
-OUTCOMES: Final = ("held", "broken", "undecided")
+FAILURES: Final = ("failed_share", "failed")
+"""Statistics that set an operation's own limit on failures, in place of the built-in one."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,11 +90,48 @@ def judge(analysis: Analysis, limits: list[Limit]) -> list[Outcome]:
     for limit in limits:
         _check_known(analysis, limit)
     histograms = _Histograms(Context.of(analysis.run, lambda _: None))
-    return [
+    outcomes = _failures(analysis, limits) + [
         _judge_one(analysis, limit, cell, op, histograms)
         for limit in limits
         for cell, op in _about(analysis, limit)
     ]
+    return outcomes if analysis.trustworthy else [_of_spoiled(it) for it in outcomes]
+
+
+def _failures(analysis: Analysis, limits: list[Limit]) -> list[Outcome]:
+    """Hold every operation to the built-in limit on failures, unless `limits` has its own."""
+    own = {
+        key for limit in limits if limit.statistic in FAILURES for key in _about(analysis, limit)
+    }
+    line = f"at most {percent(FAILED_MOST)} failed"
+    limit = Limit(line, "failed_share", FAILED_MOST, built_in=True)
+    return [
+        _built_in(limit, row)
+        for row in analysis.cells
+        if row.latency == "response" and row.op != "*" and row.n and (row.cell, row.op) not in own
+    ]
+
+
+def _built_in(limit: Limit, row: CellSummary) -> Outcome:
+    """Judge what this run saw, as `drive` does: requests that failed are counted, not estimated."""
+    share = row.failed / row.n
+    outcome = "held" if share <= limit.at_most else "broken"
+    sentence = (
+        f"{count(row.failed)} of {count(row.n)} requests failed ({percent(share)}); "
+        f"the built-in limit is {percent(limit.at_most)}"
+    )
+    return Outcome(limit, row.cell, row.op, outcome, share, share, share, None, sentence)
+
+
+def _of_spoiled(found: Outcome) -> Outcome:
+    """Of a spoiled run only failures are judged: its latencies may be the generator's own."""
+    among_failures = found.low is not None and np.isinf(found.low)
+    broken = found.outcome == "broken" and (found.limit.statistic in FAILURES or among_failures)
+    if broken or found.limit.built_in:
+        return found
+    return replace(
+        found, outcome="undecided", needed_ns=None, sentence="not judged, the run is spoiled"
+    )
 
 
 def _check_known(analysis: Analysis, limit: Limit) -> None:
@@ -154,7 +196,7 @@ def _judge_one(
     else:
         known = _share(limit.statistic, summary, buckets, counts)
     outcome = decide(limit.at_most, known.low, known.high)
-    sentence = _sentence(limit, outcome, known)
+    sentence = _sentence(limit, outcome, known, summary)
     return Outcome(
         limit, cell, op, outcome, known.estimate, known.low, known.high, known.needed_ns, sentence
     )
@@ -171,7 +213,9 @@ def _percentile(
     )
     needed = summary.duration_ns * block.needed_factor if block.abstained else None
     high = block.promise.high if block.promise else None
-    return _Bounds(estimate, block.lower_bound, high, block.reason or "", needed)
+    # the method has no lower bound only where that bound falls among the failed requests
+    low = float("inf") if block.lower_bound is None else block.lower_bound
+    return _Bounds(estimate, low, high, block.reason or "", needed)
 
 
 def _mean(summary: CellSummary, buckets: NDArray[Any], counts: NDArray[Any]) -> _Bounds:
@@ -234,7 +278,7 @@ def decide(at_most: float, low: float | None, high: float | None) -> str:
     return "undecided"
 
 
-def _sentence(limit: Limit, outcome: str, known: _Bounds) -> str:
+def _sentence(limit: Limit, outcome: str, known: _Bounds, summary: CellSummary) -> str:
     show = _shown(limit.statistic)
     estimate, low, high = (
         show(value) if value is not None else None
@@ -243,17 +287,20 @@ def _sentence(limit: Limit, outcome: str, known: _Bounds) -> str:
     line = show(limit.at_most)
     if limit.statistic in FACTS:
         if estimate is None:
-            return f"the limit of {line} cannot be decided: {known.reason}"
+            return f"the limit is {line}. This run cannot decide it: {known.reason}"
         return f"this run saw {estimate}, the limit is {line}; a longer run may see another"
     measured = f"measured {estimate}, " if estimate else ""
+    if known.low is not None and np.isinf(known.low):
+        failed = f"{count(summary.failed)} of {count(summary.n)} requests failed"
+        return f"{failed}, and a failed request is slower than every limit; the limit is {line}"
     if outcome == "broken":
         return f"{measured}at least {low} with {100 * LEVEL:.0f} % confidence; the limit is {line}"
     if outcome == "held":
         return f"{measured}at most {high} with {100 * LEVEL:.0f} % confidence; the limit is {line}"
-    through = f": the interval from {low} to {high or 'no bound'} holds it" if low else ""
-    why = f": {known.reason}" if known.reason else through
-    longer = f"; run about {duration(known.needed_ns)}" if known.needed_ns else "; run longer"
-    return f"{measured}the limit of {line} cannot be decided{why}{longer}"
+    through = f"the limit lies in the interval from {low} to {high or 'no bound'}" if low else ""
+    why = f": {known.reason or through}" if known.reason or through else ""
+    longer = f"Run about {duration(known.needed_ns)}." if known.needed_ns else "Run longer."
+    return f"{measured}the limit is {line}. This run cannot decide it{why}. {longer}"
 
 
 def _shown(statistic: str) -> Any:

@@ -46,6 +46,8 @@ class Limit:
     latency: str = "response"
     op: str | None = None
     cell: str | None = None
+    built_in: bool = False
+    """The limit on failures of an operation that the file has none for."""
 
 
 def read_limits(path: Path) -> list[Limit]:

@@ -16,18 +16,22 @@ if TYPE_CHECKING:
 MARKS: Final = {"held": "  held     ", "broken": "!! broken   ", "undecided": " ? undecided"}
 COLOURS: Final = {"held": "\x1b[32m", "broken": "\x1b[31m", "undecided": "\x1b[33m"}
 PLAIN: Final = "\x1b[0m"
-FINE_EXIT, FINDING_EXIT, SPOILED_EXIT = 0, 1, 2
+INDENT: Final = " " * 13
+FINE_EXIT, FINDING_EXIT, UNDECIDED_EXIT = 0, 1, 3
+"""2 is an error: a file that cannot be read, an operation that the run does not have."""
 
 
 def exit_code(analysis: Analysis, outcomes: Sequence[Outcome], *, strict: bool) -> int:
-    """Return 2 when the run cannot be trusted, 1 when a limit is broken, else 0.
+    """Return 1 when a limit is broken or the run is spoiled, 3 when one is undecided, else 0.
 
-    With `strict` a limit that could not be decided counts as broken.
+    With `strict` an undecided limit counts as broken.
     """
-    if not analysis.trustworthy:
-        return SPOILED_EXIT
-    bad = {"broken", "undecided"} if strict else {"broken"}
-    return FINDING_EXIT if any(it.outcome in bad for it in outcomes) else FINE_EXIT
+    found = {it.outcome for it in outcomes}
+    if not analysis.trustworthy or "broken" in found:
+        return FINDING_EXIT
+    if "undecided" in found:
+        return FINDING_EXIT if strict else UNDECIDED_EXIT
+    return FINE_EXIT
 
 
 def gate_text(
@@ -41,18 +45,30 @@ def _lines(
     analysis: Analysis, outcomes: Sequence[Outcome], width: int, *, colour: bool
 ) -> Iterator[str]:
     if not analysis.trustworthy:
-        yield "unruly gate: THIS RUN IS SPOILED, nothing is decided: " + "; ".join(analysis.doubts)
-        yield "next: remove what spoiled it and measure again"
-        return
+        yield "unruly gate: THIS RUN IS SPOILED, only failures are judged"
+        yield from _wrapped("; ".join(analysis.doubts), width)
+    quiet = [it for it in outcomes if it.limit.built_in and it.outcome == "held"]
     for found in outcomes:
-        mark = MARKS[found.outcome]
-        shown = f"{COLOURS[found.outcome]}{mark}{PLAIN}" if colour else mark
-        yield f"{shown} {found.limit.name} [{_about(analysis, found)}]"
-        yield from textwrap.wrap(
-            found.sentence, width, initial_indent=" " * 13, subsequent_indent=" " * 13
-        )
+        if found in quiet and len(quiet) > 1:
+            continue
+        mark, about = _mark(found.outcome, colour=colour), _about(analysis, found)
+        yield f"{mark} {found.limit.name} [{about}{', built in' if found.limit.built_in else ''}]"
+        yield from _wrapped(found.sentence, width)
+    if len(quiet) > 1:
+        line = quiet[0].limit.name
+        yield f"{_mark('held', colour=colour)} {line} [{len(quiet)} operations, built in]"
     counts = {name: sum(it.outcome == name for it in outcomes) for name in MARKS}
     yield "unruly gate: " + ", ".join(f"{number} {name}" for name, number in counts.items())
+    if not analysis.trustworthy:
+        yield "next: remove what spoiled the run and measure again"
+
+
+def _mark(outcome: str, *, colour: bool) -> str:
+    return f"{COLOURS[outcome]}{MARKS[outcome]}{PLAIN}" if colour else MARKS[outcome]
+
+
+def _wrapped(sentence: str, width: int) -> list[str]:
+    return textwrap.wrap(sentence, width, initial_indent=INDENT, subsequent_indent=INDENT)
 
 
 def _about(analysis: Analysis, found: Outcome) -> str:
@@ -92,23 +108,23 @@ def gate_json(analysis: Analysis, outcomes: Sequence[Outcome]) -> dict[str, Any]
 def junit(analysis: Analysis, outcomes: Sequence[Outcome], *, strict: bool) -> str:
     """Return JUnit XML: broken is a failure, undecided is skipped (a failure when `strict`).
 
-    A spoiled run is one test case with an error.
+    A held limit says so in its output. A spoiled run has one test case more, with an error.
     """
     suite = ElementTree.Element("testsuite", name=f"unruly gate {analysis.run.id}")
     if not analysis.trustworthy:
         case = ElementTree.SubElement(suite, "testcase", classname="unruly", name="trustworthy")
-        ElementTree.SubElement(case, "error", message="; ".join(analysis.doubts))
-        outcomes = []
+        doubts = "; ".join(analysis.doubts)
+        ElementTree.SubElement(case, "error", type="spoiled", message=doubts)
     for found in outcomes:
-        about = _about(analysis, found)
-        name = f"{found.limit.name} [{about}]"
+        name = f"{found.limit.name} [{_about(analysis, found)}]"
         case = ElementTree.SubElement(suite, "testcase", classname="unruly", name=name)
-        if found.outcome == "broken" or (strict and found.outcome == "undecided"):
-            ElementTree.SubElement(case, "failure", message=found.sentence)
-        elif found.outcome == "undecided":
-            ElementTree.SubElement(case, "skipped", message=found.sentence)
+        if found.outcome == "held":
+            ElementTree.SubElement(case, "system-out").text = f"held: {found.sentence}"
+        elif found.outcome == "broken" or strict:
+            kind, message = found.outcome, f"{found.outcome}: {found.sentence}"
+            ElementTree.SubElement(case, "failure", type=kind, message=message)
         else:
-            ElementTree.SubElement(case, "system-out").text = found.sentence
+            ElementTree.SubElement(case, "skipped", message=f"undecided: {found.sentence}")
     for word, tag in (("failures", "failure"), ("skipped", "skipped"), ("errors", "error")):
         suite.set(word, str(len(suite.findall(f"testcase/{tag}"))))
     suite.set("tests", str(len(suite.findall("testcase"))))
