@@ -436,7 +436,7 @@ def test_an_agreement_is_read_from_toml(tmp_path):
     [
         ("", "has no [[step]]"),
         ('[[step]]\nat_most = "1s"\npays = 1', "has no beyond"),
-        ("beyond = 0\n[[step]]\nat_most = 5\npays = 1", "step 1: at_most is 5"),
+        ("beyond = 0\n[[step]]\nat_most = true\npays = 1", "step 1: at_most is True"),
         ('beyond = 0\n[[step]]\nat_most = "1s"', "step 1: is"),
         ('beyond = 0\nother = 1\n[[step]]\nat_most = "1s"\npays = 1', "has the key 'other'"),
         ('beyond = "x"\n[[step]]\nat_most = "1s"\npays = 1', "beyond is 'x'"),

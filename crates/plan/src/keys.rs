@@ -171,8 +171,9 @@ fn paths(table: &str, keys: &[&str]) -> Vec<String> {
     keys.iter().map(|key| format!("{table}.{key}")).collect()
 }
 
-/// The hint for a name nobody knows: the nearest of the known, unless none is near.
-pub(crate) fn did_you_mean<'a>(
+/// Returns the hint for an unknown name: the nearest known name, or `otherwise` when none is near.
+#[must_use]
+pub fn did_you_mean<'a>(
     unknown: &str,
     known: impl IntoIterator<Item = &'a str>,
     otherwise: &str,

@@ -55,7 +55,7 @@ pub use error::PlanError;
 pub use fault::{Fault, FaultKind, Network};
 pub use groups::{group_of, groups, phase_ns};
 pub use jvm::{Collector, Jvm, Runtime};
-pub use keys::known_keys;
+pub use keys::{did_you_mean, known_keys};
 pub use limits::*;
 pub use matrix::Cell;
 pub use model::{Drive, Factor, Hosts, Load, Mesh, Plan, Probe, Run, Transport, Workload};

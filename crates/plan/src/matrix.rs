@@ -38,6 +38,7 @@ impl Plan {
         let text = base.to_toml();
         let document = text.parse::<DocumentMut>().map_err(|error| PlanError {
             place: "the plan".to_owned(),
+            key: String::new(),
             wrong: format!("not TOML when written out: {}", error.message()),
             wanted: "must be a plan that was parsed".to_owned(),
             hint: "see docs/plan-format.md".to_owned(),
@@ -146,6 +147,7 @@ impl Plan {
 fn cell_error(wrong: String, wanted: String, hint: String) -> PlanError {
     PlanError {
         place: "[matrix]".to_owned(),
+        key: String::new(),
         wrong,
         wanted,
         hint,

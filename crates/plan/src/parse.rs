@@ -82,6 +82,7 @@ impl Plan {
         for (key, value) in values {
             let path = path_of(key).map_err(|(wanted, hint)| PlanError {
                 place: "--set".to_owned(),
+                key: String::new(),
                 wrong: format!("there is no key {key:?}"),
                 wanted,
                 hint,

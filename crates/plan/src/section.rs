@@ -21,6 +21,7 @@ impl<'a> Source<'a> {
     pub(crate) fn document(&self, manual: &str) -> Result<Document<&'a str>, PlanError> {
         let complain = |offset_bytes, wrong: String, wanted: &str, hint: &str| PlanError {
             place: self.place(offset_bytes),
+            key: String::new(),
             wrong,
             wanted: wanted.to_owned(),
             hint: hint.to_owned(),
@@ -167,6 +168,7 @@ impl<'a> Section<'a> {
         let offset_bytes = span.map_or(self.offset_bytes, |span| span.start);
         PlanError {
             place: self.source.place(offset_bytes),
+            key: self.path(key),
             wrong: wrong.into(),
             wanted: wanted.into(),
             hint: hint.into(),
@@ -188,12 +190,20 @@ impl<'a> Section<'a> {
     }
 
     pub(crate) fn missing(&self, key: &str, wanted: &str, hint: String) -> PlanError {
-        self.complain(
-            "",
-            format!("{key} is missing in {}", self.name),
-            wanted,
-            hint,
-        )
+        let wrong = format!("{key} is missing in {}", self.name);
+        PlanError {
+            key: self.path(key),
+            ..self.complain("", wrong, wanted, hint)
+        }
+    }
+
+    /// The path of a key: `drive.rate`, or `seed` at the top.
+    fn path(&self, key: &str) -> String {
+        let table = self.name.trim_matches(['[', ']']);
+        if key.is_empty() || table == self.name {
+            return key.to_owned();
+        }
+        format!("{table}.{key}")
     }
 
     pub(crate) fn wrong_type(&self, key: &str, item: &Item, wanted: &str, hint: &str) -> PlanError {

@@ -12,6 +12,7 @@ use crate::limits::MAX_TIMES;
 pub fn times_ns(place: &str, text: &str) -> Result<Vec<u64>, PlanError> {
     let refuse = |line: usize, wrong: String, wanted: &str| PlanError {
         place: format!("{place}:{line}"),
+        key: String::new(),
         wrong,
         wanted: wanted.to_owned(),
         hint: "one time in seconds on each line: 0.0125".to_owned(),

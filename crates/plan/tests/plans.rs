@@ -624,3 +624,14 @@ fn another_value_takes_the_place_of_the_plans_and_of_its_factor() {
         assert_eq!(error.to_string(), said);
     }
 }
+
+#[test]
+fn a_number_without_a_unit_is_seconds_or_per_second() {
+    let plan = |duration: &str, rate: &str| {
+        let text = format!("name = \"a\"\n[run]\nduration = {duration}\n[drive]\nrate = {rate}");
+        Plan::parse("plan.toml", &text).unwrap()
+    };
+    let whole = plan("\"2500ms\"", "\"100/s\"");
+    assert_eq!(plan("2.5", "100"), whole);
+    assert_eq!(plan("\"2.5\"", "\"100\""), whole);
+}

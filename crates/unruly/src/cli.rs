@@ -1,7 +1,7 @@
 //! The verbs.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use clap::{FromArgMatches as _, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use unruly_agent::doctor;
-use unruly_plan::{DurationNs, Load, Plan, Url};
+use unruly_plan::{DurationNs, Load, Plan, PlanError, Url};
 
 use crate::drive::DriveArguments;
 use crate::runner::{self, RunOptions};
@@ -247,8 +247,8 @@ struct Changes {
 impl Changes {
     fn apply(&self, mut plan: Plan) -> Result<Plan> {
         let parse = |flag: &str, text: &str| {
-            text.parse().with_context(|| {
-                format!("{flag}: not a duration; wanted a number with its unit; hint: {flag} 60s")
+            text.parse().map_err(|_| {
+                anyhow::anyhow!("{flag}: {text:?} is not a duration; hint: {flag} 60s")
             })
         };
         if let Some(text) = &self.duration {
@@ -262,10 +262,23 @@ impl Changes {
             plan.tag.clone_from(tag);
         }
         // The whole must still be a plan.
-        Ok(Plan::parse(
-            "the plan with its command-line changes",
-            &plan.to_toml(),
-        )?)
+        Plan::parse("run", &plan.to_toml()).map_err(|error| self.explain(&error))
+    }
+
+    /// Returns a complaint about a changed plan in the words of the command line.
+    fn explain(&self, error: &PlanError) -> anyhow::Error {
+        let seed = self.seed.map(|seed| seed.to_string());
+        let typed = match error.key.as_str() {
+            "run.duration" => self.duration.as_deref(),
+            "run.warmup" => self.warmup.as_deref(),
+            "seed" => seed.as_deref(),
+            "tag" => self.tag.as_deref(),
+            _ => return anyhow::anyhow!("{error}"),
+        };
+        let write = |path: &str, value: &str| {
+            format!("--{} {value}", path.rsplit('.').next().unwrap_or(path))
+        };
+        anyhow::anyhow!(error.on_command_line(typed, write))
     }
 }
 
@@ -274,19 +287,20 @@ fn read(path: &Path, set: &[String], changes: &Changes) -> Result<Plan> {
     let place = path.display().to_string();
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
-        Err(error) => shipped::plan(&place).map(str::to_owned).with_context(|| {
-            format!("{place}: cannot be read ({error}); wanted a plan file or the name of a shipped plan; hint: unruly plans")
-        })?,
+        Err(error) if error.kind() == ErrorKind::NotFound => shipped::plan(&place)?.to_owned(),
+        Err(error) => anyhow::bail!("{place}: cannot be read ({error}); hint: give a plan file"),
     };
     let mut values = Vec::new();
     for word in set {
         values.push(word.split_once('=').with_context(|| {
-            format!("--set: {word:?} has no value; wanted KEY=VALUE; hint: --set drive.rate=100/s")
+            format!("--set: {word:?} has no value; hint: --set drive.rate=100/s")
         })?);
     }
     let plan = match values.as_slice() {
         [] => Plan::parse(&place, &text)?,
-        values => Plan::parse_with(&place, &text, values)?,
+        values => {
+            Plan::parse_with(&place, &text, values).map_err(|error| set_error(&error, values))?
+        }
     };
     let mut plan = changes.apply(plan)?;
     if let (Load::Drive(drive), Some(folder)) = (&mut plan.load, path.parent())
@@ -296,6 +310,18 @@ fn read(path: &Path, set: &[String], changes: &Changes) -> Result<Plan> {
         drive.times = Some(beside.display().to_string());
     }
     Ok(plan)
+}
+
+/// Returns a complaint about a plan in the words of `--set`, when it is about a value given there.
+fn set_error(error: &PlanError, values: &[(&str, &str)]) -> anyhow::Error {
+    let is = |key: &str| key == error.key || error.key.ends_with(&format!(".{key}"));
+    match values.iter().find(|(key, _)| is(key)) {
+        Some((_, value)) => {
+            let write = |path: &str, value: &str| format!("--set {path}={value}");
+            anyhow::anyhow!(error.on_command_line(Some(value), write))
+        }
+        None => anyhow::anyhow!("{error}"),
+    }
 }
 
 /// Runs a plan, and ends with its verdict.
@@ -392,10 +418,7 @@ fn plans(name: Option<&str>) -> Result<u8> {
         }
         return Ok(0);
     };
-    let text = shipped::plan(name).with_context(|| {
-        format!("{name}: no such plan; wanted one that unruly plans lists; hint: unruly plans")
-    })?;
-    say(text)?;
+    say(shipped::plan(name)?)?;
     Ok(0)
 }
 
@@ -412,13 +435,7 @@ fn services(name: Option<&str>, more: &[String]) -> Result<u8> {
                 say(&format!("{name}: all is there"))?;
             }
         }
-        Some(name) => {
-            let shipped = services::shipped().find(|(known, _)| *known == name);
-            let (_, text) = shipped.with_context(|| {
-                format!("{name}: no such service; wanted one that unruly services lists; hint: unruly services")
-            })?;
-            say(text)?;
-        }
+        Some(name) => say(services::shipped_text(name)?)?,
     }
     Ok(0)
 }
@@ -426,11 +443,66 @@ fn services(name: Option<&str>, more: &[String]) -> Result<u8> {
 /// A line for whoever reads our output; a reader that is gone (`| head`) is no error.
 fn say(text: &str) -> Result<()> {
     match writeln!(std::io::stdout().lock(), "{text}") {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }
 }
 
 fn say_error(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "unruly: {text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said of a run with these words of the command line.
+    fn said(plan: &str, duration: Option<&str>, set: &[&str]) -> String {
+        let changes = Changes {
+            duration: duration.map(str::to_owned),
+            warmup: None,
+            seed: None,
+            tag: None,
+        };
+        let set: Vec<String> = set.iter().map(|&word| word.to_owned()).collect();
+        read(Path::new(plan), &set, &changes)
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn an_error_of_run_names_what_was_typed() {
+        for (found, expected) in [
+            (
+                said("echo", Some("soon"), &[]),
+                "--duration: \"soon\" is not a duration; hint: --duration 60s",
+            ),
+            (
+                said("echo", Some("0"), &[]),
+                "--duration: \"0\" must be above 0; hint: --duration 60s",
+            ),
+            (
+                said("echo", None, &["drive.timeout=soon"]),
+                "--set drive.timeout: \"soon\" is not a duration (ns, us, ms, s, min, h, d); hint: --set drive.timeout=10s",
+            ),
+            (
+                said("echo", None, &["clients=many"]),
+                "--set drive.clients: \"many\" is not an integer; hint: --set drive.clients=1",
+            ),
+            (
+                said("echo", None, &["clients"]),
+                "--set: \"clients\" has no value; hint: --set drive.rate=100/s",
+            ),
+            (
+                said("dmo", None, &[]),
+                "dmo: there is no such plan; hint: did you mean demo",
+            ),
+            (
+                said("nothing-of-the-kind", None, &[]),
+                "nothing-of-the-kind: there is no such plan; hint: unruly plans lists the shipped plans",
+            ),
+        ] {
+            assert_eq!(found, expected);
+        }
+    }
 }

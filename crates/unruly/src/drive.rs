@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::{Args, ValueHint};
 use unruly_load::drivers;
-use unruly_plan::{Plan, Url};
+use unruly_plan::{Plan, Url, did_you_mean};
 
 use crate::runner::RunOptions;
+use crate::services;
 use crate::target::ECHO;
 
 /// What messages call the plan that the flags are.
-const PLACE: &str = "unruly drive";
+const PLACE: &str = "drive";
 
 /// Headings of the help.
 const ARRIVALS: &str = "Arrivals";
@@ -131,14 +132,9 @@ pub(crate) struct DriveArguments {
 impl DriveArguments {
     /// The plan that the flags amount to, and how to run it.
     pub(crate) fn plan(self) -> Result<(Plan, RunOptions)> {
-        let (url, password) = Url::with_password(&self.url).map_err(|error| {
-            let known: Vec<&str> = drivers().map(|(scheme, _)| scheme).collect();
-            anyhow::anyhow!(
-                "{PLACE}: url is {:?}; {error}; hint: there are {}, {ECHO}",
-                self.url,
-                known.join(", ")
-            )
-        })?;
+        let (url, password) = Url::with_password(&self.url)
+            .map_err(|error| anyhow::anyhow!("{:?} {error}; hint: {}", self.url, schemes("")))?;
+        check_scheme(&url)?;
         let (name, shown) = (name(&url), url.to_string());
         let place = if url.scheme == ECHO {
             (
@@ -190,7 +186,10 @@ impl DriveArguments {
         let given = values
             .iter()
             .filter_map(|(path, value)| Some((*path, value.as_deref()?)));
-        let plan = Plan::of_values(PLACE, given)?;
+        let plan = Plan::of_values(PLACE, given.clone()).map_err(|error| {
+            let typed = given.clone().find(|(path, _)| *path == error.key);
+            anyhow::anyhow!(error.on_command_line(typed.map(|it| it.1), flag))
+        })?;
         let options = RunOptions {
             output: self.output,
             quiet: self.quiet,
@@ -198,6 +197,38 @@ impl DriveArguments {
         };
         Ok((plan, options))
     }
+}
+
+/// Returns the flag that gives a value to a key of the plan.
+fn flag(path: &str, value: &str) -> String {
+    let name = path.rsplit('.').next().unwrap_or(path).replace('_', "-");
+    if value.contains(' ') {
+        return format!("--{name} {value:?}");
+    }
+    format!("--{name} {value}")
+}
+
+/// Refuses a target that nothing here can drive, before anything is started.
+fn check_scheme(url: &Url) -> Result<()> {
+    if let Some(name) = url.service() {
+        return services::service(name).map(|_| ());
+    }
+    let known = url.scheme == ECHO || drivers().any(|(scheme, _)| scheme == url.scheme);
+    anyhow::ensure!(
+        known,
+        "{url}: there is no driver for {:?}; hint: {}",
+        url.scheme,
+        schemes(&url.scheme)
+    );
+    Ok(())
+}
+
+/// Returns the hint for a scheme that is not known: the nearest one, or all there are.
+fn schemes(unknown: &str) -> String {
+    let known: Vec<&str> = drivers().map(|(scheme, _)| scheme).collect();
+    let known = [&known[..], &[ECHO, "service"]].concat();
+    let all = format!("use one of {}:", known.join(":, "));
+    did_you_mean(unknown, known, &all)
 }
 
 /// What its plan is called, and so its run.
@@ -293,22 +324,86 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_flag_is_told_by_its_key() {
+    fn an_error_names_the_flag_and_what_was_typed() {
         for (words, said) in [
             (
-                &["redis://h", "-r", "0"][..],
-                "unruly drive: rate is \"0/s\"; must be above 0; hint: rate = \"100/s\"",
+                &["redis://h", "-r", "abc"][..],
+                "--rate: \"abc\" is not a rate (/s, k/s, M/s, /min); hint: --rate 100/s",
+            ),
+            (
+                &["redis://h", "-r", "0"],
+                "--rate: \"0\" must be above 0; hint: --rate 100/s",
+            ),
+            (
+                &["redis://h", "-d", "soon"],
+                "--duration: \"soon\" is not a duration (ns, us, ms, s, min, h, d); hint: --duration 60s",
             ),
             (
                 &["redis://h", "--keys", "many"],
-                "unruly drive: keys is a string \"many\"; must be an integer; hint: keys = 250000",
+                "--keys: \"many\" is not an integer; hint: --keys 250000",
+            ),
+            (
+                &["redis://h", "--arrivals", "poisson"],
+                "--rate: missing; hint: --rate 100/s",
+            ),
+            (
+                &["redis://h", "--think", "1s", "-r", "5"],
+                "--think: \"1s\" must be left out: only closed arrivals think; hint: remove --think",
+            ),
+            (
+                &["redis://h", "--until", "soon"],
+                "--until: \"soon\" is not a percentile from p1 and how well it is to be known; hint: --until \"p99 within 10%\"",
             ),
             (
                 &["h:1"],
-                "unruly drive: url is \"h:1\"; must be scheme://host:port, such as redis://127.0.0.1:6379; hint: there are redis, memcached, http, cassandra, etcd, flurry, garage-k2v, program, null, echo",
+                "\"h:1\" must be scheme://host:port, such as redis://127.0.0.1:6379; hint: use one of redis:, memcached:, http:, cassandra:, etcd:, flurry:, garage-k2v:, program:, null:, echo:, service:",
+            ),
+            (
+                &["reddis://h"],
+                "reddis://h: there is no driver for \"reddis\"; hint: did you mean redis",
+            ),
+            (
+                &["service:postgres"],
+                "service:postgres: there is no such service; hint: use one of cassandra, etcd, flurry, flurry-disk, memcached, redis, garage, redis-replicated, or give the file of a service",
+            ),
+            (
+                &["service:rediss"],
+                "service:rediss: there is no such service; hint: did you mean redis",
             ),
         ] {
             assert_eq!(plan(words).unwrap_err().to_string(), said);
         }
+    }
+
+    #[test]
+    fn a_wrong_value_of_any_flag_is_told_by_that_flag() {
+        let mut told = 0;
+        for argument in Line::command().get_arguments() {
+            let Some(name) = argument
+                .get_long()
+                .filter(|_| argument.get_action().takes_values())
+            else {
+                continue;
+            };
+            let Err(error) = plan(&["redis://h", &format!("--{name}"), "?"]) else {
+                continue;
+            };
+            let said = error.to_string();
+            assert!(said.starts_with(&format!("--{name}: \"?\" ")), "{said}");
+            assert!(!said.contains("[drive]") && !said.contains(" = "), "{said}");
+            told += 1;
+        }
+        assert!(told > 20, "{told}");
+    }
+
+    #[test]
+    fn a_duration_without_a_unit_is_seconds() {
+        let bare = plan(&["redis://h", "-d", "5", "--timeout", "0.5"])
+            .unwrap()
+            .0;
+        let whole = plan(&["redis://h", "-d", "5s", "--timeout", "500ms"])
+            .unwrap()
+            .0;
+        assert_eq!(bare, whole);
     }
 }

@@ -1,5 +1,8 @@
 //! The plans that come with the program.
 
+use anyhow::Result;
+use unruly_plan::did_you_mean;
+
 /// A plan by its name.
 pub(crate) const PLANS: [(&str, &str); 15] = [
     ("demo", include_str!("../../../plans/demo.toml")),
@@ -46,12 +49,18 @@ pub(crate) const PLANS: [(&str, &str); 15] = [
     ),
 ];
 
-/// The text of a shipped plan.
-pub(crate) fn plan(name: &str) -> Option<&'static str> {
-    PLANS
-        .iter()
-        .find(|(known, _)| *known == name)
-        .map(|(_, text)| *text)
+/// Returns the text of a shipped plan.
+///
+/// # Errors
+///
+/// When there is no such plan.
+pub(crate) fn plan(name: &str) -> Result<&'static str> {
+    let found = PLANS.iter().find(|(known, _)| *known == name);
+    found.map(|(_, text)| *text).ok_or_else(|| {
+        let known = PLANS.map(|(name, _)| name);
+        let hint = did_you_mean(name, known, "unruly plans lists the shipped plans");
+        anyhow::anyhow!("{name}: there is no such plan; hint: {hint}")
+    })
 }
 
 /// The first comment of a plan: what it is for.

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 UNITS: Final = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9}
+SECONDS: Final = "s"
+_DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(ns|us|ms|s|min)?")
 _EXAMPLE: Final = 'beyond = -0.0047, then [[step]] with at_most = "200ms" and pays = 0.0020'
 
 
@@ -57,7 +59,7 @@ def read_sla(path: Path) -> SlaTable:
 
 
 def duration_ns(where: str, name: str, value: Any) -> float:
-    """Return a latency with its unit (``"40ms"``) in ns.
+    """Return a duration (``"40ms"``, or seconds without a unit) in ns.
 
     Raises
     ------
@@ -66,15 +68,14 @@ def duration_ns(where: str, name: str, value: Any) -> float:
 
     Examples
     --------
-    >>> duration_ns("here", "timeout", "40ms")
-    40000000.0
+    >>> duration_ns("here", "timeout", "40ms"), duration_ns("here", "timeout", 2)
+    (40000000.0, 2000000000.0)
     """
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?(ns|us|ms|s|min)", str(value))
-    if not isinstance(value, str) or found is None or float(found[1]) == 0:
-        raise SlaError(
-            where, f"{name} is {value!r}", "a time above 0 with its unit", f'{name} = "200ms"'
-        )
-    return float(found[1]) * UNITS[found[2]]
+    known = isinstance(value, str | int | float) and not isinstance(value, bool)
+    found = _DURATION.fullmatch(str(value)) if known else None
+    if found is None or float(found[1]) == 0:
+        raise SlaError(where, f"{name} is {value!r}", "a time above 0", f'{name} = "200ms"')
+    return float(found[1]) * UNITS[found[2] or SECONDS]
 
 
 def _money(where: str, name: str, value: Any) -> float:

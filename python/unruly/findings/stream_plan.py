@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from pathlib import Path
 
-_NUMBER: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([A-Za-z/]+)")
+_NUMBER: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([A-Za-z/]*)")
 _TIMES: Final = {
-    "d": 86_400e9, "h": 3_600e9, "min": 60e9, "s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0,
+    "d": 86_400e9, "h": 3_600e9, "min": 60e9, "s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0, "": 1e9,
 }  # fmt: skip
 _BITS: Final = {"Gbit/s": 1e9, "Mbit/s": 1e6, "kbit/s": 1e3, "bit/s": 1.0}
 PROTOCOL: Final = "stream.protocol"
@@ -92,12 +92,14 @@ class StreamPlan:
 
 
 def quantity(text: str, units: dict[str, float]) -> float | None:
-    """Read a number with its unit, as plans write it.
+    """Read a number with its unit, as plans write it; a duration without one is in seconds.
 
     Examples
     --------
     >>> quantity("500ms", _TIMES), quantity("1Gbit/s", _BITS), quantity("none", _BITS)
     (500000000.0, 1000000000.0, None)
+    >>> quantity("5", _TIMES), quantity("5", _BITS)
+    (5000000000.0, None)
     """
     found = _NUMBER.fullmatch(text.strip())
     return float(found[1]) * units[found[2]] if found and found[2] in units else None

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from unruly.errors import UnrulyError
-from unruly.findings.limits import UNITS
+from unruly.findings.sla import SECONDS, UNITS
 from unruly.findings.words import latency
 
-_TARGET: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?%:([0-9]+(?:\.[0-9]+)?) ?(ns|us|ms|s|min)")
+_TARGET: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?%:([0-9]+(?:\.[0-9]+)?) ?(ns|us|ms|s|min)?")
 
 
 class TargetError(UnrulyError):
@@ -48,19 +48,21 @@ def parse_target(text: str) -> Target:
     Raises
     ------
     TargetError
-        When it is none: a share between 0 and 100 %, and a time with its unit.
+        When it is none: a share between 0 and 100 %, and a time, in seconds without a unit.
 
     Examples
     --------
     >>> parse_target("99.9%:2ms").words
     '99.9 % within 2.00 ms'
+    >>> parse_target("99%:2").limit_ns
+    2000000000.0
     """
     found = _TARGET.fullmatch(text.strip())
     share = float(found[1]) / 100 if found else 0.0
-    limit = float(found[2]) * UNITS[found[3]] if found else 0.0
+    limit = float(found[2]) * UNITS[found[3] or SECONDS] if found else 0.0
     if not 0 < share < 1 or limit <= 0:
         raise TargetError(
-            "--target", f"is {text!r}", "a share below 100 % and a time with its unit",
+            "--target", f"is {text!r}", "a share below 100 % and a time",
             "--target 99.999%:500ms",
         )  # fmt: skip
     return Target(share, limit)

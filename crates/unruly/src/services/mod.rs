@@ -6,10 +6,11 @@ mod packages;
 mod pauses;
 mod running;
 
+use std::io::ErrorKind;
 use std::path::Path;
 
-use anyhow::{Context, Result};
-use unruly_plan::Service;
+use anyhow::Result;
+use unruly_plan::{Service, did_you_mean};
 
 pub(crate) use packages::{install, library};
 pub(crate) use pauses::pauses;
@@ -50,13 +51,33 @@ fn text(name: &str) -> Result<String> {
     if let Some((_, text)) = shipped {
         return Ok((*text).to_owned());
     }
-    std::fs::read_to_string(Path::new(name)).with_context(|| {
-        let known: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
-        format!(
-            "{name}: no such service; wanted one of {}, or a file; hint: unruly services",
-            known.join(", ")
-        )
+    std::fs::read_to_string(Path::new(name)).map_err(|error| {
+        if error.kind() != ErrorKind::NotFound {
+            return anyhow::anyhow!("{name}: cannot be read ({error}); hint: give a file of text");
+        }
+        unknown(name)
     })
+}
+
+/// Returns the error for a service that there is not.
+fn unknown(name: &str) -> anyhow::Error {
+    let known = SHIPPED.map(|(name, _)| name);
+    let all = format!(
+        "use one of {}, or give the file of a service",
+        known.join(", ")
+    );
+    let hint = did_you_mean(name, known, &all);
+    anyhow::anyhow!("service:{name}: there is no such service; hint: {hint}")
+}
+
+/// Returns the text of a shipped service.
+///
+/// # Errors
+///
+/// When there is no such service.
+pub(crate) fn shipped_text(name: &str) -> Result<&'static str> {
+    let found = SHIPPED.iter().find(|(known, _)| *known == name);
+    found.map(|(_, text)| *text).ok_or_else(|| unknown(name))
 }
 
 /// A service, by its name or from its file.
@@ -94,7 +115,9 @@ mod tests {
     fn a_service_that_there_is_not_is_told_with_those_that_there_are() {
         let said = service("oracle").unwrap_err().to_string();
         assert!(
-            said.starts_with("oracle: no such service; wanted one of cassandra, etcd, "),
+            said.starts_with(
+                "service:oracle: there is no such service; hint: use one of cassandra, etcd, "
+            ),
             "{said}"
         );
     }
