@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib.util
 import json
 import math
@@ -13,6 +14,7 @@ import duckdb
 import pytest
 
 import unruly
+from synthetic import write_run
 from unruly import stats
 from unruly.output.summary import write_summary
 
@@ -60,6 +62,43 @@ def test_every_method_page_has_its_parts(page):
         return
     for heading in ("What is computed", "What it assumes", "When not to use it", "Read aloud"):
         assert f"## {heading}" in text
+
+
+FENCE = "```"
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
+
+
+@pytest.fixture
+def two_runs(tmp_path, monkeypatch):
+    """The runs that docs/python.md reads."""
+    shape = {
+        "name": "shop", "kind": "drive", "agents": 2, "ops": ("read", "write"), "rate_hz": 50,
+        "warmup_s": 5, "duration_s": 60,
+    }  # fmt: skip
+    write_run(tmp_path / "runs" / "before", **shape, cell_scale={"base": 20.0})
+    write_run(tmp_path / "runs" / "after", **shape, cell_scale={"base": 40.0}, seed=2)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_python_guide_does_what_it_shows(two_runs):
+    page = REPOSITORY / "docs" / "python.md"
+    lines, inside = [], False
+    for line in page.read_text(encoding="utf-8").splitlines():
+        fence = line.startswith(FENCE)
+        lines.append(line if inside and not fence else "")
+        inside = line == f"{FENCE}pycon" if fence else inside
+    examples = doctest.DocTestParser().get_doctest("\n".join(lines), {}, page.name, str(page), 0)
+    assert len(examples.examples) >= 30
+    told: list[str] = []
+    failed, _ = doctest.DocTestRunner(optionflags=FLAGS).run(examples, out=told.append)
+    assert not failed, "".join(told)
+
+
+@pytest.mark.parametrize("name", unruly.__all__)
+def test_every_public_name_of_a_notebook_is_in_the_guide_or_is_a_type(name):
+    guide = (REPOSITORY / "docs" / "python.md").read_text(encoding="utf-8")
+    a_type = name[0].isupper()
+    assert a_type or f"unruly.{name}(" in guide
 
 
 def _program(name):

@@ -144,6 +144,11 @@ def _title(view: View, curves: pd.DataFrame) -> str:
             f"1 in 100 more than {format.duration(tails[slowest])}"
         )
     fastest = min(tails, key=lambda op: tails[op])
+    if tails[fastest] == tails[slowest]:
+        return (
+            "All workloads have the same tail: 1 reply in 100 takes more than "
+            f"{format.duration(tails[slowest])}"
+        )
     return (
         f"{format.quoted(slowest)} has the longest tail: 1 reply in 100 takes more than "
         f"{format.duration(tails[slowest])}, against {format.duration(tails[fastest])} for "
