@@ -18,6 +18,8 @@ pub(crate) struct Client<'a> {
     pub(crate) ops: Vec<String>,
     /// Its connections, and what their bytes mean.
     pub(crate) peers: Vec<(Peer, Box<dyn Target>)>,
+    /// How many of them are made before the start.
+    pub(crate) ready: usize,
     /// What its sessions do with a store.
     pub(crate) work: Option<Work>,
     /// Keys to be written before the start, and by whom.
@@ -70,7 +72,7 @@ impl Client<'_> {
                 self.ground.job.name
             )
         })?;
-        engine.connect();
+        engine.connect(self.ready);
         self.ground.inbox.wake_on_stop(engine.waker());
         if let Some((keys, sessions)) = self.load {
             self.load(&mut engine, keys, sessions)?;
@@ -166,12 +168,14 @@ impl Client<'_> {
         events: &mut Events,
     ) -> Result<ClientReport> {
         report(&Report::Drained);
-        if outcome.strays > 0 {
-            events.now(
-                "stray replies",
-                Some(&outcome.strays.to_string()),
-                self.ground.clock,
-            );
+        for (kind, count) in [
+            ("stray replies", outcome.strays),
+            ("reconnects", outcome.reconnects),
+            ("requests sent again", outcome.resent),
+        ] {
+            if count > 0 {
+                events.now(kind, Some(&count.to_string()), self.ground.clock);
+            }
         }
         let (tally, recorded) = recorder.finish(&self.ground.job.name)?;
         for (status, (count, words)) in &outcome.complaints {

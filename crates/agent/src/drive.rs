@@ -27,6 +27,8 @@ const SPIN_NS: i64 = 200_000;
 /// What is asked, and over which connections.
 struct Asked {
     peers: Vec<(Peer, Box<dyn Target>)>,
+    /// How many connections are made before the start.
+    ready: usize,
     ops: Vec<String>,
     flags: u8,
     work: Option<Work>,
@@ -55,6 +57,7 @@ pub(crate) fn run(ground: Ground<'_>, drive: &Drive, events: &mut Events) -> Res
         options: options(job, drive, portion),
         ops: asked.ops,
         peers: asked.peers,
+        ready: asked.ready,
         work: asked.work,
         load: asked.load,
     };
@@ -162,6 +165,7 @@ fn of_echo(job: &Job, drive: &Drive, lines: &[PeerLine], portion: Portion) -> Re
     };
     Ok(Asked {
         peers: (0..links).map(peer).collect(),
+        ready: links,
         ops: vec!["echo".to_owned()],
         flags: if body_bytes == 0 { 0 } else { FLAG_BODY },
         work: None,
@@ -173,7 +177,7 @@ fn of_echo(job: &Job, drive: &Drive, lines: &[PeerLine], portion: Portion) -> Re
     })
 }
 
-/// Each client has a connection, to the places of the store in turn.
+/// Each client has a connection, or they share those that there may be, to the places of the store in turn.
 fn of_store(job: &Job, drive: &Drive, store: &Store, seed: u64, portion: Portion) -> Result<Asked> {
     let password = std::env::var(PASSWORD).ok();
     let own = std::env::current_exe()?;
@@ -185,7 +189,11 @@ fn of_store(job: &Job, drive: &Drive, store: &Store, seed: u64, portion: Portion
         own: own.to_str(),
     })?;
     let clients = count(portion, drive.clients);
-    let links = if driver.is_shared() { 1 } else { clients };
+    let links = match &store.http {
+        Some(http) => count(portion, http.connections),
+        None if driver.is_shared() => 1,
+        None => clients,
+    };
     let places: Vec<(&Place, u16)> = driver.places().iter().zip(0..).collect();
     let peers = (0..links as u64).map(|own| {
         let turn = portion.place(own) % places.len().max(1) as u64;
@@ -205,6 +213,7 @@ fn of_store(job: &Job, drive: &Drive, store: &Store, seed: u64, portion: Portion
     let load = store.preload.then(|| (work.load(), sessions));
     Ok(Asked {
         peers: peers.collect(),
+        ready: clients.min(links),
         ops: OperationKind::ALL
             .map(|kind| kind.name().to_owned())
             .to_vec(),

@@ -165,6 +165,7 @@ pub(crate) fn ask(
         ground,
         options,
         ops: ops.map(|workload| workload.name().to_owned()).collect(),
+        ready: peers.len(),
         peers,
         work: None,
         load: None,

@@ -238,7 +238,7 @@ const STORES: [(&str, &str); 5] = [
         "\0\x01\0\0\0\x01\0\0VA 5\r\nvalue\r\n",
     ),
     (
-        "url = \"http://127.0.0.1/{key}\"",
+        "url = \"http://127.0.0.1/{key}\"\noperations = \"write then read\"",
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;a=b\r\nok\r\n0\r\nA: b\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
     ),
     (
@@ -305,7 +305,13 @@ fn answers(store: &str, input: &[u8]) -> String {
                     Answer::Failed(..) => "e",
                 });
             }
-            Ok(None) => return ends,
+            Ok(None) => {
+                // The connection may end here as well.
+                if matches!(target.decode_end(rest), Ok(Some(_))) {
+                    ends.push('c');
+                }
+                return ends;
+            }
             Err(error) => return ends + &cut(&error.to_string()),
         }
         if rest.is_empty() {

@@ -162,7 +162,7 @@ fn throughput(address: SocketAddr, recorder: &mut Recorder) -> f64 {
     });
     let clock = Clock::new(ClockPair::now());
     let mut engine = Engine::new(options, clock, recorder, peers.collect(), None).unwrap();
-    engine.connect();
+    engine.connect(CONNECTIONS);
     let start = MonoNs(monotonic().0 + 20_000_000);
     let phases = Phases::new(start.0, DurationNs(0), DurationNs(DURATION_NS));
     let arrivals = Arrivals::Closed {

@@ -93,7 +93,7 @@ pub(crate) struct Link {
     pub(crate) partial: Vec<u8>,
     /// Whether the poller watches for room to write.
     pub(crate) watches_write: bool,
-    /// How often the connection was made: the `connection` column tells them apart.
+    /// How often the connection was made.
     pub(crate) made: u32,
 }
 
@@ -157,7 +157,6 @@ impl Link {
 
     /// Starts to connect.
     pub(crate) fn connect(&mut self) -> io::Result<()> {
-        self.made += 1;
         let (socket, address) = match &self.place {
             Place::Stream(address) => {
                 let socket = new_socket(*address, Type::STREAM)?;
@@ -190,6 +189,7 @@ impl Link {
             Ok(()) => {
                 socket.set_nonblocking(false)?;
                 self.state = State::Open(socket);
+                self.made += 1;
                 // One that is there at once is there; of a datagram that says nothing.
                 if matches!(self.place, Place::Local(_)) {
                     self.backoff_ns = BACKOFF_MIN_NS;
@@ -221,6 +221,7 @@ impl Link {
             },
         ) {
             self.state = State::Open(socket);
+            self.made += 1;
             self.backoff_ns = BACKOFF_MIN_NS;
         }
         Ok(())
@@ -245,12 +246,25 @@ impl Link {
         };
         self.backoff_ns = (self.backoff_ns * 2).min(BACKOFF_MAX_NS);
         self.end_program();
+        self.clear();
+        now
+    }
+
+    /// Closes the connection, which did not fail: it may be opened again at once.
+    pub(crate) fn close(&mut self) {
+        self.state = State::Down {
+            until_ns: 0,
+            status: Status::Error(ErrorKind::Disconnected),
+        };
+        self.clear();
+    }
+
+    fn clear(&mut self) {
         self.out.clear();
         self.partial.clear();
         self.marks.clear();
         (self.head, self.queued, self.written) = (0, 0, 0);
         self.watches_write = false;
-        now
     }
 
     fn end_program(&mut self) {

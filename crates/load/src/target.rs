@@ -88,6 +88,10 @@ pub struct Incoming<'a> {
     pub wire_bytes: Option<u32>,
     /// Bytes of the input that it took.
     pub bytes: usize,
+    /// Status code, where the protocol has one.
+    pub code: Option<u16>,
+    /// The server closes the connection after this reply.
+    pub closes: bool,
 }
 
 impl<'a> Incoming<'a> {
@@ -103,6 +107,8 @@ impl<'a> Incoming<'a> {
             received_ns: None,
             wire_bytes: None,
             bytes,
+            code: None,
+            closes: false,
         }
     }
 }
@@ -174,4 +180,20 @@ pub trait Target: Send {
     ///
     /// When the bytes are not of the protocol.
     fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Option<Incoming<'a>>, ProtocolError>;
+
+    /// Takes a reply that ends where the connection ended, after `input`; `None` if it is none.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes are not of the protocol.
+    fn decode_end<'a>(&mut self, _input: &'a [u8]) -> Result<Option<Incoming<'a>>, ProtocolError> {
+        Ok(None)
+    }
+
+    /// True if a connection carries one request at a time. Connections are then opened as requests
+    /// need them, and a request that met only the end of an open one is sent again: so every
+    /// operation of the protocol must bear being done twice.
+    fn is_one_at_a_time(&self) -> bool {
+        false
+    }
 }

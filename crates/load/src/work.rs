@@ -22,7 +22,8 @@ const UNKNOWN_MAX: usize = 1 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Task {
     pub(crate) kind: OperationKind,
-    pub(crate) key: u64,
+    /// Nothing where every request asks for one and the same thing: then no value is judged.
+    pub(crate) key: Option<u64>,
     /// Of a write, which one of its key.
     version: u32,
     /// Values of earlier writes than this may not be found any more: by a read, now; after a write, when
@@ -38,6 +39,11 @@ impl Task {
         place
             .and_then(|it| u8::try_from(it).ok())
             .unwrap_or(u8::MAX)
+    }
+
+    /// The key that it writes, if it writes one.
+    fn written(&self) -> Option<u64> {
+        self.key.filter(|_| self.kind == OperationKind::Write)
     }
 }
 
@@ -57,6 +63,7 @@ struct Known {
 #[derive(Debug)]
 pub struct Work {
     run: u32,
+    keyed: bool,
     choices: Choices,
     /// Keys that are still to be loaded.
     unloaded: Range<u64>,
@@ -74,6 +81,7 @@ impl Work {
         let keys = usize::try_from(store.keys).unwrap_or(usize::MAX);
         Self {
             run,
+            keyed: store.has_keys(),
             choices: Choices::new(store, seed, sessions, portion),
             unloaded: 0..0,
             keys: vec![Known::default(); keys],
@@ -96,6 +104,15 @@ impl Work {
             Some(own) => self.choices.first_write(session, own),
             None => self.choices.next(session),
         };
+        if !self.keyed {
+            return Task {
+                kind: choice.kind,
+                key: None,
+                version: 0,
+                floor: 0,
+                value_bytes: choice.value_bytes,
+            };
+        }
         let known = &mut self.keys[place(choice.key)];
         let (mut version, mut floor) = (0, known.floor);
         if choice.kind == OperationKind::Write {
@@ -109,7 +126,7 @@ impl Work {
         }
         Task {
             kind: choice.kind,
-            key: choice.key,
+            key: Some(choice.key),
             version,
             floor,
             value_bytes: choice.value_bytes,
@@ -119,7 +136,8 @@ impl Work {
     /// A task as a target takes it.
     pub(crate) fn operation(&mut self, task: &Task) -> Operation<'_> {
         let mut number = itoa::Buffer::new();
-        let number = number.format(task.key);
+        let key = task.key.unwrap_or(0);
+        let number = number.format(key);
         self.key.clear();
         self.key.push_str("unruly:");
         self.key.push_str(&"000000000000"[number.len().min(12)..]);
@@ -129,7 +147,7 @@ impl Work {
             OperationKind::Write => {
                 let identity = Identity {
                     run: self.run,
-                    key: task.key,
+                    key,
                     version: task.version,
                 };
                 value::write(identity, task.value_bytes, &mut self.value);
@@ -167,8 +185,11 @@ impl Work {
     }
 
     fn judge_value(&self, task: &Task, value: &[u8]) -> Status {
+        let Some(key) = task.key else {
+            return Status::Ok;
+        };
         // What was there before the run is nobody's promise.
-        let untouched = self.keys[place(task.key)].written == 0;
+        let untouched = self.keys[place(key)].written == 0;
         match value::read(value) {
             Reading::Short => Status::Ok,
             _ if untouched => Status::Ok,
@@ -179,15 +200,15 @@ impl Work {
                     Status::Ok
                 }
             }
-            Reading::Of(found) => self.judge_version(task, found),
+            Reading::Of(found) => self.judge_version(task, key, found),
             Reading::Foreign if task.floor > 0 => Status::Wrong,
             Reading::Foreign => Status::Ok,
         }
     }
 
-    fn judge_version(&self, task: &Task, found: Identity) -> Status {
-        let known = &self.keys[place(task.key)];
-        if found.key != task.key || found.version == 0 || found.version > known.written {
+    fn judge_version(&self, task: &Task, key: u64, found: Identity) -> Status {
+        let known = &self.keys[place(key)];
+        if found.key != key || found.version == 0 || found.version > known.written {
             return Status::Wrong;
         }
         let old = found.version < task.floor;
@@ -201,11 +222,9 @@ impl Work {
 
     /// A try of a task did not end well: a write may take effect at any time now.
     pub(crate) fn failed(&mut self, task: &Task) {
-        if task.kind != OperationKind::Write {
-            return;
-        }
+        let Some(key) = task.written() else { return };
         if self.unknown.len() < UNKNOWN_MAX {
-            self.unknown.insert((task.key, task.version));
+            self.unknown.insert((key, task.version));
         } else {
             self.forgotten = true;
         }
@@ -213,13 +232,11 @@ impl Work {
 
     /// A task has ended, with its last try.
     pub(crate) fn ended(&mut self, task: &Task, status: Status) {
-        if task.kind != OperationKind::Write {
-            return;
-        }
+        let Some(key) = task.written() else { return };
         if status != Status::Ok {
             self.failed(task);
         }
-        let known = &mut self.keys[place(task.key)];
+        let known = &mut self.keys[place(key)];
         known.open = known.open.saturating_sub(1);
         if status == Status::Ok {
             known.floor = known.floor.max(task.floor);
@@ -267,7 +284,7 @@ mod tests {
         fn begin_read(&self) -> Task {
             Task {
                 kind: OperationKind::Read,
-                key: 0,
+                key: Some(0),
                 version: 0,
                 floor: self.0.keys[0].floor,
                 value_bytes: 0,
@@ -317,6 +334,34 @@ mod tests {
         }
         value.push('x');
         assert_eq!(key.read(&value), Status::Wrong);
+    }
+
+    #[test]
+    fn without_keys_no_value_is_judged_and_a_failure_is_one() {
+        let text = "name = \"t\"\n[run]\nduration = \"1s\"\n[drive]\nurl = \"http://h/one\"\noperations = \"write then read\"";
+        let plan = unruly_plan::Plan::parse("plan", text).unwrap();
+        let unruly_plan::Load::Drive(drive) = plan.load else {
+            panic!("a drive was written");
+        };
+        // The second of two processes, whose first key has another number.
+        let mut work = Work::new(&drive.store.unwrap(), 1, RUN, 1, Portion::new(1, 2));
+        let (write, read) = (work.next(0), work.next(0));
+        assert_eq!((write.key, read.key), (None, None));
+        work.ended(&write, Status::Ok);
+        assert_eq!(work.judge(&write, Answer::Done), Status::Ok);
+        let mut other = String::new();
+        let foreign = Identity {
+            run: 1,
+            key: 9,
+            version: 9,
+        };
+        value::write(foreign, 100, &mut other);
+        assert_eq!(
+            work.judge(&read, Answer::Found(other.as_bytes())),
+            Status::Ok
+        );
+        let failed = Answer::Failed(ErrorKind::Code, b"HTTP/1.1 404 Not Found");
+        assert_eq!(work.judge(&read, failed), Status::Error(ErrorKind::Code));
     }
 
     #[test]

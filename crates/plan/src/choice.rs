@@ -202,6 +202,7 @@ mod tests {
             pipeline: 1,
             retries: 0,
             preload: false,
+            http: None,
         }
     }
 

@@ -59,6 +59,8 @@ pub(crate) const STORE: &[&str] = &[
     "pipeline",
     "retries",
     "preload",
+    "connections",
+    "expect",
 ];
 pub(crate) const STREAM: &[&str] = &[
     "protocol",
@@ -102,6 +104,7 @@ pub(crate) const NOT_TEXT: &[&str] = &[
     "pipeline",
     "retries",
     "preload",
+    "connections",
     "enabled",
     "scale",
     "sample",

@@ -72,15 +72,15 @@ pub(crate) fn mesh(section: &Section<'_>, run: &Run) -> Result<Mesh, PlanError> 
 pub(crate) fn drive(section: &Section<'_>) -> Result<Drive, PlanError> {
     section.check_keys(&keys::drive())?;
     let transport = transport(section)?;
-    let store = store(section)?;
     let clients = Limits {
         default: Some(1),
         least: Some(1),
         most: MAX_CLIENTS.into(),
         example: 1,
     };
-    let arrivals = arrivals(section, store.is_some())?;
     let clients = section.whole("clients", &clients)?;
+    let store = store(section, clients)?;
+    let arrivals = arrivals(section, store.is_some())?;
     Ok(Drive {
         transport,
         address: address(section)?,
@@ -96,7 +96,7 @@ pub(crate) fn drive(section: &Section<'_>) -> Result<Drive, PlanError> {
     })
 }
 
-/// Each has a client at least, and a key.
+/// Each has a client at least, and a key and a connection where there are any.
 fn processes(section: &Section<'_>, clients: u32, store: Option<&Store>) -> Result<u16, PlanError> {
     let limits = Limits {
         default: Some(1),
@@ -105,8 +105,16 @@ fn processes(section: &Section<'_>, clients: u32, store: Option<&Store>) -> Resu
         example: 2,
     };
     let processes: u16 = section.whole("processes", &limits)?;
-    let keys = store.map_or(u64::MAX, |it| it.keys);
-    for (name, count) in [("clients", clients.into()), ("keys", keys)] {
+    let keyed = store.filter(|it| it.has_keys());
+    let http = store.and_then(|it| it.http.as_ref());
+    for (name, count) in [
+        ("clients", clients.into()),
+        ("keys", keyed.map_or(u64::MAX, |it| it.keys)),
+        (
+            "connections",
+            http.map_or(u64::MAX, |it| it.connections.into()),
+        ),
+    ] {
         if u64::from(processes) > count {
             let wanted = format!("must be at most as many as there are {name}, {count}");
             return Err(section.refuse("processes", wanted, format!("{name} = {processes}")));

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use crate::error::PlanError;
+use crate::http::{Codes, Http};
 use crate::keys;
 use crate::limits::*;
 use crate::section::{Limits, Section};
@@ -16,8 +17,14 @@ const OF_ECHO: [(&str, &str); 2] = [
     ("payload", "value says how long values are"),
 ];
 
-/// The store of a drive; none when it calls an echo server.
-pub(crate) fn store(section: &Section<'_>) -> Result<Option<Store>, PlanError> {
+/// Keys that mean nothing to a server that is not asked by HTTP.
+const OF_HTTP: [&str; 2] = ["connections", "expect"];
+
+/// Keys that mean nothing where every request asks for one and the same thing.
+const OF_KEYS: [&str; 3] = ["keys", "order", "skew"];
+
+/// The store of a drive of so many clients; none when it calls an echo server.
+pub(crate) fn store(section: &Section<'_>, clients: u32) -> Result<Option<Store>, PlanError> {
     const HINT: &str = "url = \"redis://127.0.0.1:6379\"";
     if !section.has("url") && !section.has("store") {
         let foreign = keys::STORE.iter().find(|key| section.has(key));
@@ -34,20 +41,25 @@ pub(crate) fn store(section: &Section<'_>) -> Result<Option<Store>, PlanError> {
             return Err(section.refuse(key, wanted, format!("remove {key}")));
         }
     }
-    let write_then_read = Operations::Turn(vec![OperationKind::Write, OperationKind::Read]);
     let url = url(section, HINT)?;
-    let operations = section.parsed(
-        "operations",
-        Some(write_then_read),
-        "operations = \"read 90%, write 10%\"",
-    )?;
+    let keyed = !url.is_http() || url.has_key();
+    if !keyed && let Some(key) = OF_KEYS.iter().find(|key| section.has(key)) {
+        let wanted = "must be left out: the path has no {key}, so there are no keys";
+        return Err(section.refuse(
+            key,
+            wanted,
+            "write {key} in the path, where the key belongs",
+        ));
+    }
+    let operations = operations(section, &url)?;
     let value = ValueSize::Fixed(Bytes(1_000));
     let order = section.choice("order", &KeyOrder::WORDS, Some(KeyOrder::Turn))?;
-    let preload = section.switch("preload", operations.reads_first())?;
+    let preload = preload(section, &url, &operations)?;
+    let http = http(section, &url, clients)?;
     Ok(Some(Store {
         url,
         operations,
-        keys: section.number("keys", &whole(250_000, MAX_KEYS))?,
+        keys: section.number("keys", &whole(if keyed { 250_000 } else { 1 }, MAX_KEYS))?,
         order,
         skew: skew(section, order)?,
         value: section.parsed("value", Some(value), "value = \"1000B\"")?,
@@ -65,6 +77,55 @@ pub(crate) fn store(section: &Section<'_>) -> Result<Option<Store>, PlanError> {
             },
         )?,
         preload,
+        http,
+    }))
+}
+
+/// What each client does. Nothing is written by HTTP unless the plan says so.
+fn operations(section: &Section<'_>, url: &Url) -> Result<Operations, PlanError> {
+    const HINT: &str = "operations = \"read 90%, write 10%\"";
+    let default = match (url.is_http(), url.has_key()) {
+        (false, _) => Some(vec![OperationKind::Write, OperationKind::Read]),
+        (true, false) => Some(vec![OperationKind::Read]),
+        (true, true) => None,
+    };
+    if default.is_none() && !section.has("operations") {
+        return Err(section.complain(
+            "operations",
+            "the URL has {key}, and no operations say what is done with the keys",
+            "must be \"read\", or \"write then read\": an HTTP server is written to only when asked",
+            "operations = \"read\"",
+        ));
+    }
+    section.parsed("operations", default.map(Operations::Turn), HINT)
+}
+
+/// Whether each key is written first: where a read may come before it, and writing was asked for.
+fn preload(section: &Section<'_>, url: &Url, operations: &Operations) -> Result<bool, PlanError> {
+    let keyed = !url.is_http() || url.has_key();
+    let may_write = !url.is_http() || operations.writes();
+    let preload = section.switch("preload", keyed && may_write && operations.reads_first())?;
+    if preload && !keyed {
+        let wanted = "must be false: the path has no {key}, so there are no keys to write";
+        return Err(section.refuse("preload", wanted, "remove preload"));
+    }
+    Ok(preload)
+}
+
+/// How an HTTP server is asked; nothing for other stores.
+fn http(section: &Section<'_>, url: &Url, clients: u32) -> Result<Option<Http>, PlanError> {
+    if !url.is_http() {
+        return match OF_HTTP.iter().find(|key| section.has(key)) {
+            Some(key) => {
+                let wanted = "must be left out: only an http:// URL has it";
+                Err(section.refuse(key, wanted, format!("remove {key}")))
+            }
+            None => Ok(None),
+        };
+    }
+    Ok(Some(Http {
+        connections: section.whole("connections", &whole(clients.into(), MAX_CLIENTS.into()))?,
+        expect: section.parsed("expect", Some(Codes::default()), "expect = \"2xx, 404\"")?,
     }))
 }
 

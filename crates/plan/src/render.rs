@@ -199,9 +199,11 @@ impl Writer {
             None => self.text("url", &store.url),
         }
         self.text("operations", &store.operations);
-        self.bare("keys", store.keys);
-        self.text("order", store.order.name());
-        self.bare("skew", store.skew);
+        if store.has_keys() {
+            self.bare("keys", store.keys);
+            self.text("order", store.order.name());
+            self.bare("skew", store.skew);
+        }
         self.text("value", store.value);
         if let Some(level) = store.level {
             self.text("level", level.name());
@@ -209,6 +211,10 @@ impl Writer {
         self.bare("pipeline", store.pipeline);
         self.bare("retries", store.retries);
         self.bare("preload", store.preload);
+        if let Some(http) = &store.http {
+            self.bare("connections", http.connections);
+            self.text("expect", &http.expect);
+        }
     }
 
     fn fault(&mut self, fault: &Fault) {

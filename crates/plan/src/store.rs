@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::http::Http;
 use crate::units::Bytes;
 use crate::url::Url;
 
@@ -32,6 +33,17 @@ pub struct Store {
     /// Every key is written once before the run begins.
     #[serde(default)]
     pub preload: bool,
+    /// How an HTTP server is asked; nothing for other stores.
+    #[serde(default)]
+    pub http: Option<Http>,
+}
+
+impl Store {
+    /// True unless every request asks for one and the same thing: an HTTP URL without `{key}`.
+    #[must_use]
+    pub fn has_keys(&self) -> bool {
+        !self.url.is_http() || self.url.has_key()
+    }
 }
 
 /// What is done with a key.
@@ -80,6 +92,15 @@ pub enum Operations {
 pub struct OperationsError;
 
 impl Operations {
+    /// True if one of these is a write.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        match self {
+            Self::Turn(kinds) => kinds.contains(&OperationKind::Write),
+            Self::Shares(shares) => shares.iter().any(|(kind, _)| *kind == OperationKind::Write),
+        }
+    }
+
     /// Whether a read may come before any write of its key.
     #[must_use]
     pub fn reads_first(&self) -> bool {

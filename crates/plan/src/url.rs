@@ -39,6 +39,9 @@ pub enum UrlError {
 /// Schemes whose rest is a command, or nothing.
 const WITHOUT_HOSTS: [&str; 3] = ["program", "null", SERVICE];
 
+/// What stands for the key in a URL.
+const KEY: &str = "{key}";
+
 /// The scheme of a store that the run starts for itself.
 const SERVICE: &str = "service";
 
@@ -127,6 +130,19 @@ impl Url {
             path: name.to_owned(),
             options: BTreeMap::new(),
         }
+    }
+
+    /// True if an HTTP server is asked.
+    #[must_use]
+    pub fn is_http(&self) -> bool {
+        self.scheme == "http"
+    }
+
+    /// True if the path or the query has a place for the key: `{key}`.
+    #[must_use]
+    pub fn has_key(&self) -> bool {
+        let mut parts = self.options.iter().flat_map(|(name, value)| [name, value]);
+        self.path.contains(KEY) || parts.any(|part| part.contains(KEY))
     }
 
     /// The service that a run starts for itself, if it is one.

@@ -83,7 +83,7 @@ fn unknown_keys_are_refused_with_the_nearest_known() {
     );
     drive(
         "body = \"5B\"",
-        r#"plan.toml:6: unknown key "body" in [drive]; known: transport, address, clients, processes, arrivals, rate, dispersion, burst_share, burst_factor, on, off, shape, times, think, payload, timeout, in_flight, requests, url, store, operations, keys, order, skew, value, level, pipeline, retries, preload; hint: remove it"#,
+        r#"plan.toml:6: unknown key "body" in [drive]; known: transport, address, clients, processes, arrivals, rate, dispersion, burst_share, burst_factor, on, off, shape, times, think, payload, timeout, in_flight, requests, url, store, operations, keys, order, skew, value, level, pipeline, retries, preload, connections, expect; hint: remove it"#,
     );
     mesh(
         "[probes]",
@@ -681,6 +681,38 @@ fn a_store_is_refused_what_it_has_not() {
     store(
         "rate = \"1/s\"\nkeys = 5",
         "plan.toml:6: keys is 5; must be left out: an echo server has none; hint: url = \"redis://127.0.0.1:6379\"",
+    );
+    store(
+        "url = \"redis://h\"\nexpect = \"404\"",
+        "plan.toml:6: expect is \"404\"; must be left out: only an http:// URL has it; hint: remove expect",
+    );
+}
+
+#[test]
+fn an_http_server_is_written_to_only_when_the_plan_says_so() {
+    let http = |lines: &str, message: &str| {
+        let head = "name = \"a\"\n[run]\nduration = \"60s\"\n[drive]\n";
+        refused(&format!("{head}{lines}"), message);
+    };
+    http(
+        "url = \"http://h/{key}\"",
+        "plan.toml:4: the URL has {key}, and no operations say what is done with the keys; must be \"read\", or \"write then read\": an HTTP server is written to only when asked; hint: operations = \"read\"",
+    );
+    http(
+        "url = \"http://h/\"\nkeys = 5",
+        "plan.toml:6: keys is 5; must be left out: the path has no {key}, so there are no keys; hint: write {key} in the path, where the key belongs",
+    );
+    http(
+        "url = \"http://h/\"\npreload = true",
+        "plan.toml:6: preload is true; must be false: the path has no {key}, so there are no keys to write; hint: remove preload",
+    );
+    http(
+        "url = \"http://h/\"\nexpect = \"40x\"",
+        "plan.toml:6: expect is \"40x\"; must be status codes from 100 to 599, or classes of them: \"200, 404\", \"2xx, 3xx\"; hint: expect = \"2xx, 404\"",
+    );
+    http(
+        "url = \"http://h/\"\nclients = 4\nprocesses = 2\nconnections = 1",
+        "plan.toml:7: processes is 2; must be at most as many as there are connections, 1; hint: connections = 2",
     );
 }
 

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use unruly_plan::{
-    Arrivals, BitRate, Bytes, Collector, Compete, CompeteKind, Drive, DurationNs, Factor, Fault,
-    FaultKind, Hosts, Jvm, KeyOrder, Load, Mesh, Plan, Probe, Protocol, RateHz, Run, Runtime,
-    Scheduling, Store, StoreLevel, Stream, Transport, Until, ValueSize, Workload,
+    Arrivals, BitRate, Bytes, Codes, Collector, Compete, CompeteKind, Drive, DurationNs, Factor,
+    Fault, FaultKind, Hosts, Http, Jvm, KeyOrder, Load, Mesh, Plan, Probe, Protocol, RateHz, Run,
+    Runtime, Scheduling, Store, StoreLevel, Stream, Transport, Until, Url, ValueSize, Workload,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -103,8 +103,46 @@ fn a_store_has_the_defaults_of_the_manual_and_is_driven_as_fast_as_it_answers() 
         pipeline: 1,
         retries: 0,
         preload: false,
+        http: None,
     };
     assert_eq!(drive.store, Some(Box::new(store)));
+}
+
+#[test]
+fn nothing_is_written_by_http_unless_it_is_asked_for() {
+    let store = |lines: &str| {
+        let text = format!("name = \"a\"\n[run]\nduration = \"60s\"\n[drive]\n{lines}");
+        match Plan::parse("plan", &text).expect("a plan").load {
+            Load::Drive(drive) => drive.store.expect("a store was written"),
+            _ => panic!("a drive was written"),
+        }
+    };
+    let plain = store("url = \"http://h/a\"\nclients = 3");
+    assert_eq!(
+        (
+            plain.operations.to_string(),
+            plain.preload,
+            plain.has_keys()
+        ),
+        ("read".to_owned(), false, false)
+    );
+    let http = Http {
+        connections: 3,
+        expect: "2xx, 3xx".parse().expect("codes"),
+    };
+    assert_eq!(plain.http, Some(http));
+    for (url, operations, preload) in [
+        ("http://h/{key}", "read", false),
+        ("http://h/a?b={key}", "read", false),
+        ("http://h/{key}", "read 90%, write 10%", true),
+        ("http://h/{key}", "write then read", false),
+        ("http://h/a", "read 90%, write 10%", false),
+        ("redis://h", "read", true),
+    ] {
+        let found = store(&format!("url = {url:?}\noperations = {operations:?}"));
+        assert_eq!(found.preload, preload, "{url} {operations}");
+        assert_eq!(found.has_keys(), url != "http://h/a", "{url}");
+    }
 }
 
 #[test]
@@ -379,7 +417,8 @@ fn drive() -> impl Strategy<Value = Load> {
 
 /// At most one for each client and key.
 fn processes(numbers: &(u32, u64, u64, u32, Option<u64>), store: Option<&Store>) -> u16 {
-    let keys = store.map_or(u64::MAX, |it| it.keys);
+    let keyed = store.filter(|it| it.has_keys());
+    let keys = keyed.map_or(u64::MAX, |it| it.keys);
     let most = u64::from(numbers.0).min(keys).min(64);
     u16::try_from(u64::from(numbers.3) % most + 1).unwrap_or(1)
 }
@@ -389,6 +428,7 @@ fn store() -> impl Strategy<Value = Store> {
         prop::sample::select(vec![
             "redis://h:1",
             "http://a,b:2/p?x=y",
+            "http://a/{key}",
             "program:a b",
             "null:",
         ]),
@@ -405,17 +445,39 @@ fn store() -> impl Strategy<Value = Store> {
     let level = prop::option::of(prop::sample::select(levels.to_vec()));
     let numbers = (1_u64..=100_000_000, 1_u32..=10_000, 0_u8..=100);
     (words, order, level, numbers).prop_map(
-        |((url, operations, value), (order, skew), level, (keys, pipeline, retries))| Store {
-            url: url.parse().expect("a url"),
-            operations: operations.parse().expect("operations"),
-            keys,
-            order,
-            skew,
-            value: value.parse().expect("a size"),
-            level,
-            pipeline,
-            retries,
-            preload: keys % 2 == 0,
+        |((url, operations, value), (order, skew), level, (keys, pipeline, retries))| {
+            let url: Url = url.parse().expect("a url");
+            let http = url.is_http().then(|| Http {
+                connections: pipeline + 64,
+                expect: if retries > 50 {
+                    Codes::default()
+                } else {
+                    "2xx, 404".parse().expect("codes")
+                },
+            });
+            let store = Store {
+                url,
+                operations: operations.parse().expect("operations"),
+                keys,
+                order,
+                skew,
+                value: value.parse().expect("a size"),
+                level,
+                pipeline,
+                retries,
+                preload: keys % 2 == 0,
+                http,
+            };
+            if store.has_keys() {
+                return store;
+            }
+            Store {
+                keys: 1,
+                order: KeyOrder::Turn,
+                skew: 0.99,
+                preload: false,
+                ..store
+            }
         },
     )
 }

@@ -1,5 +1,7 @@
 //! One row of `requests` as it travels through the ring and the spool: fixed size, no pointers.
 
+use std::sync::LazyLock;
+
 use crate::schema::Table;
 use crate::segment::Value;
 use crate::spool::SpoolHeader;
@@ -53,11 +55,13 @@ pub enum ErrorKind {
     Denied,
     /// Too few replicas have it, or are there to have it.
     Unavailable,
+    /// The reply has a status code that was not expected: the row's `code`.
+    Code,
 }
 
 impl Status {
     /// Every status, in the order of their codes in a spool.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Ok,
         Self::Timeout,
         Self::Refused,
@@ -76,6 +80,7 @@ impl Status {
         Self::Error(ErrorKind::Unavailable),
         Self::WrongStale,
         Self::WrongLost,
+        Self::Error(ErrorKind::Code),
     ];
 
     /// The word in the column.
@@ -100,6 +105,19 @@ impl Status {
             Self::Error(ErrorKind::Store) => "error:store",
             Self::Error(ErrorKind::Denied) => "error:denied",
             Self::Error(ErrorKind::Unavailable) => "error:unavailable",
+            Self::Error(ErrorKind::Code) => "error:code",
+        }
+    }
+
+    /// The word in the column of a row whose reply has this status code.
+    #[must_use]
+    pub fn name_with(self, code: Option<u16>) -> &'static str {
+        let place = code.and_then(|code| usize::from(code).checked_sub(LEAST_CODE));
+        match (self, place) {
+            (Self::Error(ErrorKind::Code), Some(place)) => {
+                CODE_ERRORS.get(place).map_or(self.name(), String::as_str)
+            }
+            _ => self.name(),
         }
     }
 
@@ -114,6 +132,16 @@ impl Status {
         Self::ALL.get(usize::from(code)).copied()
     }
 }
+
+/// The smallest status code of HTTP.
+const LEAST_CODE: usize = 100;
+
+/// The words of replies whose status code was not expected, from `error:100` on.
+static CODE_ERRORS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    (LEAST_CODE..1_000)
+        .map(|code| format!("error:{code}"))
+        .collect()
+});
 
 /// Which replies a request waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -186,6 +214,10 @@ pub struct Record {
     pub status: Status,
     /// This reply gave the request its answer.
     pub answered: bool,
+    /// Status code of the reply, where its protocol has one.
+    pub code: Option<u16>,
+    /// The request waited in the client for a free connection.
+    pub waited: bool,
     /// Not a row: the copy is still open after half a second, so that a crash does not forget it.
     pub provisional: bool,
     /// A provisional record of this copy went before.
@@ -222,6 +254,8 @@ impl Record {
             level: None,
             status: Status::Unfinished,
             answered: false,
+            code: None,
+            waited: false,
             provisional: false,
             supersedes: false,
         }
@@ -271,9 +305,11 @@ impl Record {
         let flags = u8::from(self.answered)
             | u8::from(self.provisional) << 1
             | u8::from(self.supersedes) << 2
-            | u8::from(self.key.is_some()) << 3;
+            | u8::from(self.key.is_some()) << 3
+            | u8::from(self.waited) << 4;
         put(&[self.op, self.phase, self.attempt, level]);
-        put(&[self.status.code(), flags, 0, 0]);
+        put(&[self.status.code(), flags]);
+        put(&self.code.unwrap_or(0).to_le_bytes());
         let crc = crc32c::crc32c(&bytes[..Self::BYTES - 4]);
         bytes[Self::BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
         out.extend_from_slice(&bytes);
@@ -317,6 +353,8 @@ impl Record {
                 .copied(),
             status: Status::from_code(bytes[96])?,
             answered: flags & 1 != 0,
+            code: Some(u16_at(98)).filter(|code| *code != 0),
+            waited: flags & 16 != 0,
             provisional: flags & 2 != 0,
             supersedes: flags & 4 != 0,
         })
@@ -363,8 +401,12 @@ impl Record {
             21 => self.level.map_or(Value::Null, |level| {
                 Value::Text(Level::NAMES[usize::from(level.code())])
             }),
-            22 => Value::Text(self.status.name()),
+            22 => Value::Text(self.status.name_with(self.code)),
             23 => Value::Bool(self.answered),
+            24 => self
+                .code
+                .map_or(Value::Null, |code| Value::Int(i64::from(code))),
+            25 => Value::Bool(self.waited),
             _ => unreachable!("{} has no column {column}", Table::Requests.name()),
         }
     }
@@ -393,7 +435,8 @@ mod tests {
             any::<[u8; 3]>(),
             0..4_usize,
             0..Status::ALL.len(),
-            any::<[bool; 3]>(),
+            any::<[bool; 4]>(),
+            prop::option::of(1..=u16::MAX),
         );
         (times, numbers, small).prop_map(|(times, numbers, small)| Record {
             intended_ns: times[0],
@@ -423,6 +466,8 @@ mod tests {
             ][small.1],
             status: Status::ALL[small.2],
             answered: small.3[0],
+            code: small.4,
+            waited: small.3[3],
             provisional: small.3[1],
             supersedes: small.3[2],
         })
@@ -459,6 +504,15 @@ mod tests {
             turned[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Record::decode(&turned), None, "bit {bit}");
         }
+    }
+
+    #[test]
+    fn a_status_code_that_was_not_expected_is_in_the_status() {
+        let failed = Status::Error(ErrorKind::Code);
+        assert_eq!(failed.name_with(Some(404)), "error:404");
+        assert_eq!(failed.name_with(Some(99)), "error:code");
+        assert_eq!(failed.name_with(None), "error:code");
+        assert_eq!(Status::Ok.name_with(Some(404)), "ok");
     }
 
     #[test]

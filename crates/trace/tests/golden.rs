@@ -163,6 +163,8 @@ fn records() -> Vec<Record> {
         status: Status::Timeout,
         provisional: false,
         supersedes: true,
+        code: Some(503),
+        waited: true,
         ..open
     };
     vec![first, open, late]

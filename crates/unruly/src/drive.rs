@@ -115,6 +115,12 @@ pub(crate) struct DriveArguments {
     /// Write every key once before the run: true or false (default: true if reads may come first)
     #[arg(long, value_name = "BOOL", help_heading = STORE)]
     preload: Option<String>,
+    /// Connections that may be open at once, each with one request (http only; default: as many as clients)
+    #[arg(long, value_name = "COUNT", help_heading = STORE)]
+    connections: Option<String>,
+    /// Status codes that count as success (http only), such as "2xx, 404" [default: 2xx, 3xx]
+    #[arg(long, value_name = "CODES", help_heading = STORE)]
+    expect: Option<String>,
     /// Random seed
     #[arg(long, value_name = "NUMBER", help_heading = RUN)]
     seed: Option<String>,
@@ -179,6 +185,8 @@ impl DriveArguments {
             ("drive.timeout", self.timeout),
             ("drive.retries", self.retries),
             ("drive.preload", self.preload),
+            ("drive.connections", self.connections),
+            ("drive.expect", self.expect),
             ("drive.in_flight", self.in_flight),
             ("drive.transport", self.transport),
             ("drive.payload", self.payload),
@@ -305,6 +313,20 @@ mod tests {
         assert_eq!(
             target(&found),
             "redis://me@h:1: 16 clients, 10k/s, evenly; write then read, 5 keys, values of 1KB; 60s after 2s of warm-up"
+        );
+    }
+
+    #[test]
+    fn an_http_server_is_only_read_unless_writing_is_asked_for() {
+        let (found, _) = plan(&["http://h/one", "-c", "2", "--expect", "404"]).unwrap();
+        assert_eq!(
+            target(&found),
+            "http://h/one: 2 clients, as fast as replies come; read; 30s after 2s of warm-up"
+        );
+        let said = plan(&["http://h/{key}"]).unwrap_err().to_string();
+        assert_eq!(
+            said,
+            "--operations: the URL has {key}, and no operations say what is done with the keys; must be \"read\", or \"write then read\": an HTTP server is written to only when asked; hint: --operations read"
         );
     }
 

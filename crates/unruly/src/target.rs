@@ -85,13 +85,16 @@ fn of_store(store: &Store) -> String {
     let level = store
         .level
         .map_or_else(String::new, |level| format!(" at {}", level.name()));
-    format!(
-        "; {}{level}, {} keys{}, values of {}",
-        store.operations,
-        store.keys,
-        if store.preload { ", written first" } else { "" },
-        store.value
-    )
+    let first = if store.preload { ", written first" } else { "" };
+    let keys = match store.has_keys() {
+        true => format!(", {} keys{first}", store.keys),
+        false => String::new(),
+    };
+    let values = match store.has_keys() || store.operations.writes() {
+        true => format!(", values of {}", store.value),
+        false => String::new(),
+    };
+    format!("; {}{level}{keys}{values}", store.operations)
 }
 
 fn of_mesh(mesh: &Mesh) -> String {

@@ -34,6 +34,8 @@ TABLES: Final[dict[str, tuple[tuple[str, str, bool], ...]]] = {
         ("level", "VARCHAR", False),
         ("status", "VARCHAR", True),
         ("answered", "BOOLEAN", True),
+        ("code", "USMALLINT", False),
+        ("waited", "BOOLEAN", False),
     ),
     "spans": (
         ("cell", "VARCHAR", True),

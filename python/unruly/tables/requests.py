@@ -46,8 +46,10 @@ def timed(requests: Table) -> Table:
     """Rows with both latencies (ns; +inf when not ok), those of the warm-up as well.
 
     Adds ``ok``, ``response``, ``service``, ``send_lag`` (ns, null when never sent; of a request
-    that was tried again that of its first try, since what came between is no late send).
+    that was tried again that of its first try, since what came between is no late send). A request
+    that ``waited`` for a connection has no send lag: the generator was on time.
     """
+    waited = requests.waited.fill_null(False)
     ok = requests.status == "ok"
 
     def latency(since: Value) -> Value:
@@ -58,9 +60,10 @@ def timed(requests: Table) -> Table:
     first_sent_ns = requests[SENT_FIRST] if tried_again else requests.sent_ns
     return requests.mutate(
         ok=ok,
+        waited=waited,
         response=latency(requests.intended_ns),
         service=latency(requests.sent_ns),
-        send_lag=first_sent_ns - requests.intended_ns,
+        send_lag=ibis.ifelse(waited, ibis.null("int64"), first_sent_ns - requests.intended_ns),
     )
 
 
@@ -193,6 +196,7 @@ def numbered(rows: Table, places: Table, blocks: int) -> Table:
         more["send_lag"] = joined.send_lag
     return joined.select(
         "number", "client", "connection", "request", "intended_ns", "ok", "response", "service",
+        "waited",
         block=block(joined.first_ns, joined.before_ns, joined.block_ns),
         **more,
     )  # fmt: skip
@@ -220,7 +224,7 @@ def tail_counts(rows: Table, limits: Table) -> Table:
     beyond = joined.response > joined.response_p99
     # of a row that is ok and was tried once, the send lag is what its two latencies differ by
     lag = joined.send_lag if "send_lag" in joined.columns else joined.response - joined.service
-    explained = beyond & joined.ok & (lag > 0.5 * joined.response)
+    explained = beyond & joined.ok & ~joined.waited & (lag > 0.5 * joined.response)
     figures: dict[str, Value] = {"tail": beyond.sum(), "tail_explained": explained.sum()}
     for name in LATENCIES:
         # a failed row is infinite: beyond no limit that was set, since then there is no mean

@@ -3,8 +3,7 @@
 use anyhow::Result;
 use unruly_plan::Stream;
 use unruly_trace::{
-    Clock, Counts, MonoNs, NULL_NS, Record, Recorder, RecorderOptions, Requests, SPOOL_ROWS_MAX,
-    Status,
+    Clock, Counts, MonoNs, Record, Recorder, RecorderOptions, Requests, SPOOL_ROWS_MAX, Status,
 };
 
 use super::Times;
@@ -91,27 +90,15 @@ impl<'a> Samples<'a> {
             intended_ns: sent,
             sent_ns: sent,
             received_ns: received,
-            kernel_received_ns: NULL_NS,
-            server_kernel_received_ns: NULL_NS,
-            server_received_ns: NULL_NS,
-            server_sent_ns: NULL_NS,
             request: sequence * self.readers + reader,
-            key: None,
-            connection: 0,
             sent_bytes: bytes,
-            received_bytes: 0,
             cell: self.job.cell,
             repeat: self.job.repeat,
-            client: 0,
             server,
-            op: 0,
             phase,
-            attempt: 0,
-            level: None,
             status: Status::Ok,
             answered: true,
-            provisional: false,
-            supersedes: false,
+            ..Record::empty()
         });
     }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use unruly_trace::{ErrorKind, Record, Status, monotonic};
+use unruly_trace::{ErrorKind, Status, monotonic};
 
 use super::Engine;
 use crate::link::Link;
@@ -12,6 +12,9 @@ impl Engine<'_> {
         if let Some(socket) = self.links[link].socket() {
             self.poller.remove(socket);
         }
+        if !self.lanes.is_empty() {
+            return self.lane_failed(link, error);
+        }
         let protocol = error.kind() == io::ErrorKind::InvalidData;
         let mut status = self.links[link].fail(error, monotonic().0);
         if protocol {
@@ -20,21 +23,24 @@ impl Engine<'_> {
         for slot in self.pending.all(Some(link)) {
             if self.pending.at(slot).is_some_and(|copy| copy.timed_out) {
                 self.give_up(slot);
-            } else if let Some(copy) = self.pending.remove(slot) {
-                let record = Record {
-                    status,
-                    ..copy.asked.record
-                };
-                self.finish(record, &copy.asked);
+            } else {
+                self.end_copy(slot, status);
             }
         }
     }
 
+    /// When to reconnect. Connections of one request at a time are made when a request needs one.
     pub(super) fn next_reconnect_ns(&self) -> Option<i64> {
+        if !self.lanes.is_empty() {
+            return None;
+        }
         self.links.iter().filter_map(Link::retry_at_ns).min()
     }
 
     pub(super) fn reconnect(&mut self, now_ns: i64) {
+        if !self.lanes.is_empty() {
+            return;
+        }
         for link in 0..self.links.len() {
             if self.links[link]
                 .retry_at_ns()

@@ -3,8 +3,10 @@
 //! One thread, non-blocking connections. The schedule is never bent: a request that is due while we
 //! were stopped is sent as soon as we run again, with its intended time; one that cannot be sent
 //! (no connection, too many in flight) is a row that says so. A timeout counts from the intended
-//! time, and a reply that comes later still fills in when it came.
+//! time, and a reply that comes later still fills in when it came, unless its connection carries
+//! one request at a time and was closed for the timeout.
 
+mod lanes;
 mod links;
 mod patience;
 mod replies;
@@ -13,15 +15,16 @@ mod retries;
 use std::collections::BTreeMap;
 use std::io;
 
-use unruly_trace::{Clock, Level, MonoNs, Record, Recorder, Requests, Status, monotonic};
+use unruly_trace::{Clock, Level, MonoNs, NULL_NS, Record, Recorder, Requests, Status, monotonic};
 
 use crate::bins::Bins;
 use crate::link::{Link, Place, RECEIVE_PATIENCE_MS};
-use crate::pending::{Asked, Pending};
+use crate::pending::{Asked, Pending, Slot};
 use crate::poller::{Poller, Wake};
 use crate::source::{Due, Source};
 use crate::target::{Operation, Outgoing, Target};
 use crate::work::Work;
+use lanes::{Lane, Pool, lanes};
 use retries::Retries;
 
 /// A copy that is open for so long is noted in the spool: a crash must not forget it.
@@ -110,6 +113,10 @@ pub struct Outcome {
     pub requests: Requests,
     /// Replies that answered nothing that was open, and bytes that were no replies.
     pub strays: u64,
+    /// Connections that were made after one before them had ended.
+    pub reconnects: u64,
+    /// Requests that were sent again, since a connection ended without a word of reply.
+    pub resent: u64,
     /// What the other side complained of: how often by kind, and its first words.
     pub complaints: BTreeMap<&'static str, (u64, String)>,
 }
@@ -121,6 +128,11 @@ pub struct Engine<'a> {
     recorder: &'a mut Recorder,
     peers: Vec<Peer>,
     links: Vec<Link>,
+    /// The connections again, where each carries one request at a time; empty where not.
+    lanes: Vec<Lane>,
+    pools: Vec<Pool>,
+    /// A waiting request may find a connection by now.
+    stirred: bool,
     /// What the bytes of each connection mean.
     targets: Vec<Box<dyn Target>>,
     work: Option<Work>,
@@ -163,11 +175,19 @@ impl<'a> Engine<'a> {
     ) -> io::Result<Self> {
         let (peers, targets): (Vec<Peer>, Vec<_>) = peers.into_iter().unzip();
         let links = peers.iter().map(|peer| Link::new(peer.place.clone()));
+        let (lanes, pools) = if targets.iter().any(|it| it.is_one_at_a_time()) {
+            lanes(&peers)
+        } else {
+            Default::default()
+        };
         Ok(Self {
             options,
             clock,
             recorder,
             links: links.collect(),
+            lanes,
+            pools,
+            stirred: false,
             peers,
             targets,
             work,
@@ -190,10 +210,14 @@ impl<'a> Engine<'a> {
         self.poller.waker()
     }
 
-    /// Opens the connections, so that the first request finds them.
-    pub fn connect(&mut self) {
-        for link in 0..self.links.len() {
-            self.try_connect(link);
+    /// Opens the first `most` connections, so that the first request finds them.
+    pub fn connect(&mut self, most: usize) {
+        for link in 0..self.links.len().min(most) {
+            if self.lanes.is_empty() {
+                self.try_connect(link);
+            } else {
+                self.open_lane(link);
+            }
         }
     }
 
@@ -251,7 +275,9 @@ impl<'a> Engine<'a> {
 
     /// Lets go of the connections.
     #[must_use]
-    pub fn into_outcome(self) -> Outcome {
+    pub fn into_outcome(mut self) -> Outcome {
+        let again = |link: &Link| u64::from(link.made.saturating_sub(1));
+        self.outcome.reconnects = self.links.iter().map(again).sum();
         self.outcome
     }
 
@@ -341,7 +367,7 @@ impl<'a> Engine<'a> {
                 server: self.peers[link].id,
                 connection: u32::try_from(link).unwrap_or(u32::MAX),
                 op: task.map_or(due.op, |task| task.op()),
-                key: task.map(|task| task.key),
+                key: task.and_then(|task| task.key),
                 phase: due.phase,
                 level,
                 ..Record::empty()
@@ -361,24 +387,33 @@ impl<'a> Engine<'a> {
     /// Sends a copy, or writes down why it was not sent.
     fn submit(&mut self, asked: Asked, flags: u8, session: usize) {
         self.recorder.scheduled();
-        let Asked {
-            record,
-            ticket,
-            link,
-            task,
-            intended_ns,
-            ..
-        } = asked;
+        let Asked { record, link, .. } = asked;
         let refused = if self.pending.open() >= self.options.in_flight {
             Some(Status::Shed)
         } else {
-            self.links[link].refuses()
+            self.refuses(link)
         };
         if let Some(status) = refused {
             self.finish(Record { status, ..record }, &asked);
             return;
         }
         let slot = self.pending.insert(asked);
+        if self.lanes.is_empty() {
+            self.write_out(slot, &asked, flags, session);
+        } else {
+            self.enter(slot, link);
+        }
+    }
+
+    /// Queues the bytes of a copy on its connection.
+    fn write_out(&mut self, slot: Slot, asked: &Asked, flags: u8, session: usize) {
+        let &Asked {
+            ticket,
+            link,
+            task,
+            intended_ns,
+            ..
+        } = asked;
         let operation = match (&mut self.work, &task) {
             (Some(work), Some(task)) => work.operation(task),
             _ => Operation::Call { flags },
@@ -401,7 +436,11 @@ impl<'a> Engine<'a> {
 
     /// Hands over what was queued: all that is due goes in one call.
     fn flush_fresh(&mut self) {
-        while let Some(link) = self.fresh.pop() {
+        loop {
+            self.serve_pools();
+            let Some(link) = self.fresh.pop() else {
+                break;
+            };
             if self.links[link].has_queued() {
                 self.flush(link);
             }
@@ -412,8 +451,14 @@ impl<'a> Engine<'a> {
         let (pending, clock, live) = (&mut self.pending, &self.clock, &mut self.live);
         let flushed = self.links[link].flush(&mut |slot, sent_ns| {
             if let Some(copy) = pending.at(slot) {
-                copy.asked.record.sent_ns = clock.column(MonoNs(sent_ns));
-                live.lag_ns = live.lag_ns.max(sent_ns - copy.asked.intended_ns);
+                let record = &mut copy.asked.record;
+                // One that is sent again keeps when it was sent first.
+                if record.sent_ns == NULL_NS {
+                    record.sent_ns = clock.column(MonoNs(sent_ns));
+                }
+                if !record.waited {
+                    live.lag_ns = live.lag_ns.max(sent_ns - copy.asked.intended_ns);
+                }
             }
         });
         if let Err(error) = flushed {

@@ -63,14 +63,13 @@ impl Engine<'_> {
         let Some(copy) = self.pending.at(slot).cloned() else {
             return;
         };
-        let record = Record {
-            status: Status::Timeout,
-            ..copy.asked.record
-        };
-        if self.may_retry(&copy.asked.record, &copy.asked) {
+        let alone = !self.lanes.is_empty();
+        if alone || self.may_retry(&copy.asked.record, &copy.asked) {
             // Its row is written now: the next try is waited for, and not this one.
-            self.pending.remove(slot);
-            self.finish(record, &copy.asked);
+            self.end_copy(slot, Status::Timeout);
+            if alone {
+                self.abandon(slot, copy.asked.link);
+            }
             return;
         }
         let Some(ended) = self.pending.time_out(slot) else {
@@ -97,12 +96,8 @@ impl Engine<'_> {
         for slot in self.pending.all(None) {
             if self.pending.at(slot).is_some_and(|copy| copy.timed_out) {
                 self.give_up(slot);
-            } else if let Some(copy) = self.pending.remove(slot) {
-                let record = Record {
-                    status: Status::Unfinished,
-                    ..copy.asked.record
-                };
-                self.finish(record, &copy.asked);
+            } else {
+                self.end_copy(slot, Status::Unfinished);
             }
         }
         self.give_up_retries();

@@ -50,7 +50,11 @@ impl Engine<'_> {
         };
         let received_ns = monotonic();
         if received.bytes == 0 && self.links[link].is_stream() {
+            self.take_end(link, received_ns);
             return self.fail_link(link, &io::Error::from(io::ErrorKind::ConnectionReset));
+        }
+        if !self.expects_bytes(link) {
+            return;
         }
         let kernel_ns = self
             .clock
@@ -76,7 +80,14 @@ impl Engine<'_> {
                 self.fail_link(link, &io::Error::new(io::ErrorKind::InvalidData, wrong));
             }
             Ok(used) if self.links[link].is_stream() => {
-                self.links[link].partial = whole[used..].to_vec();
+                let rest = whole.len() - used;
+                self.links[link].partial = if bytes.is_empty() {
+                    fresh[used..].to_vec()
+                } else {
+                    bytes.drain(..used);
+                    bytes
+                };
+                self.lane_replied(link, rest);
             }
             // A datagram is one message; what is left of it is noise.
             Ok(used) => self.outcome.strays += u64::from(used < whole.len()),
@@ -109,21 +120,43 @@ impl Engine<'_> {
                 }
             };
             used += incoming.bytes;
-            match incoming.answer {
-                Answer::Failed(kind, words) => self.complain(Status::Error(kind).name(), words),
-                // Values that stand side by side: whoever wrote them did not know of each other.
-                Answer::Found(values) if self.work.is_some() && values.contains(&b' ') => {
-                    self.complain("siblings", b"a read found several values");
+            self.take(link, &incoming, received_ns, kernel_ns);
+            if incoming.closes {
+                if let Some(lane) = self.lanes.get_mut(link) {
+                    lane.closes = true;
                 }
-                _ => {}
-            }
-            if incoming.answer == Answer::Sent {
-                self.was_sent(link, &incoming);
-            } else if incoming.request != GREETING {
-                self.replied(link, &incoming, received_ns, kernel_ns);
+                break;
             }
         }
         Ok(used)
+    }
+
+    /// Takes the reply that ends where its connection ends, if there is one.
+    fn take_end(&mut self, link: usize, received_ns: MonoNs) {
+        let partial = std::mem::take(&mut self.links[link].partial);
+        // Bytes of no protocol are what the failure of the connection already says.
+        if let Ok(Some(incoming)) = self.targets[link].decode_end(&partial) {
+            self.take(link, &incoming, received_ns, NULL_NS);
+        }
+        self.links[link].partial = partial;
+    }
+
+    fn take(&mut self, link: usize, incoming: &Incoming<'_>, received_ns: MonoNs, kernel_ns: i64) {
+        match incoming.answer {
+            Answer::Failed(kind, words) => {
+                self.complain(Status::Error(kind).name_with(incoming.code), words);
+            }
+            // Values that stand side by side: whoever wrote them did not know of each other.
+            Answer::Found(values) if self.work.is_some() && values.contains(&b' ') => {
+                self.complain("siblings", b"a read found several values");
+            }
+            _ => {}
+        }
+        if incoming.answer == Answer::Sent {
+            self.was_sent(link, incoming);
+        } else if incoming.request != GREETING {
+            self.replied(link, incoming, received_ns, kernel_ns);
+        }
     }
 
     /// The copy of this connection that something was said of.
@@ -205,6 +238,7 @@ impl Engine<'_> {
             server_kernel_received_ns: stamp(stamps.kernel_received_ns),
             server_received_ns: stamp(stamps.received_ns),
             server_sent_ns: stamp(stamps.sent_ns),
+            code: incoming.code,
             received_bytes: incoming
                 .wire_bytes
                 .unwrap_or_else(|| u32::try_from(incoming.bytes).unwrap_or(u32::MAX)),

@@ -77,6 +77,7 @@ impl Engine<'_> {
                 attempt,
                 sent_ns: empty.sent_ns,
                 sent_bytes: 0,
+                waited: false,
                 supersedes: false,
                 ..asked.record
             },

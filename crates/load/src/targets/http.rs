@@ -1,9 +1,13 @@
 //! An HTTP/1.1 server: `GET` reads and `PUT` writes the URL's path, in which `{key}` stands for the key.
+//!
+//! A connection carries one request at a time, and ends when the server says so (`Connection: close`,
+//! HTTP/1.0). `GET` and `PUT` may be done twice (RFC 9110, 9.2.2), so both may be sent again.
 
 use std::collections::VecDeque;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use unruly_plan::Codes;
 use unruly_trace::ErrorKind;
 
 use super::{Driver, DriverError, Settings, places, without_level};
@@ -53,8 +57,14 @@ pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverErr
     }
     Ok(Box::new(Http {
         places: places(settings, PORT)?,
+        keyed: path.contains("{key}"),
         path,
         headers,
+        expect: settings
+            .store
+            .http
+            .as_ref()
+            .map_or_else(Codes::default, |http| http.expect.clone()),
     }))
 }
 
@@ -62,7 +72,11 @@ pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverErr
 struct Http {
     places: Vec<Place>,
     path: String,
+    /// The path has a place for the key.
+    keyed: bool,
     headers: String,
+    /// Status codes that count as success.
+    expect: Codes,
 }
 
 impl Driver for Http {
@@ -80,7 +94,14 @@ impl Driver for Http {
 
 struct Connection {
     http: Http,
-    asked: VecDeque<u64>,
+    asked: VecDeque<Asked>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    request: u64,
+    /// It asks for the value of a key.
+    value: bool,
 }
 
 impl Target for Connection {
@@ -91,7 +112,10 @@ impl Target for Connection {
 
     fn encode(&mut self, outgoing: &Outgoing<'_>, out: &mut Vec<u8>) {
         use std::io::Write as _;
-        self.asked.push_back(outgoing.request);
+        self.asked.push_back(Asked {
+            request: outgoing.request,
+            value: self.http.keyed && matches!(outgoing.operation, Operation::Read { .. }),
+        });
         let Http { path, headers, .. } = &self.http;
         // Writing to memory does not fail.
         let _ = match outgoing.operation {
@@ -127,15 +151,44 @@ impl Target for Connection {
         let Some((body, bytes)) = head.body(input)? else {
             return Ok(None);
         };
-        let request = self.asked.pop_front().ok_or(ProtocolError::Unasked)?;
+        self.response(&head, body, bytes).map(Some)
+    }
+
+    fn decode_end<'a>(&mut self, input: &'a [u8]) -> Result<Option<Incoming<'a>>, ProtocolError> {
+        match head(input)? {
+            Some(head) if matches!(head.length, Length::UntilClose) => {
+                let body = Some(&input[head.bytes..]);
+                self.response(&head, body, input.len()).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn is_one_at_a_time(&self) -> bool {
+        true
+    }
+}
+
+impl Connection {
+    /// What a whole response says.
+    fn response<'a>(
+        &mut self,
+        head: &Head<'a>,
+        body: Option<&'a [u8]>,
+        bytes: usize,
+    ) -> Result<Incoming<'a>, ProtocolError> {
+        let asked = self.asked.pop_front().ok_or(ProtocolError::Unasked)?;
         let answer = match head.status {
-            200..=299 => body.map_or(Answer::Done, Answer::Found),
-            404 => Answer::Missing,
-            401 | 403 => Answer::Failed(ErrorKind::Denied, head.line),
-            502..=504 => Answer::Failed(ErrorKind::Unavailable, head.line),
-            _ => Answer::Failed(ErrorKind::Store, head.line),
+            404 if asked.value => Answer::Missing,
+            status if !self.http.expect.has(status) => Answer::Failed(ErrorKind::Code, head.line),
+            200..=299 if asked.value => body.map_or(Answer::Done, Answer::Found),
+            _ => Answer::Done,
         };
-        Ok(Some(Incoming::new(request, answer, bytes)))
+        Ok(Incoming {
+            code: Some(head.status),
+            closes: head.closes,
+            ..Incoming::new(asked.request, answer, bytes)
+        })
     }
 }
 
@@ -146,6 +199,8 @@ struct Head<'a> {
     line: &'a [u8],
     bytes: usize,
     length: Length,
+    /// The server closes the connection after it.
+    closes: bool,
 }
 
 /// A body, where it stands in one piece, and where its response ends.
@@ -155,6 +210,8 @@ type Body<'a> = (Option<&'a [u8]>, usize);
 enum Length {
     Known(usize),
     Chunked,
+    /// It ends with the connection.
+    UntilClose,
 }
 
 fn head(input: &[u8]) -> Result<Option<Head<'_>>, ProtocolError> {
@@ -168,25 +225,14 @@ fn head(input: &[u8]) -> Result<Option<Head<'_>>, ProtocolError> {
         }
         return Ok(None);
     };
-    let status = response.code.ok_or_else(wrong)?;
-    let header = |name: &str| {
-        let found = response.headers.iter();
-        let mut found = found.filter(|it| it.name.eq_ignore_ascii_case(name));
-        found.next().map(|it| it.value)
-    };
-    let chunked = header("transfer-encoding").is_some_and(|it| it.ends_with(b"chunked"));
-    let bare = status < 200 || matches!(status, 204 | 304);
-    let length = if chunked {
-        Length::Chunked
-    } else if bare {
-        Length::Known(0)
-    } else {
-        let told = header("content-length").and_then(|it| std::str::from_utf8(it).ok());
-        let told = told.and_then(|it| it.trim().parse::<usize>().ok());
-        let told = told.filter(|length| *length <= BODY_BYTES_MAX);
-        let wanted = "a response that says how long it is";
-        Length::Known(told.ok_or_else(|| ProtocolError::reply(input, wanted))?)
-    };
+    let status = response.code.filter(|code| *code >= 100);
+    let status = status.ok_or_else(wrong)?;
+    let length = length(status, response.headers)
+        .ok_or_else(|| ProtocolError::reply(input, "a response of a length that can be taken"))?;
+    let says = |word| has_word(response.headers, "connection", word);
+    let old = response.version == Some(0);
+    let closes =
+        says("close") || old && !says("keep-alive") || matches!(length, Length::UntilClose);
     let line = input
         .split(|byte| *byte == b'\r')
         .next()
@@ -196,7 +242,41 @@ fn head(input: &[u8]) -> Result<Option<Head<'_>>, ProtocolError> {
         line,
         bytes,
         length,
+        closes,
     }))
+}
+
+/// How long the body of a response is; `None` when its length is no number, or too large.
+fn length(status: u16, headers: &[httparse::Header<'_>]) -> Option<Length> {
+    if has_word(headers, "transfer-encoding", "chunked") {
+        return Some(Length::Chunked);
+    }
+    if status < 200 || matches!(status, 204 | 304) {
+        return Some(Length::Known(0));
+    }
+    let Some(told) = values(headers, "content-length").next() else {
+        return Some(Length::UntilClose);
+    };
+    let told: usize = std::str::from_utf8(told).ok()?.trim().parse().ok()?;
+    (told <= BODY_BYTES_MAX).then_some(Length::Known(told))
+}
+
+/// The values of the headers of this name.
+fn values<'a>(
+    headers: &'a [httparse::Header<'a>],
+    name: &'a str,
+) -> impl Iterator<Item = &'a [u8]> {
+    let named = headers
+        .iter()
+        .filter(move |it| it.name.eq_ignore_ascii_case(name));
+    named.map(|it| it.value)
+}
+
+/// True if a header that lists words has this one.
+fn has_word(headers: &[httparse::Header<'_>], name: &str, word: &str) -> bool {
+    values(headers, name)
+        .flat_map(|value| value.split(|byte| *byte == b','))
+        .any(|it| it.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
 }
 
 impl Head<'_> {
@@ -207,6 +287,7 @@ impl Head<'_> {
                 let end = self.bytes + length;
                 Ok(input.get(self.bytes..end).map(|body| (Some(body), end)))
             }
+            Length::UntilClose => Ok(None),
             Length::Chunked => Ok(end_of_chunks(input, self.bytes)?.map(|end| (None, end))),
         }
     }
@@ -256,10 +337,14 @@ fn end_of_trailers(input: &[u8], mut at: usize) -> Result<Option<usize>, Protoco
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{READ, WRITE, asked, driver_of, reply, target_of};
+    use proptest::prelude::*;
+
+    use super::super::tests::{READ, WRITE, asked, driver_of, reply, target_of, whole};
     use super::*;
 
-    const KEYED: &str = "url = \"http://127.0.0.1:8080/v/{key}?x=y\"";
+    const KEYED: &str =
+        "url = \"http://127.0.0.1:8080/v/{key}?x=y\"\noperations = \"write then read\"";
+    const PLAIN: &str = "url = \"http://127.0.0.1:8080/one\"";
 
     #[test]
     fn keys_are_read_and_written_under_the_path() {
@@ -277,7 +362,10 @@ mod tests {
         let found = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nvalue";
         assert_eq!(reply(target.as_mut(), found), (1, Answer::Found(b"value")));
         let done = b"HTTP/1.1 204 No Content\r\n\r\n";
-        assert_eq!(reply(target.as_mut(), done), (2, Answer::Found(b"")));
+        assert_eq!(reply(target.as_mut(), done), (2, Answer::Done));
+        asked(target.as_mut(), 3, WRITE);
+        let stored = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstored";
+        assert_eq!(reply(target.as_mut(), stored), (3, Answer::Done));
     }
 
     #[test]
@@ -296,38 +384,141 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_refuses_is_told_apart() {
-        for (line, wanted) in [
-            ("404 Not Found", Answer::Missing),
-            (
-                "401 Unauthorized",
-                Answer::Failed(ErrorKind::Denied, b"HTTP/1.1 401 Unauthorized"),
-            ),
-            (
-                "503 Busy",
-                Answer::Failed(ErrorKind::Unavailable, b"HTTP/1.1 503 Busy"),
-            ),
-            (
-                "301 Moved",
-                Answer::Failed(ErrorKind::Store, b"HTTP/1.1 301 Moved"),
-            ),
-            (
-                "500 Oh",
-                Answer::Failed(ErrorKind::Store, b"HTTP/1.1 500 Oh"),
-            ),
+    fn a_status_code_that_is_not_expected_is_a_failure() {
+        let expecting = format!("{PLAIN}\nexpect = \"2xx, 404\"");
+        for (lines, line, failed) in [
+            (PLAIN, "200 OK", false),
+            (PLAIN, "301 Moved", false),
+            (PLAIN, "404 Not Found", true),
+            (PLAIN, "500 Oh", true),
+            (&expecting, "404 Not Found", false),
+            (&expecting, "301 Moved", true),
+            (KEYED, "503 Busy", true),
         ] {
-            let (mut target, _) = target_of(KEYED);
+            let (mut target, _) = target_of(lines);
             asked(target.as_mut(), 1, READ);
             let response = format!("HTTP/1.1 {line}\r\nContent-Length: 2\r\n\r\nno");
-            assert_eq!(reply(target.as_mut(), response.as_bytes()), (1, wanted));
+            let incoming = whole(target.as_mut(), response.as_bytes());
+            let words = format!("HTTP/1.1 {line}");
+            let wanted = if failed {
+                Answer::Failed(ErrorKind::Code, words.as_bytes())
+            } else {
+                Answer::Done
+            };
+            assert_eq!(incoming.answer, wanted, "{lines} {line}");
+            assert_eq!(incoming.code.unwrap().to_string(), line[..3]);
         }
     }
 
     #[test]
-    fn what_is_not_of_http_or_has_no_end_is_refused() {
+    fn a_key_that_is_not_there_is_missing() {
+        let (mut target, _) = target_of(KEYED);
+        let response = b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno";
+        asked(target.as_mut(), 1, READ);
+        assert_eq!(reply(target.as_mut(), response), (1, Answer::Missing));
+        asked(target.as_mut(), 2, WRITE);
+        let failed = Answer::Failed(ErrorKind::Code, b"HTTP/1.1 404 Not Found");
+        assert_eq!(reply(target.as_mut(), response), (2, failed));
+    }
+
+    #[test]
+    fn the_server_says_when_it_closes_the_connection() {
+        for (head, closes) in [
+            ("HTTP/1.1 200 OK\r\n", false),
+            ("HTTP/1.1 200 OK\r\nConnection: Keep-Alive\r\n", false),
+            ("HTTP/1.1 200 OK\r\nConnection: close\r\n", true),
+            ("HTTP/1.1 200 OK\r\nConnection: te, Close\r\n", true),
+            (
+                "HTTP/1.1 200 OK\r\nConnection: te\r\nconnection: close\r\n",
+                true,
+            ),
+            ("HTTP/1.0 200 OK\r\n", true),
+            ("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n", false),
+        ] {
+            let (mut target, _) = target_of(PLAIN);
+            asked(target.as_mut(), 1, READ);
+            let response = format!("{head}Content-Length: 2\r\n\r\nok");
+            let incoming = whole(target.as_mut(), response.as_bytes());
+            assert_eq!(incoming.closes, closes, "{head}");
+        }
+    }
+
+    #[test]
+    fn a_response_without_a_length_ends_with_its_connection() {
+        let (mut target, _) = target_of(KEYED);
+        asked(target.as_mut(), 1, READ);
+        let input = b"HTTP/1.1 200 OK\r\nServer: old\r\n\r\nuntil the end";
+        assert_eq!(target.decode(input), Ok(None));
+        let incoming = target.decode_end(input).unwrap().unwrap();
+        assert_eq!(incoming.answer, Answer::Found(b"until the end"));
+        assert!(incoming.closes);
+        assert_eq!(incoming.bytes, input.len());
+    }
+
+    #[test]
+    fn a_response_that_is_cut_off_is_none() {
+        for input in [
+            &b""[..],
+            b"HTTP/1.1 200 OK\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nval",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nval",
+        ] {
+            let (mut target, _) = target_of(KEYED);
+            asked(target.as_mut(), 1, READ);
+            assert_eq!(target.decode_end(input), Ok(None), "{input:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn however_a_response_is_cut_it_is_the_same(
+            body in "[a-z]{0,40}", kind in 0..3, cut in any::<prop::sample::Index>()
+        ) {
+            let head = "HTTP/1.1 200 OK\r\n";
+            let response = match kind {
+                0 => format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()),
+                1 if body.is_empty() => format!("{head}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+                1 => format!(
+                    "{head}Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
+                    body.len()
+                ),
+                _ => format!("{head}\r\n{body}"),
+            };
+            let (mut target, _) = target_of(KEYED);
+            asked(target.as_mut(), 7, READ);
+            let part = &response.as_bytes()[..cut.index(response.len())];
+            prop_assert_eq!(target.decode(part), Ok(None));
+            let decoded = target.decode(response.as_bytes()).unwrap();
+            let incoming = match decoded {
+                Some(incoming) => incoming,
+                None => target.decode_end(response.as_bytes()).unwrap().unwrap(),
+            };
+            prop_assert_eq!((incoming.request, incoming.bytes), (7, response.len()));
+            if kind != 1 {
+                prop_assert_eq!(incoming.answer, Answer::Found(body.as_bytes()));
+            }
+        }
+
+        #[test]
+        fn whatever_comes_is_refused_or_waited_for_and_no_more_is_taken_than_came(
+            input in prop::collection::vec(any::<u8>(), 0..200), like in any::<bool>()
+        ) {
+            let head: &[u8] = if like { b"HTTP/1.1 200 OK\r\n" } else { b"" };
+            let input = [head, &input].concat();
+            let (mut target, _) = target_of(KEYED);
+            asked(target.as_mut(), 1, READ);
+            if let Ok(Some(incoming)) = target.decode(&input) {
+                prop_assert!((1..=input.len()).contains(&incoming.bytes));
+            }
+            let _ = target.decode_end(&input);
+        }
+    }
+
+    #[test]
+    fn what_is_not_of_http_or_is_too_long_is_refused() {
         for input in [
             &b"+PONG\r\n"[..],
-            b"HTTP/1.1 200 OK\r\n\r\nuntil the end",
+            b"HTTP/1.1 200 OK\r\nContent-Length: two\r\n\r\n",
             b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n",
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc",
