@@ -13,6 +13,8 @@ DASH = "\u2013"
 TIMES = "\u00d7"
 MINUS = "\u2212"
 NBSP = "\u00a0"
+HYPHEN = "\u2011"
+"""A hyphen at which no line breaks."""
 THIN = "\u202f"
 NS_PER_S = 1e9
 

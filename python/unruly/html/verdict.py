@@ -146,21 +146,24 @@ def _slow(view: View) -> Statement:
     """Name what made the slow requests slow: the first cause of the worst p99, or a slow node."""
     question, found = "Why were some slow?", view.analysis.causes
     rows = {(row.cell, row.op): row for row in (found.rows if found else ()) if row.causes}
-    worst = sorted(view.overall("response") + view.by_op("response"), key=lambda c: -(c.p99 or 0.0))
+    worst = sorted(view.analysis.cells, key=lambda c: -(c.p99 or 0.0))
     row = next((rows[c.cell, c.op] for c in worst if (c.cell, c.op) in rows), None)
     if row is not None:
         top = row.causes[0]
         unknown = row.unknown.estimate if row.unknown else None
         left = f" {format.share(unknown)} is unexplained." if unknown else ""
+        where = f" ({row.cell})" if len(view.cells) > 1 else ""
         return Statement(
             question,
             format.capital(top.label),
             f"It explains {format.share(top.explained.estimate)} of the slow requests of "
-            f"{op_name(row.op)}.{left}",
+            f"{op_name(row.op)}{where}.{left}",
         )
     slow = view.analysis.slow_nodes.named
     if slow:
-        return Statement(question, f"{slow[0].node} is slow", f"{format.capital(slow[0].words)}.")
+        # a name is not broken at its hyphen
+        name = slow[0].node.replace("-", format.HYPHEN)
+        return Statement(question, f"{name} is slow", f"{slow[0].words}.")
     if not view.analysis.worked.ok:
         return Statement(question, "It did not work", "First find out why requests failed.")
     return Statement(question, "Not explained", nothing_explains(view))

@@ -87,7 +87,9 @@ def ratios(view: View) -> Figure | None:
     scale = alt.Scale(type="log", domain=[0.8, max(40.0, top)], nice=False, clamp=True)
     axis = alt.Axis(values=[1, 2, 5, 10, 25, 100, 1000, 10_000], format="~g")
     y = alt.Y("value:Q", scale=scale, axis=axis, title="times the mean (log scale)")
-    x = alt.X("place:Q", title="cells, by p99 over mean (rank)", scale=alt.Scale(nice=False))
+    # the ranks are given: a layer that shows no mark would have no extent
+    whole = alt.Scale(domain=[1, max(2, int(frame["place"].max()))], nice=False)
+    x = alt.X("place:Q", title="cells, by p99 over mean (rank)", scale=whole)
     base = alt.Chart(
         chart.records(frame, ["place", "cell", "field", "value", "low", "high", "system"])
     )
@@ -179,7 +181,8 @@ def p99_on_mean(view: View) -> Figure | None:
 def explained(view: View) -> Figure | None:
     """Which factor explains mean, p99, maximum and number of outliers."""
     magical = view.analysis.magical
-    if magical is None:
+    # without repeats nothing is left to hold a factor against, and each explains everything
+    if magical is None or all(e.p_value is None for it in magical.explained for e in it.effects):
         return None
     rows = [
         {"measure": it.measure, "factor": _plain(e.factor), "share": e.share}
