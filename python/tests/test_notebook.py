@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pandas as pd
 import pytest
@@ -142,6 +142,15 @@ def test_what_a_notebook_prints_of_a_value_is_one_short_line(clean, slow):
         assert "\n" not in text
         assert len(text) <= LINE_MAX + 30, text
         assert type(value).__name__ in text
+
+
+def test_every_part_of_an_analysis_is_short(slow):
+    for it in fields(slow):
+        value = getattr(slow, it.name)
+        if not isinstance(value, (dict, list, tuple, pd.DataFrame)):
+            assert len(repr(value)) <= 500, it.name
+    assert "named: 1" in repr(slow.slow_nodes)
+    assert "pairs" in slow.slow_nodes._repr_html_()
 
 
 def test_a_notebook_shows_a_small_table_of_a_value(clean):

@@ -1,12 +1,14 @@
 """How a value looks in a notebook: one short line, or a small HTML table.
 
 A result holds thousands of numbers, and Python prints the last line of every notebook cell. A class
-that inherits from `Shown` says in `_sheet` what a reader wants to see of it.
+that inherits from `Shown` says in `_sheet` what a reader wants to see of it; by default its fields,
+of a table or a list only the length.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sized
+from dataclasses import dataclass, fields
 from html import escape
 from typing import TYPE_CHECKING, Final
 
@@ -31,8 +33,14 @@ class Shown:
     """A value with a short ``repr`` and a small table in a notebook."""
 
     def _sheet(self) -> Sheet:
-        """Return what a reader wants to see of this value."""
-        raise NotImplementedError
+        """Return what a reader wants to see of this value: by default, its fields in brief."""
+        rows = [
+            (it.name, _brief(getattr(self, it.name)))
+            for it in fields(self)  # type: ignore[arg-type]
+        ]
+        told = [(name, text) for name, text in rows if text]
+        line = ", ".join(f"{name}: {text}" for name, text in told)
+        return Sheet(line, ("field", "value"), told)
 
     def __repr__(self) -> str:
         line = " ".join(self._sheet().line.split())
@@ -63,6 +71,17 @@ def html_of(sheet: Sheet) -> str:
     notes = [f"and {rest:,} more rows"] if rest > 0 else []
     parts += [f"<p>{escape(text)}</p>" for text in [*notes, sheet.note] if text]
     return f"<div>{''.join(parts)}</div>"
+
+
+def _brief(value: object) -> str:
+    """A number or text as it is, the length of a table or a list; empty for None."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Sized) and not isinstance(value, str):
+        return f"{len(value):,}"
+    return str(value)
 
 
 def _row(tag: str, texts: Sequence[str]) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from unruly.shown import Shown
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -127,8 +129,8 @@ class Operations:
         raise KeyError(measure)
 
 
-@dataclass(frozen=True)
-class ArrivalLog:
+@dataclass(frozen=True, repr=False)
+class ArrivalLog(Shown):
     """All of them; ``note`` says why there are none.
 
     ``distribution``: cell, op, measure, low_ns, high_ns, count, in 2 % buckets; censored operations

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from unruly.shown import Shown
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -41,8 +43,8 @@ class Cause:
         return f"{self.cause}, {self.process}"
 
 
-@dataclass(frozen=True)
-class Slowness:
+@dataclass(frozen=True, repr=False)
+class Slowness(Shown):
     """The slow requests of one (cell, op).
 
     ``looked_at`` of the ``slow`` beyond ``limit_ns`` were read, as chance chose; every share is of
@@ -61,8 +63,8 @@ class Slowness:
     absent: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Causes:
+@dataclass(frozen=True, repr=False)
+class Causes(Shown):
     """All of them; ``note`` says why there are none, ``left_out`` what was not looked at.
 
     ``points`` is for the picture: cell, op, intended_ns, response (ns, NaN where nothing came back

@@ -15,6 +15,7 @@ import pandas as pd
 import scipy
 
 from unruly.findings.quantiles import quantiles_of
+from unruly.shown import Shown
 from unruly.stats import (
     Effect,
     Interval,
@@ -106,8 +107,8 @@ class RankCorrelation:
     cells: int
 
 
-@dataclass(frozen=True)
-class Magical:
+@dataclass(frozen=True, repr=False)
+class Magical(Shown):
     """The view of a matrix.
 
     ``lines`` are p99 on mean for each system, and for all of them under ``"*"``; ``curves`` maps a

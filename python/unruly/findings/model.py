@@ -225,8 +225,8 @@ class NamedNode:
     words: str
 
 
-@dataclass(frozen=True)
-class SlowNodes:
+@dataclass(frozen=True, repr=False)
+class SlowNodes(Shown):
     """Who is slow, in whose eyes, and how that depends on the definition.
 
     Frames: ``pairs`` (cell, repeat, window, op, sender, receiver, n, failed, p50, p90, p99,
@@ -249,8 +249,8 @@ class SlowNodes:
     jaccard_mean: float | None
 
 
-@dataclass(frozen=True)
-class Correlation:
+@dataclass(frozen=True, repr=False)
+class Correlation(Shown):
     """One metric of the receiver against the service latency of what it answered."""
 
     metric: str
@@ -279,8 +279,8 @@ class Correlation:
         return abs(self.spearman.estimate or 0.0) + abs(self.pearson.estimate or 0.0)
 
 
-@dataclass(frozen=True)
-class Correlations:
+@dataclass(frozen=True, repr=False)
+class Correlations(Shown):
     """Replies paired with the resource sample of their receiver nearest in time.
 
     ``unit`` says what is paired; ``scatter`` maps ``"scope:metric"`` (the six strongest) to a frame
@@ -307,8 +307,8 @@ class Conservation:
     requests: dict[str, int] | None
 
 
-@dataclass(frozen=True)
-class SelfDistrust:
+@dataclass(frozen=True, repr=False)
+class SelfDistrust(Shown):
     """What the measuring side did to the measurement itself.
 
     ``send_lag_ns`` and ``sampler_lag_ns`` map "p50", "p90", "p99", "p99_9", "max" to nanoseconds

@@ -6,6 +6,8 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from unruly.shown import Shown
+
 if TYPE_CHECKING:
     from unruly.stats import Interval
 
@@ -116,8 +118,8 @@ class Collecting:
     longest_ns: float
 
 
-@dataclass(frozen=True)
-class Runtimes:
+@dataclass(frozen=True, repr=False)
+class Runtimes(Shown):
     """All of it, of a run in which some agent is a JVM."""
 
     tails: tuple[RuntimeTail, ...]

@@ -12,6 +12,7 @@ import pandas as pd
 from unruly.findings.quantiles import quantiles_of
 from unruly.findings.warmup import warm_ups
 from unruly.findings.words import count
+from unruly.shown import Shown
 from unruly.stats import (
     Recovery,
     change_points,
@@ -59,8 +60,8 @@ WINDOW_COLUMNS: Final = [
 ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Steadiness:
+@dataclass(frozen=True, repr=False)
+class Steadiness(Shown):
     """One (cell, op) over time; what is None has its reason in ``absent``.
 
     ``changed_ns`` are the instants at which the changes of the p99 begin.
@@ -87,8 +88,8 @@ class FaultRecovery:
     absent: dict[str, str]
 
 
-@dataclass(frozen=True)
-class OverTime:
+@dataclass(frozen=True, repr=False)
+class OverTime(Shown):
     """All of them; ``note`` says why there are no rows."""
 
     rows: tuple[Steadiness, ...]

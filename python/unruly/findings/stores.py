@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from unruly.findings import faults, flow, loads
 from unruly.findings.tails import tails
 from unruly.findings.target import Target
+from unruly.shown import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,8 +35,8 @@ class Timed:
     flow: Flow | None
 
 
-@dataclass(frozen=True)
-class Stores:
+@dataclass(frozen=True, repr=False)
+class Stores(Shown):
     """What is said of a run that drives a store.
 
     Frames: ``legs`` (cell, repeat, first_ns, last_ns: a repeat of a cell, when it was measured),

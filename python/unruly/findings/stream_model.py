@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from unruly.shown import Shown
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -191,8 +193,8 @@ class Hypothesis:
     rows: tuple[Comparison, ...]
 
 
-@dataclass(frozen=True)
-class Streams:
+@dataclass(frozen=True, repr=False)
+class Streams(Shown):
     """What is said of a run of streams.
 
     Frames: ``seconds`` (cell, repeat, second, bps: at the reader, 0 where nothing came), ``usage``
