@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from unruly.shown import Shown
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 UNKNOWN = "unknown"
 SLOW_LEAST = 5
 """Of fewer slow requests nothing is said."""
+ABBREVIATIONS: Final = {"cpu": "CPU", "gc": "GC"}
+"""Words of causes that are letters."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ class Cause:
     @property
     def label(self) -> str:
         """Its name, and whose it is."""
-        return f"{self.cause}, {self.process}"
+        words = [ABBREVIATIONS.get(word, word) for word in self.cause.split(" ")]
+        return f"{' '.join(words)}, {self.process}"
 
 
 @dataclass(frozen=True, repr=False)
