@@ -215,27 +215,45 @@ def test_warnings_leave_a_run_trustworthy(analysed):
     assert warned.doubts == []
 
 
-def test_a_generator_that_stalled_spoils_only_when_the_tail_is_its_own(analysed):
+@pytest.mark.parametrize("failed_share", [0.53, 0.94, 1.0])
+def test_a_late_generator_spoils_a_run_also_when_its_late_requests_failed(failed_share, analysed):
+    found = analysed(**SMALL, failed_share=failed_share, generator_stalls_hz=1.0)
+    finding = next(f for f in found.findings if f.code == "generator-stalled")
+    assert finding.severity == "spoils"
+    assert found.self_distrust.late_share > 0.05
+    assert not found.self_distrust.tail_explained_share
+    assert not found.trustworthy
+
+
+def test_a_generator_that_stalled_spoils_only_when_the_delay_is_large(analysed):
     spoiled = analysed(**SMALL, generator_stalls_hz=0.5)
     finding = next(f for f in spoiled.findings if f.code == "generator-stalled")
     assert finding.severity == "spoils"
     assert finding.evidence["tail_explained_share"] > 0.1
     behind = {"due_hz": 1_000.0, "sent_hz": 800.0}
-    doubt = replace(spoiled.self_distrust, tail_explained_share=0.01, fell_behind=behind)
+    small = replace(spoiled.self_distrust, tail_explained_share=0.01, late_share=0.01)
+    assert _stalled(spoiled, small).severity == "warns"
+    assert _stalled(spoiled, replace(small, late_share=0.02)).severity == "spoils"
+    slow = _stalled(spoiled, replace(small, fell_behind=behind))
+    assert slow.severity == "spoils"
+    assert slow.title.endswith(" late: it sent 800/s of the 1,000/s scheduled")
+    assert "more clients" in slow.suggestion
+    busy = _stalled(spoiled, replace(small, psi_cpu_share=0.4))
+    assert busy.suggestion.startswith("The CPUs of this host were short 40 % of the time")
+
+
+def _stalled(analysis, doubt):
     evidence = Evidence(
-        spoiled.run,
-        spoiled.cells,
-        spoiled.groups,
-        spoiled.slow_nodes,
-        spoiled.correlations,
-        spoiled.conservation,
+        analysis.run,
+        analysis.cells,
+        analysis.groups,
+        analysis.slow_nodes,
+        analysis.correlations,
+        analysis.conservation,
         doubt,
-        spoiled.blind_spot,
+        analysis.blind_spot,
     )
-    again = next(f for f in find(evidence) if f.code == "generator-stalled")
-    assert again.severity == "warns"
-    assert "cannot send" not in finding.text
-    assert "1,000/s were due, 800/s were sent" in again.text
+    return next(f for f in find(evidence) if f.code == "generator-stalled")
 
 
 def test_a_generator_that_cannot_keep_its_schedule_is_told_with_the_rate_it_reached():

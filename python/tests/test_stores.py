@@ -23,12 +23,12 @@ from unruly.findings.loads import rate_hz
 from unruly.findings.store_words import fault_sentence, knee_sentence
 from unruly.findings.stores import timed
 from unruly.findings.target import Target, parse_target
-from unruly.findings.words import latency
 from unruly.html import write_report
 from unruly.html.figures.faults import faults
 from unruly.html.figures.flow import flow as flow_figure
 from unruly.html.stores import faults as fault_table
 from unruly.html.view import views_of
+from unruly.quantity import duration
 from unruly.tables import fetch
 
 DRIVE = {
@@ -386,7 +386,7 @@ def test_the_failed_are_told_beside_a_p99(compared):
     words = f"the fault-free one, and 3 of {it.due:,} failed; the longest time"
     assert words in fault_sentence(some, several=False)
     alone = replace(some, p99_ratio=None)
-    words = f"the p99 was {latency(it.p99)}, and 3 of {it.due:,} failed; the longest time"
+    words = f"the p99 was {duration(it.p99)}, and 3 of {it.due:,} failed; the longest time"
     assert words in fault_sentence(alone, several=False)
 
 

@@ -12,7 +12,8 @@ import pytest
 import unruly
 from synthetic import write_run
 from unruly.__main__ import main
-from unruly.findings.words import METRIC_WORDS, duration, latency, percent
+from unruly.findings.words import METRIC_WORDS
+from unruly.quantity import duration
 from unruly.tables.resources import METRICS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -66,8 +67,7 @@ def test_the_verdict_is_one_screen_without_colour(which, width, request):
     text = unruly.verdict(request.getfixturevalue(which), width=width)
     lines = text.splitlines()
     assert len(lines) <= 40
-    if width == 100:
-        assert max(map(len, lines)) <= 100
+    assert max(map(len, lines)) <= width
     assert "\x1b" not in text
     assert lines[0].startswith("unruly verdict: synthetic [synthetic], complete, 60 s measured")
     assert lines[-1].strip()
@@ -76,21 +76,20 @@ def test_the_verdict_is_one_screen_without_colour(which, width, request):
 def test_the_verdict_says_what_is_promised_and_what_is_not_known(clean):
     text = " ".join(unruly.verdict(clean).split())
     best = clean.cell("null").ladder.highest
-    share, bound = f"{100 * best.p:.10g} %", latency(best.promise.high)
+    share, bound = f"{100 * best.p:.10g} %", duration(best.promise.high)
     assert f"promise: {share} of null within {bound} (95 % confidence or better);" in text
     assert "not seen: anything that happens less often than every 20 s" in text
-    assert "trust: nothing spoils this run; every request is accounted for" in text
+    assert "trust: yes, nothing spoils this run; every request is accounted for" in text
 
 
-def test_the_verdict_names_the_slow_node_and_its_correlate(slow):
+def test_the_verdict_names_the_slow_node(slow):
     text = " ".join(unruly.verdict(slow).split())
     assert "slow node: agent-3 is slow for" in text
-    assert "time waiting for a CPU" in text
 
 
 def test_a_spoiled_run_says_so_first(analysed):
     text = unruly.verdict(analysed(agents=3, ops=("null",), duration_s=20, dropped=5))
-    assert "trust: DO NOT TRUST THIS RUN: 5 rows were dropped" in text.splitlines()[1]
+    assert "trust: DO NOT TRUST THIS RUN: 5 rows were dropped" in text.splitlines()[3]
 
 
 def test_many_cells_still_fit_one_screen(analysed):
@@ -149,13 +148,3 @@ def test_a_directory_that_cannot_be_written_still_gets_its_verdict(clean_run, mo
 
 def test_every_metric_has_words():
     assert set(METRICS) == set(METRIC_WORDS)
-
-
-def test_numbers_read_as_people_write_them():
-    assert latency(421_337.0) == "0.421 ms"
-    assert latency(12.0) == "12.0 ns"
-    assert latency(99_000.0) == "99.0 us"
-    assert latency(2.5e9) == "2.50 s"
-    assert duration(3.6e12 * 50) == "2.08 d"
-    assert percent(0.5) == "50 %"
-    assert percent(0.0) == "0 %"

@@ -70,7 +70,7 @@ def test_a_run_in_which_everything_failed_is_one_outage(tmp_path):
     found = worked(tmp_path, failed_share=1.0)
     (outage,) = found.outages
     assert (found.share, outage.end_ns, outage.kind) == (1.0, None, "timeout")
-    assert outage.words.startswith("From 0 ns (")
+    assert outage.words.startswith("From 0 s (")
     assert outage.words.endswith("to the end every request timed out.")
     assert found.sentence == "No: all 1,200 requests failed (100 %): 1,200 timed out."
 

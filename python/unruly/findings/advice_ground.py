@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from unruly.findings.advice_model import EVERY, Absent
-from unruly.findings.words import duration, latency
+from unruly.quantity import duration
 from unruly.stats import blind_spot
 from unruly.stats.blocks import BLOCKS
 from unruly.tables import advice as advice_tables
@@ -205,9 +205,9 @@ def _timeouts(
     if len(medians) and len(known):
         low = max(float(medians.min()), resolution_ns, 1.0)
         grid = timeout_grid(low, max(float(known.max()), low))
-    finest = latency(resolution_ns)
+    finest = duration(resolution_ns)
     left_out = {
-        latency(t): f"it is below what the clocks of this run tell apart, {finest}"
+        duration(t): f"it is below what the clocks of this run tell apart, {finest}"
         for t in asked
         if t < resolution_ns
     }

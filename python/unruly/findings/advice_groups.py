@@ -19,7 +19,7 @@ from unruly.findings.advice_model import (
     XftAdvice,
     XftPoint,
 )
-from unruly.findings.words import percent
+from unruly.quantity import duration, percent
 from unruly.stats import (
     Detection,
     Interval,
@@ -162,7 +162,7 @@ def replicas(ground: Ground, squares: dict[Key, Squares]) -> Part[ReplicasAdvice
         f"How many replicas survive {f} crash{'es' if f > 1 else ''}?",
         f"Visigoth fault tolerance: f + s(T) + 1 replicas, where s is the number of correct peers "
         f"of which the worst-placed observer had any reply later than T in a window of "
-        f"{words.length(ground.window_ns)}. s must hold in {words.share(ground.wanted.confidence)} "
+        f"{duration(ground.window_ns)}. s must hold in {percent(ground.wanted.confidence)} "
         f"of the windows. Crashes come independently of slowness, and tomorrow is like this run. "
         f"{ground.blind_spot}",
         tuple(rows),
@@ -177,7 +177,7 @@ def _no_windows(ground: Ground, square: Squares | None) -> str | None:
         return NOT_GROUPS
     if len(set(square.windows)) < WINDOWS_LEAST:
         return (
-            f"{len(set(square.windows))} windows of {words.length(ground.window_ns)} in which "
+            f"{len(set(square.windows))} windows of {duration(ground.window_ns)} in which "
             f"every pair was measured; {WINDOWS_LEAST} are needed"
         )
     return None
@@ -220,7 +220,7 @@ def cross_faults(ground: Ground, squares: dict[Key, Squares]) -> Part[XftAdvice]
         "xft",
         "Would cross fault tolerance pay?",
         f"A member is partitioned when it is outside the largest set of members that all hear each "
-        f"other within T in a window of {words.length(ground.window_ns)}. Replicas fail "
+        f"other within T in a window of {duration(ground.window_ns)}. Replicas fail "
         f"independently: {percent(wanted.byzantine)} are Byzantine and {percent(wanted.crashed)} "
         f"crashed, which no latency can tell. XFT and CFT have {2 * t + 1} replicas, BFT has "
         f"{3 * t + 1}. {ground.blind_spot}",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import TYPE_CHECKING
 
 from unruly.findings.advice_model import EVERY
-from unruly.findings.words import duration, latency, percent
+from unruly.quantity import duration, percent, significant
 from unruly.stats.replies import WHAT_IF
 
 if TYPE_CHECKING:
@@ -18,55 +17,6 @@ if TYPE_CHECKING:
 
 UNSEEN_EVENTS = 3.7
 """What may have been missed when nothing was seen, at 95 %: the bound of a share of 0."""
-
-
-def share(value: float) -> str:
-    """Write a share that a person chose.
-
-    Examples
-    --------
-    >>> share(0.999), share(0.99)
-    ('99.9 %', '99 %')
-    """
-    return f"{100 * value:.6g} %"
-
-
-def length(ns: float) -> str:
-    """Write the length of a window.
-
-    Examples
-    --------
-    >>> length(1e9), length(60e9), length(20e6)
-    ('1 s', '60 s', '20 ms')
-    """
-    return f"{ns / 1e9:.3g} s" if ns >= 1e9 and ns < 120e9 else duration(ns).replace(".0 ", " ")
-
-
-def timeout(ns: float) -> str:
-    """Write a timeout without zeros that say nothing.
-
-    Examples
-    --------
-    >>> timeout(40e6), timeout(1.5e6), timeout(70e3)
-    ('40 ms', '1.5 ms', '70 us')
-    """
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
-        if ns >= size:
-            return f"{ns / size:.6g} {unit}"
-    return f"{ns:.6g} ns"
-
-
-def amount(value: float | None) -> str:
-    """Write a number with three significant digits.
-
-    Examples
-    --------
-    >>> amount(0.0), amount(1234.5), amount(0.01234), amount(-80.72)
-    ('0', '1230', '0.0123', '-80.7')
-    """
-    if value is None or not isfinite(value):
-        return "-"
-    return f"{float(f'{value:.3g}'):.10g}"
 
 
 def detection(
@@ -82,24 +32,24 @@ def detection(
     rate = point.false_per_hour
     if rate.estimate:
         often = (
-            f"each pair is wrongly suspected {amount(rate.estimate)} times an hour "
-            f"({amount(rate.low)} to {amount(rate.high)})"
+            f"each pair is wrongly suspected {significant(rate.estimate)} times an hour "
+            f"({significant(rate.low)} to {significant(rate.high)})"
         )
     else:
         often = (
-            f"none of {pings:,} pings was late, which proves at most {amount(rate.high)} false "
-            f"suspicions an hour and pair"
+            f"none of {pings:,} pings was late, which proves at most {significant(rate.high)} "
+            "false suspicions an hour and pair"
         )
     sets = ""
     if point.missed is not None and members:
         all_but = int(point.missed.estimate or 0)
         who = "all members" if not all_but else f"all but {all_but} of {members} members"
         sets = (
-            f"; {who} were seen in time by everybody in {share(wanted.confidence)} of the windows"
+            f"; {who} were seen in time by everybody in {percent(wanted.confidence)} of the windows"
         )
     return (
-        f"{op}: with T = {timeout(point.timeout_ns)} {often}, and a crash is known within "
-        f"{latency(point.detection_max_ns)}{sets}"
+        f"{op}: with T = {duration(point.timeout_ns)} {often}, and a crash is known within "
+        f"{duration(point.detection_max_ns)}{sets}"
     )
 
 
@@ -117,17 +67,17 @@ def replicas(
     point = next((it for it in points if it.timeout_ns == chosen), None)
     if point is None:
         return (
-            f"{op}: at no T up to {timeout(points[-1].timeout_ns)} do fewer than 2f+1 = {most} "
+            f"{op}: at no T up to {duration(points[-1].timeout_ns)} do fewer than 2f+1 = {most} "
             f"replicas do: stay with {most}"
         )
     found = point.replicas
-    for_t = f"{op}: with T = {timeout(point.timeout_ns)}"
-    told = share(wanted.confidence)
+    for_t = f"{op}: with T = {duration(point.timeout_ns)}"
+    told = percent(wanted.confidence)
     s, peers, n = int(found.s.estimate or 0), found.size - 1, int(found.n.estimate or most)
     if found.saves > 0:
         s, n = int(found.s.high or 0), int(found.n.high or most)
         return (
-            f"{for_t} {_slower(s, peers)} in {told} of the windows ({share(found.s.level)} "
+            f"{for_t} {_slower(s, peers)} in {told} of the windows ({percent(found.s.level)} "
             f"confidence): 2f+1 = {most} falls to f+s+1 = {n}"
         )
     slow = f"{_slower(s, peers)} in {told} of {windows} windows"
@@ -162,7 +112,7 @@ def cross_faults(op: str, points: Sequence[XftPoint], chosen: float | None, faul
         else "XFT is not worth it"
     )
     return (
-        f"{op}: with T = {timeout(point.timeout_ns)} a member is partitioned "
+        f"{op}: with T = {duration(point.timeout_ns)} a member is partitioned "
         f"{percent(point.partitioned.estimate)} of the time (at most "
         f"{percent(point.partitioned.high)}): {2 * faults + 1} replicas have "
         f"{nines.cft_consistency:.1f} nines of consistency with CFT, {nines.xft_consistency:.1f} "
@@ -175,7 +125,7 @@ def profit(what: str, found: Profit, requests: int) -> str:
     """Say what a cell, or the run, earns and what is lost."""
     rate = found.per_hour
     bounds = (
-        f" ({amount(rate.low)} to {amount(rate.high)})"
+        f" ({significant(rate.low)} to {significant(rate.high)})"
         if rate.low is not None and rate.high is not None
         else ""
     )
@@ -186,18 +136,19 @@ def profit(what: str, found: Profit, requests: int) -> str:
     )
     beyond = found.counts[-1]
     penalty = f", {beyond:,} of {requests:,} pay the penalty" if beyond else ""
-    return f"{what} earns {amount(rate.estimate)} an hour{bounds}; {lost}{penalty}"
+    return f"{what} earns {significant(rate.estimate)} an hour{bounds}; {lost}{penalty}"
 
 
 def peak(factor: str, others: dict[str, str], found: ProfitPeak) -> str:
     """Say where profit falls."""
     where = f" at {', '.join(f'{k} = {v}' for k, v in others.items())}" if others else ""
     best = (
-        f"profit{where} is largest at {factor} = {amount(found.load)} "
-        f"({amount(found.per_hour.estimate)} an hour)"
+        f"profit{where} is largest at {factor} = {significant(found.load)} "
+        f"({significant(found.per_hour.estimate)} an hour)"
     )
     if found.falls:
-        return f"{best} and surely less from {amount(found.falls_at)} on: stay at or below the peak"
+        less = significant(found.falls_at)
+        return f"{best} and surely less from {less} on: stay at or below the peak"
     if found.falls is None:
         return f"{best}; what is lower beyond may be chance: measure longer there"
     return f"{best}, the highest load that was measured: measure higher ones to find where it falls"
@@ -213,20 +164,20 @@ def hedge(op: str, peers: int, ways: Ways, chosen: Way | None) -> str:
     if chosen is None or chosen.extra is None:
         return f"{told}; no hedge that adds at most a tenth would surely shorten that ({WHAT_IF})"
     return (
-        f"{told}; a second copy after {latency(chosen.delay_ns)} makes it {_p99(chosen)} for "
+        f"{told}; a second copy after {duration(chosen.delay_ns)} makes it {_p99(chosen)} for "
         f"{percent(chosen.extra.estimate)} more requests ({WHAT_IF})"
     )
 
 
 def _p99(way: Way) -> str:
-    return latency(way.quantiles[0.99])
+    return duration(way.quantiles[0.99])
 
 
 def interval(found: Interval, show: str = "") -> str:
     """Write an estimate with its bounds."""
-    low = "-" if found.low is None else amount(found.low)
-    high = "no bound" if found.high is None else amount(found.high)
-    return f"{amount(found.estimate)}{show} ({low} to {high})"
+    low = "-" if found.low is None else significant(found.low)
+    high = "no bound" if found.high is None else significant(found.high)
+    return f"{significant(found.estimate)}{show} ({low} to {high})"
 
 
 def steps(table: SlaTable) -> str:
@@ -239,10 +190,10 @@ def steps(table: SlaTable) -> str:
     '200 ms 0.002, 500 ms 0.0015, 1 s 0.0013, 2 s 0.0005, beyond -0.0047'
     """
     parts = [
-        f"{timeout(bound)} {amount(pays)}"
+        f"{duration(bound)} {significant(pays)}"
         for bound, pays in zip(table.at_most_ns, table.pays, strict=False)
     ]
-    return ", ".join([*parts, f"beyond {amount(table.pays[-1])}"])
+    return ", ".join([*parts, f"beyond {significant(table.pays[-1])}"])
 
 
 def by_reason(absent: Sequence[Absent]) -> dict[str, list[str]]:

@@ -161,6 +161,7 @@ def analyse(
         stream_part.streams(context, summarised.summaries),
         runtime_part.runtimes(context, summarised.summaries),
         worked=worked_part.worked(context, summaries),
+        started_ns=int(context.extents["first_ns"].min()),
     )
     analysis = _whole(context, options, evidence, summarised, nodes, imported, pictures=pictures)
     context.progress("")

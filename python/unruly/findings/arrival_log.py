@@ -26,7 +26,7 @@ from unruly.findings.cells import (
 )
 from unruly.findings.ladder import LEVEL, PERCENTILES
 from unruly.findings.quantiles import quantiles_of
-from unruly.findings.words import count
+from unruly.quantity import count
 from unruly.stats import block_interval, share_interval
 from unruly.stats.blocks import BLOCKS
 from unruly.stats.histogram import FAILED_BUCKET

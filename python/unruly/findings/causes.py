@@ -22,7 +22,7 @@ from unruly.findings.cause_model import SLOW_LEAST, UNKNOWN, Cause, Causes, Slow
 from unruly.findings.cause_parts import handled_slowly, long_spans
 from unruly.findings.cause_subject import subjects_of
 from unruly.findings.mechanisms import RANK
-from unruly.findings.words import count, duration, percent
+from unruly.quantity import count, duration, percent
 from unruly.stats import Interval, benjamini_hochberg, coincidence, share_interval
 from unruly.tables.causes import PARTS
 

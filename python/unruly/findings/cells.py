@@ -13,7 +13,7 @@ from unruly.findings.model import BlindSpot, CellSummary, PromiseLadder
 from unruly.findings.part import Part
 from unruly.findings.quantiles import oversized, quantiles_of
 from unruly.findings.tails import Far, levels_of, over_limits
-from unruly.findings.words import duration
+from unruly.quantity import duration
 from unruly.stats import (
     BlockInterval,
     Interval,

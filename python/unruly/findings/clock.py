@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from unruly.findings.words import latency
+from unruly.quantity import duration
 
 if TYPE_CHECKING:
     from unruly.run import Run
@@ -39,7 +39,7 @@ class Clock:
 
     def since_start(self, at_ns: float) -> str:
         """Return how long after the start a moment is: ``5.6 s``."""
-        return latency(max(0, int(at_ns) - self.origin_ns))
+        return duration(max(0, int(at_ns) - self.origin_ns))
 
     def of_day(self, at_ns: float) -> str | None:
         """Return the time of day, ``17:03:12 UTC``; None where the run has none."""
@@ -54,7 +54,7 @@ class Clock:
         Examples
         --------
         >>> Clock(1_790_000_000 * NS_PER_S, is_wall=True).moment(1_790_000_005.6 * NS_PER_S)
-        '5.60 s (14:13:25 UTC)'
+        '5.6 s (14:13:25 UTC)'
         """
         of_day = self.of_day(at_ns)
         return self.since_start(at_ns) + (f" ({of_day})" if of_day else "")

@@ -15,8 +15,7 @@ from unruly.findings.cells import histograms_of
 from unruly.findings.context import Context
 from unruly.findings.histograms import kept_bins
 from unruly.findings.quantiles import quantiles_of
-from unruly.findings.words import latency as shown_latency
-from unruly.findings.words import percent
+from unruly.quantity import duration, percent
 from unruly.shown import Sheet, Shown
 from unruly.stats import (
     Interval,
@@ -108,7 +107,7 @@ class Compared(Shown):
 
     def _sheet(self) -> Sheet:
         rows = [
-            (it.quantile, shown_latency(it.a), shown_latency(it.b), _ratio_words(it), it.outcome)
+            (it.quantile, duration(it.a), duration(it.b), _ratio_words(it), it.outcome)
             for it in self.moved
         ]
         about = ", ".join(part for part in (self.cell, self.op) if part)
@@ -562,7 +561,7 @@ def _one(b: str, a: str, it: Moved) -> str:
     bounds = ""
     if ratio.low is not None and ratio.high is not None:
         bounds = f" ({100 * ratio.level:.3g} % {ratio.low:.3g} to {ratio.high:.3g})"
-    values = f"{shown_latency(it.b)} against {shown_latency(it.a)}"
+    values = f"{duration(it.b)} against {duration(it.a)}"
     return f"{b}'s {it.quantile} is {ratio.estimate or 1:.3g} times {a}'s{bounds}, {values}"
 
 

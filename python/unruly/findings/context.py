@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PART_ROWS = 8_000_000
 """What is held for each row (quantiles, the order of a cell) is held for so many rows at once."""
 THROTTLED_SHARE_MAX = 0.5
-"""A CPU limit on more of the processes is that of their container, which holds the generator too."""
+"""A CPU limit on more of the processes is that of their container, not of an agent."""
 _REPEAT = ["cell", "repeat"]
 SENDERS = ("mesh", "drive", "writer")
 RECEIVERS = ("mesh", "echo", "service", "foreign", "reader")

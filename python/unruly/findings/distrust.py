@@ -15,6 +15,8 @@ from unruly.tables import resources as resource_tables
 from unruly.tables.selection import exact_quantiles
 
 if TYPE_CHECKING:
+    import ibis
+
     from unruly.findings.context import Context
     from unruly.run import Run
 
@@ -34,7 +36,9 @@ CHECKED = ("complete", "stopped", "imported")
 QUANTILES = ("p50", "p90", "p99", "p99_9")
 SECOND_NS = 1_000_000_000
 BEHIND = 0.1
-"""A lag of this share of a run is no stall of the generator: it cannot keep its schedule."""
+"""A send delay of this share of a run is no stall: the generator cannot keep its schedule."""
+SEND_LAG_LIMIT_NS = 10e6
+"""Shorter send delays are those of any shared machine."""
 
 
 def conservation(run: Run) -> Conservation:
@@ -90,20 +94,26 @@ def self_distrust(context: Context) -> SelfDistrust:
     processes = fetch(resource_tables.processes(resources))
     copies = (context.run.manifest.get("counts") or {}).get("copies") or {}
     lag: dict[str, float] = {}
+    late: float | None = None
     stamped = server_stamped = None
     if not context.empty:
         known = context.pairs[["stamped", "server_stamped"]].sum()
         answered = context.size - int(context.pairs["failed"].sum())
         # what a virtual machine of Java is late by is none of our generator's
         measured = context.measured_clients
-        late = context.pairs["lag_max_ns"]
+        delays = context.pairs["lag_max_ns"]
         keys = pd.MultiIndex.from_frame(context.pairs[list(measured.columns)])
         ours = ~keys.isin(pd.MultiIndex.from_frame(measured)) if len(measured) else slice(None)
-        largest = late[ours].max() if len(late[ours]) else 0
+        largest = delays[ours].max() if len(delays[ours]) else 0
         # a source without a schedule has no lag: its zeros would read as perfect punctuality
         scheduled = context.run.status != "imported" or bool(largest)
-        known_lag = scheduled and len(late[ours]) > 0
-        lag = _quantiles(_send_lag(context, measured), largest) if known_lag else {}
+        if scheduled and len(delays[ours]) > 0:
+            rows = _without(context, measured)
+            lag = _quantiles(_send_lag(rows, context.size), largest)
+            late = 0.0
+            if largest > SEND_LAG_LIMIT_NS:
+                frame = fetch(request_tables.late_share(rows, SEND_LAG_LIMIT_NS))
+                late = _number(frame["share"].iloc[0])
         if answered:
             stamped, server_stamped = (float(it) / answered for it in known)
     return SelfDistrust(
@@ -122,14 +132,15 @@ def self_distrust(context: Context) -> SelfDistrust:
         psi_memory_share=_number(host["psi_memory"]),
         processes=processes,
         fell_behind=fell_behind(context, lag.get("max", 0.0)),
+        late_share=late,
     )
 
 
 def fell_behind(context: Context, lag_ns: float) -> dict[str, float] | None:
-    """What was due and what was sent each second, where the lag is a tenth of the run and more.
+    """Return the scheduled and the sent rate of a generator that could not keep its schedule.
 
-    So much is no stall: the schedule was faster than the generator. It was done with it when the
-    last request was sent, so late after it was due.
+    A send delay of a tenth of the run is no stall: the schedule was faster than the generator. The
+    generator sent its last request that much later than scheduled.
     """
     if context.empty or len(context.lengths_ns) != 1:
         return None
@@ -144,10 +155,14 @@ def fell_behind(context: Context, lag_ns: float) -> dict[str, float] | None:
     }
 
 
-def _send_lag(context: Context, but: pd.DataFrame) -> Any:
+def _without(context: Context, but: pd.DataFrame) -> ibis.Table:
+    """The measured rows without those of some clients."""
+    return context.rows.anti_join(inline(but), list(but.columns)) if len(but) else context.rows
+
+
+def _send_lag(rows: ibis.Table, size: int) -> Any:
     """Quantiles of the send lag; of more rows than the engine should hold, bin by bin."""
-    rows = context.rows.anti_join(inline(but), list(but.columns)) if len(but) else context.rows
-    if not oversized(context.size):
+    if not oversized(size):
         return fetch(request_tables.send_lag(rows))["lag"].iloc[0]
     found = exact_quantiles(rows, [], "send_lag", request_tables.LAG_PROBABILITIES)
     return found["quantiles"].iloc[0]

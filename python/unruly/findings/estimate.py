@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from unruly.findings.words import latency, percent
+from unruly.quantity import duration, percent
 
 UNITS_NS: Final = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 DIGITS: Final = (2, 4)
@@ -69,7 +69,7 @@ class Estimate:
         return math.nan if self.value is None else float(self.value)
 
     def __str__(self) -> str:
-        write = percent if self.unit == "share" else latency
+        write = percent if self.unit == "share" else duration
         if self.value is None:
             return f"none ({self.reason})" if self.reason else "none"
         if self.low is None or self.high is None:

@@ -28,8 +28,8 @@ from unruly.findings.limits import (
     Limit,
     LimitError,
 )
-from unruly.findings.words import count, duration, latency, percent
 from unruly.findings.worked import FAILED_MOST
+from unruly.quantity import count, duration, percent
 from unruly.shown import Sheet, Shown
 from unruly.stats import block_interval, bucket_edges, share_interval
 from unruly.stats.histogram import FAILED_BUCKET
@@ -318,4 +318,4 @@ def _number(value: float) -> str:
 
 
 def _latency(value: float) -> str:
-    return latency(value) if np.isfinite(value) else "beyond every answer (a request failed)"
+    return duration(value) if np.isfinite(value) else "beyond every answer (a request failed)"

@@ -50,34 +50,34 @@ ANSWERED: Final = ("client_kernel", "server_kernel", "handler")
 
 MECHANISMS: Final = (
     Mechanism(
-        "process died", "asked {process}, which had died", ("process died",), decisive=True
+        "process died", "went to {process}, which had died", ("process died",), decisive=True
     ),
     Mechanism(
-        "process stopped", "waited for {process}, which was stopped", ("process stopped",),
+        "process stopped", "waited while {process} was stopped", ("process stopped",),
         decisive=True,
     ),
     Mechanism(
-        "gc pause", "waited for {process}, which collected garbage", ("gc",),
+        "gc pause", "waited for a GC pause of {process}", ("gc",),
         not_where=SERVER_NOT_WHERE,
     ),
     Mechanism(
-        "safepoint", "waited for {process}, which was at a safepoint", ("safepoint",),
+        "safepoint", "waited while {process} was at a safepoint", ("safepoint",),
         not_where=SERVER_NOT_WHERE,
     ),
     Mechanism(
-        "disk wait", "waited for {process}, which waited for its disk", ("disk wait",),
+        "disk wait", "waited while {process} waited for its disk", ("disk wait",),
         not_where=SERVER_NOT_WHERE,
     ),
     Mechanism(
-        "cpu quota", "waited for {process}, which its CPU quota held back",
+        "cpu quota", "waited while {process} was throttled by its CPU limit",
         metrics=(Metric("cgroup_throttled_ns", 0.05, "time"),),
     ),
     Mechanism(
-        "lost packets", "waited for packets of {process} that were lost and sent again",
+        "lost packets", "waited for lost packets of {process} to be sent again",
         metrics=(Metric("tcp_retransmits", 1.0, "sample"),), not_where=ANSWERED,
     ),
     Mechanism(
-        "page faults", "waited for {process}, which read its own memory from disk",
+        "page faults", "waited while {process} read its own memory from disk",
         metrics=(Metric("major_faults", 10.0, "second"),),
     ),
     Mechanism(
@@ -90,11 +90,11 @@ MECHANISMS: Final = (
         ),
     ),
     Mechanism(
-        "stolen cpu", "waited while other guests had the CPUs of {process}",
+        "stolen cpu", "waited while other virtual machines used the CPUs of {process}",
         metrics=(Metric("cpu_steal_share", 0.05, "sample"),),
     ),
     Mechanism(
-        "cpu wait", "waited for {process}, which waited for a CPU",
+        "cpu wait", "waited while {process} waited for a CPU",
         metrics=(Metric("run_queue_wait_ns", 0.05, "time"),),
     ),
     Mechanism(
@@ -111,20 +111,21 @@ MECHANISMS: Final = (
     ),
     Mechanism("send lag", "were sent late by {process}", part="send_lag"),
     Mechanism(
-        "client kernel to user", "lay in the kernel before {process} read the reply",
+        "client kernel to user", "waited in the kernel until {process} read the reply",
         part="client_kernel",
     ),
     Mechanism(
-        "server kernel to user", "lay in the kernel before {process} read them",
+        "server kernel to user", "waited in the kernel until {process} read them",
         part="server_kernel",
     ),
     Mechanism("handler", "took {process} long to handle", part="handler"),
     Mechanism(
-        "network and queue", "spent it on the way to {process} and back, or in a queue",
+        "network and queue", "spent the time on the network to {process}, or in a queue",
         part="rest",
     ),
     Mechanism(
-        "server or network", "spent it in {process} or on the way, which no stamp tells apart",
+        "server or network",
+        "spent the time in {process} or on the network (no time stamp separates them)",
         part="rest",
     ),
 )  # fmt: skip

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from unruly.findings.operation import ALL, Operation, find_operation, operation_of, tidy, unknown
 from unruly.findings.promise_words import CONFIDENCE, bound_words, step_refusal
-from unruly.findings.words import count, duration, latency, percent
+from unruly.quantity import count, duration, percent
 from unruly.shown import Sheet, Shown
 from unruly.stats.blocks import DRIFTS
 
@@ -207,7 +207,7 @@ class GroupSummary(Shown):
     def _sheet(self) -> Sheet:
         return Sheet(
             f"{self.op} in {self.cell}, reply {self.k} of {self.size}: {count(self.n)} requests, "
-            f"{count(self.failed)} failed, p50 {latency(self.p50)}, p99 {latency(self.p99)}"
+            f"{count(self.failed)} failed, p50 {duration(self.p50)}, p99 {duration(self.p99)}"
         )
 
 
@@ -332,8 +332,11 @@ class SelfDistrust(Shown):
     processes: pd.DataFrame
     """Each measuring process: process, run_queue_wait_share, cpu_share, rss_bytes_max."""
     fell_behind: dict[str, float] | None = None
-    """Requests a second that were due and that were sent (``due_hz``, ``sent_hz``), of a run of one
-    cell whose generator could not keep its schedule; else None."""
+    """Requests a second that were scheduled and that were sent (``due_hz``, ``sent_hz``), in a run
+    of one cell whose load generator could not keep its schedule; else None."""
+    late_share: float | None = None
+    """Share of all rows, failed ones included, that were sent more than 10 ms late, where that is
+    more than half of the response time (or there is none). None when no send delay is known."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pandas as pd
 from unruly.errors import UnknownNameError
 from unruly.findings.estimate import Estimate
 from unruly.findings.promise_words import step_refusal
-from unruly.findings.words import count
+from unruly.quantity import count
 from unruly.shown import Sheet, Shown
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from unruly.findings.words import count, duration, latency
+from unruly.quantity import count, duration
 
 if TYPE_CHECKING:
     from unruly.findings.model import CellSummary, PromiseLadder, PromiseStep
@@ -52,7 +52,7 @@ def promise_words(row: CellSummary, label: str) -> str:
 def bound_words(step: PromiseStep, label: str) -> str:
     """Write the bound of a step that has a promise: ``99 % of read within 4.90 ms``."""
     assert step.promise is not None
-    return f"{share_words(step)} of {label} within {latency(step.promise.high)}"
+    return f"{share_words(step)} of {label} within {duration(step.promise.high)}"
 
 
 def refusal_words(row: CellSummary) -> str:

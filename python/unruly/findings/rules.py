@@ -20,11 +20,12 @@ from unruly.findings import (
     rules_time,
     rules_warmup,
 )
-from unruly.findings.mechanisms import SHORTAGES
+from unruly.findings.clock import Clock
 from unruly.findings.model import SECTIONS, SEVERITIES, Finding
 from unruly.findings.promise_words import CONFIDENCE, bound_words
-from unruly.findings.words import count, duration, latency, named, percent
+from unruly.findings.words import named
 from unruly.findings.worked import NOTHING, Worked, failure_step, kinds_words
+from unruly.quantity import count, duration, p_value, percent, significant, times
 from unruly.stats.blocks import DRIFTS
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
         BlindSpot,
         CellSummary,
         Conservation,
-        Correlation,
         Correlations,
         GroupSummary,
         SelfDistrust,
@@ -58,10 +58,7 @@ SAMPLER_LAG_LIMIT: Final = 0.5
 ROWS_WANTED: Final = 1_000
 """Ten rows beyond the p99."""
 ALIKE: Final = 0.8
-CORRELATION_LEAST: Final = 0.3
 FALSE_DISCOVERY: Final = 0.05
-WITHIN_LEAST: Final = 0.1
-CORRELATES_SHOWN: Final = 3
 DISK_FACTOR: Final = 2.0
 P99_BOUND: Final = 25.0
 FACTOR_P: Final = 0.01
@@ -87,11 +84,23 @@ class Evidence:
     streams: Streams | None = None
     runtimes: Runtimes | None = None
     worked: Worked = NOTHING
+    started_ns: int | None = None
+    """When the first measured request was scheduled."""
+
+    @cached_property
+    def clock(self) -> Clock:
+        """Times since the first measured request, and times of day."""
+        return Clock.of(self.run, self.started_ns)
 
     @cached_property
     def responses(self) -> list[CellSummary]:
         """Response time of each (cell, op), without the sum over ops."""
         return [row for row in self.cells if row.latency == "response" and row.op != "*"]
+
+    @cached_property
+    def out(self) -> frozenset[str]:
+        """Cells with an outage: what follows from it is not found a second time."""
+        return frozenset(it.cell for it in self.worked.outages)
 
     def label(self, row: CellSummary | Tail) -> str:
         """Name a (cell, op): the op alone where there is one cell."""
@@ -136,10 +145,11 @@ def _rows_dropped(evidence: Evidence) -> Iterator[Finding]:
         "spoils",
         1,
         f"{count(dropped)} rows were dropped",
-        f"{count(dropped)} rows ({percent(share)}) could not be kept: the recorder's ring was "
-        f"full, or its disk was. They are most likely from the stalls that the tail is made of.",
+        f"{count(dropped)} rows ({percent(share)}) were not recorded, because the recorder's "
+        "buffer or "
+        f"its disk was full. Most likely they belong to the slow requests.",
         {"dropped": dropped, "scheduled": scheduled},
-        "Look in logs/ for an error of the disk; else lower the rate, or use a faster disk.",
+        "Look in logs/ for a disk error. Otherwise lower the rate, or use a faster disk.",
     )
 
 
@@ -153,7 +163,7 @@ def _run_cut_off(evidence: Evidence) -> Iterator[Finding]:
         "warns",
         3,
         "the run was cut off",
-        "The runner died before the end. What was written is read; "
+        "The runner died before the end. The analysis uses the rows that were written; "
         + ("; ".join(missing) if missing else "at most the last second of rows is missing")
         + ".",
         {"status": evidence.run.status, "missing": missing},
@@ -172,10 +182,10 @@ def _run_stopped(evidence: Evidence) -> Iterator[Finding]:
         "informs",
         4,
         "the run was asked to end early",
-        f"It measured for {duration(measured)} of the {duration(planned)} planned. It is valid, "
-        f"and shorter.",
+        f"It measured for {duration(measured)} of the {duration(planned)} planned. Its results are "
+        f"valid for that time.",
         {"planned_ns": planned, "measured_ns": measured},
-        "Nothing, if that was enough.",
+        "Run it to its end if this was too short.",
     )
 
 
@@ -206,9 +216,10 @@ def _steal_high(evidence: Evidence) -> Iterator[Finding]:
         "trust",
         "warns",
         6,
-        f"other guests took {percent(mean)} of the CPUs",
-        f"Steal is {percent(mean)} on average and {percent(largest)} in the worst sample: part of "
-        f"the tail belongs to the neighbours on this machine.",
+        f"other virtual machines took {percent(mean)} of the CPU time",
+        f"CPU steal is {percent(mean)} on average and {percent(largest)} in the worst sample. "
+        "Part of "
+        f"the slow requests is due to other virtual machines on this hardware.",
         {"steal_share_mean": mean, "steal_share_max": largest},
         "Measure on a dedicated host, or at several times of day, and compare.",
     )
@@ -224,9 +235,10 @@ def _samples_late(evidence: Evidence) -> Iterator[Finding]:
         "trust",
         "warns",
         7,
-        "resource samples came late",
-        f"The p99 of the samplers' lag is {latency(lag)}, with a sample every {duration(period)}: "
-        "what is paired with a reply may be the state after the event.",
+        "resource samples were taken late",
+        f"One sample in 100 is {duration(lag)} late or later, with a sample every "
+        f"{duration(period)}. "
+        "So a reply may be paired with the state of the host after the event.",
         {"sampler_lag_ns": doubt.sampler_lag_ns, "period_ns": period},
         "Sample less often, or give the probe a higher priority.",
     )
@@ -244,13 +256,13 @@ def _kernel_stamps_missing(evidence: Evidence) -> Iterator[Finding]:
         "informs",
         8,
         f"{percent(1 - share)} of the replies have no kernel time stamp",
-        "Without the kernel's stamp the delay between kernel and user space cannot be told from "
-        "the network's.",
+        "Without kernel time stamps the delay between kernel and user space cannot be separated "
+        "from the delay of the network.",
         {
             "kernel_stamp_share": share,
             "server_kernel_stamp_share": evidence.self_distrust.server_kernel_stamp_share,
         },
-        "Nothing, unless you look for that delay: `unruly doctor` says what this host can stamp.",
+        "Run `unruly doctor`: it reports which time stamps this host supports.",
     )
 
 
@@ -263,12 +275,11 @@ def _times_made_up(evidence: Evidence) -> Iterator[Finding]:
         "trust",
         "warns",
         9,
-        "the source has no times",
-        "Its rows are laid end to end in the order of the file. Whether the level drifts or stalls "
-        "come in bursts cannot be judged; every interval relies on that order being the order of "
-        "time.",
+        "the source has no timestamps",
+        "Its rows are placed one after another in the order of the file. Drift and bursts cannot "
+        "be detected. Every interval assumes that this order is the order of time.",
         {"cells": cells},
-        "Import the column with the times as well (--time), if there is one.",
+        "Import the column with the timestamps as well (--time), if there is one.",
     )
 
 
@@ -310,15 +321,19 @@ def _few_rows(evidence: Evidence) -> Iterator[Finding]:
         "promise",
         "warns",
         1000,
-        "too few rows for a p99",
-        f"{words}; with fewer than {count(ROWS_WANTED)} rows, fewer than ten lie beyond the p99.",
+        "too few requests for a p99",
+        f"{words}. Of fewer than {count(ROWS_WANTED)} requests fewer than ten lie beyond the p99.",
         {"rows": few, "wanted": ROWS_WANTED},
         "Run longer, or at a higher rate.",
     )
 
 
 def _drift(evidence: Evidence) -> Iterator[Finding]:
-    moved = [row for row in evidence.responses if row.abstained in DRIFTS]
+    moved = [
+        row
+        for row in evidence.responses
+        if row.abstained in DRIFTS and row.cell not in evidence.out
+    ]
     if not moved:
         return
     labels = [evidence.label(row) for row in moved]
@@ -332,7 +347,7 @@ def _drift(evidence: Evidence) -> Iterator[Finding]:
         "Neighbouring blocks of time resemble each other: the p99 is not stationary. Its numbers "
         "describe this run only, and it has no promise.",
         {"ops": labels, "needed_ns": longest, "details": _details(evidence, moved)},
-        f"Cut a longer warm-up, or run for at least {duration(longest)}.",
+        f"Run {duration(longest)}, or use a longer warm-up.",
     )
 
 
@@ -345,7 +360,7 @@ def _abstained(evidence: Evidence) -> Iterator[Finding]:
     known = [value for value in lengths.values() if value is not None]
     bounds = named(
         [
-            f"{evidence.label(row)} at least {latency(row.p99_lower_bound)}"
+            f"{evidence.label(row)} at least {duration(row.p99_lower_bound)}"
             for row in short
             if row.p99_lower_bound is not None
         ]
@@ -366,7 +381,7 @@ def _abstained(evidence: Evidence) -> Iterator[Finding]:
             "lower_bound_ns": {evidence.label(row): row.p99_lower_bound for row in short},
             "details": _details(evidence, short),
         },
-        f"Run for about {longest} (factor 2 either way); twice that is safer.",
+        f"Run {longest}.",
     )
 
 
@@ -388,11 +403,11 @@ def _run_tail_heavy(evidence: Evidence) -> Iterator[Finding]:
         "unruly",
         "informs",
         0,
-        f"the slowest {evidence.label(worst)} took {worst.max_over_mean:.0f} x the mean",
-        f"Requests over ten times their mean: {words}. The maximum of such a system is not "
-        f"predictable; its p99 may be.",
+        f"the slowest {evidence.label(worst)} took {times(worst.max_over_mean)} the mean",
+        f"Requests that took more than ten times the mean: {words}. The maximum of such a system "
+        f"cannot be predicted. Its p99 may be predictable.",
         {"over_10x_mean": counts, "max_over_mean": worst.max_over_mean, "op": worst.op},
-        "Promise a percentile, never a maximum; look at the outliers' times in the report.",
+        "Promise a percentile, not a maximum. The report lists the outliers with their times.",
     )
 
 
@@ -407,15 +422,15 @@ def _cells_unruly(evidence: Evidence) -> Iterator[Finding]:
         return
     worst = max(wild, key=lambda cell: (cell.largest or 0.0) / (cell.mean or 1.0))
     cuts = [c.smallest_haircut for c in wild if c.smallest_haircut is not None]
-    needed = f" Cutting {percent(max(cuts))} would leave none so." if cuts else ""
+    needed = f" Without the slowest {percent(max(cuts))} no cell would be." if cuts else ""
     yield Finding(
         "cells-unruly",
         "unruly",
         "informs",
         1,
-        f"the maximum is beyond 10 x the mean in {len(wild)} of {len(known)} cells",
-        f"The worst is {worst.cell}: {(worst.largest or 0.0) / (worst.mean or 1.0):.0f} x its "
-        f"mean, with a p99 of {latency(worst.p99)}.{needed}",
+        f"the maximum exceeds 10 × the mean in {len(wild)} of {len(known)} cells",
+        f"The worst is {worst.cell}: {times((worst.largest or 0.0) / (worst.mean or 1.0))} its "
+        f"mean, with a p99 of {duration(worst.p99)}.{needed}",
         {
             "cells": len(known),
             "unruly": len(wild),
@@ -423,7 +438,7 @@ def _cells_unruly(evidence: Evidence) -> Iterator[Finding]:
             "largest_over_mean": (worst.largest or 0.0) / (worst.mean or 1.0),
             "smallest_haircut": max(cuts) if cuts else None,
         },
-        "Promise percentiles of such a system, never its maximum.",
+        "Promise percentiles of such a system, not its maximum.",
     )
 
 
@@ -441,12 +456,12 @@ def _p99_bound(evidence: Evidence) -> Iterator[Finding]:
         "unruly",
         "warns",
         2,
-        f"the p99 is beyond {P99_BOUND:.0f} x the mean in {len(beyond)} of {len(known)} cells",
-        f"In sixteen systems the p99 stayed below that with 99 % confidence; here it does not: "
-        f"{named([cell.cell for cell in beyond])}. Even the p99 of such a cell is not predictable "
+        f"the p99 exceeds {P99_BOUND:.0f} × the mean in {len(beyond)} of {len(known)} cells",
+        f"A study of sixteen systems found it below that with 99 % confidence. Here it is not: "
+        f"{named([cell.cell for cell in beyond])}. Even the p99 of such a cell cannot be predicted "
         "from its mean.",
         {"cells": {c.cell: c.p99_over_mean.estimate for c in beyond if c.p99_over_mean}},
-        "Look at these cells by themselves: what stalls there stalls more than 1 % of the time.",
+        "Look at these cells one by one: something stalls there more than 1 % of the time.",
     )
 
 
@@ -470,12 +485,15 @@ def _factor_effect(evidence: Evidence) -> Iterator[Finding]:
             "informs",
             50,
             f"{best.factor} explains {percent(best.share)} of the variance of the p99",
-            f"Over {explained.observations} cells and repeats: F = {best.f:.1f}, p = "
-            f"{best.p_value:.2g}; of what the other factors leave it explains "
-            f"{percent(best.partial.estimate)} [{percent(best.partial.low)}, "
+            f"Over {explained.observations} cells and repeats: F = {significant(best.f)}, "
+            f"{p_value(best.p_value)}. Of the variance that the other factors leave, it "
+            f"explains {percent(best.partial.estimate)} [{percent(best.partial.low)}, "
             f"{percent(best.partial.high)}].",
-            {it.factor: {"f": it.f, "p": it.p_value, "share": it.share} for it in effects},
-            "Choose this factor first; the report shows the whole distribution by its levels.",
+            {
+                it.factor: {"f": it.f, "p_value": it.p_value, "variance_share": it.share}
+                for it in effects
+            },
+            "Choose this factor first. The report shows the distribution for each of its levels.",
         )
 
 
@@ -492,10 +510,10 @@ def _two_modes(evidence: Evidence) -> Iterator[Finding]:
         "informs",
         3,
         f"{len(bimodal)} of {len(view.cells)} cells have more than one mode",
-        f"Their latencies gather around several values, so that a mean is one that nobody sees: "
-        f"{named(bimodal)}.",
+        f"Their latencies gather around several values, so the mean is a latency that few requests "
+        f"have: {named(bimodal)}.",
         {"cells": bimodal},
-        "Look at their distributions for a cache, a second path or a timer.",
+        "Look in their distributions for a cache, a second path or a timer.",
     )
 
 
@@ -516,7 +534,7 @@ def _slow_node(evidence: Evidence) -> Iterator[Finding]:
                 "windows_slow": node.windows_slow,
                 "observers": node.observers,
             },
-            "Leave it out of quorums, or find what its host does; see the findings on why.",
+            "Find out what its host does (see the causes), or leave it out of quorums.",
         )
 
 
@@ -530,10 +548,12 @@ def _slow_seen_alike(evidence: Evidence) -> Iterator[Finding]:
         "informs",
         100,
         "all observers see the same nodes as slow",
-        f"The slow sets of two observers overlap by {slow.jaccard_mean:.2f} (Jaccard) on average "
-        f"over {count(len(slow.jaccard))} pairs of observers: the node is slow, not a link.",
+        f"The sets of slow nodes of two observers overlap by {percent(slow.jaccard_mean)} on "
+        "average "
+        f"(Jaccard index over {count(len(slow.jaccard))} pairs of observers). So the node is slow, "
+        "not a link.",
         {"jaccard_mean": slow.jaccard_mean, "pairs": len(slow.jaccard)},
-        "One observer is enough to find it.",
+        "Look at the node itself, not at its links.",
     )
 
 
@@ -541,15 +561,16 @@ def _slow_columns(evidence: Evidence) -> Iterator[Finding]:
     for place, it in enumerate(evidence.bare_matrices):
         if not it.slow:
             continue
-        rule = f"the p{100 * it.percentile:g} of their column is at least {it.factor:g} times"
+        rule = f"the p{100 * it.percentile:g} of its column is at least {times(it.factor)}"
         yield Finding(
             "slow-columns",
             "where",
             "informs",
             50 + place,
-            f"{len(it.slow)} of {it.nodes} nodes are slow to whoever asks: {named(list(it.slow))}",
-            f"Rule for a bare matrix of one value a pair, without groups or windows: {rule} the "
-            f"smallest column's, {latency(it.smallest_ns)}; a node to itself is left out.",
+            f"{len(it.slow)} of {it.nodes} nodes are slow for every sender: {named(list(it.slow))}",
+            f"In a matrix of one value for each pair a node is slow when {rule} that of the "
+            "fastest "
+            f"column, {duration(it.smallest_ns)}. A node's value to itself is left out.",
             {
                 "cell": it.cell,
                 "op": it.op,
@@ -557,7 +578,7 @@ def _slow_columns(evidence: Evidence) -> Iterator[Finding]:
                 "levels_ns": [level if level < float("inf") else None for level in it.levels_ns],
                 "smallest_ns": it.smallest_ns,
             },
-            "Ask these nodes last, or leave them out of groups that wait for all.",
+            "Send to these nodes last, or leave them out of groups that wait for all replies.",
         )
 
 
@@ -578,62 +599,18 @@ def _disk_dominates(evidence: Evidence) -> Iterator[Finding]:
             "why",
             "informs",
             200,
-            f"writing to disk takes {percent((disk - base) / disk)} of a disk request",
-            f"The median of disk is {latency(disk)}, of null {latency(base)}; no other workload "
+            f"the disk takes {percent((disk - base) / disk)} of the time of a disk request",
+            f"The median of disk is {duration(disk)}, that of null {duration(base)}. No other "
+            "workload "
             f"adds as much.",
             {"cell": cell, "p50_ns": medians},
-            "Answer before the write, batch writes, or use a device that syncs faster.",
+            "Reply before the write, batch writes, or use a disk that syncs faster.",
         )
         return
 
 
-def _correlate(evidence: Evidence) -> Iterator[Finding]:
-    slow = {node.node for node in evidence.slow_nodes.named}
-    shown = [row for row in evidence.correlations.rows if _stands(row, slow)]
-    # what can make requests slow before what only goes along, such as the memory of a backlog
-    shown.sort(key=lambda row: row.metric not in SHORTAGES)
-    for place, row in enumerate(shown[:CORRELATES_SHOWN]):
-        rank, pearson = row.spearman, row.pearson
-        whose = f"of {row.highest}'s process" if row.scope == "process" else "of the host"
-        yield Finding(
-            "correlate",
-            "why",
-            "informs",
-            place,
-            f"latency goes with the {row.words}",
-            f"The {row.words} of whoever answers goes with its latency: Spearman "
-            f"{rank.estimate:.2f} "
-            f"[{rank.low:.2f}, {rank.high:.2f}], Pearson {pearson.estimate:.2f} (log latency); it "
-            f"is highest {whose}."
-            if row.scope == "process"
-            else f"The {row.words} {whose} goes with the latency of what it answers: Spearman "
-            f"{rank.estimate:.2f} [{rank.low:.2f}, {rank.high:.2f}], Pearson "
-            f"{pearson.estimate:.2f} (log latency).",
-            {
-                "metric": row.metric,
-                "scope": row.scope,
-                "spearman": rank.estimate,
-                "pearson": pearson.estimate,
-                "within": row.within,
-                "q_value": row.q_value,
-                "highest": row.highest,
-            },
-            "A correlate is a suspect, not a culprit: change it in a run of its own and compare.",
-        )
-
-
-def _stands(row: Correlation, slow: set[str]) -> bool:
-    """Strong, unlikely to be chance, and more than a difference of nodes - or a slow one's."""
-    rank = row.spearman
-    estimate, low, high = rank.estimate or 0.0, rank.low or 0.0, rank.high or 0.0
-    if abs(estimate) < CORRELATION_LEAST or row.q_value > FALSE_DISCOVERY or low * high <= 0:
-        return False
-    within = row.within or 0.0
-    return row.highest in slow or (within * estimate > 0 and abs(within) >= WITHIN_LEAST)
-
-
 def _next_step(evidence: Evidence) -> Iterator[Finding]:
-    """What would help: the k-th of n that leaves the slow ones behind."""
+    """What would help: waiting for fewer replies."""
     best: dict[str, Any] | None = None
     for last in evidence.groups:
         if last.level != "all" or last.p99 is None:
@@ -647,14 +624,15 @@ def _next_step(evidence: Evidence) -> Iterator[Finding]:
     if best is None:
         return
     early, last = best["first"], best["all"]
+    shorter = times(best["gain"])
     yield Finding(
         "first-reply",
         "help",
         "informs",
         0,
-        f"the first of {last.size} replies would cut the p99 of {last.op} by {best['gain']:.1f} x",
-        f"The p99 of the first reply is {latency(early.p99)}, of all {last.size} "
-        f"{latency(last.p99)}, on these very requests.",
+        f"the first of {last.size} replies has a p99 of {last.op} that is {shorter} shorter",
+        f"For the same requests the p99 of the first reply is {duration(early.p99)}, and of all "
+        f"{last.size} replies {duration(last.p99)}.",
         {
             "cell": last.cell,
             "op": last.op,
@@ -714,7 +692,7 @@ RULES: Final[tuple[Callable[[Evidence], Iterator[Finding]], ...]] = (
     rules_stream.hypothesis,
     rules_runtime.tail,
     rules_runtime.collector,
-    _correlate,
+    rules_causes.correlate,
     _disk_dominates,
     _next_step,
 )

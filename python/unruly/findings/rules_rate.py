@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from unruly.findings.model import Finding
-from unruly.findings.words import count
+from unruly.quantity import count
 from unruly.tables import fetch
 
 if TYPE_CHECKING:

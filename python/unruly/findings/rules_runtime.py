@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from unruly.findings.model import Finding
 from unruly.findings.runtime_model import ANYBODY
-from unruly.findings.words import count, latency, percent
+from unruly.quantity import count, duration, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,8 +66,8 @@ def tail_sentence(row: RuntimeRatio, found: Runtimes) -> str:
     several = len({it.cell for it in found.tails}) > 1
     where = f" ({row.cell})" if several else ""
     return (
-        f"answered by a JVM the slowest percent begins at {latency(row.jvm_p99)}, by native agents "
-        f"of the same cell{where} at {latency(row.native_p99)}: {times(row.ratio)}"
+        f"answered by a JVM the slowest percent begins at {duration(row.jvm_p99)}, by "
+        f"native agents of the same cell{where} at {duration(row.native_p99)}: {times(row.ratio)}"
     )
 
 

@@ -15,7 +15,8 @@ from unruly.findings.store_words import (
     target_words,
     worst_fault,
 )
-from unruly.findings.words import named, rate
+from unruly.findings.words import named
+from unruly.quantity import rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

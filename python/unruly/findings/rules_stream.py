@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from unruly.findings.model import Finding
 from unruly.findings.stream_model import HELD
-from unruly.findings.stream_words import between, bits, hypothesis_sentence, messages
-from unruly.findings.words import named, percent
+from unruly.findings.stream_words import between, hypothesis_sentence, messages
+from unruly.findings.words import named
+from unruly.quantity import bandwidth, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -235,7 +236,7 @@ def left_beside(evidence: Evidence) -> Iterator[Finding]:
         "where",
         "informs",
         255,
-        f"{worst.label} keeps {percent(share)} of its bandwidth: {bits(mean)}",
+        f"{worst.label} keeps {percent(share)} of its bandwidth: {bandwidth(mean)}",
         f"Of their unloaded bandwidth these keep less than all, beyond their intervals: "
         f"{'; '.join(told)}.",
         {"cells": {row.cell: row.of_unloaded.estimate for row in rows if row.of_unloaded}},

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
+from unruly.findings.asked import has_foreign_arrivals
 from unruly.findings.model import Finding
-from unruly.findings.words import count, duration, latency, percent
 from unruly.findings.worked import failure_step
+from unruly.quantity import count, duration, percent, rate, significant
+from unruly.stats.blocks import DRIFTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,12 +31,18 @@ OUTAGES_SHOWN: Final = 3
 
 def p99_moved(evidence: Evidence) -> Iterator[Finding]:
     """The p99 of a (cell, op) changed at some instant, and stayed changed."""
+    drifted = {
+        (it.cell, it.op)
+        for it in evidence.responses
+        if it.abstained in DRIFTS and it.cell not in evidence.out
+    }
+    clock = evidence.clock
     for place, row in enumerate(_rows(evidence)):
-        if row.changes is None or not row.changes.points:
+        # the drift test speaks for the whole run: a change that it does not see is no headline
+        if row.changes is None or not row.changes.points or (row.cell, row.op) not in drifted:
             continue
-        begun = evidence.run.manifest.get("started_ns") or 0
         told = [
-            f"{duration(at - begun)} after the start to {_times(point.ratio)} of what it was"
+            f"at {clock.moment(at)} to {_times(point.ratio)} of its level before"
             for point, at in zip(row.changes.points, row.changed_ns, strict=True)
         ]
         more = f" (and {len(told) - POINTS_SHOWN} more)" if len(told) > POINTS_SHOWN else ""
@@ -47,7 +54,7 @@ def p99_moved(evidence: Evidence) -> Iterator[Finding]:
             100 + place,
             f"the p99 of {label} moved {_often(len(told))}, first {told[0]}",
             f"The p99 of {label} moved {', then '.join(told[:POINTS_SHOWN])}{more}. One number "
-            "for the whole run mixes what was before with what came after.",
+            "for the whole run mixes the time before with the time after.",
             {
                 "cell": row.cell,
                 "op": row.op,
@@ -55,7 +62,7 @@ def p99_moved(evidence: Evidence) -> Iterator[Finding]:
                 "ratios": [point.ratio.estimate for point in row.changes.points],
                 "p_values": [point.p_value for point in row.changes.points],
             },
-            "Look in the timeline at what happened at that moment; measure each side on its own.",
+            "Look in the timeline, and in the service's log, at what happened at that time.",
         )
 
 
@@ -77,7 +84,7 @@ def outage(evidence: Evidence) -> Iterator[Finding]:
         worst.words[:1].lower() + worst.words[1:].rstrip("."),
         f"{count(worst.failed)} requests failed in it, and none that was scheduled in it was "
         f"answered well.{more}",
-        {"outages": [asdict(it) for it in worked.outages]},
+        {"failed": worst.failed, "outages": [it.words for it in worked.outages]},
         failure_step(worked),
     )
 
@@ -94,11 +101,12 @@ def recovery(evidence: Evidence) -> Iterator[Finding]:
         if not back:
             title = f"{it.process} never answered again after its fault"
         elif len(found.faults) == 1:
-            title = f"{it.process} answered again {latency(back[0])} after its fault"
+            title = f"{it.process} answered again {duration(back[0])} after its fault"
         else:
             title = (
-                f"{it.process} answered again {latency(back[0])} to {latency(back[-1])} after its "
-                f"{len(found.faults)} faults" + (f", {found.never} never" if found.never else "")
+                f"{it.process} answered again {duration(back[0])} to {duration(back[-1])} after "
+                f"its {len(found.faults)} faults"
+                + (f", {found.never} never" if found.never else "")
             )
         longer = (
             f" {found.longer} of {found.fault_free} requests in fault-free time took longer than "
@@ -112,8 +120,8 @@ def recovery(evidence: Evidence) -> Iterator[Finding]:
             "informs",
             200 + place,
             title,
-            f"So long passed from the fault to the first good reply to a request that was due "
-            f"after it; {failed} that were due meanwhile failed.{longer}",
+            f"That is the time from the fault to the first good reply to a request scheduled after "
+            f"it. {failed} requests scheduled in between failed.{longer}",
             {
                 "cell": it.cell,
                 "repeat": it.repeat,
@@ -124,8 +132,8 @@ def recovery(evidence: Evidence) -> Iterator[Finding]:
                 "fault_free_max_ns": found.fault_free_max_ns,
                 "longer": found.longer,
             },
-            "Hold the recovery against the slowest fault-free request: what a timeout cannot tell "
-            "apart is suspected for nothing.",
+            "Compare the recovery with the slowest fault-free request: a timeout between them "
+            "detects this fault without false alarms.",
         )
 
 
@@ -135,11 +143,13 @@ def throughput_unsteady(evidence: Evidence) -> Iterator[Finding]:
         found = row.throughput
         if found is None or (found.variation.low or 0.0) <= VARIATION_LEAST:
             continue
+        if row.cell in evidence.out:
+            continue
         if (found.mean.estimate or 0.0) < REPLIES_LEAST_HZ:
             continue
         label = _label(evidence, row)
         stalled = (
-            f" In {percent(found.stalled_share)} of them nothing came."
+            f" In {percent(found.stalled_share)} of them no reply came."
             if found.stalled_share
             else ""
         )
@@ -150,8 +160,9 @@ def throughput_unsteady(evidence: Evidence) -> Iterator[Finding]:
             300 + place,
             f"the throughput of {label} varies by {percent(found.variation.estimate)} from second "
             "to second",
-            f"Of {found.seconds} seconds the mean is {found.mean.estimate:.4g} replies and the "
-            f"standard deviation {percent(found.variation.estimate)} of it "
+            f"Over {found.seconds} seconds the mean is {rate(found.mean.estimate)}, and the "
+            "standard "
+            f"deviation is {percent(found.variation.estimate)} of it "
             f"({_shares(found.variation)}).{stalled}",
             {
                 "cell": row.cell,
@@ -159,30 +170,32 @@ def throughput_unsteady(evidence: Evidence) -> Iterator[Finding]:
                 "variation": found.variation.estimate,
                 "stalled_share": found.stalled_share,
             },
-            "See in the timeline whether it is the senders' schedule, or replies that come in "
-            "bunches after a stall.",
+            "See in the timeline whether the schedule varies, or replies come in bunches after a "
+            "stall.",
         )
 
 
 def arrivals_bursty(evidence: Evidence) -> Iterator[Finding]:
-    """Arrivals come in bursts, which queues feel."""
+    """Arrivals that somebody else chose come in bursts."""
+    if not has_foreign_arrivals(evidence.run):
+        return
     for place, row in enumerate(_rows(evidence)):
         found = row.dispersion
         if found is None or (found.index.low or 0.0) <= DISPERSION_LEAST:
             continue
         if found.windows < WINDOWS_LEAST:
             continue
-        label = _label(evidence, row)
+        label, index = _label(evidence, row), significant(found.index.estimate)
         doubt = f" But {found.doubt}." if found.doubt else ""
         yield Finding(
             "arrivals-bursty",
             "where",
             "informs",
             400 + place,
-            f"the arrivals of {label} are bursty: index of dispersion {found.index.estimate:.3g}",
-            f"The index of dispersion is {found.index.estimate:.3g} [{found.index.low:.3g}, "
-            f"{found.index.high:.3g}], in windows of {duration(found.window_ns)}; independent "
-            f"arrivals have 1.{doubt}",
+            f"the arrivals of {label} are bursty: index of dispersion {index}",
+            f"The index of dispersion is {index} [{significant(found.index.low)}, "
+            f"{significant(found.index.high)}], in windows of {duration(found.window_ns)}. "
+            f"Independent arrivals have 1.{doubt}",
             {
                 "cell": row.cell,
                 "op": row.op,
@@ -190,7 +203,7 @@ def arrivals_bursty(evidence: Evidence) -> Iterator[Finding]:
                 "window_ns": found.window_ns,
                 "switching_hz": found.switching_hz,
             },
-            "A mean rate says little here: plan for the rate inside a burst.",
+            "Plan for the rate inside a burst: the mean rate says little here.",
         )
 
 

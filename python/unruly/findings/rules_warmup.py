@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from unruly.findings.model import Finding
-from unruly.findings.words import duration
+from unruly.quantity import as_option, duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,9 +66,9 @@ def _finding(
             "level": worst.level,
             "wanted_ns": wanted_ns,
         },
-        f'Run it again with warmup = "{_as_in_a_plan(wanted_ns)}".'
+        f'Run it again with warmup = "{as_option(wanted_ns)}".'
         if sent
-        else f"Leave out its first {_as_in_a_plan(wanted_ns)}.",
+        else f"Leave out its first {as_option(wanted_ns)}.",
     )
 
 
@@ -86,10 +86,6 @@ def enough_ns(settled_ns: float) -> int:
             if step * size >= MARGIN * settled_ns:
                 return step * size
         size *= 10
-
-
-def _as_in_a_plan(ns: int) -> str:
-    return f"{ns // 1_000_000_000}s" if ns >= 1_000_000_000 else f"{ns // 1_000_000}ms"
 
 
 def _settled_ns(it: WarmUp) -> int:

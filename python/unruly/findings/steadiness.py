@@ -11,7 +11,7 @@ import pandas as pd
 
 from unruly.findings.quantiles import quantiles_of
 from unruly.findings.warmup import warm_ups
-from unruly.findings.words import count
+from unruly.quantity import count
 from unruly.shown import Shown
 from unruly.stats import (
     Recovery,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from unruly.findings.words import about, count, duration, latency, named, nearly, rate
+from unruly.findings.words import named
+from unruly.quantity import about, count, duration, percent, rate, times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,7 +46,7 @@ def target_words(row: Tail) -> str:
     within = row.target.within
     if within.estimate is None or within.low is None or within.high is None:
         return "had no request"
-    between = f"{nearly(within.estimate)} [{nearly(within.low)}, {nearly(within.high)}]"
+    between = f"{percent(within.estimate)} [{percent(within.low)}, {percent(within.high)}]"
     of = f"of {count(row.n)}"
     if row.target.outcome == "met":
         return f"meets it, with {between} {of} within"
@@ -83,7 +84,7 @@ def unseen_sentence(effects: Sequence[FaultEffect]) -> str:
     which = "the faults" if all_of_them else f"{len(unknown)} of {len(effects)} faults"
     return (
         f"{which} cannot be compared: {longest.absent['p99_ratio']}; the longest time without a "
-        f"good reply was {latency(longest.gap_ns)} ({fault_name(longest, several=several)})"
+        f"good reply was {duration(longest.gap_ns)} ({fault_name(longest, several=several)})"
     )
 
 
@@ -101,15 +102,15 @@ def fault_sentence(effect: FaultEffect, *, several: bool) -> str:
         hurt = f"{failed} requests due in it failed"
     else:
         ratio = effect.p99_ratio
-        hurt = f"the p99 was {latency(effect.p99)}"
+        hurt = f"the p99 was {duration(effect.p99)}"
         hurt += "" if ratio is None else f", {times(ratio)} the fault-free one"
         hurt += f", and {failed} failed" if effect.failed else ""
-    gap = f"; the longest time without a good reply was {latency(effect.gap_ns)}"
+    gap = f"; the longest time without a good reply was {duration(effect.gap_ns)}"
     back = effect.back_ns or ()
     if any(it is None for it in back):
         again = ", and none came again before the end"
     elif any(back):
-        again = f", and one came again {latency(max(it or 0.0 for it in back))} after its begin"
+        again = f", and one came again {duration(max(it or 0.0 for it in back))} after its begin"
     else:
         again = ""
     return f"{name} ({duration(effect.lasted_ns)}): {hurt}{gap}{again}"
@@ -162,8 +163,3 @@ def _next(ramp: Ramp) -> tuple[Load, Step] | None:
     """The load above the highest that holds."""
     steps = zip(ramp.loads, ramp.knee.steps, strict=True)
     return next((it for it in steps if it[1].offered > (ramp.knee.holds or 0.0)), None)
-
-
-def times(ratio: float) -> str:
-    """Write a ratio."""
-    return f"{ratio:.2g} x" if ratio < 100 else f"{ratio:,.0f} x"

@@ -21,7 +21,8 @@ from unruly.findings.stream_model import (
     Hypothesis,
 )
 from unruly.findings.stream_words import between
-from unruly.findings.words import named, percent
+from unruly.findings.words import named
+from unruly.quantity import percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from unruly.findings.stream_model import NONE, VERDICTS
 from unruly.findings.stream_words import between, cores, hypothesis_line, megabits
-from unruly.findings.words import latency, percent
+from unruly.quantity import duration, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -111,7 +111,7 @@ def _fields(row: Stream, told: str) -> tuple[str, ...]:
             cores(end.cpu_cores.estimate if end.cpu_cores else None)
             for end in (row.writer, row.reader)
         ),
-        latency(row.p99_ns),
+        duration(row.p99_ns),
     )
 
 

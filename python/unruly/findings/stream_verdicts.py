@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from unruly.findings.stream_words import bits, byte_count, cores
-from unruly.findings.words import named, percent
+from unruly.findings.stream_words import cores
+from unruly.findings.words import named
+from unruly.quantity import bandwidth, percent, size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +41,7 @@ def _judge(row: Stream, legs: Sequence[Leg], best: Stream | None) -> tuple[str, 
         return "unstable", reasons
     mean = (row.bandwidth_bps.estimate if row.bandwidth_bps else None) or 0.0
     if row.link_bps and mean >= SATURATED_LEAST * row.link_bps:
-        return "link saturated", [f"{bits(mean)} of the link's {bits(row.link_bps)}"]
+        return "link saturated", [f"{bandwidth(mean)} of the link's {bandwidth(row.link_bps)}"]
     bound = [_bound(end) for end in (row.writer, row.reader) if end.bound]
     if bound:
         return "bound by one core", bound
@@ -64,9 +65,9 @@ def _unstable(row: Stream, legs: Sequence[Leg]) -> list[str]:
         if end.grows and end.grown_bytes is not None and end.grown_bytes_hz is not None:
             rate = end.grown_bytes_hz
             found.append(
-                f"the memory of the {end.name} only grows: by {byte_count(end.grown_bytes)}, "
-                f"{byte_count(rate.estimate)}/s "
-                f"[{byte_count(rate.low)}, {byte_count(rate.high)}]"
+                f"the memory of the {end.name} only grows: by {size(end.grown_bytes)}, "
+                f"{size(rate.estimate)}/s "
+                f"[{size(rate.low)}, {size(rate.high)}]"
             )
     return found
 

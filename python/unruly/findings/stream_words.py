@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from unruly.findings.words import count, percent
+from unruly.quantity import bandwidth, count, percent, significant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -12,25 +12,7 @@ if TYPE_CHECKING:
     from unruly.findings.stream_model import Hypothesis, Stream
     from unruly.stats import Interval
 
-_BITS: Final = (("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3), ("bit/s", 1.0))
 DECADES: Final = 100.0
-_BYTES: Final = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
-
-
-def bits(bps: float | None) -> str:
-    """Write a bandwidth.
-
-    Examples
-    --------
-    >>> bits(957.6e6), bits(1e9), bits(None), bits(0.0)
-    ('958 Mbit/s', '1,000 Mbit/s', '-', '0 Mbit/s')
-    """
-    if bps is None or bps != bps:  # noqa: PLR0124 - NaN
-        return "-"
-    if 1e9 <= bps < 1e10 or bps == 0:
-        return f"{bps / 1e6:,.0f} Mbit/s"
-    unit, size = next((it for it in _BITS if bps >= it[1]), _BITS[-1])
-    return f"{_three(bps / size)} {unit}"
 
 
 def megabits(bps: float | None) -> str:
@@ -39,25 +21,9 @@ def megabits(bps: float | None) -> str:
     Examples
     --------
     >>> megabits(957.6e6), megabits(4.2e6), megabits(None)
-    ('958', '4.2', '-')
+    ('958', '4.2', '–')
     """
-    if bps is None or bps != bps:  # noqa: PLR0124 - NaN
-        return "-"
-    return _three(bps / 1e6)
-
-
-def byte_count(size: float | None) -> str:
-    """Write an amount of memory.
-
-    Examples
-    --------
-    >>> byte_count(2.5e9), byte_count(-3.0e6), byte_count(None)
-    ('2.5 GB', '-3 MB', '-')
-    """
-    if size is None or size != size:  # noqa: PLR0124 - NaN
-        return "-"
-    unit, scale = next((it for it in _BYTES if abs(size) >= it[1]), _BYTES[-1])
-    return f"{_three(size / scale)} {unit}"
+    return significant(None if bps is None else bps / 1e6)
 
 
 def cores(used: float | None) -> str:
@@ -66,17 +32,9 @@ def cores(used: float | None) -> str:
     Examples
     --------
     >>> cores(0.987), cores(0.0123), cores(None)
-    ('0.99', '0.012', '-')
+    ('0.99', '0.012', '–')
     """
-    if used is None or used != used:  # noqa: PLR0124 - NaN
-        return "-"
-    return f"{used:.2f}" if used >= 0.05 else f"{used:.2g}"
-
-
-def _three(value: float) -> str:
-    if abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
+    return significant(used, 2)
 
 
 def between(interval: Interval | None, write: Callable[[float], str]) -> str:
@@ -120,7 +78,7 @@ def _beside(row: Stream) -> str:
         what = row.verdict if row.verdict == "failed" else "has no bandwidth"
         return f"{where} it {what} ({why})"
     found = row.bandwidth_bps
-    words = [f"{where} {bits(found.estimate)}{between(found, megabits)}"]
+    words = [f"{where} {bandwidth(found.estimate)}{between(found, bandwidth)}"]
     if row.of_unloaded is not None:
         kept = row.of_unloaded
         words.append(f"{percent(kept.estimate)}{between(kept, percent)} of the unloaded")

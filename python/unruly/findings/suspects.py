@@ -19,7 +19,7 @@ from unruly.findings.mechanisms import (
     Mechanism,
     Metric,
 )
-from unruly.findings.words import count
+from unruly.quantity import count
 from unruly.tables import causes as cause_tables
 from unruly.tables import fetch, inline
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from unruly.errors import UnrulyError
 from unruly.findings.sla import SECONDS, UNITS
-from unruly.findings.words import latency
+from unruly.quantity import duration
 
 _TARGET: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?%:([0-9]+(?:\.[0-9]+)?) ?(ns|us|ms|s|min)?")
 
@@ -39,7 +39,7 @@ class Target:
         >>> Target().words
         '99.999 % within 500 ms'
         """
-        return f"{100 * self.share:.10g} % within {latency(self.limit_ns)}"
+        return f"{100 * self.share:.10g} % within {duration(self.limit_ns)}"
 
 
 def parse_target(text: str) -> Target:
@@ -53,7 +53,7 @@ def parse_target(text: str) -> Target:
     Examples
     --------
     >>> parse_target("99.9%:2ms").words
-    '99.9 % within 2.00 ms'
+    '99.9 % within 2 ms'
     >>> parse_target("99%:2").limit_ns
     2000000000.0
     """

@@ -16,7 +16,7 @@ import numpy as np
 
 from unruly.findings.quantiles import quantiles_of
 from unruly.findings.suspects import inside, merged
-from unruly.findings.words import count
+from unruly.quantity import count
 from unruly.stats import settling
 from unruly.tables import fetch, inline
 from unruly.tables import warmup as warmup_tables

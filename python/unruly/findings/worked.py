@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 
 from unruly.findings.clock import Clock
-from unruly.findings.words import count, percent
+from unruly.quantity import count, percent
 from unruly.tables import fetch, inline
 from unruly.tables import outages as outage_tables
 

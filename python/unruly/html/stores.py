@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from unruly.findings.words import about, nearly
 from unruly.html import format
 from unruly.html.document import Datum, Table, number, table, text
 from unruly.html.tables import MOST_ROWS, UNSAID, cut, op_name
+from unruly.quantity import about, percent
 
 if TYPE_CHECKING:
     from unruly.findings.faults import FaultEffect
@@ -60,11 +60,11 @@ def _names(row: Tail, *, several: bool) -> list[Datum]:
 
 def _target(row: Tail) -> list[Datum]:
     found, within = row.target, row.target.within
-    low, high = (format.DASH if end is None else nearly(end) for end in (within.low, within.high))
+    low, high = (format.DASH if end is None else percent(end) for end in (within.low, within.high))
     needed = "enough" if found.outcome != "open" else format.DASH
     return [
         number(format.count(row.n)),
-        number(format.DASH if within.estimate is None else nearly(within.estimate), UNSAID),
+        number(format.DASH if within.estimate is None else percent(within.estimate), UNSAID),
         number(f"{low} to {high}"),
         Datum(OUTCOMES[found.outcome], number=False, strong=True),
         number(

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING
 from unruly.findings.stream_load import OFF_MOST
 from unruly.findings.stream_words import (
     between,
-    byte_count,
     cores,
     hypothesis_sentence,
     megabits,
     protocol_sentences,
 )
-from unruly.findings.words import latency, percent
 from unruly.html import format
 from unruly.html.document import Datum, Part, Table, number, table, text
 from unruly.html.figures.stream_time import distributions, over_time, resources
 from unruly.html.figures.streams import bandwidth, kept, processors
 from unruly.html.tables import MOST_ROWS, UNSAID, cut
+from unruly.quantity import duration, percent, size
 
 if TYPE_CHECKING:
     from unruly.findings.stream_model import End, Stream
@@ -83,7 +82,7 @@ def _cell(row: Stream) -> list[Datum]:
         number(varies, row.absent.get("variation", UNSAID)),
         number(_dash(percent(row.loss_share)), row.absent.get("loss_share", UNSAID)),
         *(_cores(end) for end in (row.writer, row.reader)),
-        number(_dash(latency(row.p99_ns)), row.absent.get("p99_ns", UNSAID)),
+        number(_dash(duration(row.p99_ns)), row.absent.get("p99_ns", UNSAID)),
     ]  # fmt: skip
 
 
@@ -135,11 +134,11 @@ def _cost(end: End) -> list[Datum]:
         number(_dash(cores(used.estimate if used else None)) + between(used, cores),
                end.absent.get("cpu_cores", UNSAID), strong=end.bound),
         number(cores(end.room_cores)),
-        number(_dash(latency(each.estimate if each else None)) + between(each, latency),
+        number(_dash(duration(each.estimate if each else None)) + between(each, duration),
                end.absent.get("cpu_per_message_ns", UNSAID)),
-        number(_dash(byte_count(end.rss_bytes_max)), end.absent.get("rss_bytes_max", UNSAID)),
-        number(_dash(byte_count(end.grown_bytes)), grown),
-        number(_dash(byte_count(rate.estimate if rate else None)) + between(rate, byte_count),
+        number(_dash(size(end.rss_bytes_max)), end.absent.get("rss_bytes_max", UNSAID)),
+        number(_dash(size(end.grown_bytes)), grown),
+        number(_dash(size(rate.estimate if rate else None)) + between(rate, size),
                grown, strong=end.grows),
     ]  # fmt: skip
 

@@ -7,8 +7,9 @@ import textwrap
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from unruly.findings.advice_words import by_reason, share, steps, timeout
+from unruly.findings.advice_words import by_reason, steps
 from unruly.findings.words import named
+from unruly.quantity import duration, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -78,10 +79,9 @@ def _lines(
 def _settings(advice: Advice) -> str:
     if not advice.timeouts_ns:
         return f"f = {advice.faults}"
-    low, high = timeout(advice.timeouts_ns[0]), timeout(advice.timeouts_ns[-1])
-    return (
-        f"f = {advice.faults}, in {share(advice.confidence)} of the windows, T from {low} to {high}"
-    )
+    low, high = duration(advice.timeouts_ns[0]), duration(advice.timeouts_ns[-1])
+    windows = percent(advice.confidence)
+    return f"f = {advice.faults}, in {windows} of the windows, T from {low} to {high}"
 
 
 def _wrap(text: str, width: int, indent: int) -> list[str]:

@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from unruly.findings.words import latency, percent
+from unruly.quantity import duration, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +61,7 @@ def _block(result: Compared, comparison: Comparison, width: int, *, colour: bool
 
 
 def _value(value: float | None) -> str:
-    return "-" if value is None else latency(value)
+    return "-" if value is None else duration(value)
 
 
 def _row(it: Moved) -> str:

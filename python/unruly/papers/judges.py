@@ -26,6 +26,7 @@ from unruly.papers.judgement import (
     beside_line,
     unknown,
 )
+from unruly.quantity import duration
 from unruly.stats import Interval, block_interval, interval_of_ratio
 
 if TYPE_CHECKING:
@@ -106,8 +107,8 @@ def _p99_on_mean(analysis: Analysis) -> Judgement:
     verdict = HOLDS if low > MOST else NOT if high < MOST else UNDECIDED
     intercept = line.intercept.estimate if line.intercept else None
     sentence = (
-        f"r = {line.r:.2f}; p99 = {line.slope.estimate:.2f} x mean "
-        f"{(intercept or 0) / 1e3:+.0f} us over {line.n} configurations"
+        f"r = {line.r:.2f}; p99 = {line.slope.estimate:.2f} × mean + "
+        f"{duration(intercept or 0)} over {line.n} configurations"
     )
     return Judgement(verdict, line.r, float(low), float(high), sentence)
 

@@ -13,7 +13,6 @@ import scipy
 from unruly.findings.stream_hypotheses import is_jvm
 from unruly.findings.stream_model import CPU, GC, NONE
 from unruly.findings.stream_verdicts import SATURATED_LEAST
-from unruly.findings.words import percent
 from unruly.papers.judgement import (
     HOLDS,
     LEVEL,
@@ -23,6 +22,7 @@ from unruly.papers.judgement import (
     beside_line,
     unknown,
 )
+from unruly.quantity import percent
 from unruly.stats import Interval, interval_of_ratio
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import special
 
 from unruly.errors import ParameterError
+from unruly.quantity import duration, percent
 from unruly.stats.interval import Interval
 
 if TYPE_CHECKING:
@@ -286,13 +287,12 @@ def _doubt(
     s: float | None,
     bin_ns: float,
 ) -> str | None:
-    length = counts.size * bin_ns / 1e9
     if windows < WINDOWS_MIN:
         wanted = bins if s is None else max(bins, int(np.ceil(RELAXATIONS / s)))
-        needed = WINDOWS_MIN * wanted * bin_ns / 1e9
         return (
-            f"{windows} windows of {bins * bin_ns / 1e9:.3g} s in {length:.3g} s: the standard "
-            f"error is {100 * np.sqrt(2 / (windows - 1)):.0f} %; run {needed:.3g} s or longer"
+            f"{windows} windows of {duration(bins * bin_ns)} in {duration(counts.size * bin_ns)}: "
+            f"the standard error is {percent(float(np.sqrt(2 / (windows - 1))))}; run "
+            f"{duration(WINDOWS_MIN * wanted * bin_ns)} or longer"
         )
     for factor in (2, 4, 8):
         if counts.size // (bins * factor) < LEVEL_WINDOWS_MIN:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from unruly.errors import ParameterError
+from unruly.quantity import duration
 from unruly.stats.histogram import WIDTH, bucket_edges, bucket_index
 
 if TYPE_CHECKING:
@@ -108,7 +109,9 @@ def bin_quantile(low: ArrayLike, high: ArrayLike, count: ArrayLike, p: float) ->
     bounds = min(bounds[0], value), max(bounds[1], value)
     reason = None
     if p <= QUARTILE and bounds[1] > 2 * bounds[0]:
-        reason = f"it lies between {bounds[0]:.0f} and {bounds[1]:.0f} ns, over a factor of two"
+        reason = (
+            f"it lies between {duration(bounds[0])} and {duration(bounds[1])}, over a factor of two"
+        )
     elif p > QUARTILE and bounds[1] > bounds[0] * (1 + FINE):
         reason = _too_coarse(lower, upper, mass, total, value)
     return BinQuantile(None if reason else value, *bounds, reason)
@@ -258,7 +261,7 @@ def _too_coarse(
     around = filled & (lower <= value) & (value <= upper) & (upper > lower * (1 + FINE))
     if not around.any():
         return None
-    widest = f"{lower[around].min():.0f} to {upper[around].max():.0f} ns"
+    widest = f"{duration(lower[around].min())} to {duration(upper[around].max())}"
     # where bins overlap, those count that most of the mass at this place comes from
     density = mass[around] / (upper[around] - lower[around])
 

@@ -338,6 +338,17 @@ def in_windows(starts: Table, window_ns: int) -> Callable[[Table], Table]:
     return windowed
 
 
+def late_share(rows: Table, limit_ns: float) -> Table:
+    """The share of the rows that were sent late, failed ones included: one row, ``share``.
+
+    Late is a send delay above `limit_ns` that is more than half of the response time. The response
+    time of a failed row is unknown, so the limit alone decides.
+    """
+    most = ~rows.ok | (rows.send_lag > 0.5 * rows.response)
+    late = (rows.send_lag > limit_ns) & most
+    return rows.agg(share=ibis.ifelse(late, 1.0, 0.0).mean())
+
+
 LAG_PROBABILITIES: Final = (0.5, 0.9, 0.99, 0.999)
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import altair as alt
 import pandas as pd
 
-from unruly.findings.advice_words import amount, timeout
 from unruly.html import chart, format
 from unruly.html.document import Figure, Panel
+from unruly.quantity import duration, significant
 
 if TYPE_CHECKING:
     from unruly.findings.advice_model import Advice, PeakAdvice
@@ -39,7 +39,7 @@ def advice_profit(view: View) -> Figure | None:
 
 def _names(advice: Advice) -> list[str]:
     bounds = advice.sla.at_most_ns
-    return [*(f"up to {timeout(bound)}" for bound in bounds), f"beyond {timeout(bounds[-1])}"]
+    return [*(f"up to {duration(bound)}" for bound in bounds), f"beyond {duration(bounds[-1])}"]
 
 
 def _steps(advice: Advice) -> Panel:
@@ -49,7 +49,7 @@ def _steps(advice: Advice) -> Panel:
         [
             {
                 "cell": row.cell,
-                "step": f"{name}: {amount(pays)}",
+                "step": f"{name}: {significant(pays)}",
                 "order": place,
                 "share": count / row.requests,
             }
@@ -117,7 +117,7 @@ def _peak(found: PeakAdvice) -> Panel:
         .transform_filter(f"datum.load == {found.peak.load!r}"),
     ]
     text = f"Profit an hour by {found.factor}. " + "; ".join(
-        f"{amount(r['load'])}: {amount(r['profit'])}" for _, r in frame.iterrows()
+        f"{significant(r['load'])}: {significant(r['profit'])}" for _, r in frame.iterrows()
     )
     title = f"Profit over {found.factor}" + "".join(f", {k} {v}" for k, v in found.others.items())
     return Panel(chart.finish(alt.layer(*layers), HEIGHT), text + ".", title, HEIGHT)

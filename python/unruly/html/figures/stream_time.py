@@ -11,10 +11,10 @@ import pandas as pd
 from unruly.findings.stream_hypotheses import is_jvm
 from unruly.findings.stream_load import OFF_MOST
 from unruly.findings.stream_model import GC, NONE
-from unruly.findings.words import percent
 from unruly.html import chart, format
 from unruly.html.document import Figure, Panel
 from unruly.html.figures.streams import M, loads_of, names_of
+from unruly.quantity import percent
 
 if TYPE_CHECKING:
     from unruly.findings.stream_model import Leg, Stream, Streams

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import altair as alt
 import pandas as pd
 
+from unruly import quantity
 from unruly.findings.stream_model import NONE
-from unruly.findings.stream_words import bits, cores
+from unruly.findings.stream_words import cores
 from unruly.html import chart, format
 from unruly.html.document import Figure, Key, Panel
 
@@ -55,8 +56,8 @@ def bandwidth(view: View) -> Figure | None:
     links = sorted({row.link_bps for row in known if row.link_bps})
     marks = [link / M for link in links] if len(links) == 1 else []
     spec, height = bars(frame, names_of(known), loads_of(rows), "Mbit/s at the reader", marks)
-    told = "; ".join(f"{row.label} {bits(_mean(row.bandwidth_bps))}" for row in known)
-    dashed = f" Dashed: the link's {bits(links[0])}." if marks else ""
+    told = "; ".join(f"{row.label} {quantity.bandwidth(_mean(row.bandwidth_bps))}" for row in known)
+    dashed = f" Dashed: the link's {quantity.bandwidth(links[0])}." if marks else ""
     return Figure(
         view.key("bandwidth"),
         _bandwidth_title(known),
@@ -206,7 +207,7 @@ def _frame(
 def _bandwidth_title(rows: Sequence[Stream]) -> str:
     full = [row for row in rows if row.verdict == "link saturated"]
     slowest = min(rows, key=lambda row: _mean(row.bandwidth_bps) or 0.0)
-    least = f"{slowest.label} gives {bits(_mean(slowest.bandwidth_bps))}"
+    least = f"{slowest.label} gives {quantity.bandwidth(_mean(slowest.bandwidth_bps))}"
     if len(full) == len(rows):
         return "Every protocol fills the link beside every load"
     if full:
@@ -214,4 +215,4 @@ def _bandwidth_title(rows: Sequence[Stream]) -> str:
     best = max(rows, key=lambda row: _mean(row.bandwidth_bps) or 0.0)
     if best.cell == slowest.cell:
         return least
-    return f"{best.label} gives {bits(_mean(best.bandwidth_bps))}, {least}"
+    return f"{best.label} gives {quantity.bandwidth(_mean(best.bandwidth_bps))}, {least}"
