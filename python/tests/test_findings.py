@@ -82,7 +82,7 @@ RAISED = {
     "outage": {**STORE, "faults": (("base", "kill", "store-0", 8.0, 1.0),)},
     "recovery": {**SMALL, "stopped": ((1, 10.0, 2.0),)},
     "throughput-unsteady": {**SMALL, "clusters_hz": 1.0},
-    "arrivals-bursty": {**SMALL, "clusters_hz": 1.0},
+    "arrivals-bursty": {**SMALL, "clusters_hz": 1.0, "status": "imported"},
     "slow-because": {
         **SMALL,
         "rate_hz": 80,
