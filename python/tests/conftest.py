@@ -44,9 +44,9 @@ def slow(slow_run):
 def analysed(tmp_path):
     """Write a run of a given shape and analyse it."""
 
-    def of(*, causes=False, **changes):
+    def of(*, causes=False, target=None, **changes):
         run = unruly.open_run(write_run(tmp_path / "run", **changes))
-        return unruly.analyse(run, causes=causes)
+        return unruly.analyse(run, causes=causes, target=target)
 
     return of
 

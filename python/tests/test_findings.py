@@ -17,6 +17,7 @@ from unruly.__main__ import main
 from unruly.findings import CODES, SECTIONS, SEVERITIES
 from unruly.findings.distrust import fell_behind
 from unruly.findings.rules import RULES, Evidence, find
+from unruly.findings.target import parse_target
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -88,7 +89,7 @@ RAISED = {
         "rate_hz": 80,
         "stopped": ((1, 5.0, 0.8), (1, 13.0, 0.6), (1, 22.0, 0.7)),
     },
-    "target": STORE,
+    "target": {**STORE, "target": parse_target("99%:20ms")},
     "extreme-tail": {
         **STORE,
         "rate_hz": 6_000,
