@@ -16,6 +16,13 @@ MARKS: Final = (
     "<!-- table of the ladder: end -->",
 )
 BEGIN, END = "<!-- table of false promises: begin -->", "<!-- table of false promises: end -->"
+CI_PAGE: Final = ROOT / "docs" / "ci.md"
+LENGTH_MARKS: Final = (
+    "<!-- table of lengths: begin -->",
+    "<!-- table of lengths: end -->",
+)
+LENGTH_FAMILIES: Final = ("F1", "F2", "LN", "N6", "N5", "F5b", "M/M/1")
+LENGTH_STEPS: Final = ("p90", "p99", "p99.9")
 KINDS: Final = {"bound": "", "hold-out": " (hold-out)", "unseen": " (cannot be seen)"}
 
 
@@ -72,11 +79,31 @@ def _ladder_cell(cell: dict[str, Any]) -> str:
     return f"{100 * cell['promised'] / runs:.0f} · {broken} · {common}"
 
 
+def length_table(cells: Sequence[dict[str, Any]]) -> str:
+    """Return, for whoever chooses a duration, the share of runs that can say each percentile."""
+    found = {(c["family"], c["seconds"]): c for c in cells}
+    lengths = ", ".join(f"{seconds} s" for seconds in SECONDS)
+    lines = [
+        "| system | " + " | ".join(f"{step}: {lengths}" for step in LENGTH_STEPS) + " |",
+        "|---|" + "---|" * len(LENGTH_STEPS),
+    ]
+    for name in LENGTH_FAMILIES:
+        own = [found[name, seconds] for seconds in SECONDS]
+        shown = (
+            ", ".join(f"{100 * c['steps'][step]['promised'] / c['runs']:.0f} %" for c in own)
+            for step in LENGTH_STEPS
+        )
+        lines.append(f"| {own[0]['words']} | " + " | ".join(shown) + " |")
+    return "\n".join(lines)
+
+
 def write(cells: Sequence[dict[str, Any]], ladders: Sequence[dict[str, Any]]) -> None:
-    """Put both tables between their marks in the page."""
-    text = PAGE.read_text(encoding="utf-8")
-    for (begin, end), lines in (((BEGIN, END), table(cells)), (MARKS, ladder_table(ladders))):
-        before, rest = text.split(begin)
+    """Put each table between its marks in its page."""
+    for page, (begin, end), lines in (
+        (PAGE, (BEGIN, END), table(cells)),
+        (PAGE, MARKS, ladder_table(ladders)),
+        (CI_PAGE, LENGTH_MARKS, length_table(ladders)),
+    ):
+        before, rest = page.read_text(encoding="utf-8").split(begin)
         _, after = rest.split(end)
-        text = f"{before}{begin}\n{lines}\n{end}{after}"
-    PAGE.write_text(text, encoding="utf-8")
+        page.write_text(f"{before}{begin}\n{lines}\n{end}{after}", encoding="utf-8")

@@ -13,7 +13,17 @@ from conftest import REPOSITORY
 sys.path.insert(0, str(REPOSITORY))
 
 from bench.false_promises import BAR, study
-from bench.false_table import BEGIN, END, MARKS, PAGE, ladder_table, table
+from bench.false_table import (
+    BEGIN,
+    CI_PAGE,
+    END,
+    LENGTH_MARKS,
+    MARKS,
+    PAGE,
+    ladder_table,
+    length_table,
+    table,
+)
 from bench.families import FAMILIES
 
 RUNS = 60
@@ -79,6 +89,8 @@ def test_the_tables_in_the_documentation_are_what_was_measured():
     text = PAGE.read_text(encoding="utf-8")
     assert text.split(BEGIN)[1].split(END)[0].strip() == table(cells)
     assert text.split(MARKS[0])[1].split(MARKS[1])[0].strip() == ladder_table(ladders)
+    text, (begin, end) = CI_PAGE.read_text(encoding="utf-8"), LENGTH_MARKS
+    assert text.split(begin)[1].split(end)[0].strip() == length_table(ladders)
     bound = [it for it in cells if it["kind"] == "bound" and not missed(it)]
     assert max(it["false"] / it["runs"] for it in bound) <= 0.043
     assert max(it["broken"] / it["runs"] for it in bound) <= 0.05
