@@ -10,6 +10,7 @@ use unruly_trace::{Counts, Recorder, RecorderOptions, SPOOL_ROWS_MAX, monotonic}
 use crate::control::{Bin, ProgressLine, Report, report};
 use crate::events::Events;
 use crate::ground::Ground;
+use crate::tidy::Tidy;
 
 /// Everything one asking process needs.
 pub(crate) struct Client<'a> {
@@ -24,6 +25,8 @@ pub(crate) struct Client<'a> {
     pub(crate) work: Option<Work>,
     /// Keys to be written before the start, and by whom.
     pub(crate) load: Option<(u64, Sessions)>,
+    /// Removes the keys that were written.
+    pub(crate) tidy: Option<Tidy>,
 }
 
 /// A load phase that fails more often than this, and than one time in a hundred, has failed.
@@ -78,8 +81,10 @@ impl Client<'_> {
             self.load(&mut engine, keys, sessions)?;
         }
         let Some(start_ns) = self.ground.inbox.start()? else {
+            let written = engine.written();
             drop(engine);
             recorder.finish(&self.ground.job.name)?;
+            self.tidy_up(&written);
             return Ok(None);
         };
         let mut source = source(start_ns);
@@ -110,8 +115,18 @@ impl Client<'_> {
                 Control::Continue
             }
         })?;
+        let written = engine.written();
         let outcome = engine.into_outcome();
-        self.close(recorder, &outcome, events).map(Some)
+        let closed = self.close(recorder, &outcome, events)?;
+        self.tidy_up(&written);
+        Ok(Some(closed))
+    }
+
+    /// Removes what was written from the store, where it is not to stay there.
+    fn tidy_up(&self, written: &[u64]) {
+        if let Some(tidy) = self.tidy.as_ref().filter(|_| !written.is_empty()) {
+            tidy.up(written);
+        }
     }
 
     /// When a request that was not sent yet is not sent any more: a timeout after the schedule's end

@@ -19,6 +19,7 @@ use crate::events::Events;
 use crate::ground::Ground;
 use crate::job::Job;
 use crate::mesh::nanoseconds;
+use crate::tidy::Tidy;
 
 /// An open loop sleeps for pauses longer than this and spins for shorter ones: waking up takes
 /// tens of microseconds, which at thousands of requests a second is most of the pause.
@@ -60,6 +61,7 @@ pub(crate) fn run(ground: Ground<'_>, drive: &Drive, events: &mut Events) -> Res
         ready: asked.ready,
         work: asked.work,
         load: asked.load,
+        tidy: Tidy::of(drive)?,
     };
     let (sessions, flags) = (asked.sessions, asked.flags);
     let schedule = schedule(drive, seed)?;

@@ -23,6 +23,7 @@ mod role;
 mod serve;
 mod stream;
 mod stress;
+mod tidy;
 mod watch;
 
 pub use control::{Bin, Message, PeerLine, ProgressLine, Ready, Report};

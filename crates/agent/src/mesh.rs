@@ -169,6 +169,7 @@ pub(crate) fn ask(
         peers,
         work: None,
         load: None,
+        tidy: None,
     };
     client.run(events, |start_ns| {
         let phases = Phases::new(start_ns, job.plan.run.warmup, job.plan.run.duration);

@@ -9,7 +9,7 @@ use unruly_trace::{ErrorKind, monotonic};
 use crate::link::{Link, Place};
 use crate::poller::Poller;
 use crate::socket::receive_waiting;
-use crate::target::{Answer, GREETING, ProtocolError, Target};
+use crate::target::{Answer, GREETING, Incoming, ProtocolError, Target};
 use crate::targets::Driver;
 
 /// Longest answer to a greeting.
@@ -35,32 +35,87 @@ pub fn introduce(driver: &dyn Driver, patience: Duration) -> Result<(), Introduc
         let until_ns = monotonic().0 + i64::try_from(patience.as_nanos()).unwrap_or(i64::MAX / 4);
         // Nobody answers a datagram that asks for nothing.
         if matches!(place, Place::Stream(_) | Place::Program { .. }) {
-            meet(place, driver.target().as_mut(), until_ns)?;
+            meet(place, driver.target(), until_ns)?;
         }
     }
     Ok(())
 }
 
-fn meet(place: &Place, target: &mut dyn Target, until_ns: i64) -> Result<(), IntroductionError> {
+fn meet(
+    place: &Place,
+    target: Box<dyn Target>,
+    until_ns: i64,
+) -> Result<Conversation, IntroductionError> {
     let mut link = Link::new(place.clone());
     connect(&mut link, until_ns).map_err(|error| unreachable_place(place, &error))?;
+    let mut conversation = Conversation {
+        place: place.clone(),
+        link,
+        target,
+        input: Vec::new(),
+    };
     let mut expected = 0;
-    link.queue(None, |out| expected = target.greet(out));
-    let mut input = Vec::new();
+    conversation.say(|target, out| {
+        expected = target.greet(out);
+        expected > 0
+    });
     while expected > 0 {
-        let decoded = target.decode(&input);
-        let Some(incoming) = decoded.map_err(|error| stranger(place, &error))? else {
-            exchange(&mut link, &mut input, until_ns).map_err(|error| silent(place, &error))?;
-            continue;
-        };
-        if let Answer::Failed(kind, words) = incoming.answer {
-            return Err(refused(place, kind, words));
-        }
-        expected -= usize::from(incoming.request == GREETING);
-        let bytes = incoming.bytes;
-        input.drain(..bytes);
+        let heard = conversation.hear(until_ns, |incoming| match incoming.answer {
+            Answer::Failed(kind, words) => Err(refused(place, kind, words)),
+            _ => Ok(incoming.request),
+        });
+        expected -= usize::from(heard?? == GREETING);
     }
-    Ok(())
+    Ok(conversation)
+}
+
+/// A connection outside a run, on which one thing is asked after the other.
+pub(crate) struct Conversation {
+    place: Place,
+    link: Link,
+    target: Box<dyn Target>,
+    input: Vec<u8>,
+}
+
+impl Conversation {
+    /// Connects to a place and hears its greeting out.
+    pub(crate) fn open(
+        place: &Place,
+        target: Box<dyn Target>,
+        until_ns: i64,
+    ) -> Result<Self, IntroductionError> {
+        meet(place, target, until_ns)
+    }
+
+    /// Queues what `encode` appends. Returns what it returns: whether there is something.
+    pub(crate) fn say(
+        &mut self,
+        encode: impl FnOnce(&mut dyn Target, &mut Vec<u8>) -> bool,
+    ) -> bool {
+        let mut said = false;
+        let target = self.target.as_mut();
+        self.link.queue(None, |out| said = encode(target, out));
+        said
+    }
+
+    /// Sends what was said, and returns what `take` makes of the next reply.
+    pub(crate) fn hear<T>(
+        &mut self,
+        until_ns: i64,
+        take: impl FnOnce(&Incoming<'_>) -> T,
+    ) -> Result<T, IntroductionError> {
+        loop {
+            let decoded = self.target.decode(&self.input);
+            let decoded = decoded.map_err(|error| stranger(&self.place, &error))?;
+            if let Some(incoming) = decoded {
+                let (bytes, taken) = (incoming.bytes, take(&incoming));
+                self.input.drain(..bytes);
+                return Ok(taken);
+            }
+            let heard = exchange(&mut self.link, &mut self.input, until_ns);
+            heard.map_err(|error| silent(&self.place, &error))?;
+        }
+    }
 }
 
 fn connect(link: &mut Link, until_ns: i64) -> io::Result<()> {

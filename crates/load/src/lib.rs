@@ -9,6 +9,7 @@ mod ahead;
 mod bins;
 mod engine;
 mod introduction;
+mod leftovers;
 mod link;
 mod loading;
 mod pending;
@@ -25,6 +26,7 @@ pub use ahead::Ahead;
 pub use bins::{Bins, bin};
 pub use engine::{Control, Engine, EngineOptions, Live, Outcome, Peer};
 pub use introduction::{IntroductionError, introduce};
+pub use leftovers::{foreign, remove};
 pub use link::{PASSWORD, Place};
 pub use loading::LoadSource;
 pub use poller::{Poller, Wake};
@@ -35,7 +37,8 @@ pub use source::{
     ClosedSource, Due, Ending, Limited, MeshSource, OpenSource, Phases, Sessions, Source,
 };
 pub use target::{
-    Answer, GREETING, Incoming, Operation, Outgoing, ProtocolError, ServerStamps, Target,
+    Answer, CENSUS, GREETING, Incoming, KEY_PREFIX, Operation, Outgoing, ProtocolError,
+    ServerStamps, Target,
 };
 pub use targets::{Driver, DriverError, GroupRpc, Settings, driver, drivers};
 pub use work::Work;

@@ -165,6 +165,12 @@ impl ProtocolError {
 /// The number of a reply that answers no request, such as one to a greeting.
 pub const GREETING: u64 = u64::MAX;
 
+/// The number of the reply to a question about data of others.
+pub const CENSUS: u64 = u64::MAX - 1;
+
+/// What the name of every key of ours begins with.
+pub const KEY_PREFIX: &str = "unruly:";
+
 /// Turns requests into bytes and bytes into replies, for one connection. Sans-IO.
 pub trait Target: Send {
     /// The connection is new: what was asked on an earlier one is forgotten, and what is said first is
@@ -173,6 +179,19 @@ pub trait Target: Send {
 
     /// Appends the bytes of one copy.
     fn encode(&mut self, outgoing: &Outgoing<'_>, out: &mut Vec<u8>);
+
+    /// Appends what removes a key, whose reply has this number. Returns false where the protocol
+    /// cannot remove one.
+    fn encode_removal(&mut self, _request: u64, _key: &str, _out: &mut Vec<u8>) -> bool {
+        false
+    }
+
+    /// Appends a question about data of others, whose reply has the number [`CENSUS`] and is
+    /// [`Answer::Found`] with a description of it, or [`Answer::Missing`]. Returns false where the
+    /// protocol cannot ask.
+    fn encode_census(&mut self, _out: &mut Vec<u8>) -> bool {
+        false
+    }
 
     /// Takes one reply from the start of `input`; `None` when more bytes are needed.
     ///

@@ -12,7 +12,7 @@ use std::ops::Range;
 use unruly_plan::{Choices, OperationKind, Portion, Store};
 use unruly_trace::{ErrorKind, Status};
 
-use crate::target::{Answer, Operation};
+use crate::target::{Answer, KEY_PREFIX, Operation};
 use crate::value::{self, Identity, Reading};
 
 /// Writes of unknown fate that are remembered; beyond them nothing is called stale any more.
@@ -133,15 +133,17 @@ impl Work {
         }
     }
 
+    /// The keys that were written, by their numbers.
+    pub(crate) fn written(&self) -> Vec<u64> {
+        let known = self.keys.iter().zip(0..);
+        let written = known.filter(|(known, _)| known.written > 0);
+        written.map(|(_, key)| key).collect()
+    }
+
     /// A task as a target takes it.
     pub(crate) fn operation(&mut self, task: &Task) -> Operation<'_> {
-        let mut number = itoa::Buffer::new();
         let key = task.key.unwrap_or(0);
-        let number = number.format(key);
-        self.key.clear();
-        self.key.push_str("unruly:");
-        self.key.push_str(&"000000000000"[number.len().min(12)..]);
-        self.key.push_str(number);
+        name_of(key, &mut self.key);
         match task.kind {
             OperationKind::Read => Operation::Read { key: &self.key },
             OperationKind::Write => {
@@ -242,6 +244,16 @@ impl Work {
             known.floor = known.floor.max(task.floor);
         }
     }
+}
+
+/// Writes the name of a key into `name`.
+pub(crate) fn name_of(key: u64, name: &mut String) {
+    let mut number = itoa::Buffer::new();
+    let number = number.format(key);
+    name.clear();
+    name.push_str(KEY_PREFIX);
+    name.push_str(&"000000000000"[number.len().min(12)..]);
+    name.push_str(number);
 }
 
 fn place(key: u64) -> usize {

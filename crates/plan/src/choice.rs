@@ -203,6 +203,7 @@ mod tests {
             retries: 0,
             preload: false,
             http: None,
+            keep: false,
         }
     }
 

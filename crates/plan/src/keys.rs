@@ -11,7 +11,9 @@ pub(crate) const TIMETABLE: &[&str] = &[
     "stream.wind_down",
     "compete.lead",
 ];
-pub(crate) const RUN: &[&str] = &["duration", "warmup", "repeat", "hosts", "until", "scale"];
+pub(crate) const RUN: &[&str] = &[
+    "duration", "warmup", "repeat", "hosts", "until", "slo", "scale",
+];
 pub(crate) const MESH: &[&str] = &[
     "agents",
     "groups",
@@ -61,6 +63,7 @@ pub(crate) const STORE: &[&str] = &[
     "preload",
     "connections",
     "expect",
+    "keep",
 ];
 pub(crate) const STREAM: &[&str] = &[
     "protocol",
@@ -105,8 +108,10 @@ pub(crate) const NOT_TEXT: &[&str] = &[
     "retries",
     "preload",
     "connections",
+    "keep",
     "enabled",
     "scale",
+    "slo",
     "sample",
     "readers",
     "mtu",
@@ -148,7 +153,7 @@ pub(crate) fn variable_paths(load: &str) -> Vec<String> {
     };
     // `run.repeat` is out: it counts the runs of every cell alike; and `run.scale`: its times are those
     // that were scaled.
-    let own = |key: &&str| !["repeat", "scale"].contains(key);
+    let own = |key: &&str| !["repeat", "scale", "slo"].contains(key);
     let run_keys: Vec<&str> = RUN.iter().copied().filter(own).collect();
     [
         paths("run", &run_keys),

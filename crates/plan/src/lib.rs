@@ -36,6 +36,7 @@ mod random;
 mod render;
 mod section;
 mod service;
+mod slo;
 mod store;
 mod stream;
 mod times;
@@ -64,6 +65,7 @@ pub use model::{Drive, Factor, Hosts, Load, Mesh, Plan, Probe, Run, Transport, W
 pub use portion::Portion;
 pub use random::mix;
 pub use service::{Service, ServicePlace, ServicePlaces, ServiceProcess, ServiceStep};
+pub use slo::{Slo, SloError};
 pub use store::{KeyOrder, OperationKind, Operations, Store, StoreLevel, ValueSize};
 pub use stream::{Protocol, Scheduling, Stream};
 pub use times::times_ns;

@@ -8,6 +8,7 @@ use crate::arrivals::Arrivals;
 use crate::compete::Compete;
 use crate::fault::Fault;
 use crate::jvm::{Jvm, Runtime};
+use crate::slo::Slo;
 use crate::store::Store;
 use crate::stream::Stream;
 use crate::units::{Bytes, DurationNs};
@@ -59,6 +60,9 @@ pub struct Run {
     /// A cell ends when so much is known, if that is before its duration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Until>,
+    /// Targets that the run is held to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slo: Vec<Slo>,
 }
 
 /// What stands for a host.

@@ -12,6 +12,7 @@ use crate::parse_fault::faults;
 use crate::parse_load::{drive, mesh};
 use crate::parse_stream::{compete, jvm, scaled, stream};
 use crate::section::{Limits, Section, Source};
+use crate::slo::{Slo, SloError};
 use crate::units::DurationNs;
 use crate::until::Until;
 
@@ -251,6 +252,7 @@ fn run(section: &Section<'_>) -> Result<(Run, f64), PlanError> {
         repeat: section.whole("repeat", &repeat)?,
         hosts: section.choice("hosts", &hosts, Some(Hosts::Processes))?,
         until: until(section)?,
+        slo: slo(section)?,
     };
     Ok((run, scale))
 }
@@ -265,6 +267,19 @@ fn until(section: &Section<'_>) -> Result<Option<Until>, PlanError> {
     until
         .map(Some)
         .map_err(|()| section.refuse("until", wanted, HINT))
+}
+
+fn slo(section: &Section<'_>) -> Result<Vec<Slo>, PlanError> {
+    const HINT: &str = "slo = [\"p99 < 20ms\"]";
+    let values = section.list("slo", HINT)?.unwrap_or_default();
+    let read = values.into_iter().map(|value| {
+        let slo = value.as_str().ok_or(SloError).and_then(str::parse);
+        slo.map_err(|error: SloError| {
+            let wrong = format!("slo holds {}", value.to_string().trim());
+            section.complain("slo", wrong, error.to_string(), HINT)
+        })
+    });
+    read.collect()
 }
 
 fn load(top: &Section<'_>, run: &Run, scale: f64) -> Result<(Load, &'static str), PlanError> {

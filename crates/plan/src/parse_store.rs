@@ -78,6 +78,7 @@ pub(crate) fn store(section: &Section<'_>, clients: u32) -> Result<Option<Store>
         )?,
         preload,
         http,
+        keep: section.switch("keep", false)?,
     }))
 }
 

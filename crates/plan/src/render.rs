@@ -34,6 +34,10 @@ impl Plan {
         if let Some(until) = self.run.until {
             out.text("until", until);
         }
+        if !self.run.slo.is_empty() {
+            let texts = self.run.slo.iter().map(|slo| quoted(&slo.to_string()));
+            out.bare("slo", list(texts));
+        }
         match &self.load {
             Load::Mesh(mesh) => out.mesh(mesh),
             Load::Drive(drive) => out.drive(drive),
@@ -215,6 +219,7 @@ impl Writer {
             self.bare("connections", http.connections);
             self.text("expect", &http.expect);
         }
+        self.bare("keep", store.keep);
     }
 
     fn fault(&mut self, fault: &Fault) {

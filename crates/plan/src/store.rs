@@ -36,6 +36,9 @@ pub struct Store {
     /// How an HTTP server is asked; nothing for other stores.
     #[serde(default)]
     pub http: Option<Http>,
+    /// The keys that the run wrote stay in the store.
+    #[serde(default)]
+    pub keep: bool,
 }
 
 impl Store {

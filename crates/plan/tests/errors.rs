@@ -71,7 +71,7 @@ fn unknown_keys_are_refused_with_the_nearest_known() {
     mesh_but(
         "duration",
         "durations",
-        r#"plan.toml:3: unknown key "durations" in [run]; known: duration, warmup, repeat, hosts, until, scale; hint: did you mean duration"#,
+        r#"plan.toml:3: unknown key "durations" in [run]; known: duration, warmup, repeat, hosts, until, slo, scale; hint: did you mean duration"#,
     );
     mesh(
         "tranport = \"udp\"",
@@ -83,7 +83,7 @@ fn unknown_keys_are_refused_with_the_nearest_known() {
     );
     drive(
         "body = \"5B\"",
-        r#"plan.toml:6: unknown key "body" in [drive]; known: transport, address, clients, processes, arrivals, rate, dispersion, burst_share, burst_factor, on, off, shape, times, think, payload, timeout, in_flight, requests, url, store, operations, keys, order, skew, value, level, pipeline, retries, preload, connections, expect; hint: remove it"#,
+        r#"plan.toml:6: unknown key "body" in [drive]; known: transport, address, clients, processes, arrivals, rate, dispersion, burst_share, burst_factor, on, off, shape, times, think, payload, timeout, in_flight, requests, url, store, operations, keys, order, skew, value, level, pipeline, retries, preload, connections, expect, keep; hint: remove it"#,
     );
     mesh(
         "[probes]",

@@ -35,6 +35,7 @@ fn a_mesh_has_the_defaults_of_the_manual() {
         repeat: 1,
         hosts: Hosts::Processes,
         until: None,
+        slo: Vec::new(),
     };
     assert_eq!(plan.run, run);
     assert_eq!(
@@ -104,6 +105,7 @@ fn a_store_has_the_defaults_of_the_manual_and_is_driven_as_fast_as_it_answers() 
         retries: 0,
         preload: false,
         http: None,
+        keep: false,
     };
     assert_eq!(drive.store, Some(Box::new(store)));
 }
@@ -466,6 +468,7 @@ fn store() -> impl Strategy<Value = Store> {
                 pipeline,
                 retries,
                 preload: keys % 2 == 0,
+                keep: keys % 3 == 0,
                 http,
             };
             if store.has_keys() {
@@ -610,6 +613,11 @@ fn plan() -> impl Strategy<Value = Plan> {
                             percentile: 99.9,
                             within: 0.125,
                         }),
+                        slo: if varied {
+                            vec!["p99 < 20ms".parse().unwrap()]
+                        } else {
+                            Vec::new()
+                        },
                     },
                     load,
                     compete,

@@ -16,9 +16,9 @@ pub(crate) fn tool() -> Tool {
     }
 }
 
-/// How long this host stops a process that asks for nothing; takes a second.
-pub(crate) fn noise_floor_ns() -> i64 {
-    doctor::spin(NOISE, &mut |_| {}).floor_ns
+/// How this host stops a process that asks for nothing; takes a second.
+pub(crate) fn noise() -> doctor::NoiseFloor {
+    doctor::spin(NOISE, &mut |_| {})
 }
 
 /// The facts of this host.

@@ -14,7 +14,7 @@ use unruly_plan::{DurationNs, Load, Plan, PlanError, Url};
 
 use crate::drive::DriveArguments;
 use crate::runner::{self, RunOptions};
-use crate::target::target;
+use crate::target::{slos, target};
 use crate::{help, python, services, shipped};
 
 /// A check found something: a host unfit to measure, a limit broken, a difference.
@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Run a plan (a file or a shipped plan) and print its verdict
-    #[command(after_help = help::ending("0 fine, 1 more than 1 % of the requests failed or the run is spoiled, 2 an error", &[
+    #[command(after_help = help::ending("0 fine, 1 more than 1 % of the requests failed, a target (--slo) was missed or the run is spoiled, 2 an error", &[
         ("unruly run demo", "Run a shipped plan"),
         ("unruly run mine.toml -d 5min --set drive.rate=2k/s", "Run a plan file with other values"),
     ]))]
@@ -67,12 +67,18 @@ enum Verb {
         /// too; may be repeated
         #[arg(long = "set", value_name = "KEY=VALUE")]
         set: Vec<String>,
+        /// Target that decides the exit code, instead of the plan's: "p99 < 20ms"; may be repeated
+        #[arg(long, value_name = "TARGET")]
+        slo: Vec<String>,
+        /// Write to a store that holds other data
+        #[arg(short, long)]
+        yes: bool,
         /// Print only the run directory: no progress, no verdict
         #[arg(short, long)]
         quiet: bool,
     },
     /// Measure a store, HTTP server or program without a plan file
-    #[command(after_help = help::ending("0 fine, 1 more than 1 % of the requests failed or the run is spoiled, 2 an error", &[
+    #[command(after_help = help::ending("0 fine, 1 more than 1 % of the requests failed, a target (--slo) was missed or the run is spoiled, 2 an error", &[
         ("unruly drive redis://127.0.0.1:6379 -c 16 -r 2000 -d 60s", "Send 2,000 requests a second"),
         ("unruly drive service:redis -c 4", "Start a Redis server, measure it and stop it"),
     ]))]
@@ -195,6 +201,8 @@ fn call(verb: Verb) -> Result<u8> {
             seed,
             tag,
             set,
+            slo,
+            yes,
             quiet,
         } => {
             let changes = Changes {
@@ -202,11 +210,13 @@ fn call(verb: Verb) -> Result<u8> {
                 warmup,
                 seed,
                 tag,
+                slo,
             };
             let options = RunOptions {
                 output,
                 quiet,
                 password: None,
+                yes,
             };
             measure(&read(&plan, &set, &changes)?, &options)
         }
@@ -242,6 +252,7 @@ struct Changes {
     warmup: Option<String>,
     seed: Option<u64>,
     tag: Option<String>,
+    slo: Vec<String>,
 }
 
 impl Changes {
@@ -256,6 +267,9 @@ impl Changes {
         }
         if let Some(text) = &self.warmup {
             plan.run.warmup = parse("--warmup", text)?;
+        }
+        if !self.slo.is_empty() {
+            plan.run.slo = slos(&self.slo)?;
         }
         plan.seed = self.seed.unwrap_or(plan.seed);
         if let Some(tag) = &self.tag {
@@ -463,6 +477,7 @@ mod tests {
             warmup: None,
             seed: None,
             tag: None,
+            slo: Vec::new(),
         };
         let set: Vec<String> = set.iter().map(|&word| word.to_owned()).collect();
         read(Path::new(plan), &set, &changes)

@@ -11,7 +11,7 @@ use unruly_plan::{Plan, Url, did_you_mean};
 
 use crate::runner::RunOptions;
 use crate::services;
-use crate::target::ECHO;
+use crate::target::{ECHO, slos};
 
 /// What messages call the plan that the flags are.
 const PLACE: &str = "drive";
@@ -121,6 +121,16 @@ pub(crate) struct DriveArguments {
     /// Status codes that count as success (http only), such as "2xx, 404" [default: 2xx, 3xx]
     #[arg(long, value_name = "CODES", help_heading = STORE)]
     expect: Option<String>,
+    /// Leave the written keys in the store (default: remove them at the end)
+    #[arg(long, help_heading = STORE)]
+    keep: bool,
+    /// Write to a store that holds other data
+    #[arg(short, long, help_heading = STORE)]
+    yes: bool,
+    /// Target that decides the exit code, such as "p99 < 20ms", "read p99.9 < 50ms" or
+    /// "failed < 0.1%"; may be repeated
+    #[arg(long, value_name = "TARGET", help_heading = RUN)]
+    slo: Vec<String>,
     /// Random seed
     #[arg(long, value_name = "NUMBER", help_heading = RUN)]
     seed: Option<String>,
@@ -187,6 +197,7 @@ impl DriveArguments {
             ("drive.preload", self.preload),
             ("drive.connections", self.connections),
             ("drive.expect", self.expect),
+            ("drive.keep", self.keep.then(|| "true".to_owned())),
             ("drive.in_flight", self.in_flight),
             ("drive.transport", self.transport),
             ("drive.payload", self.payload),
@@ -194,14 +205,16 @@ impl DriveArguments {
         let given = values
             .iter()
             .filter_map(|(path, value)| Some((*path, value.as_deref()?)));
-        let plan = Plan::of_values(PLACE, given.clone()).map_err(|error| {
+        let mut plan = Plan::of_values(PLACE, given.clone()).map_err(|error| {
             let typed = given.clone().find(|(path, _)| *path == error.key);
             anyhow::anyhow!(error.on_command_line(typed.map(|it| it.1), flag))
         })?;
+        plan.run.slo = slos(&self.slo)?;
         let options = RunOptions {
             output: self.output,
             quiet: self.quiet,
             password,
+            yes: self.yes,
         };
         Ok((plan, options))
     }

@@ -3,7 +3,8 @@
 
 use std::ffi::OsString;
 
-use unruly_plan::{Arrivals, Drive, Load, Mesh, Plan, Store, Stream, Url};
+use anyhow::Result;
+use unruly_plan::{Arrivals, Drive, Load, Mesh, Plan, Slo, Store, Stream, Url};
 
 /// The scheme of our own echo server, which is no store.
 pub(crate) const ECHO: &str = "echo";
@@ -19,6 +20,23 @@ pub(crate) fn command(words: impl Iterator<Item = OsString>) -> Vec<String> {
         }
     });
     std::iter::once("unruly".to_owned()).chain(given).collect()
+}
+
+/// Reads the targets of a command line.
+///
+/// # Errors
+///
+/// When a text is no target.
+pub(crate) fn slos(texts: &[String]) -> Result<Vec<Slo>> {
+    let read = texts.iter().map(|text| {
+        let slo = text.parse::<Slo>();
+        slo.map_err(|_| {
+            anyhow::anyhow!(
+                "--slo: {text:?} is not a statistic and its limit; hint: --slo \"p99 < 20ms\", or \"failed < 0.1%\""
+            )
+        })
+    });
+    read.collect()
 }
 
 /// Returns the sentence that says what a plan measures.

@@ -9,6 +9,7 @@ is absent.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from unruly.findings.operation import ALL, Operation, find_operation, operation_of, tidy, unknown
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from unruly.findings.arrival_model import ArrivalLog
     from unruly.findings.bare_matrix import BareMatrix
     from unruly.findings.cause_model import Causes
+    from unruly.findings.judging import Outcome
     from unruly.findings.magical import Magical
     from unruly.findings.runtime_model import Runtimes
     from unruly.findings.steadiness import OverTime
@@ -459,6 +461,13 @@ class Analysis(Shown):
     """What each protocol gave beside each load, of a run of streams; None for others."""
     runtimes: Runtimes | None = None
     """Who asks and who answers by runtime, and collections; None where no agent is a JVM."""
+
+    @cached_property
+    def slos(self) -> tuple[Outcome, ...]:
+        """What became of the targets that the run was given with ``--slo``."""
+        from unruly.findings.slo import judged  # noqa: PLC0415 - it judges an analysis
+
+        return judged(self)
 
     @property
     def trustworthy(self) -> bool:

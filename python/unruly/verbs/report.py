@@ -9,6 +9,7 @@ from unruly.verbs.shared import (
     FINE_EXIT,
     finding_exit,
     open_for,
+    print_slos,
     target_of,
     terminal,
     written,
@@ -39,7 +40,8 @@ def run(options: argparse.Namespace) -> int:
         write_summary(analysis)
         if options.verdict:
             width, colour = terminal(None)
-            print(verdict(analysis, width=width, colour=colour), flush=True)
+            print(verdict(analysis, width=width, colour=colour))
+            print_slos(analysis, width)
     output = options.output or Path(named[0][1]) / "report.html"
     names = [name for name, _ in named]
     written(output, lambda: report(analyses, output, names=names, advice=options.advice))

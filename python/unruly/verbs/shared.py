@@ -46,9 +46,20 @@ def terminal(asked: int | None) -> tuple[int, bool]:
 def finding_exit(analysis: Analysis) -> int:
     """Return the exit code of a run whose verdict was shown: 1 when it did not go well, else 0.
 
-    A run did not go well when more than 1 % of its requests failed, or when something spoils it.
+    A run did not go well when more than 1 % of its requests failed, when one of its targets is
+    broken, or when something spoils it.
     """
-    return FINE_EXIT if analysis.worked.ok and analysis.trustworthy else FINDING_EXIT
+    broken = any(it.outcome == "broken" for it in analysis.slos)
+    fine = analysis.worked.ok and analysis.trustworthy and not broken
+    return FINE_EXIT if fine else FINDING_EXIT
+
+
+def print_slos(analysis: Analysis, width: int) -> None:
+    """Print what became of the targets of a run, if it has any."""
+    from unruly.output.slo import slo_text  # noqa: PLC0415 - --help stays quick
+
+    if analysis.slos:
+        print(slo_text(analysis.slos, width=width), flush=True)
 
 
 def print_json(document: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from unruly.verbs.shared import (
     open_for,
     print_json,
+    print_slos,
     target_of,
     terminal,
 )
@@ -32,4 +33,5 @@ def run(options: argparse.Namespace) -> int:
         return 0
     width, colour = terminal(options.width)
     print(verdict(analysis, width=width, colour=colour))
+    print_slos(analysis, width)
     return 0

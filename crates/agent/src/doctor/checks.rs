@@ -4,7 +4,7 @@ use super::Severity::{Informs, Spoils, Warns};
 use super::evidence::Evidence;
 use super::render::{bytes, share, time};
 use super::trials::Trial;
-use super::{Diagnosis, Severity};
+use super::{Diagnosis, NoiseFloor, Severity};
 
 /// Clock sources that are read without asking the kernel or a hypervisor.
 const CLOCK_SOURCES_FAST: [&str; 2] = ["tsc", "arch_sys_counter"];
@@ -45,6 +45,19 @@ pub(super) fn diagnose(evidence: &Evidence) -> Vec<Diagnosis> {
         virtualised,
     ];
     checks.iter().filter_map(|check| check(evidence)).collect()
+}
+
+/// What a person should read before a run on a host with this noise; none where it is fit.
+pub(super) fn warning(noise: &NoiseFloor) -> Option<String> {
+    let lost = noise.lost_share();
+    (lost > LOST_SHARE_MAX).then(|| {
+        format!(
+            "this host lost {:.0} % of its CPU to other work in {:.0} s: the result may be spoiled; \
+             hint: `unruly doctor` says more",
+            (lost * 100.0).max(1.0),
+            noise.spun_ns as f64 / 1e9
+        )
+    })
 }
 
 fn diagnosis(

@@ -96,6 +96,14 @@ impl Examination {
     }
 }
 
+impl NoiseFloor {
+    /// Returns what a person should read before a run on this host; none where it is quiet enough.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        checks::warning(self)
+    }
+}
+
 /// Examines this host, in the current folder. `progress` is told the share done, from 0 to 1.
 pub fn examine(options: &Options, progress: &mut dyn FnMut(f64)) -> Examination {
     let evidence = evidence::gather(Path::new("/"), options.spin, progress);

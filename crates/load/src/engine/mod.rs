@@ -273,6 +273,12 @@ impl<'a> Engine<'a> {
         &self.outcome
     }
 
+    /// The numbers of the keys that were written.
+    #[must_use]
+    pub fn written(&self) -> Vec<u64> {
+        self.work.as_ref().map_or_else(Vec::new, Work::written)
+    }
+
     /// Lets go of the connections.
     #[must_use]
     pub fn into_outcome(mut self) -> Outcome {

@@ -7,7 +7,9 @@ use unruly_trace::ErrorKind;
 
 use super::{Driver, DriverError, Settings, check_options, places, without_level, without_path};
 use crate::link::Place;
-use crate::target::{Answer, GREETING, Incoming, Operation, Outgoing, ProtocolError, Target};
+use crate::target::{
+    Answer, CENSUS, GREETING, Incoming, Operation, Outgoing, ProtocolError, Target,
+};
 
 const PORT: u16 = 11211;
 const WANTED: &str = "a reply of memcached";
@@ -109,13 +111,27 @@ fn answer(input: &[u8]) -> Result<Option<(Answer<'_>, usize)>, ProtocolError> {
             (Answer::Found(&body[..length]), after + length + 2)
         }
         b"HD" | b"MN" => (Answer::Done, after),
-        b"EN" => (Answer::Missing, after),
-        b"NS" | b"NF" | b"EX" | b"ERROR" | b"CLIENT_ERROR" | b"SERVER_ERROR" => {
+        b"EN" | b"NF" => (Answer::Missing, after),
+        b"NS" | b"EX" | b"ERROR" | b"CLIENT_ERROR" | b"SERVER_ERROR" => {
             (Answer::Failed(ErrorKind::Store, line), after)
         }
         _ => return Err(ProtocolError::reply(line, WANTED)),
     };
     Ok(Some(found))
+}
+
+/// Whether the statistics count items. memcached cannot say whose they are.
+fn items(input: &[u8]) -> Option<Incoming<'_>> {
+    const END: &[u8] = b"END\r\n";
+    let bytes = input.windows(END.len()).position(|it| it == END)? + END.len();
+    let mut lines = input[..bytes].split(|byte| *byte == b'\n');
+    let line = lines.find(|line| line.starts_with(b"STAT curr_items "));
+    let words = line.and_then(|line| line.strip_prefix(b"STAT "));
+    let words = words
+        .map(<[u8]>::trim_ascii)
+        .filter(|it| *it != b"curr_items 0");
+    let answer = words.map_or(Answer::Missing, Answer::Found);
+    Some(Incoming::new(CENSUS, answer, bytes))
 }
 
 /// Longest value that is taken: the longest that is written, and more.
@@ -140,7 +156,24 @@ impl Target for Stream {
         command(outgoing.operation, out);
     }
 
+    fn encode_removal(&mut self, request: u64, key: &str, out: &mut Vec<u8>) -> bool {
+        self.asked.push_back(request);
+        out.extend_from_slice(format!("md {key}\r\n").as_bytes());
+        true
+    }
+
+    fn encode_census(&mut self, out: &mut Vec<u8>) -> bool {
+        self.asked.push_back(CENSUS);
+        out.extend_from_slice(b"stats\r\n");
+        true
+    }
+
     fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Option<Incoming<'a>>, ProtocolError> {
+        if self.asked.front() == Some(&CENSUS) {
+            let found = items(input);
+            self.asked.drain(..usize::from(found.is_some()));
+            return Ok(found);
+        }
         let Some((answer, bytes)) = answer(input)? else {
             return Ok(None);
         };

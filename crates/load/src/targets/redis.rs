@@ -8,7 +8,9 @@ use unruly_trace::ErrorKind;
 
 use super::{Driver, DriverError, Settings, check_options, places};
 use crate::link::Place;
-use crate::target::{Answer, GREETING, Incoming, Operation, Outgoing, ProtocolError, Target};
+use crate::target::{
+    Answer, CENSUS, GREETING, Incoming, KEY_PREFIX, Operation, Outgoing, ProtocolError, Target,
+};
 
 const PORT: u16 = 6379;
 const WANTED: &str = "a reply of Redis";
@@ -130,6 +132,7 @@ enum Asked {
     /// A write whose `WAIT` follows: the reply to the write is the answer only when it failed.
     BeforeWait(u64),
     Wait(u64),
+    Census,
 }
 
 struct Connection {
@@ -170,15 +173,33 @@ impl Target for Connection {
         }
     }
 
+    fn encode_removal(&mut self, request: u64, key: &str, out: &mut Vec<u8>) -> bool {
+        command(out, &["DEL", key]);
+        self.asked.push_back(Asked::Write(request));
+        true
+    }
+
+    /// A part of the keys is enough: those of a store in use are not all at its end.
+    fn encode_census(&mut self, out: &mut Vec<u8>) -> bool {
+        command(out, &["SCAN", "0", "COUNT", "100"]);
+        self.asked.push_back(Asked::Census);
+        true
+    }
+
     fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Option<Incoming<'a>>, ProtocolError> {
         let decoded = decode_range(input).map_err(|_| ProtocolError::reply(input, WANTED))?;
         let Some((frame, bytes)) = decoded else {
             return Ok(None);
         };
         let asked = self.asked.pop_front().ok_or(ProtocolError::Unasked)?;
+        if let (Asked::Census, RangeFrame::Array(parts)) = (asked, &frame) {
+            let incoming = Incoming::new(CENSUS, foreign_key(parts, input), bytes);
+            return Ok(Some(incoming));
+        }
         let answer = answer(&frame, input)?;
         let (request, answer) = match asked {
             Asked::Greeting => (GREETING, answer),
+            Asked::Census => (CENSUS, answer),
             Asked::Read(request) | Asked::Write(request) => (request, answer),
             Asked::BeforeWait(_) if answer == Answer::Done => (GREETING, answer),
             Asked::BeforeWait(request) => {
@@ -205,6 +226,20 @@ impl Redis {
             _ => answer,
         }
     }
+}
+
+/// The first key of a `SCAN` that is not ours.
+fn foreign_key<'a>(parts: &[RangeFrame], input: &'a [u8]) -> Answer<'a> {
+    let keys = parts.iter().filter_map(|part| match part {
+        RangeFrame::Array(keys) => Some(keys),
+        _ => None,
+    });
+    let names = keys.flatten().filter_map(|key| match key {
+        RangeFrame::BulkString((start, end)) => Some(&input[*start..*end]),
+        _ => None,
+    });
+    let mut foreign = names.filter(|name| !name.starts_with(KEY_PREFIX.as_bytes()));
+    foreign.next().map_or(Answer::Missing, Answer::Found)
 }
 
 fn answer<'a>(frame: &RangeFrame, input: &'a [u8]) -> Result<Answer<'a>, ProtocolError> {

@@ -18,7 +18,7 @@ use unruly_trace::ClockPair;
 use super::keyed::Keyed;
 use super::level::LevelName;
 use super::{Reach, say, say_error};
-use crate::about::{host_of, noise_floor_ns, tool};
+use crate::about::{host_of, noise, tool};
 
 /// Operations of a session that wait at most, in an open loop; more are counted as shed.
 const WAITING_MAX: usize = 4_096;
@@ -102,7 +102,7 @@ impl Bench {
             signal_hook::flag::register(signal, Arc::clone(&stop))?;
         }
         let base = self.reach.options("bench", keyed)?;
-        let noise_ns = (!self.no_log).then(noise_floor_ns);
+        let noise_ns = (!self.no_log).then(|| noise().floor_ns);
         let (directory, recording) = self.recording(noise_ns)?;
         let sessions: Vec<Client> = (0..self.sessions)
             .map(|number| {

@@ -25,13 +25,15 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 use unruly_agent::JvmPlace;
-use unruly_load::{Settings, driver, introduce};
-use unruly_plan::{Cell as PlanCell, Drive, Load, Plan, Protocol, mix, times_ns, utc};
+use unruly_load::{Driver, Settings, driver, foreign, introduce};
+use unruly_plan::{
+    Cell as PlanCell, Drive, Load, Plan, Protocol, Store, Transport, mix, times_ns, utc,
+};
 use unruly_trace::{
     Cell, ClockPair, Counts, Manifest, RunLock, RunStatus, SCHEMA_VERSION, recover,
 };
 
-use crate::about::{host_of, noise_floor_ns, tool};
+use crate::about::{host_of, noise, tool};
 use crate::services::{library, service};
 use crate::target::{command, target};
 use leg::{Leg, LegEnd};
@@ -52,6 +54,8 @@ pub(crate) struct RunOptions {
     pub(crate) quiet: bool,
     /// What lets us into a store; the environment's, when absent.
     pub(crate) password: Option<String>,
+    /// Write to a store that holds other data.
+    pub(crate) yes: bool,
 }
 
 /// What all legs of a run share.
@@ -78,7 +82,7 @@ pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
     let times = read_times(plan)?;
     let password = options.password.clone();
     let password = password.or_else(|| std::env::var(unruly_load::PASSWORD).ok());
-    meet(&cells, password.as_deref())?;
+    meet(&cells, password.as_deref(), options.yes)?;
     let origin = ClockPair::now();
     let id = format!("{}-{}", plan.name, utc(origin.wall_ns));
     let directory = options
@@ -104,9 +108,11 @@ pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
         )
     })?;
     let mut manifest = new_manifest(plan, &cells, &id, &text, origin);
-    manifest
-        .hosts
-        .push(host_of("local", Some(noise_floor_ns())));
+    let noise = noise();
+    if let Some(warning) = noise.warning().filter(|_| !options.quiet) {
+        eprintln!("{warning}");
+    }
+    manifest.hosts.push(host_of("local", Some(noise.floor_ns)));
     manifest.write(&directory)?;
 
     #[expect(clippy::cast_possible_truncation, reason = "the low half of a hash")]
@@ -138,7 +144,7 @@ pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
 }
 
 /// Whether the stores of all cells are there, before anything is begun.
-fn meet(cells: &[PlanCell], password: Option<&str>) -> Result<()> {
+fn meet(cells: &[PlanCell], password: Option<&str>, yes: bool) -> Result<()> {
     let mut met = BTreeSet::new();
     for cell in cells {
         let Load::Drive(drive) = &cell.plan.load else {
@@ -149,7 +155,12 @@ fn meet(cells: &[PlanCell], password: Option<&str>) -> Result<()> {
         if met.insert(store.url.to_string()) {
             match store.url.service() {
                 Some(name) => drop(service(name)?),
-                None => meet_store(drive, password)?,
+                None => {
+                    meet_store(drive, password)?;
+                    if !yes {
+                        refuse_foreign_data(store, drive, password)?;
+                    }
+                }
             }
         }
     }
@@ -207,15 +218,41 @@ fn meet_store(drive: &Drive, password: Option<&str>) -> Result<()> {
     let Some(store) = &drive.store else {
         return Ok(());
     };
+    let driver = driver_of(store, drive, drive.transport, password)?;
+    Ok(introduce(driver.as_ref(), MEET_PATIENCE)?)
+}
+
+fn driver_of(
+    store: &Store,
+    drive: &Drive,
+    transport: Transport,
+    password: Option<&str>,
+) -> Result<Box<dyn Driver>> {
     let own = std::env::current_exe()?;
-    let driver = driver(&Settings {
+    Ok(driver(&Settings {
         store,
-        transport: drive.transport,
+        transport,
         timeout_ns: i64::try_from(drive.timeout.0).unwrap_or(i64::MAX / 4),
         password,
         own: own.to_str(),
-    })?;
-    Ok(introduce(driver.as_ref(), MEET_PATIENCE)?)
+    })?)
+}
+
+/// Refuses to write to a store that holds data of others. Where a store cannot say, nothing is said.
+fn refuse_foreign_data(store: &Store, drive: &Drive, password: Option<&str>) -> Result<()> {
+    if !store.preload && !store.operations.writes() {
+        return Ok(());
+    }
+    let driver = driver_of(store, drive, Transport::Tcp, password)?;
+    let Ok(Some(found)) = foreign(driver.as_ref(), MEET_PATIENCE) else {
+        return Ok(());
+    };
+    let url = &store.url;
+    let hint = match url.scheme.as_str() {
+        "redis" => "name an empty database (redis://host:port/1), or write beside it with --yes",
+        _ => "name an empty store, or write beside it with --yes",
+    };
+    anyhow::bail!("{url}: it holds other data, such as {found:?}; hint: {hint}")
 }
 
 /// Runs every leg. The manifest says what became of each.

@@ -1,0 +1,115 @@
+//! What a run finds in a store and what it leaves there: data of others, and the keys that it wrote.
+
+use std::time::Duration;
+
+use unruly_trace::monotonic;
+
+use crate::introduction::{Conversation, IntroductionError};
+use crate::link::Place;
+use crate::target::{Answer, CENSUS, GREETING};
+use crate::targets::Driver;
+use crate::work::name_of;
+
+/// Removals that are under way at once.
+const BATCH: usize = 500;
+
+/// Returns a description of data in a store that is not ours, such as the name of a key; `None` when
+/// there is none, or the store cannot say.
+///
+/// # Errors
+///
+/// When a place is not there, or does not answer within `timeout`.
+pub fn foreign(
+    driver: &dyn Driver,
+    timeout: Duration,
+) -> Result<Option<String>, IntroductionError> {
+    let until_ns = until(timeout);
+    for place in speaking(driver) {
+        let mut conversation = Conversation::open(place, driver.target(), until_ns)?;
+        if !conversation.say(|target, out| target.encode_census(out)) {
+            continue;
+        }
+        let found = conversation.hear(until_ns, |incoming| match incoming.answer {
+            Answer::Found(words) if incoming.request == CENSUS => {
+                Some(String::from_utf8_lossy(words).into_owned())
+            }
+            _ => None,
+        })?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}
+
+/// Removes keys from every place of a driver. Returns how many it removed at one place at least; a
+/// store whose protocol cannot remove keeps them all.
+///
+/// # Errors
+///
+/// When a place is not there, or does not answer within `timeout`.
+pub fn remove(
+    driver: &dyn Driver,
+    keys: &[u64],
+    timeout: Duration,
+) -> Result<usize, IntroductionError> {
+    let until_ns = until(timeout);
+    let mut removed = vec![false; keys.len()];
+    for place in speaking(driver) {
+        let mut conversation = Conversation::open(place, driver.target(), until_ns)?;
+        let batches = keys.chunks(BATCH).zip(removed.chunks_mut(BATCH));
+        for (keys, removed) in batches {
+            if !remove_batch(&mut conversation, keys, removed, until_ns)? {
+                break;
+            }
+        }
+    }
+    Ok(removed.into_iter().filter(|it| *it).count())
+}
+
+/// Removes some keys. Returns whether the protocol can.
+fn remove_batch(
+    conversation: &mut Conversation,
+    keys: &[u64],
+    removed: &mut [bool],
+    until_ns: i64,
+) -> Result<bool, IntroductionError> {
+    let mut name = String::new();
+    for (place, key) in keys.iter().enumerate() {
+        name_of(*key, &mut name);
+        let request = place as u64;
+        if !conversation.say(|target, out| target.encode_removal(request, &name, out)) {
+            return Ok(false);
+        }
+    }
+    let mut left = keys.len();
+    while left > 0 {
+        let heard = conversation.hear(until_ns, |incoming| {
+            (
+                incoming.request,
+                matches!(incoming.answer, Answer::Done | Answer::Missing),
+            )
+        });
+        let (request, done) = heard?;
+        if request != GREETING {
+            left -= 1;
+            if let Some(removed) = usize::try_from(request)
+                .ok()
+                .and_then(|it| removed.get_mut(it))
+            {
+                *removed |= done;
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// The places that answer: nobody answers a socket that leads to itself.
+fn speaking(driver: &dyn Driver) -> impl Iterator<Item = &Place> {
+    let places = driver.places().iter();
+    places.filter(|place| matches!(place, Place::Stream(_) | Place::Program { .. }))
+}
+
+fn until(timeout: Duration) -> i64 {
+    monotonic().0 + i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX / 4)
+}

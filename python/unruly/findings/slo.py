@@ -1,0 +1,58 @@
+"""The targets that a run was given with ``--slo``: held, broken or undecided."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import TYPE_CHECKING, Final
+
+from unruly.findings.judging import Outcome, judge
+from unruly.findings.limits import UNITS, Limit
+
+if TYPE_CHECKING:
+    from unruly.findings.model import Analysis
+    from unruly.run import Run
+
+FAILED: Final = "failed"
+_SLO: Final = re.compile(r"(?:(\S+) )?(\S+) < ([0-9.]+) ?(%|ns|us|ms|s|min|h|d)")
+_LONG: Final = {"h": 3600e9, "d": 86400e9}
+
+
+def slos(run: Run) -> list[Limit]:
+    """Return the targets that the plan of a run has, as limits.
+
+    The plan's parser has checked them; a line of a newer plan that is not understood is left out.
+    """
+    try:
+        plan = tomllib.loads((run.path / "plan.toml").read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError):
+        return []
+    found = (_SLO.fullmatch(str(text)) for text in plan.get("run", {}).get("slo", []))
+    return [_limit(it) for it in found if it is not None]
+
+
+def _limit(found: re.Match[str]) -> Limit:
+    op, statistic, number, unit = found.groups()
+    if statistic == FAILED:
+        return Limit(found[0], "failed_share", float(number) / 100, op=op)
+    return Limit(found[0], statistic, float(number) * (UNITS | _LONG)[unit], op=op)
+
+
+def judged(analysis: Analysis) -> tuple[Outcome, ...]:
+    """Hold a run to its targets.
+
+    A target about an operation that was not measured is undecided.
+    """
+    limits = slos(analysis.run)
+    if not limits or not analysis.cells:
+        return ()
+    known = {None, *(row.op for row in analysis.cells)}
+    outcomes = judge(analysis, [it for it in limits if it.op in known])
+    # the failures of the whole run have their own place in the verdict
+    given = [it for it in outcomes if not it.limit.built_in]
+    return (*given, *(_not_measured(it) for it in limits if it.op not in known))
+
+
+def _not_measured(limit: Limit) -> Outcome:
+    sentence = f"no request of {limit.op} was measured"
+    return Outcome(limit, "", str(limit.op), "undecided", None, None, None, None, sentence)
