@@ -44,8 +44,7 @@ def flow(view: View) -> Figure | None:
     found, first, last = stores.flow, stores.legs["first_ns"].min(), stores.legs["last_ns"].max()
     since = Since.of(view, float(first), float(last))
     start, scale = since.start_ns, since.scale
-    whole: dict[str, Any] = {"domain": [0, float(since.place(last))], "clamp": True, "padding": 0}
-    x, below = since.x(labels=False, **whole), since.x(**whole)
+    x, below = since.x(labels=False, clamp=True), since.x(clamp=True)
     spans = _spans(stores, start, scale)
     faults = spans[spans["kind"].str.startswith(FAULT)]
     kinds = [kind for kind in dict.fromkeys(spans["kind"]) if not kind.startswith(FAULT)]

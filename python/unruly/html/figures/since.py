@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 SCALES: Final = ((86_400e9, "days"), (3_600e9, "hours"), (60e9, "minutes"))
 NS_PER_MS: Final = 1e6
 TICKS: Final = 8
+LEAST: Final = 1e-9
+"""An axis is not empty, even of a run of one instant."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,8 @@ class Since:
 
     Parameters
     ----------
-    start_ns : float
-        0 on the axis.
+    start_ns, end_ns : float
+        The ends of the axis; the first is 0.
     scale : float
         Nanoseconds of one unit.
     unit : str
@@ -35,6 +37,7 @@ class Since:
     """
 
     start_ns: float
+    end_ns: float
     scale: float
     unit: str
     clock: Clock
@@ -43,7 +46,7 @@ class Since:
     def of(cls, view: View, first_ns: float, last_ns: float) -> Since:
         """Return the axis of a picture from one instant to another."""
         scale, unit = time_unit(last_ns - first_ns)
-        return cls(first_ns, scale, unit, Clock.of(view.analysis.run, int(first_ns)))
+        return cls(first_ns, last_ns, scale, unit, Clock.of(view.analysis.run, int(first_ns)))
 
     def place(self, ns: Any) -> Any:
         """Return where an instant stands, or a column of instants."""
@@ -68,10 +71,12 @@ class Since:
 
     def x(self, *, labels: bool = True, **scale: Any) -> alt.X:
         """Return the encoding of ``time``; without labels where a picture below has them."""
+        # the ends are given: a layer that shows no mark would have none
+        ends = [0, max(float(self.place(self.end_ns)), LEAST)]
         return alt.X(
             "time:Q",
             title=self.title if labels else None,
-            scale=alt.Scale(nice=False, **scale),
+            scale=alt.Scale(domain=ends, nice=False, **scale),
             axis=self._axis() if labels else alt.Axis(tickCount=TICKS, labels=False, ticks=False),
         )
 

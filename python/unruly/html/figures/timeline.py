@@ -96,8 +96,8 @@ def _marks(view: View, since: Since) -> pd.DataFrame:
     ]
     told = [*happened, *settled[:MOST_MARKS], *moved[:MOST_MARKS]]
     marks = pd.DataFrame(told, columns=columns)
-    # what came before the first request was due, a warm-up's, is not in the picture
-    marks = marks[marks["time"] >= since.start_ns]
+    # what came before the first request, in the warm-up, is not in the picture, nor what came after
+    marks = marks[marks["time"].between(since.start_ns, since.end_ns)]
     return marks.assign(time=since.place(marks["time"]))
 
 
