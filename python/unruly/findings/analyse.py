@@ -14,6 +14,7 @@ from unruly.findings import causes as cause_part
 from unruly.findings import cells as cell_part
 from unruly.findings import distrust, histograms, magical, receivers, rules, steadiness, synchrony
 from unruly.findings import runtimes as runtime_part
+from unruly.findings import statuses as status_part
 from unruly.findings import stores as store_part
 from unruly.findings import streams as stream_part
 from unruly.findings import worked as worked_part
@@ -180,6 +181,7 @@ def _whole(
 ) -> Analysis:
     """Put together what was found."""
     extents = context.extents
+    statuses, connections = status_part.statuses(context)
     return Analysis(
         run=context.run,
         options=options,
@@ -213,6 +215,8 @@ def _whole(
         stores=evidence.stores,
         streams=evidence.streams,
         runtimes=evidence.runtimes,
+        statuses=statuses,
+        connections=connections,
     )
 
 

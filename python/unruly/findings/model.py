@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from unruly.findings.judging import Outcome
     from unruly.findings.magical import Magical
     from unruly.findings.runtime_model import Runtimes
+    from unruly.findings.statuses import Connections, StatusCode
     from unruly.findings.steadiness import OverTime
     from unruly.findings.stores import Stores
     from unruly.findings.stream_model import Streams
@@ -461,6 +462,10 @@ class Analysis(Shown):
     """What each protocol gave beside each load, of a run of streams; None for others."""
     runtimes: Runtimes | None = None
     """Who asks and who answers by runtime, and collections; None where no agent is a JVM."""
+    statuses: tuple[StatusCode, ...] = ()
+    """Status codes by cell, op and code; empty where replies have none."""
+    connections: Connections | None = None
+    """Connections opened again, requests sent again; None where replies have no status code."""
 
     @cached_property
     def slos(self) -> tuple[Outcome, ...]:

@@ -91,7 +91,7 @@ def _trust(view: View) -> Part:
         lead=tuple(sentence(words) for words in view.analysis.run.missing),
         advice=advice(view, "trust"),
         figures=_kept(send_lag(view)),
-        tables=_filled(trust.status_table(view)),
+        tables=_filled(trust.status_table(view), trust.code_table(view)),
         closed_tables=_filled(
             trust.self_table(view), trust.process_table(view), trust.host_table(view)
         ),

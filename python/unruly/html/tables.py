@@ -288,7 +288,7 @@ def slowest(view: View, most: int = 20) -> Table | None:
                 strong=True,
             ),
             number(format.duration(r["service"]), "never sent, or never answered"),
-            number(format.duration(r["send_lag"]), "never sent"),
+            number(format.duration(r["send_lag"]), "never sent, or waited for a connection"),
             text(op_name(str(r["op"]))),
             text(f"{r['sender']} → {r['receiver']}"),
             number("+ " + format.duration(r["intended_ns"] - start)),

@@ -57,6 +57,28 @@ def status_table(view: View) -> Table | None:
     )
 
 
+def code_table(view: View) -> Table | None:
+    """Return the status codes of the replies; None where they have none."""
+    found = view.analysis.statuses
+    if not found:
+        return None
+    several = len({it.cell for it in found}) > 1
+    rows = [
+        [
+            *([text(it.cell)] if several else []),
+            text(it.op),
+            number(str(it.code), strong=not it.expected),
+            number(format.count(it.count)),
+            text("success" if it.expected else "failure"),
+        ]
+        for it in found
+    ]
+    connections = view.analysis.connections
+    note = connections.sentence if connections else ""
+    columns = [*(["cell"] if several else []), "operation", "status code", "replies", "counts as"]
+    return table(columns, rows, "Status codes of the replies", f"{note}." if note else "")
+
+
 def self_table(view: View) -> Table:
     """Return what the measuring side did to the measurement."""
     d = view.analysis.self_distrust

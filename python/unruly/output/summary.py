@@ -46,6 +46,8 @@ def summary(analysis: Analysis) -> dict[str, Any]:
         "status": analysis.run.status,
         "measured_ns": analysis.measured_ns,
         "worked": _worked(analysis),
+        "statuses": [_flat(it) for it in analysis.statuses],
+        "connections": _flat(analysis.connections) if analysis.connections else None,
         "trustworthy": analysis.trustworthy,
         "doubts": analysis.doubts,
         "cells": [_deep(cell) for cell in analysis.cells],

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from unruly.findings.because import because
 from unruly.findings.promise_words import promise_words
+from unruly.findings.statuses import statuses_sentence
 from unruly.findings.store_words import target_sentence
 from unruly.findings.stream_table import stream_lines
 from unruly.findings.worked import failure_step
@@ -82,6 +83,8 @@ def _conclusions(analysis: Analysis) -> Iterator[tuple[str, str]]:
     yield "", ""
     if worked.requests:
         yield f"worked: {_lower(worked.sentence)}", "" if worked.ok else red
+    if analysis.statuses:
+        yield _codes(analysis), ""
     yield _trust(analysis), "" if analysis.trustworthy else red
     if analysis.cells:
         for line in _promises(analysis):
@@ -144,6 +147,12 @@ def _trust(analysis: Analysis) -> str:
         else analysis.conservation.sentence
     )
     return f"trust: yes, nothing spoils this run; {checked}"
+
+
+def _codes(analysis: Analysis) -> str:
+    connections = analysis.connections.sentence if analysis.connections else ""
+    parts = [statuses_sentence(analysis.statuses), connections]
+    return "status codes: " + "; ".join(part for part in parts if part)
 
 
 def _promises(analysis: Analysis) -> Iterator[str]:

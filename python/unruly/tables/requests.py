@@ -124,6 +124,19 @@ def statuses(requests: Table) -> Table:
     )
 
 
+def codes(rows: Table) -> Table:
+    """Replies by cell, operation and status code, the code expected or not; none without codes.
+
+    A reply that came after its timeout is not judged by its status: then a code below 400 is
+    expected.
+    """
+    replied = rows.filter(rows.code.notnull())
+    judged = replied.status.startswith("error:") | (replied.status == "wrong:lost")
+    marked = replied.mutate(expected=replied.ok | ((replied.code < 400) & ~judged))
+    keys = ("cell", "op", "code", "expected")
+    return marked.group_by(*keys).agg(n=marked.count(), waited=marked.waited.sum()).order_by(*keys)
+
+
 def moments(rows: Table, *keys: str) -> Table:
     """Count, failures; mean, sd (ddof 1), min, max of the ok rows of both latencies; log mean."""
     figures: dict[str, Value] = {"n": rows.count(), "failed": (~rows.ok).sum()}
