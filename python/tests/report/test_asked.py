@@ -75,6 +75,7 @@ def test_a_server_that_died_is_the_first_answer(tmp_path):
     assert '<div class="bad"><dt>Did it work?</dt>' in first
     assert re.search(r"7\d(\.\d)?\s% failed", first)
     assert "to the end every request was refused." in first
+    assert "Next: Is the server running?" in page
 
 
 def test_named_runs_are_compared_before_each_of_them(drive, tmp_path):

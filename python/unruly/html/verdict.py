@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from unruly.findings.because import because
 from unruly.findings.promise_words import CONFIDENCE, next_words, refusal_words, share_words
 from unruly.findings.worked import kinds_words
 from unruly.html import format
+from unruly.html.advice import sentence
 from unruly.html.document import Statement, Verdict
 from unruly.html.figures.causes import nothing_explains
 from unruly.html.figures.glance import glance
 from unruly.html.tables import op_name
 from unruly.html.view import ALL, View
+from unruly.output.verdict import next_step
 
 if TYPE_CHECKING:
     from unruly.findings.model import CellSummary, PromiseStep
@@ -23,7 +26,7 @@ def verdict(view: View, *, alone: bool = True) -> Verdict:
     """Return the verdict of one run; with a picture when it is alone on its page."""
     return Verdict(
         statements(view),
-        "",
+        sentence(next_step(view.analysis)),
         _provenance(view),
         _counts(view),
         glance(view) if alone and view.rows else None,
@@ -166,7 +169,10 @@ def _slow(view: View) -> Statement:
         return Statement(question, f"{name} is slow", f"{slow[0].words}.")
     if not view.analysis.worked.ok:
         return Statement(question, "It did not work", "First find out why requests failed.")
-    return Statement(question, "Not explained", nothing_explains(view))
+    why = because(view.analysis) if view.analysis.findings else None
+    _, _, candidates = (why or "").partition("; ")
+    told = f" {format.capital(candidates)}." if candidates else ""
+    return Statement(question, "Not explained", f"{nothing_explains(view)}{told}")
 
 
 def spread(c: CellSummary) -> float | None:
