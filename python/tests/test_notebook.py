@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, replace
+from html import escape
 
 import pandas as pd
 import pytest
@@ -50,9 +51,12 @@ def test_an_estimate_prints_its_unit_once_and_its_interval():
     assert str(Estimate(4.93e6, 4.1e6, 5.96e6, 0.95)) == "4.9 ms [4.1, 6.0]"
     assert str(Estimate(4.93e6, 4.88e6, 4.99e6, 0.95)) == "4.93 ms [4.88, 4.99]"
     assert str(Estimate(1.23e9, 0.9e9, 1.9e9, 0.95)) == "1.2 s [0.9, 1.9]"
+    assert str(Estimate(284e3, 271e3, 313e3, 0.95)) == "284 µs [271, 313]"
+    assert str(Estimate(284.0, 250.0, 300.0, 0.95)) == "284 ns [250, 300]"
     assert str(Estimate(0.012, 0.004, 0.03, 0.95, unit="share")) == "1.2 % [0.4, 3.0]"
-    assert str(Estimate(0.0, 0.0, 0.0, 0.95)) == "0 ns [0, 0]"
-    assert repr(Estimate(2e6)) == "2.00 ms"
+    assert str(Estimate(0.0, 0.0, 0.5e6, 0.95)) == "0 µs [0, 500]"
+    assert str(Estimate(0.0, 0.0, 0.0, 0.95)) == "0 s [0, 0]"
+    assert repr(Estimate(2e6)) == "2 ms"
 
 
 def test_an_estimate_without_an_interval_says_why():
@@ -281,7 +285,7 @@ def test_every_plot_is_plain_vega_lite_or_says_why_it_is_none(slow):
         }
         plot.chart.to_dict()  # Altair checks it against the schema
         assert "<svg" in plot._repr_html_()
-        assert "figcaption" in plot._repr_html_()
+        assert f"<figcaption>{escape(plot.caption)}</figcaption>" in plot._repr_html_()
         assert len(repr(plot)) < 300
     assert drawn >= 8
 

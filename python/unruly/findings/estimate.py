@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from unruly.quantity import duration, percent
+from unruly.quantity import duration, percent, unit_of
 
-UNITS_NS: Final = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+PERCENT: Final = (0.01, "%")
 DIGITS: Final = (2, 4)
 """The fewest and the most significant digits beside an interval."""
 
@@ -74,20 +74,19 @@ class Estimate:
             return f"none ({self.reason})" if self.reason else "none"
         if self.low is None or self.high is None:
             return write(self.value) + (f" (no interval: {self.reason})" if self.reason else "")
-        return self._with_interval(write(self.value).rsplit(" ", 1)[1], self.low, self.high)
+        return self._with_interval(self.value, self.low, self.high)
 
     __repr__ = __str__
 
-    def _with_interval(self, unit: str, low: float, high: float) -> str:
+    def _with_interval(self, value: float, low: float, high: float) -> str:
         """All three numbers in one unit, with the digits that tell the bounds apart."""
-        scale = UNITS_NS.get(unit, 0.01)
-        shown = float(self) / scale
-        width = (high - low) / scale
-        fewest, most = DIGITS
-        if width > 0 and shown > 0:
-            digits = min(most, max(fewest, 1 + math.ceil(math.log10(shown / width))))
-        else:
-            digits = fewest
-        places = max(0, digits - 1 - math.floor(math.log10(shown))) if shown > 0 else 0
-        numbers = [f"{number / scale:.{places}f}" for number in (float(self), low, high)]
+        largest = value or high
+        scale, unit = PERCENT if self.unit == "share" else unit_of(largest)
+        digits, most = DIGITS
+        if high > low and largest > 0:
+            needed = 1 + math.ceil(math.log10(largest / (high - low)))
+            digits = min(most, max(digits, needed))
+        exponent = math.floor(math.log10(largest / scale)) if largest > 0 else digits - 1
+        places = max(0, digits - 1 - exponent)
+        numbers = [f"{number / scale:.{places}f}" for number in (value, low, high)]
         return f"{numbers[0]} {unit} [{numbers[1]}, {numbers[2]}]"
