@@ -210,7 +210,7 @@ fn a_bench_of_nonsense_is_refused_before_anything_is_asked() {
         (&["bench", "--value", "2MB"], "wanted at most 1048576 bytes"),
         (&["bench", "--router", "127.0.0.1:1"], "keeps no log"),
         (&["bench", "--sessions", "0"], "1..=1000"),
-        (&["get", "k", "--transport", "pigeon"], "wanted udp or tcp"),
+        (&["get", "k", "--transport", "pigeon"], "is not udp or tcp"),
     ] {
         let output = flurry(words, &path);
         let (code, _, error) = said(&output);

@@ -31,39 +31,38 @@ const LINE_PERIOD: Duration = Duration::from_secs(5);
 pub(super) struct Bench {
     #[command(flatten)]
     reach: Reach,
-    /// Which replies to wait for; of several each operation takes the next: first,quorum,all
+    /// Replies to wait for; operations take turns among several, such as first,quorum,all
     #[arg(long, value_delimiter = ',', default_value = "first")]
     level: Vec<LevelName>,
-    /// Owners, each with its own keys
+    /// Sessions, each with its own keys
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     sessions: u16,
-    /// Operations a second in all, at instants that do not depend on answers (default: each session
-    /// sends when its last answer has come)
+    /// Operations a second of all sessions, on a fixed schedule (default: each session sends when its
+    /// answer comes)
     #[arg(long)]
     rate: Option<RateHz>,
     /// Measured time
     #[arg(short, long, default_value = "10s")]
     duration: DurationNs,
-    /// Time before it that is not measured
+    /// Warm-up before the measured time
     #[arg(short, long, default_value = "1s")]
     warmup: DurationNs,
-    /// Keys of each session; each level has a share of its own, since operations on a key wait for
-    /// each other
+    /// Keys of each session; each level uses its own share of them
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     keys: u64,
-    /// Bytes of each value
+    /// Length of a value
     #[arg(long, default_value = "64B")]
     value: Bytes,
-    /// The share of reads, from 0 to 1
+    /// Share of reads, from 0 to 1
     #[arg(long, default_value_t = 0.5)]
     reads: f64,
-    /// What the work is drawn from
+    /// Random seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The run directory (default: runs/flurry-<UTC>)
+    /// Run directory to make (default: runs/flurry-UTC)
     #[arg(short, long)]
     output: Option<PathBuf>,
-    /// Record nothing, only print
+    /// Print the result and record nothing
     #[arg(long, conflicts_with = "output")]
     no_log: bool,
 }

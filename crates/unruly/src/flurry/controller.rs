@@ -15,11 +15,10 @@ use super::{DEFAULT_CONTROLLER, local};
 
 #[derive(Debug, Args)]
 pub(super) struct ControllerArguments {
-    /// Where it listens (default: 127.0.0.1:7700, or what --config says); with --config one of those
-    /// that it has
+    /// Address to listen on (default: 127.0.0.1:7700); with --config one of its controllers
     #[arg(long)]
     listen: Option<String>,
-    /// Servers that must have come before anybody is served
+    /// Servers that must join before the cluster serves clients
     #[arg(long, default_value_t = 3)]
     servers: u8,
     /// Copies of each key
@@ -28,23 +27,23 @@ pub(super) struct ControllerArguments {
     /// Threads of each server
     #[arg(long, default_value_t = 1)]
     shards: u8,
-    /// Where it keeps its state; only one controller may use it
+    /// Directory for the state; one controller may use it
     #[arg(long, required_unless_present_any = ["config", "etcd"])]
     dir: Option<PathBuf>,
-    /// Keep the state in etcd, such as etcd://10.0.0.1,10.0.0.2,10.0.0.3/shop, or etcds:// by TLS; several
-    /// controllers may, and one of them leads
+    /// Place in etcd for the state, such as etcd://10.0.0.1,10.0.0.2/shop (etcds:// for TLS); several
+    /// controllers may share it, and one leads
     #[arg(long, value_name = "PLACE", conflicts_with_all = ["dir", "config"])]
     etcd: Option<String>,
-    /// Who may have signed etcd's certificate, in PEM
+    /// Certificate authorities of etcd, in PEM
     #[arg(long, value_name = "FILE", requires = "etcd")]
     etcd_ca: Option<PathBuf>,
-    /// The certificate to show to etcd, in PEM
+    /// Client certificate for etcd, in PEM
     #[arg(long, value_name = "FILE", requires_all = ["etcd_ca", "etcd_key"])]
     etcd_cert: Option<PathBuf>,
-    /// The key of that certificate, in PEM
+    /// Key of the client certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "etcd_cert")]
     etcd_key: Option<PathBuf>,
-    /// A cluster's file, instead of the other options
+    /// Cluster file, instead of the other options
     #[arg(long, conflicts_with_all = ["servers", "replicas", "shards"])]
     config: Option<PathBuf>,
     #[command(flatten)]

@@ -25,48 +25,45 @@ const DEFAULT_LISTEN: &str = "127.0.0.1:6379";
 
 #[derive(Debug, Args)]
 pub(super) struct GatewayArguments {
-    /// Where it listens for clients (default: 127.0.0.1:6379, or what --config says); with --config one
-    /// of those that it has
+    /// Address for clients (default: 127.0.0.1:6379); with --config one of its gateways
     #[arg(long)]
     listen: Option<String>,
-    /// Where the controllers listen, with commas between
+    /// Addresses of the controllers, separated by commas
     #[arg(long, default_value = DEFAULT_CONTROLLER)]
     controller: String,
-    /// The slots that it serves, 0-16383 in all
+    /// Slots to serve, of 0-16383
     #[arg(long, default_value = "0-16383", value_parser = slots)]
     slots: RangeInclusive<u16>,
-    /// Another gateway and what it serves, such as 127.0.0.1:6380=8192-16383; may be repeated
+    /// Another gateway and its slots, such as 127.0.0.1:6380=8192-16383; may be repeated
     #[arg(long = "other", value_name = "ADDRESS=SLOTS")]
     others: Vec<String>,
-    /// A cluster's file, instead of the other options of who is where and who may come in
+    /// Cluster file, instead of the options for addresses and access
     #[arg(long, conflicts_with_all = ["controller", "slots", "others", "users", "tls_cert"])]
     config: Option<PathBuf>,
-    /// Which replies to wait for, unless a client wants others: first, quorum, all, hedge:1ms, auto or
-    /// disk (default: first, or what --config says of clients)
+    /// Replies to wait for unless a client chooses: first, quorum, all, hedge:1ms, auto or disk
+    /// (default: first, or from --config)
     #[arg(long)]
     level: Option<LevelName>,
-    /// How long an operation may take before its outcome is called unknown (default: 2s, or what
-    /// --config says of clients)
+    /// Time after which the outcome of an operation is unknown (default: 2s, or from --config)
     #[arg(long)]
     timeout: Option<DurationNs>,
-    /// How messages travel to the servers: udp or tcp (default: udp, or what --config says of clients)
+    /// Transport to the servers: udp or tcp (default: udp, or from --config)
     #[arg(long, value_parser = transport)]
     transport: Option<Transport>,
-    /// Clients at most
+    /// Connection limit
     #[arg(long, default_value_t = 10_000)]
     connections: usize,
-    /// Keys that it remembers at most; a forgotten one costs a question to all servers
+    /// Keys to remember; each forgotten key costs a question to all servers
     #[arg(long, default_value_t = 1_000_000)]
     keys: usize,
     #[command(flatten)]
     watch: Watch,
-    /// How long a client may stay without saying who it is where there are users, or without finishing
-    /// the handshake where there is TLS
+    /// Timeout of a client that has not yet authenticated or finished the TLS handshake
     #[arg(long, default_value = "10s")]
     entry_timeout: DurationNs,
     #[command(flatten)]
     guard: Guard,
-    /// Look for something to do for so long before sleeping; only where a core is spare
+    /// Time to busy-poll before sleeping; needs a spare core
     #[arg(long, default_value = "0s")]
     spin: DurationNs,
 }

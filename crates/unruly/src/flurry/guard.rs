@@ -18,16 +18,16 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct Guard {
-    /// Who may come in, and what each may do (docs/flurry/security.md); read again when it changes
+    /// Users file with passwords and rights (docs/flurry/security.md); reloaded when it changes
     #[arg(long)]
     users: Option<PathBuf>,
-    /// A certificate with its chain, in PEM; read again when it changes
+    /// Certificate with its chain, in PEM; reloaded when it changes
     #[arg(long, requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// The key of the certificate, in PEM
+    /// Key of the certificate, in PEM
     #[arg(long, requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Authorities of which a client must show a certificate, in PEM
+    /// Certificate authorities for clients, in PEM; clients then need a certificate
     #[arg(long, requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
 }

@@ -9,11 +9,10 @@ use flurry::{ClusterKey, Security};
 /// Who may be talked to.
 #[derive(Debug, Clone, Args)]
 pub(super) struct Keyed {
-    /// The file of the cluster's key: every message is sealed with it, and parts may listen beyond this
-    /// machine
+    /// File of the cluster key; it encrypts every message and allows addresses beyond this machine
     #[arg(long, global = true, env = "FLURRY_KEY_FILE", value_name = "FILE")]
     pub(super) key_file: Option<PathBuf>,
-    /// Listen beyond this machine without a key: whoever reaches a part can do everything
+    /// Allow addresses beyond this machine without a key: everybody who connects has full access
     #[arg(long, global = true)]
     pub(super) insecure: bool,
 }

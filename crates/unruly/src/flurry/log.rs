@@ -5,12 +5,12 @@ use clap::ValueEnum;
 /// In which form.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Log {
-    /// A line for people, with its fields.
+    // Lines of text.
     #[default]
     Text,
-    /// An object of JSON on each line.
+    // One JSON object on each line.
     Json,
-    /// Nothing.
+    // No log.
     Off,
 }
 

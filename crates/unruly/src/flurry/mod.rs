@@ -22,9 +22,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use flurry::{Controllers, Operation, Options, Transport};
 use unruly_plan::{Bytes, DurationNs};
+
+use crate::help;
 
 use config::Config;
 use keyed::Keyed;
@@ -40,18 +42,85 @@ const EXIT_ERROR: u8 = 2;
 
 const DEFAULT_CONTROLLER: &str = "127.0.0.1:7700";
 
+/// What the exit codes mean.
+const EXIT: &str = "0 done, 1 not found or a condition did not hold, 2 an error";
+
+/// An example of each verb, with its purpose.
+const EXAMPLES: [(&str, &str, &str); 15] = [
+    (
+        "serve",
+        "flurry serve",
+        "Start three servers and a controller in one process",
+    ),
+    (
+        "controller",
+        "flurry controller --dir state",
+        "Keep the state of the cluster in state/",
+    ),
+    (
+        "server",
+        "flurry server --id 1 --memory 1GB",
+        "Run the first server of a cluster",
+    ),
+    (
+        "route",
+        "flurry route --listen 127.0.0.1:7690",
+        "Route for clients on this machine",
+    ),
+    (
+        "gateway",
+        "flurry gateway --listen 127.0.0.1:6379",
+        "Let Redis clients use the cluster",
+    ),
+    (
+        "password",
+        "flurry password < secret.txt",
+        "Hash the password in secret.txt",
+    ),
+    ("key", "flurry key > cluster.key", "Write a new cluster key"),
+    ("get", "flurry get greeting", "Print the value of greeting"),
+    (
+        "set",
+        "flurry set greeting hello --ttl 60s",
+        "Store a value for a minute",
+    ),
+    ("del", "flurry del greeting", "Remove the value of greeting"),
+    ("incr", "flurry incr visits 5", "Add 5 to visits"),
+    (
+        "append",
+        "flurry append log line",
+        "Append to the value of log",
+    ),
+    (
+        "cas",
+        "flurry cas leader a b",
+        "Replace a by b, if leader is still a",
+    ),
+    (
+        "status",
+        "flurry status --controller 10.0.0.1:7700",
+        "Ask the controller on another host",
+    ),
+    (
+        "bench",
+        "flurry bench --rate 2k/s -d 60s",
+        "Measure the cluster at 2,000 operations a second",
+    ),
+];
+
 #[derive(Debug, Parser)]
 #[command(
     name = "flurry",
     version,
     about = "A replicated store that answers with the first correct response.",
-    after_help = "Exit codes: 0 done, 1 not found or a condition that did not hold, 2 an error.\n\
-                  Without --key-file everything stays on 127.0.0.0/8: nothing is encrypted."
+    subcommand_value_name = "VERB",
+    after_help = format!("Exit codes: {EXIT}")
+        + "\n\nWithout --key-file nothing is encrypted, and every part stays on 127.0.0.0/8."
 )]
 struct Arguments {
     #[command(flatten)]
     keyed: Keyed,
-    /// How parts that serve tell what happens, on standard error
+    /// Form of the log on standard error
     #[arg(long, global = true, value_enum, default_value_t)]
     log: Log,
     #[command(subcommand)]
@@ -60,160 +129,159 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// A whole cluster in one process, to try it out
+    /// Run a whole cluster in one process, to try it out
     Serve(serve::Whole),
-    /// A controller: who takes part, and who owns what
+    /// Run a controller: it assigns servers and owners of sessions
     Controller(controller::ControllerArguments),
-    /// A data server
+    /// Run a data server
     Server {
-        /// Its place in the cluster; no two may run with the same
+        /// Number of the server in the cluster; each server needs its own
         #[arg(long)]
         id: u16,
-        /// Where the controllers listen, with commas between
+        /// Addresses of the controllers, separated by commas
         #[arg(long, default_value = DEFAULT_CONTROLLER)]
         controller: String,
-        /// Where its first thread listens, the others behind it; port 0 is any
+        /// Address of the first thread; the others use the next ports; port 0 picks one
         #[arg(long, default_value = "127.0.0.1:0")]
         listen: String,
-        /// The address under which others reach it, where something stands before it that passes its ports on
+        /// Address under which others reach the server, behind a port forwarder
         #[arg(long, value_name = "IP")]
         announce: Option<IpAddr>,
         /// Memory for records
         #[arg(long, default_value = "256MB")]
         memory: Bytes,
-        /// Threads; the same as the controller is told
+        /// Threads; the controller needs the same number
         #[arg(long, default_value_t = 1)]
         shards: u8,
-        /// When the memory is full: evict what was used longest ago, instead of refusing
+        /// Evict the least recently used records when memory is full, instead of refusing writes
         #[arg(long)]
         evict: bool,
-        /// Look for the next message for so long before sleeping; only where a core is spare
+        /// Time to busy-poll for a message before sleeping; needs a spare core
         #[arg(long, default_value = "0s")]
         spin: DurationNs,
-        /// Keep its records in this directory too, some moments later; only one server may use it
+        /// Directory for a copy of the records, written with a delay; one server may use it
         #[arg(long, value_name = "DIR")]
         disk: Option<PathBuf>,
-        /// What this server had on disk is gone for good: the others shall not wait for it
+        /// Declare this server's disk lost for good, so that the others do not wait for it
         #[arg(long, requires = "disk")]
         disk_lost: bool,
-        /// A cluster's file, instead of the other options but --id
+        /// Cluster file, instead of the other options except --id
         #[arg(long, conflicts_with_all = ["controller", "listen", "announce", "memory", "shards", "evict", "spin"])]
         config: Option<PathBuf>,
         #[command(flatten)]
         watch: Watch,
     },
-    /// A router of its own, for clients with --router
+    /// Run a router for clients that use --router
     Route {
-        /// Where it listens
+        /// Address to listen on
         #[arg(long, default_value = "127.0.0.1:7690")]
         listen: String,
-        /// Where the controllers listen, with commas between
+        /// Addresses of the controllers, separated by commas
         #[arg(long, default_value = DEFAULT_CONTROLLER)]
         controller: String,
-        /// A cluster's file, instead of the other options
+        /// Cluster file, instead of the other options
         #[arg(long, conflicts_with_all = ["listen", "controller"])]
         config: Option<PathBuf>,
         #[command(flatten)]
         watch: Watch,
     },
-    /// The owner of keys for programs that speak the protocol of Redis
+    /// Run a gateway for programs that speak the Redis protocol
     Gateway(gateway::GatewayArguments),
-    /// Print what a file of users may keep of a password, which is read from standard input
+    /// Hash a password (read from standard input) for a users file
     Password,
-    /// Print a new key for a cluster; whoever has it can do everything
+    /// Print a new cluster key; it gives full access
     Key,
     /// Print a value
     Get {
-        /// The key
+        /// Key
         key: OsString,
         #[command(flatten)]
         common: Common,
     },
     /// Replace a value
     Set {
-        /// The key
+        /// Key
         key: OsString,
-        /// The value
+        /// Value
         value: OsString,
-        /// After this long it ends
+        /// Time after which the value expires
         #[arg(long)]
         ttl: Option<DurationNs>,
         #[command(flatten)]
         common: Common,
     },
-    /// Remove a value; print how many there were
+    /// Remove a value and print how many were removed
     Del {
-        /// The key
+        /// Key
         key: OsString,
         #[command(flatten)]
         common: Common,
     },
-    /// Add to a number; print the sum
+    /// Add to a number and print the sum
     Incr {
-        /// The key
+        /// Key
         key: OsString,
-        /// What to add
+        /// Number to add
         #[arg(default_value_t = 1, allow_negative_numbers = true)]
         by: i64,
         #[command(flatten)]
         common: Common,
     },
-    /// Add bytes at the end; print the new length
+    /// Append to a value and print the new length
     Append {
-        /// The key
+        /// Key
         key: OsString,
-        /// What to add
+        /// Bytes to append
         value: OsString,
         #[command(flatten)]
         common: Common,
     },
-    /// Replace a value if it is what is expected
+    /// Replace a value if it equals the expected value
     Cas {
-        /// The key
+        /// Key
         key: OsString,
-        /// What must be there
+        /// Expected value
         old: OsString,
-        /// What shall be there
+        /// New value
         new: OsString,
         #[command(flatten)]
         common: Common,
     },
-    /// The servers, as the controller sees them
+    /// Print the servers as the controller sees them
     Status {
-        /// Where the controllers listen, with commas between
+        /// Addresses of the controllers, separated by commas
         #[arg(long, default_value = DEFAULT_CONTROLLER)]
         controller: String,
-        /// A cluster's file, which says where
+        /// Cluster file with the addresses
         #[arg(long, conflicts_with = "controller")]
         config: Option<PathBuf>,
-        /// How long to wait
+        /// Time to wait for the answer
         #[arg(long, default_value = "2s")]
         timeout: DurationNs,
     },
-    /// Load the cluster and record every copy of every operation, for `unruly report`
+    /// Load the cluster and record every operation for `unruly report`
     Bench(bench::Bench),
 }
 
 /// How a client reaches its cluster.
 #[derive(Debug, Args)]
 struct Reach {
-    /// Where the controllers listen, with commas between (default: 127.0.0.1:7700, or what --config says)
+    /// Addresses of the controllers, separated by commas (default: 127.0.0.1:7700, or from --config)
     #[arg(long)]
     controller: Option<String>,
-    /// A cluster's file
+    /// Cluster file
     #[arg(long)]
     config: Option<PathBuf>,
-    /// Where a router of its own listens (default: the router is inside, or what --config says)
+    /// Address of a separate router (default: route inside the client, or from --config)
     #[arg(long)]
     router: Option<String>,
-    /// How messages travel: udp or tcp (default: udp, or what --config says)
+    /// Transport of messages: udp or tcp (default: udp, or from --config)
     #[arg(long, value_parser = transport)]
     transport: Option<Transport>,
-    /// How long to wait: for the opening, for the answer, for the closing (default: 2s, or what
-    /// --config says)
+    /// Timeout of opening, of each answer and of closing (default: 2s, or from --config)
     #[arg(long)]
     timeout: Option<DurationNs>,
-    /// Look for an answer for so long before sleeping (default: 50us, or what --config says)
+    /// Time to busy-poll for an answer before sleeping (default: 50us, or from --config)
     #[arg(long)]
     spin: Option<DurationNs>,
 }
@@ -222,11 +290,11 @@ struct Reach {
 struct Common {
     #[command(flatten)]
     reach: Reach,
-    /// The session: a space of keys with one owner at a time
+    /// Session: a key space with one owner at a time
     #[arg(long, default_value = "default")]
     session: String,
-    /// Which replies to wait for: first, quorum, all, hedge:1ms, auto or disk (default: first, or what
-    /// --config says)
+    /// Replies to wait for: first, quorum, all, hedge:1ms, auto or disk (default: first, or from
+    /// --config)
     #[arg(long)]
     level: Option<LevelName>,
 }
@@ -272,16 +340,28 @@ fn transport(text: &str) -> Result<Transport, String> {
     match text {
         "udp" => Ok(Transport::Udp),
         "tcp" => Ok(Transport::Tcp),
-        _ => Err(format!(
-            "transport is {text}; wanted udp or tcp; hint: --transport tcp"
-        )),
+        _ => Err(format!("{text:?} is not udp or tcp; hint: --transport tcp")),
     }
+}
+
+/// Returns the command line of `flurry`: each verb's help ends with an example.
+fn command() -> Command {
+    let whole = Arguments::command();
+    EXAMPLES.iter().fold(whole, |whole, (verb, line, purpose)| {
+        whole.mut_subcommand(verb, |it| {
+            it.after_help(help::ending(EXIT, &[(*line, *purpose)]))
+        })
+    })
 }
 
 /// Parses, calls, prints; never panics on input.
 #[must_use]
 pub fn main() -> ExitCode {
-    let Arguments { keyed, log, verb } = Arguments::parse();
+    let matches = command().get_matches();
+    let Arguments { keyed, log, verb } = match Arguments::from_arg_matches(&matches) {
+        Ok(arguments) => arguments,
+        Err(error) => error.exit(),
+    };
     log.begin();
     match call(verb, &keyed) {
         Ok(code) => ExitCode::from(code),
@@ -432,4 +512,30 @@ fn say(text: impl AsRef<[u8]>) -> Result<()> {
 
 fn say_error(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_shows_each_argument_with_its_text_and_an_example_and_fits_into_80_columns() {
+        let mut whole = command();
+        whole.build();
+        let verbs = whole.get_subcommands().filter(|it| it.get_name() != "help");
+        for verb in verbs {
+            let page = verb.clone().term_width(80).render_long_help().to_string();
+            for argument in verb.get_arguments() {
+                assert!(argument.get_help().is_some(), "{verb} {argument}");
+                assert!(page.contains(&argument.to_string()), "{verb} {argument}");
+            }
+            assert!(
+                page.contains(&format!("Examples:\n  flurry {verb}")),
+                "{page}"
+            );
+            for line in page.lines() {
+                assert!(line.chars().count() <= 80, "{verb}: {line}");
+            }
+        }
+    }
 }

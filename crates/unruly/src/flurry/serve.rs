@@ -76,22 +76,22 @@ fn places(server: &Server) -> String {
 /// A whole cluster in one process.
 #[derive(Debug, Args)]
 pub(super) struct Whole {
-    /// How many servers
+    /// Number of servers
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=64))]
     embedded: u8,
-    /// Copies of each key (default: three, or as many as there are servers)
+    /// Copies of each key (default: 3, or the number of servers if smaller)
     #[arg(long)]
     replicas: Option<u8>,
     /// Threads of each server
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     shards: u8,
-    /// Where the controller listens
+    /// Address of the controller
     #[arg(long, default_value = DEFAULT_CONTROLLER)]
     controller: String,
-    /// Where the controller keeps its state (default: in memory)
+    /// Directory for the state of the controller (default: in memory)
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// A cluster's file, instead of the other options but --dir
+    /// Cluster file, instead of the other options except --dir
     #[arg(long, conflicts_with_all = ["embedded", "replicas", "shards", "controller"])]
     config: Option<PathBuf>,
 }

@@ -8,7 +8,7 @@ use super::{local, say};
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct Watch {
-    /// Tell Prometheus how this process is, at http://ADDRESS/metrics; of this machine alone
+    /// Serve Prometheus metrics at http://ADDRESS/metrics; the address must be of this machine
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
 }
