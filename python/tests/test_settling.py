@@ -104,7 +104,7 @@ def test_a_short_warm_up_names_the_one_that_would_have_done(tmp_path, schema):
     (late_ns,) = finding.evidence["late_ns"]
     assert late_ns == pytest.approx((WARM_AFTER_S - 4) * NS, abs=2.5 * NS)
     assert finding.title.startswith("read settled ")
-    assert "4 s of warm-up were too short" in finding.text.replace("3.99", "4")
+    assert "a warm-up of 4 s was too short" in finding.text.replace("3.99", "4")
     assert finding.suggestion == 'Run it again with warmup = "20s".'
     document = json.loads(json.dumps(unruly.summary(analysis)))
     schema.validate(document)

@@ -375,7 +375,7 @@ def test_a_picture_of_too_many_faults_says_how_many_it_leaves_out(seen):
 
 def test_the_worst_fault_is_told_first_and_of_each_cell(seen):
     finding = next(it for it in seen.findings if it.code == "fault-hurts")
-    assert finding.title == "of the faults the kill of store-1 (store=a) hurts most"
+    assert finding.title == "the fault that hurts most is the kill of store-1 (store=a)"
     assert "In other cells: stop of store-0 (store=b)" in finding.text
 
 

@@ -28,9 +28,9 @@ def tail(evidence: Evidence) -> Iterator[Finding]:
         "why",
         "informs",
         40,
-        f"answered by a JVM the p99 is {times(most.ratio)} that of native agents",
-        f"{capital(tail_sentence(most, found))}. So it is beyond chance in {len(told)} of "
-        f"{len(found.ratios)} cells with both, each by itself (95 %).",
+        f"the p99 of requests to JVMs is {times(most.ratio)} that of requests to native agents",
+        f"{capital(tail_sentence(most, found))}. The difference is beyond chance in {len(told)} "
+        f"of {len(found.ratios)} cells with both runtimes, each tested alone (95 %).",
         {
             "cell": most.cell,
             "jvm_p99_ns": most.jvm_p99,
@@ -41,7 +41,7 @@ def tail(evidence: Evidence) -> Iterator[Finding]:
             "cells": len(told),
             "of": len(found.ratios),
         },
-        "See in the report whether who asks or who answers makes it, and which collector does.",
+        "Compare senders and receivers in the report, and vary the garbage collector.",
     )
 
 
@@ -66,8 +66,8 @@ def tail_sentence(row: RuntimeRatio, found: Runtimes) -> str:
     several = len({it.cell for it in found.tails}) > 1
     where = f" ({row.cell})" if several else ""
     return (
-        f"answered by a JVM the slowest percent begins at {duration(row.jvm_p99)}, by "
-        f"native agents of the same cell{where} at {duration(row.native_p99)}: {times(row.ratio)}"
+        f"the p99 of requests to JVMs is {duration(row.jvm_p99)}, and of requests to native agents "
+        f"of the same cell{where} {duration(row.native_p99)}: {times(row.ratio)}"
     )
 
 
@@ -117,7 +117,7 @@ def collector(evidence: Evidence) -> Iterator[Finding]:
             "cells": len(told),
             "of": len(whole),
         },
-        "Take a collector with shorter pauses, or allocate less; vary `jvm.collector` and compare.",
+        "Use a garbage collector with shorter pauses, or allocate less: vary `jvm.collector`.",
     )
 
 

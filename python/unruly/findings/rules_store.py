@@ -37,11 +37,11 @@ def target(evidence: Evidence) -> Iterator[Finding]:
     outcomes = {row.target.outcome for row in rows}
     told = [f"{evidence.label(row)} {target_words(row)}" for row in rows[:ROWS_TOLD]]
     if "missed" in outcomes:
-        step = "Look in the timeline at what the late requests share; a lower load may help."
+        step = "Look in the timeline at what the late requests have in common, or lower the rate."
     elif "open" in outcomes:
-        step = "Run longer, or at a higher rate that the store still holds."
+        step = "Run longer, or at a higher rate that the store can sustain."
     else:
-        step = "Promise it for such a load; what this run did not see is not in it."
+        step = "Promise it for this load only."
     yield Finding(
         "target",
         "promise",
@@ -99,13 +99,13 @@ def fault_hurts(evidence: Evidence) -> Iterator[Finding]:
     told = [fault_sentence(it, several=True) for it in reversed(rest)][:ROWS_TOLD]
     others = f" In other cells: {'; '.join(told)}." if told else ""
     unknown = [fault_name(it, several=several) for it in effects if not is_comparable(it)]
-    others += f" Nothing to compare with has: {named(unknown)}." if unknown else ""
+    others += f" No fault-free time to compare with: {named(unknown)}." if unknown else ""
     yield Finding(
         "fault-hurts",
         "where",
         "informs",
         250,
-        f"of the faults the {fault_name(worst, several=several)} hurts most",
+        f"the fault that hurts most is the {fault_name(worst, several=several)}",
         f"{sentence[:1].upper()}{sentence[1:]}.{others}",
         {
             "cell": worst.cell,
@@ -117,7 +117,7 @@ def fault_hurts(evidence: Evidence) -> Iterator[Finding]:
             "gap_ns": worst.gap_ns,
             "back_ns": None if worst.back_ns is None else list(worst.back_ns),
         },
-        "Hold the longest silence against your timeouts; see the table of faults for the others.",
+        "Compare the longest time without a good reply with your timeouts.",
     )
 
 
@@ -140,7 +140,8 @@ def knee(evidence: Evidence) -> Iterator[Finding]:
                 "surely_hz": found.surely,
                 "breaks_hz": found.breaks,
             },
-            "Promise nothing above it; where it is not certain, try the loads beside it again.",
+            "Promise nothing above it. Where it is not certain, measure the neighbouring loads "
+            "again.",
         )
 
 
@@ -156,10 +157,10 @@ def generator_limit(evidence: Evidence) -> Iterator[Finding]:
         "trust",
         "warns",
         10,
-        f"the generator itself was late: {labels}",
+        f"the load generator sent late: {labels}",
         f"In {len(late)} of {len(loads)} cells it sent less than 95 % of the load in time, or its "
-        "lag is more than half of the response time of a tenth of the tail. They say what it can "
-        "send, not what the store can do.",
+        "send delay is more than half of the response time of a tenth of the slow requests. These "
+        "cells show what the load generator can send, not what the store can do.",
         {"cells": [load.cell for load in late], "rates": [rate(load.asked_hz) for load in late]},
-        "Give the generator a CPU of its own or a host of its own; leave these loads out.",
+        "Give the load generator a CPU or a host of its own, or leave these loads out.",
     )

@@ -48,23 +48,24 @@ def unaccounted(evidence: Evidence) -> Iterator[Finding]:
     if not wrong:
         return
     worst = max(wrong, key=lambda leg: abs(leg.unaccounted))
-    way = "more came than were written" if worst.unaccounted < 0 else "nobody knows of them"
+    way = "more were received than written" if worst.unaccounted < 0 else "the rest is unknown"
     yield Finding(
         "stream-unaccounted",
         "trust",
         "spoils",
         3,
         f"{messages(abs(worst.unaccounted))} of {worst.cell} are not accounted for",
-        f"Of {len(legs)} legs {len(wrong)} do not add up: what was written must be what came and "
-        f"what was lost. In {worst.cell}, repeat {worst.repeat}, {messages(worst.written)} were "
-        f"written, {messages(worst.read)} came and {messages(worst.lost)} were lost: {way}.",
+        f"In {len(wrong)} of {len(legs)} trials the messages written are not those received and "
+        f"lost. In {worst.cell}, repeat {worst.repeat}, {messages(worst.written)} were "
+        f"written, {messages(worst.read)} were received and {messages(worst.lost)} were lost: "
+        f"{way}.",
         {
             "legs": [
                 {"cell": leg.cell, "repeat": leg.repeat, "unaccounted": leg.unaccounted}
                 for leg in wrong
             ]
         },
-        "Look in logs/ for an end that went without a word; measure it again.",
+        "Look in logs/ for a process that ended without a message, and measure again.",
     )
 
 
@@ -156,7 +157,7 @@ def unstable(evidence: Evidence) -> Iterator[Finding]:
         f"unstable: {_names(rows)}",
         f"{_told(rows)}.",
         _cells(rows),
-        "Do not build on it beside such a load; bound what the writer hands over.",
+        "Do not rely on it beside such a load, or limit the rate of the writer.",
     )
 
 
@@ -173,7 +174,7 @@ def slow(evidence: Evidence) -> Iterator[Finding]:
         f"stable but slow: {_names(rows)}",
         f"{_told(rows)}.",
         _cells(rows),
-        "Look at its windows and its timers: what it waits for is neither a core nor the link.",
+        "Look at its windows and timers: it waits for neither a core nor the link.",
     )
 
 
@@ -205,7 +206,7 @@ def saturated(evidence: Evidence) -> Iterator[Finding]:
         "informs",
         262,
         f"the link is full: {_names(rows)}",
-        f"{_told(rows)}. What a protocol could give beyond it this run does not say.",
+        f"{_told(rows)}. This run cannot say how fast these protocols are without the link.",
         _cells(rows),
         'Take the link away (stream.link = "none") to see where the protocol itself ends.',
     )
@@ -240,7 +241,7 @@ def left_beside(evidence: Evidence) -> Iterator[Finding]:
         f"Of their unloaded bandwidth these keep less than all, beyond their intervals: "
         f"{'; '.join(told)}.",
         {"cells": {row.cell: row.of_unloaded.estimate for row in rows if row.of_unloaded}},
-        "Plan for what is left beside the load, not for what an idle machine gives.",
+        "Plan with the bandwidth beside the load, not with that of an idle machine.",
     )
 
 
@@ -262,5 +263,5 @@ def hypothesis(evidence: Evidence) -> Iterator[Finding]:
             },
             "Keep bulk data on the kernel's TCP beside such a load."
             if found.outcome == HELD
-            else "Repeat the plan (run.repeat) where it cannot be told; look at each protocol.",
+            else "Repeat the plan (run.repeat) where this run cannot say.",
         )

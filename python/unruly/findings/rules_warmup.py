@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from unruly.findings.model import Finding
-from unruly.quantity import as_option, duration
+from unruly.quantity import as_option, duration, significant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +45,7 @@ def _finding(
     assert times is not None, "a warm-up is short by how much slower its beginning was"
     warmed_ns = worst.measured_ns - worst.began_ns
     was = (
-        f"{duration(warmed_ns)} of warm-up were too short" if warmed_ns else "nothing was warmed up"
+        f"a warm-up of {duration(warmed_ns)} was too short" if warmed_ns else "there was no warm-up"
     )
     return Finding(
         "warmup-short",
@@ -53,9 +53,9 @@ def _finding(
         "warns",
         50 + place,
         f"{label} settled {late} after measurement began{often}",
-        f"What was measured before its {worst.level} settled is {times.estimate:.2g} times "
-        f"[{times.low:.2g}, {times.high:.2g}] as slow as the rest: {was}. Every number of this run "
-        "has it in it.",
+        f"Requests measured before its {worst.level} settled are {significant(times.estimate, 2)} "
+        f"times [{significant(times.low, 2)}, {significant(times.high, 2)}] as slow as the rest: "
+        f"{was}. Every number of this run includes them.",
         {
             "cell": worst.cell,
             "op": worst.op,

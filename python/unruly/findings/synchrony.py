@@ -11,6 +11,7 @@ import pandas as pd
 
 from unruly.findings.model import GroupSummary, NamedNode, SlowNodes
 from unruly.findings.quantiles import oversized, quantiles_of
+from unruly.quantity import times
 from unruly.stats import bucket_edges, slow_set, two_way
 from unruly.stats.histogram import FAILED_BUCKET
 from unruly.tables import fetch, inline
@@ -612,10 +613,10 @@ def _named_nodes(pairs: pd.DataFrame, found: pd.DataFrame) -> tuple[NamedNode, .
         ratio = float(ratios.median()) if len(ratios) else None
         observers = int(part["observers"].max())
         windows, slow = int(part["windows"].sum()), int(part["windows_slow"].sum())
-        times = f"{ratio:.1f} x the fastest" if ratio is not None else "beyond the failed"
+        slower = f"{times(ratio)} the fastest" if ratio is not None else "most requests failed"
         words = (
-            f"{node} is slow for {', '.join(labels)} ({times}) in the eyes of all "
-            f"{observers} other observers in {slow} of {windows} windows"
+            f"{node} is slow for {', '.join(labels)} ({slower}): all {observers} other nodes "
+            f"observed it in {slow} of {windows} windows"
         )
         named.append(NamedNode(str(node), labels, observers, windows, slow, ratio, words))
     return tuple(sorted(named, key=lambda node: (-(node.ratio or np.inf), node.node)))
