@@ -16,6 +16,8 @@ from house import UNRULY
 from unruly.verbs import RUNS
 from unruly.verbs.options import Verbs
 
+pytestmark = pytest.mark.smoke
+
 OPTION = re.compile(r"(?:^ {2}(?:-\w, )?| {6})--([a-z][\w-]*)(?: <(\S+)>)?", re.MULTILINE)
 """An option in the help of the program."""
 PARSED = re.compile(r"^ {2}(?:-\w(?: [^\s,]+)?, )?--([a-z][\w-]*)(?: ([^\s\]]+))?", re.MULTILINE)
