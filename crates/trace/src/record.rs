@@ -114,9 +114,9 @@ impl Status {
     pub fn name_with(self, code: Option<u16>) -> &'static str {
         let place = code.and_then(|code| usize::from(code).checked_sub(LEAST_CODE));
         match (self, place) {
-            (Self::Error(ErrorKind::Code), Some(place)) => {
-                CODE_ERRORS.get(place).map_or(self.name(), String::as_str)
-            }
+            (Self::Error(ErrorKind::Code), Some(place)) => CODE_ERRORS
+                .get(place)
+                .map_or_else(|| self.name(), String::as_str),
             _ => self.name(),
         }
     }
