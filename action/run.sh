@@ -2,7 +2,7 @@
 # Runs a plan, gates it and writes report.html, gate.xml and gate.txt. Reads UNRULY_* from the
 # environment, as action.yml sets them; every CI can call it. Exit codes are those of `unruly gate`:
 # 0 held, 1 broken or spoiled, 2 error, 3 undecided (0 when UNRULY_UNDECIDED is warn).
-set -uo pipefail
+set -euo pipefail
 
 limits=${UNRULY_LIMITS:?a TOML file of [[limit]] tables}
 output=${UNRULY_OUTPUT:-unruly}
@@ -31,8 +31,9 @@ if [ -n "${UNRULY_PLAN:-}" ]; then
     fail "the run of $UNRULY_PLAN failed"
 fi
 
-"$program" gate "$run" "$limits" --junit "$output/gate.xml" --width 100 >"$output/gate.txt"
-code=$?
+code=0
+"$program" gate "$run" "$limits" --junit "$output/gate.xml" --width 100 >"$output/gate.txt" ||
+  code=$?
 cat "$output/gate.txt"
 "$program" report "$run" --output "$output/report.html" ||
   echo "::warning::the report of $run could not be written"
