@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use unruly_plan::{
     Arrivals, BitRate, Bytes, Codes, Collector, Compete, CompeteKind, Drive, DurationNs, Factor,
     Fault, FaultKind, Hosts, Http, Jvm, KeyOrder, Load, Mesh, Plan, Probe, Protocol, RateHz, Run,
-    Runtime, Scheduling, Store, StoreLevel, Stream, Transport, Until, Url, ValueSize, Workload,
+    Runtime, Scheduling, Slo, Store, StoreLevel, Stream, Transport, Until, Url, ValueSize,
+    Workload,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -485,6 +486,16 @@ fn store() -> impl Strategy<Value = Store> {
     )
 }
 
+const UNTIL: Until = Until {
+    percentile: 99.9,
+    within: 0.125,
+};
+
+fn targets(some: bool) -> Vec<Slo> {
+    let slo = "read p99 < 20ms".parse().expect("a target");
+    if some { vec![slo] } else { Vec::new() }
+}
+
 fn stream() -> impl Strategy<Value = Load> {
     let protocol = prop::sample::select(Protocol::ALL.to_vec());
     let numbers = (32_u64..=60_000, 1_u32..=1_000, 1_280_u16..=9_000);
@@ -609,15 +620,8 @@ fn plan() -> impl Strategy<Value = Plan> {
                         } else {
                             Hosts::Namespaces
                         },
-                        until: (drives && varied).then_some(Until {
-                            percentile: 99.9,
-                            within: 0.125,
-                        }),
-                        slo: if varied {
-                            vec!["p99 < 20ms".parse().unwrap()]
-                        } else {
-                            Vec::new()
-                        },
+                        until: (drives && varied).then_some(UNTIL),
+                        slo: targets(varied),
                     },
                     load,
                     compete,
