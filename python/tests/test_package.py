@@ -16,17 +16,18 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = REPOSITORY / "python" / "unruly"
 ALLOWED = {
     "errors": set(),
-    "stats": {"errors"},
+    "stats": {"errors", "quantity"},
     "tables": {"errors"},
     "ingest": {"errors", "shown", "tables"},
     "progress": set(),
+    "quantity": set(),
     "shown": set(),
     "run": {"errors", "shown", "tables"},
-    "findings": {"errors", "progress", "stats", "shown", "tables", "run"},
+    "findings": {"errors", "progress", "quantity", "run", "shown", "stats", "tables"},
     "until": {"stats"},
-    "output": {"errors", "findings", "ingest", "run", "stats", "tables"},
-    "papers": {"errors", "findings", "stats"},
-    "html": {"errors", "stats", "findings", "output", "run"},
+    "output": {"errors", "findings", "ingest", "quantity", "run", "stats", "tables"},
+    "papers": {"errors", "findings", "quantity", "stats"},
+    "html": {"errors", "findings", "output", "quantity", "run", "stats"},
     "api": {"errors", "findings", "html", "ingest", "output", "progress", "run", "shown"},
     "__init__": {"api", "errors", "findings", "output", "run", "stats"},
     "__main__": {"errors", "verbs"},
@@ -57,7 +58,14 @@ def _imports(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0
-            yield node.module or ""
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            # `from unruly import quantity` imports a module, not a public name
+            modules = [
+                it
+                for it in names
+                if (PACKAGE / it.removeprefix("unruly.")).with_suffix(".py").is_file()
+            ]
+            yield from modules if node.module == "unruly" and modules else [node.module or ""]
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
 
