@@ -141,7 +141,7 @@ def test_a_run_without_a_store_has_no_target_unless_it_is_asked_for(tmp_path):
     assert asked.target == Target(0.99, 1e9)
 
 
-@pytest.mark.parametrize("text", ["99.9%", "100%:2ms", "0%:2ms", "99%:0ms", "99%:2", "p99:2ms"])
+@pytest.mark.parametrize("text", ["99.9%", "100%:2ms", "0%:2ms", "99%:0ms", "p99:2ms"])
 def test_a_target_that_cannot_be_read_is_refused(text):
     with pytest.raises(UnrulyError, match=r"--target: is .*; a share below 100 %"):
         parse_target(text)
@@ -694,5 +694,6 @@ def test_the_report_draws_it(seen, rising, tmp_path):
     for page in pages:
         assert "The far tail, side by side" in page
     assert "The kill of store-1 (store=a) hurts most" in pages[0]
-    assert "No good reply came in" in pages[0]
+    worst = max(seen.worked.outages, key=lambda it: it.failed)
+    assert worst.words.rstrip(".") in pages[0]
     assert "The p99 holds up to 800/s" in pages[1]
