@@ -117,7 +117,7 @@ def test_a_histogram_run_has_a_summary_a_verdict_and_a_report(fine, schema, tmp_
 def test_the_gate_judges_bins_as_it_judges_rows(fine):
     analysis, _ = fine
     found = judge(analysis, [Limit("wide", "p99", 1e8), Limit("tight", "p99", 1e6)])
-    assert [it.outcome for it in found] == ["held", "broken"]
+    assert [it.outcome for it in found if not it.limit.built_in] == ["held", "broken"]
 
 
 def test_too_few_pieces_of_time_give_numbers_but_no_promise(tmp_path):
@@ -127,7 +127,7 @@ def test_too_few_pieces_of_time_give_numbers_but_no_promise(tmp_path):
     assert found.p99 is not None
     assert found.promise_p99 is None
     assert found.absent["p99_interval"] == "the source cut time into 20 pieces; 30 are needed"
-    (outcome,) = judge(analysis, [Limit("tight", "p99", 1e6)])
+    _, outcome = judge(analysis, [Limit("tight", "p99", 1e6)])
     assert outcome.outcome == "undecided"
     assert "20 pieces" in outcome.sentence
 
