@@ -17,12 +17,11 @@ SEED ?= 1
 SEEDS ?= 200
 OPERATIONS ?= 5000
 SIM := $(CHECKED)/flurry-sim
-FUZZ := $(CHECKED)/fuzz
 CHECKER := target/linearizability
 JVM := jvm/target/unruly-jvm.jar
 
 .PHONY: help setup build demo-build fmt lint lint-text test test-long test-all tools compile compile-benches test-rust \
-	test-flurry test-model sim sim-bugs fuzz fuzz-long test-python test-python-slow rules smoke e2e \
+	test-flurry test-model sim sim-bugs fuzz test-python test-python-slow rules smoke e2e \
 	mutations mutations-all bench bench-flurry docs demo check jvm test-jvm
 
 help: ## List the targets
@@ -64,8 +63,8 @@ lint-text: setup ## The same without clippy, which `compile` runs
 	@if command -v cargo-deny >/dev/null; then cargo deny --offline check --hide-inclusion-graph licenses bans sources; fi
 
 # Stages joined by a plus run beside each other.
-QUICK := setup+tools compile lint-text+test-rust test-python test-flurry rules+fuzz smoke
-LONG := build compile-benches test-flurry test-model test-python-slow test-jvm e2e fuzz-long mutations
+QUICK := setup+tools compile lint-text+test-rust test-python test-flurry rules smoke
+LONG := build compile-benches test-flurry test-model test-python-slow test-jvm e2e fuzz mutations
 
 test: ## The tests that find bugs fastest: 15 minutes on two cores from nothing
 	@scripts/stages.sh $(QUICK)
@@ -100,7 +99,7 @@ compile-benches: ## Compile the Rust benchmarks, with clippy
 test-rust: ## Rust tests
 	$(CARGO_TEST)
 
-$(SIM) $(FUZZ): FORCE
+$(SIM): FORCE
 	$(CARGO_TEST) --no-run
 
 FORCE:
@@ -118,10 +117,7 @@ sim: $(SIM) ## Replay one seed: make sim SEED=7 OPERATIONS=5000
 sim-bugs: $(SIM) ## Search a seed for every planted bug, as tests/flurry/planted-bugs.tsv has them
 	$(SIM) bugs
 
-fuzz: $(FUZZ) ## Feed every parser with input that is nearly right, a second for each kind
-	$(CHECKED)/fuzz --seconds 1 --threads 7
-
-fuzz-long: build ## The same with the shipped programs, 10 s for each kind
+fuzz: build ## Feed every parser with input that is nearly right, 10 s for each kind
 	$(RELEASE)/fuzz --seconds 10 --threads 7
 
 # Two processes: the engine that they ask has threads of its own.
