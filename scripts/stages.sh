@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs targets of the Makefile one after the other: all of them, also when one fails. Prints the time
 # of each, and at the end which failed. Targets joined by a plus run beside each other.
-set -uo pipefail
+set -euo pipefail
 [ $# -gt 0 ] || { echo "usage: scripts/stages.sh TARGET[+TARGET...]..." >&2; exit 2; }
 cd "$(dirname "$0")/.."
 logs=target/stages
@@ -10,13 +10,12 @@ passed=() failed=() started=$SECONDS
 
 # Targets beside each other write to files, so that their lines do not mix.
 run() {
-  local begun=$SECONDS
+  local begun=$SECONDS code=0
   if [ "$2" = alone ]; then
-    "${MAKE:-make}" --no-print-directory "$1"
+    "${MAKE:-make}" --no-print-directory "$1" || code=$?
   else
-    "${MAKE:-make}" --no-print-directory "$1" >"$logs/$1.log" 2>&1
+    "${MAKE:-make}" --no-print-directory "$1" >"$logs/$1.log" 2>&1 || code=$?
   fi
-  local code=$?
   echo $((SECONDS - begun)) >"$logs/$1.seconds"
   return $code
 }
@@ -46,8 +45,9 @@ for group in "$@"; do
     pids+=($!)
   done
   for place in "${!stages[@]}"; do
-    wait "${pids[$place]}"
-    report "${stages[$place]}" $? "$how"
+    code=0
+    wait "${pids[$place]}" || code=$?
+    report "${stages[$place]}" "$code" "$how"
   done
 done
 
