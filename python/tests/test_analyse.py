@@ -288,7 +288,7 @@ def test_windows_are_as_asked_for(clean_run):
 def test_the_correlate_of_a_planted_slow_node_is_its_wait_for_a_cpu(slow):
     first = slow.correlations.rows[0]
     assert (first.metric, first.scope, first.highest) == ("run_queue_wait_ns", "process", "agent-3")
-    assert first.words == "time waiting for a CPU"
+    assert first.words == "CPU wait"
     assert first.pearson.estimate > 0.8
     assert first.within > 0.1
     assert first.q_value < 0.01
@@ -376,7 +376,7 @@ def test_an_imported_matrix_of_round_trips_names_who_is_slow_to_everybody(shared
     assert matrix.nodes == 490
     assert len(matrix.slow) == 24
     finding = next(it for it in found.findings if it.code == "slow-columns")
-    assert finding.title.startswith("24 of 490 nodes are slow to whoever asks: ")
+    assert finding.title.startswith("24 of 490 nodes are slow for every sender: ")
     assert "measured" not in unruly.verdict(found).splitlines()[0]
 
 

@@ -47,7 +47,8 @@ def ms(value_ns):
 
 def section(analysis):
     """The page's section on the arrival log, as its tables by caption; None without one."""
-    (found,) = [it for it in sections(views_of([analysis])) if it.key == "arrivals"] or [None]
+    (view,) = views_of([analysis])
+    (found,) = [it for it in sections(view) if it.key == "arrivals"] or [None]
     if found is None:
         return None
     assert found.heading == HEADING

@@ -40,7 +40,7 @@ def _every_verb(run, tmp_path):
     assert main(["export", str(run), "-o", str(tmp_path / "rows.csv")]) == 0
     limits = tmp_path / "limits.toml"
     limits.write_text('[[limit]]\nstatistic = "p99"\nat_most = "10s"\n')
-    assert main(["gate", str(run), str(limits)]) in (0, 1)
+    assert main(["gate", str(run), str(limits)]) in (0, 1, 3)
 
 
 def test_an_empty_cell_is_left_out_and_the_others_are_computed(tmp_path):

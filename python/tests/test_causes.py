@@ -119,7 +119,7 @@ def test_of_many_slow_requests_those_that_are_read_stand_for_all(tmp_path, monke
     assert some.explained.estimate == pytest.approx(all_of_it.explained.estimate, abs=0.1)
     assert some.lift == pytest.approx(all_of_it.lift, rel=0.5)
     (finding,) = slow_because(SimpleNamespace(causes=found, cells=()))
-    assert f"{whole.slow} requests, of which chance chose 150 to be looked at" in finding.text
+    assert f"{whole.slow} requests, of which a random sample of 150 was examined" in finding.text
 
 
 def test_the_requests_are_read_twice_whatever_is_looked_for(tmp_path, monkeypatch):
@@ -197,11 +197,11 @@ def test_everybody_reads_the_same_sentence(stopped, schema, capsys, tmp_path):
     assert finding.evidence["process"] == top.process
     assert main(["verdict", str(stopped.run.path)]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert f"slow: 100 % of the slow requests of read (server stopped) {top.words}" in text
+    assert f"slow because: 100 % of the slow requests of read (server stopped) {top.words}" in text
     page = write_report([stopped], tmp_path / "report.html").read_text(encoding="utf-8")
     assert "What made the slow ones slow?" in page
     assert top.words in page
-    assert "Nothing that was watched explains" in page
+    assert "No pause, fault or wait that was recorded explains" in page
 
 
 def test_what_was_not_looked_at_is_said(stopped, schema):
@@ -257,8 +257,8 @@ def test_where_every_request_failed_it_is_said_who_had_died(tmp_path, schema):
     assert (row.slow, row.limit_ns, row.unknown, row.causes) == (12_000, None, None, ())
     reason = row.absent["unknown"]
     assert reason.startswith("all 12,000 requests were slow or failed: there are no others to ")
-    assert "asked store-0, which had died" in reason
-    assert "asked store-1, which had died" in reason
+    assert "went to store-0, which had died" in reason
+    assert "went to store-1, which had died" in reason
     assert "store-2" not in reason
     schema.validate(json.loads(json.dumps(summary(analysis))))
     (view,) = views_of([analysis])

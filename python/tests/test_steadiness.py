@@ -236,5 +236,5 @@ def test_the_summary_and_the_verdict_tell_it(tmp_path, capsys, schema):
     assert main(["verdict", str(run)]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "over time: read: " in text
-    assert "replies/s, seconds vary by" in text
+    assert "answered, seconds vary by" in text
     assert "the p99 moved once" in text

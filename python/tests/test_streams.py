@@ -350,7 +350,7 @@ def test_a_verdict_says_what_it_rests_on(loads, broken):
     assert memory.startswith("the memory of the writer only grows: by ")
     assert _row(loads, "quic", "cpu").writer.grown_bytes_hz.estimate == pytest.approx(8e6, rel=0.1)
     assert _row(loads, "enet", "cpu").reasons == (
-        "the writer uses 0.39 of the 0.40 cores left to it",
+        "the writer uses 0.39 of the 0.4 cores left to it",
     )
     assert "neither a core nor loss bounds it" in _row(loads, "kcp").reasons[-1]
     assert _row(broken, "tcp").reasons == ("peer lost: the writer went", "nothing came for 3 s")

@@ -295,7 +295,7 @@ def test_a_run_that_is_too_short_says_so():
     counts = _bursts(rng, stats.mmpp2(500, 1000, 0.2, 3), 1800, 0.1)
     told = stats.index_of_dispersion(counts, 1e8, window_ns=20e9)
     assert told.windows == 9
-    assert "9 windows of 20 s in 180 s: the standard error is 50 %" in told.doubt
+    assert "9 windows of 20 s in 3 min: the standard error is 50 %" in told.doubt
     assert stats.index_of_dispersion(counts, 1e8).doubt is not None
 
 

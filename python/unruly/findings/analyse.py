@@ -112,7 +112,7 @@ def analyse(
     >>> import unruly
     >>> analysis = analyse(unruly.open_run("runs/demo"))
     >>> round(analysis.cell("null").promise_p99.high / 1e6, 2)
-    0.31
+    0.32
 
     99 % of null requests are answered within that many milliseconds, with 95 % confidence.
     """

@@ -82,7 +82,7 @@ def bin_quantile(low: ArrayLike, high: ArrayLike, count: ArrayLike, p: float) ->
     >>> found.value, found.low, found.high
     (162.5, 100.0, 200.0)
     >>> bin_quantile([0, 100, 200], [100, 200, 400], [900, 80, 20], 0.99).reason
-    'it falls into the bin of the maximum, 200 to 400 ns'
+    'it falls into the bin of the maximum, 200 ns to 400 ns'
 
     The p95 lies between 100 and 200 ns, evenly spread at 162.5; of the p99 nothing finer than its
     bin is known, which also holds the largest value.
