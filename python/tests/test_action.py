@@ -108,6 +108,7 @@ def gated(place, *, limit, undecided="warn", **shape):
     return done, (place / "outputs").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow  # each is a whole step: a run, its gate, its report
 @pytest.mark.parametrize(
     ("limit", "undecided", "shape", "code", "outcome"),
     [

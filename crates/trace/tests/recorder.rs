@@ -234,6 +234,8 @@ fn every_column_of_a_row_holds_the_field_of_its_name() {
         level: Some(Level::Quorum),
         status: Status::Timeout,
         answered: true,
+        code: Some(117),
+        waited: true,
         ..Record::empty()
     };
     died(directory.path(), &[record], 0);
@@ -266,6 +268,8 @@ fn every_column_of_a_row_holds_the_field_of_its_name() {
         "level": "quorum",
         "status": "timeout",
         "answered": true,
+        "code": 117,
+        "waited": true,
     });
     assert_eq!(row.to_json_value(), expected);
 }
