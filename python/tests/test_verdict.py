@@ -204,3 +204,22 @@ def test_one_client_compares_no_nodes_and_judges_no_schedule_of_our_own(killed, 
         assert "slow node" not in text
         assert "dispersion" not in text
         assert "arrivals-bursty" not in {it.code for it in found.findings}
+
+
+SHORT = {**STORE, "stalls_hz": 0, "duration_s": 30}
+
+
+def test_a_spoiled_run_promises_nothing(tmp_path_factory):
+    analysis = analysed_once(tmp_path_factory, **SHORT, dropped=5)
+    assert any(row.ladder.highest for row in analysis.cells)
+    assert "promise-made" not in {it.code for it in analysis.findings}
+    promises = [line for line in unruly.verdict(analysis).splitlines() if "promise: " in line]
+    assert promises == ["promise: none: a measurement that cannot be trusted promises nothing"]
+
+
+def test_a_tail_that_the_load_generator_made_is_not_called_unexplained(tmp_path_factory):
+    analysis = analysed_once(tmp_path_factory, **SHORT, generator_stalls_hz=0.5)
+    assert analysis.self_distrust.tail_explained_share > 0.5
+    text = " ".join(unruly.verdict(analysis).split())
+    assert "slow because: the delay of the load generator made up most" in text
+    assert "unexplained" not in text

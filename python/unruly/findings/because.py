@@ -54,6 +54,17 @@ def strength(row: Correlation) -> str:
     return f"Spearman {coefficient(rank.estimate)} [{ends}]"
 
 
+def sent_late(analysis: Analysis) -> str | None:
+    """Return that the load generator itself made most of the tail slow; None when it did not."""
+    share = analysis.self_distrust.tail_explained_share
+    if share is None or share <= EXPLAINED:
+        return None
+    return (
+        "the delay of the load generator made up most of the response time of "
+        f"{percent(share)} of the requests beyond the p99"
+    )
+
+
 def because(analysis: Analysis) -> str | None:
     """Return the one answer to "why were slow requests slow?"; None when it was not asked."""
     candidates = [it.evidence for it in analysis.findings if it.code == "correlate"]
@@ -69,6 +80,11 @@ def because(analysis: Analysis) -> str | None:
         return f"{share} of the slow requests of {label} {top.words}{left}{maybe}"
     if analysis.worked.outages and not analysis.worked.ok:
         return None
+    return sent_late(analysis) or _unexplained(analysis, names)
+
+
+def _unexplained(analysis: Analysis, names: list[str]) -> str | None:
+    """Return which candidates there are where no cause was found."""
     if names:
         return f"unexplained; candidates, by correlation: {named(names, CANDIDATES_SHOWN)}"
     if analysis.causes is not None and analysis.causes.rows:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from unruly.findings.model import CellSummary, PromiseLadder, PromiseStep
 
 CONFIDENCE = "95 % confidence or better"
+SPOILED = "a measurement that cannot be trusted promises nothing"
 METHOD_PAGE = "docs/methods/block-interval.md"
 
 

@@ -112,8 +112,10 @@ class Evidence:
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Apply every rule; sort by section, severity, rank."""
+    """Apply every rule; sort by section, severity, rank. A spoiled run makes no promise."""
     found = [finding for rule in RULES for finding in rule(evidence)]
+    if any(it.severity == "spoils" for it in found):
+        found = [it for it in found if it.code != "promise-made"]
     found.sort(key=lambda f: (SECTIONS.index(f.section), SEVERITIES.index(f.severity), f.rank))
     return found
 

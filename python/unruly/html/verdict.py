@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from unruly.findings.because import because
-from unruly.findings.promise_words import CONFIDENCE, next_words, refusal_words, share_words
+from unruly.findings.because import because, sent_late
+from unruly.findings.promise_words import (
+    CONFIDENCE,
+    SPOILED,
+    next_words,
+    refusal_words,
+    share_words,
+)
 from unruly.findings.worked import kinds_words
 from unruly.html import format
 from unruly.html.advice import sentence
@@ -87,9 +93,7 @@ def _trust(view: View) -> Statement:
 def _promise(view: View) -> Statement:
     question = "What can I promise?"
     if not view.analysis.trustworthy:
-        return Statement(
-            question, "Nothing", "A measurement that cannot be trusted promises nothing.", "bad"
-        )
+        return Statement(question, "Nothing", f"{format.capital(SPOILED)}.", "bad")
     rows = view.overall("response")
     kept = [(step, c) for c in rows if (step := c.ladder.highest)]
     if not kept:
@@ -169,6 +173,9 @@ def _slow(view: View) -> Statement:
         return Statement(question, f"{name} is slow", f"{slow[0].words}.")
     if not view.analysis.worked.ok:
         return Statement(question, "It did not work", "First find out why requests failed.")
+    late = sent_late(view.analysis)
+    if late is not None:
+        return Statement(question, "The load generator", f"{format.capital(late)}.")
     why = because(view.analysis) if view.analysis.findings else None
     _, _, candidates = (why or "").partition("; ")
     told = f" {format.capital(candidates)}." if candidates else ""

@@ -9,7 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from unruly.findings.because import because
-from unruly.findings.promise_words import promise_words
+from unruly.findings.promise_words import SPOILED, promise_words
 from unruly.findings.statuses import statuses_sentence
 from unruly.findings.store_words import target_sentence
 from unruly.findings.stream_table import stream_lines
@@ -156,6 +156,9 @@ def _codes(analysis: Analysis) -> str:
 
 
 def _promises(analysis: Analysis) -> Iterator[str]:
+    if not analysis.trustworthy:
+        yield f"promise: none: {SPOILED}"
+        return
     shown = _shown(analysis)
     rows = [row for row in analysis.cells if row.latency == "response" and row.op != "*"]
     if len(rows) > (1 if analysis.streams else len(shown)):
