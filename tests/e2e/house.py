@@ -128,9 +128,9 @@ def write_plan(folder: Path, **changes: Any) -> Path:
 
 @contextmanager
 def running(plan: Path, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A run that goes on while the block does; ended by its pid."""
+    """A run that goes on while the block does; ended by its pid. Quiet, it ends with 0."""
     process = subprocess.Popen(
-        [UNRULY, "run", plan, "-o", folder], stderr=subprocess.DEVNULL, text=True
+        [UNRULY, "run", plan, "-q", "-o", folder], stderr=subprocess.DEVNULL, text=True
     )
     try:
         yield process

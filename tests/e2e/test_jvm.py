@@ -43,7 +43,7 @@ def test_a_network_without_multicast_is_named_and_the_others_run(tmp_path: Path)
     # In a network of its own, in which nothing goes to many.
     rules = "add table ip t; add chain ip t out { type filter hook output priority 0; };"
     rules += " add rule ip t out ip daddr 224.0.0.0/4 drop"
-    alone = f"ip link set lo up && nft '{rules}' && exec {UNRULY} run {plan} -o {out}"
+    alone = f"ip link set lo up && nft '{rules}' && exec {UNRULY} run {plan} -q -o {out}"
     said = subprocess.run(
         ["unshare", "-n", "sh", "-c", alone],
         capture_output=True, text=True, timeout=120, check=False,

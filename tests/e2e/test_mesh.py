@@ -57,9 +57,9 @@ def test_sizes_on_the_wire_are_those_of_the_paper(either: Callable[..., Measured
     run = either(workloads=ALL)
     sizes = run.rows("select distinct op, sent_bytes, received_bytes from requests order by op")
     assert sizes == [
-        ("mixed", 50_028, 50_044),
         ("crypto", 28, 44),
         ("disk", 28, 44),
+        ("mixed", 50_028, 50_044),
         ("network", 50_028, 50_044),
         ("null", 28, 44),
     ]

@@ -207,8 +207,9 @@ def said_without(hidden: list[str], folder: Path, protocol: str, run: str) -> st
     )
     # In a file system of its own, each of them is a file of nothing.
     hide = [f"mount --bind /dev/null {path}" for path in hidden]
+    alone = f"exec {UNRULY} run {plan} -q -o {out}"
     said = subprocess.run(
-        ["unshare", "-m", "sh", "-c", " && ".join([*hide, f"exec {UNRULY} run {plan} -o {out}"])],
+        ["unshare", "-m", "sh", "-c", " && ".join([*hide, alone])],
         capture_output=True,
         text=True,
         timeout=90,

@@ -35,7 +35,7 @@ def free_port(count: int) -> int:
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        (None, "cannot be read"),
+        (None, "there is no such plan"),
         ("name = [", "plan.toml:1"),
         ('name = "x"\ndurration = 1\n', 'unknown key "durration"'),
     ],
