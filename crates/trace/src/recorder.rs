@@ -164,7 +164,8 @@ impl Recorder {
     /// made room. The room that is left is for the ends of what is open.
     #[must_use]
     pub fn is_crowded(&self) -> bool {
-        self.ring.slots() < RING_CROWDED && !self.shared.failed.load(Ordering::Relaxed)
+        let drained = !self.shared.failed.load(Ordering::Relaxed) && !self.ring.is_abandoned();
+        drained && self.ring.slots() < RING_CROWDED
     }
 
     /// The counts so far.

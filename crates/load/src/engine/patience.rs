@@ -1,9 +1,14 @@
 //! How long replies are waited for.
 
+use std::time::Duration;
+
 use unruly_trace::{Record, Status};
 
 use super::{Engine, NOTE_AFTER_NS};
 use crate::pending::{Patience, Slot};
+
+/// How long the end of a run waits at a time for the recorder to make room.
+const DRAIN_PAUSE: Duration = Duration::from_millis(1);
 
 impl Engine<'_> {
     fn delay_ns(&self, patience: Patience) -> i64 {
@@ -26,11 +31,13 @@ impl Engine<'_> {
             .min()
     }
 
+    /// Ends what was waited for long enough, as long as the recorder has room for the rows: a row
+    /// without room would be lost, so the rest waits a moment longer.
     pub(super) fn keep_patience(&mut self, now_ns: i64) {
         for patience in [Patience::Note, Patience::Timeout, Patience::Linger] {
             let delay_ns = self.delay_ns(patience);
             while let Some((slot, intended_ns)) = self.pending.first(patience) {
-                if intended_ns + delay_ns > now_ns {
+                if intended_ns + delay_ns > now_ns || self.recorder.is_crowded() {
                     break;
                 }
                 self.pending.pop(patience);
@@ -94,6 +101,9 @@ impl Engine<'_> {
     /// The run is over: what timed out is a timeout, what is open is unfinished.
     pub(super) fn account_for_open(&mut self) {
         for slot in self.pending.all(None) {
+            while self.recorder.is_crowded() {
+                std::thread::sleep(DRAIN_PAUSE);
+            }
             if self.pending.at(slot).is_some_and(|copy| copy.timed_out) {
                 self.give_up(slot);
             } else {
