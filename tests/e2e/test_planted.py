@@ -81,9 +81,11 @@ def test_an_agent_under_a_cpu_quota_is_named_slow_and_its_cpu_is_the_reason(
             assert process.wait(timeout=60) == 0
     verdict = Measured(folder).verdict()
     assert {node["node"] for node in verdict["slow_nodes"]["named"]} == {"agent-2"}
-    # What the verdict says first: a metric that merely differs between nodes is none of it.
-    told = [it for it in verdict["findings"] if it["code"] == "correlate"]
-    assert told[0]["evidence"]["metric"] in {
+    # The slow requests waited for that agent, and its CPU is what they rise with: a metric that
+    # merely differs between nodes is not first.
+    told = [it["evidence"] for it in verdict["findings"] if it["code"] == "slow-because"]
+    assert {it["process"] for it in told} == {"agent-2"}
+    assert verdict["correlations"]["rows"][0]["metric"] in {
         "run_queue_wait_ns",
         "cgroup_throttled_ns",
         "cgroup_throttled_periods",
