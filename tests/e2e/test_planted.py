@@ -85,7 +85,7 @@ def test_an_agent_under_a_cpu_quota_is_named_slow_and_its_cpu_is_the_reason(
     # merely differs between nodes is not first.
     told = [it["evidence"] for it in verdict["findings"] if it["code"] == "slow-because"]
     assert {it["process"] for it in told} == {"agent-2"}
-    assert verdict["correlations"]["rows"][0]["metric"] in {
+    assert verdict["correlations"]["metrics"][0]["metric"] in {
         "run_queue_wait_ns",
         "cgroup_throttled_ns",
         "cgroup_throttled_periods",
