@@ -80,7 +80,7 @@ def _ladder_cell(cell: dict[str, Any]) -> str:
 
 
 def length_table(cells: Sequence[dict[str, Any]]) -> str:
-    """Return, for whoever chooses a duration, the share of runs that can say each percentile."""
+    """Return the share of runs that can promise each percentile, for each duration."""
     found = {(c["family"], c["seconds"]): c for c in cells}
     lengths = ", ".join(f"{seconds} s" for seconds in SECONDS)
     lines = [

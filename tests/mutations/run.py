@@ -28,7 +28,7 @@ ROOT = HERE.parents[1]
 CHOSEN = 3
 SECONDS_MAX = 900
 PROFILE = "checked"
-"""Of the build that the other tests use: what it has of others need not be compiled again."""
+"""The profile of the other tests: its compiled dependencies are used again."""
 PYTEST_FAILED = 1
 CARGO_TEST_FAILED = 101
 PASSED = re.compile(r"\b[1-9]\d* passed\b")

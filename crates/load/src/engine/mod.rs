@@ -287,7 +287,7 @@ impl<'a> Engine<'a> {
         self.outcome
     }
 
-    /// Sends what is due, as long as the recorder has room for the rows: a request that waits here is
+    /// Sends scheduled requests while the recorder has room for their rows: a request that waits here is
     /// late, which its row says, and a row without room would be lost. Returns the time.
     fn send_due(&mut self, source: &mut dyn Source) -> i64 {
         let mut now_ns = monotonic().0;

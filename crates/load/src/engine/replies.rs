@@ -146,7 +146,7 @@ impl Engine<'_> {
             Answer::Failed(kind, words) => {
                 self.complain(Status::Error(kind).name_with(incoming.code), words);
             }
-            // Values that stand side by side: whoever wrote them did not know of each other.
+            // Sibling values: their writers did not know of each other.
             Answer::Found(values) if self.work.is_some() && values.contains(&b' ') => {
                 self.complain("siblings", b"a read found several values");
             }

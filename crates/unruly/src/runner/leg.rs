@@ -568,7 +568,7 @@ fn start_services(
         },
     )?;
     store.url = services.url.clone();
-    // It goes with all that is in it.
+    // Dropping the folder removes everything in it.
     store.keep = true;
     let password = services.password.as_deref().or(run.password.as_deref());
     super::meet_store(drive, password)?;
