@@ -568,7 +568,7 @@ fn start_services(
         },
     )?;
     store.url = services.url.clone();
-    // Dropping the folder removes everything in it.
+    // The run removes the service with everything in it, so no key needs removing.
     store.keep = true;
     let password = services.password.as_deref().or(run.password.as_deref());
     super::meet_store(drive, password)?;
