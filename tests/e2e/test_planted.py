@@ -13,15 +13,14 @@ from house import Measured, need_root, pids_of, running, spooled, wait_for, writ
 
 ALL = '["null", "crypto", "disk", "network", "mixed"]'
 
-QUOTA_US = 20_000
 PERIOD_US = 100_000
 
 
 @contextmanager
-def quota(pid: int) -> Iterator[None]:
-    """Let a process share a fifth of a core with a busy loop, by a control group of its own."""
+def quota(pid: int, cores: float) -> Iterator[None]:
+    """Let a process share part of a core with a busy loop, by a control group of its own."""
     need_root("a CPU quota")
-    folder, files = new_group()
+    folder, files = new_group(round(cores * PERIOD_US))
     for name, value in files.items():
         (folder / name).write_text(value)
     (folder / "cgroup.procs").write_text(str(pid))
@@ -38,16 +37,16 @@ def quota(pid: int) -> Iterator[None]:
         folder.rmdir()
 
 
-def new_group() -> tuple[Path, dict[str, str]]:
+def new_group(quota_us: int) -> tuple[Path, dict[str, str]]:
     name = f"unruly-test-{os.getpid()}"
     first = Path("/sys/fs/cgroup/cpu")
     if first.is_dir():
         folder = first / name
         folder.mkdir()
-        return folder, {"cpu.cfs_period_us": str(PERIOD_US), "cpu.cfs_quota_us": str(QUOTA_US)}
+        return folder, {"cpu.cfs_period_us": str(PERIOD_US), "cpu.cfs_quota_us": str(quota_us)}
     folder = Path("/sys/fs/cgroup") / name
     folder.mkdir()
-    return folder, {"cpu.max": f"{QUOTA_US} {PERIOD_US}"}
+    return folder, {"cpu.max": f"{quota_us} {PERIOD_US}"}
 
 
 def children_of(pid: int) -> Iterator[int]:
@@ -57,39 +56,61 @@ def children_of(pid: int) -> Iterator[int]:
                 yield int(folder.name)
 
 
-def test_an_agent_under_a_cpu_quota_is_named_slow_and_its_cpu_is_the_reason(
-    tmp_path: Path, runtime: str
-) -> None:
+def agent_2(folder: Path) -> int:
+    """The process of the agent; what an agent on Java does, its machine does."""
+    job = "agent-2-c0r0.job.json"
+    (pid,) = [pid for pid in pids_of(folder) if job in Path(f"/proc/{pid}/cmdline").read_text()]
+    return next(children_of(pid), pid)
+
+
+def five_agents(tmp_path: Path, runtime: str, duration: str) -> tuple[Path, Path]:
     plan = write_plan(
         tmp_path,
         mesh=f'runtime = "{runtime}"',
         agents=5,
         groups=[5],
-        duration="15s",
+        duration=duration,
         workloads='["null", "crypto"]',
-        probe="500ms",
+        probe="250ms",
+        # a copy that waits for the agent without CPU is late, not failed
+        timeout="20s",
     )
-    folder = tmp_path / "out"
+    return plan, tmp_path / "out"
+
+
+def test_an_agent_under_a_cpu_quota_is_named_slow_and_its_cpu_correlates(
+    tmp_path: Path, runtime: str
+) -> None:
+    plan, folder = five_agents(tmp_path, runtime, "15s")
     with running(plan, folder) as process:
         wait_for(lambda: spooled(folder) > 10_000, "the first rows")
-        job = "agent-2-c0r0.job.json"
-        (victim,) = [
-            pid for pid in pids_of(folder) if job in Path(f"/proc/{pid}/cmdline").read_text()
-        ]
-        # What an agent on Java does, its machine does.
-        with quota(next(children_of(victim), victim)):
+        with quota(agent_2(folder), cores=0.2):
             assert process.wait(timeout=60) == 0
     verdict = Measured(folder).verdict()
     assert {node["node"] for node in verdict["slow_nodes"]["named"]} == {"agent-2"}
-    # The slow requests waited for that agent, and its CPU is what they rise with: a metric that
-    # merely differs between nodes is not first.
-    told = [it["evidence"] for it in verdict["findings"] if it["code"] == "slow-because"]
-    assert {it["process"] for it in told} == {"agent-2"}
+    # A metric that merely differs between nodes is not first.
     assert verdict["correlations"]["metrics"][0]["metric"] in {
         "run_queue_wait_ns",
         "cgroup_throttled_ns",
         "cgroup_throttled_periods",
     }
+
+
+def test_while_an_agent_gets_almost_no_cpu_its_quota_is_why_requests_are_slow(
+    tmp_path: Path, runtime: str
+) -> None:
+    plan, folder = five_agents(tmp_path, runtime, "30s")
+    with running(plan, folder) as process:
+        wait_for(lambda: spooled(folder) > 1_500_000, "a third of the rows")
+        # So short that the slow requests are a part of the run, and so strong that no other
+        # stall of a shared machine reaches them.
+        with quota(agent_2(folder), cores=0.01):
+            held = spooled(folder)
+            wait_for(lambda: spooled(folder) > held + 200_000, "rows while it is held back")
+        assert process.wait(timeout=60) == 0
+    findings = Measured(folder).verdict()["findings"]
+    told = [it["evidence"] for it in findings if it["code"] == "slow-because"]
+    assert {(it["cause"], it["process"]) for it in told} == {("cpu quota", "agent-2")}
 
 
 def test_nobody_is_named_where_nothing_was_planted(measure: Callable[..., Measured]) -> None:

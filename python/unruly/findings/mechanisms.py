@@ -70,7 +70,7 @@ MECHANISMS: Final = (
     ),
     Mechanism(
         "cpu quota", "waited while {process} was throttled by its CPU limit",
-        metrics=(Metric("cgroup_throttled_ns", 0.05, "time"),),
+        metrics=(Metric("cgroup_throttled_ns", 0.05, "time"),), decisive=True,
     ),
     Mechanism(
         "lost packets", "waited for lost packets of {process} to be sent again",
