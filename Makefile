@@ -161,8 +161,9 @@ smoke: setup ## A few end-to-end tests of each part: plan, run, trace, report on
 	UNRULY_PROGRAMS=$(CURDIR)/$(CHECKED) $(PY) -m pytest -q -n 2 -m smoke -k "not jvm" tests/e2e
 
 e2e: setup build compile $(CHECKER) $(JVM) tools ## All end-to-end tests, with planted truth, and histories of Flurry under kills, pauses and partitions
-	$(PY) -m pytest -q tests/e2e/test_planted.py
-	$(PY) -m pytest -q -n 3 --dist loadfile tests/e2e --ignore tests/e2e/test_planted.py
+	@code=0; $(PY) -m pytest -q tests/e2e/test_planted.py || code=1; \
+	$(PY) -m pytest -q -n 3 --dist loadfile tests/e2e --ignore tests/e2e/test_planted.py || code=1; \
+	exit $$code
 
 bench: setup build ## Side-by-side benchmarks; results go to bench/runs/
 	$(PY) -m bench
