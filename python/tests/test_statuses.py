@@ -79,7 +79,7 @@ def test_a_run_of_http_says_its_codes(tmp_path):
         ("read", 404, 120, True),
     ]
     assert analysis.connections.waited == 12
-    assert "status codes: 200: 1,080, 404: 120; 12 requests waited" in verdict(analysis)
+    assert "status codes: 200: 1,080, 404: 120; 12 requests were held in" in verdict(analysis)
     document = summary(analysis)
     jsonschema.validate(document, SCHEMA)
     assert document["connections"] == {"reopened": 0, "sent_again": 0, "waited": 12}

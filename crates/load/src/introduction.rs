@@ -178,7 +178,7 @@ fn unreachable_place(place: &Place, error: &io::Error) -> IntroductionError {
     IntroductionError {
         place: place.to_string(),
         wrong,
-        wanted: "the store that drive.url names",
+        wanted: "the server that the URL names",
         hint: "is it running, and is the port right?",
     }
 }
@@ -207,7 +207,7 @@ fn stranger(place: &Place, error: &ProtocolError) -> IntroductionError {
             ProtocolError::Reply { found, .. } => format!("it says {found:?}"),
             other => other.to_string(),
         },
-        wanted: "the store that drive.url names",
+        wanted: "the server that the URL names",
         hint: "something else listens there",
     }
 }

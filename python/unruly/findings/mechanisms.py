@@ -1,8 +1,8 @@
 """The mechanisms that can make a request slow: what shows each, and how each is told.
 
 The order is that of how much a mechanism says: a stopped process explains that it did not get a
-CPU, a pause of the collector that a host was busy. Where several cover one request, the first one
-has it.
+CPU, a pause of the collector that a host was busy. A process that gets no CPU does not read, so
+that what is sent to it is sent again. Where several cover one request, the first one has it.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class Mechanism:
     """The part of a request (`unruly.tables.causes.PARTS`) that must have taken the time."""
     not_where: tuple[str, ...] = ()
     """A request whose time was taken by one of these parts was not slow because of it."""
+    counted_late: bool = False
+    """Its counter grows when such a time ends, so that a sample between two is one of them."""
     decisive: bool = False
     """Who is so answers nobody, and hardly ever is: one such time may be enough."""
 
@@ -70,11 +72,8 @@ MECHANISMS: Final = (
     ),
     Mechanism(
         "cpu quota", "waited while {process} was throttled by its CPU limit",
-        metrics=(Metric("cgroup_throttled_ns", 0.05, "time"),), decisive=True,
-    ),
-    Mechanism(
-        "lost packets", "waited for lost packets of {process} to be sent again",
-        metrics=(Metric("tcp_retransmits", 1.0, "sample"),), not_where=ANSWERED,
+        metrics=(Metric("cgroup_throttled_ns", 0.05, "time"),), counted_late=True,
+        decisive=True,
     ),
     Mechanism(
         "page faults", "waited while {process} read its own memory from disk",
@@ -96,6 +95,10 @@ MECHANISMS: Final = (
     Mechanism(
         "cpu wait", "waited while {process} waited for a CPU",
         metrics=(Metric("run_queue_wait_ns", 0.05, "time"),),
+    ),
+    Mechanism(
+        "lost packets", "waited for lost packets of {process} to be sent again",
+        metrics=(Metric("tcp_retransmits", 1.0, "sample"),), not_where=ANSWERED,
     ),
     Mechanism(
         "busy disk", "waited while the disk of {process} was busy",

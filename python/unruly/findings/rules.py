@@ -359,7 +359,10 @@ def _abstained(evidence: Evidence) -> Iterator[Finding]:
         return
     labels = [evidence.label(row) for row in short]
     lengths = {evidence.label(row): row.needed_ns for row in short}
+    # a lower step may need longer, when it was refused because it drifted
+    steps = (row.ladder.next for row in short)
     known = [value for value in lengths.values() if value is not None]
+    known += [step.needed_ns for step in steps if step and step.needed_ns is not None]
     bounds = named(
         [
             f"{evidence.label(row)} at least {duration(row.p99_lower_bound)}"

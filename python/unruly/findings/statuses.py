@@ -49,11 +49,15 @@ class Connections:
     def sentence(self) -> str:
         """What is worth a word; empty when nothing is."""
         told = (
-            (self.reopened, "connections were opened again"),
-            (self.sent_again, "requests were sent again on a new connection"),
-            (self.waited, "requests waited in the client for a connection"),
+            (self.reopened, "connection", "opened again"),
+            (self.sent_again, "request", "sent again on a new connection"),
+            (self.waited, "request", "held in the client until a connection was free"),
         )
-        return "; ".join(f"{count(number)} {words}" for number, words in told if number)
+        return "; ".join(
+            f"1 {what} was {done}" if number == 1 else f"{count(number)} {what}s were {done}"
+            for number, what, done in told
+            if number
+        )
 
 
 def statuses(context: Context) -> tuple[tuple[StatusCode, ...], Connections | None]:

@@ -194,7 +194,10 @@ def from_samples(context: Context, left_out: list[str]) -> Iterator[Suspect]:
         for (watched, name), part in own.groupby(["watched", "whose"], sort=True):
             of = context.touched(str(name)) if watched else context.touched_on(str(name))
             spans = zip(part["started_ns"], part["ended_ns"], strict=True)
-            found = suspect(mechanism, str(name), of, spans, GAP_NS)
+            gap_ns = GAP_NS
+            if mechanism.counted_late:
+                gap_ns += int((part["ended_ns"] - part["started_ns"]).median())
+            found = suspect(mechanism, str(name), of, spans, gap_ns)
             if found is not None:
                 yield found
 

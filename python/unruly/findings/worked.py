@@ -149,6 +149,11 @@ class Worked:
 def failure_step(worked: Worked) -> str:
     """Return what to do about the most frequent kind of failure."""
     kind = worked.kinds[0][0] if worked.kinds else ""
+    code = kind.removeprefix("error:")
+    if code.isdigit() and code.startswith("4"):
+        return f"Check the URL: the server answered {code}. `--expect {code}` counts it as success."
+    if code.isdigit():
+        return f"Look in the server's log for why it answered {code}."
     return STEPS.get(kind, "Look at the first failures in the report, and in the server's log.")
 
 
