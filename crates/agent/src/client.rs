@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result};
 use unruly_load::{
-    Bins, Control, Engine, EngineOptions, Live, LoadSource, Outcome, Peer, Phases, Sessions,
-    Source, Target, Work,
+    Bins, Control, Ending, Engine, EngineOptions, Live, LoadSource, Outcome, Peer, Phases,
+    Sessions, Source, Target, Work,
 };
 use unruly_trace::{Counts, Recorder, RecorderOptions, SPOOL_ROWS_MAX, monotonic};
 
@@ -87,10 +87,10 @@ impl Client<'_> {
             self.tidy_up(&written);
             return Ok(None);
         };
-        let mut source = source(start_ns);
+        let mut source = Ending::new(source(start_ns), self.ground.inbox.finish_flag());
         let latest_ns = self.latest_ns(start_ns);
         let mut said_full = false;
-        engine.run(source.as_mut(), &mut |live, recorder| {
+        engine.run(&mut source, &mut |live, recorder| {
             say_progress(live, recorder, &self.ops);
             for (at_ns, step) in recorder.take_steps() {
                 events.add(

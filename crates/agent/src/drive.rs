@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use anyhow::{Context, Result};
 use unruly_load::wire::{Codec, FLAG_BODY};
 use unruly_load::{
-    ClosedSource, Ending, EngineOptions, GroupRpc, Limited, OpenSource, PASSWORD, Peer, Phases,
-    Place, Sessions, Settings, Source, Target, Work, driver,
+    ClosedSource, EngineOptions, GroupRpc, Limited, OpenSource, PASSWORD, Peer, Phases, Place,
+    Sessions, Settings, Source, Target, Work, driver,
 };
 use unruly_plan::{
     Arrivals, Drive, OperationKind, Portion, Schedule, Store, StoreLevel, Transport, times_ns,
@@ -79,12 +79,8 @@ pub(crate) fn run(ground: Ground<'_>, drive: &Drive, events: &mut Events) -> Res
                 phases,
             )),
         };
-        let source: Box<dyn Source> = match drive.requests {
+        match drive.requests {
             Some(requests) => Box::new(Limited::new(source, portion.count(requests))),
-            None => source,
-        };
-        match job.plan.run.until {
-            Some(_) => Box::new(Ending::new(source, inbox.finish_flag())),
             None => source,
         }
     })?;

@@ -32,6 +32,8 @@ const LATE_TIMEOUTS: i64 = 16;
 const READY_PATIENCE: Duration = Duration::from_secs(150);
 /// Between `start` and the first instant of the schedule: all have read the line by then.
 const LEAD_NS: i64 = 300_000_000;
+/// Who stops a run waits so long for the replies that are on their way.
+const STOP_PATIENCE_NS: i64 = 1_000_000_000;
 /// After `stop`, for writing the last segments.
 const END_PATIENCE: Duration = Duration::from_secs(60);
 /// For those of a leg that was given up: longer than one waits for its virtual machine.
@@ -320,9 +322,10 @@ impl<'a> Leg<'a> {
         })
     }
 
-    /// Until all have drained or died, or the run is stopped.
+    /// Until all have drained or died, or the run is stopped. Who stops it waits a moment for the
+    /// replies that are on their way, and does not wait when they ask a second time.
     fn supervise(&mut self, started_ns: i64, progress: &mut Progress) {
-        let latest_ns = self.latest_ns(started_ns);
+        let mut latest_ns = self.latest_ns(started_ns);
         while !self
             .children
             .iter()
@@ -330,13 +333,19 @@ impl<'a> Leg<'a> {
             .all(Child::is_over)
         {
             self.do_faults(progress);
-            if self.run.stop.load(Ordering::Relaxed) {
+            if self.run.stop.swap(false, Ordering::Relaxed) {
+                if self.stopped {
+                    break;
+                }
                 progress.note("stopping; what was measured is kept");
                 self.stopped = true;
-                break;
+                self.finish();
+                latest_ns = monotonic().0 + STOP_PATIENCE_NS;
             }
             if monotonic().0 > latest_ns {
-                self.give_up(progress);
+                if !self.stopped {
+                    self.give_up(progress);
+                }
                 break;
             }
             let next_ns = self.faults.next_ns().unwrap_or(i64::MAX);
@@ -391,9 +400,14 @@ impl<'a> Leg<'a> {
         };
         progress.note(&format!("until: {}", look.said));
         if look.enough {
-            for child in self.children.iter_mut().filter(|it| it.job.kind.asks()) {
-                child.say("finish");
-            }
+            self.finish();
+        }
+    }
+
+    /// Has those that ask send nothing more, and end when all was answered.
+    fn finish(&mut self) {
+        for child in self.children.iter_mut().filter(|it| it.job.kind.asks()) {
+            child.say("finish");
         }
     }
 
