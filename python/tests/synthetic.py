@@ -59,6 +59,8 @@ class Shape:
     sampler_lag_ns: float = 1e6
     dropped: int = 0
     unsent: int = 0
+    late: int = 0
+    """Requests that the generator took late from its schedule and did not send at once."""
     """Requests that the generator never sent."""
     status: str = "complete"
     tag: str = "synthetic"
@@ -477,6 +479,7 @@ def _write_manifest(root, shape, run, tallies, end_ns) -> None:
     answered = sum(t.get("answered", 0) for t in tallies.values())
     requests = {"scheduled": asked, "answered": answered, "unanswered": asked - answered}
     requests |= {"unsent": shape.unsent} if shape.unsent else {}
+    requests |= {"late": shape.late, "late_max_ns": 2_000_000_000} if shape.late else {}
     processes = [
         {
             "name": f"agent-{number}",

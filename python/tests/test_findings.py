@@ -209,6 +209,18 @@ def test_a_rate_that_was_not_reached_is_told_before_all_else(analysed):
     assert spoiled.findings[0].evidence["unsent"] == 900
 
 
+def test_a_generator_that_sheds_late_requests_is_told_before_all_else(analysed):
+    spoiled = analysed(**SMALL, late=900)
+    assert spoiled.doubts == [
+        "the load generator was late with 900 requests that it did not send at once"
+    ]
+    assert "up to 2 s" in spoiled.findings[0].text
+
+
+def test_a_few_late_requests_leave_a_run_trustworthy(analysed):
+    assert analysed(**SMALL, late=1).trustworthy
+
+
 def test_warnings_leave_a_run_trustworthy(analysed):
     warned = analysed(**SMALL, failed_share=0.01)
     assert "failures" in _codes(warned)

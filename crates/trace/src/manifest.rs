@@ -214,6 +214,13 @@ pub struct Requests {
     /// among the scheduled ones and have no rows.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unsent: u64,
+    /// Measured ones that the generator took from the schedule more than 10 ms late, and whose rows do
+    /// not tell it: they were shed, refused, or waited for a connection.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub late: u64,
+    /// How late the latest of them was.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub late_max_ns: u64,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
@@ -238,6 +245,8 @@ impl Counts {
         self.requests.answered += other.requests.answered;
         self.requests.unanswered += other.requests.unanswered;
         self.requests.unsent += other.requests.unsent;
+        self.requests.late += other.requests.late;
+        self.requests.late_max_ns = self.requests.late_max_ns.max(other.requests.late_max_ns);
     }
 
     /// Checks both sums.

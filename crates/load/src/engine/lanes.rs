@@ -125,8 +125,8 @@ impl Engine<'_> {
         self.stirred = true;
         if let Some(copy) = self.pending.at(slot) {
             copy.asked.record.waited = true;
-            let lag_ns = monotonic().0 - copy.asked.intended_ns;
-            self.live.lag_ns = self.live.lag_ns.max(lag_ns);
+            let asked = copy.asked;
+            self.held_back(&asked);
         }
     }
 

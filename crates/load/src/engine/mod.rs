@@ -36,6 +36,10 @@ const CONTROL_PERIOD_NS: i64 = 1_000_000_000;
 /// A receive may wait when nothing else is due for this long: twice what it waits at most.
 const RECEIVE_CALM_NS: i64 = 2_000_000 * RECEIVE_PATIENCE_MS;
 
+/// A request that is taken later from its schedule is late: less is the delay of any shared machine.
+const LATE_NS: i64 = 10_000_000;
+/// The phase whose requests count.
+const MEASURED: u8 = 1;
 /// Requests sent before replies are looked at again: after a stop of ours all that was due is sent
 /// at once, and a reply that waits for the last of it would be late by our doing.
 const BURST_MAX: usize = 16;
@@ -400,6 +404,7 @@ impl<'a> Engine<'a> {
             self.refuses(link)
         };
         if let Some(status) = refused {
+            self.held_back(&asked);
             self.finish(Record { status, ..record }, &asked);
             return;
         }
@@ -408,6 +413,19 @@ impl<'a> Engine<'a> {
             self.write_out(slot, &asked, flags, session);
         } else {
             self.enter(slot, link);
+        }
+    }
+
+    /// A copy is not sent at once. Was it late already? Its row cannot tell: it has no time of sending,
+    /// or one that tells of its wait.
+    fn held_back(&mut self, asked: &Asked) {
+        let late_ns = monotonic().0 - asked.intended_ns;
+        self.live.lag_ns = self.live.lag_ns.max(late_ns);
+        let first = asked.record.attempt == 0 && asked.record.phase == MEASURED;
+        if first && late_ns > LATE_NS {
+            let requests = &mut self.outcome.requests;
+            requests.late += 1;
+            requests.late_max_ns = requests.late_max_ns.max(late_ns.unsigned_abs());
         }
     }
 

@@ -271,7 +271,7 @@ impl Engine<'_> {
             self.recorder.record(&record);
             return;
         }
-        if self.options.bins && record.phase == 1 {
+        if self.options.bins && record.phase == super::MEASURED {
             let response_ns = ok.then_some(record.received_ns - record.intended_ns);
             let met = self.live.bins.entry((record.op, bin(response_ns)));
             *met.or_insert(0) += 1;

@@ -11,6 +11,11 @@ use super::leg::Leg;
 use super::progress::{Progress, grouped};
 use crate::services::{Services, pauses};
 
+/// More than one request in so many was late: then the rate was not reached,
+const LATE_SHARE: u64 = 100;
+/// if the latest was late by more than one part in so many of the run.
+const BEHIND: u64 = 10;
+
 impl Leg<'_> {
     /// Writes down how well things were known in the end, where the run was to know that.
     pub(super) fn tell_until(&mut self) {
@@ -34,27 +39,36 @@ impl Leg<'_> {
     pub(super) fn tell_reached(&mut self, loaded: &[u64], progress: &Progress) {
         let counts = self.children.iter().zip(loaded);
         let counts = counts.filter_map(|(child, loaded)| Some((child.counts.as_ref()?, loaded)));
-        let (mut sent, mut unsent) = (0, 0);
+        let (mut sent, mut unsent, mut late, mut late_max_ns) = (0, 0, 0, 0);
         for (counts, loaded) in counts {
-            sent += counts.requests.scheduled.saturating_sub(*loaded);
-            unsent += counts.requests.unsent;
+            let requests = &counts.requests;
+            sent += requests.scheduled.saturating_sub(*loaded);
+            unsent += requests.unsent;
+            late += requests.late;
+            late_max_ns = requests.late_max_ns.max(late_max_ns);
         }
         let Load::Drive(Drive { timeout, .. }) = &self.plan.load else {
             return;
         };
-        if unsent == 0 {
-            return;
-        }
         let run = &self.plan.run;
         let planned_ns = run.warmup.0.saturating_add(run.duration.0);
-        let reached = per_second(sent, planned_ns.saturating_add(timeout.0));
-        let asked = per_second(sent + unsent, planned_ns);
+        let behind = late > sent / LATE_SHARE && late_max_ns > planned_ns / BEHIND;
+        if unsent == 0 && !behind {
+            return;
+        }
+        let over_ns = if unsent == 0 { late_max_ns } else { timeout.0 };
         let told = format!(
             "this host reached {} of {} requests per second",
-            grouped(reached),
-            grouped(asked)
+            grouped(per_second(sent, planned_ns.saturating_add(over_ns))),
+            grouped(per_second(sent + unsent, planned_ns))
         );
-        progress.note(&format!("{told}; {} were never sent", grouped(unsent)));
+        let how = if unsent == 0 {
+            let late_s = late_max_ns as f64 / 1e9;
+            format!("it was up to {late_s:.1} s late with its schedule")
+        } else {
+            format!("{} were never sent", grouped(unsent))
+        };
+        progress.note(&format!("{told}; {how}"));
         let now = (self.clock.column_now(), None);
         self.event("rate not reached", "runner", Some(&told), now);
     }
