@@ -138,6 +138,14 @@ def test_an_import_has_no_command_to_repeat(late):
     assert "repeat:" not in unruly.verdict(late)
 
 
+def test_after_a_clean_run_the_next_step_is_what_a_longer_one_would_promise(tmp_path_factory):
+    calm = {**STORE, "stalls_hz": 0, "rate_hz": 400, "duration_s": 20}
+    found = analysed_once(tmp_path_factory, **calm)
+    next_ = [it for it in unruly.verdict(found, width=200).splitlines() if it.startswith("next: ")]
+    assert not [it for it in found.findings if it.severity != "informs"]
+    assert next_[0].startswith("next: To promise the p99"), next_
+
+
 def test_the_next_step_is_about_the_failures_where_requests_failed(killed, late, dead):
     steps = [
         next(it for it in unruly.verdict(found, width=200).splitlines() if it.startswith("next:"))

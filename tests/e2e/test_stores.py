@@ -202,9 +202,10 @@ def test_a_store_that_dies_is_rows_and_the_run_goes_on(tmp_path: Path) -> None:
     assert sum(found.values()) == 500
     assert found["ok"] >= 100
     assert found.get("error:reset", 0) + found.get("unfinished", 0) >= 1, found
-    # What it died of had been asked; what came while it was away could not be.
+    # What it died of had been asked; what came while it was away could not be. On a busy machine
+    # more requests were on their way to it when it died: these have no time of sending.
     unasked = run.rows("select distinct status, sent_ns is null from requests where status <> 'ok'")
-    assert ("error:reset", True) not in unasked
+    assert {("error:reset", False), ("unfinished", False)} & set(unasked), unasked
     assert ("error:disconnected", False) not in unasked
     # It is started again, with nothing in it.
     others = {"error:reset", "error:disconnected", "unfinished", "wrong:lost"}

@@ -37,6 +37,8 @@ class Measured:
     def of(cls, run: Run) -> Measured:
         """Read it from a manifest."""
         name, _, rest = (run.target or "").partition(": ")
+        # a sentence begins with a capital; a URL or the name of a service is as it was typed
+        name = format.capital(name) if " " in name else name
         started = format.moment(run.manifest.get("started_ns"))
         return cls(
             (name or run.name).encode("utf-8", "replace").decode("utf-8"),

@@ -51,7 +51,7 @@ def interval(value: Interval | None, reason: str = UNSAID) -> Datum:
 
 
 def _worst_first(view: View) -> list[CellSummary]:
-    rows = list(view.analysis.cells)
+    rows = view.summaries
     if len(view.cells) < 2:
         order = {op: place for place, op in enumerate((ALL, *view.ops))}
         return sorted(
@@ -297,7 +297,15 @@ def slowest(view: View, most: int = 20) -> Table | None:
         for r in ordered.to_dict("records")
     ]
     return table(
-        ["response time", "service time", "our send lag", "workload", "from → to", "due", "status"],
+        [
+            "response time",
+            "service time",
+            "our send delay",
+            "workload",
+            "from → to",
+            "due",
+            "status",
+        ],
         body,
         f"The {len(body)} slowest replies",
     )

@@ -88,10 +88,10 @@ def self_table(view: View) -> Table:
         return [text(name), number(shown, reason), text(why)]
 
     rows = [
-        row("send lag, p99", format.duration(lag.get("p99")), "how late our generator sent"),
-        row("send lag, maximum", format.duration(lag.get("max")), "its worst moment"),
+        row("send delay, p99", format.duration(lag.get("p99")), "how late our generator sent"),
+        row("send delay, maximum", format.duration(lag.get("max")), "its worst moment"),
         row(
-            "slowest 1 % explained by send lag",
+            "slowest 1 % explained by send delay",
             format.share(d.tail_explained_share),
             f"of {format.plural(d.tail_rows, 'reply', 'replies')} beyond the p99",
             "no replies beyond the p99",

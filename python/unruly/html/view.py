@@ -68,6 +68,13 @@ class View:
         have = {c.cell for c in alls}
         return alls + [c for c in rows if c.cell not in have]
 
+    @property
+    def summaries(self) -> list[CellSummary]:
+        """The summaries to show: of a cell with one workload, not the sum that says the same."""
+        cells = self.analysis.cells
+        ops = {name: {c.op for c in cells if c.cell == name} - {ALL} for name in self.cells}
+        return [c for c in cells if c.op != ALL or len(ops[c.cell]) != 1]
+
     def by_op(self, latency: str, cell: str | None = None) -> list[CellSummary]:
         """Return a summary of each workload, in palette order, without the sum over them."""
         cell = cell if cell is not None else (self.cells or [""])[0]

@@ -187,10 +187,20 @@ def next_step(analysis: Analysis) -> str:
     """Return what to do first about what went wrong: failures, then what spoils, then warnings."""
     if not analysis.worked.ok and analysis.worked.failed:
         return failure_step(analysis.worked)
-    return _step(analysis.findings)
+    return _step(analysis.findings) or _longer(analysis)
 
 
-def _step(findings: list[Finding]) -> str:
+def _longer(analysis: Analysis) -> str:
+    """Nothing went wrong: what a longer run would add, or what this one is good for."""
+    for row in _shown(analysis):
+        step = row.ladder.next
+        if step is not None and step.needed_ns is not None:
+            least = "at least " if step.drifted else ""
+            return f"To promise the {step.name}, run {least}{duration(step.needed_ns)}."
+    return "Compare the next change with this run: `unruly report before=DIR after=DIR`."
+
+
+def _step(findings: list[Finding]) -> str | None:
     """The suggestion of the gravest finding; a warning comes before an improvement."""
     for severity in ("spoils", "warns"):
         for finding in findings:
@@ -199,7 +209,7 @@ def _step(findings: list[Finding]) -> str:
     for finding in findings:
         if finding.section == "help":
             return finding.suggestion
-    return "look at the pictures: `unruly report DIR`"
+    return None
 
 
 def _lower(sentence: str) -> str:

@@ -78,8 +78,7 @@ def _scaling(view: View, factor: str, found: Sequence[Scaling]) -> Figure:
     return Figure(
         view.key(f"scaling-{factor.replace('.', '-')}"),
         f"With {name}, the p99 goes from {format.duration(frame['p99'].min())} to "
-        f"{format.duration(frame['p99'].max())}, good replies from "
-        f"{format.significant(min(rates))} to {format.significant(max(rates))} a second",
+        f"{format.duration(frame['p99'].max())}{_replies(rates)}",
         "Each mark is a cell, with its interval over repeats (95 %); lines join cells that differ "
         f"by {name} alone.",
         (
@@ -89,6 +88,12 @@ def _scaling(view: View, factor: str, found: Sequence[Scaling]) -> Figure:
         legend=_legend([it.series for it in found]),
         narrow=True,
     )
+
+
+def _replies(rates: list[float]) -> str:
+    """How many came, where that is not the same everywhere."""
+    least, most = (format.significant(it) for it in (min(rates), max(rates)))
+    return f", good replies from {least} to {most} a second" if least != most else ""
 
 
 def _legend(series: list[str]) -> tuple[Key, ...]:

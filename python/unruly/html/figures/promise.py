@@ -77,13 +77,17 @@ def promises(view: View) -> Figure | None:
 
 def _summaries(view: View, latency: str) -> list[Any]:
     if len(view.cells) == 1:
-        return [*view.by_op(latency), *(c for c in view.overall(latency) if c.op == ALL)]
+        named = view.by_op(latency)
+        alls = [c for c in view.overall(latency) if c.op == ALL]
+        return [*named, *(alls if len(named) > 1 else [])]
     return sorted(view.overall(latency), key=lambda c: -(c.p99 or 0.0))
 
 
 def _row_name(view: View, cell: str, op: str) -> str:
     if len(view.cells) > 1:
-        return cell
+        # the factors that vary are what tells cells apart
+        kept = [it for it in cell.split(" ") if not all(it in o.split(" ") for o in view.cells)]
+        return " ".join(kept) or cell
     return ALL_WORDS if op == ALL else op
 
 

@@ -144,6 +144,8 @@ def _table(result: Compared) -> Table:
 
 
 def _bounds(it: Any) -> str:
+    if it.ratio.low is None and it.ratio.high is None:
+        return format.DASH
     low = "?" if it.ratio.low is None else f"{it.ratio.low:.3g}"
     high = "?" if it.ratio.high is None else f"{it.ratio.high:.3g}"
     return f"{low} to {high}"

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from unruly.html.view import View
 
 NAMES = {"p50": "p50", "p90": "p90", "p99": "p99", "p99_9": "p99.9", "max": "max"}
-SERIES = ("response time", "our send lag")
+SERIES = ("response time", "our send delay")
 
 
 def send_lag(view: View) -> Figure | None:
-    """Return the quantiles of the send lag beside those of the response time."""
+    """Return the quantiles of the send delay beside those of the response time."""
     lag = view.analysis.self_distrust.send_lag_ns
     worst = max(view.overall("response"), key=lambda c: c.n, default=None)
     if not lag or worst is None:
@@ -73,9 +73,9 @@ def send_lag(view: View) -> Figure | None:
     return Figure(
         view.key("send-lag"),
         _title(view, ratio),
-        "Send lag: how much later than scheduled our own generator sent. It is part of every "
+        "Send delay: how much later than scheduled our own generator sent. It is part of every "
         "response time. Where the two lines come near each other, the tail is our own.",
-        (Panel(spec, f"Quantiles of response time and of our send lag. {words}.", height=240),),
+        (Panel(spec, f"Quantiles of response time and of our send delay. {words}.", height=240),),
         legend=(Key(SERIES[0], 0, "circle"), Key(SERIES[1], 1, "square")),
     )
 
@@ -86,7 +86,7 @@ def _title(view: View, ratio: float | None) -> str:
     if ratio is None or math.isnan(ratio):
         return "Our own send lag beside the response time"
     if ratio >= 5 and late:
-        return f"At the p99 our send lag is {format.share(1 / ratio)} of the response time"
+        return f"At the p99 our send delay is {format.share(1 / ratio)} of the response time"
     if ratio >= 5:
         return (
             f"Our own sending hardly matters: at the p99 it is {format.times(ratio)} shorter "
@@ -94,5 +94,5 @@ def _title(view: View, ratio: float | None) -> str:
         )
     return (
         "Our own sending is part of the tail: the p99 response time is only "
-        f"{format.times(ratio)} our send lag"
+        f"{format.times(ratio)} our send delay"
     )
