@@ -57,6 +57,11 @@ RAISED = {
     "nothing-measured": {**SMALL, "warmup_s": 40, "duration_s": 0},
     "rows-dropped": {**SMALL, "dropped": 7},
     "generator-stalled": {**SMALL, "generator_stalls_hz": 0.5},
+    "run-incomplete": {
+        **SMALL,
+        "status": "incomplete",
+        "manifest": {"broken": ["drive-0 was killed by signal 9 (SIGKILL) before its time"]},
+    },
     "run-cut-off": {**SMALL, "status": "cut off"},
     "run-stopped": {**SMALL, "status": "stopped"},
     "failures": {**SMALL, "failed_share": 0.01},

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 BINARY_ENVIRONMENT = "UNRULY_BINARY"
 RECOVERY_SECONDS_MAX = 600
+WHOLE = ("complete", "stopped", "imported")
+"""How a run ends that is whole."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,7 +47,7 @@ class Run(Shown):
     engine: Engine = field(repr=False)
     segments: dict[str, int]
     """Readable files of each table."""
-    unreadable: int
+    unreadable: list[str]
 
     @property
     def id(self) -> str:
@@ -64,7 +66,7 @@ class Run(Shown):
 
     @property
     def status(self) -> str:
-        """``running``, ``complete``, ``stopped``, ``cut off`` or ``imported``."""
+        """``running``, ``complete``, ``stopped``, ``incomplete``, ``cut off`` or ``imported``."""
         return str(self.manifest.get("status") or "")
 
     @property
@@ -78,6 +80,16 @@ class Run(Shown):
         """What was measured, in one sentence; ``None`` in an import and in older runs."""
         target = self.manifest.get("target")
         return str(target) if target else None
+
+    @property
+    def broken(self) -> list[str]:
+        """What broke it, a sentence each: processes that died, segments that cannot be read."""
+        return [str(it) for it in self.manifest.get("broken") or []] + self.unreadable
+
+    @property
+    def whole(self) -> bool:
+        """It ended as somebody wanted, and all that it wrote can be read."""
+        return self.status in WHOLE and not self.broken
 
     @property
     def timeless(self) -> frozenset[str]:
@@ -201,12 +213,12 @@ def open_run(
     recovered = _recover_if_cut_off(root)
     manifest = _read_manifest(root)
     missing = [str(sentence) for sentence in manifest.get("missing") or []]
-    tables, segments, unreadable = open_engine(engine, memory), {}, 0
+    tables, segments, unreadable = open_engine(engine, memory), {}, list[str]()
     for table in TABLES:
         files, problems = _segments(root, table, str(manifest.get("run") or ""))
         tables.view(table, files)
         segments[table] = len(files)
-        unreadable += len(problems)
+        unreadable += problems
         missing.extend(problems)
         if problems and not files and table == "requests":
             first = sorted((root / table).rglob("*.parquet"))[0]

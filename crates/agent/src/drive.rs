@@ -90,7 +90,7 @@ pub(crate) fn run(ground: Ground<'_>, drive: &Drive, events: &mut Events) -> Res
 }
 
 /// When an open loop asks.
-fn schedule(drive: &Drive, seed: u64) -> Result<Schedule> {
+pub(crate) fn schedule(drive: &Drive, seed: u64) -> Result<Schedule> {
     let Some(times) = &drive.times else {
         return Ok(drive.arrivals.schedule(seed, 0));
     };
@@ -101,7 +101,7 @@ fn schedule(drive: &Drive, seed: u64) -> Result<Schedule> {
 }
 
 /// The arrivals of one process: all processes know the whole schedule, and take theirs in turn.
-fn dealt(schedule: Schedule, portion: Portion) -> impl Iterator<Item = u64> {
+pub(crate) fn dealt(schedule: Schedule, portion: Portion) -> impl Iterator<Item = u64> {
     let fits = |it: u64| usize::try_from(it).unwrap_or(usize::MAX);
     schedule
         .skip(fits(portion.number()))

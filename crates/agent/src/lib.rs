@@ -12,6 +12,7 @@ mod disk;
 pub mod doctor;
 mod door;
 mod drive;
+mod due;
 mod events;
 mod foreign;
 mod ground;
@@ -27,6 +28,7 @@ mod tidy;
 mod watch;
 
 pub use control::{Bin, Message, PeerLine, ProgressLine, Ready, Report};
+pub use due::due_until;
 pub use job::{Job, JobKind, JvmPlace, PROTOCOL_VERSION, Stress};
 pub use role::run;
 pub use watch::DISK_CALLS;

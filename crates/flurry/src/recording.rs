@@ -204,6 +204,7 @@ fn new_manifest(about: &About, origin: ClockPair) -> Manifest {
         ended_ns: None,
         planned_ns: nanoseconds(about.duration),
         missing: Vec::new(),
+        broken: Vec::new(),
         hosts: vec![about.host.clone()],
         cells: vec![Cell {
             name: CELL.to_owned(),

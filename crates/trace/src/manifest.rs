@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 
+use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TraceError;
@@ -21,6 +22,10 @@ pub enum RunStatus {
     /// It was asked to end early, or could not go on; what is there is valid.
     #[serde(rename = "stopped")]
     Stopped,
+    /// A process that measures died before its time, or could not write; what is there is valid, and
+    /// what is known of the rest is in `broken`.
+    #[serde(rename = "incomplete")]
+    Incomplete,
     /// Its runner died; recovery wrote this manifest.
     #[serde(rename = "cut off")]
     CutOff,
@@ -102,7 +107,10 @@ impl std::fmt::Display for Exit {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Code(code) => write!(out, "ended with code {code}"),
-            Self::Signal(signal) => write!(out, "was killed by signal {signal}"),
+            Self::Signal(signal) => {
+                let name = Signal::try_from(*signal).map_or("unknown", Signal::as_str);
+                write!(out, "was killed by signal {signal} ({name})")
+            }
         }
     }
 }
@@ -332,6 +340,9 @@ pub struct Manifest {
     pub planned_ns: i64,
     /// What is known to be absent, a sentence each.
     pub missing: Vec<String>,
+    /// What broke the run, a sentence each: processes that measure and died before their time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub broken: Vec<String>,
     /// Facts of the hosts.
     pub hosts: Vec<Host>,
     /// The cells.

@@ -97,6 +97,7 @@ fn manifest(status: RunStatus) -> Manifest {
         ended_ns: None,
         planned_ns: 0,
         missing: Vec::new(),
+        broken: Vec::new(),
         hosts: Vec::new(),
         cells: vec![Cell {
             name: "all".to_owned(),

@@ -343,7 +343,14 @@ fn measure(plan: &Plan, options: &RunOptions) -> Result<u8> {
     let directory = runner::run(plan, options)?;
     if options.quiet {
         say(&directory.display().to_string())?;
-        return Ok(0);
+        // Nobody looks at what it measured, but what the runner knows itself is not kept quiet.
+        let manifest = unruly_trace::Manifest::read(&directory)?;
+        manifest.broken.iter().for_each(|told| say_error(told));
+        return Ok(if manifest.broken.is_empty() {
+            0
+        } else {
+            EXIT_FINDING
+        });
     }
     conclude(&directory)
 }

@@ -9,6 +9,7 @@ import pandas as pd
 from unruly.errors import TraceError
 from unruly.findings.model import Conservation, SelfDistrust
 from unruly.findings.quantiles import oversized
+from unruly.run import WHOLE
 from unruly.tables import fetch, inline
 from unruly.tables import requests as request_tables
 from unruly.tables import resources as resource_tables
@@ -32,7 +33,7 @@ STATUSES = (
     "stale",
     "lost",
 )
-CHECKED = ("complete", "stopped", "imported")
+CHECKED = (*WHOLE, "incomplete")
 QUANTILES = ("p50", "p90", "p99", "p99_9")
 SECOND_NS = 1_000_000_000
 BEHIND = 0.1
@@ -47,7 +48,8 @@ def conservation(run: Run) -> Conservation:
     Raises
     ------
     TraceError
-        When a count does not hold in a run that is ``complete``, ``stopped`` or ``imported``.
+        When a count does not hold in a run that is ``complete``, ``stopped``, ``incomplete`` or
+        ``imported``.
     """
     frame = fetch(request_tables.statuses(run.requests))
     by_status = {str(r["status"]): int(r["n"]) for r in frame.to_dict("records")}

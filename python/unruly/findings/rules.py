@@ -155,6 +155,24 @@ def _rows_dropped(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+def _run_incomplete(evidence: Evidence) -> Iterator[Finding]:
+    broken = evidence.run.broken
+    if evidence.run.status != "incomplete" and not broken:
+        return
+    yield Finding(
+        "run-incomplete",
+        "trust",
+        "spoils",
+        0,
+        broken[0] if broken else "a process that measures did not end properly",
+        ("; ".join(broken) or "The manifest says no more")
+        + ". What it lost are most likely the slow requests, so every percentile is too low.",
+        {"status": evidence.run.status, "broken": broken},
+        "Find out what ended it (memory, a limit, a full disk: its log is in logs/), and repeat "
+        "the run.",
+    )
+
+
 def _run_cut_off(evidence: Evidence) -> Iterator[Finding]:
     if evidence.run.status not in ("cut off", "running"):
         return
@@ -654,6 +672,7 @@ RULES: Final[tuple[Callable[[Evidence], Iterator[Finding]], ...]] = (
     _nothing_measured,
     _rows_dropped,
     rules_generator.stalled,
+    _run_incomplete,
     _run_cut_off,
     _run_stopped,
     _failures,
@@ -706,6 +725,7 @@ CODES: Final = (
     "nothing-measured",
     "rows-dropped",
     "generator-stalled",
+    "run-incomplete",
     "run-cut-off",
     "run-stopped",
     "failures",

@@ -17,15 +17,18 @@ MARKS: Final = {"held": "  held     ", "broken": "!! broken   ", "undecided": " 
 COLOURS: Final = {"held": "\x1b[32m", "broken": "\x1b[31m", "undecided": "\x1b[33m"}
 PLAIN: Final = "\x1b[0m"
 INDENT: Final = " " * 13
-FINE_EXIT, FINDING_EXIT, UNDECIDED_EXIT = 0, 1, 3
+FINE_EXIT, FINDING_EXIT, ERROR_EXIT, UNDECIDED_EXIT = 0, 1, 2, 3
 """2 is an error: a file that cannot be read, an operation that the run does not have."""
 
 
 def exit_code(analysis: Analysis, outcomes: Sequence[Outcome], *, strict: bool) -> int:
     """Return 1 when a limit is broken or the run is spoiled, 3 when one is undecided, else 0.
 
-    With `strict` an undecided limit counts as broken.
+    With `strict` an undecided limit counts as broken. A run that is not whole is no measurement,
+    but an error: 2.
     """
+    if not analysis.run.whole:
+        return ERROR_EXIT
     found = {it.outcome for it in outcomes}
     if not analysis.trustworthy or "broken" in found:
         return FINDING_EXIT

@@ -14,6 +14,7 @@ use unruly_trace::{Clock, ClockPair, MonoNs, Process, TableSpool, monotonic};
 
 use super::Run;
 use super::child::{Child, ChildGround, Heard};
+use super::death::Death;
 use super::faults::Faults;
 use super::judge::Judge;
 use super::namespaces::Hosts;
@@ -47,6 +48,9 @@ pub(super) struct LegEnd {
     pub(super) processes: Vec<Process>,
     pub(super) hosts: Vec<String>,
     pub(super) missing: Vec<String>,
+    pub(super) deaths: Vec<Death>,
+    /// What broke it but for the death of a process.
+    pub(super) broken: Vec<String>,
     pub(super) stopped: bool,
     pub(super) started_ns: i64,
 }
@@ -65,6 +69,12 @@ pub(super) struct Leg<'a> {
     pub(super) events: TableSpool,
     pub(super) clock: Clock,
     pub(super) missing: Vec<String>,
+    deaths: Vec<Death>,
+    broken: Vec<String>,
+    /// The first instant of its schedule.
+    started_mono_ns: i64,
+    /// How much each process had asked before it.
+    loaded: Vec<u64>,
     stopped: bool,
     pub(super) faults: Faults,
     /// What the plan gives single processes at most, as long as these are held.
@@ -101,6 +111,10 @@ impl<'a> Leg<'a> {
             heard,
             clock: Clock::new(ClockPair::now()),
             missing: Vec::new(),
+            deaths: Vec::new(),
+            broken: Vec::new(),
+            started_mono_ns: 0,
+            loaded: Vec::new(),
             stopped: false,
             faults: Faults::default(),
             quotas: Vec::new(),
@@ -135,7 +149,9 @@ impl<'a> Leg<'a> {
         self.introduce();
         let scheduled = self.wait_until_loaded(progress)?;
         self.set_quotas()?;
+        self.loaded.clone_from(&scheduled);
         let started_mono_ns = self.start();
+        self.started_mono_ns = started_mono_ns;
         let cell = &self.run.cells[self.cell].name;
         progress.begin(number, cell, scheduled.clone(), &self.plan);
         let measure_ns = started_mono_ns + nanoseconds(self.plan.run.warmup);
@@ -152,15 +168,12 @@ impl<'a> Leg<'a> {
             .map(|host| self.hosts.name(host))
             .collect();
         Ok(LegEnd {
-            processes: self
-                .children
-                .iter()
-                .map(|child| self.process(child))
-                .chain(self.service_processes())
-                .collect(),
+            processes: self.processes(),
             hosts,
             started_ns: self.clock.column(MonoNs(started_mono_ns)),
             missing: std::mem::take(&mut self.missing),
+            deaths: std::mem::take(&mut self.deaths),
+            broken: std::mem::take(&mut self.broken),
             stopped: self.stopped,
         })
     }
@@ -389,7 +402,7 @@ impl<'a> Leg<'a> {
         for child in asking.filter(|it| !it.is_over()) {
             let told = format!("{} has not ended in time", child.job.name);
             progress.note(&format!("{told}; the run goes on without it"));
-            self.missing.push(told);
+            self.broken.push(told);
         }
     }
 
@@ -467,7 +480,12 @@ impl<'a> Leg<'a> {
             Some(Report::Flowed { bytes }) => progress.flowed(bytes),
             Some(Report::Finding { text, fatal }) => {
                 progress.note(&format!("{name}: {text}"));
-                self.missing.push(format!("{name}: {text}"));
+                let told = if fatal {
+                    &mut self.broken
+                } else {
+                    &mut self.missing
+                };
+                told.push(format!("{name}: {text}"));
                 return fatal;
             }
             Some(Report::Note { text }) => progress.note(&format!("{name}: {text}")),
@@ -475,7 +493,7 @@ impl<'a> Leg<'a> {
             Some(Report::Done { counts, failure }) => {
                 self.children[number].drained = true;
                 self.children[number].counts = counts;
-                self.missing
+                self.broken
                     .extend(failure.map(|failure| format!("{name}: {failure}")));
             }
             Some(Report::Ready(_) | Report::Loaded { .. }) => {}
@@ -499,10 +517,14 @@ impl<'a> Leg<'a> {
             .process
             .exit()
             .map_or_else(|| "ended".to_owned(), |exit| exit.to_string());
-        if child.job.id.is_some() || child.job.kind == JobKind::Compete {
-            progress.note(&format!("{name} {ended} before its time; the others go on"));
-            self.missing.push(format!("{name} {ended} before its time"));
-        }
+        progress.note(&format!("{name} {ended} before its time; the others go on"));
+        self.deaths.push(Death {
+            job: child.job.clone(),
+            ended: ended.clone(),
+            elapsed_ns: monotonic().0 - self.started_mono_ns,
+            loaded: self.loaded.get(number).copied().unwrap_or(0),
+            planned: self.killed.contains(&name),
+        });
         let now = (self.clock.column_now(), None);
         self.event("process died", &name, Some(&ended), now);
     }
@@ -530,7 +552,7 @@ impl<'a> Leg<'a> {
         for number in 0..self.children.len() {
             if !self.children[number].process.reap() {
                 let name = self.children[number].job.name.clone();
-                self.missing.push(format!(
+                self.broken.push(format!(
                     "{name} did not stop within {} s",
                     END_PATIENCE.as_secs()
                 ));

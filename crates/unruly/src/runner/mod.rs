@@ -4,6 +4,7 @@
 //! has its own processes. What they say arrives as lines; what they measure they write themselves.
 
 mod child;
+mod death;
 mod faults;
 mod jobs;
 mod judge;
@@ -36,6 +37,7 @@ use unruly_trace::{
 use crate::about::{host_of, noise, tool};
 use crate::services::{library, service};
 use crate::target::{command, target};
+use death::Death;
 use leg::{Leg, LegEnd};
 use progress::Progress;
 
@@ -127,10 +129,16 @@ pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
         password,
         stop,
     };
-    let measured = measure(plan, &run, &mut manifest, options.quiet);
+    let mut deaths = Vec::new();
+    let measured = measure(plan, &run, &mut manifest, &mut deaths, options.quiet);
     if let Err(error) = &measured {
-        manifest.missing.push(format!("{error:#}"));
-        manifest.status = RunStatus::Stopped;
+        if run.stop.load(Ordering::Relaxed) {
+            manifest.missing.push(format!("{error:#}"));
+            manifest.status = RunStatus::Stopped;
+        } else {
+            manifest.broken.push(format!("{error:#}"));
+            manifest.status = RunStatus::Incomplete;
+        }
     }
     manifest.ended_ns = Some(ClockPair::now().wall_ns);
     let settled = manifest.settle();
@@ -139,6 +147,7 @@ pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
     measured?;
     // Processes that died left spools; they are taken up now, so that the run is whole.
     recover(&directory)?;
+    death::tell_losses(&directory, &deaths)?;
     settled?;
     Ok(directory)
 }
@@ -256,24 +265,43 @@ fn refuse_foreign_data(store: &Store, drive: &Drive, password: Option<&str>) -> 
 }
 
 /// Runs every leg. The manifest says what became of each.
-fn measure(plan: &Plan, run: &Run, manifest: &mut Manifest, quiet: bool) -> Result<()> {
+fn measure(
+    plan: &Plan,
+    run: &Run,
+    manifest: &mut Manifest,
+    deaths: &mut Vec<Death>,
+    quiet: bool,
+) -> Result<()> {
     let order = plan.order();
     let mut progress = Progress::new(plan, order.len(), quiet);
     manifest.status = RunStatus::Complete;
     for (number, (cell, repeat)) in order.into_iter().enumerate() {
-        let end = Leg::new(run, cell, repeat, &progress)?.run(number, &mut progress)?;
+        let leg = Leg::new(run, cell, repeat, &progress)?;
+        // If the runner dies, this is how recovery knows who took part.
+        let known = manifest.processes.len();
+        manifest.processes.extend(leg.processes());
+        let begun = RunStatus::Running;
+        let status = std::mem::replace(&mut manifest.status, begun);
+        manifest.write(&run.directory)?;
+        manifest.status = status;
         let LegEnd {
             processes,
             hosts,
             missing,
+            deaths: died,
+            broken,
             stopped,
             started_ns,
-        } = end;
+        } = leg.run(number, &mut progress)?;
+        manifest.processes.truncate(known);
         if number == 0 {
             manifest.started_ns = started_ns;
         }
         manifest.processes.extend(processes);
         manifest.missing.extend(missing);
+        manifest.broken.extend(broken);
+        death::note(manifest, &died);
+        deaths.extend(died);
         for name in hosts {
             if !manifest.hosts.iter().any(|host| host.name == name) {
                 let noise_floor_ns = manifest.hosts[0].noise_floor_ns;
@@ -281,7 +309,9 @@ fn measure(plan: &Plan, run: &Run, manifest: &mut Manifest, quiet: bool) -> Resu
             }
         }
         if stopped || run.stop.load(Ordering::Relaxed) {
-            manifest.status = RunStatus::Stopped;
+            if manifest.broken.is_empty() {
+                manifest.status = RunStatus::Stopped;
+            }
             break;
         }
     }
@@ -323,6 +353,7 @@ fn new_manifest(
         ended_ns: None,
         planned_ns: duration_ns.saturating_mul(legs),
         missing: Vec::new(),
+        broken: Vec::new(),
         hosts: Vec::new(),
         cells: cells
             .iter()

@@ -114,7 +114,13 @@ impl Leg<'_> {
         }
     }
 
-    pub(super) fn service_processes(&self) -> impl Iterator<Item = Process> {
+    /// All that take part, as they are now.
+    pub(super) fn processes(&self) -> Vec<Process> {
+        let own = self.children.iter().map(|child| self.process(child));
+        own.chain(self.service_processes()).collect()
+    }
+
+    fn service_processes(&self) -> impl Iterator<Item = Process> {
         let children = self.services.iter().flat_map(|it| {
             let version = &it.version;
             it.children.iter().map(move |child| (child, version))
@@ -133,7 +139,7 @@ impl Leg<'_> {
         })
     }
 
-    pub(super) fn process(&self, child: &Child) -> Process {
+    fn process(&self, child: &Child) -> Process {
         Process {
             name: child.job.name.clone(),
             kind: child.job.kind.name().to_owned(),

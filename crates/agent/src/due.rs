@@ -1,0 +1,107 @@
+//! How many requests a process should have made until an instant: what a process that died took with it is
+//! the difference to its rows.
+
+use unruly_load::{MeshSource, Phases, Source};
+use unruly_plan::{Arrivals, Load, Portion, mix};
+
+use crate::drive;
+use crate::job::Job;
+
+/// How many requests the schedule of `job` has until `elapsed_ns` after its first instant; `None` where what
+/// is asked depends on the answers (closed loops, streams), or the times of a replay cannot be read.
+#[must_use]
+pub fn due_until(job: &Job, elapsed_ns: i64) -> Option<u64> {
+    let run = &job.plan.run;
+    match &job.plan.load {
+        Load::Drive(drive) if !matches!(drive.arrivals, Arrivals::Closed { .. }) => {
+            let seed = mix(job.plan.seed, u64::from(job.repeat));
+            let portion = Portion::new(job.id.unwrap_or(0), drive.processes);
+            let end_ns = run.warmup.0.saturating_add(run.duration.0);
+            let last_ns = u64::try_from(elapsed_ns)
+                .unwrap_or(0)
+                .min(end_ns.saturating_sub(1));
+            let offsets = drive::dealt(drive::schedule(drive, seed).ok()?, portion);
+            let warmup_ns = run.warmup.0;
+            let (mut due, mut measured) = (0, 0);
+            let most = drive.requests.map(|requests| portion.count(requests));
+            for offset_ns in offsets.take_while(|offset_ns| *offset_ns <= last_ns) {
+                if most == Some(measured) {
+                    break;
+                }
+                due += 1;
+                measured += u64::from(offset_ns >= warmup_ns);
+            }
+            Some(due)
+        }
+        Load::Mesh(mesh) => {
+            let phases = Phases::new(0, run.warmup, run.duration);
+            let agent = job.id.unwrap_or(0);
+            let mut source = MeshSource::new(mesh.clone(), job.plan.seed, agent, phases);
+            let mut due = 0;
+            while source.next_at_ns().is_some_and(|at_ns| at_ns <= elapsed_ns) {
+                due += u64::from(source.take().is_some());
+            }
+            Some(due)
+        }
+        Load::Drive(_) | Load::Stream(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use unruly_plan::Plan;
+
+    use super::*;
+    use crate::job::{JobKind, PROTOCOL_VERSION};
+
+    fn job(kind: JobKind, id: u16, toml: &str) -> Job {
+        Job {
+            schema: PROTOCOL_VERSION,
+            run: String::new(),
+            kind,
+            name: String::new(),
+            id: Some(id),
+            host: String::new(),
+            cells: Vec::new(),
+            cell: 0,
+            repeat: 0,
+            cookie: 0,
+            listen: String::new(),
+            port: 0,
+            cpus: Vec::new(),
+            stress: None,
+            library: None,
+            jvm: None,
+            plan: Plan::from_toml(toml).unwrap(),
+        }
+    }
+
+    const EVENLY: &str = "name = \"n\"\n[run]\nduration = \"2s\"\nwarmup = \"1s\"\n[drive]\naddress = \"127.0.0.1:1\"\nrate = \"100/s\"\n";
+
+    #[test]
+    fn an_even_schedule_is_due_at_its_rate_and_never_beyond_its_end() {
+        let job = job(JobKind::Drive, 0, EVENLY);
+        assert_eq!(due_until(&job, 999_999_999), Some(100));
+        assert_eq!(due_until(&job, 60_000_000_000), Some(300));
+    }
+
+    #[test]
+    fn two_processes_have_half_of_it_each() {
+        let plan = format!("{EVENLY}processes = 2\n");
+        let halves = [0, 1].map(|id| due_until(&job(JobKind::Drive, id, &plan), 999_999_999));
+        assert_eq!(halves, [Some(50), Some(50)]);
+    }
+
+    #[test]
+    fn a_closed_loop_has_no_schedule() {
+        let plan = EVENLY.replace("rate = \"100/s\"", "clients = 2");
+        assert_eq!(due_until(&job(JobKind::Drive, 0, &plan), 1), None);
+    }
+
+    #[test]
+    fn an_agent_asks_once_each_period() {
+        let plan = "name = \"n\"\n[run]\nduration = \"2s\"\nwarmup = \"0s\"\n[mesh]\nagents = 3\ngroups = [3]\nperiod = \"10ms\"\n";
+        let due = due_until(&job(JobKind::Mesh, 1, plan), 1_000_000_000).unwrap();
+        assert!((99..=101).contains(&due), "{due}");
+    }
+}
