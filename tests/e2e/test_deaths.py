@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import signal
@@ -85,6 +86,30 @@ def test_the_gate_takes_a_broken_run_for_an_error(tmp_path: Path) -> None:
     said = call("gate", run.path, limits)
     assert said.returncode == 2, said.stdout
     assert "drive-0 was killed by signal 9" in said.stdout
+
+
+def test_recovery_names_who_still_writes_and_takes_nothing_from_it(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    with running(write_drive(tmp_path, **OPEN), folder) as process:
+        wait_for(lambda: measures(process, folder), "the first rows")
+        victims = [process.pid, pid_of(folder, "drive-0")]
+        for victim in victims:
+            os.kill(victim, signal.SIGKILL)
+        process.wait()
+    wait_for(lambda: not pids_of(folder), "the end of the others")
+    (spool,) = folder.glob("requests/drive-0-*.spool")
+    # A generator that is alive holds these, also when it is stopped or waits for its disk.
+    with (folder / ".writers").open("w") as writers, spool.open() as rows:
+        fcntl.flock(writers, fcntl.LOCK_SH)
+        fcntl.flock(rows, fcntl.LOCK_EX)
+        said = call("recover", folder)
+    assert said.returncode == 2
+    assert "drive-0 still writes although the runner is gone" in said.stderr
+    assert spool.exists()
+    assert call("recover", folder).returncode == 0
+    run = Measured(folder)
+    assert run.manifest["counts"]["copies"]["recorded"] == rows_of(run) > 0
+    assert not list(folder.rglob("*.unread"))
 
 
 def test_a_run_whose_runner_died_counts_what_it_has(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ use unruly_plan::{Arrivals, Load, Portion, mix};
 use crate::drive;
 use crate::job::Job;
 
-/// How many requests the schedule of `job` has until `elapsed_ns` after its first instant; `None` where what
+/// How many requests (of a group each copy) the schedule of `job` has until `elapsed_ns` after its first instant; `None` where what
 /// is asked depends on the answers (closed loops, streams), or the times of a replay cannot be read.
 #[must_use]
 pub fn due_until(job: &Job, elapsed_ns: i64) -> Option<u64> {
@@ -39,7 +39,9 @@ pub fn due_until(job: &Job, elapsed_ns: i64) -> Option<u64> {
             let mut source = MeshSource::new(mesh.clone(), job.plan.seed, agent, phases);
             let mut due = 0;
             while source.next_at_ns().is_some_and(|at_ns| at_ns <= elapsed_ns) {
-                due += u64::from(source.take().is_some());
+                due += source
+                    .take()
+                    .map_or(0, |request| request.links.len() as u64);
             }
             Some(due)
         }
@@ -72,7 +74,7 @@ mod tests {
             stress: None,
             library: None,
             jvm: None,
-            plan: Plan::from_toml(toml).unwrap(),
+            plan: Plan::parse("plan", toml).unwrap(),
         }
     }
 
@@ -87,21 +89,21 @@ mod tests {
 
     #[test]
     fn two_processes_have_half_of_it_each() {
-        let plan = format!("{EVENLY}processes = 2\n");
+        let plan = format!("{EVENLY}clients = 2\nprocesses = 2\n");
         let halves = [0, 1].map(|id| due_until(&job(JobKind::Drive, id, &plan), 999_999_999));
         assert_eq!(halves, [Some(50), Some(50)]);
     }
 
     #[test]
     fn a_closed_loop_has_no_schedule() {
-        let plan = EVENLY.replace("rate = \"100/s\"", "clients = 2");
+        let plan = EVENLY.replace("rate = \"100/s\"", "arrivals = \"closed\"");
         assert_eq!(due_until(&job(JobKind::Drive, 0, &plan), 1), None);
     }
 
     #[test]
-    fn an_agent_asks_once_each_period() {
+    fn an_agent_asks_its_group_once_each_period() {
         let plan = "name = \"n\"\n[run]\nduration = \"2s\"\nwarmup = \"0s\"\n[mesh]\nagents = 3\ngroups = [3]\nperiod = \"10ms\"\n";
         let due = due_until(&job(JobKind::Mesh, 1, plan), 1_000_000_000).unwrap();
-        assert!((99..=101).contains(&due), "{due}");
+        assert!((297..=303).contains(&due), "{due}");
     }
 }

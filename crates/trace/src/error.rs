@@ -69,6 +69,17 @@ pub enum TraceError {
         /// The run directory.
         path: PathBuf,
     },
+    /// The runner is gone, and somebody writes on.
+    #[error(
+        "{}: {who} still writes although the runner is gone; wanted a run that has ended; hint: end it, or wait",
+        path.display()
+    )]
+    Writing {
+        /// The run directory.
+        path: PathBuf,
+        /// Their names.
+        who: String,
+    },
 }
 
 impl TraceError {

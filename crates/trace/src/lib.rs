@@ -10,6 +10,7 @@
 
 mod clock;
 mod error;
+mod locks;
 mod manifest;
 mod record;
 mod recorder;
@@ -22,12 +23,13 @@ mod table_spool;
 
 pub use clock::{Clock, ClockPair, ClockWatch, MonoNs, StepNs, WallNs, monotonic};
 pub use error::TraceError;
+pub use locks::{RunLock, WriterLock};
 pub use manifest::{
     Cell, Copies, Counts, Exit, Host, Manifest, Process, Requests, RunStatus, Tool,
 };
 pub use record::{ErrorKind, Level, NULL_NS, Record, Status};
 pub use recorder::{Recorder, RecorderOptions, RecorderReport, Tally};
-pub use recovery::{Recovery, RunLock, recover};
+pub use recovery::{Recovery, recover};
 pub use schema::{SCHEMA_VERSION, Table};
 pub use segment::{SegmentMeta, SegmentWriter, Value};
 pub use spool::{SPOOL_ROWS_MAX, Sealed, SpoolHeader, SpoolReader, seal_spool};

@@ -18,6 +18,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::clock::{Clock, ClockPair, ClockWatch, StepNs};
 use crate::error::TraceError;
+use crate::locks::WriterLock;
 use crate::manifest::Copies;
 use crate::record::{Record, Status};
 use crate::spool::{SpoolHeader, seal_spool};
@@ -247,6 +248,8 @@ struct Drain {
     noted: BTreeMap<(u16, u16, u64, u16, u8), Record>,
     buffer: Vec<u8>,
     sealer: Sealer,
+    /// Keeps recovery away until the last segment is written.
+    _lock: WriterLock,
 }
 
 impl Drain {
@@ -255,6 +258,7 @@ impl Drain {
         ring: Consumer<Record>,
         shared: Arc<Shared>,
     ) -> Result<Self, TraceError> {
+        let lock = WriterLock::share(&options.directory)?;
         let (spool_path, spool, spool_bytes) = create_spool(&options, 0)?;
         Ok(Self {
             options,
@@ -269,6 +273,7 @@ impl Drain {
             noted: BTreeMap::new(),
             buffer: Vec::new(),
             sealer: Sealer::start()?,
+            _lock: lock,
         })
     }
 
@@ -439,7 +444,7 @@ fn create_spool(
     let path = directory.join(format!("{}-{sequence:05}.spool", options.stem));
     let file = File::create_new(&path)
         .map_err(|source| TraceError::io(&path, "creating the spool", source))?;
-    // Recovery leaves a locked spool alone; the lock dies with the process.
+    // Says who writes; the lock dies with the process.
     let mut file = Flock::lock(file, FlockArg::LockExclusiveNonblock)
         .map_err(|(_, errno)| TraceError::io(&path, "locking the spool", errno.into()))?;
     options

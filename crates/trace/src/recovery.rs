@@ -1,13 +1,12 @@
 //! Recovery: what the drain thread would have done, done for it. Run by every verb.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use std::time::Duration;
 
 use crate::error::TraceError;
+use crate::locks::{RunLock, WriterLock};
 use crate::manifest::{Counts, Manifest, RunStatus};
 use crate::record::{NULL_NS, Record};
 use crate::schema::Table;
@@ -15,29 +14,8 @@ use crate::segment::read_counts;
 use crate::spool::{SpoolReader, as_unfinished, seal_spool, segment_path};
 use crate::table_spool::seal_lines;
 
-/// Held by the runner for as long as the run goes on; the kernel drops it when the runner dies.
-#[derive(Debug)]
-pub struct RunLock(#[expect(dead_code, reason = "held for its drop")] Flock<File>);
-
-impl RunLock {
-    /// Takes the lock of a run directory.
-    ///
-    /// # Errors
-    ///
-    /// When somebody else holds it: the run is going on.
-    pub fn take(directory: &Path) -> Result<Self, TraceError> {
-        let path = directory.join(".lock");
-        let file = File::create(&path)
-            .map_err(|source| TraceError::io(&path, "creating the lock", source))?;
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => Ok(Self(lock)),
-            Err((_, Errno::EWOULDBLOCK)) => Err(TraceError::Running {
-                path: directory.to_owned(),
-            }),
-            Err((_, errno)) => Err(TraceError::io(&path, "locking", errno.into())),
-        }
-    }
-}
+/// Processes whose runner died end within seconds; so long recovery waits for them.
+const WRITERS_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What recovery did.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -55,13 +33,14 @@ pub struct Recovery {
 ///
 /// # Errors
 ///
-/// When the directory is not a run, or the run is still going on.
+/// When the directory is not a run, the run is still going on, or somebody still writes into it.
 pub fn recover(directory: &Path) -> Result<Recovery, TraceError> {
     let mut manifest = Manifest::read(directory)?;
     if manifest.status != RunStatus::Running && leftovers(directory).is_empty() {
         return Ok(Recovery::default());
     }
     let _lock = RunLock::take(directory)?;
+    let _alone = WriterLock::alone(directory, WRITERS_PATIENCE)?;
     let mut recovery = Recovery::default();
     let mut last_rows = LastRows::new();
     for (table, path) in leftovers(directory) {

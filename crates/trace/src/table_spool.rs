@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
 use crate::error::TraceError;
+use crate::locks::WriterLock;
 use crate::schema::{SCHEMA_VERSION, Table};
 use crate::segment::{SegmentMeta, SegmentWriter, Value};
 
@@ -25,6 +26,8 @@ pub struct TableSpool {
     sequence: u32,
     rows: u64,
     open: Option<(PathBuf, Flock<File>)>,
+    /// Keeps recovery away, from the first row on.
+    lock: Option<WriterLock>,
 }
 
 impl TableSpool {
@@ -40,6 +43,7 @@ impl TableSpool {
             sequence: 0,
             rows: 0,
             open: None,
+            lock: None,
         }
     }
 
@@ -50,6 +54,10 @@ impl TableSpool {
     /// When the disk is full.
     pub fn append(&mut self, row: &impl Serialize) -> Result<(), TraceError> {
         if self.open.is_none() {
+            if self.lock.is_none() {
+                let run = self.directory.parent().unwrap_or(&self.directory);
+                self.lock = Some(WriterLock::share(run)?);
+            }
             self.open = Some(self.create()?);
         }
         let Some((path, file)) = self.open.as_mut() else {

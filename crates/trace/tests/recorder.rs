@@ -11,7 +11,7 @@ use parquet::record::RowAccessor;
 use serde_json::json;
 use unruly_trace::{
     Cell, Clock, ClockPair, Counts, Level, Manifest, Process, Record, Recorder, RecorderOptions,
-    RunLock, RunStatus, SpoolHeader, Status, Tool, TraceError, recover,
+    RunLock, RunStatus, SpoolHeader, Status, Tool, TraceError, WriterLock, recover,
 };
 
 fn header() -> SpoolHeader {
@@ -419,6 +419,20 @@ fn a_run_that_is_going_on_is_left_alone() {
     ));
     drop(lock);
     assert_eq!(recover(directory.path()).unwrap().rows, 1);
+}
+
+#[test]
+fn recovery_waits_for_who_still_writes() {
+    let directory = tempfile::tempdir().unwrap();
+    died(directory.path(), &[ok(1)], 0);
+    let writer = WriterLock::share(directory.path()).unwrap();
+    let path = directory.path().to_owned();
+    let recovery = std::thread::spawn(move || recover(&path));
+    let spool = directory.path().join("requests/agent-0-c0r0-00000.spool");
+    assert!(spool.exists(), "taken from under its writer");
+    drop(writer);
+    assert_eq!(recovery.join().unwrap().unwrap().rows, 1);
+    assert!(!spool.exists());
 }
 
 #[test]

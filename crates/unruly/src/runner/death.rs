@@ -39,7 +39,11 @@ impl Death {
         if !self.job.kind.asks() {
             return told;
         }
-        let rows = counts.map_or(0, |it| it.requests.scheduled.saturating_sub(self.loaded));
+        let rows = counts.map_or(0, |it| match self.job.kind {
+            // Copies of one request may lie in two segments, and nothing is tried again.
+            JobKind::Mesh => it.copies.scheduled,
+            _ => it.requests.scheduled.saturating_sub(self.loaded),
+        });
         match due_until(&self.job, self.elapsed_ns) {
             Some(due) => format!(
                 "{told}; of {} requests that were due until then, {} have no row",

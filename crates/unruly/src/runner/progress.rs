@@ -116,9 +116,12 @@ impl Progress {
             *self.second.failed.entry(status.clone()).or_insert(0) += count;
         }
         self.second.lag_ns = self.second.lag_ns.max(line.lag_ns);
-        self.second
-            .responses_ns
-            .extend_from_slice(&line.responses_ns);
+        // Nobody looks at what is not shown, and for months of it there is no room.
+        if !self.quiet {
+            self.second
+                .responses_ns
+                .extend_from_slice(&line.responses_ns);
+        }
         let responses_ns = line.responses_ns.iter().copied();
         self.worst_ns = responses_ns.fold(self.worst_ns, i64::max);
         self.say_behind(line.lag_ns);
@@ -363,6 +366,19 @@ mod tests {
         let several = failed(&[("timeout", 74), ("error:reset", 1_000)]);
         let wanted = "1,074 failed: 1,000 connection reset, 74 timed out";
         assert_eq!(several.as_deref(), Some(wanted));
+    }
+
+    #[test]
+    fn a_quiet_progress_keeps_nothing_however_long_the_run_is() {
+        let mut progress = begun(Duration::from_secs(1));
+        let line = ProgressLine {
+            responses_ns: vec![1; 1_000],
+            ..ProgressLine::default()
+        };
+        for _ in 0..100 {
+            progress.heard(0, &line);
+        }
+        assert_eq!(progress.second.responses_ns.capacity(), 0);
     }
 
     /// A leg of one second that began, as far as its progress knows, so long ago.
