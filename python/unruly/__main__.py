@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import os
+import signal
 import sys
 
-from unruly.errors import UnrulyError
+if __name__ == "__main__":
+    # until the door is reached, Ctrl-C ends us without a word
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+from unruly.door import enter
 from unruly.verbs import RUNS
 from unruly.verbs.options import Verbs
-
-ERROR_EXIT = 2
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one verb; return 0 when it was done and 2 after an error, with the message on stderr."""
-    options = Verbs(RUNS).parse(arguments)
-    try:
+
+    def verb() -> int:
+        options = Verbs(RUNS).parse(arguments)
         return int(options.run(options))
-    except UnrulyError as error:
-        print(f"unruly: {error}", file=sys.stderr)
-        return ERROR_EXIT
-    except BrokenPipeError:
-        # whoever read has enough; keep the interpreter from complaining at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+
+    return enter(verb)
 
 
 if __name__ == "__main__":

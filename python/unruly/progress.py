@@ -21,10 +21,19 @@ class Progress:
         interactive = sys.stderr.isatty()
         if not what:
             if self.shown and interactive:
-                sys.stderr.write("\r\x1b[K")
+                _clear()
             return
         if time.monotonic() - self.started < QUIET_SECONDS:
             return
         self.shown = True
-        sys.stderr.write(f"\r\x1b[Kunruly: {what} ..." if interactive else f"unruly: {what}\n")
+        if interactive:
+            _clear()
+        sys.stderr.write(f"unruly: {what} ..." if interactive else f"unruly: {what}\n")
         sys.stderr.flush()
+
+
+def _clear() -> None:
+    """Begin the line again: past the door, which lets through what every verb may write."""
+    if sys.__stderr__ is not None:
+        sys.__stderr__.write("\r\x1b[K")
+        sys.__stderr__.flush()

@@ -11,7 +11,9 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +92,14 @@ class Run(Shown):
     def whole(self) -> bool:
         """It ended as somebody wanted, and all that it wrote can be read."""
         return self.status in WHOLE and not self.broken
+
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """The plan that is kept with it; empty when it has none, or none that can be read."""
+        try:
+            return tomllib.loads((self.path / "plan.toml").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
 
     @property
     def timeless(self) -> frozenset[str]:

@@ -15,6 +15,7 @@ use unruly_plan::{DurationNs, Load, Plan, PlanError, Url};
 use crate::drive::DriveArguments;
 use crate::runner::{self, RunOptions};
 use crate::target::{slos, target};
+use crate::terminal::printable;
 use crate::{help, python, services, shipped};
 
 /// A check found something: a host unfit to measure, a limit broken, a difference.
@@ -463,14 +464,14 @@ fn services(name: Option<&str>, more: &[String]) -> Result<u8> {
 
 /// A line for whoever reads our output; a reader that is gone (`| head`) is no error.
 fn say(text: &str) -> Result<()> {
-    match writeln!(std::io::stdout().lock(), "{text}") {
+    match writeln!(std::io::stdout().lock(), "{}", printable(text)) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }
 }
 
 fn say_error(text: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "unruly: {text}");
+    let _ = writeln!(std::io::stderr().lock(), "unruly: {}", printable(text));
 }
 
 #[cfg(test)]

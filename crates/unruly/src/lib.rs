@@ -15,3 +15,4 @@ mod runner;
 mod services;
 mod shipped;
 mod target;
+mod terminal;

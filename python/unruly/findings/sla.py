@@ -34,7 +34,7 @@ def read_sla(path: Path) -> SlaTable:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise SlaError(path, f"cannot be read: {error}", "an agreement", _EXAMPLE) from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise SlaError(path, f"is not TOML: {error}", "an agreement", _EXAMPLE) from error
     unknown = set(tables) - {"step", "beyond"}
     if unknown:

@@ -33,7 +33,7 @@ class StreamPlan:
         try:
             with path.open("rb") as file:
                 return cls(tomllib.load(file), factors)
-        except (OSError, tomllib.TOMLDecodeError):
+        except (OSError, ValueError):
             return cls({}, factors)
 
     def said(self, cell: str, key: str) -> str | None:

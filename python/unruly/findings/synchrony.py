@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -300,12 +299,7 @@ def decomposition(pairs: pd.DataFrame) -> pd.DataFrame:
 
 def _regroup_ns(context: Context) -> int | None:
     """The plan's regroup period, when plan.toml has one."""
-    path = context.run.path / "plan.toml"
-    try:
-        plan = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    held: list[Any] = [plan]
+    held: list[Any] = [context.run.plan]
     while held:
         value = held.pop()
         if isinstance(value, dict):

@@ -7,6 +7,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 from xml.etree import ElementTree
 
+from unruly.terminal import plain
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -131,5 +133,10 @@ def junit(analysis: Analysis, outcomes: Sequence[Outcome], *, strict: bool) -> s
     for word, tag in (("failures", "failure"), ("skipped", "skipped"), ("errors", "error")):
         suite.set(word, str(len(suite.findall(f"testcase/{tag}"))))
     suite.set("tests", str(len(suite.findall("testcase"))))
+    for element in suite.iter():
+        # XML has no place for control characters, not even escaped
+        element.text = element.text and plain(element.text)
+        for name, value in element.items():
+            element.set(name, plain(value))
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

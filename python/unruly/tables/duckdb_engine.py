@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import ibis
 
+from unruly.errors import EngineError
 from unruly.tables.columns import TABLES
 from unruly.tables.engine import Engine
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 THREADS_ENVIRONMENT: Final = "UNRULY_THREADS"
 MEMORY_MOST: Final = 2_500_000_000
 """Of a larger machine no more is taken, so that with Python's own a verdict stays below 4 GB."""
+MEMORY_LEAST: Final = 100_000_000
+THREADS_MOST: Final = 1_024
 MEMORY_SHARE: Final = 0.6
 _CONTROL_GROUP: Final = Path("/sys/fs/cgroup/memory.max")
 
@@ -32,6 +35,11 @@ class DuckDBEngine(Engine):
 
     def __init__(self, memory: int | None = None) -> None:
         threads = os.environ.get(THREADS_ENVIRONMENT)
+        if threads and not (threads.isdecimal() and 0 < int(threads) <= THREADS_MOST):
+            wanted = f"a number from 1 to {THREADS_MOST}"
+            raise EngineError(THREADS_ENVIRONMENT, f"is {threads!r}", wanted, "leave it out")
+        if memory is not None and memory < MEMORY_LEAST:
+            raise EngineError("--memory", "is too little", "100MB at least", "--memory 1GB")
         settings: dict[str, Any] = {"threads": int(threads)} if threads else {}
         settings["memory_limit"] = f"{memory or default_memory()}B"
         # its default is the working directory, which may be one that is measured

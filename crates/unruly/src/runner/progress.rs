@@ -8,6 +8,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use unruly_agent::ProgressLine;
 use unruly_plan::{Arrivals, Load, Plan, RateHz};
 
+use crate::terminal::printable;
+
 /// Without a terminal a line is printed at this pace.
 const LINE_PERIOD: Duration = Duration::from_secs(5);
 
@@ -327,7 +329,7 @@ fn f64_of(number: u64) -> f64 {
 }
 
 fn write_line(text: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
+    let _ = writeln!(std::io::stderr().lock(), "{}", printable(text));
 }
 
 /// A time with three significant digits and its unit.

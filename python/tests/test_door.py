@@ -1,0 +1,129 @@
+"""Every verb ends with 0, 1 or 2 and one line; no name brings control characters to a terminal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from synthetic import write_run
+from unruly.door import enter
+from unruly.terminal import plain, printable
+
+NASTY = "re\x1b[2Jad\x1b]0;owned\x07\x9bx\u202e"
+
+
+def call(*words: str | Path, **changes: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "unruly", *words],
+        capture_output="stdout" not in changes,
+        text=True,
+        check=False,
+        timeout=120,
+        **changes,
+    )
+
+
+def one_line(said: subprocess.CompletedProcess[str]) -> str:
+    (line,) = said.stderr.splitlines()
+    assert line.startswith("unruly: ")
+    return line
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    return write_run(tmp_path_factory.mktemp("door") / "run", agents=2, duration_s=2, rate_hz=20)
+
+
+def test_an_error_that_nobody_foresaw_is_two_and_one_line_and_a_log(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+
+    def breaks() -> int:
+        raise KeyError("interval")
+
+    assert enter(breaks) == 2
+    line = capsys.readouterr().err
+    assert line.startswith("unruly: KeyError: 'interval'; hint: the whole error is in ")
+    (log,) = tmp_path.glob("unruly-*.log")
+    assert "in breaks" in log.read_text()
+    assert log.stat().st_mode & 0o077 == 0
+
+
+def test_out_of_memory_is_said_and_two(capsys):
+    def eats() -> int:
+        raise MemoryError
+
+    assert enter(eats) == 2
+    assert capsys.readouterr().err.startswith("unruly: out of memory; hint: ")
+
+
+def test_a_full_output_is_an_error_and_no_finding(small):
+    with Path("/dev/full").open("w") as full:
+        said = call("verdict", small, stdout=full, stderr=subprocess.PIPE)
+    assert said.returncode == 2
+    assert "No space left on device" in one_line(said)
+
+
+def test_ctrl_c_ends_a_verb_with_one_line(small):
+    process = subprocess.Popen(
+        [sys.executable, "-c",
+         "import os, signal, sys\n"
+         "from unruly.door import enter\n"
+         "sys.exit(enter(lambda: os.kill(os.getpid(), signal.SIGINT) or 0))"],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (128 + signal.SIGINT, "unruly: stopped\n")
+
+
+@pytest.mark.parametrize(
+    ("environment", "more", "told"),
+    [
+        ({"UNRULY_THREADS": "abc"}, (), "UNRULY_THREADS: is 'abc'; a number from 1"),
+        ({"UNRULY_THREADS": "0"}, (), "UNRULY_THREADS: is '0'; a number from 1"),
+        ({}, ("--memory", "1KB"), "--memory: is too little; 100MB at least"),
+    ],
+)
+def test_a_wrong_setting_is_named(small, environment, more, told):
+    said = call("verdict", small, *more, env={**os.environ, **environment})
+    assert said.returncode == 2
+    assert told in one_line(said)
+
+
+def test_a_plan_that_is_not_utf_8_is_as_good_as_none(small):
+    plan = small / "plan.toml"
+    plan.write_bytes(b'name = "\xff"\n')
+    try:
+        assert call("verdict", small).returncode in {0, 1}
+    finally:
+        plan.unlink()
+
+
+def test_a_path_that_is_not_utf_8_is_named(tmp_path):
+    said = call("verdict", os.fsdecode(bytes(tmp_path) + b"/r\xff"))
+    assert said.returncode == 2
+    assert "no such directory" in one_line(said)
+
+
+def test_names_reach_a_terminal_without_control_characters(tmp_path):
+    run = write_run(tmp_path / "run", agents=2, duration_s=2, rate_hz=20, ops=(NASTY,))
+    for verb in ("verdict", "advise"):
+        said = call(verb, run)
+        assert said.returncode in {0, 1}, said.stderr
+        assert said.stdout == printable(said.stdout)
+        assert "\x1b[2J" not in said.stdout + said.stderr
+
+
+def test_a_gate_of_nasty_names_writes_xml_that_parsers_take(tmp_path):
+    run = write_run(tmp_path / "run", agents=2, duration_s=2, rate_hz=20, ops=(NASTY,))
+    limits, junit = tmp_path / "limits.toml", tmp_path / "gate.xml"
+    limits.write_text('[[limit]]\nstatistic = "p50"\nat_most = "1min"\n')
+    call("gate", run, limits, "--junit", junit)
+    names = [it.get("name") for it in ElementTree.parse(junit).iter("testcase")]
+    assert any(plain(NASTY) in str(name) for name in names)

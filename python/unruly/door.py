@@ -1,0 +1,120 @@
+"""The door of the command line: how every verb ends.
+
+A verb ends with 0, with 1 when it has found something, or with 2 and one line on standard error. An
+error that nobody foresaw is 2 as well; its traceback goes into a file, whose name is in the line.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, Final
+
+from unruly.errors import UnrulyError
+from unruly.terminal import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ERROR_EXIT: Final = 2
+STOPPED_EXIT: Final = 130
+"""As shells count: 128 and the number of the signal of Ctrl-C."""
+
+
+def enter(verb: Callable[[], int]) -> int:
+    """Run a verb; return its exit code, whatever happens.
+
+    Parameters
+    ----------
+    verb : callable
+        Does the work and returns 0 or 1.
+
+    Returns
+    -------
+    int
+        What it returned; 2 after any error, 130 after Ctrl-C.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    kept, errors = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = _Guarded(kept), _Guarded(errors)
+    try:
+        code = verb()
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return _ended("stopped", STOPPED_EXIT)
+    except BrokenPipeError:
+        # whoever read has enough; keep the interpreter from complaining at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), kept.fileno())
+        return 0
+    except UnrulyError as error:
+        return _ended(str(error))
+    except MemoryError:
+        return _ended("out of memory; hint: close other programs, or bound it with --memory 1GB")
+    except Exception as error:  # noqa: BLE001 - the one place where everything ends
+        return _ended(_unforeseen(error))
+    finally:
+        sys.stdout, sys.stderr = kept, errors
+    return code
+
+
+def _ended(told: str, code: int = ERROR_EXIT) -> int:
+    """Say why on one line; if even that is impossible the code has to do."""
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"unruly: {' '.join(told.split())}\n")
+        sys.stderr.flush()
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # writing is what failed, and the interpreter would try it again when it ends
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+def _unforeseen(error: Exception) -> str:
+    said = str(error).strip().split("\n", maxsplit=1)[0] or "no message"
+    told = f"{type(error).__name__}: {said}"
+    if isinstance(error, OSError) and error.strerror:
+        name = os.fsdecode(error.filename) if error.filename else "output"
+        told = f"{name}: {error.strerror}"
+    try:
+        handle, path = tempfile.mkstemp(prefix="unruly-", suffix=".log")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as log:
+            traceback.print_exception(error, file=log)
+    except OSError:
+        return f"{told}; hint: is the disk full?"
+    return f"{told}; hint: the whole error is in {path}"
+
+
+class _Guarded(io.TextIOBase):
+    """A stream that lets no control characters through, and any name, whatever its encoding."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+    def write(self, text: str) -> int:
+        self._stream.write(printable(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def writable(self) -> bool:
+        return True
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return str(getattr(self._stream, "encoding", "utf-8"))
