@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from unruly.errors import IngestError
+from unruly.ingest.quotes import Closed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,6 +43,8 @@ class Layout:
     skip: int = 0
     """Lines before the first row of data."""
     quote: str | bool = '"'
+    spanning: bool = False
+    """Whether a quoted value may span lines."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,10 @@ def rows_of(source: Source, layout: Layout, columns: Sequence[str]) -> Iterator[
 
     # the outer columns tell a blank row, as spreadsheets leave them, from one without a value
     chosen = list(dict.fromkeys([*columns, layout.names[0], layout.names[-1]]))
-    stream = io.BufferedReader(_Blocks(source), BLOCK_BYTES)
+    width = len(layout.names)
+    closed = Closed(source, layout.delimiter, width, skip=layout.skip, spanning=layout.spanning)
+    blocks = iter(closed) if layout.quote else (block for _, block in source.blocks())
+    stream = io.BufferedReader(_Blocks(blocks), BLOCK_BYTES)
     try:
         reader = pa.csv.open_csv(
             stream,
@@ -95,7 +101,7 @@ def rows_of(source: Source, layout: Layout, columns: Sequence[str]) -> Iterator[
             pa.csv.ParseOptions(
                 delimiter=layout.delimiter,
                 quote_char=layout.quote,
-                newlines_in_values=bool(layout.quote),
+                newlines_in_values=False,
                 ignore_empty_lines=False,
                 invalid_row_handler=narrow,
             ),
@@ -130,10 +136,10 @@ def rows_of(source: Source, layout: Layout, columns: Sequence[str]) -> Iterator[
 
 
 class _Blocks(io.RawIOBase):
-    """The clean blocks of a source as a stream."""
+    """Blocks of bytes as a stream."""
 
-    def __init__(self, source: Source) -> None:
-        self.blocks, self.held = source.blocks(), b""
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self.blocks, self.held = blocks, b""
 
     def readable(self) -> bool:
         return True
@@ -143,7 +149,7 @@ class _Blocks(io.RawIOBase):
             found = next(self.blocks, None)
             if found is None:
                 return 0
-            self.held = found[1]
+            self.held = found
         part, self.held = self.held[: len(buffer)], self.held[len(buffer) :]
         buffer[: len(part)] = part
         return len(part)
@@ -173,13 +179,6 @@ def _physical(numbers: NDArray[np.int64], left_out: set[int]) -> NDArray[np.int6
 
 def _broken(source: Source, error: Exception) -> IngestError:
     text = str(error).split("\n")[0]
-    if "straddling" in text or "block" in text:
-        return IngestError(
-            source.where,
-            f"a row is longer than {BLOCK_BYTES >> 20} MiB: a quote is opened and never closed?",
-            "rows of a few hundred bytes",
-            "look for a lone double quote",
-        )
     return IngestError(source.where, f"is no table: {text}", "rows and columns", "look at it")
 
 
@@ -269,4 +268,5 @@ def _cast(texts: pa.Array, kind: pa.DataType) -> tuple[NDArray[np.int64], NDArra
 
 def text_stream(source: Source) -> BinaryIO:
     """The clean blocks of a source as a file."""
-    return cast("BinaryIO", io.BufferedReader(_Blocks(source), BLOCK_BYTES))
+    blocks = (block for _, block in source.blocks())
+    return cast("BinaryIO", io.BufferedReader(_Blocks(blocks), BLOCK_BYTES))

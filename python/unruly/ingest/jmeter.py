@@ -6,6 +6,7 @@ and a file that declares entities is refused.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from xml.parsers import expat
 
@@ -61,7 +62,9 @@ def _read_csv(source: Source, options: Options) -> Iterator[Requests]:
         known = ", ".join(found.layout.names)
         raise IngestError(source.where, f"has no column {op!r} for --op", f"one of {known}")
     present = [name for name in (*OPTIONAL, op) if name in found.layout.names]
-    for batch in rows_of(source, found.layout, ["timeStamp", "elapsed", *present]):
+    # messages hold whole traces of stacks
+    layout = replace(found.layout, spanning=True)
+    for batch in rows_of(source, layout, ["timeStamp", "elapsed", *present]):
         rows = refuse(source, batch, numbers_ns(batch["elapsed"], MS)[1], "elapsed", "no number")
         started, bad = _starts(source, rows)
         rows = refuse(source, rows, bad, "timeStamp", "no time")

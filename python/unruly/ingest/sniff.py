@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from unruly.ingest.delimited import NUMBER, Layout
+from unruly.ingest.quotes import spans
 
 if TYPE_CHECKING:
     from unruly.ingest.source import Sample
@@ -65,7 +66,8 @@ def sniff(sample: Sample, value: str | None = None) -> Sniffed | None:
         while first < len(rows) and first - named < HEADERS_WITHIN and _wordy(rows[first][1]):
             first += 1
     start = rows[first][0] if first < len(rows) else (rows[-1][0] + 1)
-    layout = Layout(delimiter, _unique(names[:width]), start - 1)
+    spanning = spans(lines[start - 1 :], delimiter, width)
+    layout = Layout(delimiter, _unique(names[:width]), start - 1, spanning=spanning)
     return Sniffed(layout, has_names, tuple(tuple(row) for _, row in rows[first:]))
 
 

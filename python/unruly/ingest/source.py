@@ -177,7 +177,7 @@ class Source:
                 yield number, clean
                 number += block.count(b"\n")
             if len(held) > LINE_MAX:
-                self._refuse(number, f"longer than {LINE_MAX:,} bytes")
+                self.leave_out(number, f"longer than {LINE_MAX:,} bytes")
                 number, held, skipping = number + 1, b"", True
         if held:
             yield number, self._clean(number, held)
@@ -214,7 +214,7 @@ class Source:
             kept = []
             for place, line in enumerate(block.split(b"\n")):
                 if b"\0" in line:
-                    self._refuse(number + place, "holds zero bytes")
+                    self.leave_out(number + place, "holds zero bytes")
                 else:
                     kept.append(line)
             block = b"\n".join(kept)
@@ -226,7 +226,8 @@ class Source:
                 block = block.decode("utf-8", "replace").encode()
         return block
 
-    def _refuse(self, line: int, reason: str) -> None:
+    def leave_out(self, line: int, reason: str) -> None:
+        """Refuse a line that no parser sees."""
         self.left_out.add(line)
         self.complaints.lines += 1
         self.complaints.refuse(line, reason)

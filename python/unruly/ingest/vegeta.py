@@ -63,7 +63,7 @@ def _read_csv(source: Source, options: Options) -> Iterator[Requests]:
     wanted = ["timestamp", "code", "latency", "bytes_out", "bytes_in", "error", op]
     if op not in names:
         raise IngestError(source.where, f"has no column {op!r}", "a newer vegeta", "leave out --op")
-    for rows in rows_of(source, Layout(",", names), wanted):
+    for rows in rows_of(source, Layout(",", names, spanning=True), wanted):
         batch = rows
         for name in ("timestamp", "latency"):
             batch = refuse(source, batch, numbers_ns(batch[name], 1)[1], name, "no whole number")
