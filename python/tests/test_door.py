@@ -127,3 +127,22 @@ def test_a_gate_of_nasty_names_writes_xml_that_parsers_take(tmp_path):
     call("gate", run, limits, "--junit", junit)
     names = [it.get("name") for it in ElementTree.parse(junit).iter("testcase")]
     assert any(plain(NASTY) in str(name) for name in names)
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "device"])
+def test_a_report_replaces_no_link_pipe_or_device(small, tmp_path, kind):
+    output, kept = tmp_path / "out.html", tmp_path / "kept"
+    kept.write_text("kept")
+    match kind:
+        case "link":
+            output.symlink_to(kept)
+        case "pipe":
+            os.mkfifo(output)
+        case _:
+            output = Path("/dev/null")
+    before = output.lstat()
+    said = call("report", small, "-o", output)
+    assert said.returncode == 2
+    assert "a new or a regular file" in one_line(said)
+    assert output.lstat() == before
+    assert kept.read_text() == "kept"

@@ -111,7 +111,10 @@ def _write(page: str, output: str | os.PathLike[str]) -> Path:
     path = Path(output)
     path.parent.mkdir(parents=True, exist_ok=True)
     half = path.with_name(path.name + ".part")
-    half.write_text(page, encoding="utf-8", errors="replace", newline="\n")
+    # a new file: whatever has this name is not written through
+    half.unlink(missing_ok=True)
+    with half.open("x", encoding="utf-8", errors="replace", newline="\n") as file:
+        file.write(page)
     half.replace(path)
     return path
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +79,16 @@ def write_text(path: Path, text: str) -> None:
 
 
 def written(output: Path, write: Callable[[], Path]) -> Path:
-    """Return what ``write`` returns, with an error of the file system in our words."""
+    """Return what ``write`` returns, with an error of the file system in our words.
+
+    Only a new file is written, or a regular one: a device, a pipe or a link stays what it is.
+
+    Raises
+    ------
+    UnrulyError
+        When ``output`` is something else, or cannot be written.
+    """
+    _refuse_special(output)
     try:
         return write()
     except OSError as error:
@@ -88,3 +98,15 @@ def written(output: Path, write: Callable[[], Path]) -> Path:
             "a file in a directory that exists",
             "choose another with -o",
         ) from error
+
+
+def _refuse_special(output: Path) -> None:
+    try:
+        mode = output.lstat().st_mode
+    except OSError:
+        # it is not there, or writing will say what is wrong
+        return
+    # of a directory writing says so itself
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        kind = "a link" if stat.S_ISLNK(mode) else "a device or a pipe"
+        raise UnrulyError(output, f"is {kind}", "a new or a regular file", "name another with -o")
