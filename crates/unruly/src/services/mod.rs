@@ -1,5 +1,6 @@
 //! Components that a run starts for itself: which there are, and how they are started and ended.
 
+mod cache;
 mod child;
 pub(crate) mod held;
 mod packages;

@@ -3,12 +3,14 @@
 //! Nothing is installed into the system: `apt-get download` needs no rights, and what it brings is
 //! unpacked beside it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use unruly_plan::Service;
+
+use super::cache;
 
 /// Where programs are looked for within the folder of packages.
 const PROGRAMS: [&str; 4] = ["usr/bin", "usr/sbin", "bin", "usr/local/bin"];
@@ -20,21 +22,32 @@ const LIBRARIES: [&str; 4] = [
     "lib/x86_64-linux-gnu",
 ];
 
+/// What copies artifacts, of a version that is known: without one Maven takes the newest.
+const COPY_GOAL: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
+
 /// Programs of services, where they are on this host.
 #[derive(Debug, Clone)]
 pub(crate) struct Programs {
-    root: PathBuf,
+    /// Where what was fetched is; nowhere without a folder that is ours alone.
+    cache: Option<PathBuf>,
 }
 
 impl Programs {
     /// Those of this host, and what was unpacked earlier.
     pub(crate) fn of_this_host() -> Self {
-        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-        let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-        let cache = cache.or(home).unwrap_or_else(std::env::temp_dir);
         Self {
-            root: cache.join("unruly").join("packages"),
+            cache: cache::folder().ok(),
         }
+    }
+
+    /// A folder of the cache.
+    fn kept(&self, name: &str) -> Option<PathBuf> {
+        self.cache.as_ref().map(|it| it.join(name))
+    }
+
+    /// Where packages are unpacked.
+    fn root(&self) -> Option<PathBuf> {
+        self.kept("packages")
     }
 
     /// Where a program is.
@@ -43,9 +56,12 @@ impl Programs {
             return Path::new(program).is_file().then(|| program.into());
         }
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let of_host: Vec<PathBuf> = std::env::split_paths(&path).collect();
-        let unpacked = PROGRAMS.iter().map(|place| self.root.join(place));
-        let built = [self.built().join("bin")];
+        let of_host: Vec<PathBuf> = absolute(&path).collect();
+        let root = self.root();
+        let unpacked = root
+            .iter()
+            .flat_map(|root| PROGRAMS.map(|it| root.join(it)));
+        let built = self.built().map(|it| it.join("bin"));
         let sbin = ["/usr/sbin", "/sbin"].map(PathBuf::from);
         let mut places = of_host.into_iter().chain(sbin).chain(unpacked).chain(built);
         places.find_map(|place| Some(place.join(program)).filter(|it| it.is_file()))
@@ -57,26 +73,19 @@ impl Programs {
         let found = self.find(program).unwrap_or_else(|| program.into());
         let mut command = Command::new(&found);
         command.args(words.get(1..).unwrap_or_default());
-        if found.starts_with(&self.root) {
-            command.env("LD_LIBRARY_PATH", self.libraries());
+        if let Some(root) = self.root().filter(|root| found.starts_with(root)) {
+            let theirs = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+            command.env("LD_LIBRARY_PATH", libraries(&root, &theirs));
         }
         command
     }
 
-    fn libraries(&self) -> OsString {
-        let ours = LIBRARIES.iter().map(|place| self.root.join(place));
-        let theirs = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-        let all: Vec<PathBuf> = ours.chain(std::env::split_paths(&theirs)).collect();
-        // Neither has a colon in it.
-        std::env::join_paths(all).unwrap_or_default()
-    }
-
     /// Where what cargo builds is.
-    fn built(&self) -> PathBuf {
-        self.root.with_file_name("cargo")
+    fn built(&self) -> Option<PathBuf> {
+        self.kept("cargo")
     }
 
-    /// Where the artifacts of a service are.
+    /// Where the artifacts of a service are; nowhere without a cache.
     pub(crate) fn jars(&self, artifacts: &[String]) -> PathBuf {
         let fits = |c: char| {
             if c.is_ascii_alphanumeric() || c == '.' {
@@ -86,7 +95,7 @@ impl Programs {
             }
         };
         let name: String = artifacts.join("+").chars().map(fits).collect();
-        self.root.with_file_name("jars").join(name)
+        self.kept("jars").unwrap_or_default().join(name)
     }
 
     /// The programs of a service that are not there.
@@ -96,6 +105,20 @@ impl Programs {
             .filter(|program| self.find(program).is_none())
             .collect()
     }
+}
+
+/// The folders of a list as `PATH` has it. An empty or relative one is the working directory, or in it, and
+/// what lies there is not asked to run as us.
+fn absolute(list: &OsStr) -> impl Iterator<Item = PathBuf> {
+    std::env::split_paths(list).filter(|it| it.is_absolute())
+}
+
+/// Where a program of our folder looks for libraries: there first, and then where others do.
+fn libraries(root: &Path, theirs: &OsStr) -> OsString {
+    let ours = LIBRARIES.iter().map(|place| root.join(place));
+    let all: Vec<PathBuf> = ours.chain(absolute(theirs)).collect();
+    // Neither has a colon in it.
+    std::env::join_paths(all).unwrap_or_default()
 }
 
 /// Gets whatever a service misses; `say` hears what is done, as it takes a while the first time.
@@ -108,6 +131,7 @@ pub(crate) fn install(name: &str, service: &Service, say: &dyn Fn(&str)) -> Resu
     install_programs(&programs, name, service, say)?;
     let jars = programs.jars(&service.jars);
     if !service.jars.is_empty() && !jars.is_dir() {
+        cache::folder()?;
         let wanted = service.jars.join(", ");
         say(&format!("{wanted}: fetching it and what it needs, once"));
         fetch_jars(&programs, &jars, &service.jars).with_context(|| {
@@ -138,7 +162,8 @@ fn install_programs(
             "--quiet".to_owned(),
         ];
         words.extend(service.cargo.iter().cloned());
-        words.extend(["--root".to_owned(), programs.built().display().to_string()]);
+        let root = cache::folder()?.join("cargo");
+        words.extend(["--root".to_owned(), root.display().to_string()]);
         let built = run(&mut programs.command(&words));
         return built.map(drop).with_context(|| {
             let wanted = service.cargo.join(" ");
@@ -155,7 +180,7 @@ fn install_programs(
         bail!("service {name}: {missing} not found; wanted it on the PATH; hint: docs/services.md");
     }
     say(&format!("{missing}: not found; fetching {packages}, once"));
-    fetch(&programs.root, &service.packages).with_context(failed)?;
+    fetch(&cache::folder()?.join("packages"), &service.packages).with_context(failed)?;
     let still = programs.missing(service).join(", ");
     if !still.is_empty() {
         bail!(
@@ -168,7 +193,6 @@ fn install_programs(
 /// The folder of a library of this name: nothing where the system finds it by itself. What is nowhere is
 /// fetched; what cannot be had is told by whoever opens it.
 pub(crate) fn library(name: &str, package: &str, say: &dyn Fn(&str)) -> Option<PathBuf> {
-    let programs = Programs::of_this_host();
     let within = |root: &Path| {
         let mut places = LIBRARIES.iter().map(|place| root.join(place));
         places.find(|place| place.join(name).exists())
@@ -176,15 +200,21 @@ pub(crate) fn library(name: &str, package: &str, say: &dyn Fn(&str)) -> Option<P
     if within(Path::new("/")).is_some() {
         return None;
     }
-    if within(&programs.root).is_none() {
+    let kept = || {
+        Programs::of_this_host()
+            .root()
+            .and_then(|root| within(&root))
+    };
+    if kept().is_none() {
         say(&format!("{name}: not found; fetching {package}, once"));
-        if let Err(error) = fetch(&programs.root, &[package.to_owned()]) {
+        let root = cache::folder().map(|it| it.join("packages"));
+        if let Err(error) = root.and_then(|root| fetch(&root, &[package.to_owned()])) {
             say(&format!(
                 "{name}: {package} could not be fetched ({error:#}); hint: apt-get install {package}"
             ));
         }
     }
-    within(&programs.root)
+    kept()
 }
 
 /// Has Maven bring artifacts, with all that they need at run time, into a folder.
@@ -210,7 +240,9 @@ fn fetch_jars(programs: &Programs, folder: &Path, artifacts: &[String]) -> Resul
         "mvn",
         "-q",
         "-B",
-        "dependency:copy-dependencies",
+        // A file whose checksum is wrong is an error, and not a line that nobody reads.
+        "--strict-checksums",
+        COPY_GOAL,
         "-DoutputDirectory=lib",
         "-DincludeScope=runtime",
     ];
@@ -273,4 +305,29 @@ fn run(command: &mut Command) -> Result<String> {
         bail!("{last}");
     }
     Ok(said)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_library_is_loaded_from_the_working_directory() {
+        for theirs in ["", ":", "relative", "/a::/b:", ":/a"] {
+            let all = libraries(Path::new("/cache"), OsStr::new(theirs));
+            let all: Vec<PathBuf> = std::env::split_paths(&all).collect();
+            assert!(all.iter().all(|it| it.is_absolute()), "{theirs:?}: {all:?}");
+        }
+    }
+
+    #[test]
+    fn libraries_of_the_environment_come_after_ours() {
+        let all = libraries(Path::new("/cache"), OsStr::new("/a:/b"));
+        let all: Vec<PathBuf> = std::env::split_paths(&all).collect();
+        assert_eq!(all.len(), LIBRARIES.len() + 2);
+        assert_eq!(
+            all[LIBRARIES.len()..],
+            [PathBuf::from("/a"), PathBuf::from("/b")]
+        );
+    }
 }
