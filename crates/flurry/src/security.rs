@@ -54,7 +54,7 @@ impl ClusterKey {
         // Not the text: it may be nearly a key.
         Self::of_text(text.trim()).ok_or_else(|| {
             refused(format!(
-                "{place}: it is no key; wanted 64 hexadecimal digits; hint: flurry key > {place}"
+                "{place}: it is no key; wanted 64 hexadecimal digits; hint: flurry key makes one"
             ))
         })
     }

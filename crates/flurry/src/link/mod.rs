@@ -5,6 +5,7 @@ mod outbox;
 mod peer;
 mod seal;
 mod stream;
+mod window;
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};

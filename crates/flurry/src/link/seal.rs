@@ -9,12 +9,13 @@
 //! is old without knowing the sender: what was sent more than a moment ago, or before the receiver's
 //! own start, and what it has opened before. The clocks of a cluster must agree within that moment.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::SocketAddrV4;
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, MAX_TAG_LEN, NONCE_LEN, Nonce, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, Salt};
 
+use super::window::Window;
 use crate::security::ClusterKey;
 use crate::{Error, clock, random};
 
@@ -28,9 +29,6 @@ pub(crate) const SEAL_BYTES: usize = FRONT_BYTES + MAX_TAG_LEN;
 
 /// How old a packet may be, and how far clocks may differ.
 const FRESH_US: u64 = 10_000_000;
-
-/// Numbers of a sender that are remembered: what is overtaken by more is refused.
-const RECENT_MAX: usize = 256;
 
 /// Senders that are remembered at most.
 const SENDERS_MAX: usize = 8_192;
@@ -50,9 +48,7 @@ type Name = [u8; NAME_BYTES];
 #[derive(Debug)]
 struct Sender {
     key: LessSafeKey,
-    /// In the order in which they came.
-    recent: VecDeque<u64>,
-    newest: u64,
+    window: Window,
 }
 
 /// Seals what one link sends, and opens what it receives.
@@ -167,12 +163,12 @@ impl Seal {
             return Err(Refused::Replayed);
         }
         if let Some(sender) = self.senders.get_mut(&name) {
-            if sender.has_had(number) {
+            if sender.window.has_had(number) {
                 return Err(Refused::Replayed);
             }
             let opened = sender.key.open_in_place(nonce(number), bound_to(own), body);
             let opened = opened.map_err(|_| Refused::Foreign)?;
-            sender.note(number);
+            sender.window.note(number);
             return Ok(opened);
         }
         let key = key_of(&self.cluster, &name).map_err(|_| Refused::Foreign)?;
@@ -181,10 +177,9 @@ impl Seal {
         self.make_room(now)?;
         let mut sender = Sender {
             key,
-            recent: VecDeque::new(),
-            newest: 0,
+            window: Window::default(),
         };
-        sender.note(number);
+        sender.window.note(number);
         self.senders.insert(name, sender);
         Ok(opened)
     }
@@ -193,7 +188,7 @@ impl Seal {
     fn make_room(&mut self, now: u64) -> Result<(), Refused> {
         if self.senders.len() >= SENDERS_MAX {
             self.senders
-                .retain(|_, sender| sender.newest + 2 * FRESH_US > now);
+                .retain(|_, sender| sender.window.newest() + 2 * FRESH_US > now);
         }
         if self.senders.len() < SENDERS_MAX {
             Ok(())
@@ -203,33 +198,10 @@ impl Seal {
     }
 }
 
-impl Sender {
-    /// Whether a number may have been opened before.
-    fn has_had(&self, number: u64) -> bool {
-        if number > self.newest {
-            return false;
-        }
-        let forgotten = self.recent.len() == RECENT_MAX
-            && self
-                .recent
-                .iter()
-                .min()
-                .is_some_and(|oldest| number < *oldest);
-        forgotten || self.recent.contains(&number)
-    }
-
-    fn note(&mut self, number: u64) {
-        if self.recent.len() == RECENT_MAX {
-            self.recent.pop_front();
-        }
-        self.recent.push_back(number);
-        self.newest = self.newest.max(number);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::window::RECENT_MAX;
 
     const PLACE: SocketAddrV4 = SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, 7);
 
