@@ -291,8 +291,8 @@ def test_datagrams_that_are_replayed_forged_or_not_sealed_are_never_answered(
 ) -> None:
     need_root("a look at the loopback network")
     key = tmp_path / "cluster.key"
-    key.touch(0o600)
-    key.write_bytes(subprocess.run([FLURRY, "key"], capture_output=True, check=True).stdout)
+    subprocess.run([FLURRY, "key", key], check=True)
+    assert key.stat().st_mode & 0o777 == 0o600
     host, port = "127.48.0.1", 7700
     words = [FLURRY, "serve", "--controller", f"{host}:{port}", "--key-file", key]
     with started([*words], "ready", tmp_path / "serve.log"):

@@ -1,8 +1,12 @@
 //! The cluster's key, as the command line names it.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use flurry::{ClusterKey, Security};
 
@@ -25,4 +29,28 @@ impl Keyed {
             insecure: self.insecure,
         })
     }
+}
+
+/// Writes a new key into a new file that only its owner can read, or prints it; never into a file that
+/// others can read, not even until its mode is changed.
+pub(super) fn write_new(file: Option<&Path>) -> Result<()> {
+    let text = ClusterKey::random()?.to_text();
+    let Some(path) = file else {
+        let output = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
+        let found = output.metadata()?;
+        ensure!(
+            !found.is_file() || found.mode() & 0o077 == 0,
+            "the file that the key would go to can be read by others; wanted one of its owner alone; hint: flurry key cluster.key"
+        );
+        return super::say(text);
+    };
+    let place = path.display();
+    let mut options = File::options();
+    let new = options.write(true).create_new(true).mode(0o600).open(path);
+    let written = new.and_then(|mut file| writeln!(file, "{text}"));
+    written.with_context(|| {
+        format!(
+            "{place}: cannot be written; wanted a new file; hint: give a name that is not taken"
+        )
+    })
 }

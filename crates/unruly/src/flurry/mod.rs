@@ -77,7 +77,7 @@ const EXAMPLES: [(&str, &str, &str); 15] = [
         "flurry password < secret.txt",
         "Hash the password in secret.txt",
     ),
-    ("key", "flurry key > cluster.key", "Write a new cluster key"),
+    ("key", "flurry key cluster.key", "Write a new cluster key"),
     ("get", "flurry get greeting", "Print the value of greeting"),
     (
         "set",
@@ -189,8 +189,11 @@ enum Verb {
     Gateway(gateway::GatewayArguments),
     /// Hash a password (read from standard input) for a users file
     Password,
-    /// Print a new cluster key; it gives full access
-    Key,
+    /// Write a new cluster key; it gives full access
+    Key {
+        /// New file, which only its owner can read; without it the key is printed
+        file: Option<PathBuf>,
+    },
     /// Print a value
     Get {
         /// Key
@@ -382,8 +385,8 @@ fn call(verb: Verb, keyed: &Keyed) -> Result<u8> {
         }
         Verb::Gateway(arguments) => arguments.run(keyed),
         Verb::Password => guard::password(),
-        Verb::Key => {
-            say(flurry::ClusterKey::random()?.to_text())?;
+        Verb::Key { file } => {
+            keyed::write_new(file.as_deref())?;
             Ok(0)
         }
         Verb::Get { key, common } => operate(&common, keyed, key, &Operation::Get),
