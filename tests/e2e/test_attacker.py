@@ -48,6 +48,7 @@ class Guarded:
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     folder = tmp_path_factory.mktemp("guarded")
     users = folder / "users.toml"
+    users.touch(0o600)
     users.write_text(
         user("cart", '["cart:"]', '["read", "write"]')
         + user("reader", '[""]', '["read"]')

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from house import Measured, call, pids_of, running, spooled, wait_for
+from house import UNRULY, Measured, call, pids_of, running, spooled, wait_for
 from test_drive import write_drive
 
 LIMITS = '[[limit]]\nstatistic = "p50"\nat_most = "1min"\n'
@@ -127,3 +127,17 @@ def test_a_run_whose_runner_died_counts_what_it_has(tmp_path: Path) -> None:
     limits = tmp_path / "limits.toml"
     limits.write_text(LIMITS)
     assert call("gate", folder, limits).returncode == 2
+
+
+def test_a_run_that_may_open_too_few_files_is_refused_with_the_number(tmp_path: Path) -> None:
+    plan, out = write_drive(tmp_path, **OPEN), tmp_path / "out"
+    said = subprocess.run(
+        ["prlimit", "--nofile=16:16", UNRULY, "run", plan, "-o", out],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert said.returncode == 2
+    assert "open files in a process, and 16 are granted; hint: ulimit -n " in said.stderr
+    assert not out.exists()

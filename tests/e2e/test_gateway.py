@@ -128,6 +128,7 @@ def test_a_value_that_has_ended_is_let_go_though_nobody_asks_for_it(tmp_path: Pa
 def test_each_connection_and_each_user_has_its_level(tmp_path: Path) -> None:
     users = tmp_path / "users.toml"
     careful = user("careful", '[""]', '["read", "write"]') + 'level = "quorum"\n'
+    users.touch(0o600)
     users.write_text(careful + user("quick", '[""]', '["read", "write"]'))
     words = ["--users", str(users), "--level", "all"]
     with gateway(tmp_path, "127.56.0.1", *words) as address, closing(Wire(address)) as wire:

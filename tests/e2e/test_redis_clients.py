@@ -58,6 +58,7 @@ def safe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     host = "127.52.0.1"
     chain, key = certificate(folder, host)
     users = folder / "users.toml"
+    users.touch(0o600)
     users.write_text(user("app", '[""]', '["read", "write", "admin"]'))
     words = ["--users", str(users), "--tls-cert", str(chain), "--tls-key", str(key)]
     with gateway(folder, host, *words) as address:

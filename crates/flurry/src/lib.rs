@@ -70,7 +70,7 @@ pub use link::{LinkCounts, Transport};
 pub use metrics::{Metrics, MetricsServer};
 pub use recording::{About, Recording};
 pub use router::{Router, RouterOptions};
-pub use security::{ClusterKey, Security};
+pub use security::{ClusterKey, Security, check_secret};
 pub use server::{Server, ServerOptions};
 pub use status::status;
 

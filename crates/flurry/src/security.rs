@@ -141,6 +141,27 @@ impl Security {
     }
 }
 
+/// Refuses a file with secrets that others than its owner and its group can read, or than its owner can write.
+/// `what` says what it is.
+///
+/// # Errors
+///
+/// [`Error::Refused`] for such a file. One that cannot be looked at is left to whoever reads it.
+pub fn check_secret(path: &Path, what: &str) -> Result<(), Error> {
+    let Ok(found) = std::fs::metadata(path) else {
+        return Ok(());
+    };
+    let (mode, place) = (found.permissions().mode() & 0o777, path.display());
+    if found.is_file() && mode & 0o027 != 0 {
+        return Err(Error::Refused {
+            reason: format!(
+                "{place}: others may read or change it (mode {mode:o}); wanted {what} that only its owner and its group can read; hint: chmod 640 {place}"
+            ),
+        });
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,5 +215,17 @@ mod tests {
         let refused = ClusterKey::read(&path).unwrap_err().to_string();
         assert!(refused.contains("64 hexadecimal digits"), "{refused}");
         assert!(!format!("{key:?}").contains(&key.to_text()[..8]));
+    }
+
+    #[test]
+    fn a_secret_that_others_can_read_or_change_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key.pem");
+        std::fs::write(&path, "secret").unwrap();
+        for (mode, fine) in [(0o600, true), (0o640, true), (0o644, false), (0o660, false)] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(check_secret(&path, "a key").is_ok(), fine, "{mode:o}");
+        }
+        assert!(check_secret(&folder.path().join("none"), "a key").is_ok());
     }
 }

@@ -6,6 +6,8 @@ import csv
 import io
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from unruly import IngestError
 from unruly.ingest import Options, import_files
@@ -243,6 +245,19 @@ def test_a_quote_that_never_closes_costs_its_line(bring):
     assert (source["lines"], source["refused"]) == (1_500_002, 1)
 
 
+NAMES = st.text("abcdefghijk_ ,;\"'\t", min_size=1, max_size=8).map(lambda text: f"x{text}x")
+
+
+@settings(max_examples=60)
+@given(
+    values=st.lists(st.integers(0, 10**13), min_size=1, max_size=30),
+    others=st.lists(st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=6),
+                    min_size=30, max_size=30),
+    name=NAMES,
+    delimiter=st.sampled_from(",;\t|"),
+    end=st.sampled_from(["\n", "\r\n"]),
+    final=st.booleans(),
+)  # fmt: skip
 def test_what_python_writes_comes_back(tmp_path_factory, values, others, name, delimiter, end,
                                        final):  # fmt: skip
     text = io.StringIO()

@@ -11,6 +11,7 @@ use rustls::{RootCertStore, ServerConfig};
 
 use crate::Error;
 use crate::pem::certificates;
+use crate::security::check_secret;
 
 /// A certificate and its key, as connections are secured by.
 #[derive(Debug, Clone)]
@@ -29,6 +30,7 @@ impl Tls {
     /// [`Error::Io`] for a file that cannot be read, has no certificate or key, or for two that do not
     /// belong together.
     pub fn read(certificate: &Path, key: &Path, clients: Option<&Path>) -> Result<Self, Error> {
+        check_secret(key, "a private key")?;
         let chain = certificates(certificate)?;
         let private = PrivateKeyDer::from_pem_file(key)
             .map_err(|error| failed(key, "a private key in PEM", &error))?;

@@ -100,6 +100,7 @@ fn stays(error: &anyhow::Error) {
 
 fn read_users(path: &Path) -> Result<Users> {
     let place = path.display().to_string();
+    flurry::check_secret(path, "users")?;
     let text = std::fs::read_to_string(path).with_context(|| {
         format!(
             "{place}: cannot be read; wanted users; hint: docs/flurry/security.md has one to copy"

@@ -480,12 +480,8 @@ impl<'a> Leg<'a> {
             Some(Report::Flowed { bytes }) => progress.flowed(bytes),
             Some(Report::Finding { text, fatal }) => {
                 progress.note(&format!("{name}: {text}"));
-                let told = if fatal {
-                    &mut self.broken
-                } else {
-                    &mut self.missing
-                };
-                told.push(format!("{name}: {text}"));
+                // Without it the run is not whole, whether or not the others go on.
+                self.broken.push(format!("{name}: {text}"));
                 return fatal;
             }
             Some(Report::Note { text }) => progress.note(&format!("{name}: {text}")),

@@ -152,10 +152,11 @@ pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
     Ok(directory)
 }
 
-/// Whether the stores of all cells are there, before anything is begun.
+/// Whether there is room for all cells and their stores are there, before anything is begun.
 fn meet(cells: &[PlanCell], password: Option<&str>, yes: bool) -> Result<()> {
     let mut met = BTreeSet::new();
     for cell in cells {
+        room::for_files(&cell.plan)?;
         let Load::Drive(drive) = &cell.plan.load else {
             continue;
         };
