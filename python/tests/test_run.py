@@ -7,13 +7,14 @@ import shutil
 import stat
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import unruly
 from synthetic import write_run
-from unruly import RecoveryError, RunError, TraceError
+from unruly import RecoveryError, RunError, TraceError, checksum
 from unruly.tables import TABLES, fetch
 from unruly.tables.columns import required_columns
 
@@ -105,6 +106,31 @@ def test_an_unknown_column_is_ignored_and_a_missing_optional_one_is_null(run_pat
     assert "mood" not in run.requests.columns
     assert "key" not in required_columns("requests")
     assert fetch(run.requests.select("key").limit(1))["key"].isna().all()
+
+
+def test_a_flipped_bit_in_a_segment_is_noticed_and_the_segment_is_named(run_path):
+    path = _first(run_path)
+    _rewrite(path, {checksum.KEY: checksum.UNKNOWN})
+    checksum.seal(path)
+    whole = path.read_bytes()
+    assert unruly.open_run(run_path).unreadable == []
+    copy = path.with_name("zz-copy.parquet")
+    places = np.random.default_rng(7).integers(0, len(whole) * 8, 200)
+    for number, place in enumerate(places):
+        bent = bytearray(whole)
+        bent[place // 8] ^= 1 << (place % 8)
+        copy.write_bytes(bent)
+        copy.rename(copy.with_name(f"zz-{number:03}.parquet"))
+    run = unruly.open_run(run_path)
+    assert len(run.unreadable) == len(places)
+    assert all("cannot be read and is left out" in it for it in run.unreadable)
+    assert not run.whole
+
+
+def test_a_segment_of_a_time_before_checksums_is_taken(run_path):
+    path = _first(run_path)
+    assert b"unruly.checksum" not in path.read_bytes()
+    assert unruly.open_run(run_path).unreadable == []
 
 
 def test_a_truncated_segment_is_left_out_and_named(run_path):

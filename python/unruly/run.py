@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from unruly import checksum
 from unruly.errors import RecoveryError, RunError, TraceError
 from unruly.shown import Sheet, Shown
 from unruly.tables import SCHEMA_VERSION, TABLES, open_engine, required_columns
@@ -203,7 +204,7 @@ def open_run(
     Returns
     -------
     Run
-        Its tables are lazy: nothing but footers has been read.
+        Its tables are lazy: each segment has been compared with its checksum, and no more.
 
     Raises
     ------
@@ -276,6 +277,8 @@ def _segments(root: Path, table: str, run: str) -> tuple[dict[Path, set[str]], l
     for path in sorted((root / table).rglob("*.parquet")):
         try:
             footer = pq.read_metadata(path)
+            if not checksum.is_whole(path):
+                raise OSError("its bytes are not as they were written")
         except (pa.ArrowInvalid, pa.ArrowException, OSError) as error:
             reason = str(error).split(". ")[0].split("\n")[0]
             problems.append(f"{path.relative_to(root)} cannot be read and is left out: {reason}")

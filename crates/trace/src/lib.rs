@@ -8,6 +8,7 @@
 //!
 //! What the columns are is written once, in `schema/trace/*.schema`.
 
+mod checksum;
 mod clock;
 mod error;
 mod locks;

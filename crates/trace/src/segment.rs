@@ -19,6 +19,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::Type;
 
+use crate::checksum::{CHECKSUM_KEY, Summed, UNKNOWN, is_whole};
 use crate::error::TraceError;
 use crate::manifest::Counts;
 use crate::schema::{SCHEMA_VERSION, Table};
@@ -60,7 +61,7 @@ pub struct SegmentWriter {
     columns: Vec<Arc<Type>>,
     temporary: PathBuf,
     path: PathBuf,
-    writer: SerializedFileWriter<File>,
+    writer: SerializedFileWriter<Summed>,
     rows: u64,
 }
 
@@ -72,12 +73,18 @@ impl SegmentWriter {
     /// When the file cannot be made.
     pub fn create(table: Table, path: &Path) -> Result<Self, TraceError> {
         let temporary = path.with_extension("parquet.tmp");
-        let file = File::create(&temporary)
+        let mut options = File::options();
+        let file = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&temporary)
             .map_err(|source| TraceError::io(&temporary, "creating the segment", source))?;
         let schema = table.parquet_type();
         let properties = Arc::new(properties(&schema));
         let columns = schema.get_fields().to_vec();
-        let writer = SerializedFileWriter::new(file, schema, properties)
+        let writer = SerializedFileWriter::new(Summed::new(file), schema, properties)
             .map_err(|source| parquet_error(table, path, source))?;
         Ok(Self {
             table,
@@ -133,6 +140,7 @@ impl SegmentWriter {
             ("unruly.process", meta.process.clone()),
             ("unruly.tag", meta.tag.clone()),
             ("unruly.rows", rows.to_string()),
+            (CHECKSUM_KEY, UNKNOWN.to_owned()),
         ] {
             self.writer
                 .append_key_value_metadata(KeyValue::new(key.to_owned(), value));
@@ -146,9 +154,10 @@ impl SegmentWriter {
             .writer
             .into_inner()
             .map_err(|source| parquet_error(table, &path, source))
-            .and_then(|mut file| {
-                file.flush()
-                    .and_then(|()| file.sync_all())
+            .and_then(|summed| {
+                summed
+                    .seal()
+                    .and_then(|file| file.sync_all())
                     .and_then(|()| fs::rename(&temporary, &path))
                     .map_err(|source| TraceError::io(&path, "finishing the segment", source))
             });
@@ -160,9 +169,13 @@ impl SegmentWriter {
     }
 }
 
-/// Who wrote the segment at `path`, and its counts; `None` when it has none or cannot be read.
+/// Who wrote the segment at `path`, and its counts; `None` when it has none or is damaged.
 pub(crate) fn read_counts(path: &Path) -> Option<(String, Counts)> {
-    let reader = SerializedFileReader::new(File::open(path).ok()?).ok()?;
+    let mut file = File::open(path).ok()?;
+    if !is_whole(&mut file) {
+        return None;
+    }
+    let reader = SerializedFileReader::new(file).ok()?;
     let pairs = reader.metadata().file_metadata().key_value_metadata()?;
     let value = |key: &str| {
         pairs

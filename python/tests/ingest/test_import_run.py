@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import unruly
-from unruly import IngestError
+from unruly import IngestError, checksum
 from unruly.__main__ import main
 from unruly.ingest import Options, import_files
 from unruly.ingest import writer as writing
@@ -97,6 +97,7 @@ def test_counts_hold_and_a_lost_row_is_noticed(bring):
     footer = pq.read_metadata(segment).metadata
     table = pq.read_table(segment).replace_schema_metadata(footer)
     pq.write_table(table.slice(1), segment)
+    checksum.seal(segment)
     with pytest.raises(unruly.TraceError, match="copies recorded are 200 but the rows in"):
         unruly.analyse(unruly.open_run(made.path))
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from unruly import checksum
 from unruly.errors import IngestError
 from unruly.ingest.columns import cell_name, table_of
 from unruly.tables.columns import SCHEMA_VERSION, TABLES
@@ -80,7 +81,7 @@ class Segments:
         columns = TABLES[self.table]
         integers = [name for name, kind, _ in columns if kind in ("BIGINT", "UBIGINT")]
         return pq.ParquetWriter(
-            self.root / f"{self.prefix}-{self.count:05}.parquet",
+            self._path(),
             schema,
             compression="zstd",
             compression_level=1,
@@ -91,9 +92,14 @@ class Segments:
     def _finish(self) -> None:
         if self.writer is None:
             return
-        self.writer.add_key_value_metadata({**self.footer, "unruly.rows": str(self.rows)})
+        rows = {"unruly.rows": str(self.rows), checksum.KEY: checksum.UNKNOWN}
+        self.writer.add_key_value_metadata({**self.footer, **rows})
         self.writer.close()
+        checksum.seal(self._path())
         self.writer, self.rows = None, 0
+
+    def _path(self) -> Path:
+        return self.root / f"{self.prefix}-{self.count:05}.parquet"
 
 
 class Names:
