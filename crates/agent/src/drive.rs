@@ -9,7 +9,8 @@ use unruly_load::{
     Sessions, Settings, Source, Target, Work, driver,
 };
 use unruly_plan::{
-    Arrivals, Drive, OperationKind, Portion, Schedule, Store, StoreLevel, Transport, times_ns,
+    Arrivals, Drive, OperationKind, Portion, Schedule, Secret, Store, StoreLevel, Transport,
+    times_ns,
 };
 use unruly_trace::Level;
 
@@ -177,13 +178,13 @@ fn of_echo(job: &Job, drive: &Drive, lines: &[PeerLine], portion: Portion) -> Re
 
 /// Each client has a connection, or they share those that there may be, to the places of the store in turn.
 fn of_store(job: &Job, drive: &Drive, store: &Store, seed: u64, portion: Portion) -> Result<Asked> {
-    let password = std::env::var(PASSWORD).ok();
+    let password = std::env::var(PASSWORD).ok().map(Secret::new);
     let own = std::env::current_exe()?;
     let driver = driver(&Settings {
         store,
         transport: drive.transport,
         timeout_ns: nanoseconds(drive.timeout),
-        password: password.as_deref(),
+        password: password.as_ref(),
         own: own.to_str(),
     })?;
     let clients = count(portion, drive.clients);

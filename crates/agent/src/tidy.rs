@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use unruly_load::{Driver, PASSWORD, Settings, driver, remove};
-use unruly_plan::{Drive, Store, Transport};
+use unruly_plan::{Drive, Secret, Store, Transport};
 
 use crate::control::{Report, report};
 use crate::mesh::nanoseconds;
@@ -28,14 +28,14 @@ impl Tidy {
         if store.keep || store.url.scheme == "null" {
             return Ok(None);
         }
-        let password = std::env::var(PASSWORD).ok();
+        let password = std::env::var(PASSWORD).ok().map(Secret::new);
         let own = std::env::current_exe()?;
         let driver = driver(&Settings {
             store,
             // A datagram that is lost would leave its key.
             transport: Transport::Tcp,
             timeout_ns: nanoseconds(drive.timeout),
-            password: password.as_deref(),
+            password: password.as_ref(),
             own: own.to_str(),
         })?;
         let place = store.url.to_string();

@@ -60,7 +60,7 @@ async fn prepare(settings: &Settings) -> Result<Prepared> {
         .known_nodes(&hosts)
         .default_execution_profile_handle(profile.into_handle());
     if let Some(password) = &settings.password {
-        builder = builder.user(&settings.url.user, password);
+        builder = builder.user(&settings.url.user, password.reveal());
     }
     let session = builder.build().await.with_context(|| hosts.join(","))?;
     let replicas = settings.url.options.get("replicas");

@@ -43,7 +43,7 @@ pub(crate) fn open(settings: &Settings) -> Result<Garage> {
         !bucket.is_empty(),
         "no bucket; garage-k2v://KEY@host:port/bucket"
     );
-    let secret = settings.password.clone();
+    let secret = settings.password.as_ref().map(|it| it.reveal().to_owned());
     let config = Agent::config_builder()
         .timeout_global(Some(settings.timeout))
         .http_status_as_error(false)

@@ -18,7 +18,7 @@ mod signature;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use unruly_plan::{StoreLevel, Url};
+use unruly_plan::{Secret, StoreLevel, Url};
 
 pub use lines::serve;
 
@@ -74,7 +74,7 @@ trait Store {
 #[derive(Debug, Clone)]
 struct Settings {
     url: Url,
-    password: Option<String>,
+    password: Option<Secret>,
     level: Option<StoreLevel>,
     timeout: Duration,
 }

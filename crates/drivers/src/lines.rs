@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use nix::time::{ClockId, clock_gettime};
-use unruly_plan::{StoreLevel, Url};
+use unruly_plan::{Secret, StoreLevel, Url};
 
 use crate::crew::Crew;
 use crate::{Client, Failure, Outcome, Settings, Store, open};
@@ -33,7 +33,7 @@ pub(crate) struct Request {
 /// line.
 pub fn serve(
     url: &Url,
-    password: Option<&str>,
+    password: Option<&Secret>,
     input: impl BufRead,
     output: impl Write + Send + 'static,
 ) -> Result<()> {
@@ -47,7 +47,7 @@ pub fn serve(
             (["unruly", "1", level, timeout_ns], _) => {
                 let settings = Settings {
                     url: url.clone(),
-                    password: password.map(str::to_owned),
+                    password: password.cloned(),
                     level: level_of(level)?,
                     timeout: Duration::from_nanos(timeout_ns.parse()?),
                 };

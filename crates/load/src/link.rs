@@ -12,6 +12,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};
 use socket2::{Domain, SockAddr, Socket, Type};
+use unruly_plan::Secret;
 use unruly_trace::{ErrorKind, Status, monotonic};
 
 use crate::pending::Slot;
@@ -42,7 +43,7 @@ pub enum Place {
         /// What the shell is told.
         command: String,
         /// What lets it into its store; it has it in its environment, as whoever starts `unruly` may.
-        password: Option<String>,
+        password: Option<Secret>,
     },
     /// A process of this host that asks for us, at this Unix-domain socket; it says itself when it sent.
     Local(PathBuf),
@@ -180,7 +181,7 @@ impl Link {
             Place::Program { command, password } => {
                 let (socket, theirs) = Socket::pair(Domain::UNIX, Type::STREAM, None)?;
                 prepare(&socket)?;
-                self.program = Some(start(command, password.as_deref(), theirs)?);
+                self.program = Some(start(command, password.as_ref(), theirs)?);
                 (socket, None)
             }
         };
@@ -364,12 +365,12 @@ fn prepare(socket: &Socket) -> io::Result<()> {
 }
 
 /// Starts a program whose standard input and output are one socket: it ends with us, by the end of its input.
-fn start(command: &str, password: Option<&str>, socket: Socket) -> io::Result<Child> {
+fn start(command: &str, password: Option<&Secret>, socket: Socket) -> io::Result<Child> {
     let output = OwnedFd::from(socket.try_clone()?);
     let mut shell = Command::new("/bin/sh");
     shell
         .args(["-c", &format!("exec {command}")])
-        .envs(password.map(|it| (PASSWORD, it)))
+        .envs(password.map(|it| (PASSWORD, it.reveal())))
         .stdin(OwnedFd::from(socket))
         .stdout(output);
     shell.spawn()

@@ -82,6 +82,13 @@ mod tests {
     }
 
     #[test]
+    fn after_a_size_that_is_passed_over_the_turn_goes_on_behind_the_one_that_fitted() {
+        let made = groups(1, 0, 12, &[4, 9, 2, 3]);
+        let lengths: Vec<usize> = made.iter().map(Vec::len).collect();
+        assert_eq!(lengths, [4, 2, 3, 2]);
+    }
+
+    #[test]
     fn another_epoch_shuffles_anew() {
         let of = |epoch| groups(1, epoch, 7, &[3, 4]);
         assert!((1..10).any(|epoch| of(epoch) != of(0)));

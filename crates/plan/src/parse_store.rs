@@ -6,6 +6,7 @@ use crate::error::PlanError;
 use crate::http::{Codes, Http};
 use crate::keys;
 use crate::limits::*;
+use crate::secret::shown;
 use crate::section::{Limits, Section};
 use crate::store::{KeyOrder, OperationKind, Operations, Store, StoreLevel, ValueSize};
 use crate::units::Bytes;
@@ -148,17 +149,29 @@ fn url(section: &Section<'_>, hint: &str) -> Result<Url, PlanError> {
     }
     let text = section.text("url", hint)?.unwrap_or_default();
     text.parse().map_err(|error| match error {
+        UrlError::Form if shown(text) != format!("{text:?}") => section.complain(
+            "url",
+            format!("url is no place of a store: {}", shown(text)),
+            error.to_string(),
+            hint,
+        ),
         UrlError::Form => section.refuse("url", error.to_string(), hint),
-        // The complaint shows it to nobody.
-        UrlError::Password => {
+        // These complaints show it to nobody.
+        UrlError::Password | UrlError::TwoSecrets => {
             let wanted = "must hold none, since plans are kept with their runs";
             section.complain(
                 "url",
-                "url holds a password",
+                "url holds a password or a token",
                 wanted,
-                "UNRULY_PASSWORD has it",
+                "UNRULY_PASSWORD has it; {password} stands for it in the path or the query of http",
             )
         }
+        UrlError::Ambiguous => section.complain(
+            "url",
+            "url holds an @ behind its first /, ? or #",
+            "must have it before, so that no part of a password is taken for a path",
+            "write %40 for an @ of the path",
+        ),
     })
 }
 

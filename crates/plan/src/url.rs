@@ -6,16 +6,19 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::secret::{Secret, decoded, encoded, is_secret};
+
 /// Longest URL: as long as a screen is wide, many times.
 const MAX_URL_CHARS: usize = 4_096;
 
-/// A place as a driver understands it. It never holds a password: plans are kept with their runs.
+/// A place as a driver understands it. It never holds a secret, so it can be printed and kept with
+/// its run: [`Url::with_password`] takes the secret out of what a person gives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Url {
     /// Which driver: `redis`, `memcached`, `program`, ...
     pub scheme: String,
-    /// Who is let in; empty for nobody in particular.
+    /// Who is let in, percent-decoded; empty for nobody in particular.
     pub user: String,
     /// Hosts, each with its port where one was given.
     pub hosts: Vec<(String, Option<u16>)>,
@@ -34,13 +37,27 @@ pub enum UrlError {
     /// It holds a password.
     #[error("must hold no password, since plans are kept with their runs")]
     Password,
+    /// What stands before an `@` may be a password or a path.
+    #[error(
+        "must have its @ before the first /, ? or #; hint: in a password write %2F for /, %3F for ?, %23 for # and %40 for @, and in a path %40 for @"
+    )]
+    Ambiguous,
+    /// It holds a password and a token, or two of either.
+    #[error("must hold one secret at most")]
+    TwoSecrets,
 }
 
 /// Schemes whose rest is a command, or nothing.
-const WITHOUT_HOSTS: [&str; 3] = ["program", "null", SERVICE];
+const WITHOUT_HOSTS: [&str; 3] = [PROGRAM, "null", SERVICE];
 
 /// What stands for the key in a URL.
 const KEY: &str = "{key}";
+
+/// What stands for the secret in the path or the query of an HTTP URL.
+pub const PASSWORD_PLACE: &str = "{password}";
+
+/// The scheme of a program that is asked by lines.
+const PROGRAM: &str = "program";
 
 /// The scheme of a store that the run starts for itself.
 const SERVICE: &str = "service";
@@ -65,13 +82,26 @@ impl FromStr for Url {
             options: BTreeMap::new(),
         };
         if WITHOUT_HOSTS.contains(&scheme) {
+            let holds_secret = |word: &str| {
+                !matches!(
+                    Self::with_password(word),
+                    Ok((_, None)) | Err(UrlError::Form)
+                )
+            };
+            if scheme == PROGRAM && rest.split_whitespace().any(holds_secret) {
+                return Err(UrlError::Password);
+            }
             url.path = rest.trim().to_owned();
             return Ok(url);
         }
         let rest = rest.strip_prefix("//").ok_or(UrlError::Form)?;
+        check_at(rest)?;
         let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
         for option in options.split('&').filter(|it| !it.is_empty()) {
             let (name, value) = option.split_once('=').ok_or(UrlError::Form)?;
+            if is_secret(name, value) {
+                return Err(UrlError::Password);
+            }
             url.options.insert(name.to_owned(), value.to_owned());
         }
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -80,7 +110,7 @@ impl FromStr for Url {
         if user.contains(':') {
             return Err(UrlError::Password);
         }
-        user.clone_into(&mut url.user);
+        url.user = decoded(user).ok_or(UrlError::Form)?;
         url.hosts = hosts.split(',').map(host).collect::<Result<_, _>>()?;
         Ok(url)
     }
@@ -151,24 +181,80 @@ impl Url {
         (self.scheme == SERVICE).then_some(self.path.as_str())
     }
 
-    /// The URL of a text that may hold a password, and the password.
+    /// True if the path or the query has a place for the secret: `{password}`.
+    #[must_use]
+    pub fn has_password(&self) -> bool {
+        let mut values = self.options.values();
+        self.path.contains(PASSWORD_PLACE) || values.any(|value| value.contains(PASSWORD_PLACE))
+    }
+
+    /// The URL of a text that may hold a secret, and the secret: the password before its hosts,
+    /// percent-decoded, or the value of an option such as `token`, as it was given, in whose place
+    /// `{password}` stands then.
     ///
     /// # Errors
     ///
-    /// When the rest is no URL.
-    pub fn with_password(text: &str) -> Result<(Self, Option<String>), UrlError> {
-        let split = text.split_once("://").and_then(|(scheme, rest)| {
-            let end = rest.find(['/', '?']).unwrap_or(rest.len());
-            let (authority, path) = rest.split_at(end);
-            let (user, hosts) = authority.rsplit_once('@')?;
-            let (user, password) = user.split_once(':')?;
-            Some((format!("{scheme}://{user}@{hosts}{path}"), password))
-        });
-        match split {
-            Some((open, password)) => Ok((open.parse()?, Some(password.to_owned()))),
-            None => Ok((text.parse()?, None)),
+    /// When the rest is no URL, when an `@` may belong to a password or to a path, and when there are
+    /// two secrets. The errors do not hold the text.
+    pub fn with_password(text: &str) -> Result<(Self, Option<Secret>), UrlError> {
+        let (open, secret) = without_secret(text)?;
+        Ok((open.parse()?, secret))
+    }
+}
+
+/// Refuses an `@` behind the authority where a password may have been cut in two: `user:12/ss@host`.
+fn check_at(rest: &str) -> Result<(), UrlError> {
+    let (authority, path) = split_authority(rest);
+    if path.contains('@') && authority.contains(':') {
+        return Err(UrlError::Ambiguous);
+    }
+    Ok(())
+}
+
+fn split_authority(rest: &str) -> (&str, &str) {
+    rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()))
+}
+
+/// A text without its secret.
+fn without_secret(text: &str) -> Result<(String, Option<Secret>), UrlError> {
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return Ok((text.to_owned(), None));
+    };
+    if scheme.contains(':') {
+        return Ok((text.to_owned(), None));
+    }
+    check_at(rest)?;
+    let (authority, path) = split_authority(rest);
+    let mut open = format!("{scheme}://");
+    let mut secret = None;
+    match authority.rsplit_once('@') {
+        Some((userinfo, hosts)) => {
+            let (user, password) = userinfo.split_once(':').unwrap_or((userinfo, ""));
+            if !password.is_empty() {
+                secret = Some(Secret::new(decoded(password).ok_or(UrlError::Form)?));
+            }
+            if !user.is_empty() {
+                open += &format!("{user}@");
+            }
+            open += hosts;
+        }
+        None => open += authority,
+    }
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    open += path;
+    for (number, option) in query.split('&').filter(|it| !it.is_empty()).enumerate() {
+        open.push(if number == 0 { '?' } else { '&' });
+        match option.split_once('=') {
+            Some((name, value)) if is_secret(name, value) => {
+                if secret.replace(Secret::new(value.to_owned())).is_some() {
+                    return Err(UrlError::TwoSecrets);
+                }
+                open += &format!("{name}={PASSWORD_PLACE}");
+            }
+            _ => open += option,
         }
     }
+    Ok((open, secret))
 }
 
 impl fmt::Display for Url {
@@ -177,7 +263,7 @@ impl fmt::Display for Url {
         if !WITHOUT_HOSTS.contains(&self.scheme.as_str()) {
             text += "//";
             if !self.user.is_empty() {
-                text += &format!("{}@", self.user);
+                text += &format!("{}@", encoded(&self.user));
             }
             let hosts = self.hosts.iter().map(|(name, port)| {
                 let name = if name.contains(':') {
@@ -260,16 +346,80 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_taken_out_of_a_url_that_a_person_gives() {
-        let (url, password) = Url::with_password("redis://me:s@cret@h:1/0").expect("it is one");
-        assert_eq!(
-            (url.to_string().as_str(), password.as_deref()),
-            ("redis://me@h:1/0", Some("s@cret"))
+    fn a_secret_is_taken_out_of_a_url_that_a_person_gives() {
+        for (given, open, secret) in [
+            (
+                "redis://me:s@cret@h:1/0",
+                "redis://me@h:1/0",
+                Some("s@cret"),
+            ),
+            ("redis://:p@h", "redis://h", Some("p")),
+            ("redis://me:@h", "redis://me@h", None),
+            (
+                "redis://a%40b:p%2Fs%3A%25@h",
+                "redis://a%40b@h",
+                Some("p/s:%"),
+            ),
+            ("http://h/a:b@c", "http://h/a:b@c", None),
+            (
+                "http://h/x?a=1&token=s%2F&b=2",
+                "http://h/x?a=1&b=2&token={password}",
+                Some("s%2F"),
+            ),
+            (
+                "http://h?Api_Key=s",
+                "http://h?Api_Key={password}",
+                Some("s"),
+            ),
+            ("http://h/?key={key}", "http://h/?key={key}", None),
+            (
+                "http://h/?token={password}",
+                "http://h/?token={password}",
+                None,
+            ),
+        ] {
+            let (url, found) = Url::with_password(given).expect("it is one");
+            assert_eq!(
+                (url.to_string().as_str(), found.as_ref().map(Secret::reveal)),
+                (open, secret),
+                "{given}"
+            );
+            assert_eq!(open.parse::<Url>(), Ok(url), "{given}");
+        }
+        assert!(
+            "http://h/?token={password}"
+                .parse::<Url>()
+                .is_ok_and(|it| it.has_password())
         );
-        let (url, password) = Url::with_password("redis://:p@h").expect("it is one");
-        assert_eq!((url.user.as_str(), password.as_deref()), ("", Some("p")));
-        let (_, none) = Url::with_password("http://h/a:b@c").expect("it is one");
-        assert_eq!(none, None);
+    }
+
+    #[test]
+    fn a_text_whose_password_cannot_be_told_from_a_path_is_refused() {
+        for text in [
+            "redis://user:12/ss@h",
+            "redis://user:pa/ss@h",
+            "redis://:12?s@h",
+            "redis://u:1#s@h",
+            "http://me:a@h/b@c",
+        ] {
+            assert_eq!(Url::with_password(text), Err(UrlError::Ambiguous), "{text}");
+            assert_eq!(text.parse::<Url>(), Err(UrlError::Ambiguous), "{text}");
+        }
+        let two = "http://me:a@h/?token=b";
+        assert_eq!(Url::with_password(two), Err(UrlError::TwoSecrets));
+    }
+
+    #[test]
+    fn a_plan_holds_no_secret_in_its_query_or_in_the_command_of_a_program() {
+        for text in [
+            "http://h/?token=s",
+            "http://h/?a=1&X-Amz-Signature=s",
+            "program:curl redis://me:s@h",
+            "program:curl http://h?token=s",
+        ] {
+            assert_eq!(text.parse::<Url>(), Err(UrlError::Password), "{text}");
+        }
+        assert!("program:python3 a.py x:y@z".parse::<Url>().is_ok());
     }
 
     proptest! {
@@ -278,6 +428,18 @@ mod tests {
             if let Ok(url) = text.parse::<Url>() {
                 prop_assert_eq!(url.to_string().parse::<Url>(), Ok(url));
             }
+        }
+
+        #[test]
+        fn any_password_that_is_encoded_comes_out_and_stays_in_no_text(
+            user in "[ -~]{0,8}", password in "[!-~]{9,20}", path in "(/[a-z0-9]{0,5})?",
+        ) {
+            let text = format!("redis://{}:{}@h:1{path}", encoded(&user), encoded(&password));
+            let (url, secret) = Url::with_password(&text).expect("it is one");
+            prop_assert_eq!(secret.as_ref().map(Secret::reveal), Some(password.as_str()));
+            prop_assert_eq!(&url.user, &user);
+            let shown = format!("{url} {url:?} {secret:?}");
+            prop_assert!(user.contains(&password) || !shown.contains(&password), "{}", shown);
         }
     }
 }

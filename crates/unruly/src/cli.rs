@@ -10,8 +10,9 @@ use anyhow::{Context, Result};
 use clap::{FromArgMatches as _, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use unruly_agent::doctor;
-use unruly_plan::{DurationNs, Load, Plan, PlanError, Url};
+use unruly_plan::{DurationNs, Load, Plan, PlanError, Secret, Url};
 
+use crate::concealed::{conceal, password_of};
 use crate::drive::DriveArguments;
 use crate::runner::{self, RunOptions};
 use crate::target::{slos, target};
@@ -74,6 +75,9 @@ enum Verb {
         /// Write to a store that holds other data
         #[arg(short, long)]
         yes: bool,
+        /// File that holds the password or token of the store (default: UNRULY_PASSWORD has it)
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        password_file: Option<PathBuf>,
         /// Print only the run directory: no progress, no verdict
         #[arg(short, long)]
         quiet: bool,
@@ -144,6 +148,11 @@ enum Verb {
         #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
         directory: PathBuf,
     },
+    /// Print the licences of the libraries in this program
+    #[command(after_help = help::ending("0 done, 2 an error", &[
+        ("unruly notices", "Print whose code this program contains"),
+    ]))]
+    Notices,
     /// Serve a store's client library on standard input and output (started by `drive`)
     #[command(hide = true)]
     Driver {
@@ -172,6 +181,10 @@ enum Verb {
 /// Parses, calls, prints; never panics on input.
 #[must_use]
 pub fn main() -> ExitCode {
+    if let Err(error) = conceal() {
+        say_error(&format!("{error:#}"));
+        return ExitCode::from(EXIT_ERROR);
+    }
     let matches = help::command::<Arguments>().get_matches();
     let done = match matches.subcommand_name() {
         Some(verb) if !Verb::has_subcommand(verb) => {
@@ -204,6 +217,7 @@ fn call(verb: Verb) -> Result<u8> {
             set,
             slo,
             yes,
+            password_file,
             quiet,
         } => {
             let changes = Changes {
@@ -216,7 +230,7 @@ fn call(verb: Verb) -> Result<u8> {
             let options = RunOptions {
                 output,
                 quiet,
-                password: None,
+                password: password_file.as_deref().map(password_of).transpose()?,
                 yes,
             };
             measure(&read(&plan, &set, &changes)?, &options)
@@ -237,10 +251,11 @@ fn call(verb: Verb) -> Result<u8> {
             Ok(0)
         }
         Verb::Man { directory } => help::man_pages::<Arguments>(&directory).map(|()| 0),
+        Verb::Notices => say(shipped::NOTICES.trim_end()).map(|()| 0),
         Verb::Driver { url } => {
-            let password = std::env::var(unruly_load::PASSWORD).ok();
+            let password = std::env::var(unruly_load::PASSWORD).ok().map(Secret::new);
             let (input, output) = (std::io::stdin().lock(), std::io::stdout());
-            unruly_drivers::serve(&url, password.as_deref(), input, output).map(|()| 0)
+            unruly_drivers::serve(&url, password.as_ref(), input, output).map(|()| 0)
         }
         Verb::Held { words } => services::held::run(&words).map(|never| match never {}),
         Verb::Agent { job, out } => unruly_agent::run(&job, &out).map(|()| 0),

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::{Args, ValueHint};
 use unruly_load::drivers;
-use unruly_plan::{Plan, Url, did_you_mean};
+use unruly_plan::{Plan, Secret, Url, UrlError, did_you_mean, shown};
 
+use crate::concealed::password_of;
 use crate::runner::RunOptions;
 use crate::services;
 use crate::target::{ECHO, slos};
@@ -127,6 +128,9 @@ pub(crate) struct DriveArguments {
     /// Write to a store that holds other data
     #[arg(short, long, help_heading = STORE)]
     yes: bool,
+    /// File that holds the password or token of the store (default: UNRULY_PASSWORD has it)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = STORE)]
+    password_file: Option<PathBuf>,
     /// Target that decides the exit code, such as "p99 < 20ms", "read p99.9 < 50ms" or
     /// "failed < 0.1%"; may be repeated
     #[arg(long, value_name = "TARGET", help_heading = RUN)]
@@ -146,10 +150,28 @@ pub(crate) struct DriveArguments {
 }
 
 impl DriveArguments {
+    /// What is driven, and what lets us in.
+    fn place(&self) -> Result<(Url, Option<Secret>)> {
+        let (url, typed) = Url::with_password(&self.url).map_err(|error| {
+            let hint = match error {
+                UrlError::Form => format!("; hint: {}", schemes("")),
+                _ => String::new(),
+            };
+            anyhow::anyhow!("{} {error}{hint}", shown(&self.url))
+        })?;
+        let password = match &self.password_file {
+            Some(_) if typed.is_some() => anyhow::bail!(
+                "--password-file: the URL holds a password as well; hint: give one of them"
+            ),
+            Some(path) => Some(password_of(path)?),
+            None => typed,
+        };
+        Ok((url, password))
+    }
+
     /// The plan that the flags amount to, and how to run it.
     pub(crate) fn plan(self) -> Result<(Plan, RunOptions)> {
-        let (url, password) = Url::with_password(&self.url)
-            .map_err(|error| anyhow::anyhow!("{:?} {error}; hint: {}", self.url, schemes("")))?;
+        let (url, password) = self.place()?;
         check_scheme(&url)?;
         let (name, shown) = (name(&url), url.to_string());
         let place = if url.scheme == ECHO {
@@ -321,7 +343,10 @@ mod tests {
         let (found, options) = plan(&words).unwrap();
         let text = "name = \"drive-redis\"\n[run]\nduration = \"60s\"\nwarmup = \"2s\"\n[drive]\nurl = \"redis://me@h:1\"\nclients = 16\nrate = \"10000/s\"\nkeys = 5";
         assert_eq!(found, Plan::parse("file", text).unwrap());
-        assert_eq!(options.password.as_deref(), Some("secret"));
+        assert_eq!(
+            options.password.as_ref().map(Secret::reveal),
+            Some("secret")
+        );
         assert!(!found.to_toml().contains("secret"));
         assert_eq!(
             target(&found),

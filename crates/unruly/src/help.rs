@@ -24,6 +24,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "services",
             "completions",
             "man",
+            "notices",
             "help",
         ],
     ),

@@ -3,6 +3,7 @@
 
 mod about;
 pub mod cli;
+mod concealed;
 mod drive;
 pub mod flurry;
 mod help;

@@ -4,7 +4,9 @@
 use std::ffi::OsString;
 
 use anyhow::Result;
-use unruly_plan::{Arrivals, Drive, Load, Mesh, Plan, Slo, Store, Stream, Url};
+use unruly_plan::{Arrivals, Drive, Load, Mesh, Plan, Slo, Store, Stream};
+
+use crate::concealed::without_secret;
 
 /// The scheme of our own echo server, which is no store.
 pub(crate) const ECHO: &str = "echo";
@@ -14,10 +16,7 @@ pub(crate) const ECHO: &str = "echo";
 pub(crate) fn command(words: impl Iterator<Item = OsString>) -> Vec<String> {
     let given = words.skip(1).map(|word| {
         let word = word.to_string_lossy().into_owned();
-        match Url::with_password(&word) {
-            Ok((url, Some(_))) => url.to_string(),
-            _ => word,
-        }
+        without_secret(&word).map_or(word, |(open, _)| open)
     });
     std::iter::once("unruly".to_owned()).chain(given).collect()
 }

@@ -34,10 +34,18 @@ pub struct EtcdTls {
 
 fn refused(text: &str, problem: impl Into<String>, hint: &'static str) -> Error {
     Error::Address {
-        text: text.to_owned(),
+        text: shown(text),
         problem: problem.into(),
         wanted: "etcd://HOST:PORT,HOST:PORT,.../NAME",
         hint,
+    }
+}
+
+/// The text without what stands before an `@`, which may be a password.
+fn shown(text: &str) -> String {
+    match text.rsplit_once('@') {
+        Some((_, rest)) => format!("...@{rest}"),
+        None => text.to_owned(),
     }
 }
 

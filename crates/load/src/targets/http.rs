@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use unruly_plan::Codes;
+use unruly_plan::{Codes, PASSWORD_PLACE, Secret};
 use unruly_trace::ErrorKind;
 
 use super::{Driver, DriverError, Settings, places, without_level};
@@ -51,8 +51,11 @@ pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverErr
         url.hosts.first().map(host).unwrap_or_default(),
         env!("CARGO_PKG_VERSION"),
     );
-    if !url.user.is_empty() || settings.password.is_some() {
-        let pair = format!("{}:{}", url.user, settings.password.unwrap_or_default());
+    let password = settings.password.map(Secret::reveal);
+    if url.has_password() {
+        path = with_password(&path, password)?;
+    } else if !url.user.is_empty() || password.is_some() {
+        let pair = format!("{}:{}", url.user, password.unwrap_or_default());
         headers += &format!("Authorization: Basic {}\r\n", STANDARD.encode(pair));
     }
     Ok(Box::new(Http {
@@ -68,7 +71,21 @@ pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverErr
     }))
 }
 
-#[derive(Debug, Clone)]
+/// The path with the secret in its place, which stands in a URL already.
+fn with_password(path: &str, password: Option<&str>) -> Result<String, DriverError> {
+    let fits = |it: &&str| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_graphic());
+    let Some(password) = password.filter(fits) else {
+        return Err(DriverError::new(
+            "url",
+            format!("it has a place for a secret, {PASSWORD_PLACE}, and there is none that fits"),
+            "wanted one without spaces and control characters",
+            "put it in UNRULY_PASSWORD, percent-encoded",
+        ));
+    };
+    Ok(path.replace(PASSWORD_PLACE, password))
+}
+
+#[derive(Clone)]
 struct Http {
     places: Vec<Place>,
     path: String,

@@ -43,6 +43,8 @@ fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use unruly_plan::Secret;
+
     use crate::link::Place;
     use crate::targets::tests::driver_of;
 
@@ -57,7 +59,7 @@ mod tests {
             "'/a/path/to/unruly' driver 'cassandra://127.0.0.1,127.0.0.1:9043/it'\\''s?replicas=2'";
         let place = Place::Program {
             command: wanted.to_owned(),
-            password: Some("secret".to_owned()),
+            password: Some(Secret::new("secret".to_owned())),
         };
         assert_eq!(driver.places(), [place]);
         assert!(driver.is_shared());

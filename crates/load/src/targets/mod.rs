@@ -10,7 +10,7 @@ mod redis;
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 
-use unruly_plan::{Store, Transport};
+use unruly_plan::{Secret, Store, Transport};
 
 use crate::link::Place;
 use crate::target::Target;
@@ -47,7 +47,7 @@ pub struct Settings<'a> {
     /// How long a reply is awaited.
     pub timeout_ns: i64,
     /// What lets the user in.
-    pub password: Option<&'a str>,
+    pub password: Option<&'a Secret>,
     /// Where the program `unruly` is, which asks some stores in a process of its own.
     pub own: Option<&'a str>,
 }
@@ -224,11 +224,12 @@ pub(crate) mod tests {
         let Load::Drive(drive) = Plan::parse("plan", &text).expect("a plan").load else {
             panic!("a drive was written");
         };
+        let password = password.map(|it| Secret::new(it.to_owned()));
         let settings = Settings {
             store: drive.store.as_ref().expect("a store was written"),
             transport: drive.transport,
             timeout_ns: 1_000_000_000,
-            password,
+            password: password.as_ref(),
             own: Some("/a/path/to/unruly"),
         };
         driver(&settings).map_err(|error| error.to_string())

@@ -43,7 +43,7 @@ pub(super) struct Program {
 
 impl Program {
     pub(super) fn new(command: String, settings: &Settings<'_>) -> Self {
-        let password = settings.password.map(str::to_owned);
+        let password = settings.password.cloned();
         let level = settings.store.level.map_or("-", |level| level.name());
         Self {
             place: [Place::Program { command, password }],

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use redis_protocol::resp2::decode::decode_range;
 use redis_protocol::resp2::types::RangeFrame;
+use unruly_plan::Secret;
 use unruly_trace::ErrorKind;
 
 use super::{Driver, DriverError, Settings, check_options, places};
@@ -36,7 +37,7 @@ pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverErr
         command(&mut greeting, words);
         greetings += 1;
     };
-    match (url.user.as_str(), settings.password) {
+    match (url.user.as_str(), settings.password.map(Secret::reveal)) {
         ("", None) => {}
         ("", Some(password)) => say(&["AUTH", password]),
         (user, password) => say(&["AUTH", user, password.unwrap_or_default()]),

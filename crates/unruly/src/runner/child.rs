@@ -12,6 +12,8 @@ use nix::unistd::Pid;
 use unruly_agent::{Job, Ready, Report};
 use unruly_trace::Counts;
 
+use unruly_plan::Secret;
+
 use crate::process::Process;
 
 /// What a child does that the runner must know: its number, and a line or its end.
@@ -21,7 +23,7 @@ pub(super) type Heard = (usize, Option<Report>);
 #[derive(Debug, Clone)]
 pub(super) struct ChildGround {
     pub(super) directory: PathBuf,
-    pub(super) password: Option<String>,
+    pub(super) password: Option<Secret>,
 }
 
 /// A started process.
@@ -87,7 +89,12 @@ impl Child {
         let mut process = Process::start(
             Command::new(words[0])
                 .args(&words[1..])
-                .envs(ground.password.iter().map(|it| (unruly_load::PASSWORD, it)))
+                .envs(
+                    ground
+                        .password
+                        .iter()
+                        .map(|it| (unruly_load::PASSWORD, it.reveal())),
+                )
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .stderr(File::create(&log).with_context(failed)?),

@@ -602,7 +602,7 @@ fn start_services(
     store.url = services.url.clone();
     // The run removes the service with everything in it, so no key needs removing.
     store.keep = true;
-    let password = services.password.as_deref().or(run.password.as_deref());
+    let password = services.password.as_ref().or(run.password.as_ref());
     super::meet_store(drive, password)?;
     Ok(Some(services))
 }

@@ -28,7 +28,7 @@ use sha2::{Digest, Sha256};
 use unruly_agent::JvmPlace;
 use unruly_load::{Driver, Settings, driver, foreign, introduce};
 use unruly_plan::{
-    Cell as PlanCell, Drive, Load, Plan, Protocol, Store, Transport, mix, times_ns, utc,
+    Cell as PlanCell, Drive, Load, Plan, Protocol, Secret, Store, Transport, mix, times_ns, utc,
 };
 use unruly_trace::{
     Cell, ClockPair, Counts, Manifest, RunLock, RunStatus, SCHEMA_VERSION, recover,
@@ -55,7 +55,7 @@ pub(crate) struct RunOptions {
     /// No progress.
     pub(crate) quiet: bool,
     /// What lets us into a store; the environment's, when absent.
-    pub(crate) password: Option<String>,
+    pub(crate) password: Option<Secret>,
     /// Write to a store that holds other data.
     pub(crate) yes: bool,
 }
@@ -66,7 +66,7 @@ pub(crate) struct Run {
     pub(crate) id: String,
     pub(crate) cells: Vec<PlanCell>,
     pub(crate) cookie: u32,
-    pub(crate) password: Option<String>,
+    pub(crate) password: Option<Secret>,
     /// Where libraries are that the system does not have.
     pub(crate) library: Option<String>,
     /// The virtual machine of Java, for what needs one.
@@ -83,8 +83,8 @@ pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
     let mut cells = plan.cells()?;
     let times = read_times(plan)?;
     let password = options.password.clone();
-    let password = password.or_else(|| std::env::var(unruly_load::PASSWORD).ok());
-    meet(&cells, password.as_deref(), options.yes)?;
+    let password = password.or_else(|| std::env::var(unruly_load::PASSWORD).ok().map(Secret::new));
+    meet(&cells, password.as_ref(), options.yes)?;
     let origin = ClockPair::now();
     let id = format!("{}-{}", plan.name, utc(origin.wall_ns));
     let directory = options
@@ -153,7 +153,7 @@ pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
 }
 
 /// Whether there is room for all cells and their stores are there, before anything is begun.
-fn meet(cells: &[PlanCell], password: Option<&str>, yes: bool) -> Result<()> {
+fn meet(cells: &[PlanCell], password: Option<&Secret>, yes: bool) -> Result<()> {
     let mut met = BTreeSet::new();
     for cell in cells {
         room::for_files(&cell.plan)?;
@@ -224,7 +224,7 @@ fn keep_times(text: &str, plan: &mut Plan, cells: &mut [PlanCell], directory: &P
 }
 
 /// Whether the store of a drive is there, and its driver can do what the plan says.
-fn meet_store(drive: &Drive, password: Option<&str>) -> Result<()> {
+fn meet_store(drive: &Drive, password: Option<&Secret>) -> Result<()> {
     let Some(store) = &drive.store else {
         return Ok(());
     };
@@ -236,7 +236,7 @@ fn driver_of(
     store: &Store,
     drive: &Drive,
     transport: Transport,
-    password: Option<&str>,
+    password: Option<&Secret>,
 ) -> Result<Box<dyn Driver>> {
     let own = std::env::current_exe()?;
     Ok(driver(&Settings {
@@ -249,7 +249,7 @@ fn driver_of(
 }
 
 /// Refuses to write to a store that holds data of others. Where a store cannot say, nothing is said.
-fn refuse_foreign_data(store: &Store, drive: &Drive, password: Option<&str>) -> Result<()> {
+fn refuse_foreign_data(store: &Store, drive: &Drive, password: Option<&Secret>) -> Result<()> {
     if !store.preload && !store.operations.writes() {
         return Ok(());
     }

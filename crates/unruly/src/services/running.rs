@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
-use unruly_plan::{Fault, FaultKind, Service, ServicePlaces, ServiceProcess, ServiceStep, Url};
+use unruly_plan::{
+    Fault, FaultKind, Secret, Service, ServicePlaces, ServiceProcess, ServiceStep, Url,
+};
 use unruly_trace::Exit;
 
 use super::child::{ServiceChild, Start};
@@ -31,7 +33,7 @@ pub(crate) struct Services {
     /// Where the store is.
     pub(crate) url: Url,
     /// What lets its clients in.
-    pub(crate) password: Option<String>,
+    pub(crate) password: Option<Secret>,
     /// What says its version.
     pub(crate) version: String,
     folder: PathBuf,
@@ -124,7 +126,7 @@ impl Services {
         Ok(Self {
             children: Vec::new(),
             url: Url::of_service(name),
-            password: service.password.clone(),
+            password: service.password.clone().map(Secret::new),
             version: version(&programs, &service, &places)?,
             folder,
             held: victims(|kind| matches!(kind, FaultKind::Disk)).collect(),

@@ -1,0 +1,140 @@
+//! Texts that must not be printed, and where in a URL they stand.
+
+use std::fmt;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+/// A password or a token. It cannot be printed: [`Secret::reveal`] is the one way to its text.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The secret of this text.
+    #[must_use]
+    pub const fn new(text: String) -> Self {
+        Self(text)
+    }
+
+    /// Its text, for a server or the environment of a child; never for a person or a file.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Secret(not shown)")
+    }
+}
+
+/// Options of a URL whose value lets somebody in, in small letters and without `-` and `_`.
+const SECRET_OPTIONS: [&str; 17] = [
+    "accesskey",
+    "accesstoken",
+    "apikey",
+    "auth",
+    "authorization",
+    "authtoken",
+    "clientsecret",
+    "key",
+    "pass",
+    "passwd",
+    "password",
+    "pwd",
+    "secret",
+    "sig",
+    "signature",
+    "token",
+    "xamzsignature",
+];
+
+/// True if an option's value is a secret, and not the place of one or of a key.
+pub(crate) fn is_secret(name: &str, value: &str) -> bool {
+    let plain = |c: &char| !matches!(c, '-' | '_');
+    let name: String = decoded(name)
+        .unwrap_or_default()
+        .chars()
+        .filter(plain)
+        .map(|c| c.to_ascii_lowercase())
+        .collect();
+    let named = SECRET_OPTIONS.contains(&name.as_str());
+    named && !value.is_empty() && !(value.starts_with('{') && value.ends_with('}'))
+}
+
+/// What stands as it is in a user (RFC 3986, 2.3).
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// A text of a URL with its `%41` read (RFC 3986, 2.1); a `%` that begins no two digits is itself.
+/// `None` when it is not UTF-8 then, or holds a control character.
+pub(crate) fn decoded(text: &str) -> Option<String> {
+    let text = percent_decode_str(text).decode_utf8().ok()?;
+    (!text.chars().any(char::is_control)).then(|| text.into_owned())
+}
+
+/// The other way round: every byte but letters, digits and `-._~` as `%41`.
+pub(crate) fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, PLAIN).to_string()
+}
+
+/// A target as a person typed it, for a message about what is wrong with it: whole, unless it may
+/// hold a secret. Of a text that is no URL nobody can say where its secret ends.
+#[must_use]
+pub fn shown(text: &str) -> String {
+    if text.contains(['@', '?']) {
+        let scheme = text.split_once(':').map(|(scheme, _)| scheme);
+        let plain = |it: &&str| {
+            it.bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        };
+        let scheme = scheme.filter(plain).unwrap_or("URL");
+        return format!("{scheme}:... (not shown, it may hold a secret)");
+    }
+    format!("{text:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_not_printed() {
+        assert_eq!(
+            format!("{:?}", Secret::new("s3cr3t".to_owned())),
+            "Secret(not shown)"
+        );
+    }
+
+    #[test]
+    fn a_text_that_is_no_url_is_shown_without_what_may_be_a_secret() {
+        for text in [
+            "redis://:s3cr3t@127.0.0.1:bad",
+            "s3cr3t@h",
+            "http//h?x=s3cr3t",
+            "s3cr3t/:x@h",
+        ] {
+            assert!(!shown(text).contains("s3cr3t"), "{}", shown(text));
+        }
+        assert_eq!(shown("redis:127.0.0.1"), "\"redis:127.0.0.1\"");
+    }
+
+    #[test]
+    fn percent_signs_are_read_and_written() {
+        for (text, plain) in [
+            ("a%2Fb", "a/b"),
+            ("%", "%"),
+            ("%4", "%4"),
+            ("%zz", "%zz"),
+            ("%C3%A9", "é"),
+        ] {
+            assert_eq!(decoded(text).as_deref(), Some(plain), "{text}");
+            assert_eq!(decoded(&encoded(plain)).as_deref(), Some(plain));
+        }
+        assert_eq!(decoded("%FF"), None);
+        assert_eq!(decoded("%00"), None);
+    }
+}
