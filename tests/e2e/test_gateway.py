@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from guarded import PASSWORD, user
 from house import FLURRY, started, wait_for
-from redis_house import Wire, gateway
+from redis_house import Wire, encoded, gateway
 
 HOST = "127.55.0.1"
 CONTROLLER = f"{HOST}:7700"
@@ -122,6 +123,31 @@ def test_a_value_that_has_ended_is_let_go_though_nobody_asks_for_it(tmp_path: Pa
 
             wait_for(lambda: records() >= 500, "values that have ended to be removed")
             assert wire.ask("GET", "long") == b"$1\r\nv\r\n"
+
+
+@pytest.mark.parametrize("command", ["MGET", "DEL", "EXISTS"])
+@pytest.mark.usefixtures("servers")
+def test_a_command_of_very_many_keys_leaves_room_for_other_clients(
+    tmp_path: Path, command: str
+) -> None:
+    keys = [f"key:{number}" for number in range(100_000)]
+    with gateways() as running:
+        running.append(Gateway(tmp_path, "only"))
+        address = running[0].address
+        with closing(Wire(address)) as greedy, closing(Wire(address)) as other:
+            greedy.send(encoded(command, *keys))
+            before = 0
+            while not select.select([greedy.socket], [], [], 0)[0]:
+                assert other.ask("SET", "other", f"{before}") == b"+OK\r\n"
+                assert other.ask("GET", "other").endswith(b"\r\n%d\r\n" % before)
+                before += 1
+            # A gateway that does it in one piece answers the other client once, when it is done.
+            assert before >= 20
+            told = greedy.reply()
+            wanted = b"*100000\r\n" + b"$-1\r\n" * len(keys) if command == "MGET" else b":0\r\n"
+            assert told == wanted
+            said = greedy.ask(command, *keys, "one more")
+            assert said == b"-ERR 100001 keys; at most 100000 are taken in one command\r\n"
 
 
 @pytest.mark.smoke

@@ -116,6 +116,26 @@ fn a_replica_that_missed_a_write_never_answers_the_read_after_it() {
 }
 
 #[test]
+fn repairs_are_a_tenth_of_the_traffic_however_many_keys_a_replica_missed() {
+    let mut cluster = Cluster::open();
+    cluster.deaf = vec![0];
+    let keys: Vec<String> = (0..30).map(|number| format!("k{number}")).collect();
+    for key in &keys {
+        cluster.answer(key, &set("new"), Level::First);
+    }
+    // It hears again, and no copy of the writes comes a second time before the reads.
+    cluster.deaf.clear();
+    for key in &keys {
+        cluster.ask(key, &Operation::Get, Level::All);
+    }
+    cluster.settle();
+    let counts = cluster.router.counts();
+    assert!(counts.operations <= 70, "{counts:?}");
+    assert!((1..=7).contains(&counts.repairs), "{counts:?}");
+    assert!(counts.repairs_put_off > 0, "{counts:?}");
+}
+
+#[test]
 fn an_increment_that_is_delivered_three_times_counts_once() {
     let mut cluster = Cluster::open();
     let number = cluster.ask("n", &Operation::Increment(5), Level::All);

@@ -7,15 +7,20 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use flurry_core::config::Level;
 use flurry_core::id::{MonoNs, WallNs};
-use flurry_core::key_value::Answer;
+use flurry_core::key_value::{Answer, Operation};
 use flurry_core::resp::{Reply, Requests, Version};
 
+use super::keys::Plan;
 use super::shape::Shape;
 use super::users::User;
 use crate::Error;
 
-/// Commands of one client that are under way at most; what it sends behind them waits unread.
+/// Commands of one client that are under way at most, and operations of all its commands; what it
+/// sends behind them waits unread.
 const UNDER_WAY_MAX: usize = 1_024;
+
+/// Bytes of values that are kept for one reply at most.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// How long replies are taken to be before any is known.
 const REPLY_BYTES: usize = 64 << 10;
@@ -37,8 +42,19 @@ pub(super) struct Pending {
     pub(super) at: WallNs,
     pub(super) answers: Vec<Option<Answer>>,
     pub(super) missing: usize,
+    /// Bytes of the values among the answers.
+    bytes: usize,
     /// The first thing that went wrong.
     pub(super) failed: Option<Error>,
+}
+
+/// Operations of the last command that are not begun yet.
+#[derive(Debug)]
+struct Rest {
+    place: Place,
+    /// The number of the next one.
+    step: usize,
+    steps: std::vec::IntoIter<(Bytes, Operation)>,
 }
 
 #[derive(Debug)]
@@ -117,6 +133,9 @@ pub(super) struct Connection {
     slots: VecDeque<Slot>,
     /// The place of the first slot.
     first: Place,
+    rest: Option<Rest>,
+    /// Operations that are begun and not answered.
+    operations: usize,
 }
 
 impl Connection {
@@ -144,6 +163,8 @@ impl Connection {
             reply_bytes: REPLY_BYTES,
             slots: VecDeque::new(),
             first: 0,
+            rest: None,
+            operations: 0,
         }
     }
 
@@ -151,8 +172,40 @@ impl Connection {
     pub(super) fn has_room(&self) -> bool {
         let under_way = self.slots.len();
         let bytes = self.output.len() + under_way * self.reply_bytes;
-        let may = !self.ends && self.barrier.is_none() && under_way < UNDER_WAY_MAX;
-        may && bytes < OUTPUT_BYTES_MAX
+        let few = under_way < UNDER_WAY_MAX && self.operations < UNDER_WAY_MAX;
+        !self.ends && self.barrier.is_none() && few && bytes < OUTPUT_BYTES_MAX
+    }
+
+    /// Keeps a place for the reply of these operations, which [`Self::next`] hands out one by one.
+    pub(super) fn plan(&mut self, plan: Plan, at: WallNs) {
+        let place = self.expect(Pending::new(plan.shape, at, plan.steps.len()));
+        self.rest = Some(Rest {
+            place,
+            step: 0,
+            steps: plan.steps.into_iter(),
+        });
+    }
+
+    /// Operations of its last command are not begun yet.
+    pub(super) fn has_rest(&self) -> bool {
+        self.rest.is_some()
+    }
+
+    /// The next operation of its last command, with its place and number; `None` while too many are
+    /// under way.
+    pub(super) fn next(&mut self) -> Option<(Place, usize, Bytes, Operation)> {
+        let rest = self.rest.as_mut()?;
+        if self.operations >= UNDER_WAY_MAX {
+            return None;
+        }
+        let (place, step) = (rest.place, rest.step);
+        let (key, operation) = rest.steps.next()?;
+        rest.step += 1;
+        if rest.steps.len() == 0 {
+            self.rest = None;
+        }
+        self.operations += 1;
+        Some((place, step, key, operation))
     }
 
     /// As [`Self::expect`], and whatever comes behind it waits until it is answered.
@@ -184,6 +237,7 @@ impl Connection {
 
     /// Notes the answer of one step of a command.
     pub(super) fn answered(&mut self, place: Place, step: usize, outcome: Result<Answer, Error>) {
+        self.operations = self.operations.saturating_sub(1);
         let index = place.checked_sub(self.first).map(usize::try_from);
         let Some(Ok(index)) = index else { return };
         let Some(slot @ Slot::Waiting(_)) = self.slots.get_mut(index) else {
@@ -191,15 +245,12 @@ impl Connection {
         };
         let Slot::Waiting(pending) = slot else { return };
         pending.missing = pending.missing.saturating_sub(1);
-        match outcome {
-            Ok(answer) => {
-                if let Some(kept) = pending.answers.get_mut(step) {
-                    *kept = Some(answer);
-                }
-            }
-            Err(error) => {
-                pending.failed.get_or_insert(error);
-            }
+        pending.note(step, outcome);
+        if pending.failed.is_some()
+            && let Some(rest) = self.rest.take_if(|rest| rest.place == place)
+        {
+            // Whatever else it asks for would not be told.
+            pending.missing -= rest.steps.len();
         }
         if pending.missing == 0 {
             // Whatever was under way when the outcome of something got lost: its client must look anew.
@@ -207,6 +258,7 @@ impl Connection {
             *slot = Slot::Ready(pending.reply());
             if unknown {
                 self.slots.truncate(index + 1);
+                self.rest = None;
                 self.ends = true;
             }
         }
@@ -264,7 +316,37 @@ impl Pending {
             at,
             answers: vec![None; steps],
             missing: steps,
+            bytes: 0,
             failed: None,
+        }
+    }
+
+    /// Notes an answer; of a reply that has failed none is kept.
+    fn note(&mut self, step: usize, outcome: Result<Answer, Error>) {
+        match outcome {
+            Ok(answer) if self.failed.is_none() => {
+                if let Answer::Value(value) = &answer {
+                    self.bytes += value.len();
+                }
+                if let Some(kept) = self.answers.get_mut(step) {
+                    *kept = Some(answer);
+                }
+                if self.bytes > ANSWER_BYTES_MAX {
+                    let most = ANSWER_BYTES_MAX >> 20;
+                    self.failed = Some(Error::Refused {
+                        reason: format!(
+                            "its values are longer than {most} MiB together; ask for fewer keys"
+                        ),
+                    });
+                }
+            }
+            Ok(_) => {}
+            Err(error) => {
+                self.failed.get_or_insert(error);
+            }
+        }
+        if self.failed.is_some() {
+            self.answers = Vec::new();
         }
     }
 
@@ -301,5 +383,95 @@ mod tests {
         }
         assert_eq!(written.keys(2), None, "there are more than are kept");
         assert_eq!(written.keys(written.last), Some(Vec::new()));
+    }
+
+    fn connection() -> Connection {
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        let said = Said::new(Level::First, false);
+        let requests = Requests::new(flurry_core::resp::Limits::with_words_up_to(1_000));
+        Connection::new(1, address, MonoNs(0), said, requests)
+    }
+
+    fn plan(keys: usize) -> Plan {
+        let step = |_| (key("k"), Operation::Get);
+        Plan {
+            steps: (0..keys).map(step).collect(),
+            shape: Shape::Values,
+        }
+    }
+
+    /// Hands out what may be begun now.
+    fn begun(connection: &mut Connection) -> Vec<(Place, usize)> {
+        let next = || connection.next().map(|(place, step, ..)| (place, step));
+        std::iter::from_fn(next).collect()
+    }
+
+    #[test]
+    fn a_command_of_many_keys_has_a_bounded_number_of_operations_under_way() {
+        let mut connection = connection();
+        connection.plan(plan(3 * UNDER_WAY_MAX), WallNs(0));
+        let first = begun(&mut connection);
+        assert_eq!(first.len(), UNDER_WAY_MAX);
+        assert!(connection.has_rest() && connection.output.is_empty());
+        let mut waiting: VecDeque<_> = first.into();
+        let mut answered = 0;
+        while let Some((place, step)) = waiting.pop_front() {
+            assert_eq!(step, answered, "each once, in their order");
+            let value = Bytes::from(format!("{step}"));
+            connection.answered(place, step, Ok(Answer::Value(value)));
+            answered += 1;
+            waiting.extend(begun(&mut connection));
+            assert!(waiting.len() <= UNDER_WAY_MAX);
+        }
+        assert_eq!(answered, 3 * UNDER_WAY_MAX);
+        assert!(!connection.has_rest() && connection.under_way() == 0);
+        let head = format!("*{answered}\r\n$1\r\n0\r\n$1\r\n1\r\n");
+        assert!(connection.output.starts_with(head.as_bytes()));
+    }
+
+    #[test]
+    fn what_is_behind_a_command_that_is_not_begun_whole_waits() {
+        let mut connection = connection();
+        connection.plan(plan(UNDER_WAY_MAX), WallNs(0));
+        assert_eq!(begun(&mut connection).len(), UNDER_WAY_MAX);
+        assert!(!connection.has_room());
+        connection.answered(0, 0, Ok(Answer::NotFound));
+        assert!(connection.has_room());
+    }
+
+    #[test]
+    fn a_command_that_has_failed_begins_nothing_more_and_is_told() {
+        let mut connection = connection();
+        connection.plan(plan(2 * UNDER_WAY_MAX), WallNs(0));
+        let first = begun(&mut connection);
+        for (number, (place, step)) in first.into_iter().enumerate() {
+            let outcome = if number == 5 {
+                Err(Error::Busy)
+            } else {
+                Ok(Answer::NotFound)
+            };
+            connection.answered(place, step, outcome);
+        }
+        assert!(!connection.has_rest());
+        assert!(
+            connection.output.starts_with(b"-BUSY"),
+            "{:?}",
+            connection.output
+        );
+    }
+
+    #[test]
+    fn a_reply_that_gets_too_long_is_refused() {
+        let mut connection = connection();
+        connection.plan(plan(200), WallNs(0));
+        let value = Bytes::from(vec![b'a'; 1 << 20]);
+        for (place, step) in begun(&mut connection) {
+            connection.answered(place, step, Ok(Answer::Value(value.clone())));
+        }
+        let said = String::from_utf8_lossy(&connection.output);
+        assert!(
+            said.starts_with("-ERR") && said.contains("longer than 64 MiB"),
+            "{said}"
+        );
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use flurry_core::config::{Level, majority};
 use flurry_core::decimal::decimal;
-use flurry_core::id::{DurationNs, MonoNs, WallNs};
+use flurry_core::id::{DurationNs, MonoNs};
 use flurry_core::key_value::{Answer, Operation};
 use flurry_core::machine::Access;
 use flurry_core::portal::Submission;
@@ -15,13 +15,16 @@ use flurry_core::resp::{Reply, error};
 use super::GatewayOptions;
 use super::authentication::Authentication;
 use super::cluster::Cluster;
-use super::connection::{Connection, Pending, Place};
-use super::keys::{self, Plan};
+use super::connection::{Connection, Place};
+use super::keys;
 use super::table::{self, Class, Spec};
 use super::walks::Walks;
 use crate::client::Answered;
 use crate::owner::{Caller, Owner};
 use crate::{Error, clock};
+
+/// Keys of one command at most.
+const KEYS_MAX: usize = 100_000;
 
 /// Waits of clients at most, each for copies of what it has written.
 const WAITS_MAX: usize = 16_384;
@@ -192,31 +195,39 @@ impl Dispatcher {
         }
         connection.last_command = spec.name;
         if matches!(spec.class, Class::Read | Class::Write) {
-            self.on_keys(now, connection, spec, words);
+            self.on_keys(connection, spec, words);
             return None;
         }
         self.on_connection(now, connection, spec.name, words)
     }
 
-    fn on_keys(&mut self, now: MonoNs, connection: &mut Connection, spec: &Spec, words: &[Bytes]) {
+    fn on_keys(&mut self, connection: &mut Connection, spec: &Spec, words: &[Bytes]) {
         let elsewhere = spec
             .keys(words.len())
             .find_map(|at| self.cluster.elsewhere(&words[at]));
         if let Some(elsewhere) = elsewhere {
             return connection.tell(elsewhere);
         }
+        let keys = spec.keys(words.len()).count();
+        if keys > KEYS_MAX {
+            let refusal = format!("ERR {keys} keys; at most {KEYS_MAX} are taken in one command");
+            return connection.tell(error(refusal));
+        }
         let at = clock::wall();
         match keys::read(spec.name, &words[1..], at) {
             // The table has let it pass: its words are an odd number.
             None => connection.tell(wrong_number(spec.name)),
             Some(Err(refusal)) => connection.tell(refusal),
-            Some(Ok(plan)) => self.begin(now, connection, plan, at),
+            Some(Ok(plan)) => connection.plan(plan, at),
         }
     }
 
-    fn begin(&mut self, now: MonoNs, connection: &mut Connection, plan: Plan, at: WallNs) {
-        let place = connection.expect(Pending::new(plan.shape, at, plan.steps.len()));
-        for (step, (key, operation)) in plan.steps.into_iter().enumerate() {
+    /// Begins operations of a client's last command, as many as `most`; how many.
+    pub(super) fn begin(&mut self, now: MonoNs, connection: &mut Connection, most: usize) -> usize {
+        for begun in 0..most {
+            let Some((place, step, key, operation)) = connection.next() else {
+                return begun;
+            };
             let purpose = Purpose::Step {
                 connection: connection.number,
                 place,
@@ -231,6 +242,7 @@ impl Dispatcher {
                 connection.written.note(number, key);
             }
         }
+        most
     }
 
     pub(super) fn submit(

@@ -19,8 +19,9 @@ use crate::link::{Letter, Link};
 use crate::metrics::{Page, count};
 use crate::node::Part;
 
-/// Commands of one client in a row, before the others get their turn.
-const COMMANDS_MAX: usize = 128;
+/// Reads and commands of one client in a row, and operations that they begin, before the others get their
+/// turn.
+const TURN_MAX: usize = 256;
 
 /// How often clients are looked through for those who have taken too long.
 const TICK: DurationNs = DurationNs::millis(1_000);
@@ -112,7 +113,17 @@ impl EventLoop {
         if !client.connection.output.is_empty() && !client.write() {
             return Heard::End;
         }
-        for _ in 0..COMMANDS_MAX {
+        let mut left = TURN_MAX;
+        while left > 0 {
+            if client.connection.has_rest() {
+                left -= self.dispatcher.begin(now, &mut client.connection, left);
+                if client.connection.has_rest() && left > 0 {
+                    // It goes on when something of it is answered.
+                    return Heard::Nothing;
+                }
+                continue;
+            }
+            left -= 1;
             if client.is_finished() {
                 match client.read(buffer) {
                     Read::Some => continue,

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use argon2::password_hash::{
-    self, PasswordHash, PasswordHasher as _, PasswordVerifier as _, SaltString,
-};
+use argon2::password_hash::phc::PasswordHash;
+use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
 use argon2::{Algorithm, Argon2, Params, Version};
 use flurry_core::config::Level;
 
@@ -112,10 +111,10 @@ fn hasher() -> Argon2<'static> {
 ///
 /// [`Error::Io`] without randomness.
 pub fn hash_password(password: &str) -> Result<String, Error> {
-    let failed = |error: password_hash::Error| Error::io("password", "to hash it", &error);
-    let salt = SaltString::encode_b64(&random::bytes::<16>()?).map_err(failed)?;
-    let hash = hasher().hash_password(password.as_bytes(), &salt);
-    hash.map(|hash| hash.to_string()).map_err(failed)
+    let salt = random::bytes::<16>()?;
+    let hash = hasher().hash_password_with_salt(password.as_bytes(), &salt);
+    hash.map(|hash| hash.to_string())
+        .map_err(|error| Error::io("password", "to hash it", &error))
 }
 
 /// Whether a password is the one of a hash. It takes milliseconds.
