@@ -10,7 +10,11 @@ from unruly.errors import IngestError
 if TYPE_CHECKING:
     from unruly.ingest.source import Source
 
-BYTES_MAX: Final = 256 << 20
+BYTES_MAX: Final = 64 << 20
+"""Python's objects take ten to thirty times as much."""
+INFLATION_MAX: Final = 50
+INFLATED_FREE: Final = 1 << 20
+"""A compressed document that is more times as long, beyond the first MiB, is made to harm."""
 
 
 def document(source: Source) -> dict[str, Any]:
@@ -19,7 +23,8 @@ def document(source: Source) -> dict[str, Any]:
     Raises
     ------
     IngestError
-        When it is no JSON object, or over 256 MiB: what is written so is a summary.
+        When it is no JSON object, over 64 MiB (what is written so is a summary), or much longer
+        than the file that it is compressed in.
     """
     data = bytearray()
     for chunk in source.chunks():
@@ -27,6 +32,13 @@ def document(source: Source) -> dict[str, Any]:
         if len(data) > BYTES_MAX:
             raise IngestError(
                 source.where, f"is over {BYTES_MAX >> 20} MiB", "one summary", "split it"
+            )
+        if len(data) > INFLATED_FREE + INFLATION_MAX * source.size:
+            raise IngestError(
+                source.where,
+                f"inflates to more than {INFLATION_MAX} times its size",
+                "one summary",
+                "look at it: a tool's file does not compress so well",
             )
     try:
         found = json.loads(data.decode("utf-8", "replace"))

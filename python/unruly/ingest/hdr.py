@@ -28,7 +28,7 @@ DOUBLE: Final = {0x0C72124E, 0x0C72124F}
 WORD_SIZE_MASK: Final = 0xF0
 V2_WORD: Final = 0x10
 INFLATED_MAX: Final = 64 << 20
-"""A 5-digit histogram of 2^63 values has 3 M counts of at most 9 bytes: more is garbage."""
+"""A 5-digit histogram of 2^63 values has 6 M counts of at most 9 bytes: more is garbage."""
 DIGITS: Final = range(6)
 VALUE_BITS: Final = 63
 
@@ -103,14 +103,13 @@ def decode_bytes(data: bytes) -> HdrHistogram:
         raise _wrong("its payload is shorter than its header says")
     if digits not in DIGITS or lowest < 1 or highest < 2 * lowest or not 0 < ratio < float("inf"):
         raise _wrong(f"{digits} digits from {lowest} to {highest}, ratio {ratio}")
-    counts = _varints(body) if base == V2 else _words(body, cookie)
+    place, counts = _varints(body) if base == V2 else _words(body, cookie)
     if (counts < 0).any():
         raise _wrong(f"a count is {counts.min()}")
-    place = np.flatnonzero(counts)
     if place.size and _bits(int(place[-1]), digits, int(lowest)) > VALUE_BITS:
         raise _wrong(f"a value of more than {VALUE_BITS} bits")
     low, high = edges(place, digits, int(lowest))
-    return HdrHistogram(digits, low * ratio, high * ratio, counts[place], ratio)
+    return HdrHistogram(digits, low * ratio, high * ratio, counts, ratio)
 
 
 def encode(place: NDArray[np.int64], count: NDArray[np.int64], *, digits: int, highest: int) -> str:
@@ -179,10 +178,15 @@ def _unpack(form: str, data: bytes, offset: int) -> tuple[int, ...]:
         raise _wrong(f"ends after {len(data)} bytes") from error
 
 
-def _varints(body: bytes) -> NDArray[np.int64]:
-    """Zig-zag LEB128 of at most nine bytes each; the ninth byte carries eight bits."""
+def _varints(body: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Places of counts that are not 0, and the counts: a run of zeros takes no memory.
+
+    Zig-zag LEB128 of at most nine bytes each; the ninth byte carries eight bits.
+    """
+    places: list[int] = []
     counts: list[int] = []
-    at, size = 0, len(body)
+    place = at = 0
+    size = len(body)
     while at < size:
         value = shift = 0
         while True:
@@ -198,13 +202,13 @@ def _varints(body: bytes) -> NDArray[np.int64]:
             if byte < 0x80:
                 break
         number = (value >> 1) ^ -(value & 1)
-        if number >= 0:
+        if number > 0:
+            places.append(place)
             counts.append(number)
-        elif len(counts) - number > INFLATED_MAX:
+        place += max(1, -number)
+        if place > INFLATED_MAX:
             raise _wrong(f"a run of {-number} zeros")
-        else:
-            counts.extend([0] * -number)
-    return np.array(counts, dtype=np.int64)
+    return np.array(places, dtype=np.int64), np.array(counts, dtype=np.int64)
 
 
 def _varint(number: int) -> bytes:
@@ -221,12 +225,14 @@ def _varint(number: int) -> bytes:
     return bytes(out)
 
 
-def _words(body: bytes, cookie: int) -> NDArray[np.int64]:
+def _words(body: bytes, cookie: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     size = (cookie & WORD_SIZE_MASK) >> 4 & 0xE
     if size not in (2, 4, 8):
         raise _wrong(f"words of {size} bytes")
     whole = len(body) // size * size
-    return np.frombuffer(body[:whole], dtype=f">i{size}").astype(np.int64)
+    counts = np.frombuffer(body[:whole], dtype=f">i{size}")
+    places = np.flatnonzero(counts)
+    return places, counts[places].astype(np.int64)
 
 
 def _wrong(what: str) -> IngestError:

@@ -7,6 +7,7 @@ overlap in time, or beside the only one.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from contextlib import ExitStack
@@ -52,6 +53,13 @@ PAUSES: Final = (
     "no file has latencies: the pauses themselves are measured, each as a request of its own kind"
 )
 TELL_SECONDS: Final = 2.0
+UNEXPECTED: Final = (
+    ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
+    pa.ArrowException,
+)  # fmt: skip
+"""What a reader ends in when a field is not as the format has it."""
+TOLD_MAX: Final = 200
+"""Characters of a library's complaint."""
 TICKS_SHOWN: Final = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 
 
@@ -191,7 +199,27 @@ class Work:
         self.told_at = time.monotonic()
 
     def read(self, file: File) -> None:
-        """Read one file to its end."""
+        """Read one file to its end.
+
+        Raises
+        ------
+        IngestError
+            When it is not as the tool writes it, nothing in it can be imported, or over 1 % of its
+            lines cannot.
+        """
+        try:
+            self._read(file)
+        except UNEXPECTED as error:
+            # A field that is missing, of another type or out of range: no reader looks for each.
+            said = " ".join(str(error).split())[:TOLD_MAX]
+            raise IngestError(
+                file.source.where,
+                f"does not read as {file.format.name}: {type(error).__name__}: {said}",
+                "a file as that tool writes it",
+                "copy it again, whole; if it is, report this with the file",
+            ) from error
+
+    def _read(self, file: File) -> None:
         source, seen = file.source, 0
         file.before = self.tally.rows.get("requests", 0)
         for batch in file.format.read(source, self.options):
@@ -224,7 +252,10 @@ class Work:
                 return self._context(file, batch)
             case Figures():
                 cell = self.writer.cell({**file.factors, **batch.factors}, file.source.where)
-                self.tally.told.setdefault((cell, batch.op), {}).update(batch.values)
+                values = {name: it for name, it in batch.values.items() if math.isfinite(it)}
+                for name in sorted(batch.values.keys() - values.keys()):
+                    file.source.lacks(f"its {name} of {batch.op} is no finite number")
+                self.tally.told.setdefault((cell, batch.op), {}).update(values)
                 return 0
             case _:
                 assert_never(batch)

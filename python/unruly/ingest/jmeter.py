@@ -32,7 +32,8 @@ OPTIONAL: Final = (
 )  # fmt: skip
 MS: Final = 1_000_000
 SAMPLES: Final = ("sample", "httpSample", "sampleResult")
-CHUNK: Final = 1 << 20
+TOKEN_MAX: Final = 8 << 20
+"""Bytes of one start tag with its attributes."""
 STARTS: Final = (
     "timeStamp is taken as the start of a sample, as JMeter writes it unless "
     "sampleresult.timestamp.start is false"
@@ -142,8 +143,16 @@ def _samples(source: Source) -> Iterator[Row]:
 
     parser.StartElementHandler, parser.EndElementHandler = opened, closed
     parser.EntityDeclHandler = declared
+    fed = 0
     for chunk in source.chunks():
         _parse(source, parser, chunk)
+        fed += len(chunk)
+        if fed - max(parser.CurrentByteIndex, 0) > TOKEN_MAX:
+            # the parser begins such a one again with each chunk
+            raise IngestError(
+                source.where, f"has an element of more than {TOKEN_MAX >> 20} MiB",
+                "samples with a label and a message", "look at it: JMeter writes no such element",
+            )  # fmt: skip
         yield from _rows(source, found)
         found.clear()
     _parse(source, parser, b"", last=True)
