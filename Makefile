@@ -15,6 +15,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 SEED ?= 1
 SEEDS ?= 200
+COUNT ?= 20000
 OPERATIONS ?= 5000
 SIM := $(CHECKED)/flurry-sim
 CHECKER := target/linearizability
@@ -22,7 +23,7 @@ JVM := jvm/target/unruly-jvm.jar
 
 .PHONY: help setup build demo-build fmt lint lint-text test test-long test-all tools compile compile-benches test-rust \
 	test-flurry test-model sim sim-bugs fuzz test-python test-python-slow rules smoke e2e \
-	mutations mutations-all bench bench-flurry docs demo check jvm test-jvm
+	mutations mutations-today mutations-all e2e-services soak fuzz-files advisories notices notices-javascript sbom bench bench-flurry docs demo check jvm test-jvm
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -49,16 +50,16 @@ demo-build: ## Build the programs without what the demo does not need
 
 fmt: setup ## Format everything
 	cargo fmt --all
-	$(VENV)/bin/ruff format python tests bench docs examples
-	$(VENV)/bin/ruff check --fix-only --quiet python tests bench docs examples
+	$(VENV)/bin/ruff format python tests bench docs examples scripts
+	$(VENV)/bin/ruff check --fix-only --quiet python tests bench docs examples scripts
 
 lint: lint-text ## Check formatting, lints and types; warnings are errors
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
 lint-text: setup ## The same without clippy, which `compile` runs
 	cargo fmt --all --check
-	$(VENV)/bin/ruff format --check python tests bench docs examples
-	$(VENV)/bin/ruff check python tests bench docs examples
+	$(VENV)/bin/ruff format --check python tests bench docs examples scripts
+	$(VENV)/bin/ruff check python tests bench docs examples scripts
 	$(VENV)/bin/mypy
 	@if command -v cargo-deny >/dev/null; then cargo deny --offline check --hide-inclusion-graph licenses bans sources; fi
 
@@ -72,8 +73,8 @@ test: ## The tests that find bugs fastest: 15 minutes on two cores from nothing
 test-long: ## The long stages that CI runs after `test`: 45 minutes
 	@SEEDS=2000 scripts/stages.sh $(LONG)
 
-test-all: ## Everything: `test`, the long stages, and all mutations, which take hours
-	@SEEDS=2000 scripts/stages.sh $(QUICK) $(filter-out mutations,$(LONG)) mutations-all
+test-all: ## Everything: `test`, the long stages, advisories, slow services, a soak, and the day's seventh of the mutations
+	@SEEDS=2000 scripts/stages.sh $(QUICK) advisories $(filter-out mutations,$(LONG)) e2e-services soak fuzz-files mutations-today
 
 # Each is installed when it is missing and we may.
 tools: ## Install the Debian packages that tests need
@@ -148,6 +149,9 @@ test-jvm: $(JVM) ## Java tests: golden bytes, every protocol over loopback, whol
 mutations: setup ## Break three promises, chosen by the commit, and see their tests go red
 	$(PY) tests/mutations/run.py
 
+mutations-today: setup ## Break a seventh of the promises, chosen by the date: over a week each has its turn
+	$(PY) tests/mutations/run.py --today
+
 mutations-all: setup ## Break every promise in turn: hours
 	$(PY) tests/mutations/run.py --all
 
@@ -165,11 +169,37 @@ e2e: setup build compile $(CHECKER) $(JVM) tools ## All end-to-end tests, with p
 	$(PY) -m pytest -q -n 3 --dist loadfile tests/e2e --ignore tests/e2e/test_planted.py || code=1; \
 	exit $$code
 
+e2e-services: setup build ## Start Cassandra and Garage once each; the first time they are fetched and built
+	scripts/debian.sh java openjdk-17-jdk-headless
+	scripts/debian.sh mvn maven
+	$(PY) -m pytest -q tests/services
+
+fuzz-files: setup ## Files, limits, manifests and segments that are nearly right, COUNT of them by SEED
+	$(PY) tests/fuzz/files.py $(COUNT) $(SEED)
+
+soak: setup build ## Ten minutes under load: the memory of every process after two and after ten
+	$(PY) -m pytest -q -s tests/soak
+
 bench: setup build ## Side-by-side benchmarks; results go to bench/runs/
 	$(PY) -m bench
 
 bench-flurry: setup build ## Flurry beside memcached, Redis and etcd: twenty minutes on a quiet machine
 	$(PY) -m bench flurry
+
+advisories: setup ## Ask RustSec and PyPI about advisories against our pins; says what it could not ask
+	scripts/advisories/run.sh $(PY)
+	$(PY) -m pytest -q tests/advisories
+
+THIRD_PARTY := PYTHONPATH=scripts $(PY) -m third_party
+
+notices: setup $(JVM) ## Write THIRD-PARTY.txt from the lock files: run it when they change
+	$(THIRD_PARTY) notices
+
+notices-javascript: setup ## Fetch the licences of the report's JavaScript from npm: run it when vl-convert changes
+	$(THIRD_PARTY) javascript
+
+sbom: setup $(JVM) ## Write the bill of materials, CycloneDX JSON, to target/unruly.cdx.json
+	$(THIRD_PARTY) sbom
 
 docs: setup ## Check the documents: links, titles, examples
 	$(PY) -m pytest -q tests/rules/test_documents.py python/tests/test_docs.py

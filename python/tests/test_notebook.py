@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, replace
-from html import escape
+from html import escape, unescape
 
 import pandas as pd
 import pytest
@@ -16,6 +16,7 @@ from unruly.errors import ComparisonError
 from unruly.findings.estimate import Estimate
 from unruly.findings.operation import FRAME, PERCENTILES
 from unruly.html.figures import distribution
+from unruly.html.javascript import licences
 from unruly.html.view import views_of
 from unruly.shown import LINE_MAX, ROWS_MAX, Sheet, html_of
 
@@ -301,6 +302,8 @@ def test_a_plot_is_saved_in_the_form_that_its_name_ends_in(clean, tmp_path):
     assert plot.save(tmp_path / "a.svg").read_text(encoding="utf-8").startswith("<svg")
     assert plot.save(tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads(plot.save(tmp_path / "a.json").read_text())["concat"]
+    page = plot.save(tmp_path / "a.html").read_text(encoding="utf-8")
+    assert licences() in page, "the licence of Vega demands it in every copy"
     with pytest.raises(unruly.PlotError, match=r"ends in '\.gif'"):
         plot.save(tmp_path / "a.gif")
 
@@ -323,6 +326,7 @@ def test_a_promise_prints_what_it_promises(clean):
 
 def test_the_report_of_a_program_is_the_page_of_the_verb(clean_run, clean, tmp_path):
     mine = unruly.report(clean, tmp_path / "mine.html", names=["run"])
+    assert licences() in unescape(mine.read_text(encoding="utf-8")), "Vega's licence demands it"
     assert main(["report", str(clean_run), "-o", str(tmp_path / "verb.html")]) == 0
     assert mine.read_text(encoding="utf-8") == (tmp_path / "verb.html").read_text(encoding="utf-8")
 

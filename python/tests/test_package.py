@@ -16,13 +16,14 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = REPOSITORY / "python" / "unruly"
 ALLOWED = {
     "errors": set(),
+    "checksum": set(),
     "stats": {"errors", "quantity"},
     "tables": {"errors"},
-    "ingest": {"errors", "shown", "tables"},
+    "ingest": {"checksum", "errors", "shown", "tables"},
     "progress": set(),
     "quantity": set(),
     "shown": set(),
-    "run": {"errors", "shown", "tables"},
+    "run": {"checksum", "errors", "shown", "tables"},
     "findings": {"errors", "progress", "quantity", "run", "shown", "stats", "tables"},
     "until": {"stats"},
     "output": {"errors", "findings", "ingest", "quantity", "run", "stats", "tables", "terminal"},

@@ -26,6 +26,7 @@ from markupsafe import Markup
 from unruly.html import format, several
 from unruly.html.chart import one_line
 from unruly.html.document import Chapter, Page
+from unruly.html.javascript import licences
 from unruly.html.measured import Measured
 from unruly.html.sections import advice_alone, sections
 from unruly.html.verdict import verdict
@@ -188,6 +189,7 @@ def _fill(page: Page, engine: str) -> str:
             hashes=[_hash(engine), _hash(script)],
             severity=SEVERITY_WORDS,
             dash=format.DASH,
+            licences=licences(),
         )
     )
 

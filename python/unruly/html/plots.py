@@ -24,6 +24,7 @@ from unruly.html.figures.tails import tails
 from unruly.html.figures.timeline import timeline
 from unruly.html.figures.trust import send_lag
 from unruly.html.figures.windows import short_windows
+from unruly.html.javascript import with_licences
 from unruly.html.plain import plain_spec
 from unruly.html.view import views_of
 
@@ -89,7 +90,9 @@ class Plot:
         writers: dict[str, Callable[[], str | bytes]] = {
             ".svg": lambda: self.svg,
             ".png": lambda: bytes(vl_convert.svg_to_png(self.svg, scale=PNG_SCALE)),
-            ".html": lambda: str(vl_convert.vegalite_to_html(self.spec, bundle=True)),
+            ".html": lambda: with_licences(
+                str(vl_convert.vegalite_to_html(self.spec, bundle=True))
+            ),
             ".json": lambda: json.dumps(self.spec),
         }
         if file.suffix not in writers:

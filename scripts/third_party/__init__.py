@@ -1,0 +1,1 @@
+"""What unruly contains or needs from other people: their notices and the bill of materials."""
