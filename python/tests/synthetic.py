@@ -68,6 +68,8 @@ class Shape:
     """Above 0: one row in 2,000 is this many times slower."""
     cell_scale: dict[str, float] = field(default_factory=dict)
     """Latencies of a cell times this."""
+    op_scale: dict[str, float] = field(default_factory=dict)
+    """Latencies of an operation times this."""
     cell_tails: dict[str, tuple[float, float]] = field(default_factory=dict)
     """A share of a cell's rows is so many times slower."""
     shift_factor: float = 1.0
@@ -270,6 +272,7 @@ def _latencies(shape, rng, wait, *, intended, sent, who) -> np.ndarray:
         latency += mode * rng.lognormal(0, 0.15, rows)
     if op in ("network", "mixed"):
         latency += rng.lognormal(np.log(2e5), 0.3, rows)
+    latency *= shape.op_scale.get(op, 1.0)
     latency *= np.exp(shape.drift * intended / ((shape.warmup_s + shape.duration_s) * NS))
     factor, fall_s = shape.cold
     latency *= 1 + (factor - 1) * np.exp(-intended / (fall_s * NS))

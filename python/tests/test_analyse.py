@@ -140,7 +140,9 @@ def test_the_kth_of_n_is_that_of_numpy(slow_run, slow):
     assert levels == ["first", "", "majority", "", "all"]
 
 
-def test_a_retry_counts_from_the_first_attempts_intended_time(tmp_path):
+@pytest.mark.parametrize("late_ns", [np.nan, 200_000_000])
+def test_a_retry_counts_from_the_first_attempts_intended_time(tmp_path, late_ns):
+    """Whether the failed copy is never answered, or late, which is no answer."""
     path = write_run(tmp_path / "run", agents=3, ops=("null",), duration_s=5, rate_hz=10)
     before = unruly.analyse(unruly.open_run(path), causes=False)
     file = sorted((path / "requests").glob("*.parquet"))[0]
@@ -148,7 +150,9 @@ def test_a_retry_counts_from_the_first_attempts_intended_time(tmp_path):
     frame = table.to_pandas()
     # copy 0 of one request times out, and its retry is answered a second later
     first = frame.iloc[[0]].copy()
-    frame.loc[0, ["status", "received_ns"]] = ["timeout", np.nan]
+    frame["received_ns"] = frame["received_ns"].astype("Int64")
+    late = pd.NA if np.isnan(late_ns) else int(first["received_ns"].iloc[0]) + late_ns
+    frame.loc[0, "status"], frame.loc[0, "received_ns"] = "timeout", late
     first["attempt"] = 1
     for name in ("intended_ns", "sent_ns", "received_ns"):
         first[name] = first[name] + 1_000_000_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -30,7 +31,9 @@ def call(*words: str | Path, **changes: object) -> subprocess.CompletedProcess[s
 
 
 def one_line(said: subprocess.CompletedProcess[str]) -> str:
-    (line,) = said.stderr.splitlines()
+    *stages, line = said.stderr.splitlines()
+    # On a slow machine it says what it is at.
+    assert all(re.fullmatch(r"unruly: [a-z -]+", stage) for stage in stages), said.stderr
     assert line.startswith("unruly: ")
     return line
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 import unruly
@@ -85,3 +87,78 @@ def test_a_run_without_a_matrix_is_undecided_and_never_raises(clean):
         found = judge(clean)
         assert found.verdict in ("holds", "does not hold", "undecided"), name
         assert found.sentence, name
+
+
+def seen_by_pairs(*overlaps):
+    """An analysis in which each pair of observers agreed on slow nodes by so much."""
+    frame = pd.DataFrame({"jaccard": overlaps})
+    mean = frame["jaccard"].mean() if overlaps else None
+    return SimpleNamespace(slow_nodes=SimpleNamespace(jaccard=frame, jaccard_mean=mean))
+
+
+def test_slowness_is_of_nodes_only_as_far_as_pairs_of_observers_agree():
+    judge = judges.JUDGES["slow_seen_alike"]
+    agreed = judge(seen_by_pairs(0.8, 0.9, 0.7, 0.8))
+    assert agreed.verdict == "holds"
+    # Mean 0.8, standard deviation 0.0816 over four pairs: 1.96 x 0.0408 either way.
+    assert (agreed.low, agreed.high) == (
+        pytest.approx(0.72, abs=1e-3),
+        pytest.approx(0.88, abs=1e-3),
+    )
+    assert judge(seen_by_pairs(0.1, 0.2, 0.0, 0.1)).verdict == "does not hold"
+    # The mean is above a half, and pairs differ too much to say so.
+    apart = judge(seen_by_pairs(1.0, 0.1, 0.9, 0.3))
+    assert apart.verdict == "undecided"
+    assert apart.low < 0.5 < apart.high
+    assert judge(seen_by_pairs(0.9)).verdict == "undecided"
+    assert judge(seen_by_pairs()).verdict == "undecided"
+
+
+def correlated(*rows):
+    """An analysis of a matrix whose resources go with latency by so much: rho and q value."""
+    resources = tuple(
+        SimpleNamespace(of="p99", against="CPU", cells=30, rho=rho, q_value=q) for rho, q in rows
+    )
+    return SimpleNamespace(magical=SimpleNamespace(resources=resources))
+
+
+def test_resources_are_not_silent_where_one_correlates_beyond_chance():
+    judge = judges.JUDGES["resources_silent"]
+    assert judge(correlated((0.1, 0.6), (-0.2, 0.3))).verdict == "holds"
+    loud = judge(correlated((0.1, 0.6), (-0.8, 0.001)))
+    assert loud.verdict == "does not hold"
+    assert loud.sentence.startswith("1 of 2 correlations stand beyond chance")
+    # The strongest is shown, whatever its sign, with the interval of its own cells.
+    assert loud.estimate == -0.8
+    assert loud.low < -0.8 < loud.high < 0
+    assert judge(correlated()).verdict == "undecided"
+
+
+WORKLOADS = ("null", "crypto", "network", "disk")
+
+
+def of_workloads(place, **scales):
+    root = write_run(place, ops=WORKLOADS, op_scale=scales, stalls_hz=0.2)
+    return unruly.analyse(unruly.open_run(root), causes=False, pictures=False)
+
+
+def test_the_slower_of_disk_and_network_is_the_one_that_was_planted(tmp_path):
+    # Medians of 120 us, 150 us, 330 us and 1.4 ms.
+    analysis = of_workloads(tmp_path / "run")
+    found = judges.JUDGES["disk_costs_most"](analysis)
+    assert found.verdict == "holds"
+    assert found.estimate == pytest.approx(4.3, rel=0.1)
+    assert 1 < found.low < found.estimate < found.high
+    below = judges.JUDGES["network_below_disk"](analysis)
+    assert below.verdict == "holds"
+    assert below.estimate == pytest.approx(1 / found.estimate, rel=0.01)
+    assert judges.JUDGES["crypto_costs_little"](analysis).verdict == "holds"
+
+
+def test_the_claims_about_workloads_fail_where_network_and_crypto_are_slower(tmp_path):
+    analysis = of_workloads(tmp_path / "run", network=40.0, crypto=3.0)
+    for name in ("disk_costs_most", "network_below_disk", "crypto_costs_little"):
+        assert judges.JUDGES[name](analysis).verdict == "does not hold", name
+    found = judges.JUDGES["disk_costs_most"](analysis)
+    assert found.estimate == pytest.approx(4.3 / 40, rel=0.1)
+    assert found.high < 1

@@ -165,6 +165,37 @@ def test_the_block_method_abstains_under_drift():
     assert found.needed_factor >= BLOCKS
 
 
+def _rising_median(*, tail_rises):
+    """Thirty blocks of 2,000 values: the median rises steadily, the p75 stays where it is.
+
+    One value in a hundred is in the tail, by turns more and fewer, and more and more where
+    ``tail_rises``. Neither the tail nor the p75 has a memory from block to block.
+    """
+    rise = np.linspace(-1, 1, BLOCKS)
+    turn = np.resize([1, -1], BLOCKS)
+    above_median = np.round(2000 * (0.5 + 0.2 * rise)).astype(int)
+    above_p75 = np.round(2000 * (0.25 + 0.02 * turn)).astype(int)
+    tail = np.round(2000 * (0.01 + 0.004 * turn + (0.004 * rise if tail_rises else 0))).astype(int)
+    counts = np.array([2000 - above_median, above_median - above_p75, above_p75 - tail, tail])
+    return np.arange(10, 50, 10), counts
+
+
+def test_the_block_method_abstains_when_only_the_median_drifts_and_the_tail_follows_it():
+    """A2: a drift of the body counts at the p50 as well as at the p75."""
+    found = stats.block_interval(*_rising_median(tail_rises=True), 0.99)
+    assert found.tail_drift < 0.5
+    assert found.abstained == "A2b"
+    assert found.interval is None
+    assert found.promise is None
+    assert "in the body" in found.details
+
+
+def test_the_block_method_answers_when_the_median_drifts_and_the_tail_stays():
+    found = stats.block_interval(*_rising_median(tail_rises=False), 0.99)
+    assert found.abstained is None
+    assert "the tail did not follow" in found.note
+
+
 def test_a_bound_among_the_failed_does_not_exist():
     rng = np.random.default_rng(15)
     latency, times = _simulate(rng, stalls_hz=0)

@@ -344,6 +344,23 @@ def test_each_cell_has_the_verdict_that_was_planted(loads, broken, calm):
     assert {it.verdict for it in calm.streams.rows} == {"stable"}
 
 
+def test_a_stream_is_slow_only_beside_streams_of_the_same_other_factors(tmp_path):
+    """A writer of small messages is not held to what large ones reach."""
+    small, large = ({"stream.size": size} for size in ("100B", "100KB"))
+    cells = (
+        Cell("tcp", mbps=40.0, factors=small), Cell("kcp", mbps=36.0, factors=small),
+        Cell("tcp", mbps=400.0, factors=large), Cell("kcp", mbps=40.0, factors=large),
+    )  # fmt: skip
+    analysis = _analysed(write_streams(tmp_path / "run", cells, link=""), pictures=False)
+    found = {(it.protocol, it.series): it for it in analysis.streams.rows}
+    assert {key: it.verdict for key, it in found.items()} == {
+        ("tcp", "size=100B"): "stable", ("kcp", "size=100B"): "stable",
+        ("tcp", "size=100KB"): "stable", ("kcp", "size=100KB"): "slow",
+    }  # fmt: skip
+    (share, *_) = found["kcp", "size=100KB"].reasons
+    assert re.fullmatch(r"(9|10)\.\d+ % of what tcp gives", share)
+
+
 def test_a_verdict_says_what_it_rests_on(loads, broken):
     assert _row(loads, "sctp").reasons == (f"stream failed: {LACKS}",)
     (memory,) = _row(loads, "quic", "cpu").reasons

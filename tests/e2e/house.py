@@ -23,6 +23,9 @@ FLURRY = PROGRAMS / "flurry"
 EXAMPLES = REPOSITORY / "target" / "checked" / "examples"
 
 
+TABLES = sorted(path.stem for path in (REPOSITORY / "schema" / "trace").glob("*.schema"))
+
+
 def need_root(what: str) -> None:
     """A test that needs root fails where nothing may be skipped, and says why elsewhere."""
     if os.geteuid() == 0:
@@ -71,7 +74,7 @@ class Measured:
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Query the trace; its tables are called as they are."""
         with duckdb.connect() as connection:
-            for table in ("requests", "events", "resources", "intervals"):
+            for table in TABLES:
                 files = self.path / table / "*.parquet"
                 if list((self.path / table).glob("*.parquet")):
                     connection.sql(f"create view {table} as from read_parquet('{files}')")

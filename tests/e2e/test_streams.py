@@ -112,8 +112,14 @@ def test_a_competing_load_uses_its_share_and_no_more(tmp_path: Path) -> None:
         " from intervals where side = 'compete'"
     )
     assert processes == 4
-    # Where others want the core as well it may get less, and never more.
-    assert 0.15 < used / lasted < 0.32
+    # The study allows two points. Only a crowd may take more of the share: beside three endless
+    # loops on this core the four wait 1.2 s of each second together, and still get theirs.
+    ((waited,),) = run.rows(
+        "select sum(run_queue_wait_ns) from resources where watched like 'compete-%'"
+    )
+    assert waited > 0
+    least = 0.28 if waited < 2 * lasted else 0.15
+    assert least < used / lasted < 0.32
     first = run.rows("select side, min(started_ns) from intervals group by all order by 2")
     assert first[0][0] == "compete"
 

@@ -1,6 +1,7 @@
 """Break one promise at a time and see that its test goes red.
 
 ``python tests/mutations/run.py`` takes three of the patches beside it, chosen by the commit;
+``--today`` takes a seventh, chosen by the date, so that seven days take each of them once;
 ``--all`` takes all, and names take those. A patch says in its first lines which promise it breaks
 and which command must then fail. The work is done in a copy of the tree under ``target/``, with the
 built dependencies of the tree itself.
@@ -21,11 +22,13 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 CHOSEN = 3
+DAYS = 7
 SECONDS_MAX = 900
 PROFILE = "checked"
 """The profile of the other tests: its compiled dependencies are used again."""
@@ -82,6 +85,15 @@ def chosen_by(which: str, mutations: list[Mutation]) -> list[Mutation]:
         return hashlib.sha256(f"{which} {mutation.path.name}".encode()).hexdigest()
 
     return sorted(mutations, key=turn)[:CHOSEN]
+
+
+def seventh(day: date, mutations: list[Mutation]) -> list[Mutation]:
+    """The patches whose turn is this day. A new patch does not move the others."""
+
+    def turn(mutation: Mutation) -> int:
+        return int(hashlib.sha256(mutation.path.name.encode()).hexdigest(), 16) % DAYS
+
+    return [it for it in mutations if turn(it) == day.toordinal() % DAYS]
 
 
 def named(names: list[str], mutations: list[Mutation]) -> list[Mutation]:
@@ -239,6 +251,7 @@ def main() -> int:
     """Say for each mutation whether it was noticed; 1 when one was not, 2 when one is broken."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="patches without their ending")
+    parser.add_argument("--today", action="store_true", help="take the seventh of this day (UTC)")
     parser.add_argument("--all", action="store_true", help="take all of them")
     given = parser.parse_args()
     place = ROOT / "target" / "mutations"
@@ -246,6 +259,8 @@ def main() -> int:
         mutations = everything()
         if given.names:
             mutations = named(given.names, mutations)
+        elif given.today:
+            mutations = seventh(datetime.now(UTC).date(), mutations)
         elif not given.all:
             mutations = chosen_by(commit(), mutations)
         with alone(place):

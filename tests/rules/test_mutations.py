@@ -6,6 +6,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+from datetime import date, timedelta
 from pathlib import Path
 from types import ModuleType
 
@@ -76,6 +77,19 @@ def test_a_commit_always_chooses_the_same_three_and_every_mutation_has_its_turn(
     assert all(len(three) == RUNNER.CHOSEN for three in chosen)
     assert chosen[7] == RUNNER.chosen_by(f"{7:040x}", everything[::-1])
     assert {mutation.path for three in chosen for mutation in three} == set(PATCHES)
+
+
+def test_every_mutation_has_its_turn_on_exactly_one_day_of_a_week() -> None:
+    everything = RUNNER.everything()
+    for monday in (date(2026, 11, 23), date(2026, 12, 30)):
+        days = [RUNNER.seventh(monday + timedelta(days=day), everything) for day in range(7)]
+        turns = [mutation.path for day in days for mutation in day]
+        assert sorted(turns) == PATCHES
+        # A day without any would make another one long.
+        assert all(len(everything) / 14 < len(day) < len(everything) / 4 for day in days)
+    assert RUNNER.seventh(monday, everything[::2]) == [
+        mutation for mutation in days[0] if mutation in everything[::2]
+    ], "a new patch must not move the others to another day"
 
 
 def test_a_name_that_is_no_mutation_is_refused() -> None:
