@@ -77,11 +77,31 @@ def section(place: Path, results: list[Result]) -> str:
         f" `{it.commit}` |"
         for it in results
     ]
+    lines += [line for it in results if it.name == "durability-age" for line in _kills(it)]
     missed = [it for it in results if not it.met]
     if missed:
         lines += ["", "Missed:", ""]
         lines += [f"- {it.what}: {it.measured}, wanted {it.bar}. {_sentence(it)}" for it in missed]
     return "\n".join(lines) + "\n"
+
+
+def _kills(result: Result) -> list[str]:
+    """What each kind of kill cost."""
+    lines = [
+        "",
+        f"{result.what.partition(':')[0]}, by what was killed:",
+        "",
+        "| killed | times | lost, median | lost, worst | oldest lost | stated exactly"
+        " | counts equal | processes left |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {kind} | {it['kills']} | {it['lost_median']:g} | {it['lost_worst']}"
+        f" | {it['oldest_lost_s']:.3f} s | {it['stated_exactly'] if it['lost_worst'] else '-'}"
+        f" | {it['counts_equal']} | {it['left']} |"
+        for kind, it in result.raw["kinds"].items()
+    ]
+    return lines
 
 
 def _sentence(result: Result) -> str:

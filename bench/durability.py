@@ -1,0 +1,276 @@
+"""What 200 kills at random moments cost, at 10,000 requests a second, and what is left behind.
+
+The schedule is constant, so what must be there is known without asking the program: the requests
+that were due before the kill, at 100 us from each other for the generator, and a round of the
+group's requests each period for an agent. Whatever of it has no row is lost.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bench.program import UNRULY, Trace
+from bench.result import Result
+
+RATE = 10_000
+STEP_NS = 1_000_000_000 // RATE
+RUN_S = 3.0
+FIRST_S, LAST_S = 0.3, 2.7
+"""A kill comes between these, since the start of the load."""
+OLD_NS = 1_000_000_000
+"""Nothing that is older than this when the kill comes may be lost."""
+PATIENCE_S = 60
+SEED = 21
+
+DRIVE = f"""name = "durability"
+[run]
+duration = "{RUN_S:g}s"
+warmup = "0s"
+[drive]
+clients = 16
+arrivals = "constant"
+rate = "{RATE}/s"
+timeout = "5s"
+[probe]
+period = "100ms"
+"""
+AGENTS = 5
+MESH = f"""name = "durability"
+[run]
+duration = "{RUN_S:g}s"
+warmup = "0s"
+[mesh]
+agents = {AGENTS}
+groups = [{AGENTS}]
+period = "2500us"
+regroup = "1d"
+timeout = "5s"
+workloads = ["null"]
+[probe]
+period = "100ms"
+"""
+KINDS = {
+    "generator": (DRIVE, ("drive-0",)),
+    "runner": (DRIVE, ("runner",)),
+    "probe": (DRIVE, ("probe-0",)),
+    "server": (DRIVE, ("echo-0",)),
+    "agent": (MESH, ("agent-2",)),
+    "generator and runner": (DRIVE, ("drive-0", "runner")),
+    "all": (DRIVE, ("runner", "drive-0", "echo-0", "probe-0")),
+}
+"""What is killed, by the plan that is run."""
+KILLS = {
+    "generator": 40,
+    "runner": 30,
+    "probe": 25,
+    "server": 25,
+    "agent": 30,
+    "generator and runner": 20,
+    "all": 30,
+}
+LOSS = re.compile(r"of ([\d,]+) requests that were due until then, ([\d,]+) have no row")
+LAST = re.compile(r"its last row is from ([\d.]+) s after the start|it has no row")
+
+
+@dataclass(frozen=True)
+class Kill:
+    """One kill and what it cost."""
+
+    kind: str
+    after_s: float
+    rows: int
+    lost: int
+    oldest_lost_ns: int
+    """Age of the oldest lost request when the kill came; 0 when none is lost."""
+    stated: str
+    """``exactly``, ``the time of the last row``, ``no``, or ``nothing to state``."""
+    counts_equal: bool
+    left: int
+    """Processes that are still there in the end."""
+    status: str
+
+
+def run() -> list[Result]:
+    """Kill, look, and sum up."""
+    random = np.random.default_rng(SEED)
+    order = random.permutation([kind for kind, count in KILLS.items() for _ in range(count)])
+    return results([one(str(kind), float(random.uniform(FIRST_S, LAST_S))) for kind in order])
+
+
+def one(kind: str, after_s: float) -> Kill:
+    """One run with one kill."""
+    text, names = KINDS[kind]
+    with tempfile.TemporaryDirectory(prefix="unruly-durability-") as parent:
+        folder = Path(parent) / "run"
+        plan = Path(parent) / "plan.toml"
+        plan.write_text(text)
+        runner = subprocess.Popen(
+            [UNRULY, "run", plan, "-q", "-o", folder],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            victims = _victims(runner, folder, names)
+            time.sleep(after_s)
+            killed_ns = time.time_ns()
+            for pid in victims:
+                os.kill(pid, signal.SIGKILL)
+            runner.wait(PATIENCE_S)
+            left = _left(folder)
+            subprocess.run([UNRULY, "recover", folder], capture_output=True, check=False)
+            return _look(kind, after_s, folder, killed_ns, names, left)
+        finally:
+            runner.kill()
+            runner.wait()
+
+
+def _victims(runner: subprocess.Popen[bytes], folder: Path, names: tuple[str, ...]) -> list[int]:
+    """Their numbers, once the load has begun."""
+    until = time.monotonic() + PATIENCE_S
+    while not any(path.stat().st_size > 4096 for path in folder.glob("requests/*.spool")):
+        if time.monotonic() > until or runner.poll() is not None:
+            raise RuntimeError(f"the run did not begin: {folder}")
+        time.sleep(0.005)
+    found = {"runner": runner.pid, **_processes(folder)}
+    return [found[name] for name in names]
+
+
+def _processes(folder: Path) -> dict[str, int]:
+    """Processes of a run by name: the job file of each is named after it."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if str(folder) in words and "--job" in words:
+            name = Path(words[words.index("--job") + 1]).name
+            found[re.sub(r"-c\d+r\d+.*$", "", name).removesuffix(".json")] = int(entry.name)
+    return found
+
+
+def _left(folder: Path) -> int:
+    until = time.monotonic() + 10
+    while (left := len(_processes(folder))) and time.monotonic() < until:
+        time.sleep(0.05)
+    return left
+
+
+def _look(
+    kind: str, after_s: float, folder: Path, killed_ns: int, names: tuple[str, ...], left: int
+) -> Kill:
+    trace = Trace(folder)
+    process = next((name for name in names if name.startswith(("drive", "agent"))), "drive-0")
+    due = [
+        int(row[0])
+        for row in trace.rows(
+            f"select intended_ns from requests where process = '{process}' order by 1"
+        )
+    ]
+    lost, oldest_ns = _lost(np.array(due), killed_ns, AGENTS if kind == "agent" else 1)
+    manifest = trace.manifest
+    ((rows,),) = trace.rows("select count(*) from requests")
+    said = " ".join([*manifest.get("broken", []), *manifest["missing"]])
+    return Kill(
+        kind,
+        after_s,
+        int(rows),
+        lost,
+        oldest_ns,
+        _stated(said, lost, len(due)),
+        manifest["counts"]["copies"]["recorded"] == rows,
+        left,
+        str(manifest["status"]),
+    )
+
+
+def _lost(due_ns: np.ndarray, killed_ns: int, group: int) -> tuple[int, int]:
+    """Requests that were due before the kill and have no row, and how old the oldest was."""
+    if due_ns.size == 0:
+        return 0, 0
+    step_ns = STEP_NS if group == 1 else 2_500_000
+    place = np.rint((due_ns - due_ns[0]) / step_ns).astype(int)
+    until = int((killed_ns - due_ns[0]) // step_ns) + 1
+    wanted = np.full(min(until, int(RUN_S * 1e9) // step_ns), group)
+    there = np.bincount(place[place < wanted.size], minlength=wanted.size)
+    missing = np.maximum(wanted - there, 0)
+    if not missing.any():
+        return 0, 0
+    oldest_ns = due_ns[0] + int(np.flatnonzero(missing)[0]) * step_ns
+    return int(missing.sum()), int(killed_ns - oldest_ns)
+
+
+def _stated(said: str, lost: int, rows: int) -> str:
+    if found := LOSS.search(said):
+        due, told = (int(it.replace(",", "")) for it in found.groups())
+        return "exactly" if due - told == rows else f"no: {found[0]} beside {rows} rows"
+    if LAST.search(said):
+        return "the time of the last row"
+    return "no" if lost else "nothing to state"
+
+
+def results(kills: list[Kill]) -> list[Result]:
+    """A bar for what is wanted, and a row for each kind in the raw values."""
+    table = {kind: _row([it for it in kills if it.kind == kind]) for kind in KILLS}
+    raw = {"kinds": table, "kills": [dataclasses.asdict(it) for it in kills]}
+    worst_ns = max((it.oldest_lost_ns for it in kills), default=0)
+    most = max((it.lost for it in kills), default=0)
+    exact = [it for it in kills if it.lost == 0 or it.stated == "exactly"]
+    equal = sum(it.counts_equal for it in kills)
+    left = sum(it.left for it in kills)
+    quiet = [it for it in kills if it.stated.startswith("no:") or it.stated == "no"]
+    what = f"{len(kills)} kills at a random moment, {RATE:,} requests a second"
+    return [
+        Result(
+            "durability-age",
+            f"{what}: age of the oldest lost request when the kill came",
+            "<= 1 s",
+            f"{worst_ns / 1e9:.3f} s; {most:,} rows lost at worst",
+            worst_ns <= OLD_NS,
+            raw,
+        ),
+        Result(
+            "durability-stated",
+            f"{what}: losses that the run states exactly",
+            "all",
+            f"{len(exact)} of {len(kills)}; in {len(quiet)} nothing is said",
+            len(exact) == len(kills),
+            {},
+            "when the generator and its runner die together nobody knows when: the run says when"
+            " the last row is from",
+        ),
+        Result(
+            "durability-counts",
+            f"{what}: runs whose counts are those of their rows",
+            "all",
+            f"{equal} of {len(kills)}",
+            equal == len(kills),
+            {},
+        ),
+        Result("durability-left", f"{what}: processes left behind", "0", str(left), left == 0, {}),
+    ]
+
+
+def _row(kills: list[Kill]) -> dict[str, float | int]:
+    lost = np.array([it.lost for it in kills] or [0])
+    return {
+        "kills": len(kills),
+        "lost_median": float(np.median(lost)),
+        "lost_worst": int(lost.max()),
+        "oldest_lost_s": max((it.oldest_lost_ns for it in kills), default=0) / 1e9,
+        "stated_exactly": sum(it.stated == "exactly" for it in kills),
+        "counts_equal": sum(it.counts_equal for it in kills),
+        "left": sum(it.left for it in kills),
+    }
