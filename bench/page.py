@@ -97,7 +97,7 @@ def _kills(result: Result) -> list[str]:
     ]
     lines += [
         f"| {kind} | {it['kills']} | {it['lost_median']:g} | {it['lost_worst']}"
-        f" | {it['oldest_lost_s']:.3f} s | {it['stated_exactly'] if it['lost_worst'] else '-'}"
+        f" | {it['oldest_lost_s']:.3f} s | {it['stated_exactly']}"
         f" | {it['counts_equal']} | {it['left']} |"
         for kind, it in result.raw["kinds"].items()
     ]

@@ -15,6 +15,10 @@ from test_drive import write_drive
 
 LIMITS = '[[limit]]\nstatistic = "p50"\nat_most = "1min"\n'
 LOSS = re.compile(r"of ([\d,]+) requests that were due until then, ([\d,]+) have no row")
+BEGUN = re.compile(
+    r"of ([\d,]+) requests that it had begun, ([\d,]+) have no row;"
+    r" the last was scheduled ([\d.]+) s after the start"
+)
 OPEN = {"arrivals": 'arrivals = "constant"\nrate = "2000/s"', "duration": "5s"}
 
 
@@ -74,9 +78,37 @@ def test_what_a_killed_generator_took_with_it_is_counted(tmp_path: Path) -> None
     assert lost < 2_000, "more than a second of the schedule"
 
 
-def test_of_a_killed_closed_loop_no_number_is_made_up(tmp_path: Path) -> None:
+def begun(sentences: list[str]) -> tuple[int, int, float]:
+    """How many requests a dead process had begun, how many have no row, and when the last was due."""
+    found = [it for it in map(BEGUN.search, sentences) if it]
+    assert found, sentences
+    asked, lost = (int(it.replace(",", "")) for it in found[0].groups()[:2])
+    return asked, lost, float(found[0][3])
+
+
+def test_what_a_killed_closed_loop_had_begun_is_counted(tmp_path: Path) -> None:
     run, _ = killed(tmp_path, "drive-0", arrivals='arrivals = "closed"')
-    assert run.manifest["broken"][0].endswith("; requests that were open then have no row")
+    asked, lost, _ = begun(run.manifest["broken"])
+    assert asked - lost == rows_of(run) > 0
+
+
+def test_a_generator_that_dies_with_its_runner_leaves_the_exact_number_of_lost_requests(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "out"
+    with running(write_drive(tmp_path, **OPEN), folder) as process:
+        wait_for(lambda: measures(process, folder), "the first rows")
+        for victim in [pid_of(folder, "drive-0"), process.pid]:
+            os.kill(victim, signal.SIGKILL)
+        process.wait()
+    assert call("recover", folder).returncode == 0
+    run = Measured(folder)
+    asked, lost, last_s = begun(run.manifest["missing"])
+    assert asked - lost == rows_of(run) > 0
+    # One each 500 us, so the time of the last one says how many there are.
+    ((first_ns,),) = run.rows("select min(intended_ns) from requests")
+    elapsed_s = last_s - (first_ns - run.manifest["started_ns"]) / 1e9
+    assert asked == round(elapsed_s * 2000) + 1
 
 
 def test_the_gate_takes_a_broken_run_for_an_error(tmp_path: Path) -> None:

@@ -196,6 +196,7 @@ impl Job {
             phases: ["warmup", "measure", "load", "wind_down"]
                 .map(str::to_owned)
                 .to_vec(),
+            tally: None,
         }
     }
 }

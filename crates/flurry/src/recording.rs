@@ -168,6 +168,7 @@ impl Recording {
                 cells: words(&[CELL]),
                 ops: words(&OPERATIONS),
                 phases: words(&PHASES),
+                tally: None,
             },
             clock: inner.clock.clone(),
             spool_rows_max: SPOOL_ROWS_MAX,
@@ -248,7 +249,7 @@ impl ArrivalLog {
         self.requests.answered += u64::from(arrival.answered);
         let record = self.record(arrival);
         if let Some(recorder) = &mut self.recorder {
-            recorder.scheduled();
+            recorder.scheduled(record.intended_ns);
             recorder.record(&record);
         }
     }

@@ -77,6 +77,7 @@ pub(crate) fn spool() -> Result<Vec<u8>> {
         cells: words(&["all"]),
         ops: words(&["read", "write"]),
         phases: words(&["warmup", "measure"]),
+        tally: None,
     };
     let mut bytes = Vec::new();
     header.write(&mut bytes).context("a header")?;

@@ -89,6 +89,7 @@ fn recorder(directory: &Path) -> Recorder {
             cells: vec!["all".to_owned()],
             ops: vec!["echo".to_owned()],
             phases: ["warmup", "measure", "load"].map(str::to_owned).to_vec(),
+            tally: None,
         },
         clock: Clock::new(ClockPair::now()),
         spool_rows_max: SPOOL_ROWS_MAX,
@@ -119,7 +120,7 @@ fn recording_ns(directory: &Path) -> f64 {
     let mut recorder = recorder(directory);
     let start_ns = monotonic().0;
     for request in 0..RECORDS {
-        recorder.scheduled();
+        recorder.scheduled(0);
         recorder.record(black_box(&Record {
             request,
             sent_ns: clock.column(monotonic()),

@@ -664,7 +664,7 @@ fn a_store_is_refused_what_it_has_not() {
     );
     store(
         "url = \"redis://me:secret@h\"",
-        "plan.toml:5: url holds a password; must hold none, since plans are kept with their runs; hint: UNRULY_PASSWORD has it",
+        "plan.toml:5: url holds a password or a token; must hold none, since plans are kept with their runs; hint: UNRULY_PASSWORD has it; {password} stands for it in the path or the query of http",
     );
     store(
         "url = \"redis://h\"\npayload = \"64B\"",

@@ -21,6 +21,7 @@ mod segment;
 mod spool;
 pub mod stamp;
 mod table_spool;
+mod tally_page;
 
 pub use clock::{Clock, ClockPair, ClockWatch, MonoNs, StepNs, WallNs, monotonic};
 pub use error::TraceError;
@@ -30,7 +31,7 @@ pub use manifest::{
 };
 pub use record::{ErrorKind, Level, NULL_NS, Record, Status};
 pub use recorder::{Recorder, RecorderOptions, RecorderReport, Tally};
-pub use recovery::{Recovery, recover};
+pub use recovery::{Loss, Recovery, grouped, recover};
 pub use schema::{SCHEMA_VERSION, Table};
 pub use segment::{SegmentMeta, SegmentWriter, Value};
 pub use spool::{SPOOL_ROWS_MAX, Sealed, SpoolHeader, SpoolReader, seal_spool};

@@ -22,6 +22,7 @@ use crate::locks::WriterLock;
 use crate::manifest::Copies;
 use crate::record::{Record, Status};
 use crate::spool::{SpoolHeader, seal_spool};
+use crate::tally_page::TallyPage;
 
 /// Records the ring holds: at one million a second it is full after 65 ms, three drain rounds.
 const RING_RECORDS: usize = 1 << 16;
@@ -92,6 +93,8 @@ impl Shared {
 pub struct Recorder {
     ring: Producer<Record>,
     tally: Tally,
+    /// The count of scheduled copies for whoever recovers the run of a killed process.
+    page: Option<TallyPage>,
     shared: Arc<Shared>,
     drain: Option<JoinHandle<RecorderReport>>,
 }
@@ -102,7 +105,9 @@ impl Recorder {
     /// # Errors
     ///
     /// When the spool cannot be made.
-    pub fn start(options: RecorderOptions) -> Result<Self, TraceError> {
+    pub fn start(mut options: RecorderOptions) -> Result<Self, TraceError> {
+        let page = TallyPage::make();
+        options.header.tally = page.as_ref().map(TallyPage::name);
         let (mut ring, mut consumer) = RingBuffer::new(RING_RECORDS);
         touch(&mut ring, &mut consumer);
         let shared = Arc::new(Shared::default());
@@ -114,6 +119,7 @@ impl Recorder {
         Ok(Self {
             ring,
             tally: Tally::default(),
+            page,
             shared,
             drain: Some(handle),
         })
@@ -128,14 +134,19 @@ impl Recorder {
         Self {
             ring: RingBuffer::new(1).0,
             tally: Tally::default(),
+            page: None,
             shared: Arc::new(shared),
             drain: None,
         }
     }
 
-    /// Counts a copy that the schedule asked for. Its record must follow, exactly once.
-    pub fn scheduled(&mut self) {
+    /// Counts a copy that the schedule asked for at this time of the run. Its record must follow,
+    /// exactly once.
+    pub fn scheduled(&mut self, intended_ns: i64) {
         self.tally.copies.scheduled += 1;
+        if let Some(page) = &self.page {
+            page.note(self.tally.copies.scheduled, intended_ns);
+        }
     }
 
     /// Records what became of a copy.

@@ -13,6 +13,7 @@ use crate::schema::Table;
 use crate::segment::read_counts;
 use crate::spool::{SpoolReader, as_unfinished, seal_spool, segment_path};
 use crate::table_spool::seal_lines;
+use crate::tally_page::{LastTally, take};
 
 /// Processes whose runner died end within seconds; so long recovery waits for them.
 const WRITERS_PATIENCE: Duration = Duration::from_secs(10);
@@ -26,6 +27,34 @@ pub struct Recovery {
     pub rows: u64,
     /// Files that could not be used, a sentence each.
     pub problems: Vec<String>,
+    /// What each process that did not end properly took with it, where that is known.
+    pub losses: Vec<Loss>,
+}
+
+/// Requests that a killed process had begun and that have no row, each copy and each try counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loss {
+    /// The process, its cell and repeat, as files begin: `drive-0-c0r0`.
+    pub stem: String,
+    /// Requests that it had begun.
+    pub begun: u64,
+    /// Those of them that have a row.
+    pub rows: u64,
+    /// When the last of them was scheduled, since the start of the run.
+    pub last_ns: i64,
+}
+
+impl std::fmt::Display for Loss {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let lost = self.begun.saturating_sub(self.rows);
+        write!(
+            out,
+            "of {} requests that it had begun, {} have no row; the last was scheduled {:.4} s after the start",
+            grouped(self.begun),
+            grouped(lost),
+            seconds(self.last_ns)
+        )
+    }
 }
 
 /// Makes a run whole: removes unfinished segments, turns spools into segments, and writes the
@@ -42,14 +71,13 @@ pub fn recover(directory: &Path) -> Result<Recovery, TraceError> {
     let _lock = RunLock::take(directory)?;
     let _alone = WriterLock::alone(directory, WRITERS_PATIENCE)?;
     let mut recovery = Recovery::default();
-    let mut last_rows = LastRows::new();
+    let mut ends = Ends::new();
     for (table, path) in leftovers(directory) {
         if path.extension().is_some_and(|extension| extension == "tmp") {
             let _ = fs::remove_file(&path);
             continue;
         }
-        let sealed = seal(table, &path, &mut last_rows);
-        match sealed {
+        match seal(table, &path, &mut ends) {
             Ok((rows, damage)) => {
                 recovery.spools += 1;
                 recovery.rows += rows;
@@ -62,7 +90,7 @@ pub fn recover(directory: &Path) -> Result<Recovery, TraceError> {
             Err(error) => return Err(error),
         }
     }
-    rewrite(&mut manifest, directory, &last_rows, &recovery);
+    rewrite(&mut manifest, directory, &ends, &mut recovery);
     manifest.write(directory)?;
     Ok(recovery)
 }
@@ -100,15 +128,18 @@ fn is_nearly_empty(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.len() < 12)
 }
 
-/// When the last row of each process with a spool was, by process, cell and repeat (in the stem).
-type LastRows = BTreeMap<String, i64>;
+/// What is known of the end of each process with a spool, by process, cell and repeat (in the stem).
+type Ends = BTreeMap<String, End>;
+
+#[derive(Debug, Default)]
+struct End {
+    /// When its last row is from; 0 for none.
+    last_row_ns: i64,
+    tally: Option<LastTally>,
+}
 
 /// Returns the rows of the new segment, and a sentence about records that could not be read.
-fn seal(
-    table: Table,
-    path: &Path,
-    last_rows: &mut LastRows,
-) -> Result<(u64, Option<String>), TraceError> {
+fn seal(table: Table, path: &Path, ends: &mut Ends) -> Result<(u64, Option<String>), TraceError> {
     // The segment is renamed into place before the spool is removed: both mean that it is done.
     if segment_path(path).exists() {
         fs::remove_file(path)
@@ -118,12 +149,13 @@ fn seal(
     if table != Table::Requests {
         return seal_lines(table, path).map(|rows| (rows, None));
     }
-    let mut last_ns = 0;
-    for record in SpoolReader::open(path)? {
-        last_ns = last_instant(&record).max(last_ns);
+    let spool = SpoolReader::open(path)?;
+    let end = ends.entry(stem_of(path)).or_default();
+    // All spools of a recorder name one page.
+    end.tally = end.tally.or_else(|| take(spool.header.tally.as_deref()?));
+    for record in spool {
+        end.last_row_ns = last_instant(&record).max(end.last_row_ns);
     }
-    let before = last_rows.entry(stem_of(path)).or_insert(0);
-    *before = last_ns.max(*before);
     let sealed = seal_spool(path, &mut as_unfinished)?;
     let damage = sealed.unread.map(|(records, kept)| {
         format!(
@@ -153,21 +185,30 @@ fn last_instant(record: &Record) -> i64 {
         .unwrap_or(0)
 }
 
-fn rewrite(manifest: &mut Manifest, directory: &Path, last_rows: &LastRows, recovery: &Recovery) {
-    for (stem, last_ns) in last_rows {
-        #[expect(clippy::cast_precision_loss, reason = "a time for people")]
-        let after_s = (last_ns - manifest.started_ns) as f64 / 1e9;
-        let when = if *last_ns == 0 {
-            "it has no row".to_owned()
-        } else {
-            format!("its last row is from {after_s:.1} s after the start")
+fn rewrite(manifest: &mut Manifest, directory: &Path, ends: &Ends, recovery: &mut Recovery) {
+    let found = counts_of(directory);
+    for (stem, end) in ends {
+        let loss = end.tally.map(|tally| Loss {
+            stem: stem.clone(),
+            begun: tally.scheduled,
+            rows: found.get(stem).map_or(0, |it| it.copies.recorded),
+            last_ns: tally.intended_ns - manifest.started_ns,
+        });
+        let what = match &loss {
+            Some(loss) if loss.begun > 0 => loss.to_string(),
+            _ if end.last_row_ns == 0 => "it has no row".to_owned(),
+            _ => format!(
+                "its last row is from {:.1} s after the start",
+                seconds(end.last_row_ns - manifest.started_ns)
+            ),
         };
         let process = stem
             .rsplit_once("-c")
             .map_or(stem.as_str(), |(process, _)| process);
         manifest
             .missing
-            .push(format!("{process} did not end properly: {when}"));
+            .push(format!("{process} did not end properly: {what}"));
+        recovery.losses.extend(loss);
     }
     for problem in &recovery.problems {
         // a spool that stays is found again by every verb
@@ -181,28 +222,33 @@ fn rewrite(manifest: &mut Manifest, directory: &Path, last_rows: &LastRows, reco
             "the run was cut off: its runner ended without a word; rows after that are not there"
                 .to_owned(),
         );
-        manifest.ended_ns = last_rows
+        manifest.ended_ns = ends
             .values()
-            .copied()
+            .map(|end| end.last_row_ns)
             .max()
             .filter(|end_ns| *end_ns > 0);
     }
-    count_again(manifest, directory);
+    count_again(manifest, &found);
 }
 
-/// Processes that could not say their counts get those of their segments' footers.
-fn count_again(manifest: &mut Manifest, directory: &Path) {
-    let cells: Vec<String> = manifest
-        .cells
-        .iter()
-        .map(|cell| cell.name.clone())
-        .collect();
+/// The counts of each process by its stem, from the footers of its segments.
+fn counts_of(directory: &Path) -> BTreeMap<String, Counts> {
     let mut by_stem: BTreeMap<String, Counts> = BTreeMap::new();
     for path in files_of(directory, Table::Requests) {
         if let Some((_, counts)) = read_counts(&path) {
             by_stem.entry(stem_of(&path)).or_default().add(&counts);
         }
     }
+    by_stem
+}
+
+/// Processes that could not say their counts get those of their segments' footers.
+fn count_again(manifest: &mut Manifest, found: &BTreeMap<String, Counts>) {
+    let cells: Vec<String> = manifest
+        .cells
+        .iter()
+        .map(|cell| cell.name.clone())
+        .collect();
     for process in &mut manifest.processes {
         let cell = cells
             .iter()
@@ -210,7 +256,7 @@ fn count_again(manifest: &mut Manifest, directory: &Path) {
             .unwrap_or(0);
         let stem = format!("{}-c{cell}r{}", process.name, process.repeat);
         if process.counts.is_none() {
-            process.counts = by_stem.get(&stem).cloned();
+            process.counts = found.get(&stem).cloned();
         }
     }
     let mut total = Counts::default();
@@ -222,4 +268,23 @@ fn count_again(manifest: &mut Manifest, directory: &Path) {
             total.add(counts);
         });
     manifest.counts = total;
+}
+
+/// A number as people read it: `1,234,567`.
+#[must_use]
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a time for people")]
+fn seconds(time_ns: i64) -> f64 {
+    time_ns as f64 / 1e9
 }

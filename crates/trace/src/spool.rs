@@ -51,6 +51,9 @@ pub struct SpoolHeader {
     pub ops: Vec<String>,
     /// Names of the phases.
     pub phases: Vec<String>,
+    /// The page with the recorder's tally, in memory that outlives its process; the recorder names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tally: Option<String>,
 }
 
 impl SpoolHeader {
@@ -90,6 +93,7 @@ impl SpoolHeader {
             cells: words(&["all"]),
             ops: words(&["null", "disk"]),
             phases: words(&["warmup", "measure"]),
+            tally: None,
         }
     }
 }

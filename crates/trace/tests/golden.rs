@@ -183,6 +183,7 @@ fn the_golden_spool_holds_the_records_that_are_written_down_here() {
         cells: words(&["all"]),
         ops: words(&["null", "disk"]),
         phases: words(&["warmup", "measure"]),
+        tally: None,
     };
     let mut bytes = Vec::new();
     header.write(&mut bytes).unwrap();

@@ -25,6 +25,7 @@ fn header() -> SpoolHeader {
         cells: words(&["all"]),
         ops: words(&["null"]),
         phases: words(&["warmup", "measure"]),
+        tally: None,
     }
 }
 
@@ -137,7 +138,7 @@ fn what_is_recorded_is_in_the_segments_and_no_spool_is_left() {
     let directory = tempfile::tempdir().unwrap();
     let mut recorder = recorder(directory.path(), 1_000_000);
     for request in 0..10_000 {
-        recorder.scheduled();
+        recorder.scheduled(0);
         recorder.record(&ok(request));
     }
     let (tally, report) = recorder.finish("agent-0").unwrap();
@@ -154,7 +155,7 @@ fn what_is_recorded_is_in_the_segments_and_no_spool_is_left() {
 fn a_full_spool_becomes_a_segment_and_an_open_copy_moves_to_the_next() {
     let directory = tempfile::tempdir().unwrap();
     let mut recorder = recorder(directory.path(), 100);
-    recorder.scheduled();
+    recorder.scheduled(0);
     let open = Record {
         status: Status::Unfinished,
         answered: false,
@@ -162,7 +163,7 @@ fn a_full_spool_becomes_a_segment_and_an_open_copy_moves_to_the_next() {
     };
     assert!(recorder.note_open(&open));
     for request in 0..5_000 {
-        recorder.scheduled();
+        recorder.scheduled(0);
         recorder.record(&ok(request));
         if request % 500 == 0 {
             // Lets the drain thread see more than one full spool; the outcome is the same without.
@@ -189,7 +190,7 @@ fn what_a_broken_disk_cannot_take_is_dropped_and_counted() {
     fs::write(requests.join("agent-0-c0r0-00001.spool"), b"").unwrap();
     let mut recorder = recorder(directory.path(), 100);
     for request in 0..100 {
-        recorder.scheduled();
+        recorder.scheduled(0);
         recorder.record(&ok(request));
     }
     let until = Instant::now() + Duration::from_secs(60);
@@ -198,7 +199,7 @@ fn what_a_broken_disk_cannot_take_is_dropped_and_counted() {
         std::thread::yield_now();
     }
     for request in 100..110 {
-        recorder.scheduled();
+        recorder.scheduled(0);
         recorder.record(&ok(request));
     }
     let (tally, report) = recorder.finish("agent-0").unwrap();
@@ -279,8 +280,8 @@ fn every_column_of_a_row_holds_the_field_of_its_name() {
 fn a_copy_that_ends_twice_or_never_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let mut recorder = recorder(directory.path(), 1_000);
-    recorder.scheduled();
-    recorder.scheduled();
+    recorder.scheduled(0);
+    recorder.scheduled(0);
     recorder.record(&ok(1));
     let error = recorder.finish("agent-0").unwrap_err();
     assert!(matches!(error, TraceError::Conservation { .. }));
@@ -319,6 +320,48 @@ fn a_dead_process_s_rows_are_recovered_and_its_open_copies_are_unfinished() {
             .iter()
             .any(|sentence| sentence.contains("agent-0 did not end"))
     );
+}
+
+/// A page of memory as a killed process leaves it: it had begun so many copies.
+fn left_page(begun: u64, last_ns: i64) -> (String, PathBuf) {
+    let unique = ClockPair::now().wall_ns;
+    let name = format!("unruly-tally-{unique:016x}{:016x}", std::process::id());
+    let path = Path::new("/dev/shm").join(&name);
+    let numbers = [begun.to_ne_bytes(), last_ns.to_ne_bytes()].concat();
+    fs::write(&path, [b"UNRULYT1".to_vec(), numbers].concat()).unwrap();
+    (name, path)
+}
+
+#[test]
+fn what_a_killed_process_had_begun_and_has_no_row_is_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir_all(directory.path().join("requests")).unwrap();
+    let (name, page) = left_page(1_005, 2_500_000_000);
+    let header = SpoolHeader {
+        tally: Some(name),
+        ..header()
+    };
+    // Two spools of one recorder name one page.
+    for (number, requests) in [(0, 0..3), (1, 3..5)] {
+        let path = format!("requests/agent-0-c0r0-{number:05}.spool");
+        let mut bytes = Vec::new();
+        header.write(&mut bytes).unwrap();
+        requests.for_each(|request| ok(request).encode(&mut bytes));
+        fs::write(directory.path().join(path), bytes).unwrap();
+    }
+    manifest(RunStatus::Running)
+        .write(directory.path())
+        .unwrap();
+    let recovery = recover(directory.path()).unwrap();
+    let [loss] = &recovery.losses[..] else {
+        panic!("{:?}", recovery.losses)
+    };
+    assert_eq!((loss.begun, loss.rows), (1_005, 5));
+    let told = "agent-0 did not end properly: of 1,005 requests that it had begun, 1,000 have no \
+                row; the last was scheduled 2.5000 s after the start";
+    let missing = Manifest::read(directory.path()).unwrap().missing;
+    assert!(missing.iter().any(|it| it == told), "{missing:?}");
+    assert!(!page.exists());
 }
 
 #[test]

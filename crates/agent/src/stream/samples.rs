@@ -81,8 +81,8 @@ impl<'a> Samples<'a> {
             self.second.latencies_ns.push(received_ns - sent_ns);
         }
         self.recorded += 1;
-        self.recorder.scheduled();
         let [sent, received] = [sent_ns, received_ns].map(|at| self.clock.column(MonoNs(at)));
+        self.recorder.scheduled(sent);
         // In a group each message comes to all readers, and each time is a request: the number says which.
         let server = self.job.id.unwrap_or(0);
         let reader = u64::from(server.saturating_sub(1));

@@ -396,8 +396,8 @@ impl<'a> Engine<'a> {
 
     /// Sends a copy, or writes down why it was not sent.
     fn submit(&mut self, asked: Asked, flags: u8, session: usize) {
-        self.recorder.scheduled();
         let Asked { record, link, .. } = asked;
+        self.recorder.scheduled(record.intended_ns);
         let refused = if self.pending.open() >= self.options.in_flight {
             Some(Status::Shed)
         } else {

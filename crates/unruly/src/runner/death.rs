@@ -4,9 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use unruly_agent::{Job, JobKind, due_until};
-use unruly_trace::{Counts, Manifest, RunStatus};
-
-use super::progress::grouped;
+use unruly_trace::{Counts, Loss, Manifest, RunStatus, grouped};
 
 /// A process that ended before its time.
 #[derive(Debug)]
@@ -34,7 +32,7 @@ impl Death {
     }
 
     /// The same with what was lost, once its rows are counted.
-    fn with_loss(&self, counts: Option<&Counts>) -> String {
+    fn with_loss(&self, counts: Option<&Counts>, loss: Option<&Loss>) -> String {
         let told = self.told();
         if !self.job.kind.asks() {
             return told;
@@ -44,13 +42,14 @@ impl Death {
             JobKind::Mesh => it.copies.scheduled,
             _ => it.requests.scheduled.saturating_sub(self.loaded),
         });
-        match due_until(&self.job, self.elapsed_ns) {
-            Some(due) => format!(
+        match (due_until(&self.job, self.elapsed_ns), loss) {
+            (Some(due), _) => format!(
                 "{told}; of {} requests that were due until then, {} have no row",
                 grouped(due),
                 grouped(due.saturating_sub(rows))
             ),
-            None => format!("{told}; requests that were open then have no row"),
+            (None, Some(loss)) => format!("{told}; {loss}"),
+            (None, None) => format!("{told}; requests that were open then have no row"),
         }
     }
 
@@ -61,11 +60,12 @@ impl Death {
 }
 
 /// Writes into the manifest of a run, whose spools have become segments, how much each death has cost.
+/// `losses` are those that recovery found.
 ///
 /// # Errors
 ///
 /// When the manifest cannot be read or written.
-pub(super) fn tell_losses(directory: &Path, deaths: &[Death]) -> Result<()> {
+pub(super) fn tell_losses(directory: &Path, deaths: &[Death], losses: &[Loss]) -> Result<()> {
     if deaths.is_empty() {
         return Ok(());
     }
@@ -77,7 +77,9 @@ pub(super) fn tell_losses(directory: &Path, deaths: &[Death]) -> Result<()> {
             .processes
             .iter()
             .find(|it| it.name == job.name && it.repeat == job.repeat && it.cell == *cell);
-        let said = death.with_loss(counts.and_then(|it| it.counts.as_ref()));
+        let stem = job.stem();
+        let loss = losses.iter().find(|it| it.stem == stem);
+        let said = death.with_loss(counts.and_then(|it| it.counts.as_ref()), loss);
         let before = death.told();
         for sentences in [&mut manifest.missing, &mut manifest.broken] {
             for sentence in sentences.iter_mut().filter(|it| **it == before) {

@@ -146,8 +146,8 @@ pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
     drop(lock);
     measured?;
     // Processes that died left spools; they are taken up now, so that the run is whole.
-    recover(&directory)?;
-    death::tell_losses(&directory, &deaths)?;
+    let recovery = recover(&directory)?;
+    death::tell_losses(&directory, &deaths, &recovery.losses)?;
     settled?;
     Ok(directory)
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use unruly_agent::ProgressLine;
 use unruly_plan::{Arrivals, Load, Plan, RateHz};
+use unruly_trace::grouped;
 
 use crate::terminal::printable;
 
@@ -308,19 +309,6 @@ fn status_words(status: &str) -> &str {
         "error:denied" => "access denied",
         other => other.strip_prefix("error:").unwrap_or(other),
     }
-}
-
-/// A number with commas between its thousands.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a number for people")]

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use unruly_plan::{Drive, Load, Plan};
-use unruly_trace::{MonoNs, Process, SegmentMeta, Table, TableSpool};
+use unruly_trace::{MonoNs, Process, SegmentMeta, Table, TableSpool, grouped};
 
 use super::Run;
 use super::child::Child;
 use super::leg::Leg;
-use super::progress::{Progress, grouped};
+use super::progress::Progress;
 use crate::services::{Services, pauses};
 
 /// More than one request in so many was late: then the rate was not reached,
