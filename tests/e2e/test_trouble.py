@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from house import Measured, call, need_root, pids_of, running, spooled, wait_for, write_plan
+from test_drive import write_drive
 
 SPOILED_BY_THE_HOST = {"generator-stalled", "rate-not-reached"}
 """What a busy host may do to any run."""
@@ -191,6 +192,32 @@ def test_a_full_disk_stops_the_run_and_keeps_what_was_written(tmp_path: Path) ->
         assert Measured(disk / "out").rows("select count(*) from requests")[0][0] > 1000
     finally:
         subprocess.run(["umount", disk], check=True)
+
+
+@pytest.mark.parametrize("disk", ["size=1m", "size=2m", "size=64m,nr_inodes=17"])
+def test_a_run_whose_disk_was_full_says_so_after_there_is_space_again(
+    tmp_path: Path, disk: str
+) -> None:
+    need_root("a small disk")
+    place = tmp_path / "disk"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", disk, "tmpfs", place], check=True)
+    try:
+        plan = write_drive(
+            tmp_path, duration="6s", arrivals='arrivals = "constant"\nrate = "5000/s"'
+        )
+        said = call("run", plan, "-q", "-o", place / "out")
+        if not (place / "out" / "manifest.json").exists():
+            # there was no room to begin
+            assert "No space left" in said.stderr
+            return
+        assert said.returncode != 0
+        subprocess.run(["mount", "-o", "remount,size=64m,nr_inodes=1000", place], check=True)
+        verdict = call("verdict", place / "out")
+        assert "No space left" in verdict.stdout + verdict.stderr, verdict.stdout
+        assert "its runner ended without a word" not in verdict.stdout
+    finally:
+        subprocess.run(["umount", place], check=True)
 
 
 GARBAGE = [

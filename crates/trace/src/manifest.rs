@@ -409,11 +409,30 @@ impl Manifest {
         let io = |source| TraceError::io(&path, "writing the manifest", source);
         let mut text = serde_json::to_vec_pretty(self).map_err(|error| io(error.into()))?;
         text.push(b'\n');
-        let mut file = File::create(&temporary).map_err(io)?;
-        file.write_all(&text)
-            .and_then(|()| file.sync_all())
-            .map_err(io)?;
+        let written = File::create(&temporary)
+            .and_then(|mut file| file.write_all(&text).and_then(|()| file.sync_all()));
+        if let Err(error) = written {
+            let _ = fs::remove_file(&temporary);
+            write_to_reserve(directory, &temporary, &text).map_err(|_| io(error))?;
+        }
         fs::rename(&temporary, &path).map_err(io)
+    }
+
+    /// Keeps room for a last manifest, so that a run whose disk is full can say so.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room for it.
+    pub fn reserve(directory: &Path) -> Result<(), TraceError> {
+        let path = directory.join(RESERVE);
+        // Written, and not only made longer: a file with holes keeps nothing.
+        fs::write(&path, vec![b' '; RESERVE_BYTES])
+            .map_err(|source| TraceError::io(&path, "keeping room for the manifest", source))
+    }
+
+    /// Gives that room up: the last manifest is written.
+    pub fn release(directory: &Path) {
+        let _ = fs::remove_file(directory.join(RESERVE));
     }
 
     /// Recomputes the totals from the processes and checks every sum.
@@ -435,4 +454,16 @@ impl Manifest {
         self.counts = total;
         self.counts.check(&self.run)
     }
+}
+
+const RESERVE: &str = "manifest.reserve";
+const RESERVE_BYTES: usize = 64 << 10;
+
+/// Writes a manifest into the room that was kept for it: that needs no new block, and no new file.
+fn write_to_reserve(directory: &Path, temporary: &Path, text: &[u8]) -> std::io::Result<()> {
+    fs::rename(directory.join(RESERVE), temporary)?;
+    let mut file = File::options().write(true).open(temporary)?;
+    file.write_all(text)?;
+    file.set_len(text.len() as u64)?;
+    file.sync_all()
 }

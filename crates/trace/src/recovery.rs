@@ -11,9 +11,9 @@ use crate::manifest::{Counts, Manifest, RunStatus};
 use crate::record::{NULL_NS, Record};
 use crate::schema::Table;
 use crate::segment::read_counts;
-use crate::spool::{SpoolReader, as_unfinished, seal_spool, segment_path};
+use crate::spool::{SpoolReader, as_unfinished, finish_spool, seal_spool, segment_path};
 use crate::table_spool::seal_lines;
-use crate::tally_page::{LastTally, take};
+use crate::tally_page::{self, LastTally};
 
 /// Processes whose runner died end within seconds; so long recovery waits for them.
 const WRITERS_PATIENCE: Duration = Duration::from_secs(10);
@@ -65,7 +65,8 @@ impl std::fmt::Display for Loss {
 /// When the directory is not a run, the run is still going on, or somebody still writes into it.
 pub fn recover(directory: &Path) -> Result<Recovery, TraceError> {
     let mut manifest = Manifest::read(directory)?;
-    if manifest.status != RunStatus::Running && leftovers(directory).is_empty() {
+    let told = || unnamed(&manifest, directory).is_empty() && leftovers(directory).is_empty();
+    if manifest.status != RunStatus::Running && told() {
         return Ok(Recovery::default());
     }
     let _lock = RunLock::take(directory)?;
@@ -92,16 +93,24 @@ pub fn recover(directory: &Path) -> Result<Recovery, TraceError> {
     }
     rewrite(&mut manifest, directory, &ends, &mut recovery);
     manifest.write(directory)?;
+    Manifest::release(directory);
+    // Only now: a recovery that fails before is done again, and must know it all.
+    for page in ends.values().filter_map(|end| end.page.as_deref()) {
+        tally_page::remove(page);
+    }
     Ok(recovery)
 }
 
-/// Spools and temporary files, in a fixed order.
+/// Spools and temporary files, in a fixed order: those of requests last, so that what their spools say
+/// is still there when another table cannot be sealed.
 fn leftovers(directory: &Path) -> Vec<(Table, PathBuf)> {
     let left = |path: &PathBuf| {
         path.extension()
             .is_some_and(|extension| extension == "spool" || extension == "tmp")
     };
-    Table::ALL
+    let mut tables = Table::ALL;
+    tables.sort_by_key(|table| *table == Table::Requests);
+    tables
         .into_iter()
         .flat_map(|table| {
             files_of(directory, table)
@@ -123,6 +132,17 @@ fn files_of(directory: &Path, table: Table) -> Vec<PathBuf> {
     paths
 }
 
+/// Damaged spools that were kept and that the manifest does not name: a recovery that failed later on,
+/// or a process that sealed its own spool, moved them aside.
+fn unnamed(manifest: &Manifest, directory: &Path) -> Vec<String> {
+    files_of(directory, Table::Requests)
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|it| it == "unread"))
+        .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+        .filter(|name| !manifest.missing.iter().any(|it| it.contains(name.as_str())))
+        .collect()
+}
+
 /// A spool that was created and never written to says nothing, and is no problem.
 fn is_nearly_empty(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.len() < 12)
@@ -136,35 +156,46 @@ struct End {
     /// When its last row is from; 0 for none.
     last_row_ns: i64,
     tally: Option<LastTally>,
+    /// Where that is from.
+    page: Option<String>,
 }
 
 /// Returns the rows of the new segment, and a sentence about records that could not be read.
 fn seal(table: Table, path: &Path, ends: &mut Ends) -> Result<(u64, Option<String>), TraceError> {
     // The segment is renamed into place before the spool is removed: both mean that it is done.
-    if segment_path(path).exists() {
-        fs::remove_file(path)
-            .map_err(|source| TraceError::io(path, "removing the spool", source))?;
-        return Ok((0, None));
-    }
+    let done = segment_path(path).exists();
     if table != Table::Requests {
+        if done {
+            fs::remove_file(path)
+                .map_err(|source| TraceError::io(path, "removing the spool", source))?;
+            return Ok((0, None));
+        }
         return seal_lines(table, path).map(|rows| (rows, None));
     }
     let spool = SpoolReader::open(path)?;
     let end = ends.entry(stem_of(path)).or_default();
     // All spools of a recorder name one page.
-    end.tally = end.tally.or_else(|| take(spool.header.tally.as_deref()?));
+    if end.tally.is_none() {
+        end.tally = spool.header.tally.as_deref().and_then(tally_page::read);
+        end.page.clone_from(&spool.header.tally);
+    }
     for record in spool {
         end.last_row_ns = last_instant(&record).max(end.last_row_ns);
     }
-    let sealed = seal_spool(path, &mut as_unfinished)?;
-    let damage = sealed.unread.map(|(records, kept)| {
+    let (rows, unread) = if done {
+        (0, finish_spool(path)?)
+    } else {
+        let sealed = seal_spool(path, &mut as_unfinished)?;
+        (sealed.counts.copies.recorded, sealed.unread)
+    };
+    let damage = unread.map(|(records, kept)| {
         format!(
             "{}: {records} records cannot be read and are not in this run; the spool is kept as {}",
             path.display(),
             kept.file_name().unwrap_or_default().to_string_lossy()
         )
     });
-    Ok((sealed.counts.copies.recorded, damage))
+    Ok((rows, damage))
 }
 
 /// `agent-3-c0r0` of `agent-3-c0r0-00002.spool`.
@@ -215,6 +246,11 @@ fn rewrite(manifest: &mut Manifest, directory: &Path, ends: &Ends, recovery: &mu
         if !manifest.missing.contains(problem) {
             manifest.missing.push(problem.clone());
         }
+    }
+    for name in unnamed(manifest, directory) {
+        manifest.missing.push(format!(
+            "{name}: some of its records cannot be read and are not in this run; it is kept"
+        ));
     }
     if manifest.status == RunStatus::Running {
         manifest.status = RunStatus::CutOff;

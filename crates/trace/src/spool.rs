@@ -260,6 +260,22 @@ pub fn seal_spool(
     Ok(Sealed { counts, unread })
 }
 
+/// Removes a spool whose segment is complete; one with records that cannot be read is kept.
+///
+/// # Errors
+///
+/// When it cannot be read, removed or moved aside.
+pub(crate) fn finish_spool(path: &Path) -> Result<Option<(u64, PathBuf)>, TraceError> {
+    let mut reader = SpoolReader::open(path)?;
+    while reader.next().is_some() {}
+    let kept = keep_if_damaged(path, reader.unread)?;
+    if kept.is_none() {
+        fs::remove_file(path)
+            .map_err(|source| TraceError::io(path, "removing the spool", source))?;
+    }
+    Ok(kept)
+}
+
 /// Puts a damaged spool where no recovery looks for one: what is in it may still be worth having.
 fn keep_if_damaged(path: &Path, unread: u64) -> Result<Option<(u64, PathBuf)>, TraceError> {
     if unread == 0 {

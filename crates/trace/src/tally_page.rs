@@ -119,13 +119,20 @@ impl Drop for TallyPage {
     }
 }
 
-/// Takes the page of a process that died; `None` when there is none. A name in a run's files is
+/// Reads the page of a process that died; `None` when there is none. A name in a run's files is
 /// believed only when it is one of ours, and the file only when it is a page of this user.
-pub(crate) fn take(name: &str) -> Option<LastTally> {
-    take_from(Path::new(FOLDER), name)
+pub(crate) fn read(name: &str) -> Option<LastTally> {
+    read_from(Path::new(FOLDER), name)
 }
 
-fn take_from(folder: &Path, name: &str) -> Option<LastTally> {
+/// Removes a page that [`read`] has found.
+pub(crate) fn remove(name: &str) {
+    if read(name).is_some() {
+        let _ = fs::remove_file(Path::new(FOLDER).join(name));
+    }
+}
+
+fn read_from(folder: &Path, name: &str) -> Option<LastTally> {
     let digits = name.strip_prefix(NAME_BEGIN)?;
     let ours = digits.len() == NAME_DIGITS && digits.bytes().all(|it| it.is_ascii_hexdigit());
     if !ours {
@@ -149,7 +156,6 @@ fn take_from(folder: &Path, name: &str) -> Option<LastTally> {
     if *mark != MARK {
         return None;
     }
-    let _ = fs::remove_file(&path);
     Some(LastTally {
         scheduled: u64::from_ne_bytes(*scheduled),
         intended_ns: i64::from_ne_bytes(*intended_ns.first_chunk()?),
@@ -172,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_keeps_the_last_count_of_a_process_that_did_not_end_properly_and_is_taken_once() {
+    fn a_page_keeps_the_last_count_of_a_process_that_did_not_end_properly() {
         let folder = folder();
         let page = TallyPage::make_in(folder.path()).unwrap();
         page.note(1, 10);
@@ -187,8 +193,9 @@ mod tests {
             scheduled: 2,
             intended_ns: -20,
         };
-        assert_eq!(take_from(folder.path(), &name), Some(told));
-        assert_eq!(take_from(folder.path(), &name), None);
+        assert_eq!(read_from(folder.path(), &name), Some(told));
+        fs::remove_file(folder.path().join(&name)).unwrap();
+        assert_eq!(read_from(folder.path(), &name), None);
     }
 
     #[test]
@@ -200,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_page_of_ours_is_neither_read_nor_removed() {
+    fn what_is_no_page_of_ours_is_not_read() {
         let folder = folder();
         let name = |last: char| format!("{NAME_BEGIN}{}{last}", "0".repeat(NAME_DIGITS - 1));
         let place = |name: &str| folder.path().join(name);
@@ -214,7 +221,7 @@ mod tests {
         let names = ['1', '2', '3', '4', '5'].map(name);
         let strange = ["elsewhere", "", "../elsewhere", NAME_BEGIN].map(str::to_owned);
         for name in names.iter().chain(&strange) {
-            assert_eq!(take_from(folder.path(), name), None, "{name}");
+            assert_eq!(read_from(folder.path(), name), None, "{name}");
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 5);
     }

@@ -365,6 +365,60 @@ fn what_a_killed_process_had_begun_and_has_no_row_is_counted() {
 }
 
 #[test]
+fn a_recovery_that_fails_half_way_forgets_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir_all(directory.path().join("requests")).unwrap();
+    let (name, page) = left_page(10, 1_000_000_000);
+    let header = SpoolHeader {
+        tally: Some(name),
+        ..header()
+    };
+    let spool = directory.path().join("requests/agent-0-c0r0-00000.spool");
+    let mut bytes = Vec::new();
+    header.write(&mut bytes).unwrap();
+    (1..=3).for_each(|request| ok(request).encode(&mut bytes));
+    let damaged = bytes.len() - 20;
+    bytes[damaged] ^= 0xff;
+    fs::write(&spool, &bytes).unwrap();
+    // The spool of another table cannot be sealed: its segment cannot be made.
+    let events = directory.path().join("events");
+    fs::create_dir_all(events.join("runner-00000.parquet.tmp/in/the/way")).unwrap();
+    fs::write(
+        events.join("runner-00000.spool"),
+        "{\"schema\":1,\"run\":\"run\",\"host\":\"local\",\"process\":\"runner\",\"tag\":\"\"}\n{}\n",
+    )
+    .unwrap();
+    manifest(RunStatus::Running)
+        .write(directory.path())
+        .unwrap();
+    assert!(recover(directory.path()).is_err());
+    assert!(page.exists(), "the next recovery must know it too");
+    fs::remove_dir_all(&events).unwrap();
+    recover(directory.path()).unwrap();
+    assert!(!page.exists());
+    let missing = Manifest::read(directory.path()).unwrap().missing;
+    let named = |text: &str| missing.iter().any(|it| it.contains(text));
+    assert!(named("agent-0-c0r0-00000.unread"), "{missing:?}");
+    assert_eq!(recover(directory.path()).unwrap().spools, 0);
+}
+
+#[test]
+fn a_damaged_spool_whose_segment_is_complete_is_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    died(directory.path(), &[ok(1), ok(2)], 0);
+    let spool = directory.path().join("requests/agent-0-c0r0-00000.spool");
+    let mut bytes = fs::read(&spool).unwrap();
+    let damaged = bytes.len() - 20;
+    bytes[damaged] ^= 0xff;
+    recover(directory.path()).unwrap();
+    // The process died between the two.
+    fs::write(&spool, &bytes).unwrap();
+    recover(directory.path()).unwrap();
+    assert_eq!(fs::read(spool.with_extension("unread")).unwrap(), bytes);
+    assert!(!spool.exists());
+}
+
+#[test]
 fn a_torn_record_costs_itself_and_nothing_before_it() {
     for torn in [1, 50, 103] {
         let directory = tempfile::tempdir().unwrap();

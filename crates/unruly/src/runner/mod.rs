@@ -116,6 +116,7 @@ pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
     }
     manifest.hosts.push(host_of("local", Some(noise.floor_ns)));
     manifest.write(&directory)?;
+    Manifest::reserve(&directory)?;
 
     #[expect(clippy::cast_possible_truncation, reason = "the low half of a hash")]
     let cookie = mix(plan.seed, origin.wall_ns.cast_unsigned()) as u32;
@@ -148,6 +149,7 @@ pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
     // Processes that died left spools; they are taken up now, so that the run is whole.
     let recovery = recover(&directory)?;
     death::tell_losses(&directory, &deaths, &recovery.losses)?;
+    Manifest::release(&directory);
     settled?;
     Ok(directory)
 }
