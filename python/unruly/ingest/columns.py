@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from unruly.errors import IngestError
 from unruly.tables.columns import TABLES
+from unruly.terminal import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,6 +51,20 @@ def array(value: Column, rows: int, kind: pa.DataType) -> pa.Array:
     return value.cast(kind)
 
 
+def plain_names(value: Column) -> Column:
+    """Return names with a mark for each control character: they are printed by every verb."""
+    if value is None or isinstance(value, str):
+        return value if value is None else plain(value)
+    if isinstance(value, pa.Array | pa.ChunkedArray):
+        distinct = pc.unique(value).to_pylist()
+    else:
+        distinct = list(dict.fromkeys(value))
+    if all(not isinstance(it, str) or plain(it) == it for it in distinct):
+        return value
+    names = value.to_pylist() if isinstance(value, pa.Array | pa.ChunkedArray) else value
+    return [it if it is None else plain(str(it)) for it in names]
+
+
 def bounded(value: Column, rows: int, kind: pa.DataType) -> pa.Array:
     """Return a column of an unsigned type; what does not fit is the nearest that does."""
     most = 2**kind.bit_width - 1
@@ -71,11 +86,11 @@ def table_of(name: str, columns: Mapping[str, Any], rows: int) -> pa.Table:
 def codes_of(value: Column, rows: int) -> tuple[list[str], NDArray[np.int64]]:
     """Distinct texts of a column, and which of them each row has."""
     if is_scalar(value):
-        return [str(value)], np.zeros(rows, np.int64)
+        return [plain(str(value))], np.zeros(rows, np.int64)
     encoded = value if isinstance(value, pa.DictionaryArray) else None
     if encoded is None:
         encoded = array(value, rows, pa.string()).dictionary_encode()
-    texts = [str(text) for text in encoded.dictionary.to_pylist()]
+    texts = [plain(str(text)) for text in encoded.dictionary.to_pylist()]
     return texts, np.asarray(encoded.indices).astype(np.int64)
 
 

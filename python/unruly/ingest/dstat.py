@@ -52,6 +52,13 @@ def _recognises(sample: Sample) -> bool:
     return any(TITLE.match(line) for line in sample.lines[:HEAD_LINES])
 
 
+def _fields(line: str) -> list[str]:
+    try:
+        return next(csv.reader([line]))
+    except csv.Error:
+        return []
+
+
 def _read(source: Source, options: Options) -> Iterator[Batch]:
     del options
     groups: list[str] = []
@@ -59,7 +66,7 @@ def _read(source: Source, options: Options) -> Iterator[Batch]:
     began_ns, before_ns = 0, None
     samples = Samples()
     for number, line in source.lines():
-        fields = next(csv.reader([line]))
+        fields = _fields(line)
         if line.startswith('"') and not names:
             began_ns = _date_ns(source, line) or began_ns
             if len(fields) == len(groups) and KNOWN & set(fields):

@@ -12,6 +12,7 @@ import base64
 import binascii
 import struct
 import zlib
+from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -27,8 +28,12 @@ COMPRESSED: Final = {0x1C849309, 0x1C849302, 0x1C849304}
 DOUBLE: Final = {0x0C72124E, 0x0C72124F}
 WORD_SIZE_MASK: Final = 0xF0
 V2_WORD: Final = 0x10
+INFLATION_MAX: Final = 100
+INFLATED_FREE: Final = 1 << 20
+"""Runs of zeros are short before they are compressed, so that a real histogram inflates by less."""
 INFLATED_MAX: Final = 64 << 20
 """A 5-digit histogram of 2^63 values has 6 M counts of at most 9 bytes: more is garbage."""
+COUNT_MAX: Final = (1 << 63) - 1
 DIGITS: Final = range(6)
 VALUE_BITS: Final = 63
 
@@ -103,10 +108,11 @@ def decode_bytes(data: bytes) -> HdrHistogram:
         raise _wrong("its payload is shorter than its header says")
     if digits not in DIGITS or lowest < 1 or highest < 2 * lowest or not 0 < ratio < float("inf"):
         raise _wrong(f"{digits} digits from {lowest} to {highest}, ratio {ratio}")
-    place, counts = _varints(body) if base == V2 else _words(body, cookie)
+    most = _places(digits, int(lowest))
+    place, counts = _varints(body, most) if base == V2 else _words(body, cookie)
     if (counts < 0).any():
         raise _wrong(f"a count is {counts.min()}")
-    if place.size and _bits(int(place[-1]), digits, int(lowest)) > VALUE_BITS:
+    if place.size and place[-1] >= most:
         raise _wrong(f"a value of more than {VALUE_BITS} bits")
     low, high = edges(place, digits, int(lowest))
     return HdrHistogram(digits, low * ratio, high * ratio, counts, ratio)
@@ -154,20 +160,22 @@ def edges(
     return low, np.where(size > 1, low + size, low)
 
 
-def _bits(place: int, digits: int, lowest: int) -> int:
-    """How many bits the values of a bucket have, at least."""
+def _places(digits: int, lowest: int) -> int:
+    """How many buckets the largest histogram of this precision has."""
     half_bits = max(1, int(np.ceil(np.log2(2 * 10**digits)))) - 1
-    return (place >> half_bits) + half_bits + lowest.bit_length() - 1
+    doublings = VALUE_BITS - half_bits - (lowest.bit_length() - 1)
+    return (max(0, doublings) + 1) << half_bits
 
 
 def _inflate(data: bytes) -> bytes:
     machine = zlib.decompressobj()
+    most = min(INFLATED_MAX, INFLATED_FREE + INFLATION_MAX * len(data))
     try:
-        found = machine.decompress(data, INFLATED_MAX)
+        found = machine.decompress(data, most)
     except zlib.error as error:
         raise _wrong(f"does not inflate ({error})") from error
     if machine.unconsumed_tail:
-        raise _wrong(f"inflates to more than {INFLATED_MAX} bytes")
+        raise _wrong(f"inflates to more than {most} bytes")
     return found
 
 
@@ -178,13 +186,12 @@ def _unpack(form: str, data: bytes, offset: int) -> tuple[int, ...]:
         raise _wrong(f"ends after {len(data)} bytes") from error
 
 
-def _varints(body: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Places of counts that are not 0, and the counts: a run of zeros takes no memory.
+def _varints(body: bytes, most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Places below `most` of counts that are not 0, and the counts: a run of zeros takes no memory.
 
     Zig-zag LEB128 of at most nine bytes each; the ninth byte carries eight bits.
     """
-    places: list[int] = []
-    counts: list[int] = []
+    places, counts = array("q"), array("q")
     place = at = 0
     size = len(body)
     while at < size:
@@ -202,12 +209,14 @@ def _varints(body: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
             if byte < 0x80:
                 break
         number = (value >> 1) ^ -(value & 1)
+        if number > COUNT_MAX:
+            raise _wrong(f"a count is {number}")
         if number > 0:
             places.append(place)
             counts.append(number)
         place += max(1, -number)
-        if place > INFLATED_MAX:
-            raise _wrong(f"a run of {-number} zeros")
+        if place > most:
+            raise _wrong(f"more than {most} buckets")
     return np.array(places, dtype=np.int64), np.array(counts, dtype=np.int64)
 
 

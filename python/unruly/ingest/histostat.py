@@ -24,6 +24,9 @@ UNIT: Final = re.compile(r"^#\[TimeUnit: *(?P<unit>[A-Z]+)\]")
 UNITS: Final = {"NANOSECONDS": "ns", "MICROSECONDS": "us", "MILLISECONDS": "ms", "SECONDS": "s"}
 SCALE: Final = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 SECOND_NS: Final = 1e9
+NANOSECONDS_MAX: Final = float(1 << 62)
+COUNT_MAX: Final = 10**15
+"""More requests than any interval has."""
 
 
 def _recognises(sample: Sample) -> bool:
@@ -59,7 +62,7 @@ def _read(source: Source, options: Options) -> Iterator[Batch]:
                 fields = next(csv.reader([line]))
                 row = dict(zip(names, fields, strict=True))
                 _add(held, known, row, (start_s, SCALE[unit or "ns"]))
-            except (ValueError, KeyError) as error:
+            except (ValueError, KeyError, ArithmeticError, csv.Error) as error:
                 source.complaints.refuse(number, str(error))
     source.unit = unit
     source.lacks("the source kept percentiles of each interval, no single values")
@@ -88,7 +91,12 @@ def _add(
         if re.fullmatch(r"p\d+", name)
     ]
     least, most = float(row["min"]) * ns, float(row["max"]) * ns
+    for value in (least, most, *(value for _, value in percentiles)):
+        if not 0 <= value <= NANOSECONDS_MAX:
+            raise ValueError(f"a value is {value / SECOND_NS:g} s")
     op = row["Tag"].removeprefix("Tag=")
+    if n < 0 or n > COUNT_MAX:
+        raise ValueError(f"a count is {n}")
     if n == 0:
         return
     held.add(op, (began, ended), bins_between(n, percentiles, least, most))

@@ -7,11 +7,12 @@ overlap in time, or beside the only one.
 
 from __future__ import annotations
 
+import csv
 import math
 import time
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
@@ -27,6 +28,7 @@ from unruly.ingest.columns import (
     cells_of,
     codes_of,
     is_scalar,
+    plain_names,
     sound_rows,
 )
 from unruly.ingest.formats import recognise, refuse_idle_flags
@@ -55,7 +57,7 @@ PAUSES: Final = (
 TELL_SECONDS: Final = 2.0
 UNEXPECTED: Final = (
     ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
-    pa.ArrowException,
+    csv.Error, pa.ArrowException,
 )  # fmt: skip
 """What a reader ends in when a field is not as the format has it."""
 TOLD_MAX: Final = 200
@@ -223,6 +225,8 @@ class Work:
         source, seen = file.source, 0
         file.before = self.tally.rows.get("requests", 0)
         for batch in file.format.read(source, self.options):
+            if hasattr(batch, "op"):
+                batch = replace(batch, op=plain_names(batch.op))  # noqa: PLW2901 - the same, printable
             seen += self._take(file, batch)
             source.complaints.check(ended=False)
             if time.monotonic() - self.told_at > TELL_SECONDS:

@@ -32,6 +32,7 @@ OPTIONAL: Final = (
 )  # fmt: skip
 MS: Final = 1_000_000
 SAMPLES: Final = ("sample", "httpSample", "sampleResult")
+DEPTH_MAX: Final = 100
 TOKEN_MAX: Final = 8 << 20
 """Bytes of one start tag with its attributes."""
 STARTS: Final = (
@@ -127,6 +128,11 @@ def _samples(source: Source) -> Iterator[Row]:
     def opened(name: str, attributes: dict[str, str]) -> None:
         nonlocal depth
         depth += 1
+        if depth > DEPTH_MAX:
+            raise IngestError(
+                source.where, f"has elements {DEPTH_MAX} deep", "samples with their sub-samples",
+                "look at it: JMeter does not write so",
+            )  # fmt: skip
         if depth == 2 and name in SAMPLES:
             found.append((parser.CurrentLineNumber, attributes))
 

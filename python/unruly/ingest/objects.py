@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import ijson
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from unruly.ingest.source import Sample, Source
 
 _DECODER = json.JSONDecoder()
+PARTS_MAX: Final = 1_000_000
+"""Keys, values and brackets of one object: an object for each request has a few dozen."""
 
 
 def first_objects(sample: Sample, most: int = 50) -> list[dict[str, Any]]:
@@ -85,14 +87,22 @@ def _from_stream(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
     """Objects at the top, in an array, or in arrays of arrays."""
     stream, number = source.stream(), 0
     events = ijson.basic_parse(stream, multiple_values=True, use_float=True)
-    depth = 0
+    depth = parts = 0
     builder: Any = None
     try:
         for event, value in events:
             if builder is None:
                 if event != "start_map":
                     continue
-                builder, depth = ijson.ObjectBuilder(), 0
+                builder, depth, parts = ijson.ObjectBuilder(), 0, 0
+            parts += 1
+            if parts > PARTS_MAX:
+                raise IngestError(
+                    source.where,
+                    f"object {number + 1:,} has more than {PARTS_MAX:,} values",
+                    "an object for each request",
+                    "look at it: it is not one that this tool writes",
+                )
             builder.event(event, value)
             depth += (event in ("start_map", "start_array")) - (event in ("end_map", "end_array"))
             if depth == 0:

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from unruly.errors import IngestError
 from unruly.ingest.model import Complaints
+from unruly.terminal import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -286,7 +287,7 @@ def open_source(path: str, name: str | None = None) -> Source:
         text = text[: len(text) // 2 * 2].decode(encoding, "replace").encode()
     called = name or ("stdin" if path == STDIN else Path(path).name)
     return Source(
-        called.encode("utf-8", "replace").decode(),  # a name may be no UTF-8
+        plain(called.encode("utf-8", "replace").decode()),  # a name may be no UTF-8
         where,
         Sample(text, len(head) < HEAD),
         Complaints(where),

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import ibis
 
-from unruly.errors import EngineError
+from unruly.errors import EngineError, TraceError
+from unruly.terminal import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+NAMES: Final = frozenset({"cell", "op", "process", "host", "phase"})
+"""Columns whose values are printed as they are."""
 DUCKDB: Final = "duckdb"
 _SPARK: Final = re.compile(r"spark://[^\s/:]+:\d+|local(\[(\d+|\*)\])?")
 _MEMORY: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]i?B)", re.IGNORECASE)
@@ -114,8 +117,24 @@ def parse_memory(text: str) -> int:
 
 
 def fetch(expression: ibis.Table) -> pd.DataFrame:
-    """Execute an aggregate and return its rows; the only way from an engine into Python."""
-    return expression.to_pandas()
+    """Execute an aggregate and return its rows; the only way from an engine into Python.
+
+    Raises
+    ------
+    TraceError
+        When a name holds a control character: printed, it could hide or forge a line.
+    """
+    frame = expression.to_pandas()
+    for column in NAMES.intersection(frame.columns):
+        for name in frame[column].dropna().unique():
+            if isinstance(name, str) and plain(name) != name:
+                raise TraceError(
+                    f"{column} {plain(name)[:60]!r}",
+                    "holds a control character",
+                    "names of printable characters",
+                    "measure or import the run again",
+                )
+    return frame
 
 
 def inline(frame: pd.DataFrame | list[dict[str, Any]]) -> ibis.Table:
