@@ -4,12 +4,15 @@ use std::path::{Path, PathBuf};
 
 use unruly_agent::JvmPlace;
 
+use crate::python::on_path;
+
 const ARCHIVE: &str = "unruly-jvm.jar";
 
 /// The virtual machine and our archive; none where either is missing.
 ///
 /// The archive is looked for in `$UNRULY_JVM`, in `unruly-jvm` beside the program, and in `jvm/target` of the
-/// checkout that either is in; the virtual machine in `$JAVA_HOME` and on the path.
+/// checkout that the program is in; the virtual machine in `$JAVA_HOME` and on the path. Never in the working
+/// directory: that may be anybody's.
 pub(crate) fn find() -> Option<JvmPlace> {
     let folder = folders()
         .into_iter()
@@ -30,17 +33,15 @@ fn folders() -> Vec<PathBuf> {
         return vec![named.into()];
     }
     let binary = std::env::current_exe().ok();
-    let here = std::env::current_dir().ok();
     let beside = binary.iter().filter_map(|it| it.parent());
     let beside = beside.map(|it| it.join("unruly-jvm"));
-    let checkouts = binary.iter().chain(&here).flat_map(|it| it.ancestors());
+    let checkouts = binary.iter().flat_map(|it| it.ancestors());
     let built = checkouts.map(|it| it.join("jvm").join("target"));
     beside.chain(built).collect()
 }
 
 fn programs() -> Vec<PathBuf> {
-    let home = std::env::var_os("JAVA_HOME").map(|it| Path::new(&it).join("bin"));
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let places = home.into_iter().chain(std::env::split_paths(&path));
-    places.map(|it| it.join("java")).collect()
+    let home = std::env::var_os("JAVA_HOME").map(|it| Path::new(&it).join("bin/java"));
+    let home = home.filter(|it| it.is_absolute());
+    home.into_iter().chain(on_path("java")).collect()
 }

@@ -33,7 +33,8 @@ pub(crate) fn find() -> Result<PathBuf> {
     )
 }
 
-/// `$UNRULY_PYTHON`, the Python beside the binary, `.venv` upwards from here, `python3`.
+/// `$UNRULY_PYTHON`, the Python beside the binary, `.venv` in the folders above it, `python3` of the path.
+/// Never one of the working directory: that may be anybody's.
 fn candidates() -> Vec<PathBuf> {
     let mut found = Vec::new();
     if let Some(named) = std::env::var_os("UNRULY_PYTHON") {
@@ -48,15 +49,17 @@ fn candidates() -> Vec<PathBuf> {
                 .map(|folder| folder.join(".venv/bin/python3")),
         );
     }
-    if let Ok(here) = std::env::current_dir() {
-        found.extend(
-            here.ancestors()
-                .map(|folder| folder.join(".venv/bin/python3")),
-        );
-    }
+    found.extend(on_path("python3"));
     found.retain(|path| path.exists());
-    found.push(PathBuf::from("python3"));
     found
+}
+
+/// Where a program may be on the path. An empty or relative part of the path means the working directory,
+/// and is left out.
+pub(crate) fn on_path(program: &str) -> Vec<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places = std::env::split_paths(&path).filter(|it| it.is_absolute());
+    places.map(|it| it.join(program)).collect()
 }
 
 /// Replaces this process with `python -m unruly VERB ARGUMENTS`.

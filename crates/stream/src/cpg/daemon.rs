@@ -206,7 +206,10 @@ fn ends_with(parent: Pid) -> io::Result<()> {
 fn program(libraries: Option<&Path>) -> Option<(PathBuf, Option<OsString>)> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let sbin = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    let mut places = std::env::split_paths(&path).chain(sbin);
+    // A relative part means the working directory, which may be anybody's.
+    let mut places = std::env::split_paths(&path)
+        .filter(|it| it.is_absolute())
+        .chain(sbin);
     let own = places.find_map(|it| program_in(&it));
     own.map(|it| (it, None)).or_else(|| fetched(libraries?))
 }
