@@ -32,20 +32,12 @@ pub struct EtcdTls {
     pub own: Option<(PathBuf, PathBuf)>,
 }
 
-fn refused(text: &str, problem: impl Into<String>, hint: &'static str) -> Error {
+fn refused(text: &str, problem: &str, hint: &'static str) -> Error {
     Error::Address {
-        text: shown(text),
-        problem: problem.into(),
+        text: text.to_owned(),
+        problem: problem.to_owned(),
         wanted: "etcd://HOST:PORT,HOST:PORT,.../NAME",
         hint,
-    }
-}
-
-/// The text without what stands before an `@`, which may be a password.
-fn shown(text: &str) -> String {
-    match text.rsplit_once('@') {
-        Some((_, rest)) => format!("...@{rest}"),
-        None => text.to_owned(),
     }
 }
 
@@ -79,7 +71,11 @@ impl Etcd {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_plain) {
             let hint = "letters, digits, and -_. of ASCII, 64 at most";
-            return Err(refused(text, format!("its name is {name:?}"), hint));
+            return Err(refused(
+                text,
+                "its name is empty, too long, or of other characters",
+                hint,
+            ));
         }
         let is_host = |byte: u8| is_plain(byte) || byte == b':';
         if nodes.len() > NODES_MAX
@@ -199,6 +195,11 @@ mod tests {
             assert!(refused.contains("; wanted etcd://"), "{refused}");
         }
         assert!(Etcd::parse("etcd://a", Some(tls())).is_err());
+        for text in ["etcd://user:s3c/r3t@h", "etcd://:r3t@h/x y", "http://r3t@h"] {
+            let refused = Etcd::parse(text, None).unwrap_err().to_string();
+            assert!(!refused.contains("r3t"), "{refused}");
+            assert!(refused.starts_with("(not shown"), "{refused}");
+        }
     }
 
     #[test]
