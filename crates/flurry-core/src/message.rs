@@ -195,6 +195,8 @@ pub enum Outcome {
     Fenced(Epoch),
     /// A bound was reached; nothing was done.
     Busy,
+    /// The level promises more copies than there are servers; nothing was done.
+    TooFewCopies,
     /// The value was evicted from every replica that was asked.
     Evicted,
     /// The machine cannot read the operation; nothing was done.
@@ -335,7 +337,8 @@ pub struct List {
     pub config: ConfigNumber,
     /// The owner's time.
     pub at: WallNs,
-    /// Those whose state has ended by then, instead of those whose has not.
+    /// Those whose state has ended by then, and those that an earlier owner deleted, instead of those
+    /// whose state has not ended.
     pub ended: bool,
     /// The records below this place of the server's table.
     pub below: u64,

@@ -3,6 +3,7 @@
 //! A deleted key keeps its version (a tombstone) until every replica has the deletion, and an evicted
 //! one for good: without it a delayed write would bring an old value back.
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 use bytes::Bytes;
@@ -10,12 +11,15 @@ use indexmap::IndexMap;
 use indexmap::map::Entry;
 
 use crate::bugs::{Bug, planted};
-use crate::id::{Key, Version};
+use crate::id::{Epoch, Key, Sequence, SessionId, Version};
 use crate::machine::{StateMachine, digest};
 use crate::message::State;
 
 /// What a record takes beside its key, state and answer.
 const RECORD_BYTES: usize = 96;
+
+/// What a deleted key takes beside its record: its place in the order of deletions.
+const TOMBSTONE_BYTES: usize = 64;
 
 /// Of how many records the least recently used is evicted.
 const SAMPLE: usize = 8;
@@ -49,10 +53,19 @@ pub(crate) struct Record<S> {
     used: u32,
 }
 
+impl<S> Record<S> {
+    /// All that there is of the key is its deletion.
+    pub(crate) fn is_tombstone(&self) -> bool {
+        self.state.is_none() && !self.evicted
+    }
+}
+
 /// The records of a shard.
 #[derive(Debug, Clone)]
 pub(crate) struct Table<M: StateMachine> {
     records: IndexMap<Key, Record<M::State>, BuildHasherDefault<KeyHasher>>,
+    /// The deleted keys of each session, the oldest deletion first.
+    tombstones: BTreeMap<(SessionId, Version), Key>,
     bytes: usize,
     clock: u32,
     /// Where the next sample for an eviction starts.
@@ -78,6 +91,7 @@ impl<M: StateMachine> Table<M> {
     pub(crate) fn new() -> Self {
         Self {
             records: IndexMap::default(),
+            tombstones: BTreeMap::new(),
             bytes: 0,
             clock: 0,
             hand: 0,
@@ -119,7 +133,12 @@ impl<M: StateMachine> Table<M> {
             .state
             .as_ref()
             .map_or(0, |state| machine.size_bytes(state));
-        RECORD_BYTES + key.bytes().len() + record.answer.len() + state
+        let order = if record.is_tombstone() {
+            TOMBSTONE_BYTES
+        } else {
+            0
+        };
+        RECORD_BYTES + key.bytes().len() + record.answer.len() + state + order
     }
 
     /// By how much storing this would grow the table.
@@ -164,6 +183,7 @@ impl<M: StateMachine> Table<M> {
             used: self.clock,
         };
         self.bytes += Self::size(machine, &key, &record);
+        let deleted = record.is_tombstone().then(|| key.clone());
         match self.records.entry(key) {
             Entry::Occupied(mut held) => {
                 let old = held.get().version;
@@ -174,23 +194,66 @@ impl<M: StateMachine> Table<M> {
                     held.key()
                 );
                 self.bytes -= Self::size(machine, held.key(), held.get());
+                Self::drop_from_order(&mut self.tombstones, held.key(), held.get());
                 held.insert(record);
             }
             Entry::Vacant(free) => {
                 free.insert(record);
             }
         }
+        if let Some(key) = deleted {
+            self.tombstones.insert((key.session(), version), key);
+        }
     }
 
-    pub(crate) fn mark_evicted(&mut self, key: &Key) {
+    /// A record changes or goes: if it was a deletion, that has no place in the order any more.
+    fn drop_from_order(
+        tombstones: &mut BTreeMap<(SessionId, Version), Key>,
+        key: &Key,
+        record: &Record<M::State>,
+    ) {
+        let place = (key.session(), record.version);
+        if record.is_tombstone() && tombstones.get(&place) == Some(key) {
+            tombstones.remove(&place);
+        }
+    }
+
+    /// The key of a session's oldest deletion of this epoch, if it is not newer than this.
+    pub(crate) fn deleted_until(
+        &self,
+        session: SessionId,
+        epoch: Epoch,
+        until: Sequence,
+    ) -> Option<&Key> {
+        let place = |sequence| (session, Version { epoch, sequence });
+        let mut found = self.tombstones.range(place(Sequence(0))..=place(until));
+        found.next().map(|(_, key)| key)
+    }
+
+    /// The first session from this one on that has deleted keys.
+    pub(crate) fn deleted_in(&self, from: SessionId) -> Option<SessionId> {
+        let mut found = self.tombstones.range((from, Version::NONE)..);
+        found.next().map(|((session, _), _)| *session)
+    }
+
+    /// Keys that are deleted, and whose version is kept until every replica has that.
+    pub(crate) fn tombstones(&self) -> usize {
+        self.tombstones.len()
+    }
+
+    pub(crate) fn mark_evicted(&mut self, machine: &M, key: &Key) {
         if let Some(record) = self.records.get_mut(key) {
+            self.bytes -= Self::size(machine, key, record);
+            Self::drop_from_order(&mut self.tombstones, key, record);
             record.evicted = true;
+            self.bytes += Self::size(machine, key, record);
         }
     }
 
     pub(crate) fn remove(&mut self, machine: &M, key: &Key) {
         if let Some((key, record)) = self.records.swap_remove_entry(key) {
             self.bytes -= Self::size(machine, &key, &record);
+            Self::drop_from_order(&mut self.tombstones, &key, &record);
         }
     }
 
@@ -201,6 +264,7 @@ impl<M: StateMachine> Table<M> {
             let keep = wanted(key);
             if !keep {
                 freed += Self::size(machine, key, record);
+                Self::drop_from_order(&mut self.tombstones, key, record);
             }
             keep
         });

@@ -2,14 +2,17 @@
 
 use super::Server;
 use crate::bugs::{Bug, planted};
-use crate::id::MonoNs;
-use crate::id::{Key, Version};
+use crate::id::{Key, MonoNs, SessionId, Version};
 use crate::machine::{Access, Malformed, StateMachine, digest};
 use crate::message::{Ask, Copy, Reply, Request, State, Verdict};
 use crate::table::{Record, state_of};
 
 /// What the check says, with the digest of what was answered.
 type Checked = (Verdict, u64);
+
+/// Deletions that are forgotten beside one operation at most. Each operation makes one at most, so they
+/// never pile up.
+const BURIED_MAX: usize = 64;
 
 impl<M: StateMachine> Server<M> {
     /// Checks and executes one copy.
@@ -80,6 +83,7 @@ impl<M: StateMachine> Server<M> {
         }
         if id.epoch == session.epoch {
             session.stable = session.stable.max(request.stable);
+            self.bury_some(id.session, BURIED_MAX);
         }
         None
     }
@@ -117,16 +121,36 @@ impl<M: StateMachine> Server<M> {
         }
     }
 
-    /// Removes a tombstone that every replica has: the key is as if it had never been. Not while the
-    /// members change, since a joining server must hear of the deletion.
+    /// Forgets deletions of a session that every replica has, the oldest first: without that, keys that
+    /// nobody uses again would fill the memory. Returns how many.
+    pub(super) fn bury_some(&mut self, id: SessionId, most: usize) -> usize {
+        let session = self.sessions.get(&id).copied();
+        let Some(session) = session.filter(|_| !self.is_changing()) else {
+            return 0;
+        };
+        if planted(Bug::TombstonesForGood) {
+            return 0;
+        }
+        for buried in 0..most {
+            let oldest = self.table.deleted_until(id, session.epoch, session.stable);
+            let Some(key) = oldest.cloned() else {
+                return buried;
+            };
+            self.bury(&key);
+        }
+        most
+    }
+
+    /// The members change: a joining server must hear of each deletion.
+    fn is_changing(&self) -> bool {
+        self.config.as_ref().is_some_and(|it| it.next.is_some())
+    }
+
+    /// Removes a tombstone that every replica has: the key is as if it had never been.
     fn bury(&mut self, key: &Key) {
-        let changing = self.config.as_ref().is_some_and(|it| it.next.is_some());
-        let dead = self.is_dead(key) && !changing;
+        let dead = self.is_dead(key) && !self.is_changing();
         let early = planted(Bug::TombstoneTooEarly)
-            && self
-                .table
-                .find(key)
-                .is_some_and(|record| record.state.is_none() && !record.evicted);
+            && self.table.find(key).is_some_and(Record::is_tombstone);
         if dead || early {
             let version = self.version(key);
             self.table.remove(&self.machine, key);
@@ -142,7 +166,7 @@ impl<M: StateMachine> Server<M> {
         self.table.find(key).is_some_and(|record| {
             let version = record.version;
             let everywhere = version.epoch == session.epoch && version.sequence <= session.stable;
-            record.state.is_none() && !record.evicted && everywhere
+            record.is_tombstone() && everywhere
         })
     }
 
@@ -356,7 +380,7 @@ impl<M: StateMachine> Server<M> {
             .store(&self.machine, key.clone(), version, restored, answer);
         if state.evicted {
             // Without the version an evicted key would look as if it never was.
-            self.table.mark_evicted(key);
+            self.table.mark_evicted(&self.machine, key);
         }
         if self.persist.is_some()
             && let Some(record) = self.table.find(key)

@@ -3,8 +3,12 @@
 //! Each key is told by the first of its replicas alone, so that going through all servers gives each
 //! key once. What was on every replica when the owner began is told if it stays: a removal moves the
 //! last record, which was looked at before, into the gap.
+//!
+//! With the keys whose values have ended come those that an earlier owner deleted: only a later
+//! deletion by the present owner can be known to be on every replica, and be forgotten.
 
 use super::{Destination, Server};
+use crate::id::Version;
 use crate::machine::StateMachine;
 use crate::message::{Control, List, Listed, Message};
 
@@ -28,16 +32,25 @@ impl<M: StateMachine> Server<M> {
         let end = usize::try_from(question.below).map_or(len, |below| below.min(len));
         let records = question.records.min(List::RECORDS_MAX) as usize;
         let begin = end.saturating_sub(records.max(1));
+        let epoch = self.sessions.get(&question.session).map(|it| it.epoch);
+        let earlier = |version: Version| epoch.is_some_and(|epoch| version.epoch < epoch);
         let (mut keys, mut bytes, mut next) = (Vec::new(), 0, begin);
         for index in (begin..end).rev() {
             let Some((key, record)) = self.table.at(index) else {
                 continue;
             };
-            let wanted = key.session() == question.session
-                && record.state.as_ref().is_some_and(|state| {
-                    self.machine.has_ended(state, question.at) == question.ended
-                });
-            if !wanted || !self.is_first_of(&config, key) {
+            if key.session() != question.session {
+                continue;
+            }
+            let listed = match &record.state {
+                Some(state) => {
+                    let ended = self.machine.has_ended(state, question.at);
+                    ended == question.ended && self.is_first_of(&config, key)
+                }
+                // Another replica may have forgotten it already, so each tells what it has.
+                None => question.ended && record.is_tombstone() && earlier(record.version),
+            };
+            if !listed {
                 continue;
             }
             bytes += key.bytes().len();

@@ -32,6 +32,9 @@ pub use persist::{Change, RestoreError, What};
 /// Sessions that a server knows at most; a cluster that needs more needs more servers.
 pub const SESSIONS_MAX: usize = 65_536;
 
+/// Deletions that are forgotten at one timeout at most: a millisecond or two.
+const PILE_MAX: usize = 4_096;
+
 /// What a server is told at its start.
 #[derive(Debug, Clone)]
 pub struct ServerParams {
@@ -170,6 +173,22 @@ impl<M: StateMachine> Server<M> {
         self.table.len()
     }
 
+    /// Deleted keys that it keeps the version of.
+    #[must_use]
+    pub fn tombstones(&self) -> usize {
+        self.table.tombstones()
+    }
+
+    /// Whether it keeps a deletion that, as far as it knows, every replica has. Only while the members
+    /// change, and until the next timeout after.
+    #[must_use]
+    pub fn keeps_what_is_dead(&self) -> bool {
+        self.sessions.iter().any(|(id, session)| {
+            let oldest = self.table.deleted_until(*id, session.epoch, session.stable);
+            oldest.is_some()
+        })
+    }
+
     /// Sessions whose epoch it knows.
     #[must_use]
     pub fn sessions(&self) -> usize {
@@ -245,8 +264,20 @@ impl<M: StateMachine> Server<M> {
     pub fn handle_timeout(&mut self, now: MonoNs) {
         if self.lease.ping_is_due(now) {
             self.ping(now);
+            self.bury_what_piled_up();
         }
         self.pull_again(now);
+    }
+
+    /// While the members change no deletion is forgotten; this works off what piled up meanwhile.
+    fn bury_what_piled_up(&mut self) {
+        let mut left = PILE_MAX;
+        let mut next = self.table.deleted_in(SessionId(0));
+        while let Some(session) = next.filter(|_| left > 0) {
+            left -= self.bury_some(session, left);
+            let after = session.0.checked_add(1).map(SessionId);
+            next = after.and_then(|it| self.table.deleted_in(it));
+        }
     }
 
     /// When to call [`Self::handle_timeout`].
@@ -281,10 +312,15 @@ impl<M: StateMachine> Server<M> {
             stable: Sequence(0),
         });
         if epoch > known.epoch {
-            *known = Session {
-                epoch,
-                stable: Sequence(0),
-            };
+            // The next owner's stable says nothing of the earlier owner's deletions.
+            self.bury_some(session, usize::MAX);
+            self.sessions.insert(
+                session,
+                Session {
+                    epoch,
+                    stable: Sequence(0),
+                },
+            );
         }
         true
     }
