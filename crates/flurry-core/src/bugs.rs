@@ -34,6 +34,14 @@ bugs! {
     AckBeforeApply = "ack-before-apply",
     /// A tombstone is removed before everybody has it.
     TombstoneTooEarly = "tombstone-too-early",
+    /// A tombstone is removed only when its key is used again.
+    TombstonesForGood = "tombstones-for-good",
+    /// A server that fell silent is counted out though it alone has everything.
+    LastCopyCountedOut = "last-copy-counted-out",
+    /// A controller that stood still takes its own silence for that of the servers.
+    OwnStallBlamed = "own-stall-blamed",
+    /// A majority of the servers that are left acknowledges, however few those are.
+    QuorumOfTheLeft = "quorum-of-the-left",
     /// A server that forgot everything goes on under its old name.
     NoIncarnationCheck = "no-incarnation-check",
     /// A repeated read-modify-write is executed again.

@@ -9,6 +9,10 @@
 //! is over when all members have gone by a configuration without it for longer than a lease, for then
 //! nobody can have granted it one since. Never are so many counted out together that they could grant
 //! each other leases, unless a new life of theirs proves that they have ended.
+//!
+//! A silent server that may be the last to have some key is not counted out: the cluster waits for it.
+//! No write can have been acknowledged without it, so nothing is lost if it comes back, and everything
+//! if another took its place. Only a new life of it, or whoever runs the cluster, says that it is gone.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -188,10 +192,12 @@ impl Controller {
             .map(|life| self.seen.get(&life).map_or(self.decided, |seen| seen.heard))
             .min()
             .unwrap_or(self.decided)
+            .max(self.listening)
     }
 
     /// Members that are counted out now: those that came back as another life, and those that were
-    /// not heard of for a lease, as far as those that may still have leases are too few to grant them.
+    /// not heard of for a lease, as far as those that may still have leases are too few to grant them,
+    /// and others have all that they had.
     fn lost(&self, now: MonoNs, config: &Config) -> Vec<Member> {
         let restarted = |member: &Member| self.joining.contains_key(&member.server);
         let silent = |member: &Member| now.since(self.heard(config, member)) > self.params.lease;
@@ -210,12 +216,22 @@ impl Controller {
                 < self.majority_min;
             if restarted(member) {
                 lost.push(member.clone());
-            } else if silent(member) && few {
+            } else if silent(member) && few && !is_last(config, &lost, member) {
                 doubtful.insert(member.server);
                 lost.push(member.clone());
             }
         }
         lost
+    }
+
+    /// Members that are silent and are waited for, since nobody else may have what they have.
+    fn waits_for(&self, now: MonoNs, config: &Config) -> Vec<ServerId> {
+        let silent = |member: &&Member| {
+            !member.gone && now.since(self.heard(config, member)) > self.params.lease
+        };
+        let last = |member: &&Member| is_last(config, &[], member);
+        let waited = config.members.iter().filter(silent).filter(last);
+        waited.map(|member| member.server).collect()
     }
 
     /// Counts out who has fallen silent, and takes in who asks to join.
@@ -346,9 +362,11 @@ impl Controller {
         let changing = config.is_some_and(|config| config.next.is_some());
         let missing = config.map(Config::disks_missing).unwrap_or_default();
         let missing: Vec<u16> = missing.into_iter().map(|server| server.0).collect();
+        let waits_for = config.map(|config| self.waits_for(now, config));
+        let waits_for: Vec<u16> = waits_for.iter().flatten().map(|it| it.0).collect();
         let _ = write!(
             text,
-            "],\"config\":{number},\"changing\":{changing},\"disks_missing\":{missing:?},\"replicas\":{},\"waiting_servers\":{},\"wanted_servers\":{},\"sessions\":{},\"again_ms\":{}}}",
+            "],\"config\":{number},\"changing\":{changing},\"disks_missing\":{missing:?},\"waits_for\":{waits_for:?},\"replicas\":{},\"waiting_servers\":{},\"wanted_servers\":{},\"sessions\":{},\"again_ms\":{}}}",
             self.params.replicas,
             self.joining.len(),
             self.params.servers_min,
@@ -357,4 +375,21 @@ impl Controller {
         );
         text
     }
+}
+
+/// Whether some key may have nobody with everything of it when this member is counted out beside
+/// those that are gone.
+fn is_last(config: &Config, lost: &[Member], member: &Member) -> bool {
+    if planted(Bug::LastCopyCountedOut) {
+        return false;
+    }
+    let holds = |it: &&Member| !it.gone && !lost.contains(it);
+    let full = config.members.iter().filter(holds);
+    let (mut left, mut is_full) = (0, false);
+    for it in full {
+        left += 1;
+        is_full |= it == member;
+    }
+    let gone = config.members.len() - left;
+    is_full && gone + 1 >= config.copies()
 }

@@ -14,6 +14,7 @@ mod snapshot;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use crate::bugs::{Bug, planted};
 use crate::config::{Config, MEMBERS_MAX, Member, REPLICAS_MAX, SHARDS_MAX};
 use crate::id::{
     ConfigNumber, DurationNs, Endpoint, Incarnation, MonoNs, ServerId, SessionId, ShardId,
@@ -25,6 +26,9 @@ pub use snapshot::SnapshotError;
 
 /// How often what was not acknowledged is sent again.
 const AGAIN: DurationNs = DurationNs::millis(50);
+
+/// A controller that does nothing for longer than this part of a lease has stood still.
+const GAP_SHARE: u64 = 2;
 
 /// Where a message of the controller goes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -127,6 +131,10 @@ pub struct Controller {
     majority_min: usize,
     /// Since when every member goes by it.
     agreed: Option<MonoNs>,
+    /// When it last did anything.
+    woken: MonoNs,
+    /// Since when it has listened without a gap: whom it did not hear before may have spoken.
+    listening: MonoNs,
     again: MonoNs,
     outbox: VecDeque<Output>,
 }
@@ -165,6 +173,8 @@ impl Controller {
             decided: now,
             majority_min: usize::MAX,
             agreed: None,
+            woken: now,
+            listening: now,
             again: now,
             outbox: VecDeque::new(),
         })
@@ -184,6 +194,7 @@ impl Controller {
 
     /// A message; `sender` is the driver's number for whoever a reply goes to.
     pub fn handle_message(&mut self, now: MonoNs, sender: u64, message: Message) {
+        self.notice_gap(now);
         let Message::Control(control) = message else {
             return;
         };
@@ -214,6 +225,7 @@ impl Controller {
 
     /// Time has come to [`Self::poll_timeout`].
     pub fn handle_timeout(&mut self, now: MonoNs) {
+        self.notice_gap(now);
         self.progress(now);
         if now >= self.again {
             self.again = now.after(AGAIN);
@@ -226,6 +238,16 @@ impl Controller {
     #[must_use]
     pub fn poll_timeout(&self) -> MonoNs {
         self.again
+    }
+
+    /// A process that was stopped, or waited for its disk, has not heard what came meanwhile: that is
+    /// in its sockets. So the silence of the servers is counted anew from when it goes on.
+    fn notice_gap(&mut self, now: MonoNs) {
+        let gap = DurationNs(self.params.lease.0 / GAP_SHARE);
+        if now.since(self.woken) > gap && !planted(Bug::OwnStallBlamed) {
+            self.listening = now;
+        }
+        self.woken = now;
     }
 
     /// The next thing to do.

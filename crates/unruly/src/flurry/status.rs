@@ -16,6 +16,8 @@ pub(super) struct View {
     config: u32,
     changing: bool,
     disks_missing: Vec<u16>,
+    #[serde(default)]
+    waits_for: Vec<u16>,
     replicas: u8,
     waiting_servers: usize,
     wanted_servers: usize,
@@ -104,6 +106,13 @@ pub(super) fn status(
             servers.join(", ")
         ));
     }
+    if !view.waits_for.is_empty() {
+        let servers: Vec<String> = view.waits_for.iter().map(u16::to_string).collect();
+        lines.push(format!(
+            "waiting for server {}: it is silent, and nobody else has all that it has; hint: it goes on where it was when its process does; start it anew only if its memory is gone",
+            servers.join(" and ")
+        ));
+    }
     say(lines.join("\n"))?;
     Ok(0)
 }
@@ -124,6 +133,7 @@ mod tests {
             config: 1,
             changing: false,
             disks_missing: Vec::new(),
+            waits_for: Vec::new(),
             replicas: 3,
             waiting_servers: 0,
             wanted_servers: 3,
