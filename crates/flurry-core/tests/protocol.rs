@@ -357,6 +357,90 @@ fn a_server_that_was_silent_for_longer_than_a_lease_is_counted_out_and_copies_wh
 }
 
 #[test]
+fn a_level_that_promises_copies_is_refused_where_fewer_servers_are_left() {
+    let mut cluster = Cluster::open();
+    cluster.answer("k", &set("v"), Level::All);
+    for gone in [vec![2], vec![1, 2]] {
+        cluster.deaf = gone;
+        cluster.pass(DurationNs::millis(4_000));
+    }
+    let config = cluster.controller.config().unwrap();
+    assert_eq!(config.members.len(), 1, "{config:?}");
+    // The router hears of that from whoever refuses.
+    cluster.answer("k", &Operation::Get, Level::First);
+    for level in [Level::Quorum, Level::All, Level::Disk] {
+        let refused = cluster.ask("k", &set("w"), level);
+        cluster.settle();
+        assert_eq!(cluster.outcome(refused), Some(Outcome::TooFewCopies));
+    }
+    let read = cluster.answer("k", &Operation::Get, Level::Quorum);
+    assert_eq!(read, value("v"), "a read promises nothing");
+    assert_eq!(cluster.answer("k", &set("x"), Level::First), Answer::Stored);
+    cluster.deaf.clear();
+    cluster.pass(DurationNs::millis(8_000));
+    assert_eq!(
+        cluster.answer("k", &set("y"), Level::Quorum),
+        Answer::Stored
+    );
+}
+
+#[test]
+fn a_silent_server_that_alone_has_everything_is_waited_for() {
+    let mut cluster = Cluster::open();
+    cluster.answer("k", &set("v"), Level::All);
+    // Two begin anew, and the third is not heard while they should copy from it.
+    for (index, life) in [(0, 77), (1, 78)] {
+        cluster.servers[index] = server(u16::try_from(index).unwrap(), life);
+    }
+    cluster.deaf = vec![2];
+    cluster.pass(DurationNs::millis(6_000));
+    let config = cluster.controller.config().unwrap();
+    let third = config.members.iter().find(|it| it.server.0 == 2).unwrap();
+    assert!(!third.gone, "{config:?}");
+    cluster.deaf.clear();
+    cluster.pass(DurationNs::millis(4_000));
+    assert_eq!(
+        cluster.answer("k", &Operation::Get, Level::First),
+        value("v")
+    );
+    assert!(cluster.servers.iter().all(|it| it.records() == 1));
+}
+
+#[test]
+fn a_controller_that_stood_still_counts_nobody_out_before_it_has_listened() {
+    let mut cluster = Cluster::open();
+    let before = cluster.controller.config().unwrap().number;
+    // Nobody is driven meanwhile, so that the controller has heard nothing when it goes on.
+    cluster.now = cluster.now.after(DurationNs::millis(3_000));
+    let now = cluster.now;
+    cluster.controller.handle_timeout(now);
+    assert_eq!(cluster.controller.config().unwrap().number, before);
+    cluster.deaf = vec![1];
+    cluster.pass(DurationNs::millis(4_000));
+    let config = cluster.controller.config().unwrap();
+    assert_eq!(
+        config.members.len(),
+        2,
+        "whoever stays silent is counted out"
+    );
+}
+
+#[test]
+fn deletions_that_all_have_are_forgotten_though_nobody_asks_for_their_keys_again() {
+    let mut cluster = Cluster::open();
+    for number in 0..500 {
+        let key = format!("cart-{number}");
+        cluster.answer(&key, &set("v"), Level::All);
+        cluster.answer(&key, &Operation::Delete { counted: true }, Level::All);
+    }
+    cluster.answer("last", &set("v"), Level::All);
+    for server in &cluster.servers {
+        assert!(server.records() <= 3, "{}", server.records());
+        assert!(server.tombstones() <= 2, "{}", server.tombstones());
+    }
+}
+
+#[test]
 fn a_server_that_restarts_empty_gives_no_answer_before_it_has_copied() {
     let mut cluster = Cluster::open();
     cluster.answer("k", &set("v"), Level::All);

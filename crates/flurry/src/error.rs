@@ -39,6 +39,11 @@ pub enum Error {
         "operation: refused, since a queue or a server's memory is full; wanted room; hint: wait for answers, or give the servers more --memory"
     )]
     Busy,
+    /// Fewer servers are left than the level promises copies; the operation was not acknowledged.
+    #[error(
+        "operation: refused, since fewer servers are left than its level promises copies; wanted a majority of the replicas, or --min-copies; hint: `flurry status` shows which are missing; level first needs one"
+    )]
+    TooFewCopies,
     /// The value had to make room for others. A write that depends on it was not acknowledged; a replica
     /// that still had the value may have done it.
     #[error(
@@ -117,7 +122,7 @@ pub enum Error {
         wanted: &'static str,
     },
     /// An address is none, or not one that may be used.
-    #[error("{text}: {problem}; wanted {wanted}; hint: {hint}")]
+    #[error("{}: {problem}; wanted {wanted}; hint: {hint}", shown(text))]
     Address {
         /// What was given.
         text: String,
@@ -193,5 +198,15 @@ impl From<SubmitError> for Error {
             SubmitError::SequenceGoesBack { given, last } => Self::SequenceGoesBack { given, last },
             SubmitError::Busy(_) => Self::Busy,
         }
+    }
+}
+
+/// An address as it was given, unless it may hold a password: of what is no address nobody can say where
+/// that ends.
+fn shown(text: &str) -> &str {
+    if text.contains('@') {
+        "(not shown, it may hold a password)"
+    } else {
+        text
     }
 }

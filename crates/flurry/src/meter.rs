@@ -41,6 +41,7 @@ fn outcome_name(outcome: &Outcome) -> &'static str {
         Outcome::DataLoss { .. } => "data_loss",
         Outcome::Fenced(_) => "fenced",
         Outcome::Busy => "busy",
+        Outcome::TooFewCopies => "too_few_copies",
         Outcome::Evicted => "evicted",
         Outcome::Malformed => "malformed",
     }

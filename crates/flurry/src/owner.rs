@@ -104,6 +104,7 @@ pub(crate) struct OwnerParams {
     pub(crate) operations_max: usize,
     /// Keys that it remembers at most; a forgotten one costs a question to all at its next use.
     pub(crate) keys_max: usize,
+    pub(crate) copies_min: Option<u8>,
     pub(crate) security: Security,
 }
 
@@ -160,7 +161,7 @@ impl<C: Caller> Owner<C> {
         shared: Arc<Shared>,
         log: Option<ArrivalLog>,
     ) -> Self {
-        let ways = params.ways;
+        let (ways, copies_min) = (params.ways, params.copies_min);
         let peers = Peers::new(ways.controllers, &params.security);
         let params = PortalParams {
             name: params.name,
@@ -171,6 +172,7 @@ impl<C: Caller> Owner<C> {
         };
         let router = Router::new(RouterParams {
             log: log.is_some(),
+            copies_min,
             ..RouterParams::default()
         });
         Self {
@@ -419,6 +421,7 @@ fn result(sequence: u64, outcome: Outcome, took: Duration) -> Result<Answered, E
         Outcome::DataLoss { need, have } => Err(Error::DataLoss { need, have }),
         Outcome::Fenced(epoch) => Err(Error::Fenced { epoch }),
         Outcome::Busy => Err(Error::Busy),
+        Outcome::TooFewCopies => Err(Error::TooFewCopies),
         Outcome::Evicted => Err(Error::Evicted),
         Outcome::Malformed => Err(Error::Refused {
             reason: "operation: the servers cannot read it; wanted one that they know; hint: are they of another version?".to_owned(),

@@ -33,6 +33,8 @@ pub(super) struct Chain {
     pub(super) deleted_at: Option<Version>,
     /// The latest blind writes that were refused, and that operations under way may name.
     pub(super) refused: VecDeque<Version>,
+    /// The last of them was refused since there are too few servers, and not for want of room.
+    pub(super) too_few: bool,
     pub(super) reads: u32,
     pub(super) updates: u32,
     /// Writes that are not on every replica yet.
@@ -51,6 +53,7 @@ impl Chain {
             known,
             deleted_at: None,
             refused: VecDeque::new(),
+            too_few: false,
             reads: 0,
             updates: 0,
             unstable: 0,

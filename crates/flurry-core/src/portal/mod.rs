@@ -127,6 +127,8 @@ pub enum Outcome {
     Fenced(Epoch),
     /// The servers or the router are full; it was not acknowledged.
     Busy,
+    /// Its level promises more copies than there are servers now; it was not acknowledged.
+    TooFewCopies,
     /// The value was evicted. A write may all the same have happened where it was not.
     Evicted,
     /// The machine cannot read the operation.

@@ -73,6 +73,8 @@ impl Portal {
                 self.drive_with(now, id.sequence, dep);
             }
             Routed::Busy => self.refused(id.sequence, Outcome::Busy),
+            Routed::TooFewCopies if operation.seen => {}
+            Routed::TooFewCopies => self.refused(id.sequence, Outcome::TooFewCopies),
             Routed::Evicted => self.refused(id.sequence, Outcome::Evicted),
             Routed::Malformed => self.refused(id.sequence, Outcome::Malformed),
             Routed::Fenced(_) => {}
@@ -190,12 +192,14 @@ impl Portal {
                 self.requeue(sequence, &key);
             } else {
                 // Refused with it: under the same number it could be executed on two different states.
-                let known_refused = self
-                    .keys
-                    .get(&key)
-                    .is_some_and(|chain| chain.refused.contains(&dep));
-                let outcome = if known_refused {
-                    Outcome::Busy
+                let chain = self.keys.get(&key);
+                let refused = chain.filter(|chain| chain.refused.contains(&dep));
+                let outcome = if let Some(chain) = refused {
+                    if chain.too_few {
+                        Outcome::TooFewCopies
+                    } else {
+                        Outcome::Busy
+                    }
                 } else {
                     Outcome::Unknown
                 };
@@ -301,12 +305,16 @@ impl Portal {
                 }
             }
             // Evicted here, but another replica may have had the value, and have executed it.
-            let perhaps = matches!(outcome, Outcome::Busy | Outcome::Unknown | Outcome::Evicted);
+            let perhaps = matches!(
+                outcome,
+                Outcome::Busy | Outcome::TooFewCopies | Outcome::Unknown | Outcome::Evicted
+            );
             if access == Access::Blind || (access == Access::Update && !takeover && perhaps) {
                 if chain.refused.len() == REFUSED_MAX {
                     chain.refused.pop_front();
                 }
                 chain.refused.push_back(version);
+                chain.too_few = outcome == Outcome::TooFewCopies;
             }
             if !takeover && access != Access::Read && chain.known == Known::At(version) {
                 // A late copy of what was refused for want of room may yet be executed.

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::bugs::{Bug, planted};
-use crate::config::{Config, Level};
+use crate::config::{Config, Level, majority};
 use crate::id::{ConfigNumber, DurationNs, Endpoint, MonoNs, OperationId, ServerId};
 use crate::log::{Arrival, CopyEnd};
 pub use crate::message::Destination;
@@ -46,6 +46,9 @@ pub struct RouterParams {
     /// For a process of its own: a portal that has not driven an unanswered operation for so long is
     /// gone, and nobody waits for it.
     pub abandoned_after: Option<DurationNs>,
+    /// Copies that a write at level `quorum`, `all` or `disk` has at least before it is acknowledged; a
+    /// majority of the copies that the cluster is meant to have, unless somebody says otherwise.
+    pub copies_min: Option<u8>,
 }
 
 impl Default for RouterParams {
@@ -55,6 +58,7 @@ impl Default for RouterParams {
             log: false,
             linger: DurationNs::millis(10_000),
             abandoned_after: None,
+            copies_min: None,
         }
     }
 }
@@ -190,6 +194,16 @@ impl Router {
             self.answer(portal, id, Outcome::Busy);
             return;
         }
+        let too_few = self.config.as_ref().is_some_and(|config| {
+            let replicas = config.replicas_of(&request.key);
+            let kept = replicas.iter().filter(|it| it.new).count();
+            kept < self.copies_min(config) && operation::is_durable(&request, request.level)
+        });
+        if too_few {
+            self.want_config(now);
+            self.answer(portal, id, Outcome::TooFewCopies);
+            return;
+        }
         self.counts.operations += 1;
         self.repair_tokens = (self.repair_tokens + 1).min(repair::TOKENS_MAX);
         let level = match request.level {
@@ -198,13 +212,22 @@ impl Router {
         };
         let mut operation = InFlight::new(now, portal, request, level);
         if let Some(config) = &self.config {
-            let _ = operation.place(now, config);
+            let _ = operation.place(now, config, self.copies_min(config));
         } else {
             self.want_config(now);
         }
         self.hedge(now, &mut operation);
         self.operations.insert(id, Box::new(operation));
         self.drive(now, id);
+    }
+
+    /// Copies of a durable write at least, in this configuration.
+    fn copies_min(&self, config: &Config) -> usize {
+        if planted(Bug::QuorumOfTheLeft) {
+            return 0;
+        }
+        let usual = majority(usize::from(config.replicas));
+        self.params.copies_min.map_or(usual, usize::from)
     }
 
     /// For the log: the operation's caller wanted it at this instant already.
@@ -259,7 +282,9 @@ impl Router {
         self.repairs.clear();
         let ids: Vec<OperationId> = self.operations.keys().copied().collect();
         for id in ids {
-            let dropped = self.operations.get_mut(&id).map(|it| it.place(now, config));
+            let copies_min = self.copies_min(config);
+            let operation = self.operations.get_mut(&id);
+            let dropped = operation.map(|it| it.place(now, config, copies_min));
             for target in dropped.into_iter().flatten() {
                 for sent in target.open() {
                     self.log_lost(id, target.replica.server, sent);

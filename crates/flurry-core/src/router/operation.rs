@@ -132,6 +132,12 @@ pub(super) fn wants(phase: &Phase, target: &Target) -> bool {
     target.progress != Progress::Held && !heard
 }
 
+/// Whether it is a write whose level promises that it outlives servers.
+pub(super) fn is_durable(request: &Request, level: Level) -> bool {
+    let write = matches!(&request.ask, Ask::Apply { access, .. } if *access != Access::Read);
+    write && matches!(level, Level::Quorum | Level::All | Level::Disk)
+}
+
 /// An operation on its way.
 #[derive(Debug, Clone, Hash)]
 pub(super) struct InFlight {
@@ -149,6 +155,8 @@ pub(super) struct InFlight {
     pub(super) targets: Vec<Target>,
     /// Replicas of the old set, those counted that are gone.
     pub(super) copies: usize,
+    /// Copies that its level promises at least, whoever is left; 0 for none.
+    pub(super) copies_min: usize,
     pub(super) phase: Phase,
     pub(super) answer: Option<Bytes>,
     pub(super) digest: Option<u64>,
@@ -180,6 +188,7 @@ impl InFlight {
             config: ConfigNumber(0),
             targets: Vec::new(),
             copies: 0,
+            copies_min: 0,
             phase,
             answer: None,
             digest: None,
@@ -219,9 +228,11 @@ impl InFlight {
 
     /// Places the copies as this configuration says; returns those that it has no place for. What a
     /// replica has, it keeps having.
-    pub(super) fn place(&mut self, now: MonoNs, config: &Config) -> Vec<Target> {
+    pub(super) fn place(&mut self, now: MonoNs, config: &Config, copies_min: usize) -> Vec<Target> {
         self.config = config.number;
         self.copies = config.copies();
+        let durable = is_durable(&self.request, self.level);
+        self.copies_min = if durable { copies_min } else { 0 };
         let mut before = std::mem::take(&mut self.targets);
         let write = self.is_write() && self.phase != Phase::Asking;
         for replica in config.replicas_of(&self.request.key).iter() {
@@ -261,11 +272,8 @@ impl InFlight {
                 .count();
             held >= self.level.needed(all + gone)
         };
-        let any = self
-            .targets
-            .iter()
-            .any(|target| target.progress == Progress::Held);
-        if !any {
+        let held = self.held();
+        if held == 0 || (!self.answered && held < self.copies_min) {
             return false;
         }
         let living = self.targets.iter().filter(|it| it.replica.old).count();
@@ -278,13 +286,15 @@ impl InFlight {
         old && (new || !self.is_write())
     }
 
+    /// Replicas that have it.
+    fn held(&self) -> usize {
+        let held = |target: &&Target| target.progress == Progress::Held;
+        self.targets.iter().filter(held).count()
+    }
+
     /// Every replica has it.
     pub(super) fn is_everywhere(&self) -> bool {
-        let held = self
-            .targets
-            .iter()
-            .filter(|target| target.progress == Progress::Held)
-            .count();
+        let held = self.held();
         let wanted = if planted(Bug::StableTooEarly) {
             majority(self.targets.len())
         } else {

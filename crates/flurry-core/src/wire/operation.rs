@@ -298,6 +298,7 @@ pub(super) fn put_answer(answer: &Answer, out: &mut BytesMut) -> Header {
         Outcome::Busy => (5, Bytes::new()),
         Outcome::Evicted => (6, Bytes::new()),
         Outcome::Malformed => (7, Bytes::new()),
+        Outcome::TooFewCopies => (8, Bytes::new()),
     };
     header.sub = sub;
     header.level = u8::from(answer.absent) | u8::from(answer.stable) << 1;
@@ -338,6 +339,7 @@ pub(super) fn answer(header: &Header, bytes: Bytes) -> Result<Answer, WireError>
         5 => Outcome::Busy,
         6 => Outcome::Evicted,
         7 => Outcome::Malformed,
+        8 => Outcome::TooFewCopies,
         other => return Err(field("outcome", other)),
     };
     Ok(Answer {

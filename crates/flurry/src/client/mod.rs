@@ -167,6 +167,7 @@ impl Client {
             },
             operations_max: OPERATIONS_MAX,
             keys_max: KEYS_MAX,
+            copies_min: None,
             security: security.clone(),
         };
         let log = options.recording.as_ref().map(Recording::log).transpose()?;

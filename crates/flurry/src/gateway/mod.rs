@@ -81,6 +81,9 @@ pub struct GatewayOptions {
     /// Keys that it remembers the versions of; a forgotten one costs a question to all servers at its
     /// next use.
     pub keys_max: usize,
+    /// Copies of a write at level `quorum`, `all` or `disk` at least; without it a majority of the copies
+    /// that the cluster is meant to have.
+    pub copies_min: Option<u8>,
     /// How long its thread looks for something to do before it sleeps.
     pub spin: Duration,
     /// Who may come in; without it everybody may do everything.
@@ -111,6 +114,7 @@ impl GatewayOptions {
             transport: Transport::Udp,
             connections_max: 10_000,
             keys_max: 1_000_000,
+            copies_min: None,
             spin: Duration::ZERO,
             users: None,
             entry_timeout: Duration::from_secs(10),
@@ -197,6 +201,7 @@ impl Gateway {
             },
             operations_max: OPERATIONS_MAX,
             keys_max: options.keys_max,
+            copies_min: options.copies_min,
             security: options.security.clone(),
         };
         let (tell, told) = mpsc::sync_channel(1);
@@ -315,6 +320,7 @@ fn failure(cause: &Error) -> Reply {
         Error::Evicted => "EVICTED",
         Error::Fenced { .. } => "FENCED",
         Error::Busy => "BUSY",
+        Error::TooFewCopies => "NOREPLICAS",
         _ => "ERR",
     };
     error(format!("{word} {cause}"))

@@ -56,6 +56,10 @@ pub(super) struct GatewayArguments {
     /// Keys to remember; each forgotten key costs a question to all servers
     #[arg(long, default_value_t = 1_000_000)]
     keys: usize,
+    /// Copies of a write at level quorum, all or disk at least (default: more than half of the
+    /// cluster's --replicas); with fewer servers left it is refused
+    #[arg(long, value_name = "COPIES", value_parser = clap::value_parser!(u8).range(1..=8))]
+    min_copies: Option<u8>,
     #[command(flatten)]
     watch: Watch,
     /// Timeout of a client that has not yet authenticated or finished the TLS handshake
@@ -102,6 +106,7 @@ impl GatewayArguments {
             transport: self.transport.unwrap_or(usual.transport),
             connections_max: self.connections,
             keys_max: self.keys,
+            copies_min: self.min_copies,
             spin: Duration::from_nanos(self.spin.0),
             entry_timeout: Duration::from_nanos(self.entry_timeout.0),
             ..usual
