@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use bytes::BytesMut;
-use flurry_core::config::Config;
-use flurry_core::id::{OperationId, Version};
+use flurry_core::config::{Config, majority};
+use flurry_core::id::{Incarnation, OperationId, ServerId, Version};
 use flurry_core::message::{Life, Message, Reply, Verdict};
 use flurry_core::wire;
 
@@ -53,6 +53,65 @@ impl World {
         }
     }
 
+    /// I18: nobody is counted out whom the controller could hear. I19: nor whoever has the last copy of
+    /// a key, unless that has ended.
+    pub(crate) fn check_counted_out(&mut self, config: &Config) {
+        let lives = config.lives();
+        // With losses a server may go unheard by chance.
+        let scenario = &self.scenario;
+        let clear = scenario.loss <= 10_000 && scenario.slow <= 1_000;
+        let before = std::mem::replace(&mut self.counted, lives.clone());
+        for (server, incarnation) in before {
+            if lives.contains(&(server, incarnation)) || !self.lives_on(server, incarnation) {
+                continue;
+            }
+            let mut full = config.members.iter().filter(|it| it.gone);
+            let full = full.any(|it| it.server == server && it.incarnation == incarnation);
+            let server = server.0;
+            if full && config.is_wiped() {
+                self.violate(format!(
+                    "I19: server {server} was counted out, and was the last that had all of some key"
+                ));
+            }
+            if clear && self.was_heard(server) {
+                self.violate(format!(
+                    "I18: server {server} was counted out, and nothing had happened to it"
+                ));
+            }
+        }
+        self.all_lost |= config.is_wiped();
+    }
+
+    /// Whether this life of a server has all of its memory still.
+    fn lives_on(&self, server: ServerId, incarnation: Incarnation) -> bool {
+        let places = self.places_of(server.0);
+        places
+            .iter()
+            .all(|place| match &self.nodes[*place].machine {
+                Machine::Server(machine) => machine.life().incarnation == incarnation,
+                _ => false,
+            })
+    }
+
+    /// Whether nothing kept the controller from hearing a server for two leases.
+    fn was_heard(&self, server: u16) -> bool {
+        let since = self.now.saturating_sub(2 * self.scenario.lease);
+        let mut places = self.places_of(server).into_iter();
+        places.all(|place| self.nodes[place].troubled_until < since)
+    }
+
+    /// I20: a write that was acknowledged at a level that promises copies has a majority of those that
+    /// there are meant to be, however many servers are left.
+    pub(crate) fn check_copies(&mut self, id: OperationId) {
+        let held = self.holders.get(&id).map_or(0, BTreeSet::len);
+        let wanted = majority(usize::from(self.scenario.replicas));
+        if held < wanted {
+            self.violate(format!(
+                "I20: {id:?} was acknowledged with {held} copies of {wanted}"
+            ));
+        }
+    }
+
     /// What every reply of every server must satisfy.
     pub(crate) fn check_reply(&mut self, life: Life, config: Option<&Config>, reply: &Reply) {
         let server = life.endpoint.server;
@@ -87,6 +146,16 @@ impl World {
                 ));
             }
         }
+        // Stale: it has a later write of the owner's, or had this one and knows that all had it.
+        let has = match reply.verdict {
+            Verdict::Done(_) | Verdict::Held => reply.have >= reply.id.version(),
+            Verdict::Stale => true,
+            _ => false,
+        };
+        if has {
+            let holders = self.holders.entry(reply.id).or_default();
+            holders.insert(reply.from.server);
+        }
         if let Verdict::Done(_) = reply.verdict {
             let fenced = self.fenced.get(&reply.id.session.0).copied().unwrap_or(0);
             if reply.id.epoch.0 < fenced {
@@ -97,14 +166,15 @@ impl World {
             }
         }
         let none = Version::NONE;
-        // A change of the members may take a key away, and give it back.
-        let place = self.versions.entry((life, reply.key_hash));
+        // A change of the members may take a key away, and give it back. Short keys of two sessions may
+        // have one hash.
+        let which = (life, reply.id.session, reply.key_hash);
+        let place = self.versions.entry(which);
         let (number, known) = *place.or_insert((reply.config, none));
         if number == reply.config && reply.have < known && reply.have != none {
             let what = format!("I2: {life:?} went from {known} to {}", reply.have);
             self.violate(what);
         }
-        self.versions
-            .insert((life, reply.key_hash), (reply.config, reply.have));
+        self.versions.insert(which, (reply.config, reply.have));
     }
 }

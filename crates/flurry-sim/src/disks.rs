@@ -64,6 +64,8 @@ pub(crate) struct ShardDisk {
     restored: Option<ConfigNumber>,
     /// When it has its next turn.
     due: Option<u64>,
+    /// What an earlier life had is declared lost.
+    given_up: bool,
 }
 
 fn install(rows: &mut Rows, key: Key, state: State) {
@@ -79,8 +81,13 @@ impl ShardDisk {
         Disk {
             current: self.whole.saved(),
             next: self.candidate.as_ref().and_then(Copied::saved),
-            lost: false,
+            lost: self.given_up,
         }
+    }
+
+    /// Whoever runs the server says that what an earlier life had is not on it.
+    pub(crate) fn give_up(&mut self) {
+        self.given_up = true;
     }
 
     /// Whether a turn at this time would come before the next one, which it then is.

@@ -85,6 +85,9 @@ pub struct Allowed {
     pub forgets: bool,
     /// Memory is short.
     pub shortage: bool,
+    /// The members change, or have just done so: then a read at level `disk` tells of the disks of the
+    /// old members alone.
+    pub changing: bool,
 }
 
 /// The truth of one session.
@@ -226,6 +229,14 @@ impl KeyTruth {
                 }
                 Err("refused for want of room where there is room".to_owned())
             }
+            // Driven before, by another router perhaps: a copy may be under way.
+            Outcome::TooFewCopies => {
+                self.maybe(entry);
+                if allowed.tail_unknown {
+                    return Ok(());
+                }
+                Err("refused for want of servers where none was lost".to_owned())
+            }
             // Not evicted everywhere: where it was not, an update may be executed yet.
             Outcome::Evicted if allowed.shortage => {
                 self.maybe(entry);
@@ -303,7 +314,8 @@ impl KeyTruth {
                 self.possible.iter().take(4).collect::<Vec<_>>()
             ));
         }
-        if entry.asked.to_disk {
+        let shown = entry.asked.access != Access::Read || !allowed.changing;
+        if entry.asked.to_disk && shown {
             self.on_disk = Some((epoch, entry.number));
             self.history.clear();
             self.history_has_gap = false;

@@ -81,9 +81,11 @@ pub fn run_traced(seed: u64, operations: u64, trace: bool) -> Result<Summary, Bo
     workload.stop_asking();
     let calm = world.now + 2_000 * MS;
     while world.now < calm && world.violation.is_none() && step(&mut world, &mut workload) {}
+    trouble::give_up_disks(&mut world);
     let tight = world.scenario.memory_bytes_max < 1 << 20;
     if !tight {
         become_quiet(&mut world, &mut workload);
+        nothing_dead_is_kept(&mut world);
     }
     workload.finish(&mut world);
     let end = world.now + LIVENESS_MAX;
@@ -156,10 +158,33 @@ fn become_quiet(world: &mut World, workload: &mut Workload) {
     }
 }
 
-/// What is under way between servers comes to its end.
+/// I17: a deletion that every replica has, as far as a server knows, takes no memory there.
+fn nothing_dead_is_kept(world: &mut World) {
+    let kept: Vec<_> = world
+        .servers()
+        .filter(|server| server.config().is_some_and(|it| it.next.is_none()))
+        .filter(|server| server.keeps_what_is_dead())
+        .map(|server| (server.life(), server.tombstones()))
+        .collect();
+    if !kept.is_empty() && world.violation.is_none() {
+        world.violate(format!(
+            "I17: deletions that are everywhere are kept: {kept:?}"
+        ));
+    }
+}
+
+/// What is under way between servers comes to its end, copying in small parts included.
 fn repairs_end(world: &mut World, workload: &mut Workload) {
-    let end = world.now + 500 * MS;
-    while world.now < end && world.violation.is_none() && step(world, workload) {}
+    let (soon, end) = (world.now + 500 * MS, world.now + LIVENESS_MAX);
+    let changing = |world: &World| {
+        let mut configs = world.servers().filter_map(|it| it.config());
+        configs.any(|config| config.next.is_some())
+    };
+    while (world.now < soon || changing(world) && world.now < end) && world.violation.is_none() {
+        if !step(world, workload) {
+            break;
+        }
+    }
 }
 
 /// I15: all replicas of a key hold the same; I12: and nothing that was deleted.

@@ -1,6 +1,7 @@
 //! What goes wrong, and when.
 
 use flurry_core::config::majority;
+use flurry_core::id::ServerId;
 
 use crate::scenario::MS;
 use crate::workload::Workload;
@@ -13,6 +14,7 @@ const RESTART_CONTROLLER: u64 = 1 << 34;
 const RESTART_ROUTER: u64 = 1 << 35;
 const START_SPARE: u64 = 1 << 36;
 const CRASH_OWNER: u64 = 1 << 37;
+const STALL: u64 = 1 << 38;
 
 /// Which of the troubles are those of owners.
 const OWNERS: usize = 3;
@@ -54,6 +56,14 @@ pub fn call(world: &mut World, workload: &mut Workload, call: u64) {
         if !world.healed {
             workload.crash_owner(world, index);
         }
+    } else if call & STALL != 0 {
+        let until = world.now + (call >> 16 & 0xffff) * MS;
+        let server = u16::try_from(call & 0xffff).unwrap_or(0);
+        for place in world.places_of(server) {
+            if !world.healed {
+                stop(world, place, until);
+            }
+        }
     } else if call == NEXT && !world.healed {
         trouble(world, workload);
         let every = world.scenario.trouble_every;
@@ -81,6 +91,10 @@ fn trouble(world: &mut World, workload: &mut Workload) {
         OWNERS => workload.change_owner(world),
         4 => {
             let place = world.controller();
+            if world.scenario.stalls && world.dice.chance(500_000) {
+                let until = world.now + world.dice.between(1, 1_500) * MS;
+                return stop(world, place, until);
+            }
             world.kill(place);
             let down = world.dice.between(1, 800) * MS;
             world.call_at(world.now + down, RESTART_CONTROLLER);
@@ -101,7 +115,35 @@ fn pause(world: &mut World) {
     let place = usize::try_from(world.dice.below(world.nodes.len() as u64)).unwrap_or(0);
     let longest = *world.dice.pick(&[20, 200, 1_500]);
     let until = world.now + world.dice.between(1, longest) * MS;
-    world.nodes[place].paused_until = until;
+    stop(world, place, until);
+}
+
+/// A process does nothing until then.
+fn stop(world: &mut World, place: NodeId, until: u64) {
+    let node = &mut world.nodes[place];
+    node.paused_until = until;
+    node.troubled_until = node.troubled_until.max(until);
+}
+
+/// All servers of some key but one end, and that one stands still while they copy from it.
+fn stall_the_last_copy(world: &mut World) {
+    let servers = u16::from(world.scenario.servers);
+    if !(0..servers).all(|it| holds_everything(world, it)) {
+        return;
+    }
+    let last = u16::try_from(world.dice.below(u64::from(servers))).unwrap_or(0);
+    let others = (1..servers).map(|it| (last + it) % servers);
+    for server in others.take(usize::from(world.scenario.replicas) - 1) {
+        for place in world.places_of(server) {
+            world.kill(place);
+        }
+        let down = world.dice.between(1, 30) * MS;
+        world.call_at(world.now + down, RESTART_SERVER | u64::from(server));
+    }
+    let begin = world.dice.between(1, 60) * MS;
+    let length = world.dice.between(1, 1_500) * MS;
+    let call = STALL | (length / MS) << 16 | u64::from(last);
+    world.call_at(world.now + begin, call);
 }
 
 /// All servers end at once; what is on their disks is all that there is.
@@ -129,6 +171,10 @@ fn crash_server(world: &mut World) {
     let servers = u16::from(world.scenario.servers);
     if world.scenario.disk && world.dice.chance(150_000) {
         crash_all(world);
+        return;
+    }
+    if world.scenario.stalls && world.dice.chance(300_000) {
+        stall_the_last_copy(world);
         return;
     }
     let server = u16::try_from(world.dice.below(u64::from(servers))).unwrap_or(0);
@@ -206,6 +252,33 @@ fn crash_router(world: &mut World) {
         if world.nodes[index].router == place && !others.is_empty() && world.dice.chance(500_000) {
             world.nodes[index].router = *world.dice.pick(&others);
         }
+    }
+}
+
+/// What an operator does where the cluster waits for disks that have come back without what they are
+/// waited for: a server that ended before its disk had all of its first life.
+pub fn give_up_disks(world: &mut World) {
+    let Machine::Controller(controller) = &world.nodes[world.controller()].machine else {
+        return;
+    };
+    let Some(config) = controller.config().cloned() else {
+        return;
+    };
+    let missing = config.disks_missing();
+    let lacks = |server: &ServerId| {
+        let gone = config.members.iter().find(|it| it.server == *server);
+        let next = config.next.iter().flatten();
+        let mut back = next
+            .filter(|it| it.server == *server)
+            .filter_map(|it| it.disk);
+        gone.is_some_and(|gone| back.any(|disk| !disk.holds(gone.incarnation)))
+    };
+    for server in missing.into_iter().filter(lacks) {
+        for place in world.places_of(server.0) {
+            world.kill(place);
+            world.give_up_disk(place);
+        }
+        world.start_server(server.0);
     }
 }
 

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use flurry_core::config::Level;
-use flurry_core::id::{DurationNs, Epoch, WallNs};
+use flurry_core::id::{DurationNs, Epoch, OperationId, Sequence, WallNs};
 use flurry_core::key_value::{Condition, Operation};
+use flurry_core::machine::Access;
 use flurry_core::portal::{Event, Outcome, Submission, SubmitError};
 
 use crate::dice::Dice;
@@ -17,11 +18,20 @@ use crate::world::{Machine, NodeId, World};
 /// Keys that a portal remembers: fewer than some sessions have.
 pub const KEYS_REMEMBERED: u64 = 6;
 
+/// An operation that is not answered yet.
+#[derive(Debug)]
+struct UnderWay {
+    key: Bytes,
+    asked_at: u64,
+    /// A write whose level promises copies.
+    durable: bool,
+}
+
 /// What one owner has under way.
 #[derive(Debug, Default)]
 struct Owner {
     epoch: Epoch,
-    under_way: BTreeMap<u64, (Bytes, u64)>,
+    under_way: BTreeMap<u64, UnderWay>,
     closing: bool,
 }
 
@@ -38,6 +48,8 @@ pub struct Session {
     opened_at: u64,
     /// Operations still to be asked.
     left: u64,
+    /// The number of the first key in use.
+    first_key: u64,
     /// Reads of every key, at the end.
     final_reads: Option<u64>,
     opened: bool,
@@ -80,6 +92,7 @@ impl Workload {
                 epochs: BTreeSet::new(),
                 opened_at: 0,
                 left: operations / count + u64::from(index < operations % count),
+                first_key: 0,
                 final_reads: None,
                 opened: false,
                 let_go: false,
@@ -139,24 +152,9 @@ impl Workload {
 
     fn ask(&mut self, world: &mut World, index: usize, owner: usize) {
         loop {
-            let depth = world.scenario.depth;
             let session = &mut self.sessions[index];
-            let keys = world.scenario.keys;
-            let busy = session.owners[owner].under_way.len() as u64 >= depth;
-            if busy || session.owners[owner].closing || session.owners[owner].epoch.0 == 0 {
+            let Some((key, operation)) = session.wish(world, owner) else {
                 return;
-            }
-            let (key, operation) = match &mut session.final_reads {
-                Some(next) if owner == session.present && *next < keys => {
-                    *next += 1;
-                    (*next - 1, Operation::Get)
-                }
-                Some(_) => return,
-                None if session.left == 0 => return,
-                None => {
-                    let key = world.dice.below(keys);
-                    (key, operation(&mut world.dice, world.now))
-                }
             };
             let key = Bytes::from(format!("k{key}"));
             let at = WallNs(i64::try_from(world.now).unwrap_or(i64::MAX));
@@ -167,6 +165,8 @@ impl Workload {
                 access: operation.access(),
                 at,
             };
+            let promises = matches!(level, Level::Quorum | Level::All | Level::Disk);
+            let durable = promises && asked.access != Access::Read;
             let submission = Submission {
                 key: key.clone(),
                 operation: asked.operation.clone(),
@@ -188,7 +188,12 @@ impl Workload {
             match result {
                 Ok(number) => {
                     let owned = &mut session.owners[owner];
-                    owned.under_way.insert(number, (key.clone(), now));
+                    let under_way = UnderWay {
+                        key: key.clone(),
+                        asked_at: now,
+                        durable,
+                    };
+                    owned.under_way.insert(number, under_way);
                     let epoch = owned.epoch;
                     session.truth.submitted(epoch, &key, number, asked);
                     if session.final_reads.is_none() {
@@ -286,16 +291,22 @@ impl Workload {
             // A server without room cannot copy what a lost one held.
             loss: world.all_lost || (tight && world.server_lost),
             tail_unknown: world.server_lost,
-            forgets: world.scenario.keys > KEYS_REMEMBERED,
+            forgets: world.scenario.fresh_keys || world.scenario.keys > KEYS_REMEMBERED,
             shortage: tight,
+            changing: world.changed_within(500 * MS),
         };
         *self.outcomes.entry(name(&outcome)).or_default() += 1;
         let session = &mut self.sessions[index];
         let epoch = session.owners[owner].epoch;
-        let Some((key, asked_at)) = session.owners[owner].under_way.remove(&number) else {
+        let Some(under_way) = session.owners[owner].under_way.remove(&number) else {
             world.violate(format!("operation {number} was answered twice"));
             return;
         };
+        let UnderWay {
+            key,
+            asked_at,
+            durable,
+        } = under_way;
         self.answered += 1;
         let late = epoch < session.truth_epoch() && asked_at > session.opened_at;
         if late && matches!(outcome, Outcome::Done { .. }) {
@@ -307,6 +318,9 @@ impl Workload {
         }
         let fenced = matches!(outcome, Outcome::Fenced(_));
         let done = matches!(outcome, Outcome::Done { .. });
+        if durable && done {
+            check_copies(world, session.places[owner], epoch, number);
+        }
         let told = session.truth.told(epoch, &key, number, outcome, allowed);
         if let Err(what) = told {
             let place = session.places[owner];
@@ -451,8 +465,8 @@ impl Workload {
     /// Whether every key was read again, and every write is on every replica.
     #[must_use]
     pub fn is_settled(&self, world: &World) -> bool {
-        let keys = world.scenario.keys;
         self.sessions.iter().all(|session| {
+            let keys = session.first_key + world.scenario.keys;
             let owner = &session.owners[session.present];
             let held = match &world.nodes[session.places[session.present]].machine {
                 Machine::Portal(portal, _) => portal.held(),
@@ -470,9 +484,9 @@ impl Workload {
     /// What is not settled yet, for a message.
     #[must_use]
     pub fn unsettled(&self, world: &World) -> String {
-        let keys = world.scenario.keys;
         let mut text = String::new();
         for session in &self.sessions {
+            let keys = session.first_key + world.scenario.keys;
             let owner = &session.owners[session.present];
             let held = match &world.nodes[session.places[session.present]].machine {
                 Machine::Portal(portal, _) => portal.held(),
@@ -517,6 +531,32 @@ impl Session {
         self.truth.epoch()
     }
 
+    /// The key and the operation that an owner asks for next, if it may ask for more.
+    fn wish(&mut self, world: &mut World, owner: usize) -> Option<(u64, Operation)> {
+        let in_use = world.scenario.keys;
+        let all = self.first_key + in_use;
+        let asks = &self.owners[owner];
+        let busy = asks.under_way.len() as u64 >= world.scenario.depth;
+        if busy || asks.closing || asks.epoch.0 == 0 {
+            return None;
+        }
+        if let Some(next) = &mut self.final_reads {
+            if owner != self.present || *next >= all {
+                return None;
+            }
+            *next += 1;
+            return Some((*next - 1, Operation::Get));
+        }
+        if self.left == 0 {
+            return None;
+        }
+        let key = self.first_key + world.dice.below(in_use);
+        if world.scenario.fresh_keys && world.dice.chance(300_000) {
+            self.first_key += 1;
+        }
+        Some((key, operation(&mut world.dice, world.now)))
+    }
+
     /// A final read that could not be asked is asked again.
     fn put_back(&mut self, owner: usize) {
         if owner == self.present
@@ -525,6 +565,19 @@ impl Session {
             *reads = reads.saturating_sub(1);
         }
     }
+}
+
+/// An owner was told that a write is done, at a level that promises copies.
+fn check_copies(world: &mut World, place: NodeId, epoch: Epoch, number: u64) {
+    let Some((session, _)) = world.with_portal(place, |portal, _| portal.session()) else {
+        return;
+    };
+    world.check_copies(OperationId {
+        session,
+        epoch,
+        // Odd numbers are those of takeovers.
+        sequence: Sequence(2 * number),
+    });
 }
 
 fn name(outcome: &Outcome) -> &'static str {
@@ -538,6 +591,7 @@ fn name(outcome: &Outcome) -> &'static str {
         Outcome::DataLoss { .. } => "data loss",
         Outcome::Fenced(_) => "fenced",
         Outcome::Busy => "busy",
+        Outcome::TooFewCopies => "too few copies",
         Outcome::Evicted => "evicted",
         Outcome::Malformed => "malformed",
     }

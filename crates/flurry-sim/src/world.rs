@@ -9,7 +9,8 @@ use std::sync::Arc;
 use flurry_core::config::Config;
 use flurry_core::controller::{self, Controller, ControllerParams};
 use flurry_core::id::{
-    ConfigNumber, DurationNs, Endpoint, Incarnation, MonoNs, OperationId, ServerId, ShardId,
+    ConfigNumber, DurationNs, Endpoint, Incarnation, MonoNs, OperationId, ServerId, SessionId,
+    ShardId, Version,
 };
 use flurry_core::key_value::KeyValue;
 use flurry_core::message::{Ask, Control, Life, Message};
@@ -46,6 +47,8 @@ pub struct Node {
     pub machine: Machine,
     /// It does nothing before this instant.
     pub paused_until: u64,
+    /// It was stopped, or the controller could not hear it, until this instant.
+    pub troubled_until: u64,
     timer_at: u64,
     clock_offset: u64,
     /// How much faster its clock runs, in millionths.
@@ -151,7 +154,7 @@ pub struct World {
     /// What must never happen, and did.
     pub violation: Option<String>,
     pub(crate) digests: BTreeMap<(u64, OperationId), u64>,
-    pub(crate) versions: BTreeMap<(Life, u64), (ConfigNumber, flurry_core::id::Version)>,
+    pub(crate) versions: BTreeMap<(Life, SessionId, u64), (ConfigNumber, Version)>,
     /// Epochs that a session's new owner was told; nothing older may be executed.
     pub fenced: BTreeMap<u32, u32>,
     pub(crate) open_copies: BTreeMap<NodeId, BTreeSet<(OperationId, u16, u8)>>,
@@ -159,8 +162,14 @@ pub struct World {
     pub server_lost: bool,
     /// A disk was lost with what was on it: the others must do.
     pub disk_lost: bool,
-    /// So many servers were without their memory at once that every replica of a key may have been.
+    /// So many servers ended at once that every replica of a key may have been lost.
     pub all_lost: bool,
+    /// Servers that have said of a write that they have it.
+    pub(crate) holders: BTreeMap<OperationId, BTreeSet<ServerId>>,
+    /// When the members last were about to change.
+    changing_at: Option<u64>,
+    /// Lives that the controller counted when it last did anything.
+    pub(crate) counted: Vec<(ServerId, Incarnation)>,
 }
 
 /// Where the process of this number at a place listens.
@@ -195,6 +204,9 @@ impl World {
             server_lost: false,
             disk_lost: false,
             all_lost: false,
+            holders: BTreeMap::new(),
+            changing_at: None,
+            counted: Vec::new(),
             scenario,
         };
         world.controller = world.add_place();
@@ -223,6 +235,7 @@ impl World {
         self.nodes.push(Node {
             machine: Machine::Down,
             paused_until: 0,
+            troubled_until: 0,
             timer_at: u64::MAX,
             clock_offset: self.dice.below(1_000_000 * MS),
             clock_drift: i64::try_from(spread).unwrap_or(0) - i64::try_from(drift).unwrap_or(0),
@@ -387,6 +400,16 @@ impl World {
         self.disks.entry(place).or_default().lose();
     }
 
+    /// An operator declares that a disk does not have what is waited for.
+    pub(crate) fn give_up_disk(&mut self, place: NodeId) {
+        self.disks.entry(place).or_default().give_up();
+    }
+
+    /// Whether the members were changing within the last so many nanoseconds.
+    pub(crate) fn changed_within(&self, span: u64) -> bool {
+        self.changing_at.is_some_and(|at| at + span >= self.now)
+    }
+
     /// Gives a disk a turn.
     pub(crate) fn disk_at(&mut self, place: NodeId, at: u64) {
         let due = self.scenario.disk && self.disks.entry(place).or_default().is_earlier(at);
@@ -409,6 +432,15 @@ impl World {
     pub fn cut(&mut self, from: u64, to: u64, until: u64) {
         self.cuts.retain(|cut| cut.until > self.now);
         self.cuts.push(Cut { from, to, until });
+        let controller = 1u64 << (self.controller % 64);
+        for place in 0..self.nodes.len() {
+            let one = 1u64 << (place % 64);
+            let apart = from & one != 0 && to & controller != 0;
+            if apart || from & controller != 0 && to & one != 0 {
+                let node = &mut self.nodes[place];
+                node.troubled_until = node.troubled_until.max(until);
+            }
+        }
     }
 
     /// No more troubles.
@@ -619,15 +651,15 @@ impl World {
     }
 
     fn after_controller(&mut self, place: NodeId, controller: &mut Controller) -> MonoNs {
-        // Every replica of some key may be gone before anybody could copy it.
-        let replicas = usize::from(self.scenario.replicas);
         self.server_lost |= controller
             .config()
             .is_some_and(|config| config.last_loss.0 > 0);
-        self.all_lost |= controller.config().is_some_and(|config| {
-            let gone = config.members.iter().filter(|member| member.gone).count();
-            gone >= replicas.min(config.members.len())
-        });
+        if let Some(config) = controller.config() {
+            self.check_counted_out(config);
+            if config.next.is_some() {
+                self.changing_at = Some(self.now);
+            }
+        }
         while let Some(output) = controller.poll_output() {
             match output {
                 controller::Output::Persist(bytes) => self.disk = bytes,

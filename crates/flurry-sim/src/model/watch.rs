@@ -137,6 +137,7 @@ impl Exploration {
             Outcome::Fenced(_)
             | Outcome::Unknown
             | Outcome::Busy
+            | Outcome::TooFewCopies
             | Outcome::Evicted
             | Outcome::Malformed => {}
         }

@@ -1,0 +1,108 @@
+"""A process that merely stands still costs no data, and keys that are used once cost no memory."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from flurry_house import Cluster, cluster
+from house import wait_for
+from redis_house import Wire
+
+LEASE_S = 1.0
+KEYS = 20_000
+BATCH = 200
+
+
+def write(wire: Wire, keys: range) -> None:
+    for begin in range(keys.start, keys.stop, BATCH):
+        batch = range(begin, min(begin + BATCH, keys.stop))
+        replies = wire.ask_all(("SET", f"key:{it}", f"value-{it}") for it in batch)
+        assert set(replies) == {b"+OK\r\n"}
+
+
+def read_wrong(wire: Wire, keys: range) -> list[tuple[int, bytes]]:
+    """Keys whose value is not what was written."""
+    wrong = []
+    for begin in range(keys.start, keys.stop, BATCH):
+        batch = range(begin, min(begin + BATCH, keys.stop))
+        replies = wire.ask_all(("GET", f"key:{it}") for it in batch)
+        for key, reply in zip(batch, replies, strict=True):
+            value = f"value-{key}"
+            if reply != f"${len(value)}\r\n{value}\r\n".encode():
+                wrong.append((key, reply))
+    return wrong
+
+
+def stand_still(parts: Cluster, name: str, seconds: float) -> None:
+    """Stop a process for so long; the length of the stall is what the test is about."""
+    parts.stop(name)
+    time.sleep(seconds)
+    parts.go_on(name)
+
+
+def test_the_last_server_that_has_everything_may_stand_still_while_others_copy(
+    tmp_path: Path,
+) -> None:
+    with cluster(tmp_path, "127.59.0.1") as parts:
+        parts.start("gateway-a")
+        with closing(Wire(parts.address("gateway-a"), 60)) as wire:
+            write(wire, range(KEYS))
+            for name in ("server-1", "server-2"):
+                parts.kill(name)
+            for name in ("server-1", "server-2"):
+                parts.start(name)
+            # They hold nothing before they have copied, which the third one alone can give.
+            wait_for(lambda: "joining" in parts.status() or parts.is_whole(), "new lives")
+            stand_still(parts, "server-3", 2 * LEASE_S)
+            wait_for(parts.is_whole, "all three copies", 60)
+            assert "counted out" not in parts.log_of("server-3").read_text()
+            wrong = read_wrong(wire, range(KEYS))
+            assert not wrong, (len(wrong), wrong[:3])
+
+
+@pytest.mark.parametrize("seconds", [1.5, 3.0])
+def test_a_controller_that_stands_still_counts_nobody_out(tmp_path: Path, seconds: float) -> None:
+    with cluster(tmp_path, "127.59.0.2") as parts:
+        parts.start("gateway-a")
+        with closing(Wire(parts.address("gateway-a"), 60)) as wire:
+            write(wire, range(1_000))
+            for _ in range(3):
+                stand_still(parts, "controller", seconds * LEASE_S)
+                wait_for(parts.is_whole, "the controller's answer")
+                # A lease later it would have been decided.
+                time.sleep(1.5 * LEASE_S)
+            assert parts.is_whole()
+            logs = [parts.log_of(f"server-{it}").read_text() for it in (1, 2, 3)]
+            assert not any("counted out" in log for log in logs)
+            assert not read_wrong(wire, range(1_000))
+
+
+def test_keys_that_are_used_once_never_fill_the_memory(tmp_path: Path) -> None:
+    """Carts, calls and the like: of 60,000 keys ever used a hundred live at a time."""
+    with cluster(tmp_path, "127.59.0.3", "--memory", "2MB") as parts:
+        parts.start("gateway-a")
+        with closing(Wire(parts.address("gateway-a"), 60)) as wire:
+            for begin in range(0, 60_000, 100):
+                keys = [f"cart:{number}" for number in range(begin, begin + 100)]
+                replies = wire.ask_all(
+                    [*(("SET", key, "x" * 20) for key in keys), *(("DEL", key) for key in keys)]
+                )
+                assert set(replies) == {b"+OK\r\n", b":1\r\n"}, begin
+            assert wire.ask("DBSIZE") == b":0\r\n"
+        kept = [parts.metric(f"server-{it}", "flurry_records") for it in (1, 2, 3)]
+        # The last ones are known to be everywhere with the next operation.
+        assert max(kept) <= 1_000, kept
+        # An owner that ends at once leaves deletions that the next one must see to.
+        parts.kill("gateway-a")
+        parts.start("gateway-b")
+        with closing(Wire(parts.address("gateway-b"), 60)) as wire:
+
+            def few() -> bool:
+                wire.ask("SET", "alive", "yes")
+                kept = [parts.metric(f"server-{it}", "flurry_records") for it in (1, 2, 3)]
+                return max(kept) <= 5
+
+            wait_for(few, "the earlier owner's deletions to be forgotten", 60)
