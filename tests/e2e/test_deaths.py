@@ -82,7 +82,7 @@ def test_what_a_killed_generator_took_with_it_is_counted(tmp_path: Path) -> None
 
 
 def begun(sentences: list[str]) -> tuple[int, int, float]:
-    """How many requests a dead process had begun, how many have no row, and when the last was due."""
+    """Requests that a dead process had begun, those without a row, and when the last was due."""
     found = [it for it in map(BEGUN.search, sentences) if it]
     assert found, sentences
     asked, lost = (int(it.replace(",", "")) for it in found[0].groups()[:2])
