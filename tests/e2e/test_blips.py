@@ -106,3 +106,32 @@ def test_keys_that_are_used_once_never_fill_the_memory(tmp_path: Path) -> None:
                 return max(kept) <= 5
 
             wait_for(few, "the earlier owner's deletions to be forgotten", 60)
+
+
+def test_a_level_that_promises_copies_is_refused_where_one_server_is_left(tmp_path: Path) -> None:
+    with cluster(tmp_path, "127.59.0.4") as parts:
+        parts.start("gateway-a")
+        with closing(Wire(parts.address("gateway-a"), 60)) as wire:
+            write(wire, range(100))
+            for left, name in ((2, "server-1"), (1, "server-2")):
+                parts.kill(name)
+
+                def counted_out(left: int = left) -> bool:
+                    status = parts.status()
+                    return f"{left} of 3 copies" in status and "changing" not in status
+
+                wait_for(counted_out, name)
+            # The gateway hears of it from the server that is left.
+            wait_for(lambda: not read_wrong(wire, range(100)), "reads of the last server")
+            for level in ("QUORUM", "ALL"):
+                assert wire.ask("FLURRY", "LEVEL", level) == b"+OK\r\n"
+                assert wire.ask("SET", "key:1", "other").startswith(b"-NOREPLICAS ")
+            assert wire.ask("FLURRY", "LEVEL", "FIRST") == b"+OK\r\n"
+            assert wire.ask("SET", "key:2", "value-2") == b"+OK\r\n"
+            assert not read_wrong(wire, range(100))
+            for name in ("server-1", "server-2"):
+                parts.start(name)
+            wait_for(parts.is_whole, "all three copies", 60)
+            assert wire.ask("FLURRY", "LEVEL", "QUORUM") == b"+OK\r\n"
+            wait_for(lambda: wire.ask("SET", "key:1", "value-1") == b"+OK\r\n", "a quorum")
+            assert not read_wrong(wire, range(100))
