@@ -378,9 +378,9 @@ impl Controller {
 }
 
 /// Whether some key may have nobody with everything of it when this member is counted out beside
-/// those that are gone.
+/// those that are gone. One with a disk has it there: the disks of those that are gone are waited for.
 fn is_last(config: &Config, lost: &[Member], member: &Member) -> bool {
-    if planted(Bug::LastCopyCountedOut) {
+    if member.disk.is_some() || planted(Bug::LastCopyCountedOut) {
         return false;
     }
     let holds = |it: &&Member| !it.gone && !lost.contains(it);

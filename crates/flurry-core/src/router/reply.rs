@@ -147,6 +147,9 @@ impl Router {
                 target.progress = Progress::Held;
                 operation.answer.get_or_insert_with(|| answer.clone());
             }
+            // A late one, of an earlier sending of a takeover that is asked anew, says nothing of what is
+            // there: that replica would never be asked again.
+            Verdict::Held if asking => {}
             Verdict::Held if reply.have >= version || planted(Bug::AckBeforeApply) => {
                 target.progress = Progress::Held;
             }
