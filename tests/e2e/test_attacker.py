@@ -52,6 +52,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     users.write_text(
         user("cart", '["cart:"]', '["read", "write"]')
         + user("reader", '[""]', '["read"]')
+        + user("writer", '[""]', '["write"]')
         + user("admin", '[""]', '["read", "write", "admin"]')
     )
     words = ["--users", str(users), "--entry-timeout", "2s", "--connections", "6000"]
@@ -138,11 +139,24 @@ def test_a_user_stays_within_its_keys_and_its_rights(guarded: Guarded) -> None:
         ("DBSIZE",),
         ("INFO",),
         ("CONFIG", "GET", "*"),
+        # those of others
+        ("CLIENT", "LIST"),
+        ("CLIENT", "KILL", "ID", "1"),
     ]:
         assert cart.ask(*words).startswith(b"-NOPERM"), words
     assert reader.ask("GET", "secret") == b"$1\r\n1\r\n"
     for words in [("SET", "secret", "2"), ("DEL", "secret"), ("GETDEL", "secret"), ("INCR", "n")]:
         assert reader.ask(*words).startswith(b"-NOPERM"), words
+    writer = guarded.enter("writer")
+    for words in [
+        ("GETDEL", "secret"),
+        ("GETEX", "secret"),
+        ("GETSET", "secret", "2"),
+        ("SET", "secret", "2", "GET"),
+    ]:
+        assert writer.ask(*words).startswith(b"-NOPERM"), words
+    assert writer.ask("SET", "written", "2") == b"+OK\r\n"
+    assert admin.ask("KEYS", "*[" + "a" * 2_000).startswith(b"-ERR a pattern has at most")
     assert admin.ask("MGET", "secret", "cart:1", "cart:2") == (
         b"*3\r\n$1\r\n1\r\n$1\r\n2\r\n$-1\r\n"
     )

@@ -414,7 +414,10 @@ fn is_http(name: &[u8]) -> bool {
 /// What a user may not do.
 fn refused(connection: &Connection, spec: &Spec, words: &[Bytes]) -> Option<Reply> {
     let user = connection.said.user.as_ref()?;
-    if !user.may_run(spec.class) {
+    let may_run = user.may_run(spec.class)
+        && (!spec.tells_value(words) || user.may_run(Class::Read))
+        && (!spec.is_of_others(words) || user.may_run(Class::Admin));
+    if !may_run {
         let name = spec.name;
         let refusal = format!("NOPERM this user has no permissions to run the '{name}' command");
         return Some(error(refusal));

@@ -27,6 +27,7 @@ pub(crate) struct Spec {
     pub(crate) summary: &'static str,
 }
 
+use bytes::Bytes;
 use flurry_core::resp::Reply;
 
 use Class::{Admin, Connection, Read, Write};
@@ -132,6 +133,22 @@ pub(crate) fn all() -> &'static [Spec] {
 }
 
 impl Spec {
+    /// A write that answers with what was there: it needs the right to read as well.
+    pub(crate) fn tells_value(&self, words: &[Bytes]) -> bool {
+        let get = |word: &Bytes| word.eq_ignore_ascii_case(b"get");
+        match self.name {
+            "getdel" | "getex" | "getset" => true,
+            "set" => words.iter().skip(3).any(get),
+            _ => false,
+        }
+    }
+
+    /// It shows or ends connections of others.
+    pub(crate) fn is_of_others(&self, words: &[Bytes]) -> bool {
+        let named = |name: &[u8]| words.get(1).is_some_and(|it| it.eq_ignore_ascii_case(name));
+        self.name == "client" && (named(b"list") || named(b"kill"))
+    }
+
     /// Whether so many words, its name included, can be this command.
     pub(crate) fn fits(&self, words: usize) -> bool {
         let least = usize::try_from(self.arity.unsigned_abs()).unwrap_or(usize::MAX);

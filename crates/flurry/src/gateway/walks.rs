@@ -16,6 +16,9 @@ use crate::{Error, clock};
 /// Walks at once, each for a client.
 const WALKS_MAX: usize = 64;
 
+/// Bytes of a pattern at most: each key is compared with all of it.
+const PATTERN_BYTES_MAX: usize = 1_024;
+
 /// How long the gateway rests between two walks of its own.
 const REST: DurationNs = DurationNs::millis(1_000);
 
@@ -61,6 +64,10 @@ impl Dispatcher {
     ) -> Option<Reply> {
         if self.walks.clients.len() >= WALKS_MAX {
             return Some(super::failure(&Error::Busy));
+        }
+        if words.iter().any(|word| word.len() > PATTERN_BYTES_MAX) {
+            let refusal = format!("ERR a pattern has at most {PATTERN_BYTES_MAX} bytes");
+            return Some(error(refusal));
         }
         let until = now.after(DurationNs(
             u64::try_from(self.timeout.as_nanos()).unwrap_or(u64::MAX),

@@ -1,6 +1,7 @@
 //! Who may come in to a gateway, and how connections are secured: files that are read again when they
 //! change.
 
+use std::io::{BufRead as _, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, SystemTime};
@@ -100,6 +101,10 @@ fn stays(error: &anyhow::Error) {
 
 fn read_users(path: &Path) -> Result<Users> {
     let place = path.display().to_string();
+    anyhow::ensure!(
+        std::fs::metadata(path).is_ok_and(|it| it.is_file()),
+        "{place}: it is no file; wanted users; hint: docs/flurry/security.md has one to copy"
+    );
     flurry::check_secret(path, "users")?;
     let text = std::fs::read_to_string(path).with_context(|| {
         format!(
@@ -122,10 +127,16 @@ fn read_users(path: &Path) -> Result<Users> {
     Ok(Users::new(all.collect())?)
 }
 
+/// Longest password.
+const PASSWORD_BYTES_MAX: u64 = 64 << 10;
+
 /// `flurry password`: the hash of what is read.
 pub(super) fn password() -> Result<u8> {
     let mut text = String::new();
-    let read = std::io::stdin().read_line(&mut text);
+    let read = std::io::stdin()
+        .lock()
+        .take(PASSWORD_BYTES_MAX)
+        .read_line(&mut text);
     read.context("standard input: cannot be read; wanted a password; hint: printf %s secret | flurry password")?;
     let password = text.trim_end_matches(['\r', '\n']);
     anyhow::ensure!(
