@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use nix::fcntl::OFlag;
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
@@ -150,16 +152,20 @@ impl Copies {
     /// The sum of all ends.
     #[must_use]
     pub fn ended(&self) -> u64 {
-        self.ok
-            + self.timeout
-            + self.refused
-            + self.shed
-            + self.error
-            + self.unfinished
-            + self.wrong
-            + self.behind
-            + self.stale
-            + self.lost
+        [
+            self.ok,
+            self.timeout,
+            self.refused,
+            self.shed,
+            self.error,
+            self.unfinished,
+            self.wrong,
+            self.behind,
+            self.stale,
+            self.lost,
+        ]
+        .into_iter()
+        .fold(0, u64::saturating_add)
     }
 
     /// Checks that every copy ended once and is recorded or dropped once.
@@ -179,7 +185,7 @@ impl Copies {
                 self.ended()
             )));
         }
-        if self.recorded + self.dropped != self.scheduled {
+        if self.recorded.saturating_add(self.dropped) != self.scheduled {
             return Err(broken(format!(
                 "{} recorded + {} dropped is not {} scheduled",
                 self.recorded, self.dropped, self.scheduled
@@ -204,7 +210,7 @@ impl Copies {
             (&mut self.recorded, other.recorded),
             (&mut self.dropped, other.dropped),
         ] {
-            *sum += part;
+            *sum = sum.saturating_add(part);
         }
     }
 }
@@ -248,12 +254,13 @@ pub struct Counts {
 impl Counts {
     /// Adds another process's counts.
     pub fn add(&mut self, other: &Self) {
+        let add = |sum: &mut u64, part: u64| *sum = sum.saturating_add(part);
         self.copies.add(&other.copies);
-        self.requests.scheduled += other.requests.scheduled;
-        self.requests.answered += other.requests.answered;
-        self.requests.unanswered += other.requests.unanswered;
-        self.requests.unsent += other.requests.unsent;
-        self.requests.late += other.requests.late;
+        add(&mut self.requests.scheduled, other.requests.scheduled);
+        add(&mut self.requests.answered, other.requests.answered);
+        add(&mut self.requests.unanswered, other.requests.unanswered);
+        add(&mut self.requests.unsent, other.requests.unsent);
+        add(&mut self.requests.late, other.requests.late);
         self.requests.late_max_ns = self.requests.late_max_ns.max(other.requests.late_max_ns);
     }
 
@@ -270,7 +277,7 @@ impl Counts {
             unanswered,
             ..
         } = self.requests;
-        if answered + unanswered != scheduled {
+        if answered.saturating_add(unanswered) != scheduled {
             return Err(TraceError::Conservation {
                 place: place.to_owned(),
                 what: format!(
@@ -376,6 +383,12 @@ impl Manifest {
                 hint: "name the directory that unruly run printed",
             });
         }
+        if fs::metadata(&path).is_ok_and(|it| !it.is_file()) {
+            return Err(refused(
+                "is no file".to_owned(),
+                "this directory is not a run",
+            ));
+        }
         let text = fs::read_to_string(&path).map_err(|error| {
             refused(
                 format!("cannot be read ({error})"),
@@ -409,7 +422,9 @@ impl Manifest {
         let io = |source| TraceError::io(&path, "writing the manifest", source);
         let mut text = serde_json::to_vec_pretty(self).map_err(|error| io(error.into()))?;
         text.push(b'\n');
-        let written = File::create(&temporary)
+        // A new file: a link of that name in somebody's run may lead anywhere.
+        let _ = fs::remove_file(&temporary);
+        let written = File::create_new(&temporary)
             .and_then(|mut file| file.write_all(&text).and_then(|()| file.sync_all()));
         if let Err(error) = written {
             let _ = fs::remove_file(&temporary);
@@ -426,7 +441,8 @@ impl Manifest {
     pub fn reserve(directory: &Path) -> Result<(), TraceError> {
         let path = directory.join(RESERVE);
         // Written, and not only made longer: a file with holes keeps nothing.
-        fs::write(&path, vec![b' '; RESERVE_BYTES])
+        File::create_new(&path)
+            .and_then(|mut file| file.write_all(&vec![b' '; RESERVE_BYTES]))
             .map_err(|source| TraceError::io(&path, "keeping room for the manifest", source))
     }
 
@@ -462,7 +478,10 @@ const RESERVE_BYTES: usize = 64 << 10;
 /// Writes a manifest into the room that was kept for it: that needs no new block, and no new file.
 fn write_to_reserve(directory: &Path, temporary: &Path, text: &[u8]) -> std::io::Result<()> {
     fs::rename(directory.join(RESERVE), temporary)?;
-    let mut file = File::options().write(true).open(temporary)?;
+    let mut file = File::options()
+        .write(true)
+        .custom_flags(OFlag::O_NOFOLLOW.bits())
+        .open(temporary)?;
     file.write_all(text)?;
     file.set_len(text.len() as u64)?;
     file.sync_all()

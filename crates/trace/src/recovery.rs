@@ -122,11 +122,19 @@ fn leftovers(directory: &Path) -> Vec<(Table, PathBuf)> {
 }
 
 fn files_of(directory: &Path, table: Table) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(directory.join(table.name())) else {
+    // What is linked here is somebody else's, and may be a pipe that never ends.
+    let folder = directory.join(table.name());
+    if !fs::symlink_metadata(&folder).is_ok_and(|it| it.is_dir()) {
+        return Vec::new();
+    }
+    let Ok(entries) = fs::read_dir(folder) else {
         return Vec::new();
     };
+    let is_file = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|it| it.is_file());
     let mut paths: Vec<PathBuf> = entries
-        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter_map(Result::ok)
+        .filter(is_file)
+        .map(|entry| entry.path())
         .collect();
     paths.sort();
     paths
@@ -163,15 +171,16 @@ struct End {
 /// Returns the rows of the new segment, and a sentence about records that could not be read.
 fn seal(table: Table, path: &Path, ends: &mut Ends) -> Result<(u64, Option<String>), TraceError> {
     // The segment is renamed into place before the spool is removed: both mean that it is done.
-    let done = segment_path(path).exists();
     if table != Table::Requests {
-        if done {
+        if segment_path(path).exists() {
             fs::remove_file(path)
                 .map_err(|source| TraceError::io(path, "removing the spool", source))?;
             return Ok((0, None));
         }
         return seal_lines(table, path).map(|rows| (rows, None));
     }
+    // A whole one, that is: any file may have its name.
+    let done = read_counts(&segment_path(path)).is_some();
     let spool = SpoolReader::open(path)?;
     let end = ends.entry(stem_of(path)).or_default();
     // All spools of a recorder name one page.
@@ -223,14 +232,14 @@ fn rewrite(manifest: &mut Manifest, directory: &Path, ends: &Ends, recovery: &mu
             stem: stem.clone(),
             begun: tally.scheduled,
             rows: found.get(stem).map_or(0, |it| it.copies.recorded),
-            last_ns: tally.intended_ns - manifest.started_ns,
+            last_ns: tally.intended_ns.saturating_sub(manifest.started_ns),
         });
         let what = match &loss {
             Some(loss) if loss.begun > 0 => loss.to_string(),
             _ if end.last_row_ns == 0 => "it has no row".to_owned(),
             _ => format!(
                 "its last row is from {:.1} s after the start",
-                seconds(end.last_row_ns - manifest.started_ns)
+                seconds(end.last_row_ns.saturating_sub(manifest.started_ns))
             ),
         };
         let process = stem

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use nix::fcntl::OFlag;
+use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use nix::unistd::Uid;
 
@@ -40,6 +40,8 @@ struct Page {
 pub(crate) struct TallyPage {
     page: NonNull<Page>,
     path: PathBuf,
+    /// Says that its process lives.
+    _lock: Flock<File>,
 }
 
 // SAFETY: all fields of the page that are written are atomic, and the mapping is unmapped by Drop alone.
@@ -69,9 +71,15 @@ impl TallyPage {
             .mode(0o600)
             .open(&path)?;
         let made = Self::map(&mut file);
-        match made {
-            Ok(page) => {
-                let page = Self { page, path };
+        let locked = Flock::lock(file, FlockArg::LockSharedNonblock);
+        let locked = locked.map_err(|(_, error)| io::Error::from(error));
+        match made.and_then(|page| locked.map(|lock| (page, lock))) {
+            Ok((page, lock)) => {
+                let page = Self {
+                    page,
+                    path,
+                    _lock: lock,
+                };
                 // The page fault of the first store is taken here, and not by the first request.
                 page.note(0, 0);
                 Ok(page)
@@ -125,10 +133,21 @@ pub(crate) fn read(name: &str) -> Option<LastTally> {
     read_from(Path::new(FOLDER), name)
 }
 
-/// Removes a page that [`read`] has found.
+/// Removes a page that [`read`] has found, unless its process lives: the run may be a copy of one that
+/// goes on.
 pub(crate) fn remove(name: &str) {
-    if read(name).is_some() {
-        let _ = fs::remove_file(Path::new(FOLDER).join(name));
+    remove_from(Path::new(FOLDER), name);
+}
+
+fn remove_from(folder: &Path, name: &str) {
+    if read_from(folder, name).is_none() {
+        return;
+    }
+    let path = folder.join(name);
+    let unused = File::open(&path)
+        .is_ok_and(|file| Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok());
+    if unused {
+        let _ = fs::remove_file(path);
     }
 }
 
@@ -196,6 +215,14 @@ mod tests {
         assert_eq!(read_from(folder.path(), &name), Some(told));
         fs::remove_file(folder.path().join(&name)).unwrap();
         assert_eq!(read_from(folder.path(), &name), None);
+    }
+
+    #[test]
+    fn a_page_of_a_process_that_lives_is_not_removed() {
+        let folder = folder();
+        let page = TallyPage::make_in(folder.path()).unwrap();
+        remove_from(folder.path(), &page.name());
+        assert!(read_from(folder.path(), &page.name()).is_some());
     }
 
     #[test]

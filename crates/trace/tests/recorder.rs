@@ -10,8 +10,9 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 use serde_json::json;
 use unruly_trace::{
-    Cell, Clock, ClockPair, Counts, Level, Manifest, Process, Record, Recorder, RecorderOptions,
-    RunLock, RunStatus, SpoolHeader, Status, Tool, TraceError, WriterLock, recover,
+    Cell, Clock, ClockPair, Copies, Counts, Level, Manifest, Process, Record, Recorder,
+    RecorderOptions, RunLock, RunStatus, SpoolHeader, Status, Tool, TraceError, WriterLock,
+    recover,
 };
 
 fn header() -> SpoolHeader {
@@ -400,6 +401,65 @@ fn a_recovery_that_fails_half_way_forgets_nothing() {
     let named = |text: &str| missing.iter().any(|it| it.contains(text));
     assert!(named("agent-0-c0r0-00000.unread"), "{missing:?}");
     assert_eq!(recover(directory.path()).unwrap().spools, 0);
+}
+
+#[test]
+fn a_file_of_the_name_of_a_segment_costs_no_spool() {
+    let directory = tempfile::tempdir().unwrap();
+    died(directory.path(), &[ok(1), ok(2)], 0);
+    let segment = directory.path().join("requests/agent-0-c0r0-00000.parquet");
+    fs::write(&segment, b"").unwrap();
+    assert_eq!(recover(directory.path()).unwrap().rows, 2);
+    assert_eq!(rows(directory.path()).len(), 2);
+}
+
+#[test]
+fn links_and_pipes_of_a_run_are_neither_followed_nor_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mine = ["mine.tmp", "mine.spool"].map(|name| elsewhere.path().join(name));
+    mine.iter().for_each(|path| fs::write(path, b"").unwrap());
+    let victim = elsewhere.path().join("victim");
+    fs::write(&victim, b"kept").unwrap();
+    died(directory.path(), &[ok(1)], 0);
+    std::os::unix::fs::symlink(elsewhere.path(), directory.path().join("events")).unwrap();
+    let temporary = directory.path().join("manifest.json.tmp");
+    std::os::unix::fs::symlink(&victim, &temporary).unwrap();
+    let pipe = directory.path().join("requests/agent-9-c0r0-00000.spool");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    assert_eq!(recover(directory.path()).unwrap().rows, 1);
+    assert!(mine.iter().all(|path| path.exists()));
+    assert_eq!(fs::read(&victim).unwrap(), b"kept");
+    let manifest = directory.path().join("manifest.json");
+    assert!(fs::symlink_metadata(manifest).unwrap().is_file());
+}
+
+#[test]
+fn numbers_beyond_all_bounds_are_no_reason_to_stop() {
+    let directory = tempfile::tempdir().unwrap();
+    let far = Record {
+        intended_ns: i64::MAX - 1,
+        received_ns: i64::MAX - 1,
+        ..ok(1)
+    };
+    died(directory.path(), &[far], 0);
+    let mut told = manifest(RunStatus::Running);
+    told.started_ns = -5_000_000_000;
+    let huge = Copies {
+        scheduled: u64::MAX,
+        ok: u64::MAX,
+        recorded: u64::MAX,
+        ..Copies::default()
+    };
+    let mut other = told.processes[0].clone();
+    told.processes[0].counts = Some(Counts {
+        copies: huge,
+        ..Counts::default()
+    });
+    other.counts.clone_from(&told.processes[0].counts);
+    told.processes.push(other);
+    told.write(directory.path()).unwrap();
+    recover(directory.path()).unwrap();
 }
 
 #[test]
