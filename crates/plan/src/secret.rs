@@ -85,7 +85,7 @@ pub(crate) fn encoded(text: &str) -> String {
 /// hold a secret. Of a text that is no URL nobody can say where its secret ends.
 #[must_use]
 pub fn shown(text: &str) -> String {
-    if text.contains(['@', '?']) {
+    if text.contains(['@', '?']) || text.contains("://:") {
         let scheme = text.split_once(':').map(|(scheme, _)| scheme);
         let plain = |it: &&str| {
             it.bytes()
@@ -116,6 +116,7 @@ mod tests {
             "s3cr3t@h",
             "http//h?x=s3cr3t",
             "s3cr3t/:x@h",
+            "redis://:s3cr3t",
         ] {
             assert!(!shown(text).contains("s3cr3t"), "{}", shown(text));
         }

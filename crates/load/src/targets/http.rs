@@ -271,9 +271,14 @@ fn length(status: u16, headers: &[httparse::Header<'_>]) -> Option<Length> {
     if status < 200 || matches!(status, 204 | 304) {
         return Some(Length::Known(0));
     }
-    let Some(told) = values(headers, "content-length").next() else {
+    let mut lengths = values(headers, "content-length");
+    let Some(told) = lengths.next() else {
         return Some(Length::UntilClose);
     };
+    // Two that differ: nobody can say where the next response begins (RFC 9112, 6.3).
+    if lengths.any(|other| other != told) {
+        return None;
+    }
     let told: usize = std::str::from_utf8(told).ok()?.trim().parse().ok()?;
     (told <= BODY_BYTES_MAX).then_some(Length::Known(told))
 }
@@ -383,6 +388,18 @@ mod tests {
         asked(target.as_mut(), 3, WRITE);
         let stored = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstored";
         assert_eq!(reply(target.as_mut(), stored), (3, Answer::Done));
+    }
+
+    #[test]
+    fn two_lengths_that_differ_are_no_response() {
+        for (second, good) in [(5, false), (3, true)] {
+            let (mut target, _) = target_of(KEYED);
+            asked(target.as_mut(), 1, READ);
+            let text = format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: {second}\r\n\r\nabcde"
+            );
+            assert_eq!(target.decode(text.as_bytes()).is_ok(), good, "{second}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! It is one process for all clients, and may answer in any order. What it says of when it sent and
 //! received is what the rows say, so that the way to it is no part of a latency.
 
-use unruly_trace::ErrorKind;
+use unruly_trace::{ErrorKind, monotonic};
 
 use super::{Driver, DriverError, Settings};
 use crate::link::Place;
@@ -115,6 +115,9 @@ impl Target for Lines {
         let [Some(sent_ns), Some(received_ns)] = times else {
             return Err(wrong());
         };
+        if [sent_ns, received_ns].iter().any(|at| *at > latest_ns()) {
+            return Err(wrong());
+        }
         let rest = word().unwrap_or_default();
         let answer = match what {
             b"done" => Answer::Done,
@@ -139,6 +142,11 @@ impl Target for Lines {
     }
 }
 
+/// A program has the host's monotonic clock: nothing was sent or received after now.
+fn latest_ns() -> u64 {
+    u64::try_from(monotonic().0).unwrap_or(0)
+}
+
 fn number(word: &[u8]) -> Option<u64> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
@@ -147,6 +155,20 @@ fn number(word: &[u8]) -> Option<u64> {
 mod tests {
     use super::super::tests::{READ, WRITE, asked, reply, target_of};
     use super::*;
+
+    #[test]
+    fn a_time_that_has_not_come_yet_is_no_answer() {
+        let (mut target, _) = target_of("url = \"program:cat\"");
+        asked(target.as_mut(), 8, WRITE);
+        for late in [
+            i64::MAX.unsigned_abs(),
+            u64::MAX,
+            latest_ns() + 60_000_000_000,
+        ] {
+            let line = format!("done 8 {late} {late}\n");
+            assert!(target.decode(line.as_bytes()).is_err(), "{line}");
+        }
+    }
 
     #[test]
     fn a_program_is_told_in_lines_and_answers_in_lines() {

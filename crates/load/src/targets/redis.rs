@@ -188,6 +188,13 @@ impl Target for Connection {
     }
 
     fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Option<Incoming<'a>>, ProtocolError> {
+        if input.starts_with(b"*") {
+            // Only a census has an array for an answer.
+            let is_census = matches!(self.asked.front(), Some(Asked::Census));
+            if !is_census || nesting(input) > NESTING_MAX {
+                return Err(ProtocolError::reply(input, WANTED));
+            }
+        }
         let decoded = decode_range(input).map_err(|_| ProtocolError::reply(input, WANTED))?;
         let Some((frame, bytes)) = decoded else {
             return Ok(None);
@@ -258,10 +265,31 @@ fn answer<'a>(frame: &RangeFrame, input: &'a [u8]) -> Result<Answer<'a>, Protoco
             } else {
                 ErrorKind::Store
             };
-            Answer::Failed(kind, words)
+            Answer::Failed(kind, without_arguments(words))
         }
         RangeFrame::Array(_) => return Err(ProtocolError::reply(input, WANTED)),
     })
+}
+
+/// Arrays in each other at most: an answer to `SCAN` has two.
+const NESTING_MAX: usize = 8;
+
+/// How many arrays are in each other at most at the beginning of some element. Whoever decodes goes as
+/// deep as that.
+fn nesting(input: &[u8]) -> usize {
+    let (mut deepest, mut depth) = (0, 0);
+    for line in input.split(|byte| *byte == b'\n') {
+        depth = if line.starts_with(b"*") { depth + 1 } else { 0 };
+        deepest = deepest.max(depth);
+    }
+    deepest
+}
+
+/// A complaint without the words of the command that it is about, among which may be a password.
+fn without_arguments(words: &[u8]) -> &[u8] {
+    let mark = b", with args beginning with";
+    let end = words.windows(mark.len()).position(|it| it == mark);
+    &words[..end.unwrap_or(words.len())]
 }
 
 /// Appends a command as Redis takes it.
@@ -286,6 +314,24 @@ mod tests {
     use super::*;
 
     const PLAIN: &str = "url = \"redis://127.0.0.1\"";
+
+    #[test]
+    fn arrays_in_arrays_are_refused_before_they_are_decoded() {
+        let (mut target, _) = target_of(PLAIN);
+        asked(target.as_mut(), 1, READ);
+        for depth in [1, 9, 200_000] {
+            let deep = "*1\r\n".repeat(depth);
+            assert!(target.decode(deep.as_bytes()).is_err(), "{depth}");
+        }
+        assert_eq!(nesting(b"*2\r\n$1\r\n0\r\n*1\r\n$1\r\nk\r\n"), 1);
+    }
+
+    #[test]
+    fn a_complaint_about_a_command_does_not_repeat_its_words() {
+        let words = b"ERR unknown command 'AUTH', with args beginning with: 'me' 's3cr3t' ";
+        assert_eq!(without_arguments(words), b"ERR unknown command 'AUTH'");
+        assert_eq!(without_arguments(b"ERR other"), b"ERR other");
+    }
 
     #[test]
     fn reads_and_writes_are_answered_in_the_order_in_which_they_were_asked() {

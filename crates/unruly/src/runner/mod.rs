@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use unruly_agent::JvmPlace;
 use unruly_load::{Driver, Settings, driver, foreign, introduce};
 use unruly_plan::{
@@ -91,10 +92,7 @@ pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
         .output
         .clone()
         .unwrap_or_else(|| Path::new("runs").join(&id));
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
+    let stop = stop_on_signals()?;
     make_directory(&directory)?;
     let lock = RunLock::take(&directory)?;
     let mut plan = plan.clone();
@@ -152,6 +150,15 @@ pub(crate) fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
     Manifest::release(&directory);
     settled?;
     Ok(directory)
+}
+
+/// Becomes true when somebody wants the run to end: by Ctrl-C, or by closing the terminal.
+fn stop_on_signals() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
 }
 
 /// Whether there is room for all cells and their stores are there, before anything is begun.
