@@ -505,7 +505,7 @@ def _write_manifest(root, shape, run, tallies, end_ns) -> None:
         "name": shape.name,
         "tag": shape.tag,
         "tool": {"version": "0.1.0", "commit": "0" * 40},
-        "plan_sha256": "0" * 64,
+        "plan_sha256": "",
         "seed": shape.seed,
         "status": shape.status,
         "started_ns": STARTED_NS,

@@ -161,6 +161,18 @@ def test_a_gate_of_nasty_names_writes_xml_that_parsers_take(tmp_path):
     assert any(plain(NASTY) in str(name) for name in names), names
 
 
+def test_a_reader_that_goes_away_changes_no_exit_code(small, tmp_path):
+    limits = tmp_path / "limits.toml"
+    limits.write_text('[[limit]]\nstatistic = "p50"\nat_most = "1ns"\n')
+    heard = call("gate", small, limits)
+    assert heard.returncode != 0
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as nobody:
+        said = call("gate", small, limits, stdout=nobody, stderr=subprocess.PIPE)
+    assert said.returncode == heard.returncode, said.stderr
+
+
 @pytest.mark.parametrize("kind", ["link", "pipe", "device"])
 def test_a_report_replaces_no_link_pipe_or_device(small, tmp_path, kind):
     output, kept = tmp_path / "out.html", tmp_path / "kept"

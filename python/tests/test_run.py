@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import shutil
 import stat
 from pathlib import Path
@@ -131,6 +133,48 @@ def test_a_segment_of_a_time_before_checksums_is_taken(run_path):
     path = _first(run_path)
     assert b"unruly.checksum" not in path.read_bytes()
     assert unruly.open_run(run_path).unreadable == []
+
+
+@pytest.mark.parametrize("name", ["x[12]", "run*", "run?", "{a,b}"])
+def test_a_directory_that_is_a_pattern_reads_its_own_rows_alone(tmp_path, name):
+    for sibling in ("x1", "run1", "a"):
+        write_run(tmp_path / sibling, agents=2, duration_s=2, rate_hz=40)
+    run = unruly.open_run(write_run(tmp_path / name, agents=2, duration_s=1, rate_hz=10))
+    alone = write_run(tmp_path / "alone", agents=2, duration_s=1, rate_hz=10)
+    wanted = fetch(unruly.open_run(alone).requests.count().as_table()).iloc[0, 0]
+    assert fetch(run.requests.count().as_table()).iloc[0, 0] == wanted
+
+
+def test_a_table_that_is_a_link_and_a_segment_that_is_a_pipe_are_left_out_and_named(run_path):
+    elsewhere = run_path.parent / "elsewhere"
+    shutil.copytree(run_path / "requests", elsewhere)
+    shutil.rmtree(run_path / "events", ignore_errors=True)
+    (run_path / "events").symlink_to(elsewhere)
+    os.mkfifo(run_path / "requests" / "zz.parquet")
+    run = unruly.open_run(run_path)
+    assert any("events is a link" in it for it in run.unreadable)
+    assert any("no regular file" in it for it in run.unreadable)
+    assert not run.whole
+
+
+@pytest.mark.parametrize("harm", ["removed", "changed", "cut"])
+def test_a_plan_that_is_not_the_one_that_ran_leaves_the_run_broken(run_path, harm):
+    plan = run_path / "plan.toml"
+    plan.write_text('name = "a"\n[run]\nslo = ["p50 < 1us"]\n')
+    manifest = json.loads((run_path / "manifest.json").read_text())
+    manifest["plan_sha256"] = hashlib.sha256(plan.read_bytes()).hexdigest()
+    (run_path / "manifest.json").write_text(json.dumps(manifest))
+    assert unruly.open_run(run_path).whole
+    match harm:
+        case "removed":
+            plan.unlink()
+        case "changed":
+            plan.write_text(plan.read_text().replace("1us", "1min"))
+        case _:
+            plan.write_bytes(plan.read_bytes()[:-5])
+    run = unruly.open_run(run_path)
+    assert not run.whole
+    assert any(it.startswith("plan.toml is ") for it in run.broken)
 
 
 def test_a_truncated_segment_is_left_out_and_named(run_path):

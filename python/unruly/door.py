@@ -37,9 +37,10 @@ def enter(verb: Callable[[], int]) -> int:
     Returns
     -------
     int
-        What it returned; 2 after any error, 130 after Ctrl-C.
+        What it returned, also when nobody reads the output; 2 after any error, 130 after Ctrl-C.
     """
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     kept, errors = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = _Guarded(kept), _Guarded(errors)
     try:
@@ -47,10 +48,6 @@ def enter(verb: Callable[[], int]) -> int:
         sys.stdout.flush()
     except KeyboardInterrupt:
         return _ended("stopped", STOPPED_EXIT)
-    except BrokenPipeError:
-        # whoever read has enough; keep the interpreter from complaining at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), kept.fileno())
-        return 0
     except UnrulyError as error:
         return _ended(str(error))
     except MemoryError:
@@ -100,11 +97,21 @@ class _Guarded(io.TextIOBase):
             stream.reconfigure(errors="backslashreplace")
 
     def write(self, text: str) -> int:
-        self._stream.write(printable(text))
+        try:
+            self._stream.write(printable(text))
+        except BrokenPipeError:
+            self._let_go()
         return len(text)
 
     def flush(self) -> None:
-        self._stream.flush()
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Whoever read has enough. The verb goes on: its exit code counts."""
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
     def isatty(self) -> bool:
         return self._stream.isatty()

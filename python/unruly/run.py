@@ -6,6 +6,7 @@ Every error says which file it is about. A segment that cannot be read is left o
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -25,6 +26,7 @@ from unruly.errors import RecoveryError, RunError, TraceError
 from unruly.shown import Sheet, Shown
 from unruly.tables import SCHEMA_VERSION, TABLES, open_engine, required_columns
 from unruly.tables import requests as request_tables
+from unruly.terminal import plain_all
 
 if TYPE_CHECKING:
     import ibis
@@ -98,8 +100,10 @@ class Run(Shown):
     def plan(self) -> dict[str, Any]:
         """The plan that is kept with it; empty when it has none, or none that can be read."""
         try:
-            return tomllib.loads((self.path / "plan.toml").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            file = self.path / "plan.toml"
+            text = file.read_text(encoding="utf-8") if file.is_file() else ""
+            return tomllib.loads(text)
+        except (OSError, ValueError, RecursionError):
             return {}
 
     @property
@@ -239,9 +243,23 @@ def open_run(
                 "at least one whole Parquet file",
                 "copy the run again, or measure again",
             )
+    unreadable += _plan_problems(root, str(manifest.get("plan_sha256") or ""))
     if recovered and manifest.get("status") == "running":
         manifest["status"] = "cut off"
     return Run(root, manifest, missing, tables, segments, unreadable)
+
+
+def _plan_problems(root: Path, sha256: str) -> list[str]:
+    """Say when the plan is not the one that was run: its targets are not those of the run."""
+    file = root / "plan.toml"
+    try:
+        found = file.read_bytes() if file.is_file() else None
+    except OSError:
+        found = None
+    if not sha256 or (found is not None and hashlib.sha256(found).hexdigest() == sha256):
+        return []
+    what = "is missing" if found is None else "is not as it was written"
+    return [f"plan.toml {what}, so that nobody knows the targets of this run"]
 
 
 def _read_manifest(root: Path) -> dict[str, Any]:
@@ -254,8 +272,8 @@ def _read_manifest(root: Path) -> dict[str, Any]:
             "give the run's own directory, not the one above it",
         )
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        manifest = plain_all(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, RecursionError) as error:
         raise RunError(path, f"not JSON: {error}", "a JSON object", "copy the run again") from error
     if not isinstance(manifest, dict):
         raise RunError(path, "not a JSON object", "a JSON object", "copy the run again")
@@ -274,8 +292,12 @@ def _segments(root: Path, table: str, run: str) -> tuple[dict[Path, set[str]], l
     """Readable segments with their columns, and a sentence for each unreadable one."""
     files: dict[Path, set[str]] = {}
     problems: list[str] = []
+    if (root / table).is_symlink():
+        return {}, [f"{table} is a link to another place and is left out"]
     for path in sorted((root / table).rglob("*.parquet")):
         try:
+            if not path.is_file():
+                raise OSError("it is no regular file")
             footer = pq.read_metadata(path)
             if not checksum.is_whole(path):
                 raise OSError("its bytes are not as they were written")

@@ -7,12 +7,13 @@ cannot clear the screen or hide a line.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 SHOWN: Final = "\N{REPLACEMENT CHARACTER}"
 """Stands for what may not be shown."""
-_CONTROL: Final = r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
-"""Also marks of direction, which reorder a line, and the ends of lines that only some know."""
+_CONTROL: Final = r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufffe\uffff]"
+"""Also marks of direction, which reorder a line, ends of lines that only some know, and what XML
+forbids."""
 _OURS: Final = re.compile(rf"(\x1b\[(?:[01]|3[0-7])?m|[\n\t])|{_CONTROL}")
 _ANY: Final = re.compile(_CONTROL)
 
@@ -37,3 +38,14 @@ def plain(text: str) -> str:
     'read�held�[0m'
     """
     return _ANY.sub(SHOWN, text)
+
+
+def plain_all(value: Any) -> Any:
+    """Return a document of JSON or TOML in which each text, keys included, is :func:`plain`."""
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, list):
+        return [plain_all(it) for it in value]
+    if isinstance(value, dict):
+        return {plain_all(key): plain_all(it) for key, it in value.items()}
+    return value

@@ -155,6 +155,16 @@ def test_an_object_of_endless_values_is_refused(tmp_path):
     assert "more than 1,000,000 values" in said
 
 
+@pytest.mark.parametrize("code", ['" 500"', "", "-1", "0500", "3e9"])
+def test_a_status_that_is_none_is_refused_and_never_taken_for_success(tmp_path, code):
+    path = tmp_path / "oha.csv"
+    head = "request-start,DNS,DNS+dialup,Response-delay,request-duration,bytes,status\n"
+    rows = (f"{number / 100},0,0,0.001,0.002,7,200\n" for number in range(300))
+    path.write_text(head + "".join(rows) + f"4.0,0,0,0.001,0.002,7,{code}\n")
+    made = import_files([str(path)], tmp_path / "run", Options(format="oha"))
+    assert [it["refused"] for it in made.files] == [1]
+
+
 HISTOSTAT = (
     "#logging interval histograms for session a\n#[TimeUnit: NANOSECONDS]\n"
     "#Tag,Interval_Start,Interval_Length,count,min,p25,p50,p75,p90,p95,p98,p99,p999,p9999,max\n"
@@ -204,6 +214,9 @@ def test_a_file_of_another_shape_is_a_refusal_and_no_crash(tmp_path, form, text)
         lambda told: told["DurationHistogram"].update(Data=[7]),
         lambda told: told["DurationHistogram"].update(Data=[PART | {"Count": 10**400}]),
         lambda told: told.update(ActualDuration=10**30),
+        lambda told: told["DurationHistogram"].update(Data=[PART | {"Start": -1}]),
+        lambda told: told["DurationHistogram"].update(Data=[PART | {"End": float("inf")}]),
+        lambda told: told["DurationHistogram"].update(Data=[PART | {"Count": float("nan")}]),
         lambda told: told.update(ErrorsDurationHistogram={"Count": "x"}),
     ],
 )

@@ -11,6 +11,7 @@ from unruly.errors import UnrulyError
 from unruly.findings import ladder
 from unruly.findings.ladder import shown_name
 from unruly.tables import requests as request_tables
+from unruly.terminal import plain_all
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,9 +64,10 @@ def read_limits(path: Path) -> list[Limit]:
     except (OSError, UnicodeDecodeError) as error:
         raise LimitError(path, f"cannot be read: {error}", "a file of limits", _EXAMPLE) from error
     try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise LimitError(path, f"is not TOML: {error}", "a file of limits", _EXAMPLE) from error
+        tables = plain_all(tomllib.loads(text))
+    except (ValueError, RecursionError) as error:
+        said = str(error)[:200]
+        raise LimitError(path, f"is not TOML: {said}", "a file of limits", _EXAMPLE) from error
     rows = tables.get("limit")
     if set(tables) != {"limit"} or not isinstance(rows, list) or not rows:
         raise LimitError(path, "has no [[limit]]", "one or more of them and nothing else", _EXAMPLE)

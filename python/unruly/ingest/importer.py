@@ -55,6 +55,8 @@ PAUSES: Final = (
     "no file has latencies: the pauses themselves are measured, each as a request of its own kind"
 )
 TELL_SECONDS: Final = 2.0
+COUNTS_MAX: Final = 2.0**53
+"""As a double counts no further."""
 UNEXPECTED: Final = (
     ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
     csv.Error, pa.ArrowException,
@@ -344,14 +346,18 @@ class Work:
             name: array(getattr(batch, name), rows, pa.int64())
             for name in ("started_ns", "ended_ns")
         }
+        bins = {
+            "low_ns": array(batch.low_ns, rows, pa.float64()),
+            "high_ns": array(batch.high_ns, rows, pa.float64()),
+            "count": array(batch.count, rows, pa.float64()),
+        }
+        _check_bins(file.source.where, bins)
         made = {
             "cell": cells,
             "process": file.source.name,
             "op": batch.op,
             **times,
-            "low_ns": array(batch.low_ns, rows, pa.float64()),
-            "high_ns": array(batch.high_ns, rows, pa.float64()),
-            "count": array(batch.count, rows, pa.float64()),
+            **bins,
         }
         self.writer.add("histograms", made, rows)
         self.tally.add_times(cells, times["started_ns"], times["ended_ns"])
@@ -517,3 +523,19 @@ def _tick(step_ns: int) -> str:
         if step_ns % size == 0:
             return f"{step_ns // size:,} {unit}"
     return f"{step_ns:,} ns"
+
+
+def _check_bins(where: str, bins: dict[str, pa.Array]) -> None:
+    """Refuse bins that no histogram has: a value that is no number, or counts below 0."""
+    low, high, count = (np.asarray(pc.fill_null(it, np.nan)) for it in bins.values())
+    # those that failed lie at infinity
+    failed = (low == np.inf) & (high == np.inf)
+    known = (low >= 0) & (low <= high) & (high < np.inf)
+    good = (known | failed) & (count >= 0) & (count < COUNTS_MAX)
+    for place in np.flatnonzero(~good)[:1]:
+        raise IngestError(
+            where,
+            f"has {count[place]:g} values from {low[place]:g} to {high[place]:g} ns",
+            "counts and latencies of 0 or more, all finite",
+            "copy it again, whole",
+        )

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+import pyarrow.compute as pc
+
 from unruly.errors import IngestError
 from unruly.ingest.delimited import Rows, numbers_ns, refuse, rows_of
 from unruly.ingest.model import Format, Options, Requests, failure
@@ -42,6 +45,9 @@ def _read(source: Source, options: Options) -> Iterator[Requests]:
         rows: Rows = batch
         for name in NEEDED[:3]:
             rows = refuse(source, rows, numbers_ns(rows[name], S)[1], name, "no number")
+        status = pc.match_substring_regex(rows["status"], r"^[1-5]\d\d$")
+        no_code = ~np.asarray(pc.fill_null(status, False)).astype(bool)
+        rows = refuse(source, rows, no_code, "status", "no status code")
         codes = rows["status"].to_pylist()
         if codes:
             yield Requests(

@@ -95,7 +95,9 @@ def write_summary(analysis: Analysis) -> Path | None:
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     text = json.dumps(summary(analysis), indent=1, allow_nan=False) + "\n"
     try:
-        temporary.write_text(text, encoding="utf-8")
+        # a new file: a link of that name may lead anywhere
+        with temporary.open("x", encoding="utf-8") as file:
+            file.write(text)
         temporary.replace(path)
     except OSError:
         return None

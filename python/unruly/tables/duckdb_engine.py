@@ -7,6 +7,7 @@ of it) and a kept table (``create_table`` of Ibis 12 fails on DuckDB 2.0).
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,8 @@ import ibis
 from unruly.errors import EngineError
 from unruly.tables.columns import TABLES
 from unruly.tables.engine import Engine
+
+_GLOB: Final = re.compile(r"([*?\[])")
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +69,9 @@ class DuckDBEngine(Engine):
             f"CAST({name if name in present else 'NULL'} AS {kind}) AS {name}"
             for name, kind, _ in columns
         )
-        paths = ", ".join("'" + str(path).replace("'", "''") + "'" for path in sorted(files))
+        # a name with * or [ is a pattern to it, which other runs may match
+        names = [_GLOB.sub(r"[\1]", str(path)).replace("'", "''") for path in sorted(files)]
+        paths = ", ".join(f"'{name}'" for name in names)
         self.connection.raw_sql(
             f"CREATE VIEW {table} AS SELECT {chosen} "
             f"FROM read_parquet([{paths}], union_by_name = true)"
