@@ -2,9 +2,33 @@
 
 use flurry_core::message::Message;
 
-use super::{NodeId, What, World};
+use super::{Cut, NodeId, What, World};
 
 impl World {
+    /// Cuts the places of one mask from those of another.
+    pub fn cut(&mut self, from: u64, to: u64, until: u64) {
+        self.cuts.retain(|cut| cut.until > self.now);
+        self.cuts.push(Cut { from, to, until });
+        let controller = 1u64 << (self.controller % 64);
+        for place in 0..self.nodes.len() {
+            let one = 1u64 << (place % 64);
+            let apart = from & one != 0 && to & controller != 0;
+            if apart || from & controller != 0 && to & one != 0 {
+                let node = &mut self.nodes[place];
+                node.troubled_until = node.troubled_until.max(until);
+            }
+        }
+    }
+
+    /// No more troubles.
+    pub fn heal(&mut self) {
+        self.healed = true;
+        self.cuts.clear();
+        for node in &mut self.nodes {
+            node.paused_until = self.now;
+        }
+    }
+
     /// Puts a message on the network.
     pub(super) fn transmit(&mut self, from: NodeId, to: NodeId, message: Message) {
         let (one, other) = (1u64 << (from % 64), 1u64 << (to % 64));
