@@ -177,6 +177,25 @@ def test_a_plan_that_is_not_the_one_that_ran_leaves_the_run_broken(run_path, har
     assert any(it.startswith("plan.toml is ") for it in run.broken)
 
 
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        ("op", pa.int64()), ("intended_ns", pa.string()),
+        ("answered", pa.int8()), ("request", pa.float64()),
+    ],
+)  # fmt: skip
+def test_a_column_of_another_type_is_an_error_that_names_the_file(run_path, column, kind):
+    path = _first(run_path)
+    footer = pq.read_metadata(path).metadata
+    table = pq.read_table(path)
+    place = table.schema.get_field_index(column)
+    nothing = pa.nulls(table.num_rows, kind)
+    table = table.set_column(place, column, nothing).replace_schema_metadata(footer)
+    pq.write_table(table, path)
+    with pytest.raises(TraceError, match=f"{path.name}: column {column} is of type {kind}"):
+        unruly.open_run(run_path)
+
+
 def test_a_truncated_segment_is_left_out_and_named(run_path):
     path = _first(run_path)
     whole = path.read_bytes()

@@ -330,16 +330,40 @@ def _checked_columns(path: Path, table: str, footer: pq.FileMetaData, run: str) 
             f"this tool reads up to {SCHEMA_VERSION}",
             "upgrade unruly",
         )
-    columns = set(footer.schema.to_arrow_schema().names)
+    schema = footer.schema.to_arrow_schema()
+    columns = set(schema.names)
     lacking = sorted(required_columns(table) - columns)
     if lacking or keys.get("unruly.table", table) != table:
         what = f"lacks {', '.join(lacking)}" if lacking else f"is of {keys['unruly.table']}"
         raise TraceError(path, what, f"a segment of {table}", "move it away")
+    for name, kind, _ in TABLES[table]:
+        if name in columns and not _fits(schema.field(name).type, kind):
+            raise TraceError(
+                path,
+                f"column {name} is of type {schema.field(name).type}",
+                f"{kind}",
+                "copy the run again, or measure again",
+            )
     if run and keys.get("unruly.run", run) != run:
         raise TraceError(
             path, f"belongs to run {keys['unruly.run']}", f"segments of run {run}", "move it away"
         )
     return columns
+
+
+def _fits(found: pa.DataType, kind: str) -> bool:
+    """Whether a column of an Arrow type can be one of the trace."""
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    match kind:
+        case "VARCHAR":
+            return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
+        case "DOUBLE":
+            return bool(pa.types.is_floating(found))
+        case "BOOLEAN":
+            return bool(pa.types.is_boolean(found))
+        case _:
+            return bool(pa.types.is_integer(found))
 
 
 def _recover_if_cut_off(root: Path) -> bool:

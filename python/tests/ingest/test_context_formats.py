@@ -3,6 +3,7 @@
 # ruff: noqa: E501 - lines of logs are as long as they are
 from __future__ import annotations
 
+import fcntl
 import json
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import unruly
 from synthetic import NS, STARTED_NS, write_run
 from unruly.errors import IngestError
-from unruly.ingest import Options, import_files, join_files
+from unruly.ingest import Options, import_files, join, join_files
 
 UNIFIED = """[2024-01-02T03:04:05.100+0000][0.021s][info][gc] Using G1
 [2024-01-02T03:04:06.500+0000][1.421s][info][gc] GC(0) Pause Young (Normal) (G1 Evacuation Pause) 24M->11M(256M) 7.965ms
@@ -185,6 +186,28 @@ def test_a_log_is_laid_beside_a_measured_run_on_its_host(tmp_path):
     after = unruly.analyse(run)
     assert after.cell("null") == before
     assert not list(root.glob(".joining-*"))
+
+
+def test_a_log_that_cannot_be_joined_whole_leaves_the_run_as_it_was(tmp_path, monkeypatch):
+    root = write_run(tmp_path / "run", duration_s=50.0)
+    log = tmp_path / "gc.log"
+    log.write_text(unified_at(STARTED_NS), encoding="utf-8")
+
+    def files() -> list[str]:
+        return sorted(str(it) for it in root.rglob("*.parquet"))
+
+    before = files()
+    with monkeypatch.context() as broken:
+        broken.setattr(join.os, "replace", lambda *_: (_ for _ in ()).throw(OSError("no")))
+        with pytest.raises(IngestError):
+            join_files([str(log)], root, Options())
+    assert files() == before
+    with (root / ".lock").open("ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(IngestError, match="used by another program"):
+            join_files([str(log)], root, Options())
+    assert files() == before
+    assert join_files([str(log)], root, Options()).rows["events"] == 49
 
 
 def test_a_log_of_another_day_is_not_laid_beside_a_run(tmp_path):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,12 @@ from unruly.ingest.importer import Imported, Work, opened, provenance
 from unruly.ingest.writer import MANIFEST, RunWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from unruly.ingest.model import Options
 
+LOCK = ".lock"
+"""As the runner and recovery have it."""
 CLOCKS = {"requests": ("intended_ns", "received_ns"), "histograms": ("started_ns", "ended_ns")}
 
 
@@ -50,7 +53,8 @@ class _Beside(RunWriter):
         return self
 
     def finish(self, manifest: Mapping[str, Any]) -> None:
-        """Move the segments to their places, then replace the manifest."""
+        """Move the segments to their places, then replace the manifest; or take them back."""
+        moved: list[Path] = []
         try:
             for segments in self.segments.values():
                 segments.close()
@@ -58,6 +62,7 @@ class _Beside(RunWriter):
                 place = self.directory / path.relative_to(self.root)
                 place.parent.mkdir(exist_ok=True)
                 path.replace(place)
+                moved.append(place)
             known = dict(self.manifest)
             known["provenance"] = [*(known.get("provenance") or []), *manifest["provenance"]]
             known["missing"] = [*(known.get("missing") or []), *manifest["missing"]]
@@ -66,7 +71,39 @@ class _Beside(RunWriter):
             half.write_text(text + "\n", encoding="utf-8")
             os.replace(half, self.directory / MANIFEST)
         except OSError as error:
+            for place in moved:
+                place.unlink(missing_ok=True)
             raise self.full(error) from error
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """Hold the locks of a run: two that join at once would write the manifest over each other."""
+    # The runner's and recovery's, where a run has one, and the directory itself.
+    with ExitStack() as stack:
+        for place in (directory, directory / LOCK):
+            try:
+                handle = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise IngestError(
+                    place,
+                    f"cannot be locked: {error.strerror}",
+                    "a run of yours",
+                    "check its rights",
+                ) from error
+            stack.callback(os.close, handle)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise IngestError(
+                    directory,
+                    "is used by another program",
+                    "a run that nobody writes",
+                    "try again later",
+                ) from error
+        yield
 
 
 def join_files(
@@ -85,9 +122,12 @@ def join_files(
         A file holds latencies (those make a run of their own), cannot be read, or overlaps the
         run at no time; ``directory`` is no run. The run is then as it was.
     """
-    manifest = _manifest(directory)
-    extents = _extents(directory)
+    _manifest(directory)
     with ExitStack() as stack:
+        stack.enter_context(_alone(directory))
+        # read again: nobody else changes it from now on
+        manifest = _manifest(directory)
+        extents = _extents(directory)
         files = opened(paths, options, stack)
         for file in files:
             if file.format.gives == "latencies":
