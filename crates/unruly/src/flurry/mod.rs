@@ -46,7 +46,7 @@ const DEFAULT_CONTROLLER: &str = "127.0.0.1:7700";
 const EXIT: &str = "0 done, 1 not found or a condition did not hold, 2 an error";
 
 /// An example of each verb, with its purpose.
-const EXAMPLES: [(&str, &str, &str); 15] = [
+const EXAMPLES: [(&str, &str, &str); 16] = [
     (
         "serve",
         "flurry serve",
@@ -105,6 +105,11 @@ const EXAMPLES: [(&str, &str, &str); 15] = [
         "bench",
         "flurry bench --rate 2k/s -d 60s",
         "Measure the cluster at 2,000 operations a second",
+    ),
+    (
+        "notices",
+        "flurry notices",
+        "Print whose code this program contains",
     ),
 ];
 
@@ -264,6 +269,8 @@ enum Verb {
     },
     /// Load the cluster and record every operation for `unruly report`
     Bench(bench::Bench),
+    /// Print the licences of the libraries in this program
+    Notices,
 }
 
 /// How a client reaches its cluster.
@@ -434,6 +441,7 @@ fn call(verb: Verb, keyed: &Keyed) -> Result<u8> {
             status::status(&controllers, timeout, &security)
         }
         Verb::Bench(bench) => bench.run(keyed),
+        Verb::Notices => say(crate::shipped::NOTICES.trim_end()).map(|()| 0),
     }
 }
 
