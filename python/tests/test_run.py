@@ -196,6 +196,21 @@ def test_a_column_of_another_type_is_an_error_that_names_the_file(run_path, colu
         unruly.open_run(run_path)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("counts", {"copies": {"scheduled": "x"}}), ("counts", {"copies": {"ok": float("nan")}}),
+        ("counts", {"copies": [7]}), ("counts", []), ("hosts", "h"), ("cells", [7]),
+        ("started_ns", "now"), ("missing", "much"), ("tool", []), ("processes", {}),
+    ],
+)  # fmt: skip
+def test_a_manifest_of_another_shape_is_an_error_that_names_the_key(run_path, key, value):
+    manifest = json.loads((run_path / "manifest.json").read_text())
+    (run_path / "manifest.json").write_text(json.dumps({**manifest, key: value}))
+    with pytest.raises(RunError, match=rf"manifest\.json: {key} is "):
+        unruly.open_run(run_path)
+
+
 def test_a_truncated_segment_is_left_out_and_named(run_path):
     path = _first(run_path)
     whole = path.read_bytes()

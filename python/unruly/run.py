@@ -16,7 +16,7 @@ import tomllib
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -285,7 +285,40 @@ def _read_manifest(root: Path) -> dict[str, Any]:
             f"this tool reads up to {SCHEMA_VERSION}",
             "upgrade unruly",
         )
+    for key, (kind, wanted) in SHAPES.items():
+        value = manifest.get(key)
+        if value is not None and not kind(value):
+            shown = repr(value)[:60]
+            raise RunError(path, f"{key} is {shown}", wanted, "copy the run again")
     return manifest
+
+
+def _is_whole_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_list_of_objects(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(it, dict) for it in value)
+
+
+def _is_counts(value: object) -> bool:
+    if not isinstance(value, dict):
+        return False
+    groups = [it for it in value.values() if it is not None]
+    return all(
+        isinstance(it, dict) and all(_is_whole_number(count) for count in it.values())
+        for it in groups
+    )
+
+
+SHAPES: Final = {
+    **dict.fromkeys(("started_ns", "ended_ns", "planned_ns"), (_is_whole_number, "an integer")),
+    **dict.fromkeys(("hosts", "cells", "processes"), (_is_list_of_objects, "a list of objects")),
+    **dict.fromkeys(("missing", "broken", "timeless"), (lambda it: isinstance(it, list), "a list")),
+    "tool": (lambda it: isinstance(it, dict), "an object"),
+    "counts": (_is_counts, "objects of integers"),
+}
+"""What every reader takes for granted of a manifest: how to tell, and in words."""
 
 
 def _segments(root: Path, table: str, run: str) -> tuple[dict[Path, set[str]], list[str]]:
