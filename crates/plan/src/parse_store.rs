@@ -147,7 +147,11 @@ fn url(section: &Section<'_>, hint: &str) -> Result<Url, PlanError> {
         }
         return Ok(Url::of_service(name));
     }
-    let text = section.text("url", hint)?.unwrap_or_default();
+    // Of another type it may hold a password all the same, and is shown to nobody.
+    let text = section
+        .text("url", hint)
+        .map_err(|_| section.complain("url", "url is no text", "must be one", hint))?;
+    let text = text.unwrap_or_default();
     text.parse().map_err(|error| match error {
         UrlError::Form if shown(text) != format!("{text:?}") => section.complain(
             "url",

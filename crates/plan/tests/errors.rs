@@ -663,6 +663,10 @@ fn a_store_is_refused_what_it_has_not() {
         "plan.toml:5: url is \"redis\"; must be scheme://host:port, such as redis://127.0.0.1:6379; hint: url = \"redis://127.0.0.1:6379\"",
     );
     store(
+        "url = [\"redis://:secret@h\"]",
+        "plan.toml:5: url is no text; must be one; hint: url = \"redis://127.0.0.1:6379\"",
+    );
+    store(
         "url = \"redis://me:secret@h\"",
         "plan.toml:5: url holds a password or a token; must hold none, since plans are kept with their runs; hint: UNRULY_PASSWORD has it; {password} stands for it in the path or the query of http",
     );
