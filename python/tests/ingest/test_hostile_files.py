@@ -230,6 +230,13 @@ def test_a_field_of_another_type_is_a_refusal_and_no_crash(tmp_path, change):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_field_of_another_type_recognises_nothing_and_is_no_crash(tmp_path):
+    path = tmp_path / "what.json"
+    path.write_text(json.dumps({"type": ["request"], "ts": 1}))
+    with pytest.raises(IngestError, match="no format known here"):
+        import_files([str(path)], tmp_path / "run", Options())
+
+
 def test_a_figure_that_is_no_finite_number_is_left_out_and_said(tmp_path):
     told = fortio([PART])
     told["DurationHistogram"]["StdDev"] = float("inf")

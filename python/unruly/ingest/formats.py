@@ -83,6 +83,14 @@ def named(name: str, formats: tuple[Format, ...] = FORMATS) -> Format:
     raise ParameterError("--format", f"is {name!r}", f"one of {', '.join(names)}", hint)
 
 
+def _recognises(form: Format, sample: Sample) -> bool:
+    """Whether a format takes a file for its own. A field of another type is none of its files."""
+    try:
+        return form.recognises(sample)
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return False
+
+
 def recognise(source: Source, options: Options, formats: tuple[Format, ...] = FORMATS) -> Format:
     """Return the one format that recognises the file, or that the user named.
 
@@ -133,7 +141,7 @@ def _only(source: Source, options: Options, formats: tuple[Format, ...]) -> Form
     if options.value and not sample.binary:
         return next(it for it in formats if it.fallback)
     for fallback in (False, True):
-        fit = [it for it in formats if it.fallback is fallback and it.recognises(sample)]
+        fit = [it for it in formats if it.fallback is fallback and _recognises(it, sample)]
         if len(fit) == 1:
             return fit[0]
         if fit:
