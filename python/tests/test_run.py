@@ -201,7 +201,10 @@ def test_a_column_of_another_type_is_an_error_that_names_the_file(run_path, colu
     [
         ("counts", {"copies": {"scheduled": "x"}}), ("counts", {"copies": {"ok": float("nan")}}),
         ("counts", {"copies": [7]}), ("counts", []), ("hosts", "h"), ("cells", [7]),
-        ("started_ns", "now"), ("missing", "much"), ("tool", []), ("processes", {}),
+        ("cells", [{"factors": {}}]), ("cells", [{"name": "a", "factors": {"x": 1}}]),
+        ("processes", [{"name": "a", "cell": {}}]), ("processes", [{"name": "a", "id": 10**30}]),
+        ("started_ns", "now"), ("started_ns", 10**30), ("missing", "much"), ("tool", []),
+        ("processes", {}),
     ],
 )  # fmt: skip
 def test_a_manifest_of_another_shape_is_an_error_that_names_the_key(run_path, key, value):

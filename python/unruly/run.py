@@ -294,11 +294,29 @@ def _read_manifest(root: Path) -> dict[str, Any]:
 
 
 def _is_whole_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    return abs(value) < 1 << 63
 
 
-def _is_list_of_objects(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(it, dict) for it in value)
+def _are_named(value: object) -> bool:
+    """Whether all of a list are objects with a name, and their numbers are whole."""
+    if not isinstance(value, list):
+        return False
+    return all(isinstance(it, dict) and _is_named(it) for it in value)
+
+
+def _is_named(value: dict[str, Any]) -> bool:
+    told = [value.get(key) for key in ("cell", "kind")]
+    texts = [value.get("name"), *(it for it in told if it is not None)]
+    numbers = [value.get(key) for key in ("id", "repeat", "pid", "noise_floor_ns", "cores")]
+    factors = {} if value.get("factors") is None else value["factors"]
+    return (
+        all(isinstance(it, str) for it in texts)
+        and all(it is None or _is_whole_number(it) for it in numbers)
+        and isinstance(factors, dict)
+        and all(isinstance(it, str) for it in factors.values())
+    )
 
 
 def _is_counts(value: object) -> bool:
@@ -313,7 +331,7 @@ def _is_counts(value: object) -> bool:
 
 SHAPES: Final = {
     **dict.fromkeys(("started_ns", "ended_ns", "planned_ns"), (_is_whole_number, "an integer")),
-    **dict.fromkeys(("hosts", "cells", "processes"), (_is_list_of_objects, "a list of objects")),
+    **dict.fromkeys(("hosts", "cells", "processes"), (_are_named, "a list of named objects")),
     **dict.fromkeys(("missing", "broken", "timeless"), (lambda it: isinstance(it, list), "a list")),
     "tool": (lambda it: isinstance(it, dict), "an object"),
     "counts": (_is_counts, "objects of integers"),

@@ -101,13 +101,19 @@ def test_a_collector_beside_another_s_stream_has_a_machine_of_its_own(tmp_path: 
     assert machines(run.path) == {}
 
 
+def shared_memory() -> set[Path]:
+    """Files of JVM processes in memory. Those of recorders belong to runs beside this one too."""
+    files = set(Path("/dev/shm").glob("unruly-*"))
+    return files - set(Path("/dev/shm").glob("unruly-tally-*"))
+
+
 @pytest.mark.parametrize("protocol", ["jvm-tcp", "aeron", "aeron-daemon"])
 def test_a_machine_ends_with_its_agent_however_that_ends(tmp_path: Path, protocol: str) -> None:
-    before = set(Path("/dev/shm").glob("unruly-*"))
+    before = shared_memory()
     fault = '[[fault]]\nkind = "kill"\nprocess = "reader-0"\nat = "300ms"\n'
     run = measured(tmp_path, f'protocol = "{protocol}"', "", fault)
     wait_for(lambda: not machines(run.path), "the end of all virtual machines")
-    assert set(Path("/dev/shm").glob("unruly-*")) <= before
+    assert shared_memory() <= before
     told = run.rows("select kind from events where process = 'writer-0' and kind like 'stream%'")
     assert told in ([("stream broken",)], [("stream not finished",)])
 
@@ -147,17 +153,17 @@ def test_without_java_a_collector_s_load_is_missing_and_its_cell_is_in_doubt(
 
 
 def test_a_machine_that_is_killed_leaves_no_memory(tmp_path: Path) -> None:
-    before = set(Path("/dev/shm").glob("unruly-*"))
+    before = shared_memory()
     out = tmp_path / "out"
     plan = tmp_path / "plan.toml"
     plan.write_text('name = "a"\n[run]\nduration = "20s"\n[stream]\nprotocol = "aeron"\n')
     with running(plan, out) as process:
         wait_for(lambda: len(machines(out)) == 2, "two virtual machines")
-        wait_for(lambda: len(set(Path("/dev/shm").glob("unruly-*")) - before) == 2, "its memory")
+        wait_for(lambda: len(shared_memory() - before) == 2, "its memory")
         for pid in machines(out):
             os.kill(pid, signal.SIGKILL)
         assert process.wait(timeout=60) == 0
-    assert set(Path("/dev/shm").glob("unruly-*")) <= before
+    assert shared_memory() <= before
 
 
 def test_a_heap_without_room_for_what_lives_is_told(tmp_path: Path) -> None:
