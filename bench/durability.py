@@ -30,7 +30,7 @@ FIRST_S, LAST_S = 0.3, 2.7
 """A kill comes between these, since the start of the load."""
 OLD_NS = 1_000_000_000
 """Nothing that is older than this when the kill comes may be lost."""
-PATIENCE_S = 60
+PATIENCE_S = 180
 SEED = 21
 
 DRIVE = f"""name = "durability"
