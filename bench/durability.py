@@ -240,7 +240,7 @@ def _stated(said: str, due_ns: np.ndarray, start_ns: int, group: int) -> str:
         return "exactly" if due - told == rows else f"no: {found[0]} beside {rows} rows"
     if found := BEGUN.search(said):
         begun, told = (int(it.replace(",", "")) for it in found.groups()[:2])
-        # Half a step later, since the time is told in tenths of a millisecond.
+        # Half a step later, since the run states the time in tenths of a millisecond.
         last_ns = start_ns + int(float(found[3]) * 1e9) + _step_ns(group) // 2
         scheduled = rows + int(_missing(due_ns, last_ns, group).sum())
         right = begun == scheduled and begun - told == rows

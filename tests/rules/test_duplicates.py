@@ -54,6 +54,6 @@ def test_no_version_is_allowed_that_has_gone() -> None:
 
 
 def test_cargo_deny_fails_too() -> None:
-    """The same list is of use only while cargo-deny is told to be strict."""
+    """The same list is of use only while cargo-deny is strict."""
     bans = tomllib.loads((ROOT / "deny.toml").read_text())["bans"]
     assert bans["multiple-versions"] == "deny"

@@ -366,7 +366,7 @@ fn a_level_that_promises_copies_is_refused_where_fewer_servers_are_left() {
     }
     let config = cluster.controller.config().unwrap();
     assert_eq!(config.members.len(), 1, "{config:?}");
-    // The router hears of that from whoever refuses.
+    // The router learns of that from a server that refuses.
     cluster.answer("k", &Operation::Get, Level::First);
     for level in [Level::Quorum, Level::All, Level::Disk] {
         let refused = cluster.ask("k", &set("w"), level);
@@ -421,7 +421,7 @@ fn a_controller_that_stood_still_counts_nobody_out_before_it_has_listened() {
     assert_eq!(
         config.members.len(),
         2,
-        "whoever stays silent is counted out"
+        "a server that stays silent is counted out"
     );
 }
 

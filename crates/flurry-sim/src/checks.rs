@@ -53,7 +53,7 @@ impl World {
         }
     }
 
-    /// I18: nobody is counted out whom the controller could hear. I19: nor whoever has the last copy of
+    /// I18: nobody is counted out whom the controller could hear. I19: nor a server with the last copy of
     /// a key, unless that has ended or is on a disk too.
     pub(crate) fn check_counted_out(&mut self, config: &Config) {
         let lives = config.lives();

@@ -567,7 +567,7 @@ impl Session {
     }
 }
 
-/// An owner was told that a write is done, at a level that promises copies.
+/// Checks the copies of a write that its owner got the answer of, at a level that promises copies.
 fn check_copies(world: &mut World, place: NodeId, epoch: Epoch, number: u64) {
     let Some((session, _)) = world.with_portal(place, |portal, _| portal.session()) else {
         return;

@@ -93,7 +93,7 @@ impl Shared {
 pub struct Recorder {
     ring: Producer<Record>,
     tally: Tally,
-    /// The count of scheduled copies for whoever recovers the run of a killed process.
+    /// The count of scheduled copies, which recovery reads after the process was killed.
     page: Option<TallyPage>,
     shared: Arc<Shared>,
     drain: Option<JoinHandle<RecorderReport>>,

@@ -12,7 +12,7 @@
 //!
 //! A silent server that may be the last to have some key is not counted out: the cluster waits for it.
 //! No write can have been acknowledged without it, so nothing is lost if it comes back, and everything
-//! if another took its place. Only a new life of it, or whoever runs the cluster, says that it is gone.
+//! if another took its place. Only a new life of it, or an operator, says that it is gone.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

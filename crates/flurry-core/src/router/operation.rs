@@ -155,7 +155,7 @@ pub(super) struct InFlight {
     pub(super) targets: Vec<Target>,
     /// Replicas of the old set, those counted that are gone.
     pub(super) copies: usize,
-    /// Copies that its level promises at least, whoever is left; 0 for none.
+    /// Copies that its level promises at least, however few servers are left; 0 for none.
     pub(super) copies_min: usize,
     pub(super) phase: Phase,
     pub(super) answer: Option<Bytes>,

@@ -47,7 +47,7 @@ impl<M: StateMachine> Server<M> {
                     let ended = self.machine.has_ended(state, question.at);
                     ended == question.ended && self.is_first_of(&config, key)
                 }
-                // Another replica may have forgotten it already, so each tells what it has.
+                // Another replica may have forgotten it already, so each replica lists its own.
                 None => question.ended && record.is_tombstone() && earlier(record.version),
             };
             if !listed {

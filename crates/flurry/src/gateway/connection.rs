@@ -249,7 +249,7 @@ impl Connection {
         if pending.failed.is_some()
             && let Some(rest) = self.rest.take_if(|rest| rest.place == place)
         {
-            // Whatever else it asks for would not be told.
+            // The reply is an error, so the other operations would have no use.
             pending.missing -= rest.steps.len();
         }
         if pending.missing == 0 {
