@@ -192,6 +192,20 @@ impl Pending {
         Some(self.end(group, false))
     }
 
+    /// Takes a timeout back: the copy was answered in time, but word of the reply came later.
+    /// `request_over` is set if the request had ended without an answer and has one now.
+    pub(crate) fn answered_in_time(&mut self, group: u32) -> Ended {
+        let state = &mut self.groups[group as usize];
+        state.ok += 1;
+        let answers = state.ok == state.needed && !state.answered;
+        state.answered |= answers;
+        Ended {
+            answers,
+            request_over: (answers && state.open == 0).then_some(true),
+            session: state.session,
+        }
+    }
+
     /// Takes a copy out for good.
     pub(crate) fn remove(&mut self, slot: Slot) -> Option<Open> {
         let copy = self.at(slot)?;
@@ -315,6 +329,18 @@ mod tests {
         assert_eq!(first.index, second.index);
         assert!(pending.at(first).is_none());
         assert_eq!(pending.first(Patience::Timeout), Some((second, 20)));
+    }
+
+    #[test]
+    fn a_reply_in_time_whose_word_is_late_answers_the_request_that_had_ended() {
+        let mut pending = Pending::default();
+        let group = pending.open_group(2, Some(Level::All), 5);
+        let first = pending.insert(copy(1, 0, group, 10));
+        let second = pending.insert(copy(1, 1, group, 10));
+        pending.time_out(first);
+        pending.time_out(second);
+        assert_eq!(pending.answered_in_time(group), ended(false, None));
+        assert_eq!(pending.answered_in_time(group), ended(true, Some(true)));
     }
 
     #[test]

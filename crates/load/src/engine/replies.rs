@@ -205,6 +205,9 @@ impl Engine<'_> {
         if copy.timed_out {
             // Its request has ended already; only the row was open.
             record.status = Status::Timeout;
+            if self.came_in_time(&copy.asked, incoming) {
+                self.take_timeout_back(&mut record, copy.asked.group);
+            }
             self.recorder.record(&record);
             self.pending.release(copy.asked.group);
             return;
@@ -216,6 +219,28 @@ impl Engine<'_> {
             _ => Status::Ok,
         };
         self.finish(record, &copy.asked);
+    }
+
+    /// True if a generator that receives for us took a sound reply before the timeout: its stamp
+    /// decides, not how long its message to us was under way.
+    fn came_in_time(&self, asked: &Asked, incoming: &Incoming<'_>) -> bool {
+        let took_ns = incoming.received_ns.map(|at_ns| at_ns - asked.intended_ns);
+        let sound = !matches!(incoming.answer, Answer::Failed(..) | Answer::Refused);
+        asked.task.is_none() && sound && took_ns.is_some_and(|ns| ns < self.options.timeout_ns)
+    }
+
+    /// Makes a copy that was counted as timed out an answered one, in its row and in the counts.
+    fn take_timeout_back(&mut self, record: &mut Record, group: u32) {
+        record.status = Status::Ok;
+        if let Some(count) = self.live.failed.get_mut(Status::Timeout.name()) {
+            *count = count.saturating_sub(1);
+        }
+        let ended = self.pending.answered_in_time(group);
+        record.answered = ended.answers;
+        if ended.request_over.is_some() {
+            self.outcome.requests.unanswered -= 1;
+            self.outcome.requests.answered += 1;
+        }
     }
 
     /// The row of a copy with what its reply says.
