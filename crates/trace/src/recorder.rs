@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -386,8 +386,7 @@ impl Drain {
             shared,
             ..
         } = self;
-        let _ = sealer.full.send((spool_path, spool));
-        let sealed = sealer.finish();
+        let sealed = sealer.finish((spool_path, spool));
         if let Err(error) = &sealed {
             shared.fail(error);
         }
@@ -402,46 +401,82 @@ impl Drain {
     }
 }
 
-/// Turns full spools into segments, one after the other, on a thread of low priority.
+/// Turns full spools into segments, one after the other, on a thread of low priority. At the end the
+/// thread that waits for it helps: on a busy host the other would hardly get a core any more, and
+/// nothing is measured that it could disturb.
 struct Sealer {
-    full: Sender<(PathBuf, Flock<File>)>,
+    full: Sender<Full>,
+    queue: Queue,
     thread: JoinHandle<Result<u64, TraceError>>,
+    /// The kernel's number of the thread; 0 before it runs.
+    number: Arc<AtomicU32>,
 }
+
+/// A full spool and its lock.
+type Full = (PathBuf, Flock<File>);
+type Queue = Arc<Mutex<Receiver<Full>>>;
 
 impl Sealer {
     fn start() -> Result<Self, TraceError> {
-        let (full, spools) = channel::<(PathBuf, Flock<File>)>();
+        let (full, spools) = channel();
+        let queue = Arc::new(Mutex::new(spools));
+        let number = Arc::new(AtomicU32::new(0));
+        let (own_queue, own_number) = (Arc::clone(&queue), Arc::clone(&number));
         let thread = std::thread::Builder::new()
             .name("seal".to_owned())
             .spawn(move || {
-                lower_priority();
-                let mut rows = 0;
-                for (path, lock) in spools {
-                    rows += seal_spool(&path, &mut |_| None)?.counts.copies.recorded;
-                    drop(lock);
-                }
-                Ok(rows)
+                let number = nix::unistd::gettid().as_raw().unsigned_abs();
+                own_number.store(number, Ordering::Release);
+                set_priority(number, LOW);
+                seal_queued(&own_queue)
             })
             .map_err(|source| TraceError::io(Path::new("seal"), "starting the thread", source))?;
-        Ok(Self { full, thread })
+        Ok(Self {
+            full,
+            queue,
+            thread,
+            number,
+        })
     }
 
-    /// Seals what is left. Returns the rows of all segments.
-    fn finish(self) -> Result<u64, TraceError> {
+    /// Seals what is left, and the last spool. Returns the rows of all segments.
+    fn finish(self, last: Full) -> Result<u64, TraceError> {
+        let _ = self.full.send(last);
         drop(self.full);
-        self.thread.join().unwrap_or_else(|_| {
+        // Of use to a spool that it is in the middle of. The kernel lets only some users raise a priority.
+        set_priority(self.number.load(Ordering::Acquire), USUAL);
+        let helped = seal_queued(&self.queue);
+        let sealed = self.thread.join().unwrap_or_else(|_| {
             Err(TraceError::Conservation {
                 place: "seal".to_owned(),
                 what: "the thread that seals spools panicked".to_owned(),
             })
-        })
+        });
+        Ok(sealed? + helped?)
     }
 }
 
+/// Seals spools until there are no more to come. Returns their rows.
+fn seal_queued(queue: &Mutex<Receiver<Full>>) -> Result<u64, TraceError> {
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+    let mut rows = 0;
+    while let Ok((path, lock)) = next() {
+        rows += seal_spool(&path, &mut |_| None)?.counts.copies.recorded;
+        drop(lock);
+    }
+    Ok(rows)
+}
+
 /// Encoding a segment must not compete with what is being measured.
-fn lower_priority() {
-    // SAFETY: setpriority touches nothing but the calling thread's scheduling (pid 0 is the thread).
-    let _ = unsafe { nix::libc::setpriority(nix::libc::PRIO_PROCESS, 0, 19) };
+const LOW: i32 = 19;
+const USUAL: i32 = 0;
+
+/// Sets how nice a thread is; one that may not be changed stays as it is.
+fn set_priority(thread: u32, nice: i32) {
+    if thread != 0 {
+        // SAFETY: setpriority touches nothing but the scheduling of this process's thread.
+        let _ = unsafe { nix::libc::setpriority(nix::libc::PRIO_PROCESS, thread, nice) };
+    }
 }
 
 /// Makes a spool and writes its header. Returns its path, its file and its length.
