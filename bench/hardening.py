@@ -52,7 +52,7 @@ def soak() -> list[Result]:
     return [
         Result(
             "soak",
-            f"{MINUTES} minutes, 5,000 requests a second to an echo server and 1,000 through"
+            f"{MINUTES} minutes, 10,000 requests a second to an echo server and 1,000 through"
             " Flurry's gateway: memory that a process gains between two minutes and the end",
             "<= 4 MiB, or a tenth",
             f"{most:.1f} MiB at most ({name}), of {len(found)} processes",

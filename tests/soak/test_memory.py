@@ -19,6 +19,7 @@ from redis_house import gateway
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "10"))
 LOOK_S = 1.0
+# A generator seals a spool for the first time after a million requests, at 100 s.
 WARM = 0.2, 0.3
 END = 0.9, 1.0
 """Windows of the soak whose memory is compared, as shares of it."""
@@ -66,7 +67,7 @@ def test_no_process_grows_under_a_steady_load(tmp_path: Path) -> None:
         echo = tmp_path / "echo.toml"
         echo.write_text(
             f'name = "soak"\n[run]\nduration = "{seconds + 60:g}s"\nwarmup = "0s"\n'
-            '[drive]\nclients = 16\narrivals = "constant"\nrate = "5000/s"\n'
+            '[drive]\nclients = 16\narrivals = "constant"\nrate = "10000/s"\n'
         )
         url = f"redis://{address[0]}:{address[1]}"
         long = f"{seconds + 60:g}s"

@@ -20,6 +20,7 @@ use crate::job::{Job, JobKind, PROTOCOL_VERSION};
 ///
 /// When the job cannot be read or the process cannot do its part. The error is also said in a line.
 pub fn run(job_file: &Path, directory: &Path) -> Result<()> {
+    give_back_large_blocks();
     let done = Job::read(job_file).and_then(|job| run_job(&job, directory));
     if let Err(error) = &done {
         report(&Report::Finding {
@@ -29,6 +30,21 @@ pub fn run(job_file: &Path, directory: &Path) -> Result<()> {
     }
     done
 }
+
+/// Has the allocator give memory from this size on back to the system when it is freed. By itself it
+/// keeps ever larger blocks, so that a process is 14 MiB larger after it has sealed a spool for the
+/// first time.
+#[cfg(target_env = "gnu")]
+const LARGE_BYTES: libc::c_int = 128 << 10;
+
+#[cfg(target_env = "gnu")]
+fn give_back_large_blocks() {
+    // SAFETY: it changes a setting of the allocator; no other thread has been started.
+    let _ = unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES) };
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn give_back_large_blocks() {}
 
 fn run_job(job: &Job, directory: &Path) -> Result<()> {
     stay_on(&job.cpus)?;
