@@ -100,6 +100,16 @@ bugs! {
     DisksOfTheLiving = "disks-of-the-living",
     /// After all were lost, the first disk that comes back speaks for all.
     DisksNotWaitedFor = "disks-not-waited-for",
+    /// A server that an operator has removed is waited for all the same.
+    RemovedWaitedFor = "removed-waited-for",
+    /// An owner whose writes have outlived one loss counts as having outlived a later one.
+    LaterLossSettled = "later-loss-settled",
+    /// The controller does not heed that an owner's writes have outlived a loss.
+    SettledIgnored = "settled-ignored",
+    /// An owner counts as having outlived a loss before its writes are on every replica again.
+    SettledTooEarly = "settled-too-early",
+    /// A server that was drained joins again by itself.
+    DrainedComesBack = "drained-comes-back",
 }
 
 #[cfg(feature = "planted-bugs")]

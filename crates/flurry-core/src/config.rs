@@ -334,7 +334,7 @@ impl Config {
     }
 
     /// Old members that are gone, and whose disk has not come back: while they are as many as a majority
-    /// of copies, something may be on their disks alone.
+    /// of copies, those counted whose disks are lost, something may be on their disks alone.
     #[must_use]
     pub fn disks_missing(&self) -> Vec<ServerId> {
         let Some(next) = self.next.as_ref().filter(|_| self.needs_disks()) else {
@@ -342,24 +342,20 @@ impl Config {
         };
         let gone = self.members.iter().filter(|member| member.gone);
         let kept: Vec<&Member> = gone.filter(|member| member.disk.is_some()).collect();
+        let is_lost = |member: &Member| member.disk.is_some_and(|disk| disk.lost);
         let given_up = |member: &Member| {
             let mut disks = next.iter().filter(|it| it.server == member.server);
-            disks.any(|it| it.disk.is_some_and(|disk| disk.lost))
+            is_lost(member) || disks.any(is_lost)
         };
-        let missing = |member: &&Member| {
-            !self.disk_back(member).is_some_and(|it| self.is_in_time(it)) && !given_up(member)
-        };
-        let missing: Vec<ServerId> = kept
-            .iter()
-            .copied()
-            .filter(missing)
-            .map(|it| it.server)
-            .collect();
-        let copies = self.copies();
-        if missing.len() < majority(copies) {
+        let is_back =
+            |member: &Member| self.disk_back(member).is_some_and(|it| self.is_in_time(it));
+        let away: Vec<&Member> = kept.into_iter().filter(|it| !is_back(it)).collect();
+        let enough = away.len() < majority(self.copies());
+        if enough {
             return Vec::new();
         }
-        missing
+        let missing = away.into_iter().filter(|it| !given_up(it));
+        missing.map(|it| it.server).collect()
     }
 
     /// Where a shard of a server listens.

@@ -276,6 +276,14 @@ pub enum Control {
     Batch(Batch),
     /// I hold what I should.
     Synced(Life, ConfigNumber),
+    /// Owner to controller: all that I had written by this loss is on every replica again.
+    Settled(SessionId, Epoch, ConfigNumber),
+    /// So noted.
+    SettledHeard(SessionId, Epoch, ConfigNumber),
+    /// Operator to controller: this server leaves the cluster.
+    Depart(ServerId, Departure),
+    /// So noted; the text is empty, or says why not.
+    DepartHeard(ServerId, Departure, String),
     /// How are you?
     StatusQuery,
     /// A JSON object.
@@ -286,6 +294,17 @@ pub enum Control {
     Listed(Listed),
     /// From whoever carries messages: the answer is too long for a datagram, ask over a stream.
     UseStream,
+}
+
+/// How a server leaves the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Departure {
+    /// Its memory and its disk are gone for good: nobody shall wait for it.
+    Removed,
+    /// It shall be switched off once others hold all that it holds.
+    Drained,
+    /// It was drained, and may come back.
+    TakenBack,
 }
 
 /// One shard of one life of a server.

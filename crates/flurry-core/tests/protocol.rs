@@ -288,6 +288,7 @@ fn submission(key: &'static [u8], sequence: Option<u64>) -> Submission {
         at: flurry_core::id::WallNs(0),
         patience: DurationNs::millis(10),
         sequence,
+        refuses_doubt: false,
     }
 }
 

@@ -53,14 +53,22 @@ impl World {
         }
     }
 
-    /// I18: nobody is counted out whom the controller could hear. I19: nor a server with the last copy of
+    /// I22: a server that is drained is not let in. I18: nobody is counted out whom the controller could hear. I19: nor a server with the last copy of
     /// a key, unless that has ended or is on a disk too.
-    pub(crate) fn check_counted_out(&mut self, config: &Config) {
+    pub(crate) fn check_counted_out(&mut self, config: &Config, drained: &[ServerId]) {
         let lives = config.lives();
         // With losses a server may go unheard by chance.
         let scenario = &self.scenario;
         let clear = scenario.loss <= 10_000 && scenario.slow <= 1_000;
         let before = std::mem::replace(&mut self.counted, lives.clone());
+        let came = lives.iter().filter(|it| !before.contains(it));
+        let drained = came.map(|it| it.0).find(|it| drained.contains(it));
+        if let Some(server) = drained {
+            self.violate(format!(
+                "I22: server {} was let in, and is drained",
+                server.0
+            ));
+        }
         for (server, incarnation) in before {
             if lives.contains(&(server, incarnation)) || !self.lives_on(server, incarnation) {
                 continue;
@@ -73,7 +81,8 @@ impl World {
                     "I19: server {server} was counted out, and was the last that had all of some key"
                 ));
             }
-            if clear && self.was_heard(server) {
+            let taken_out = self.ever_drained.contains(&server);
+            if clear && !taken_out && self.was_heard(server) {
                 self.violate(format!(
                     "I18: server {server} was counted out, and nothing had happened to it"
                 ));

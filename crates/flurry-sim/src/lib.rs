@@ -11,6 +11,7 @@ mod checks;
 pub mod dice;
 mod disks;
 pub mod model;
+pub mod operator;
 pub mod oracle;
 pub mod run;
 pub mod scenario;

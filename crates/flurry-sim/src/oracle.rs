@@ -217,6 +217,8 @@ impl KeyTruth {
                 answer,
                 tail_unknown,
             } => self.done((epoch, entry), &answer, tail_unknown, allowed),
+            // Nothing was done, and the owner knows now that an older value may be left.
+            Outcome::TailUnknown => self.tail_is_unknown(allowed),
             Outcome::Unknown => {
                 self.maybe(entry);
                 Ok(())
@@ -267,6 +269,25 @@ impl KeyTruth {
         }
     }
 
+    /// The owner is told that the last writes to the key may be lost.
+    fn tail_is_unknown(&mut self, allowed: Allowed) -> Result<(), String> {
+        if !allowed.tail_unknown {
+            return Err("a lost tail was reported, but no server was lost".to_owned());
+        }
+        // Operations that were under way together carry it all; only the first tells something.
+        if self.taken_over || allowed.forgets || allowed.shortage || allowed.loss {
+            self.possible.extend(self.history.iter().cloned());
+            if self.on_disk.is_none() {
+                self.possible.push(None);
+            }
+            self.unclear |= self.history_has_gap;
+            for asked in self.doubts.clone() {
+                self.or_after(&asked);
+            }
+        }
+        Ok(())
+    }
+
     fn done(
         &mut self,
         (epoch, entry): (Epoch, &Entry),
@@ -275,20 +296,7 @@ impl KeyTruth {
         allowed: Allowed,
     ) -> Result<(), String> {
         if tail_unknown {
-            if !allowed.tail_unknown {
-                return Err("a lost tail was reported, but no server was lost".to_owned());
-            }
-            // Operations that were under way together carry it all; only the first tells something.
-            if self.taken_over || allowed.forgets || allowed.shortage || allowed.loss {
-                self.possible.extend(self.history.iter().cloned());
-                if self.on_disk.is_none() {
-                    self.possible.push(None);
-                }
-                self.unclear |= self.history_has_gap;
-                for asked in self.doubts.clone() {
-                    self.or_after(&asked);
-                }
-            }
+            self.tail_is_unknown(allowed)?;
         }
         if entry.asked.access == Access::Blind {
             self.unclear = false;

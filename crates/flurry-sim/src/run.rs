@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use flurry_core::id::Key;
 use flurry_core::message::State;
 
+use crate::operator;
 use crate::scenario::{MS, Scenario};
 use crate::trouble;
 use crate::workload::Workload;
-use crate::world::{Effect, World};
+use crate::world::{Effect, Machine, World};
 
 /// Virtual time of the first phase at most.
 const SAFETY_MAX: u64 = 40_000 * MS;
@@ -85,6 +86,7 @@ pub fn run_traced(seed: u64, operations: u64, trace: bool) -> Result<Summary, Bo
     let tight = world.scenario.memory_bytes_max < 1 << 20;
     if !tight {
         become_quiet(&mut world, &mut workload);
+        nobody_is_in_doubt(&mut world, &mut workload);
         nothing_dead_is_kept(&mut world);
     }
     workload.finish(&mut world);
@@ -140,6 +142,7 @@ fn step(world: &mut World, workload: &mut Workload) -> bool {
     for effect in effects {
         match effect {
             Effect::Told(..) => workload.effects(world, vec![effect]),
+            Effect::Call(call) if call >= operator::FIRST => operator::call(world, call),
             Effect::Call(call) if call >= trouble::NEXT => trouble::call(world, workload, call),
             Effect::Call(call) => workload.tick(world, usize::try_from(call).unwrap_or(0)),
         }
@@ -154,6 +157,30 @@ fn become_quiet(world: &mut World, workload: &mut Workload) {
         if world.now > end || !step(world, workload) {
             let what = workload.unsettled(world);
             world.violate(format!("I15: not quiet after the troubles:{what}"));
+        }
+    }
+}
+
+/// I21: the writes of an owner that lives are on every replica some time after a loss, and its
+/// successor will not be in doubt of them.
+fn nobody_is_in_doubt(world: &mut World, workload: &mut Workload) {
+    let end = world.now + LIVENESS_MAX;
+    while world.violation.is_none() {
+        let in_doubt = match &world.nodes[world.controller()].machine {
+            Machine::Controller(controller) => controller.sessions_in_doubt(),
+            _ => 0,
+        };
+        if world.trace && in_doubt > 0 {
+            world.say(&format!("{:?}", world.nodes[world.controller()].machine));
+        }
+        // One of which a write is lost has not outlived everything.
+        if in_doubt == 0 || world.all_lost {
+            return;
+        }
+        if world.now > end || !step(world, workload) {
+            world.violate(format!(
+                "I21: {in_doubt} sessions are in doubt of a loss that their owners have outlived"
+            ));
         }
     }
 }

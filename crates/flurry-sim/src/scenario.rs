@@ -24,6 +24,8 @@ pub struct Scenario {
     pub fresh_keys: bool,
     /// The controller stands still now and then, and so does the last server that has everything.
     pub stalls: bool,
+    /// Servers end for good or are switched off, and an operator takes them out and puts others in.
+    pub operator: bool,
     /// Operations that a session has under way.
     pub depth: u64,
     /// Of a message.
@@ -80,6 +82,7 @@ impl Scenario {
             keys: dice.between(1, 8),
             fresh_keys: false,
             stalls: false,
+            operator: false,
             depth: dice.between(1, 6),
             loss: if calm { 0 } else { lossy },
             duplicates: if calm {
@@ -114,6 +117,14 @@ impl Scenario {
             scenario.fresh_keys = dice.chance(700_000);
             scenario.stalls = true;
             scenario.disk = false;
+        }
+        if seed % 8 == 7 && !tight {
+            scenario.operator = true;
+            // The oracle does not count how many disks are gone by now.
+            scenario.disk = false;
+            scenario.spare_servers = 2;
+            scenario.troubles[1] = true;
+            scenario.catastrophe = dice.chance(200_000);
         }
         scenario
     }

@@ -3,6 +3,7 @@
 use flurry_core::config::majority;
 use flurry_core::id::ServerId;
 
+use crate::operator;
 use crate::scenario::MS;
 use crate::workload::Workload;
 use crate::world::{Machine, NodeId, World};
@@ -34,7 +35,7 @@ pub fn begin(world: &mut World) {
 pub fn call(world: &mut World, workload: &mut Workload, call: u64) {
     if call & RESTART_SERVER != 0 {
         let server = u16::try_from(call & 0xffff).unwrap_or(0);
-        if is_down(world, server) {
+        if is_down(world, server) && !world.gone.contains(&server) {
             world.start_server(server);
         }
     } else if call & RESTART_CONTROLLER != 0 {
@@ -48,7 +49,7 @@ pub fn call(world: &mut World, workload: &mut Workload, call: u64) {
         }
     } else if call & START_SPARE != 0 {
         let spare = u16::from(world.scenario.servers);
-        if !world.healed && is_down(world, spare) {
+        if !world.healed && is_down(world, spare) && !world.scenario.operator {
             world.start_server(spare);
         }
     } else if call & CRASH_OWNER != 0 {
@@ -168,7 +169,6 @@ fn crash_all(world: &mut World) {
 
 /// A server ends and comes back empty.
 fn crash_server(world: &mut World) {
-    let servers = u16::from(world.scenario.servers);
     if world.scenario.disk && world.dice.chance(150_000) {
         crash_all(world);
         return;
@@ -177,24 +177,46 @@ fn crash_server(world: &mut World) {
         stall_the_last_copy(world);
         return;
     }
-    let server = u16::try_from(world.dice.below(u64::from(servers))).unwrap_or(0);
+    let taking_part = taking_part(world);
+    if taking_part.is_empty() {
+        return;
+    }
+    let server = *world.dice.pick(&taking_part);
     // Without a full memory: down, not yet a member again, or still copying.
-    let without = (0..servers)
-        .filter(|it| *it == server || !holds_everything(world, *it))
-        .count();
+    let lacks = |it: &&u16| **it == server || !holds_everything(world, **it);
+    let without = taking_part.iter().filter(lacks).count();
     let replicas = usize::from(world.scenario.replicas);
-    let too_many = without >= replicas || without >= majority(usize::from(servers));
+    let too_many = without >= replicas || without >= majority(taking_part.len());
     if too_many && !world.scenario.catastrophe {
         return;
     }
     if is_down(world, server) {
         return;
     }
+    if world.scenario.operator {
+        match world.dice.below(4) {
+            0 => return operator::lose_for_good(world, server),
+            1 => return operator::begin_drain(world, server),
+            _ => {}
+        }
+    }
     for place in world.places_of(server) {
         world.kill(place);
     }
     let down = world.dice.between(1, 1_000) * MS;
     world.call_at(world.now + down, RESTART_SERVER | u64::from(server));
+}
+
+/// Servers that are there, or will be again.
+fn taking_part(world: &World) -> Vec<u16> {
+    let servers = u16::from(world.scenario.servers);
+    let spares = servers..servers + u16::from(world.scenario.spare_servers);
+    let mut all: Vec<u16> = (0..servers).collect();
+    if world.scenario.operator {
+        all.extend(spares.filter(|it| !is_down(world, *it)));
+    }
+    all.retain(|it| !world.gone.contains(it));
+    all
 }
 
 fn holds_everything(world: &World, server: u16) -> bool {
@@ -289,10 +311,12 @@ pub fn end(world: &mut World) {
         world.start_controller();
     }
     for server in 0..u16::from(world.scenario.servers) {
-        if is_down(world, server) {
+        let stays_away = world.gone.contains(&server) || world.drained.contains(&server);
+        if is_down(world, server) && !stays_away {
             world.start_server(server);
         }
     }
+    operator::end(world);
     let places: Vec<NodeId> = (0..world.nodes.len()).collect();
     for place in places {
         let asked = world.nodes.iter().any(|node| node.router == place);

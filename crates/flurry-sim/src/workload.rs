@@ -175,6 +175,8 @@ impl Workload {
                 at,
                 patience: DurationNs(world.dice.between(200, 2_000) * MS),
                 sequence: None,
+                // Some callers want no answer that may rest on an older value.
+                refuses_doubt: session.truth.checked % 4 == 1,
             };
             let now = world.now;
             let place = session.places[owner];
@@ -587,6 +589,7 @@ fn name(outcome: &Outcome) -> &'static str {
             ..
         } => "done",
         Outcome::Done { .. } => "done, tail unknown",
+        Outcome::TailUnknown => "refused for doubt",
         Outcome::Unknown => "unknown",
         Outcome::DataLoss { .. } => "data loss",
         Outcome::Fenced(_) => "fenced",

@@ -164,6 +164,12 @@ pub struct World {
     pub disk_lost: bool,
     /// So many servers ended at once that every replica of a key may have been lost.
     pub all_lost: bool,
+    /// Servers that have ended for good.
+    pub gone: BTreeSet<u16>,
+    /// Servers that the operator switches off.
+    pub drained: BTreeSet<u16>,
+    /// Those that it ever switched off.
+    pub ever_drained: BTreeSet<u16>,
     /// Servers that have said of a write that they have it.
     pub(crate) holders: BTreeMap<OperationId, BTreeSet<ServerId>>,
     /// When the members last were about to change.
@@ -204,6 +210,9 @@ impl World {
             server_lost: false,
             disk_lost: false,
             all_lost: false,
+            gone: BTreeSet::new(),
+            drained: BTreeSet::new(),
+            ever_drained: BTreeSet::new(),
             holders: BTreeMap::new(),
             changing_at: None,
             counted: Vec::new(),
@@ -351,6 +360,7 @@ impl World {
             operations_max: 4_096,
             keys_max: usize::try_from(crate::workload::KEYS_REMEMBERED).unwrap_or(6),
             drive_again: (!inside).then_some(DurationNs(40 * MS)),
+            ask_of_loss: Some(DurationNs(500 * MS)),
         };
         let portal = Portal::new(self.nodes[place].local(self.now), params);
         let own = inside.then(|| {
@@ -391,6 +401,19 @@ impl World {
         self.open_copies.remove(&place);
         if let Some(disk) = self.disks.get_mut(&place) {
             disk.crash();
+        }
+    }
+
+    /// An operator's message, which is repeated until it shows: it may find the controller away.
+    pub(crate) fn tell_controller(&mut self, message: Message) {
+        let place = self.controller;
+        if self.nodes[place].paused_until > self.now {
+            return;
+        }
+        let local = self.local(place);
+        if let Machine::Controller(controller) = &mut self.nodes[place].machine {
+            controller.handle_message(local, place as u64, message);
+            let _ = self.after(place);
         }
     }
 
@@ -565,6 +588,9 @@ impl World {
                     Some(router),
                 ) => {
                     router.handle_message(local, message, 0);
+                    if let Some(config) = router.config() {
+                        portal.noticed(local, config);
+                    }
                 }
                 (message, _) => portal.handle_message(local, message),
             },
@@ -631,7 +657,8 @@ impl World {
             .config()
             .is_some_and(|config| config.last_loss.0 > 0);
         if let Some(config) = controller.config() {
-            self.check_counted_out(config);
+            let drained: Vec<ServerId> = controller.drained().collect();
+            self.check_counted_out(config, &drained);
             if config.next.is_some() {
                 self.changing_at = Some(self.now);
             }

@@ -50,10 +50,10 @@ pub enum Error {
         "key: its value was evicted; wanted it in memory; hint: set it anew, or give the servers more --memory"
     )]
     Evicted,
-    /// An earlier owner's last writes to the key may have been lost, so that what was answered, or what
-    /// was done to the value, may rest on an older one. It is said once.
+    /// An earlier owner's last writes to the key may have been lost. Nothing was done, since the answer
+    /// could have rested on an older value. A client of a gateway hears it once.
     #[error(
-        "key: an earlier owner's last writes to it may have been lost with the servers that had them, and what was asked for was done on what is left; wanted the last value; hint: this is said once; read the key for what there is"
+        "key: nothing was done: an earlier owner's last writes to it may have been lost with the server that had them; hint: send the command again to go on with what is left; FLURRY LOSSES lists the keys"
     )]
     TailUnknown,
     /// The controller answers, but the session is not open yet.

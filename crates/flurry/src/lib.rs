@@ -8,7 +8,7 @@
 //! - [`Recording`]: what became of every copy of every operation, for `unruly report`.
 //! - [`Metrics`]: how the parts of a process are, for Prometheus.
 //! - [`Faults`]: what a network or a machine may do, on purpose.
-//! - [`status`]: what the controller says of its cluster.
+//! - [`status`], [`depart`]: what an operator asks the controller.
 //!
 //! Everything that decides something is in the core; here is only what carries it out. Without a
 //! [`ClusterKey`] all of it stays on the loopback interface, since nothing is encrypted and nobody has
@@ -40,6 +40,7 @@ mod looking;
 mod meter;
 mod metrics;
 mod node;
+mod operator;
 mod owner;
 mod peers;
 mod pem;
@@ -48,7 +49,6 @@ mod recording;
 mod router;
 mod security;
 mod server;
-mod status;
 mod teller;
 
 pub use address::{Controllers, resolve};
@@ -68,11 +68,11 @@ pub use gateway::{
 };
 pub use link::{LinkCounts, Transport};
 pub use metrics::{Metrics, MetricsServer};
+pub use operator::{Departure, depart, status};
 pub use recording::{About, Recording};
 pub use router::{Router, RouterOptions};
 pub use security::{ClusterKey, Security, check_secret};
 pub use server::{Server, ServerOptions};
-pub use status::status;
 
 use flurry_core::id::Key;
 use flurry_core::wire::{HEADER_BYTES, MESSAGE_BYTES_MAX};

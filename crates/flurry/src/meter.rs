@@ -36,7 +36,7 @@ fn outcome_name(outcome: &Outcome) -> &'static str {
             tail_unknown: false,
             ..
         } => "done",
-        Outcome::Done { .. } => "tail_unknown",
+        Outcome::Done { .. } | Outcome::TailUnknown => "tail_unknown",
         Outcome::Unknown => "unknown",
         Outcome::DataLoss { .. } => "data_loss",
         Outcome::Fenced(_) => "fenced",

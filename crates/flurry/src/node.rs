@@ -42,6 +42,11 @@ pub(crate) trait Part: Send + 'static {
         false
     }
 
+    /// Whether its work is done: then its thread ends.
+    fn is_over(&self) -> bool {
+        false
+    }
+
     /// Once in each turn, after its messages: whatever the part has beside its link, which may have
     /// something when `clients` says so. Says how much there was.
     fn serve(&mut self, _now: MonoNs, _clients: bool, _link: &mut Link) -> Result<usize, Error> {
@@ -254,6 +259,9 @@ fn run(
             link.wait(DurationNs(0));
         }
         turn(link, part)?;
+        if part.is_over() {
+            return Ok(());
+        }
     }
 }
 

@@ -28,6 +28,9 @@ use crate::security::Security;
 /// How often a router of its own is told again what is not on every replica: it may have forgotten.
 const DRIVE_AGAIN: DurationNs = DurationNs::millis(50);
 
+/// How often an owner asks whether a server was lost, and says what has outlived it.
+const ASK_OF_LOSS: DurationNs = DurationNs::millis(1_000);
+
 pub(crate) type Reply<T> = SyncSender<Result<T, Error>>;
 
 /// Who asked for an operation, and hears what came of it.
@@ -169,6 +172,7 @@ impl<C: Caller> Owner<C> {
             operations_max: params.operations_max,
             keys_max: params.keys_max,
             drive_again: ways.router.map(|_| DRIVE_AGAIN),
+            ask_of_loss: Some(ASK_OF_LOSS),
         };
         let router = Router::new(RouterParams {
             log: log.is_some(),
@@ -203,6 +207,11 @@ impl<C: Caller> Owner<C> {
     /// Who owns the session now, when it is somebody else.
     pub(crate) fn fenced(&self) -> Option<Epoch> {
         self.fenced
+    }
+
+    /// Whether operations may be submitted.
+    pub(crate) fn is_open(&self) -> bool {
+        self.portal.is_open()
     }
 
     pub(crate) fn epoch(&self) -> Epoch {
@@ -418,6 +427,7 @@ fn result(sequence: u64, outcome: Outcome, took: Duration) -> Result<Answered, E
             took,
         }),
         Outcome::Unknown => Err(Error::Unknown { waited_ms: 0 }),
+        Outcome::TailUnknown => Err(Error::TailUnknown),
         Outcome::DataLoss { need, have } => Err(Error::DataLoss { need, have }),
         Outcome::Fenced(epoch) => Err(Error::Fenced { epoch }),
         Outcome::Busy => Err(Error::Busy),
@@ -441,6 +451,9 @@ impl<C: Caller> Part for Owner<C> {
             Message::Reply(_) | Message::Control(Control::Config(_)) => {
                 let stamp = self.log.as_ref().map_or(0, |log| log.stamp(stamp));
                 self.router.handle_message(now, message, stamp);
+                if let Some(config) = self.router.config() {
+                    self.portal.noticed(now, config);
+                }
             }
             Message::Control(_) if is_controller => self.portal.handle_message(now, message),
             Message::Answer(_) if self.router_at == Some(from) => {

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::Controller;
+use crate::bugs::{Bug, planted};
 use crate::config::{ADDRESS_BYTES_MAX, MEMBERS_MAX, Member};
 use crate::id::{MonoNs, ServerId};
 use crate::message::Control;
@@ -28,7 +29,8 @@ impl Controller {
         let shards = usize::from(self.params.shards);
         let counted = member.addresses.is_empty() || member.addresses.len() == shards;
         let addressed = counted && member.addresses.iter().all(|text| is_address(text));
-        if !addressed || !self.has_room(member.server) {
+        let drained = self.drained.contains(&member.server) && !planted(Bug::DrainedComesBack);
+        if !addressed || drained || !self.has_room(member.server) {
             return;
         }
         if !self.has_proved(&member, proof) {

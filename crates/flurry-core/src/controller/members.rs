@@ -68,6 +68,7 @@ impl Controller {
             return;
         }
         self.wait_out(now);
+        self.forget_removed();
         self.propose(now);
         self.commit(now);
         self.finish_openings();
@@ -105,7 +106,8 @@ impl Controller {
                 }
                 let new_life = self.joining.contains_key(&server)
                     || kept.iter().any(|(other, _)| *other == server);
-                let ended = new_life.then_some(now);
+                let removed = self.removed.contains(&(server, incarnation));
+                let ended = (new_life || removed).then_some(now);
                 self.retiring.entry(life).or_insert(Retiring { ended });
             }
         }
@@ -214,7 +216,7 @@ impl Controller {
             }
             let few = doubtful.len() + usize::from(!doubtful.contains(&member.server))
                 < self.majority_min;
-            if restarted(member) {
+            if restarted(member) || self.is_removed(member) {
                 lost.push(member.clone());
             } else if silent(member) && few && !is_last(config, &lost, member) {
                 doubtful.insert(member.server);
@@ -224,11 +226,13 @@ impl Controller {
         lost
     }
 
+    pub(super) fn is_silent(&self, now: MonoNs, config: &Config, member: &Member) -> bool {
+        !member.gone && now.since(self.heard(config, member)) > self.params.lease
+    }
+
     /// Members that are silent and are waited for, since nobody else may have what they have.
     fn waits_for(&self, now: MonoNs, config: &Config) -> Vec<ServerId> {
-        let silent = |member: &&Member| {
-            !member.gone && now.since(self.heard(config, member)) > self.params.lease
-        };
+        let silent = |member: &&Member| self.is_silent(now, config, member);
         let last = |member: &&Member| is_last(config, &[], member);
         let waited = config.members.iter().filter(silent).filter(last);
         waited.map(|member| member.server).collect()
@@ -243,7 +247,11 @@ impl Controller {
         // Not while another change goes on, unless that waits for what they may bring.
         let takes = config.next.is_none() || !config.disks_missing().is_empty();
         let joins = takes && !self.joining.is_empty();
-        if lost.is_empty() && !joins {
+        let drains = takes && !self.drained.is_empty();
+        let waited_for = |it: &Member| it.disk.is_some_and(|disk| !disk.lost);
+        let gives_up = |it: &Member| it.gone && waited_for(it) && self.is_removed(it);
+        let gives_up = config.members.iter().any(gives_up);
+        if lost.is_empty() && !joins && !drains && !gives_up {
             return;
         }
         let mut next: Vec<Member> = config
@@ -258,7 +266,9 @@ impl Controller {
                 }
             }
         }
-        if next.is_empty() || (lost.is_empty() && next == config.members) {
+        let drains = drains && self.without_drained(&mut next);
+        let changes = joins || drains || gives_up;
+        if next.is_empty() || (lost.is_empty() && (!changes || next == config.members)) {
             return;
         }
         next.sort_by_key(|member| member.server);
@@ -269,10 +279,22 @@ impl Controller {
             ..(*config).clone()
         };
         let mut full_one_lost = false;
+        let removed = if planted(Bug::RemovedWaitedFor) {
+            BTreeSet::new()
+        } else {
+            self.removed.clone()
+        };
         for member in &mut after.members {
             if lost.contains(member) {
                 member.gone = true;
                 full_one_lost = true;
+            }
+            if let Some(disk) = &mut member.disk
+                && member.gone
+                && removed.contains(&(member.server, member.incarnation))
+            {
+                // Nobody waits for a disk that is gone too.
+                disk.lost = true;
             }
         }
         if full_one_lost && !planted(Bug::LossForgotten) {
@@ -342,6 +364,8 @@ impl Controller {
                 "gone"
             } else if config.is_some_and(|it| !it.members.contains(member)) {
                 "joining"
+            } else if self.drained.contains(&member.server) {
+                "draining"
             } else if heard.is_none_or(|ago| ago > self.params.lease.0) {
                 "silent"
             } else {
@@ -364,13 +388,15 @@ impl Controller {
         let missing: Vec<u16> = missing.into_iter().map(|server| server.0).collect();
         let waits_for = config.map(|config| self.waits_for(now, config));
         let waits_for: Vec<u16> = waits_for.iter().flatten().map(|it| it.0).collect();
+        let drained: Vec<u16> = self.drained.iter().map(|it| it.0).collect();
         let _ = write!(
             text,
-            "],\"config\":{number},\"changing\":{changing},\"disks_missing\":{missing:?},\"waits_for\":{waits_for:?},\"replicas\":{},\"waiting_servers\":{},\"wanted_servers\":{},\"sessions\":{},\"again_ms\":{}}}",
+            "],\"config\":{number},\"changing\":{changing},\"disks_missing\":{missing:?},\"waits_for\":{waits_for:?},\"drained\":{drained:?},\"replicas\":{},\"waiting_servers\":{},\"wanted_servers\":{},\"sessions\":{},\"sessions_in_doubt\":{},\"again_ms\":{}}}",
             self.params.replicas,
             self.joining.len(),
             self.params.servers_min,
             self.sessions.len(),
+            self.sessions_in_doubt(),
             AGAIN.0 / 1_000_000,
         );
         text

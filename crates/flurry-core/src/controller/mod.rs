@@ -6,12 +6,13 @@
 //!
 //! Outputs must be carried out in order: a [`Output::Persist`] is on disk before what follows it is sent.
 
+mod departing;
 mod joining;
 mod members;
 mod sessions;
 mod snapshot;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::bugs::{Bug, planted};
@@ -124,6 +125,10 @@ pub struct Controller {
     asked: BTreeMap<ServerId, (Incarnation, u64)>,
     /// Members that ask to join, and when they last did.
     joining: BTreeMap<ServerId, (Member, MonoNs)>,
+    /// Lives of which an operator says that they are gone for good.
+    removed: BTreeSet<(ServerId, Incarnation)>,
+    /// Servers that an operator takes out of service.
+    drained: BTreeSet<ServerId>,
     /// When the configuration was made, or this life of the controller began.
     decided: MonoNs,
     /// The fewest servers that could grant each other leases in any configuration that a member may
@@ -170,6 +175,8 @@ impl Controller {
             retiring: BTreeMap::new(),
             asked: BTreeMap::new(),
             joining: BTreeMap::new(),
+            removed: BTreeSet::new(),
+            drained: BTreeSet::new(),
             decided: now,
             majority_min: usize::MAX,
             agreed: None,
@@ -192,6 +199,19 @@ impl Controller {
         self.sessions.len()
     }
 
+    /// Sessions whose owner may have had writes on a server that was lost, and has not said that it has
+    /// outlived the loss: should it end, its successor is in doubt.
+    #[must_use]
+    pub fn sessions_in_doubt(&self) -> usize {
+        let in_doubt = |it: &&Session| it.lossy && !it.closed;
+        self.sessions.values().filter(in_doubt).count()
+    }
+
+    /// Servers that are drained.
+    pub fn drained(&self) -> impl Iterator<Item = ServerId> + '_ {
+        self.drained.iter().copied()
+    }
+
     /// A message; `sender` is the driver's number for whoever a reply goes to.
     pub fn handle_message(&mut self, now: MonoNs, sender: u64, message: Message) {
         self.notice_gap(now);
@@ -201,6 +221,7 @@ impl Controller {
         match control {
             Control::Open { name, nonce } => self.open(sender, &name, nonce),
             Control::Close(session, epoch, untold) => self.close(sender, session, epoch, untold),
+            Control::Settled(session, epoch, loss) => self.settled(sender, session, epoch, loss),
             Control::FenceHeld(life, session, epoch) => self.fence_held(life, session, epoch),
             Control::Join(member, proof) => self.join(now, sender, member, proof),
             Control::ConfigQuery => {
@@ -214,6 +235,7 @@ impl Controller {
                     seen.synced = seen.synced.max(number);
                 }
             }
+            Control::Depart(server, departure) => self.depart(now, sender, server, departure),
             Control::StatusQuery => {
                 let status = Control::Status(self.status(now));
                 self.reply(sender, status);

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::Controller;
 use crate::bugs::{Bug, planted};
-use crate::id::{Epoch, SessionId};
+use crate::id::{ConfigNumber, Epoch, SessionId};
 use crate::message::{Control, Life, Opened};
 
 /// Sessions that a controller keeps at most.
@@ -214,6 +214,27 @@ impl Controller {
             self.persist();
         }
         self.reply(sender, Control::Closed(id, epoch));
+    }
+
+    /// The owner has seen to it that whatever it had written by this loss is on every replica: nothing
+    /// of that can be lost when it ends. A later loss is another matter.
+    pub(super) fn settled(&mut self, sender: u64, id: SessionId, epoch: Epoch, loss: ConfigNumber) {
+        let Some(last_loss) = self.config.as_ref().map(|config| config.last_loss) else {
+            return;
+        };
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        if session.epoch != epoch || session.closed {
+            return;
+        }
+        let is_last =
+            last_loss == loss && !planted(Bug::SettledIgnored) || planted(Bug::LaterLossSettled);
+        if session.lossy && is_last {
+            session.lossy = false;
+            self.persist();
+        }
+        self.reply(sender, Control::SettledHeard(id, epoch, last_loss));
     }
 
     /// A server was lost with what it held: sessions whose last writes it may have had alone.

@@ -8,8 +8,8 @@ use prost::Message as _;
 
 use super::sessions::Session;
 use super::{Controller, ControllerParams, ParamsError, Retiring};
-use crate::id::{Epoch, MonoNs, SessionId};
-use crate::message::{Control, Message};
+use crate::id::{Endpoint, Epoch, Incarnation, MonoNs, ServerId, SessionId, ShardId};
+use crate::message::{Control, Life, Message};
 use crate::wire::{WireError, body, control};
 
 /// Why a stored state cannot be used.
@@ -61,6 +61,12 @@ impl Controller {
                 .copied()
                 .map(control::put_life)
                 .collect(),
+            removed: self
+                .removed
+                .iter()
+                .map(|(server, incarnation)| control::put_life(whole_life(*server, *incarnation)))
+                .collect(),
+            drained: self.drained.iter().map(|it| u32::from(it.0)).collect(),
             majority_min: u32::try_from(self.majority_min).unwrap_or(u32::MAX),
         }
         .encode_to_vec();
@@ -108,6 +114,16 @@ impl Controller {
             controller.sessions.insert(id, session);
         }
         controller.majority_min = usize::try_from(stored.majority_min).unwrap_or(usize::MAX);
+        for it in stored.removed {
+            let life = control::life(Some(it))?;
+            let removed = (life.endpoint.server, life.incarnation);
+            controller.removed.insert(removed);
+        }
+        for it in stored.drained {
+            let number =
+                u16::try_from(it).map_err(|_| damaged("a server's number is too large"))?;
+            controller.drained.insert(ServerId(number));
+        }
         for it in stored.retiring {
             let life = control::life(Some(it))?;
             let server = life.endpoint.server;
@@ -115,10 +131,22 @@ impl Controller {
             // is forgotten: the wait starts again.
             let config = controller.config.as_ref();
             let later = config.is_some_and(|it| it.incarnation_of(server).is_some());
-            let ended = later.then_some(now);
+            let removed = controller.removed.contains(&(server, life.incarnation));
+            let ended = (later || removed).then_some(now);
             controller.retiring.insert(life, Retiring { ended });
         }
         Ok(controller)
+    }
+}
+
+/// A life as a whole: its first shard stands for all.
+fn whole_life(server: ServerId, incarnation: Incarnation) -> Life {
+    Life {
+        endpoint: Endpoint {
+            server,
+            shard: ShardId(0),
+        },
+        incarnation,
     }
 }
 

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{Destination, Life, Operation, Pending, Portal};
+use super::{Destination, Event, Life, Operation, Outcome, Pending, Portal};
 use crate::config::Level;
 use crate::id::{ConfigNumber, Epoch, Key, MonoNs, Sequence, Version};
 use crate::machine::Access;
@@ -143,6 +143,17 @@ impl Portal {
                 return;
             };
             self.waiting.remove(&pending.sequence);
+            if pending.submission.refuses_doubt
+                && access != Access::Blind
+                && (chain.tail_unknown || pending.sequence <= chain.tail_unknown_through)
+            {
+                self.unstable.remove(&pending.sequence);
+                self.deadlines.remove(&(pending.deadline, pending.sequence));
+                let number = super::number_of(pending.sequence);
+                let refused = Event::Answered(number, Outcome::TailUnknown);
+                self.events.push_back(refused);
+                continue;
+            }
             self.send(now, key, pending, dep);
         }
     }
@@ -209,6 +220,7 @@ impl Portal {
             driven: now,
             deadline: pending.deadline,
             tail_unknown,
+            refuses_doubt: pending.submission.refuses_doubt,
         };
         self.drive(now, pending.sequence, operation);
     }
@@ -249,6 +261,7 @@ impl Portal {
             driven: now,
             deadline: MonoNs(u64::MAX),
             tail_unknown: false,
+            refuses_doubt: false,
         };
         self.drive(now, sequence, operation);
     }

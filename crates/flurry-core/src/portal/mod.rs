@@ -54,6 +54,9 @@ pub struct PortalParams {
     pub keys_max: usize,
     /// When the router may forget (a process of its own): how often it is told again.
     pub drive_again: Option<DurationNs>,
+    /// How often it asks the controller whether a server was lost; `None` is never. An owner that does
+    /// not know of a loss cannot say that its writes have outlived it.
+    pub ask_of_loss: Option<DurationNs>,
 }
 
 /// What the caller wants done.
@@ -73,6 +76,9 @@ pub struct Submission {
     pub patience: DurationNs,
     /// The caller's own number, or the next.
     pub sequence: Option<u64>,
+    /// It is not done if its answer could rest on an older value than was once acknowledged: see
+    /// [`Outcome::TailUnknown`]. Blind writes are done, since they rest on nothing.
+    pub refuses_doubt: bool,
 }
 
 /// Why a submission was not taken. Nothing was done.
@@ -116,6 +122,9 @@ pub enum Outcome {
     },
     /// Not answered in time. A write may have happened or happen yet.
     Unknown,
+    /// It was not done, since its caller wants no answer that may rest on an older value: the key was
+    /// taken over, and its earlier owner's last writes may have been lost.
+    TailUnknown,
     /// A write that was acknowledged is on no replica any more; there is only an older value.
     DataLoss {
         /// The version that is lost.
@@ -182,6 +191,7 @@ struct Operation {
     driven: MonoNs,
     deadline: MonoNs,
     tail_unknown: bool,
+    refuses_doubt: bool,
 }
 
 /// The owner of a session.
@@ -194,6 +204,16 @@ pub struct Portal {
     clean_since: Option<Epoch>,
     unknown_through: Epoch,
     opened_in: ConfigNumber,
+    /// The latest loss of a server that it knows of.
+    last_loss: ConfigNumber,
+    /// That loss and its own last number by then, until all up to there is on every replica again.
+    settling: Option<(ConfigNumber, Sequence)>,
+    /// The latest loss that all its writes have outlived.
+    settled: ConfigNumber,
+    /// When it tells the controller so, and asks whether there is a later one.
+    settled_again: MonoNs,
+    /// Something that it had written is lost.
+    never_settles: bool,
     last: Sequence,
     at: WallNs,
     /// A key was forgotten: one that is not known is not new.
@@ -231,6 +251,11 @@ impl Portal {
             clean_since: None,
             unknown_through: Epoch(0),
             opened_in: ConfigNumber(0),
+            last_loss: ConfigNumber(0),
+            settling: None,
+            settled: ConfigNumber(0),
+            settled_again: MonoNs(u64::MAX),
+            never_settles: false,
             last: Sequence(0),
             at: WallNs(0),
             forgot: false,
@@ -365,6 +390,11 @@ impl Portal {
                 self.events.push_back(Event::Refused(reason));
                 self.controller_again = MonoNs(u64::MAX);
             }
+            Message::Control(Control::SettledHeard(session, epoch, loss))
+                if (session, epoch) == (self.session, self.epoch) =>
+            {
+                self.lost(now, loss);
+            }
             Message::Control(Control::Closed(session, epoch))
                 if self.life == Life::Closing && (session, epoch) == (self.session, self.epoch) =>
             {
@@ -391,9 +421,55 @@ impl Portal {
         self.clean_since = opened.clean_since;
         self.unknown_through = opened.unknown_through;
         self.opened_in = opened.config.number;
+        self.last_loss = opened.config.last_loss;
+        self.settled = self.last_loss;
+        self.settled_again = self.later_asked(now);
         self.drive_again = now;
         let told = Event::Opened(opened.config, opened.epoch);
         self.events.push_back(told);
+    }
+
+    /// The router goes by this configuration, in which a server may have been lost.
+    pub fn noticed(&mut self, now: MonoNs, config: &Config) {
+        self.lost(now, config.last_loss);
+    }
+
+    /// A server was lost. What is not on every replica yet would be in doubt should this owner end now;
+    /// the controller hears when it is not any more.
+    fn lost(&mut self, now: MonoNs, loss: ConfigNumber) {
+        if self.life == Life::Open && loss > self.last_loss {
+            self.last_loss = loss;
+            self.settling = Some((loss, self.last));
+            self.settle(now);
+        }
+    }
+
+    /// Whether all that was written by the latest loss is on every replica now: then the controller
+    /// hears it at once.
+    fn settle(&mut self, now: MonoNs) {
+        let Some((loss, through)) = self.settling.filter(|_| !self.never_settles) else {
+            return;
+        };
+        let first = self.unstable.first();
+        if first.is_none_or(|it| *it > through) || planted(Bug::SettledTooEarly) {
+            self.settling = None;
+            self.settled = loss;
+            if self.params.ask_of_loss.is_some() {
+                self.settled_again = now;
+            }
+        }
+    }
+
+    fn later_asked(&self, now: MonoNs) -> MonoNs {
+        let period = self.params.ask_of_loss;
+        period.map_or(MonoNs(u64::MAX), |period| now.after(period))
+    }
+
+    fn tell_settled(&mut self, now: MonoNs) {
+        self.settled_again = self.later_asked(now);
+        let settled = Control::Settled(self.session, self.epoch, self.settled);
+        self.outbox
+            .push_back((Destination::Controller, Message::Control(settled)));
     }
 
     fn ask_controller(&mut self, now: MonoNs) {
@@ -423,6 +499,12 @@ impl Portal {
         if asks && now >= self.controller_again {
             self.ask_controller(now);
         }
+        if self.life == Life::Open {
+            self.settle(now);
+            if now >= self.settled_again {
+                self.tell_settled(now);
+            }
+        }
         while let Some((at, sequence)) = self.deadlines.first().copied() {
             if at > now {
                 break;
@@ -446,6 +528,7 @@ impl Portal {
         match self.life {
             Life::Opening if self.controller_again != MonoNs(u64::MAX) => or(self.controller_again),
             Life::Closing if self.unstable.is_empty() => or(self.controller_again),
+            Life::Open if self.params.ask_of_loss.is_some() => or(self.settled_again),
             _ => {}
         }
         if self.params.drive_again.is_some() && !self.operations.is_empty() {

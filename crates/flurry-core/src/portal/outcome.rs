@@ -217,7 +217,9 @@ impl Portal {
             }
             self.drive_with(now, sequence, Version::NONE);
         } else if answered {
-            // Acknowledged, and lost with all that had it: whoever depends on it will hear that.
+            // Acknowledged, and lost with all that had it: whoever depends on it will hear that, and so
+            // must the next owner.
+            self.never_settles = true;
             self.drop_operation(sequence);
         } else if planted(Bug::LossHidden) {
             let nothing = crate::key_value::Answer::NotFound.encode();
@@ -269,6 +271,7 @@ impl Portal {
                 at: operation.request.at,
                 patience: operation.request.patience,
                 sequence: None,
+                refuses_doubt: operation.refuses_doubt,
             },
         };
         self.unstable.insert(sequence);
@@ -356,6 +359,7 @@ impl Portal {
             self.events.push_back(Event::Stable(number_of(id.sequence)));
         }
         self.pump(now, &key);
+        self.settle(now);
     }
 
     pub(super) fn give_up(&mut self, now: MonoNs, sequence: Sequence) {

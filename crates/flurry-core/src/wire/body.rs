@@ -162,7 +162,7 @@ pub struct Config {
 /// Everything that is not an operation on a key.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Control {
-    #[prost(oneof = "control::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 22, 23")]
+    #[prost(oneof = "control::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 22, 23, 24, 25, 26, 27")]
     pub kind: ::core::option::Option<control::Kind>,
 }
 /// Nested message and enum types in `Control`.
@@ -211,6 +211,14 @@ pub mod control {
         List(super::List),
         #[prost(message, tag = "23")]
         Listed(super::Listed),
+        #[prost(message, tag = "24")]
+        Depart(super::Depart),
+        #[prost(message, tag = "25")]
+        DepartHeard(super::DepartHeard),
+        #[prost(message, tag = "26")]
+        Settled(super::Settled),
+        #[prost(message, tag = "27")]
+        SettledHeard(super::SettledHeard),
     }
 }
 /// Server to controller: this is a new life.
@@ -395,6 +403,46 @@ pub struct Synced {
     pub life: ::core::option::Option<Life>,
     #[prost(uint32, tag = "2")]
     pub number: u32,
+}
+/// Owner to controller: all that I had written when a server was lost, with the loss that configuration
+/// `last_loss` names, is on every replica again.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Settled {
+    #[prost(uint32, tag = "1")]
+    pub session: u32,
+    #[prost(uint32, tag = "2")]
+    pub epoch: u32,
+    #[prost(uint32, tag = "3")]
+    pub last_loss: u32,
+}
+/// Controller to owner: so noted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SettledHeard {
+    #[prost(uint32, tag = "1")]
+    pub session: u32,
+    #[prost(uint32, tag = "2")]
+    pub epoch: u32,
+    #[prost(uint32, tag = "3")]
+    pub last_loss: u32,
+}
+/// Operator to controller: this server leaves the cluster. 0 it is gone for good, 1 it is drained,
+/// 2 its drain is taken back.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Depart {
+    #[prost(uint32, tag = "1")]
+    pub server: u32,
+    #[prost(uint32, tag = "2")]
+    pub departure: u32,
+}
+/// Controller to operator: what was asked, and why it is not done; empty if it is.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DepartHeard {
+    #[prost(uint32, tag = "1")]
+    pub server: u32,
+    #[prost(uint32, tag = "2")]
+    pub departure: u32,
+    #[prost(string, tag = "3")]
+    pub refusal: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StatusQuery {
@@ -583,6 +631,12 @@ pub struct StoredController {
     /// The fewest servers that could grant each other leases in a configuration that may still be gone by.
     #[prost(uint32, tag = "4")]
     pub majority_min: u32,
+    /// Lives that are gone for good, as the operator says.
+    #[prost(message, repeated, tag = "5")]
+    pub removed: ::prost::alloc::vec::Vec<Life>,
+    /// Servers that are drained.
+    #[prost(uint32, repeated, tag = "6")]
+    pub drained: ::prost::alloc::vec::Vec<u32>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StoredSession {

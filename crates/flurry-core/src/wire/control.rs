@@ -16,7 +16,7 @@ use crate::id::{
     ConfigNumber, Endpoint, Epoch, Incarnation, Key, MonoNs, Sequence, ServerId, SessionId,
     ShardId, WallNs,
 };
-use crate::message::{Batch, Control, Cursor, Life, List, Listed, Opened};
+use crate::message::{Batch, Control, Cursor, Departure, Life, List, Listed, Opened};
 
 /// What a member has in a configuration beside its addresses, and each of these beside its text.
 const MEMBER_BYTES: usize = 32;
@@ -233,6 +233,25 @@ fn kind(control: &Control) -> Body {
         Control::Prove(incarnation, proof) => Body::Prove(put_prove(*incarnation, *proof)),
         Control::ConfigQuery => Body::ConfigQuery(body::ConfigQuery {}),
         Control::Config(config) => Body::Config(put_config(config)),
+        Control::Settled(session, epoch, loss) => Body::Settled(body::Settled {
+            session: session.0,
+            epoch: epoch.0,
+            last_loss: loss.0,
+        }),
+        Control::SettledHeard(session, epoch, loss) => Body::SettledHeard(body::SettledHeard {
+            session: session.0,
+            epoch: epoch.0,
+            last_loss: loss.0,
+        }),
+        Control::Depart(server, departure) => Body::Depart(body::Depart {
+            server: u32::from(server.0),
+            departure: put_departure(*departure),
+        }),
+        Control::DepartHeard(server, departure, refusal) => Body::DepartHeard(body::DepartHeard {
+            server: u32::from(server.0),
+            departure: put_departure(*departure),
+            refusal: refusal.clone(),
+        }),
         Control::StatusQuery => Body::StatusQuery(body::StatusQuery {}),
         Control::UseStream => Body::UseStream(body::UseStream {}),
         Control::Status(json) => Body::Status(body::Status { json: json.clone() }),
@@ -262,6 +281,26 @@ fn kind(control: &Control) -> Body {
         Control::Synced(life, number) => Body::Synced(body::Synced {
             life: Some(put_life(*life)),
             number: number.0,
+        }),
+    }
+}
+
+fn put_departure(departure: Departure) -> u32 {
+    match departure {
+        Departure::Removed => 0,
+        Departure::Drained => 1,
+        Departure::TakenBack => 2,
+    }
+}
+
+fn departure(number: u32) -> Result<Departure, WireError> {
+    match number {
+        0 => Ok(Departure::Removed),
+        1 => Ok(Departure::Drained),
+        2 => Ok(Departure::TakenBack),
+        _ => Err(WireError::Field {
+            field: "departure",
+            value: u64::from(number),
         }),
     }
 }
@@ -428,6 +467,25 @@ pub(super) fn read(bytes: Bytes) -> Result<Control, WireError> {
         Body::Synced(it) => Control::Synced(life(it.life)?, ConfigNumber(it.number)),
         Body::List(it) => Control::List(list(it)),
         Body::Listed(it) => Control::Listed(listed(it)?),
+        Body::Settled(it) => Control::Settled(
+            SessionId(it.session),
+            Epoch(it.epoch),
+            ConfigNumber(it.last_loss),
+        ),
+        Body::SettledHeard(it) => Control::SettledHeard(
+            SessionId(it.session),
+            Epoch(it.epoch),
+            ConfigNumber(it.last_loss),
+        ),
+        Body::Depart(it) => Control::Depart(
+            ServerId(small("server", it.server)?),
+            departure(it.departure)?,
+        ),
+        Body::DepartHeard(it) => Control::DepartHeard(
+            ServerId(small("server", it.server)?),
+            departure(it.departure)?,
+            it.refusal,
+        ),
         Body::StatusQuery(_) => Control::StatusQuery,
         Body::UseStream(_) => Control::UseStream,
         Body::Status(it) => Control::Status(it.json),

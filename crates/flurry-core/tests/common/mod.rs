@@ -84,6 +84,7 @@ pub(crate) fn portal(now: MonoNs, nonce: u64) -> Portal {
             operations_max: 100,
             keys_max: 100,
             drive_again: None,
+            ask_of_loss: Some(DurationNs::millis(500)),
         },
     )
 }
@@ -242,6 +243,9 @@ impl Cluster {
             PORTAL => match message {
                 message @ (Message::Reply(_) | Message::Control(Control::Config(_))) => {
                     self.router.handle_message(self.now, message, 0);
+                    if let Some(config) = self.router.config() {
+                        self.portal.noticed(self.now, config);
+                    }
                 }
                 message => self.portal.handle_message(self.now, message),
             },
@@ -263,6 +267,7 @@ impl Cluster {
             at: WallNs(i64::try_from(self.now.0).unwrap()),
             patience: DurationNs::millis(500),
             sequence: None,
+            refuses_doubt: false,
         };
         self.portal.submit(self.now, submission).unwrap()
     }

@@ -127,6 +127,7 @@ fn start(place: Place, life: u8, now: MonoNs) -> Part {
         operations_max: 16,
         keys_max: 4,
         drive_again: None,
+        ask_of_loss: None,
     };
     let portal = Portal::new(now, params);
     let router = Router::new(RouterParams::default());
@@ -153,6 +154,7 @@ fn submit(part: &mut Part, plan: &Plan, now: MonoNs, place: Place, index: u8) {
         at: WallNs(1),
         patience: PATIENCE,
         sequence: None,
+        refuses_doubt: false,
     };
     // Only an open session is asked.
     let _ = portal.submit(now, submission);

@@ -134,6 +134,10 @@ impl Exploration {
             Outcome::DataLoss { .. } => {
                 world.broken.get_or_insert(Broken::Lost);
             }
+            // None of these callers refuses doubt.
+            Outcome::TailUnknown => {
+                world.broken.get_or_insert(Broken::FalseAlarm);
+            }
             Outcome::Fenced(_)
             | Outcome::Unknown
             | Outcome::Busy

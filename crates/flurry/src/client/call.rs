@@ -156,6 +156,7 @@ impl<'a> Call<'a> {
                 at: wall(),
                 patience: DurationNs(patience),
                 sequence: self.sequence,
+                refuses_doubt: false,
             },
             wanted,
             reply,

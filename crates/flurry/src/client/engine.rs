@@ -265,6 +265,7 @@ mod tests {
             at: clock::wall(),
             patience: DurationNs::millis(20_000),
             sequence: None,
+            refuses_doubt: false,
         };
         let task = Task {
             submission,

@@ -9,6 +9,7 @@ use flurry_core::resp::{Reply, Version, error};
 use super::connection::Connection;
 use super::dispatcher::{Dispatcher, GlobalCommand, wrong_number};
 use super::glob;
+use super::losses::Losses;
 use super::table;
 use crate::VALUE_BYTES_MAX;
 
@@ -70,7 +71,7 @@ impl Dispatcher {
                     sections.map(|it| it.to_lowercase()).collect(),
                 ));
             }
-            "flurry" => flurry(connection, words),
+            "flurry" => flurry(connection, &self.losses, words),
             _ => error(format!("ERR '{name}' is not served")),
         };
         connection.tell(reply);
@@ -296,8 +297,9 @@ fn config(words: &[Bytes]) -> Reply {
     }
 }
 
-/// `FLURRY LEVEL [level]`: which replies the operations of this connection wait for.
-fn flurry(connection: &mut Connection, words: &[Bytes]) -> Reply {
+/// `FLURRY LEVEL [level]`: which replies the operations of this connection wait for. `FLURRY LOSSES`:
+/// keys whose last writes are lost, or may be.
+fn flurry(connection: &mut Connection, losses: &Losses, words: &[Bytes]) -> Reply {
     match (words[1].to_ascii_lowercase().as_slice(), &words[2..]) {
         (b"level", []) => Reply::text(level_text(connection.said.level)),
         (b"level", level) => match level_of(level) {
@@ -309,6 +311,7 @@ fn flurry(connection: &mut Connection, words: &[Bytes]) -> Reply {
                 "ERR level: it is none; wanted FIRST, QUORUM, ALL, AUTO, or HEDGE with microseconds; hint: FLURRY LEVEL QUORUM",
             ),
         },
+        (b"losses", []) => losses.listed(),
         _ => unknown_subcommand("flurry", &words[1]),
     }
 }

@@ -74,6 +74,8 @@ pub(super) struct Said {
     pub(super) level: Level,
     /// It has to say who it is, and has not.
     pub(super) is_stranger: bool,
+    /// It knows that last writes of an earlier owner may be lost.
+    pub(super) knows_of_doubt: bool,
     /// Who it is, once that is known.
     pub(super) user: Option<Arc<User>>,
 }
@@ -299,6 +301,7 @@ impl Said {
     pub(super) fn new(level: Level, is_stranger: bool) -> Self {
         Self {
             is_stranger,
+            knows_of_doubt: false,
             version: Version::Two,
             name: String::new(),
             library_name: String::new(),

@@ -17,6 +17,7 @@ use super::authentication::Authentication;
 use super::cluster::Cluster;
 use super::connection::{Connection, Place};
 use super::keys;
+use super::losses::Losses;
 use super::table::{self, Class, Spec};
 use super::walks::Walks;
 use crate::client::Answered;
@@ -44,10 +45,21 @@ pub(super) enum Purpose {
     Housekeeping,
 }
 
+/// How an operation is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) level: Level,
+    pub(super) timeout: Duration,
+    /// See [`Submission::refuses_doubt`].
+    pub(super) refuses_doubt: bool,
+    pub(super) purpose: Purpose,
+}
+
 /// What came of an operation.
 #[derive(Debug)]
 pub(super) struct Completion {
     purpose: Purpose,
+    key: Bytes,
     access: Access,
     outcome: Result<Answered, Error>,
 }
@@ -59,6 +71,7 @@ type Completions = Arc<Mutex<Vec<Completion>>>;
 #[derive(Debug)]
 pub(super) struct Requester {
     purpose: Purpose,
+    key: Bytes,
     access: Access,
     completions: Completions,
 }
@@ -67,6 +80,7 @@ impl Caller for Requester {
     fn told(self, outcome: Result<Answered, Error>) {
         let completion = Completion {
             purpose: self.purpose,
+            key: self.key,
             access: self.access,
             outcome,
         };
@@ -116,7 +130,6 @@ pub(super) struct Counts {
     pub(super) connections: u64,
     pub(super) wrong_passwords: u64,
     pub(super) unknown: u64,
-    pub(super) tails_unknown: u64,
     /// Values that had ended, and were let go.
     pub(super) swept: u64,
 }
@@ -134,6 +147,7 @@ pub(super) struct Dispatcher {
     completions: Completions,
     waits: Vec<Wait>,
     next_wait: u64,
+    pub(super) losses: Losses,
     pub(super) walks: Walks,
     /// Who has to say who he is; without one nobody has.
     pub(super) authentication: Option<Authentication>,
@@ -158,6 +172,7 @@ impl Dispatcher {
             completions: Completions::default(),
             waits: Vec::new(),
             next_wait: 0,
+            losses: Losses::default(),
             walks: Walks::default(),
             authentication,
         }
@@ -208,6 +223,11 @@ impl Dispatcher {
         if let Some(elsewhere) = elsewhere {
             return connection.tell(elsewhere);
         }
+        if !self.owner.is_open() {
+            return connection.tell(error(
+                "LOADING the gateway does not own its slots yet; it waits for the controller and for earlier owners to end",
+            ));
+        }
         let keys = spec.keys(words.len()).count();
         if keys > KEYS_MAX {
             let refusal = format!("ERR {keys} keys; at most {KEYS_MAX} are taken in one command");
@@ -233,11 +253,23 @@ impl Dispatcher {
                 place,
                 step,
             };
-            let writes = operation.access() != Access::Read;
+            let access = operation.access();
+            let writes = access != Access::Read;
             // Of its own, since what the client has sent is one piece with everything beside it.
             let key = Bytes::copy_from_slice(&key);
-            let (level, timeout) = (connection.said.level, self.timeout);
-            let number = self.submit(now, key.clone(), &operation, level, timeout, purpose);
+            let knows = connection.said.knows_of_doubt;
+            if self.losses.refuses(&key, access, knows) {
+                connection.said.knows_of_doubt = true;
+                connection.answered(place, step, Err(Error::TailUnknown));
+                continue;
+            }
+            let caller = Asked {
+                level: connection.said.level,
+                timeout: self.timeout,
+                refuses_doubt: !knows,
+                purpose,
+            };
+            let number = self.submit(now, key.clone(), &operation, caller);
             if let Some(number) = number.filter(|_| writes) {
                 connection.written.note(number, key);
             }
@@ -250,23 +282,23 @@ impl Dispatcher {
         now: MonoNs,
         key: Bytes,
         operation: &Operation,
-        level: Level,
-        timeout: Duration,
-        purpose: Purpose,
+        asked: Asked,
     ) -> Option<u64> {
-        let patience = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let patience = u64::try_from(asked.timeout.as_nanos()).unwrap_or(u64::MAX);
         let access = operation.access();
         let submission = Submission {
-            key,
+            key: key.clone(),
             operation: operation.encode(),
             access,
-            level,
+            level: asked.level,
             at: clock::wall(),
             patience: DurationNs(patience),
             sequence: None,
+            refuses_doubt: asked.refuses_doubt,
         };
         let requester = Requester {
-            purpose,
+            purpose: asked.purpose,
+            key,
             access,
             completions: Arc::clone(&self.completions),
         };
@@ -296,7 +328,7 @@ impl Dispatcher {
                 connection,
                 place,
                 step,
-                self.judge(told.access, told.outcome),
+                self.judge(&told.key, told.access, told.outcome),
             )),
             Purpose::Copies(number) => {
                 let wait = self.waits.iter_mut().find(|it| it.number == number);
@@ -311,24 +343,31 @@ impl Dispatcher {
         }
     }
 
-    fn judge(&mut self, access: Access, outcome: Result<Answered, Error>) -> Result<Answer, Error> {
+    fn judge(
+        &mut self,
+        key: &Bytes,
+        access: Access,
+        outcome: Result<Answered, Error>,
+    ) -> Result<Answer, Error> {
         let done = match outcome {
             Ok(done) => done,
+            Err(Error::Unknown { .. }) => {
+                self.counts.unknown += 1;
+                let waited_ms = self.timeout.as_millis();
+                return Err(Error::Unknown { waited_ms });
+            }
             Err(error) => {
-                if let Error::Unknown { .. } = error {
-                    self.counts.unknown += 1;
-                    let waited_ms = self.timeout.as_millis();
-                    return Err(Error::Unknown { waited_ms });
+                match error {
+                    Error::TailUnknown => self.losses.doubt(key),
+                    Error::DataLoss { .. } => self.losses.loss(key),
+                    _ => {}
                 }
                 return Err(error);
             }
         };
-        if done.is_tail_unknown {
-            self.counts.tails_unknown += 1;
-            // What it answers may rest on an older value than the client was told of before.
-            if access != Access::Blind {
-                return Err(Error::TailUnknown);
-            }
+        // Its client knew of doubts, but others may not.
+        if done.is_tail_unknown && access != Access::Blind {
+            self.losses.doubt(key);
         }
         Answer::decode(done.answer).map_err(|error| Error::Refused {
             reason: error.to_string(),
@@ -359,8 +398,13 @@ impl Dispatcher {
         let keys = connection.written.keys(self.owner.stable());
         let asked = keys.as_ref().map(Vec::len);
         for key in keys.into_iter().flatten() {
-            let purpose = Purpose::Copies(number);
-            self.submit(now, key, &Operation::Get, Level::Quorum, limit, purpose);
+            let asked = Asked {
+                level: Level::Quorum,
+                timeout: limit,
+                refuses_doubt: false,
+                purpose: Purpose::Copies(number),
+            };
+            self.submit(now, key, &Operation::Get, asked);
         }
         let place = connection.expect_alone();
         self.waits.push(Wait {

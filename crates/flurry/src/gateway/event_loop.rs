@@ -1,5 +1,6 @@
 //! The thread of a gateway: its clients on one side, the owner of their keys on the other.
 
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flurry_core::id::{DurationNs, MonoNs};
@@ -34,10 +35,14 @@ const LINGER: DurationNs = DurationNs::millis(5_000);
 pub(super) enum Order {
     Users(Users),
     Tls(Tls),
+    Close,
 }
 
 /// Orders that are not carried out yet.
 pub(super) type Orders = Arc<Mutex<Vec<Order>>>;
+
+/// A gateway that closes waits for so long until every write is on every replica.
+const CLOSING_MAX: DurationNs = DurationNs::millis(5_000);
 
 /// What listening to a client has come to.
 enum Heard {
@@ -59,6 +64,15 @@ pub(super) struct EventLoop {
     tick: MonoNs,
     /// Wrong passwords that the log knows of.
     wrong_logged: u64,
+    closing: Option<Closing>,
+}
+
+/// How far a gateway is that was told to close.
+#[derive(Debug)]
+struct Closing {
+    until: MonoNs,
+    told: Receiver<Result<(), Error>>,
+    is_over: bool,
 }
 
 impl EventLoop {
@@ -74,7 +88,45 @@ impl EventLoop {
             orders,
             tick: now,
             wrong_logged: 0,
+            closing: None,
         }
+    }
+
+    /// Takes no more commands, answers those that there are, and lets go of the slots.
+    fn begin_to_close(&mut self, now: MonoNs) {
+        if self.closing.is_some() {
+            return;
+        }
+        info!("closing: clients are let go, and the slots are given back");
+        let (tell, told) = sync_channel(1);
+        self.dispatcher.owner.close(now, tell);
+        for connection in self.sockets.iter_mut() {
+            connection.ends = true;
+        }
+        let all: Vec<u64> = self.sockets.iter().map(|it| it.number).collect();
+        for number in all {
+            self.sockets.list(number);
+        }
+        self.closing = Some(Closing {
+            until: now.after(CLOSING_MAX),
+            told,
+            is_over: false,
+        });
+    }
+
+    fn go_on_closing(&mut self, now: MonoNs) {
+        let Some(closing) = self.closing.as_mut().filter(|it| !it.is_over) else {
+            return;
+        };
+        match closing.told.try_recv() {
+            Ok(Ok(())) => info!("closed: every write is on every replica"),
+            Ok(Err(_)) | Err(TryRecvError::Disconnected) => {}
+            Err(TryRecvError::Empty) if now < closing.until => return,
+            Err(TryRecvError::Empty) => {
+                warn!("closed before every write was on every replica: a server is silent");
+            }
+        }
+        closing.is_over = true;
     }
 
     fn look(&mut self, now: MonoNs) {
@@ -209,6 +261,7 @@ impl EventLoop {
             if let Some((number, place, step, outcome)) = self.dispatcher.settle(told)
                 && let Some(client) = self.sockets.find(number)
             {
+                client.connection.said.knows_of_doubt |= matches!(outcome, Err(Error::TailUnknown));
                 client.connection.answered(place, step, outcome);
                 self.sockets.list(number);
             }
@@ -274,7 +327,7 @@ impl EventLoop {
         self.sockets.close(number);
     }
 
-    fn obey(&mut self) {
+    fn obey(&mut self, now: MonoNs) {
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         let all = std::mem::take(&mut *orders);
         drop(orders);
@@ -284,6 +337,7 @@ impl EventLoop {
                     self.sockets.secure(tls);
                     info!("connections have another certificate from now on");
                 }
+                Order::Close => self.begin_to_close(now),
                 Order::Users(users) => {
                     self.change(users);
                     info!("the users have changed");
@@ -345,6 +399,20 @@ impl Part for EventLoop {
             ),
             (
                 (
+                    "flurry_gateway_keys_in_doubt_total",
+                    "Keys whose last writes by an earlier owner may be lost.",
+                ),
+                self.dispatcher.losses.doubts,
+            ),
+            (
+                (
+                    "flurry_gateway_losses_total",
+                    "Commands on keys of which an acknowledged write is lost.",
+                ),
+                self.dispatcher.losses.losses,
+            ),
+            (
+                (
                     "flurry_gateway_ended_values_total",
                     "Values that had ended, and were let go.",
                 ),
@@ -366,6 +434,7 @@ impl Part for EventLoop {
         }
         let others = [
             Some(self.tick),
+            self.closing.as_ref().map(|it| it.until),
             self.dispatcher.due(),
             self.dispatcher.walks.due(),
         ];
@@ -381,9 +450,14 @@ impl Part for EventLoop {
         self.sockets.has_events()
     }
 
+    fn is_over(&self) -> bool {
+        self.closing.as_ref().is_some_and(|it| it.is_over)
+    }
+
     fn serve(&mut self, now: MonoNs, clients: bool, link: &mut Link) -> Result<usize, Error> {
-        self.obey();
-        if clients {
+        self.obey(now);
+        self.go_on_closing(now);
+        if clients && self.closing.is_none() {
             self.look(now);
         }
         self.tell(now);

@@ -95,7 +95,8 @@ fn stats(told: &Facts<'_>) -> Lines {
         ("total_commands_processed", counts.commands.to_string()),
         ("wrong_passwords", counts.wrong_passwords.to_string()),
         ("unknown_outcomes", counts.unknown.to_string()),
-        ("tails_unknown", counts.tails_unknown.to_string()),
+        ("keys_in_doubt", told.dispatcher.losses.doubts.to_string()),
+        ("losses", told.dispatcher.losses.losses.to_string()),
         ("ended_values_removed", counts.swept.to_string()),
         (
             "unstable_operations",

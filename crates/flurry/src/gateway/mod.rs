@@ -10,6 +10,7 @@ mod event_loop;
 mod glob;
 mod info;
 mod keys;
+mod losses;
 mod passwords;
 mod shape;
 mod slots;
@@ -254,7 +255,7 @@ impl Gateway {
         }
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until it ends by itself, or was closed.
     ///
     /// # Errors
     ///
@@ -282,6 +283,12 @@ impl GatewayHandle {
     /// Secures connections by this from now on; those that there are stay as they are.
     pub fn set_tls(&self, tls: Tls) {
         self.order(Order::Tls(tls));
+    }
+
+    /// Lets its clients go and gives its slots back once every write is on every replica, so that the
+    /// next owner starts without doubt. [`Gateway::wait`] returns then, or after some seconds at most.
+    pub fn close(&self) {
+        self.order(Order::Close);
     }
 
     fn order(&self, order: Order) {

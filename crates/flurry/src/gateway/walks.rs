@@ -8,7 +8,7 @@ use flurry_core::message::{Control, Listed};
 use flurry_core::resp::{Reply, error};
 
 use super::connection::{Connection, Place};
-use super::dispatcher::{Dispatcher, Purpose};
+use super::dispatcher::{Asked, Dispatcher, Purpose};
 use super::walk::{Goal, Position, Walk, places_of};
 use crate::link::Link;
 use crate::{Error, clock};
@@ -147,8 +147,13 @@ impl Dispatcher {
                 offset: 0,
                 value: Bytes::new(),
             };
-            let (level, timeout) = (self.level, self.timeout);
-            self.submit(now, key, &nothing, level, timeout, Purpose::Housekeeping);
+            let asked = Asked {
+                level: self.level,
+                timeout: self.timeout,
+                refuses_doubt: false,
+                purpose: Purpose::Housekeeping,
+            };
+            self.submit(now, key, &nothing, asked);
             self.counts.swept += 1;
         }
     }

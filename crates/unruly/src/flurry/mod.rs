@@ -8,6 +8,7 @@ mod guard;
 mod keyed;
 mod level;
 mod log;
+mod members;
 mod operate;
 mod serve;
 mod status;
@@ -32,6 +33,7 @@ use config::Config;
 use keyed::Keyed;
 use level::LevelName;
 use log::Log;
+use members::Operator;
 use operate::{operate, set};
 use serve::Alone;
 use watch::Watch;
@@ -46,7 +48,7 @@ const DEFAULT_CONTROLLER: &str = "127.0.0.1:7700";
 const EXIT: &str = "0 done, 1 not found or a condition did not hold, 2 an error";
 
 /// An example of each verb, with its purpose.
-const EXAMPLES: [(&str, &str, &str); 16] = [
+const EXAMPLES: [(&str, &str, &str); 18] = [
     (
         "serve",
         "flurry serve",
@@ -100,6 +102,16 @@ const EXAMPLES: [(&str, &str, &str); 16] = [
         "status",
         "flurry status --controller 10.0.0.1:7700",
         "Ask the controller on another host",
+    ),
+    (
+        "remove",
+        "flurry remove 2",
+        "Say that server 2 is gone for good",
+    ),
+    (
+        "drain",
+        "flurry drain 3",
+        "Copy what server 3 holds to others, then end it",
     ),
     (
         "bench",
@@ -257,15 +269,31 @@ enum Verb {
     },
     /// Print the servers as the controller sees them
     Status {
-        /// Addresses of the controllers, separated by commas
-        #[arg(long, default_value = DEFAULT_CONTROLLER)]
-        controller: String,
-        /// Cluster file with the addresses
-        #[arg(long, conflicts_with = "controller")]
-        config: Option<PathBuf>,
-        /// Time to wait for the answer
-        #[arg(long, default_value = "2s")]
-        timeout: DurationNs,
+        #[command(flatten)]
+        controllers: Operated,
+        /// Print the controller's JSON object instead of a table
+        #[arg(long)]
+        json: bool,
+    },
+    /// Declare a server gone for good, so that nobody waits for it
+    Remove {
+        /// Number of the server; its process must have ended
+        server: u16,
+        #[command(flatten)]
+        controllers: Operated,
+    },
+    /// Copy what a server holds to the others, so that it can be switched off
+    Drain {
+        /// Number of the server
+        server: u16,
+        /// Take the drain back: the server takes part again
+        #[arg(long)]
+        cancel: bool,
+        /// Time to wait until the others have copied everything
+        #[arg(long, default_value = "10min")]
+        wait: DurationNs,
+        #[command(flatten)]
+        controllers: Operated,
     },
     /// Load the cluster and record every operation for `unruly report`
     Bench(bench::Bench),
@@ -294,6 +322,41 @@ struct Reach {
     /// Time to busy-poll for an answer before sleeping (default: 50us, or from --config)
     #[arg(long)]
     spin: Option<DurationNs>,
+}
+
+/// Whom an operator talks to.
+#[derive(Debug, Args)]
+struct Operated {
+    /// Addresses of the controllers, separated by commas
+    #[arg(long, default_value = DEFAULT_CONTROLLER)]
+    controller: String,
+    /// Cluster file with the addresses
+    #[arg(long, conflicts_with = "controller")]
+    config: Option<PathBuf>,
+    /// Time to wait for the answer
+    #[arg(long, default_value = "2s")]
+    timeout: DurationNs,
+}
+
+impl Operated {
+    fn read(&self, keyed: &Keyed) -> Result<Operator> {
+        let timeout = Duration::from_nanos(self.timeout.0);
+        let (controllers, security) = match &self.config {
+            Some(path) => {
+                let config = Config::read(path, keyed)?;
+                (config.controllers()?, config.security().clone())
+            }
+            None => (
+                Controllers::resolve(&self.controller, timeout)?,
+                keyed.read()?,
+            ),
+        };
+        Ok(Operator {
+            controllers,
+            security,
+            timeout,
+        })
+    }
 }
 
 #[derive(Debug, Args)]
@@ -425,21 +488,27 @@ fn call(verb: Verb, keyed: &Keyed) -> Result<u8> {
             };
             operate(&common, keyed, key, &operation)
         }
-        Verb::Status {
-            controller,
-            config,
-            timeout,
-        } => {
-            let timeout = Duration::from_nanos(timeout.0);
-            let (controllers, security) = match config {
-                Some(path) => {
-                    let config = Config::read(&path, keyed)?;
-                    (config.controllers()?, config.security().clone())
-                }
-                None => (Controllers::resolve(&controller, timeout)?, keyed.read()?),
-            };
-            status::status(&controllers, timeout, &security)
-        }
+        Verb::Status { controllers, json } => status::status(&controllers.read(keyed)?, json),
+        Verb::Remove {
+            server,
+            controllers,
+        } => members::remove(&controllers.read(keyed)?, server),
+        Verb::Drain {
+            server,
+            cancel: true,
+            controllers,
+            ..
+        } => members::take_back(&controllers.read(keyed)?, server),
+        Verb::Drain {
+            server,
+            controllers,
+            wait,
+            ..
+        } => members::drain(
+            &controllers.read(keyed)?,
+            server,
+            Duration::from_nanos(wait.0),
+        ),
         Verb::Bench(bench) => bench.run(keyed),
         Verb::Notices => say(crate::shipped::NOTICES.trim_end()).map(|()| 0),
     }

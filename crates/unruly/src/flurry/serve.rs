@@ -16,6 +16,7 @@ use super::config::Config;
 use super::gateway::{self, guarded, told};
 use super::guard::Guard;
 use super::keyed::Keyed;
+use super::members::Operator;
 use super::watch::Watched;
 use super::{DEFAULT_CONTROLLER, local, say, status};
 
@@ -217,7 +218,12 @@ impl Whole {
 
 fn until_whole(controllers: &Controllers, security: &Security) -> Result<()> {
     let start = Instant::now();
-    while !status::seen(controllers, security)?.is_whole() {
+    let operator = Operator {
+        controllers: controllers.clone(),
+        security: security.clone(),
+        timeout: Duration::from_secs(2),
+    };
+    while !status::seen(&operator)?.is_whole() {
         ensure!(
             start.elapsed() < JOIN_MAX,
             "serve: the servers have not joined within {JOIN_MAX:?}; wanted all of them up; hint: is the state in --dir of another cluster?"

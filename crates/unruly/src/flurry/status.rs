@@ -1,13 +1,21 @@
 //! How the cluster is, as its controller sees it.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
-use flurry::{Controllers, Security};
 use serde::Deserialize;
 
+use super::members::Operator;
 use super::say;
+
+/// A server that is silent for so long would have been counted out if it could be.
+const SILENT_LONG_MS: u64 = 3_000;
+
+/// The commands that say of these servers that they are gone for good.
+fn remove_each(servers: &[u16]) -> String {
+    let commands = servers.iter().map(|it| format!("flurry remove {it}"));
+    commands.collect::<Vec<String>>().join(" and ")
+}
 
 /// The controller's view.
 #[derive(Debug, Deserialize)]
@@ -18,6 +26,8 @@ pub(super) struct View {
     disks_missing: Vec<u16>,
     #[serde(default)]
     waits_for: Vec<u16>,
+    #[serde(default)]
+    drained: Vec<u16>,
     replicas: u8,
     waiting_servers: usize,
     wanted_servers: usize,
@@ -38,10 +48,40 @@ impl View {
         self.config > 0 && !self.changing && up >= self.wanted_servers
     }
 
+    /// Whether a server holds anything, or will.
+    pub(super) fn has(&self, server: u16) -> bool {
+        let mut there = self.members.iter().filter(|it| it.state != "gone");
+        there.any(|it| it.server == server)
+    }
+
+    pub(super) fn is_changing(&self) -> bool {
+        self.changing
+    }
+
+    /// How many servers are missing to the wanted number of copies.
+    pub(super) fn servers_wanted(&self) -> usize {
+        usize::from(self.replicas).saturating_sub(self.left().len())
+    }
+
+    /// Servers that are counted.
+    fn left(&self) -> BTreeSet<u16> {
+        let left = self.members.iter().filter(|it| it.state != "gone");
+        left.map(|it| it.server).collect()
+    }
+
+    /// Servers that are silent for long and not counted out: with those that are out already, they
+    /// are so many that they could serve owners without the others.
+    fn silent_for_long(&self) -> Vec<u16> {
+        let for_long = |it: &&Member| it.heard_ms_ago.is_none_or(|ago| ago > SILENT_LONG_MS);
+        let silent = self.members.iter().filter(|it| it.state == "silent");
+        let servers: BTreeSet<u16> = silent.filter(for_long).map(|it| it.server).collect();
+        let others = servers.into_iter();
+        others.filter(|it| !self.waits_for.contains(it)).collect()
+    }
+
     /// How many copies there are of a key: as many as wanted, or as servers that are left.
     fn copies(&self) -> String {
-        let left = self.members.iter().filter(|it| it.state != "gone");
-        let servers: BTreeSet<u16> = left.map(|it| it.server).collect();
+        let servers = self.left();
         let wanted = usize::from(self.replicas);
         if servers.len() >= wanted {
             wanted.to_string()
@@ -51,23 +91,35 @@ impl View {
     }
 }
 
-pub(super) fn seen(controllers: &Controllers, security: &Security) -> Result<View> {
-    view(controllers, Duration::from_secs(2), security)
+/// Asks the controllers for their view.
+pub(super) fn seen(operator: &Operator) -> Result<View> {
+    read(operator, &asked(operator)?)
 }
 
-fn view(controllers: &Controllers, timeout: Duration, security: &Security) -> Result<View> {
-    let text = flurry::status(controllers, timeout, security)?;
-    serde_json::from_str(&text).with_context(|| {
+fn asked(operator: &Operator) -> Result<String> {
+    let Operator {
+        controllers,
+        security,
+        timeout,
+    } = operator;
+    Ok(flurry::status(controllers, *timeout, security)?)
+}
+
+fn read(operator: &Operator, text: &str) -> Result<View> {
+    let controllers = &operator.controllers;
+    serde_json::from_str(text).with_context(|| {
         format!("controllers {controllers}: their status cannot be read; wanted a JSON object; hint: are they of another version?")
     })
 }
 
-pub(super) fn status(
-    controllers: &Controllers,
-    timeout: Duration,
-    security: &Security,
-) -> Result<u8> {
-    let mut view = view(controllers, timeout, security)?;
+/// Prints the controller's view: a table, or its JSON object as it is.
+pub(super) fn status(operator: &Operator, json: bool) -> Result<u8> {
+    let text = asked(operator)?;
+    if json {
+        say(text)?;
+        return Ok(0);
+    }
+    let mut view = read(operator, &text)?;
     let mut lines = vec![format!(
         "{:<8}{:<9}{:<23}heard",
         "server", "state", "address"
@@ -102,15 +154,34 @@ pub(super) fn status(
     if !view.disks_missing.is_empty() {
         let servers: Vec<String> = view.disks_missing.iter().map(u16::to_string).collect();
         lines.push(format!(
-            "waiting for the disks of servers {}: what was kept may be there alone; hint: start them, or with --disk-lost if they are gone for good",
-            servers.join(", ")
+            "waiting for the disks of servers {}: what was kept may be there alone; hint: start them; if they are gone for good, {}",
+            servers.join(", "),
+            remove_each(&view.disks_missing)
         ));
     }
     if !view.waits_for.is_empty() {
         let servers: Vec<String> = view.waits_for.iter().map(u16::to_string).collect();
         lines.push(format!(
-            "waiting for server {}: it is silent, and nobody else has all that it has; hint: it goes on where it was when its process does; start it anew only if its memory is gone",
-            servers.join(" and ")
+            "waiting for server {}: it is silent, and nobody else has all that it has; hint: it goes on where it was when its process does; if its memory is gone for good, {}",
+            servers.join(" and "),
+            remove_each(&view.waits_for)
+        ));
+    }
+    let silent = view.silent_for_long();
+    if !silent.is_empty() {
+        let servers: Vec<String> = silent.iter().map(u16::to_string).collect();
+        lines.push(format!(
+            "waiting for server {}: most servers are silent, and they may serve each other where the controller cannot see it; hint: start them, also those that are gone; if they are gone for good, {}",
+            servers.join(" and "),
+            remove_each(&silent)
+        ));
+    }
+    if !view.drained.is_empty() {
+        let servers: Vec<String> = view.drained.iter().map(u16::to_string).collect();
+        lines.push(format!(
+            "drained: server {}; hint: flurry drain {} --cancel lets it take part again",
+            servers.join(" and "),
+            view.drained[0]
         ));
     }
     say(lines.join("\n"))?;
@@ -134,6 +205,7 @@ mod tests {
             changing: false,
             disks_missing: Vec::new(),
             waits_for: Vec::new(),
+            drained: Vec::new(),
             replicas: 3,
             waiting_servers: 0,
             wanted_servers: 3,

@@ -1,0 +1,110 @@
+//! When a new owner is told that its predecessor's last writes may be lost, and when not.
+
+#![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
+
+mod common;
+
+use bytes::Bytes;
+use common::{Cluster, portal, server};
+use flurry_core::config::Level;
+use flurry_core::id::{DurationNs, WallNs};
+use flurry_core::key_value::{Answer, Operation};
+use flurry_core::portal::{Outcome, Submission};
+
+fn set(value: &'static str) -> Operation {
+    Operation::set(Bytes::from_static(value.as_bytes()))
+}
+
+/// Server 2 is counted out, and another life of it has copied everything.
+fn lose_a_server(cluster: &mut Cluster) {
+    cluster.servers[2] = server(2, 77);
+    cluster.pass(DurationNs::millis(4_000));
+    let config = cluster.controller.config().unwrap();
+    assert!(config.next.is_none() && config.last_loss.0 > 0);
+}
+
+/// The owner ends without a word, and another one comes.
+fn take_over(cluster: &mut Cluster, nonce: u64) {
+    cluster.portal = portal(cluster.now, nonce);
+    cluster.pass(DurationNs::millis(3_000));
+    assert!(cluster.portal.is_open());
+    cluster.events.clear();
+}
+
+fn doubts(cluster: &mut Cluster, key: &str) -> bool {
+    let number = cluster.ask(key, &Operation::Get, Level::First);
+    cluster.pass(DurationNs::millis(50));
+    match cluster.outcome(number) {
+        Some(Outcome::Done { tail_unknown, .. }) => tail_unknown,
+        other => panic!("{key} was answered {other:?}"),
+    }
+}
+
+#[test]
+fn an_owner_that_outlives_the_loss_of_a_server_leaves_no_doubt() {
+    let mut cluster = Cluster::open();
+    cluster.answer("k", &set("v"), Level::First);
+    lose_a_server(&mut cluster);
+    take_over(&mut cluster, 2);
+    assert!(!doubts(&mut cluster, "k"));
+    assert!(!doubts(&mut cluster, "never written"));
+}
+
+#[test]
+fn a_server_that_is_lost_after_its_owner_leaves_doubt() {
+    let mut cluster = Cluster::open();
+    cluster.answer("k", &set("v"), Level::All);
+    // The owner is gone, and nobody can say what it had written to server 2 alone.
+    cluster.portal = portal(cluster.now, 2);
+    cluster.letters.clear();
+    cluster.servers[2] = server(2, 77);
+    cluster.pass(DurationNs::millis(6_000));
+    assert!(cluster.portal.is_open());
+    cluster.events.clear();
+    assert!(doubts(&mut cluster, "k"));
+}
+
+#[test]
+fn an_owner_that_ends_before_its_write_is_everywhere_leaves_doubt() {
+    let mut cluster = Cluster::open();
+    cluster.answer("k", &set("v"), Level::All);
+    cluster.pass(DurationNs::millis(50));
+    // The last write is on server 2 alone when that ends, and its owner with it.
+    cluster.deaf = vec![0, 1];
+    cluster.answer("k", &set("w"), Level::First);
+    cluster.portal = portal(cluster.now, 2);
+    cluster.letters.clear();
+    cluster.deaf.clear();
+    cluster.servers[2] = server(2, 77);
+    cluster.pass(DurationNs::millis(6_000));
+    cluster.events.clear();
+    assert!(doubts(&mut cluster, "k"));
+}
+
+#[test]
+fn a_caller_that_refuses_doubt_has_nothing_done_and_a_second_one_that_does_not_goes_on() {
+    let mut cluster = Cluster::open();
+    cluster.answer("n", &Operation::Increment(5), Level::All);
+    cluster.portal = portal(cluster.now, 2);
+    cluster.letters.clear();
+    cluster.servers[2] = server(2, 77);
+    cluster.pass(DurationNs::millis(6_000));
+    cluster.events.clear();
+    let increment = Operation::Increment(1);
+    let submission = Submission {
+        key: Bytes::from_static(b"n"),
+        operation: increment.encode(),
+        access: increment.access(),
+        level: Level::All,
+        at: WallNs(1),
+        patience: DurationNs::millis(500),
+        sequence: None,
+        refuses_doubt: true,
+    };
+    let refused = cluster.portal.submit(cluster.now, submission).unwrap();
+    cluster.pass(DurationNs::millis(50));
+    assert_eq!(cluster.outcome(refused), Some(Outcome::TailUnknown));
+    // It was not added.
+    let answer = cluster.answer("n", &increment, Level::All);
+    assert_eq!(answer, Answer::Number(6));
+}

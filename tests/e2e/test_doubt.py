@@ -1,0 +1,126 @@
+"""Who is told that last writes may be lost: those that they may concern, once, and nobody else."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from flurry_house import Cluster, cluster
+from house import FLURRY, wait_for
+from redis_house import Wire
+
+KEYS = [f"counter:{number}" for number in range(200)]
+
+
+@contextmanager
+def client(parts: Cluster, gateway: str) -> Iterator[Wire]:
+    with closing(Wire(parts.address(gateway), 60)) as wire:
+        yield wire
+
+
+def answers(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=5).close()
+    except OSError:
+        return False
+    return True
+
+
+def count_each(wire: Wire, wanted: int) -> None:
+    replies = wire.ask_all(("INCR", key) for key in KEYS)
+    assert set(replies) == {f":{wanted}\r\n".encode()}, replies[:3]
+
+
+def lose_and_replace(parts: Cluster, server: str) -> None:
+    parts.kill(server)
+    wait_for(lambda: "2 of 3 copies" in parts.status(), "the loss")
+    parts.start(server)
+    wait_for(parts.is_whole, "its new life", 60)
+
+
+def sessions_in_doubt(parts: Cluster) -> int:
+    words = [FLURRY, "status", "--json", "--controller", parts.controller]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=20, check=True)
+    return int(json.loads(done.stdout)["sessions_in_doubt"])
+
+
+def test_a_gateway_that_is_told_to_end_leaves_no_doubt(tmp_path: Path) -> None:
+    with cluster(tmp_path, "127.59.2.1") as parts:
+        parts.start("gateway-a")
+        with client(parts, "gateway-a") as wire:
+            count_each(wire, 1)
+            lose_and_replace(parts, "server-1")
+            parts.running["gateway-a"].send_signal(signal.SIGTERM)
+            assert parts.running["gateway-a"].wait(timeout=20) == 0
+            assert wire.is_closed()
+        assert "every write is on every replica" in parts.log_of("gateway-a").read_text()
+        parts.start("gateway-b")
+        with client(parts, "gateway-b") as wire:
+            count_each(wire, 2)
+            assert wire.ask("GET", "never written") == b"$-1\r\n"
+            assert wire.ask("SET", "fresh", "1", "NX") == b"+OK\r\n"
+            assert wire.ask("FLURRY", "LOSSES") == b"*0\r\n"
+
+
+def test_a_gateway_that_is_killed_long_after_a_loss_leaves_no_doubt(tmp_path: Path) -> None:
+    with cluster(tmp_path, "127.59.2.2") as parts:
+        parts.start("gateway-a")
+        with client(parts, "gateway-a") as wire:
+            count_each(wire, 1)
+            lose_and_replace(parts, "server-1")
+            # It says of itself that all it had written has outlived the loss.
+            wait_for(lambda: sessions_in_doubt(parts) == 0, "the gateway's word")
+            parts.kill("gateway-a")
+        parts.start("gateway-b")
+        with client(parts, "gateway-b") as wire:
+            count_each(wire, 2)
+            assert wire.ask("GET", "never written") == b"$-1\r\n"
+
+
+def test_each_client_hears_once_of_a_loss_that_may_concern_it_and_nothing_is_done_then(
+    tmp_path: Path,
+) -> None:
+    with cluster(tmp_path, "127.59.2.3") as parts:
+        parts.start("gateway-a")
+        with client(parts, "gateway-a") as wire:
+            count_each(wire, 1)
+        # Nobody is left who knows what the gateway had written to this server alone.
+        parts.kill("gateway-a")
+        lose_and_replace(parts, "server-1")
+        parts.start("gateway-b")
+        for _ in range(2):
+            with client(parts, "gateway-b") as wire:
+                assert wire.ask("INCR", KEYS[0]).startswith(b"-TAILUNKNOWN key: nothing was done")
+                assert wire.ask("GET", KEYS[0]) == b"$1\r\n1\r\n"
+        with client(parts, "gateway-b") as wire:
+            assert wire.ask("GET", KEYS[1]).startswith(b"-TAILUNKNOWN ")
+            count_each(wire, 2)
+            listed = wire.ask("FLURRY", "LOSSES")
+            assert listed.startswith(f"*{len(KEYS)}\r\n".encode())
+            assert all(f"\r\n{key}\r\n".encode() in listed for key in KEYS)
+        assert "key=counter:0" in parts.log_of("gateway-b").read_text()
+        metric = "flurry_gateway_keys_in_doubt_total"
+        wait_for(lambda: parts.metric("gateway-b", metric) == len(KEYS), "the metric")
+
+
+def test_a_gateway_that_does_not_own_its_slots_yet_says_that_it_is_loading(
+    tmp_path: Path,
+) -> None:
+    parts = Cluster(tmp_path, "127.59.2.4")
+    listen = f"{parts.host}:6390"
+    words = [FLURRY, "gateway", "--controller", parts.controller, "--listen", listen]
+    # There is no controller, so nobody can give it its slots.
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_for(lambda: answers(parts.host, 6390), "the gateway")
+            with closing(Wire((parts.host, 6390), 60)) as wire:
+                assert wire.ask("GET", "k").startswith(b"-LOADING ")
+                assert wire.ask("SET", "k", "v").startswith(b"-LOADING ")
+                assert wire.ask("PING") == b"+PONG\r\n"
+        finally:
+            process.kill()
