@@ -108,6 +108,10 @@ bugs! {
     SettledIgnored = "settled-ignored",
     /// An owner counts as having outlived a loss before its writes are on every replica again.
     SettledTooEarly = "settled-too-early",
+    /// A new owner's time begins at its own clock, which may be behind its predecessor's.
+    OwnersTimeForgotten = "owners-time-forgotten",
+    /// A machine that was suspended goes on as if no time had passed.
+    ClockJumpIgnored = "clock-jump-ignored",
     /// A server that was drained joins again by itself.
     DrainedComesBack = "drained-comes-back",
 }

@@ -247,15 +247,15 @@ pub enum Control {
         reason: String,
     },
     /// Portal to controller: all my writes are stable, and I send no more. Whether there are keys
-    /// whose last writes may be lost, of which nobody was told.
-    Close(SessionId, Epoch, bool),
+    /// whose last writes may be lost, of which nobody was told; and my time.
+    Close(SessionId, Epoch, bool, WallNs),
     /// So noted.
     Closed(SessionId, Epoch),
     /// Controller to server, and to an owner that would close what is not its own any more: this
     /// session's owner has this epoch.
     Fence(SessionId, Epoch),
-    /// So noted.
-    FenceHeld(Life, SessionId, Epoch),
+    /// So noted, and the latest time of an owner of the session that this server knows of.
+    FenceHeld(Life, SessionId, Epoch, WallNs),
     /// Server to controller: this is a new life; its addresses; what it was last asked to prove it
     /// with, 0 before.
     Join(Member, u64),
@@ -329,6 +329,9 @@ pub struct Opened {
     pub clean_since: Option<Epoch>,
     /// Keys last written in this epoch or before may have lost their last writes.
     pub unknown_through: Epoch,
+    /// Its time begins here at the earliest: what had expired for an earlier owner stays so, also when
+    /// this one's clock is behind.
+    pub at: WallNs,
     /// The configuration.
     pub config: Arc<Config>,
 }

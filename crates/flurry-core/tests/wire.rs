@@ -6,7 +6,7 @@ use flurry_core::id::{
     ConfigNumber, Endpoint, Epoch, Incarnation, Key, MonoNs, Sequence, ServerId, SessionId,
     ShardId, WallNs,
 };
-use flurry_core::message::{Batch, Control, Cursor, Life, List, Listed, Message};
+use flurry_core::message::{Batch, Control, Cursor, Departure, Life, List, Listed, Message};
 use flurry_core::wire::{WireError, decode, encode};
 use proptest::prelude::*;
 
@@ -118,8 +118,12 @@ fn what_a_server_says_of_itself_arrives() {
             keys: vec![Bytes::from_static(b"k"), Bytes::from_static(b"l")],
         }),
         Control::Synced(life, ConfigNumber(4)),
-        Control::FenceHeld(life, SessionId(1), Epoch(2)),
-        Control::Close(SessionId(1), Epoch(2), true),
+        Control::FenceHeld(life, SessionId(1), Epoch(2), WallNs(-3)),
+        Control::Close(SessionId(1), Epoch(2), true, WallNs(7)),
+        Control::Settled(SessionId(1), Epoch(2), ConfigNumber(3)),
+        Control::SettledHeard(SessionId(1), Epoch(2), ConfigNumber(3)),
+        Control::Depart(ServerId(9), Departure::Drained),
+        Control::DepartHeard(ServerId(9), Departure::Removed, "it is up".to_owned()),
     ] {
         let message = Message::Control(control);
         assert_eq!(decode(&bytes_of(&message)), Ok(message));

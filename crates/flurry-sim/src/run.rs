@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use flurry_core::id::Key;
+use flurry_core::id::{Epoch, Key, SessionId};
 use flurry_core::message::State;
 
 use crate::operator;
@@ -166,8 +166,21 @@ fn become_quiet(world: &mut World, workload: &mut Workload) {
 fn nobody_is_in_doubt(world: &mut World, workload: &mut Workload) {
     let end = world.now + LIVENESS_MAX;
     while world.violation.is_none() {
+        let owned: BTreeSet<(SessionId, Epoch)> = world
+            .nodes
+            .iter()
+            .filter_map(|node| match &node.machine {
+                Machine::Portal(portal, _) if portal.is_open() => {
+                    Some((portal.session(), portal.epoch()))
+                }
+                _ => None,
+            })
+            .collect();
         let in_doubt = match &world.nodes[world.controller()].machine {
-            Machine::Controller(controller) => controller.sessions_in_doubt(),
+            Machine::Controller(controller) => {
+                let all = controller.sessions_in_doubt();
+                all.filter(|it| owned.contains(it)).count()
+            }
             _ => 0,
         };
         if world.trace && in_doubt > 0 {

@@ -26,6 +26,10 @@ pub struct Scenario {
     pub stalls: bool,
     /// Servers end for good or are switched off, and an operator takes them out and puts others in.
     pub operator: bool,
+    /// The clocks of owners are wrong by up to two seconds, each by another time.
+    pub wrong_clocks: bool,
+    /// Machines are suspended now and then, and their clocks stand still meanwhile.
+    pub suspends: bool,
     /// Operations that a session has under way.
     pub depth: u64,
     /// Of a message.
@@ -83,6 +87,8 @@ impl Scenario {
             fresh_keys: false,
             stalls: false,
             operator: false,
+            wrong_clocks: seed % 8 == 5,
+            suspends: seed % 8 == 5,
             depth: dice.between(1, 6),
             loss: if calm { 0 } else { lossy },
             duplicates: if calm {

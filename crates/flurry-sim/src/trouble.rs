@@ -117,6 +117,18 @@ fn pause(world: &mut World) {
     let longest = *world.dice.pick(&[20, 200, 1_500]);
     let until = world.now + world.dice.between(1, longest) * MS;
     stop(world, place, until);
+    if world.scenario.suspends && world.dice.chance(500_000) {
+        suspend(world, place, until);
+    }
+}
+
+/// The clock of a process that is stopped stands still until then, as far as it could stand still: a
+/// machine's clock is at least as old as the cluster.
+fn suspend(world: &mut World, place: NodeId, until: u64) {
+    let node = &mut world.nodes[place];
+    if node.suspended == 0 && node.may_stand_still(until - world.now) {
+        node.suspended = until - world.now;
+    }
 }
 
 /// A process does nothing until then.

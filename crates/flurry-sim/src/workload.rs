@@ -23,6 +23,8 @@ pub const KEYS_REMEMBERED: u64 = 6;
 struct UnderWay {
     key: Bytes,
     asked_at: u64,
+    /// The owner's time that it goes by.
+    at: WallNs,
     /// A write whose level promises copies.
     durable: bool,
 }
@@ -46,6 +48,8 @@ pub struct Session {
     epochs: BTreeSet<Epoch>,
     /// When the present owner's opening was answered.
     opened_at: u64,
+    /// The latest owner's time of an operation that was done.
+    done_at: WallNs,
     /// Operations still to be asked.
     left: u64,
     /// The number of the first key in use.
@@ -91,6 +95,7 @@ impl Workload {
                 truth: Truth::default(),
                 epochs: BTreeSet::new(),
                 opened_at: 0,
+                done_at: WallNs(0),
                 left: operations / count + u64::from(index < operations % count),
                 first_key: 0,
                 final_reads: None,
@@ -157,9 +162,9 @@ impl Workload {
                 return;
             };
             let key = Bytes::from(format!("k{key}"));
-            let at = WallNs(i64::try_from(world.now).unwrap_or(i64::MAX));
+            let at = clock(world, session.owners[owner].epoch);
             let level = level(&mut world.dice, world.scenario.disk);
-            let asked = Asked {
+            let mut asked = Asked {
                 to_disk: level == Level::Disk,
                 operation: operation.encode(),
                 access: operation.access(),
@@ -180,19 +185,28 @@ impl Workload {
             };
             let now = world.now;
             let place = session.places[owner];
-            let submitted =
-                world.with_portal(place, |portal, local| portal.submit(local, submission));
+            let submitted = world.with_portal(place, |portal, local| {
+                (portal.submit(local, submission), portal.at())
+            });
             let session = &mut self.sessions[index];
-            let Some((result, effects)) = submitted else {
+            let Some(((result, at), effects)) = submitted else {
                 session.put_back(owner);
                 return;
             };
             match result {
                 Ok(number) => {
+                    asked.at = at;
+                    // I23: of what was lost with a server nobody knows when it was.
+                    if at < session.done_at && !world.server_lost {
+                        let (at, before) = (at.0, session.done_at.0);
+                        world.violate(format!("I23: the time went back from {before} to {at}"));
+                        return;
+                    }
                     let owned = &mut session.owners[owner];
                     let under_way = UnderWay {
                         key: key.clone(),
                         asked_at: now,
+                        at,
                         durable,
                     };
                     owned.under_way.insert(number, under_way);
@@ -307,9 +321,14 @@ impl Workload {
         let UnderWay {
             key,
             asked_at,
+            at,
             durable,
         } = under_way;
         self.answered += 1;
+        if world.trace {
+            let what = name(&outcome);
+            world.say(&format!("told: {key:?} operation {number}: {what}"));
+        }
         let late = epoch < session.truth_epoch() && asked_at > session.opened_at;
         if late && matches!(outcome, Outcome::Done { .. }) {
             world.violate(format!(
@@ -320,6 +339,9 @@ impl Workload {
         }
         let fenced = matches!(outcome, Outcome::Fenced(_));
         let done = matches!(outcome, Outcome::Done { .. });
+        if done {
+            session.done_at = session.done_at.max(at);
+        }
         if durable && done {
             check_copies(world, session.places[owner], epoch, number);
         }
@@ -598,6 +620,18 @@ fn name(outcome: &Outcome) -> &'static str {
         Outcome::Evicted => "evicted",
         Outcome::Malformed => "malformed",
     }
+}
+
+/// What the clock of an owner shows: the right time, or one that is wrong by up to two seconds.
+fn clock(world: &World, epoch: Epoch) -> WallNs {
+    let now = i64::try_from(world.now).unwrap_or(i64::MAX);
+    let wrong_ms = i64::from(epoch.0.wrapping_mul(2_654_435_761) >> 20) % 4_000 - 2_000;
+    let wrong_ms = if world.scenario.wrong_clocks {
+        wrong_ms
+    } else {
+        0
+    };
+    WallNs(now + wrong_ms * 1_000_000)
 }
 
 fn level(dice: &mut Dice, disk: bool) -> Level {

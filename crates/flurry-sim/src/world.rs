@@ -1,5 +1,6 @@
 //! A cluster on virtual time: nodes, a network, and what is checked at every step.
 
+mod interventions;
 mod network;
 
 use std::cmp::Reverse;
@@ -49,6 +50,8 @@ pub struct Node {
     pub paused_until: u64,
     /// It was stopped, or the controller could not hear it, until this instant.
     pub troubled_until: u64,
+    /// For how long its clock stands still, if it is suspended.
+    pub suspended: u64,
     timer_at: u64,
     clock_offset: u64,
     /// How much faster its clock runs, in millionths.
@@ -60,6 +63,12 @@ pub struct Node {
 }
 
 impl Node {
+    /// Whether its clock can lose so much and still be positive.
+    #[must_use]
+    pub fn may_stand_still(&self, span: u64) -> bool {
+        self.clock_offset > span
+    }
+
     fn local(&self, now: u64) -> MonoNs {
         let drift = i128::from(now) * i128::from(self.clock_drift) / 1_000_000;
         let local = i128::from(now) + i128::from(self.clock_offset) + drift;
@@ -245,6 +254,7 @@ impl World {
             machine: Machine::Down,
             paused_until: 0,
             troubled_until: 0,
+            suspended: 0,
             timer_at: u64::MAX,
             clock_offset: self.dice.below(1_000_000 * MS),
             clock_drift: i64::try_from(spread).unwrap_or(0) - i64::try_from(drift).unwrap_or(0),
@@ -404,30 +414,6 @@ impl World {
         }
     }
 
-    /// An operator's message, which is repeated until it shows: it may find the controller away.
-    pub(crate) fn tell_controller(&mut self, message: Message) {
-        let place = self.controller;
-        if self.nodes[place].paused_until > self.now {
-            return;
-        }
-        let local = self.local(place);
-        if let Machine::Controller(controller) = &mut self.nodes[place].machine {
-            controller.handle_message(local, place as u64, message);
-            let _ = self.after(place);
-        }
-    }
-
-    /// A disk breaks.
-    pub(crate) fn lose_disk(&mut self, place: NodeId) {
-        self.disk_lost = true;
-        self.disks.entry(place).or_default().lose();
-    }
-
-    /// An operator declares that a disk does not have what is waited for.
-    pub(crate) fn give_up_disk(&mut self, place: NodeId) {
-        self.disks.entry(place).or_default().give_up();
-    }
-
     /// Whether the members were changing within the last so many nanoseconds.
     pub(crate) fn changed_within(&self, span: u64) -> bool {
         self.changing_at.is_some_and(|at| at + span >= self.now)
@@ -509,6 +495,7 @@ impl World {
             }
             return Some(Vec::new());
         }
+        self.wake_up(to);
         match next.what {
             What::Deliver(from, message) => self.deliver(from, to, *message),
             What::Timer => self.timer(to),

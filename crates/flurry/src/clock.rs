@@ -1,12 +1,67 @@
 //! The two clocks of a node.
+//!
+//! Leases go by the boot clock, which goes on while the machine sleeps; the monotonic clock stands still
+//! then, and a server that woke up would answer as if its lease still ran. A virtual machine that is
+//! suspended by its host may not see any clock go on but the wall clock, once that is set right. So a
+//! part also notices when the two drift apart, and lets go of what depends on time.
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flurry_core::id::{MonoNs, WallNs};
+use nix::time::{ClockId, clock_gettime};
 
-/// The monotonic clock, the same in all processes of a machine: rows of the trace have it too.
+/// Time since the machine booted, the same in all processes of a machine.
 pub(crate) fn now() -> MonoNs {
-    MonoNs(u64::try_from(unruly_trace::monotonic().0).unwrap_or(0))
+    // It cannot fail on Linux: the clock is there and the pointer is ours.
+    let at = clock_gettime(ClockId::CLOCK_BOOTTIME);
+    let at_ns = at.map_or(0, |at| at.tv_sec() * 1_000_000_000 + at.tv_nsec());
+    MonoNs(u64::try_from(at_ns).unwrap_or(0))
+}
+
+/// The instant on the monotonic clock, which the rows of a trace go by. Of a machine that sleeps while it
+/// records the later rows are late by the sleep.
+pub(crate) fn monotonic_of(at: MonoNs) -> unruly_trace::MonoNs {
+    static SLEPT_NS: OnceLock<i64> = OnceLock::new();
+    let slept_ns = *SLEPT_NS.get_or_init(slept_ns);
+    let at_ns = i64::try_from(at.0).unwrap_or(i64::MAX);
+    unruly_trace::MonoNs(at_ns.saturating_sub(slept_ns))
+}
+
+/// For how long the machine has slept since it booted. Whatever comes between the two readings makes it
+/// longer, so the least of several is right.
+fn slept_ns() -> i64 {
+    let apart = |_| {
+        let monotonic = unruly_trace::monotonic().0;
+        i64::try_from(now().0).unwrap_or(i64::MAX) - monotonic
+    };
+    (0..16).map(apart).min().unwrap_or(0)
+}
+
+/// How far the wall clock may move against the boot clock from one look to the next. Setting a clock
+/// right by steps stays below it; a suspended machine does not.
+const JUMP_NS: i64 = 250_000_000;
+
+/// Notices jumps between the two clocks.
+#[derive(Debug, Default)]
+pub(crate) struct JumpWatch {
+    apart_ns: Option<i64>,
+}
+
+impl JumpWatch {
+    /// By how much the wall clock has jumped since the last look, if it has.
+    pub(crate) fn look(&mut self) -> Option<i64> {
+        self.seen(now(), wall())
+    }
+
+    fn seen(&mut self, now: MonoNs, wall: WallNs) -> Option<i64> {
+        let apart_ns = wall
+            .0
+            .saturating_sub(i64::try_from(now.0).unwrap_or(i64::MAX));
+        let before = self.apart_ns.replace(apart_ns)?;
+        let jump_ns = apart_ns.saturating_sub(before);
+        (jump_ns.abs() > JUMP_NS).then_some(jump_ns)
+    }
 }
 
 /// The instant in the clock's terms; `None` is now.
@@ -32,4 +87,30 @@ pub(crate) fn wall() -> WallNs {
 pub fn wall_after(span: Duration) -> WallNs {
     let span = i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
     WallNs(wall().0.saturating_add(span))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wall_clock_that_jumps_is_noticed_once_and_one_that_is_slewed_is_not() {
+        let at = |ms: u64| MonoNs(ms * 1_000_000);
+        let wall = |ms: i64| WallNs(1_700_000_000_000_000_000 + ms * 1_000_000);
+        let mut watch = JumpWatch::default();
+        assert_eq!(watch.seen(at(0), wall(0)), None, "nothing is known before");
+        assert_eq!(watch.seen(at(1_000), wall(1_001)), None, "slewed");
+        let slept = watch.seen(at(1_010), wall(6_011));
+        assert_eq!(slept, Some(5_000_000_000), "the machine slept");
+        assert_eq!(watch.seen(at(1_020), wall(6_021)), None);
+        assert!(watch.seen(at(1_030), wall(31)).is_some(), "set back");
+    }
+
+    #[test]
+    fn instants_keep_their_order_on_the_clock_of_the_trace() {
+        let (first, second) = (now(), now());
+        let apart_ns = monotonic_of(second).0 - monotonic_of(first).0;
+        assert_eq!(u64::try_from(apart_ns), Ok(second.0 - first.0));
+        assert!(monotonic_of(first).0 >= 0);
+    }
 }

@@ -13,6 +13,7 @@ use crate::looking::Looking;
 use crate::metrics::{Board, Page};
 use crate::teller::Teller;
 use crate::{Error, clock};
+use tracing::warn;
 
 /// Messages taken before timers and callers get their turn.
 const BATCH: usize = 64;
@@ -24,6 +25,9 @@ pub(crate) trait Part: Send + 'static {
 
     /// Time has come to [`Part::due`].
     fn timeout(&mut self, now: MonoNs);
+
+    /// The machine slept, or its clock was set: what depends on time is asked for anew.
+    fn clock_jumped(&mut self, _now: MonoNs) {}
 
     /// When to call [`Part::timeout`].
     fn due(&self) -> MonoNs;
@@ -177,6 +181,18 @@ pub(crate) fn due(link: &Link, part: &impl Part) -> MonoNs {
     part.due().min(link.due().unwrap_or(MonoNs(u64::MAX)))
 }
 
+/// Has the part let go of what depends on time if the clocks have jumped.
+fn watch_clocks(link: &mut Link, part: &mut impl Part) -> Result<(), Error> {
+    if let Some(jump_ns) = link.clocks().look() {
+        let now = clock::now();
+        let jump_ms = jump_ns / 1_000_000;
+        warn!(jump_ms, "the clock has jumped, or the machine slept");
+        part.clock_jumped(now);
+        part.carry_out(now, link)?;
+    }
+    Ok(())
+}
+
 /// Lets the part have a message.
 fn take(link: &mut Link, part: &mut impl Part, letter: Letter) -> Result<(), Error> {
     // Read for each one: a lease may end between two.
@@ -191,6 +207,7 @@ pub(crate) fn turn(link: &mut Link, part: &mut impl Part) -> Result<usize, Error
         std::thread::sleep(pause);
     }
     link.take_wake();
+    watch_clocks(link, part)?;
     let mut letters = 0;
     while letters < BATCH {
         let Some(letter) = link.receive() else { break };
@@ -253,6 +270,7 @@ fn run(
         teller.tell(clock::now(), part);
         if let Some(found) = found {
             if let Some(letter) = found {
+                watch_clocks(link, part)?;
                 take(link, part, letter)?;
             }
             // What else is there, also by the ways that were not looked at.

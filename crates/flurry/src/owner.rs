@@ -8,13 +8,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
 use flurry_core::config::{Config, Level};
-use flurry_core::id::{DurationNs, Endpoint, Epoch, MonoNs, SessionId};
+use flurry_core::id::{DurationNs, Endpoint, Epoch, MonoNs, SessionId, WallNs};
 use flurry_core::machine::Access;
 use flurry_core::message::{Ask, Control, Destination, Message, Request};
 use flurry_core::portal::{self, Event, Outcome, Portal, PortalParams, Submission};
 use flurry_core::router::{Router, RouterParams};
 
-use crate::Error;
 use crate::address::{Allowed, Controllers};
 use crate::client::Answered;
 use crate::link::{Letter, Link};
@@ -24,6 +23,7 @@ use crate::node::Part;
 use crate::peers::Peers;
 use crate::recording::ArrivalLog;
 use crate::security::Security;
+use crate::{Error, clock};
 
 /// How often a router of its own is told again what is not on every replica: it may have forgotten.
 const DRIVE_AGAIN: DurationNs = DurationNs::millis(50);
@@ -154,6 +154,8 @@ pub(crate) struct Owner<C: Caller> {
     shared: Arc<Shared>,
     log: Option<ArrivalLog>,
     meter: Option<Meter>,
+    /// The time of earlier owners when it opened, and when that was.
+    began: Option<(WallNs, MonoNs)>,
 }
 
 impl<C: Caller> Owner<C> {
@@ -191,7 +193,18 @@ impl<C: Caller> Owner<C> {
             shared,
             log,
             meter: None,
+            began: None,
         }
+    }
+
+    /// The owner's time, which expiry goes by: the wall clock, or the time of earlier owners and what
+    /// has passed since, if this machine's clock is behind theirs.
+    pub(crate) fn wall(&self, now: MonoNs) -> WallNs {
+        let passed = |since: MonoNs| i64::try_from(now.since(since).0).unwrap_or(i64::MAX);
+        let earlier = self
+            .began
+            .map(|(at, since)| at.0.saturating_add(passed(since)));
+        clock::wall().max(WallNs(earlier.unwrap_or(0)))
     }
 
     /// Lets go of the session when every write is on every replica.
@@ -370,6 +383,7 @@ impl<C: Caller> Owner<C> {
         match event {
             Event::Opened(config, epoch) => {
                 self.router.adopt(now, &config);
+                self.began = Some((self.portal.at(), now));
                 if let Some(opening) = self.calls.opening.take() {
                     let _ = opening.send(Ok(epoch));
                 }
@@ -462,6 +476,10 @@ impl<C: Caller> Part for Owner<C> {
             // The rest is for others.
             _ => {}
         }
+    }
+
+    fn clock_jumped(&mut self, now: MonoNs) {
+        self.router.clock_jumped(now);
     }
 
     fn timeout(&mut self, now: MonoNs) {

@@ -257,10 +257,7 @@ impl ArrivalLog {
     fn record(&self, arrival: &Arrival) -> Record {
         let inner = &self.recording.0;
         let sequence = arrival.id.sequence;
-        let column = |at: MonoNs| {
-            let mono = unruly_trace::MonoNs(i64::try_from(at.0).unwrap_or(i64::MAX));
-            inner.clock.column(mono)
-        };
+        let column = |at: MonoNs| inner.clock.column(crate::clock::monotonic_of(at));
         let known = |stamp: i64| if stamp == 0 { NULL_NS } else { stamp };
         let intended_ns = column(arrival.intended);
         let [

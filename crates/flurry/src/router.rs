@@ -126,6 +126,10 @@ impl Part for Shared {
         routed(&self.machine, page);
     }
 
+    fn clock_jumped(&mut self, now: MonoNs) {
+        self.machine.clock_jumped(now);
+    }
+
     fn timeout(&mut self, now: MonoNs) {
         self.machine.handle_timeout(now);
     }

@@ -340,6 +340,10 @@ impl<M: StateMachine> Part for Shard<M> {
             .handle_message(now, letter.from.token(), letter.message);
     }
 
+    fn clock_jumped(&mut self, now: MonoNs) {
+        self.machine.clock_jumped(now);
+    }
+
     fn tell(&self, page: &mut Page) {
         let counts = self.machine.counts();
         let requests = (

@@ -396,7 +396,7 @@ impl Controller {
             self.joining.len(),
             self.params.servers_min,
             self.sessions.len(),
-            self.sessions_in_doubt(),
+            self.sessions_in_doubt().count(),
             AGAIN.0 / 1_000_000,
         );
         text

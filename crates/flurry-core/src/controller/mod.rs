@@ -18,7 +18,7 @@ use std::sync::Arc;
 use crate::bugs::{Bug, planted};
 use crate::config::{Config, MEMBERS_MAX, Member, REPLICAS_MAX, SHARDS_MAX};
 use crate::id::{
-    ConfigNumber, DurationNs, Endpoint, Incarnation, MonoNs, ServerId, SessionId, ShardId,
+    ConfigNumber, DurationNs, Endpoint, Epoch, Incarnation, MonoNs, ServerId, SessionId, ShardId,
 };
 use crate::message::{Control, Life, Message};
 use sessions::Session;
@@ -201,10 +201,12 @@ impl Controller {
 
     /// Sessions whose owner may have had writes on a server that was lost, and has not said that it has
     /// outlived the loss: should it end, its successor is in doubt.
-    #[must_use]
-    pub fn sessions_in_doubt(&self) -> usize {
-        let in_doubt = |it: &&Session| it.lossy && !it.closed;
-        self.sessions.values().filter(in_doubt).count()
+    pub fn sessions_in_doubt(&self) -> impl Iterator<Item = (SessionId, Epoch)> + '_ {
+        let in_doubt = self
+            .sessions
+            .iter()
+            .filter(|(_, it)| it.lossy && !it.closed);
+        in_doubt.map(|(id, it)| (*id, it.epoch))
     }
 
     /// Servers that are drained.
@@ -220,9 +222,15 @@ impl Controller {
         };
         match control {
             Control::Open { name, nonce } => self.open(sender, &name, nonce),
-            Control::Close(session, epoch, untold) => self.close(sender, session, epoch, untold),
+            Control::Close(session, epoch, untold, at) => {
+                self.owners_time(session, at);
+                self.close(sender, session, epoch, untold);
+            }
             Control::Settled(session, epoch, loss) => self.settled(sender, session, epoch, loss),
-            Control::FenceHeld(life, session, epoch) => self.fence_held(life, session, epoch),
+            Control::FenceHeld(life, session, epoch, at) => {
+                self.owners_time(session, at);
+                self.fence_held(life, session, epoch);
+            }
             Control::Join(member, proof) => self.join(now, sender, member, proof),
             Control::ConfigQuery => {
                 if let Some(config) = self.config.clone() {
@@ -243,6 +251,13 @@ impl Controller {
             _ => {}
         }
         self.progress(now);
+    }
+
+    /// This machine's clock stood still for a while, or jumped: the silence of the servers is counted
+    /// anew.
+    pub fn clock_jumped(&mut self, now: MonoNs) {
+        self.listening = now;
+        self.woken = now;
     }
 
     /// Time has come to [`Self::poll_timeout`].

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::Controller;
 use crate::bugs::{Bug, planted};
-use crate::id::{ConfigNumber, Epoch, SessionId};
+use crate::id::{ConfigNumber, Epoch, SessionId, WallNs};
 use crate::message::{Control, Life, Opened};
 
 /// Sessions that a controller keeps at most.
@@ -29,6 +29,8 @@ pub(super) struct Session {
     pub(super) clean_since: Option<Epoch>,
     /// Epochs up to this one may have lost their last writes.
     pub(super) unknown_through: Epoch,
+    /// The latest time of an owner that anybody knows of.
+    pub(super) at: WallNs,
     /// A server was lost while this epoch was open.
     pub(super) lossy: bool,
     /// Who refuses everything before this epoch.
@@ -76,6 +78,7 @@ impl Controller {
                 closed: false,
                 clean_since: Some(Epoch(1)),
                 unknown_through: Epoch(0),
+                at: WallNs(0),
                 lossy: false,
                 fenced: BTreeSet::new(),
                 opening: Some(sender),
@@ -124,6 +127,15 @@ impl Controller {
         };
         for life in self.lives() {
             self.tell(life, Control::Fence(id, epoch));
+        }
+    }
+
+    /// Notes the time of an owner: the next one's does not begin before it.
+    pub(super) fn owners_time(&mut self, id: SessionId, at: WallNs) {
+        if let Some(session) = self.sessions.get_mut(&id)
+            && !planted(Bug::OwnersTimeForgotten)
+        {
+            session.at = session.at.max(at);
         }
     }
 
@@ -180,6 +192,7 @@ impl Controller {
                     // As it is now: a server may have been lost while the opening waited.
                     clean_since: session.clean_since,
                     unknown_through: session.unknown_through,
+                    at: session.at,
                     config: std::sync::Arc::clone(&config),
                 };
                 answers.push((sender, opened));

@@ -8,7 +8,7 @@ use prost::Message as _;
 
 use super::sessions::Session;
 use super::{Controller, ControllerParams, ParamsError, Retiring};
-use crate::id::{Endpoint, Epoch, Incarnation, MonoNs, ServerId, SessionId, ShardId};
+use crate::id::{Endpoint, Epoch, Incarnation, MonoNs, ServerId, SessionId, ShardId, WallNs};
 use crate::message::{Control, Life, Message};
 use crate::wire::{WireError, body, control};
 
@@ -44,6 +44,7 @@ impl Controller {
                 closed: session.closed,
                 clean_since: session.clean_since.map_or(0, |epoch| epoch.0),
                 unknown_through: session.unknown_through.0,
+                at_ns: session.at.0,
                 lossy: session.lossy,
                 free: session.free,
             });
@@ -106,6 +107,7 @@ impl Controller {
                 closed: it.closed,
                 clean_since: epoch(it.clean_since),
                 unknown_through: Epoch(it.unknown_through),
+                at: WallNs(it.at_ns),
                 lossy: it.lossy,
                 fenced: BTreeSet::new(),
                 opening: None,

@@ -298,6 +298,12 @@ impl Portal {
         self.unstable.len().max(self.operations.len())
     }
 
+    /// The owner's time by now: it never goes back, and not behind an earlier owner's.
+    #[must_use]
+    pub fn at(&self) -> WallNs {
+        self.at
+    }
+
     /// The number of the last operation that it took.
     #[must_use]
     pub fn last(&self) -> u64 {
@@ -420,6 +426,7 @@ impl Portal {
         self.epoch = opened.epoch;
         self.clean_since = opened.clean_since;
         self.unknown_through = opened.unknown_through;
+        self.at = self.at.max(opened.at);
         self.opened_in = opened.config.number;
         self.last_loss = opened.config.last_loss;
         self.settled = self.last_loss;
@@ -481,7 +488,8 @@ impl Portal {
             },
             Life::Closing => {
                 let untold = self.keys.values().any(|chain| chain.tail_unknown);
-                Control::Close(self.session, self.epoch, untold || self.forgot_untold)
+                let untold = untold || self.forgot_untold;
+                Control::Close(self.session, self.epoch, untold, self.at)
             }
             _ => return,
         };

@@ -111,6 +111,8 @@ pub struct Router {
     outbox: VecDeque<(Destination, Message)>,
     arrivals: VecDeque<Arrival>,
     counts: RouterCounts,
+    /// Replies to what was asked before count no more: how long they were under way is not known.
+    trusts_since: MonoNs,
 }
 
 impl Router {
@@ -132,6 +134,14 @@ impl Router {
             outbox: VecDeque::new(),
             arrivals: VecDeque::new(),
             counts: RouterCounts::default(),
+            trusts_since: MonoNs(0),
+        }
+    }
+
+    /// This machine's clock stood still for a while, or jumped: what is under way is asked again.
+    pub fn clock_jumped(&mut self, now: MonoNs) {
+        if !planted(Bug::ClockJumpIgnored) {
+            self.trusts_since = now;
         }
     }
 

@@ -50,7 +50,8 @@ impl Router {
             None => Some(first_sent),
         };
         let under_way = asked.map_or(DurationNs(u64::MAX), |asked| now.since(asked));
-        let late = under_way > reply.lease_left
+        let distrusted = asked.is_some_and(|asked| asked < self.trusts_since);
+        let late = (under_way > reply.lease_left || distrusted)
             && matches!(
                 reply.verdict,
                 Verdict::Done(_) | Verdict::Held | Verdict::State(_)

@@ -83,6 +83,7 @@ impl<M: StateMachine> Server<M> {
         }
         if id.epoch == session.epoch {
             session.stable = session.stable.max(request.stable);
+            session.at = session.at.max(request.at);
             self.bury_some(id.session, BURIED_MAX);
         }
         None

@@ -25,6 +25,8 @@ pub(super) struct Lease {
     controller: Option<MonoNs>,
     servers: BTreeMap<ServerId, MonoNs>,
     next_ping: MonoNs,
+    /// Grants that were asked for before count no more.
+    since: MonoNs,
 }
 
 impl Lease {
@@ -34,6 +36,7 @@ impl Lease {
             controller: None,
             servers: BTreeMap::new(),
             next_ping: now,
+            since: MonoNs(0),
         }
     }
 
@@ -50,7 +53,17 @@ impl Lease {
         now >= self.next_ping
     }
 
+    /// Lets go of all grants, also of those under way.
+    pub(super) fn begin_anew(&mut self, now: MonoNs) {
+        self.forget();
+        self.since = now;
+        self.next_ping = now;
+    }
+
     pub(super) fn granted(&mut self, from: Option<ServerId>, asked: MonoNs) {
+        if asked < self.since {
+            return;
+        }
         let until = asked.after(self.length);
         match from {
             None => self.controller = self.controller.max(Some(until)),

@@ -18,8 +18,9 @@ mod persist;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use crate::bugs::{Bug, planted};
 use crate::config::Config;
-use crate::id::{ConfigNumber, DurationNs, Epoch, MonoNs, Sequence, ServerId, SessionId};
+use crate::id::{ConfigNumber, DurationNs, Epoch, MonoNs, Sequence, ServerId, SessionId, WallNs};
 use crate::machine::StateMachine;
 pub use crate::message::Destination;
 use crate::message::{Control, Life, Message, State};
@@ -56,6 +57,8 @@ pub struct ServerParams {
 struct Session {
     epoch: Epoch,
     stable: Sequence,
+    /// The latest time of an owner.
+    at: WallNs,
 }
 
 /// Counts since the start.
@@ -235,7 +238,9 @@ impl<M: StateMachine> Server<M> {
         match control {
             Control::Config(config) => self.adopt(now, &config),
             Control::Fence(session, epoch) if self.fence(session, epoch) => {
-                let held = Control::FenceHeld(self.params.life, session, epoch);
+                let known = self.sessions.get(&session);
+                let at = known.map_or(WallNs(0), |it| it.at);
+                let held = Control::FenceHeld(self.params.life, session, epoch, at);
                 self.send(back, Message::Control(held));
             }
             Control::Prove(life, proof) if life == self.params.life.incarnation => {
@@ -257,6 +262,14 @@ impl<M: StateMachine> Server<M> {
             }
             // For others.
             _ => {}
+        }
+    }
+
+    /// This machine's clock stood still for a while, or jumped: nobody knows whether its lease still
+    /// runs, so it answers nothing until it has a new one.
+    pub fn clock_jumped(&mut self, now: MonoNs) {
+        if !planted(Bug::ClockJumpIgnored) {
+            self.lease.begin_anew(now);
         }
     }
 
@@ -310,7 +323,9 @@ impl<M: StateMachine> Server<M> {
         let known = self.sessions.entry(session).or_insert(Session {
             epoch,
             stable: Sequence(0),
+            at: WallNs(0),
         });
+        let at = known.at;
         if epoch > known.epoch {
             // The next owner's stable says nothing of the earlier owner's deletions.
             self.bury_some(session, usize::MAX);
@@ -319,6 +334,7 @@ impl<M: StateMachine> Server<M> {
                 Session {
                     epoch,
                     stable: Sequence(0),
+                    at,
                 },
             );
         }

@@ -264,6 +264,9 @@ pub struct Opened {
     pub unknown_through: u32,
     #[prost(message, optional, tag = "6")]
     pub config: ::core::option::Option<Config>,
+    /// The latest time of an owner of the session that it knows of; expired then is expired for ever.
+    #[prost(sint64, tag = "7")]
+    pub at_ns: i64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OpenRefused {
@@ -282,6 +285,9 @@ pub struct Close {
     /// Keys were taken over whose last writes may be lost, and nobody was told.
     #[prost(bool, tag = "3")]
     pub untold: bool,
+    /// The latest time of an owner of the session that it knows of; expired then is expired for ever.
+    #[prost(sint64, tag = "4")]
+    pub at_ns: i64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Closed {
@@ -307,6 +313,9 @@ pub struct FenceHeld {
     pub session: u32,
     #[prost(uint32, tag = "3")]
     pub epoch: u32,
+    /// The latest time of an owner of the session that it knows of; expired then is expired for ever.
+    #[prost(sint64, tag = "4")]
+    pub at_ns: i64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConfigQuery {
@@ -658,4 +667,7 @@ pub struct StoredSession {
     pub lossy: bool,
     #[prost(bool, tag = "9")]
     pub free: bool,
+    /// The latest time of an owner of the session that it knows of; expired then is expired for ever.
+    #[prost(sint64, tag = "10")]
+    pub at_ns: i64,
 }

@@ -210,16 +210,18 @@ fn kind(control: &Control) -> Body {
             epoch: opened.epoch.0,
             clean_since: opened.clean_since.map_or(0, |epoch| epoch.0),
             unknown_through: opened.unknown_through.0,
+            at_ns: opened.at.0,
             config: Some(put_config(&opened.config)),
         }),
         Control::OpenRefused { nonce, reason } => Body::OpenRefused(body::OpenRefused {
             nonce: *nonce,
             reason: reason.clone(),
         }),
-        Control::Close(session, epoch, untold) => Body::Close(body::Close {
+        Control::Close(session, epoch, untold, at) => Body::Close(body::Close {
             session: session.0,
             epoch: epoch.0,
             untold: *untold,
+            at_ns: at.0,
         }),
         Control::Closed(session, epoch) => Body::Closed(body::Closed {
             session: session.0,
@@ -261,10 +263,11 @@ fn kind(control: &Control) -> Body {
             number: number.0,
             sent_ns: sent.0,
         }),
-        Control::FenceHeld(life, session, epoch) => Body::FenceHeld(body::FenceHeld {
+        Control::FenceHeld(life, session, epoch, at) => Body::FenceHeld(body::FenceHeld {
             life: Some(put_life(*life)),
             session: session.0,
             epoch: epoch.0,
+            at_ns: at.0,
         }),
         Control::Ping(life, number, sent) => Body::Ping(body::Ping {
             life: Some(put_life(*life)),
@@ -424,17 +427,24 @@ pub(super) fn read(bytes: Bytes) -> Result<Control, WireError> {
             epoch: Epoch(it.epoch),
             clean_since: (it.clean_since != 0).then_some(Epoch(it.clean_since)),
             unknown_through: Epoch(it.unknown_through),
+            at: WallNs(it.at_ns),
             config: config(it.config.ok_or(WireError::Body("configuration"))?)?,
         }),
         Body::OpenRefused(it) => Control::OpenRefused {
             nonce: it.nonce,
             reason: it.reason,
         },
-        Body::Close(it) => Control::Close(SessionId(it.session), Epoch(it.epoch), it.untold),
+        Body::Close(it) => Control::Close(
+            SessionId(it.session),
+            Epoch(it.epoch),
+            it.untold,
+            WallNs(it.at_ns),
+        ),
         Body::Closed(it) => Control::Closed(SessionId(it.session), Epoch(it.epoch)),
         Body::Fence(it) => Control::Fence(SessionId(it.session), Epoch(it.epoch)),
         Body::FenceHeld(it) => {
-            Control::FenceHeld(life(it.life)?, SessionId(it.session), Epoch(it.epoch))
+            let at = WallNs(it.at_ns);
+            Control::FenceHeld(life(it.life)?, SessionId(it.session), Epoch(it.epoch), at)
         }
         Body::Join(it) => {
             let asks = member(it.member.ok_or(WireError::Body("member"))?)?;

@@ -264,6 +264,12 @@ impl Part for Decider {
         page.gauge(sessions, &[], count(machine.sessions()));
     }
 
+    fn clock_jumped(&mut self, now: MonoNs) {
+        if let Some(machine) = self.leading() {
+            machine.clock_jumped(now);
+        }
+    }
+
     fn timeout(&mut self, now: MonoNs) {
         if let Some(machine) = self.leading() {
             machine.handle_timeout(now);

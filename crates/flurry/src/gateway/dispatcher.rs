@@ -210,13 +210,13 @@ impl Dispatcher {
         }
         connection.last_command = spec.name;
         if matches!(spec.class, Class::Read | Class::Write) {
-            self.on_keys(connection, spec, words);
+            self.on_keys(now, connection, spec, words);
             return None;
         }
         self.on_connection(now, connection, spec.name, words)
     }
 
-    fn on_keys(&mut self, connection: &mut Connection, spec: &Spec, words: &[Bytes]) {
+    fn on_keys(&mut self, now: MonoNs, connection: &mut Connection, spec: &Spec, words: &[Bytes]) {
         let elsewhere = spec
             .keys(words.len())
             .find_map(|at| self.cluster.elsewhere(&words[at]));
@@ -233,7 +233,7 @@ impl Dispatcher {
             let refusal = format!("ERR {keys} keys; at most {KEYS_MAX} are taken in one command");
             return connection.tell(error(refusal));
         }
-        let at = clock::wall();
+        let at = self.owner.wall(now);
         match keys::read(spec.name, &words[1..], at) {
             // The table has let it pass: its words are an odd number.
             None => connection.tell(wrong_number(spec.name)),
@@ -291,7 +291,7 @@ impl Dispatcher {
             operation: operation.encode(),
             access,
             level: asked.level,
-            at: clock::wall(),
+            at: self.owner.wall(now),
             patience: DurationNs(patience),
             sequence: None,
             refuses_doubt: asked.refuses_doubt,

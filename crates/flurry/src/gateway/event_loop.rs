@@ -423,6 +423,10 @@ impl Part for EventLoop {
         }
     }
 
+    fn clock_jumped(&mut self, now: MonoNs) {
+        self.dispatcher.owner.clock_jumped(now);
+    }
+
     fn timeout(&mut self, now: MonoNs) {
         self.dispatcher.owner.timeout(now);
         self.tick(now);

@@ -10,8 +10,8 @@ use flurry_core::resp::{Reply, error};
 use super::connection::{Connection, Place};
 use super::dispatcher::{Asked, Dispatcher, Purpose};
 use super::walk::{Goal, Position, Walk, places_of};
+use crate::Error;
 use crate::link::Link;
-use crate::{Error, clock};
 
 /// Walks at once, each for a client.
 const WALKS_MAX: usize = 64;
@@ -110,7 +110,11 @@ impl Dispatcher {
         if self.walks.clients.is_empty() && self.walks.own.is_none() {
             return Vec::new();
         }
-        let (at, session, stable) = (clock::wall(), self.owner.session(), self.owner.stable());
+        let (at, session, stable) = (
+            self.owner.wall(now),
+            self.owner.session(),
+            self.owner.stable(),
+        );
         let clients = self.walks.clients.iter_mut().map(|it| &mut it.walk);
         for walk in clients.chain(self.walks.own.as_mut()) {
             if let Some((endpoint, question)) = walk.poll(now, at, session, &config, stable) {

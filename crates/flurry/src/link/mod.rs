@@ -25,7 +25,7 @@ use unruly_trace::WallNs;
 use unruly_trace::stamp::{enable_stamps, receive};
 
 use crate::Error;
-use crate::clock;
+use crate::clock::{self, JumpWatch};
 use crate::fault::{Direction, Fault, Faults, Injector};
 use crate::security::Security;
 use local::Mailbox;
@@ -194,6 +194,7 @@ pub(crate) struct Link {
     output: BytesMut,
     outbox: Outbox,
     counters: Arc<Counters>,
+    clocks: JumpWatch,
 }
 
 impl Link {
@@ -253,6 +254,7 @@ impl Link {
             clients: None,
         };
         Ok(Self {
+            clocks: JumpWatch::default(),
             waiter: Arc::new(waiter),
             socket,
             address,
@@ -315,6 +317,11 @@ impl Link {
     }
 
     /// What waits for this link without it.
+    /// Whether this machine slept since it was last asked.
+    pub(crate) fn clocks(&mut self) -> &mut JumpWatch {
+        &mut self.clocks
+    }
+
     pub(crate) fn waiter(&self) -> Arc<Waiter> {
         Arc::clone(&self.waiter)
     }

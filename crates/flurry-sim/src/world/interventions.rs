@@ -1,0 +1,54 @@
+//! What is done to the world from outside: by an operator, by a machine that sleeps, by a disk that breaks.
+
+use flurry_core::message::Message;
+
+use super::{Machine, NodeId, World};
+
+impl World {
+    /// A machine that was suspended goes on. Its clock stood still, and the wall clock shows it.
+    pub(super) fn wake_up(&mut self, place: NodeId) {
+        let node = &mut self.nodes[place];
+        let slept = std::mem::take(&mut node.suspended);
+        if slept == 0 {
+            return;
+        }
+        // Clocks are far from zero, so that this is exact.
+        node.clock_offset = node.clock_offset.saturating_sub(slept);
+        let local = node.local(self.now);
+        match &mut node.machine {
+            Machine::Down => {}
+            Machine::Server(server) => server.clock_jumped(local),
+            Machine::Router(router) => router.clock_jumped(local),
+            Machine::Portal(_, router) => {
+                if let Some(router) = router {
+                    router.clock_jumped(local);
+                }
+            }
+            Machine::Controller(controller) => controller.clock_jumped(local),
+        }
+    }
+
+    /// An operator's message, which is repeated until it shows: it may find the controller away.
+    pub(crate) fn tell_controller(&mut self, message: Message) {
+        let place = self.controller;
+        if self.nodes[place].paused_until > self.now {
+            return;
+        }
+        let local = self.local(place);
+        if let Machine::Controller(controller) = &mut self.nodes[place].machine {
+            controller.handle_message(local, place as u64, message);
+            let _ = self.after(place);
+        }
+    }
+
+    /// A disk breaks.
+    pub(crate) fn lose_disk(&mut self, place: NodeId) {
+        self.disk_lost = true;
+        self.disks.entry(place).or_default().lose();
+    }
+
+    /// An operator declares that a disk does not have what is waited for.
+    pub(crate) fn give_up_disk(&mut self, place: NodeId) {
+        self.disks.entry(place).or_default().give_up();
+    }
+}
