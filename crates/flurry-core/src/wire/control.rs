@@ -204,25 +204,14 @@ fn kind(control: &Control) -> Body {
             name: name.clone(),
             nonce: *nonce,
         }),
-        Control::Opened(opened) => Body::Opened(body::Opened {
-            nonce: opened.nonce,
-            session: opened.session.0,
-            epoch: opened.epoch.0,
-            clean_since: opened.clean_since.map_or(0, |epoch| epoch.0),
-            unknown_through: opened.unknown_through.0,
-            at_ns: opened.at.0,
-            config: Some(put_config(&opened.config)),
-        }),
+        Control::Opened(opened) => Body::Opened(put_opened(opened)),
         Control::OpenRefused { nonce, reason } => Body::OpenRefused(body::OpenRefused {
             nonce: *nonce,
             reason: reason.clone(),
         }),
-        Control::Close(session, epoch, untold, at) => Body::Close(body::Close {
-            session: session.0,
-            epoch: epoch.0,
-            untold: *untold,
-            at_ns: at.0,
-        }),
+        Control::Close(session, epoch, untold, at) => {
+            Body::Close(put_close(*session, *epoch, *untold, *at))
+        }
         Control::Closed(session, epoch) => Body::Closed(body::Closed {
             session: session.0,
             epoch: epoch.0,
@@ -235,11 +224,9 @@ fn kind(control: &Control) -> Body {
         Control::Prove(incarnation, proof) => Body::Prove(put_prove(*incarnation, *proof)),
         Control::ConfigQuery => Body::ConfigQuery(body::ConfigQuery {}),
         Control::Config(config) => Body::Config(put_config(config)),
-        Control::Settled(session, epoch, loss) => Body::Settled(body::Settled {
-            session: session.0,
-            epoch: epoch.0,
-            last_loss: loss.0,
-        }),
+        Control::Settled(session, epoch, loss) => {
+            Body::Settled(put_settled(*session, *epoch, *loss))
+        }
         Control::SettledHeard(session, epoch, loss) => Body::SettledHeard(body::SettledHeard {
             session: session.0,
             epoch: epoch.0,
@@ -249,11 +236,9 @@ fn kind(control: &Control) -> Body {
             server: u32::from(server.0),
             departure: put_departure(*departure),
         }),
-        Control::DepartHeard(server, departure, refusal) => Body::DepartHeard(body::DepartHeard {
-            server: u32::from(server.0),
-            departure: put_departure(*departure),
-            refusal: refusal.clone(),
-        }),
+        Control::DepartHeard(server, departure, refusal) => {
+            Body::DepartHeard(put_depart_heard(*server, *departure, refusal))
+        }
         Control::StatusQuery => Body::StatusQuery(body::StatusQuery {}),
         Control::UseStream => Body::UseStream(body::UseStream {}),
         Control::Status(json) => Body::Status(body::Status { json: json.clone() }),
@@ -263,12 +248,9 @@ fn kind(control: &Control) -> Body {
             number: number.0,
             sent_ns: sent.0,
         }),
-        Control::FenceHeld(life, session, epoch, at) => Body::FenceHeld(body::FenceHeld {
-            life: Some(put_life(*life)),
-            session: session.0,
-            epoch: epoch.0,
-            at_ns: at.0,
-        }),
+        Control::FenceHeld(life, session, epoch, at) => {
+            Body::FenceHeld(put_fence_held(*life, *session, *epoch, *at))
+        }
         Control::Ping(life, number, sent) => Body::Ping(body::Ping {
             life: Some(put_life(*life)),
             number: number.0,
@@ -286,6 +268,88 @@ fn kind(control: &Control) -> Body {
             number: number.0,
         }),
     }
+}
+
+fn put_opened(opened: &Opened) -> body::Opened {
+    body::Opened {
+        nonce: opened.nonce,
+        session: opened.session.0,
+        epoch: opened.epoch.0,
+        clean_since: opened.clean_since.map_or(0, |epoch| epoch.0),
+        unknown_through: opened.unknown_through.0,
+        at_ns: opened.at.0,
+        config: Some(put_config(&opened.config)),
+    }
+}
+
+fn opened(read: body::Opened) -> Result<Opened, WireError> {
+    Ok(Opened {
+        nonce: read.nonce,
+        session: SessionId(read.session),
+        epoch: Epoch(read.epoch),
+        clean_since: (read.clean_since != 0).then_some(Epoch(read.clean_since)),
+        unknown_through: Epoch(read.unknown_through),
+        at: WallNs(read.at_ns),
+        config: config(read.config.ok_or(WireError::Body("configuration"))?)?,
+    })
+}
+
+fn put_close(session: SessionId, epoch: Epoch, untold: bool, at: WallNs) -> body::Close {
+    body::Close {
+        session: session.0,
+        epoch: epoch.0,
+        untold,
+        at_ns: at.0,
+    }
+}
+
+fn put_fence_held(life: Life, session: SessionId, epoch: Epoch, at: WallNs) -> body::FenceHeld {
+    body::FenceHeld {
+        life: Some(put_life(life)),
+        session: session.0,
+        epoch: epoch.0,
+        at_ns: at.0,
+    }
+}
+
+fn fence_held(read: body::FenceHeld) -> Result<Control, WireError> {
+    let (session, epoch) = (SessionId(read.session), Epoch(read.epoch));
+    let at = WallNs(read.at_ns);
+    Ok(Control::FenceHeld(life(read.life)?, session, epoch, at))
+}
+
+fn put_settled(session: SessionId, epoch: Epoch, loss: ConfigNumber) -> body::Settled {
+    body::Settled {
+        session: session.0,
+        epoch: epoch.0,
+        last_loss: loss.0,
+    }
+}
+
+fn put_depart_heard(server: ServerId, departure: Departure, refusal: &str) -> body::DepartHeard {
+    body::DepartHeard {
+        server: u32::from(server.0),
+        departure: put_departure(departure),
+        refusal: refusal.to_owned(),
+    }
+}
+
+fn depart_heard(read: body::DepartHeard) -> Result<Control, WireError> {
+    let server = ServerId(small("server", read.server)?);
+    Ok(Control::DepartHeard(
+        server,
+        departure(read.departure)?,
+        read.refusal,
+    ))
+}
+
+fn join(read: body::Join) -> Result<Control, WireError> {
+    let asks = member(read.member.ok_or(WireError::Body("member"))?)?;
+    let asks = Member {
+        gone: false,
+        ..asks
+    };
+    Ok(Control::Join(asks, read.proof))
 }
 
 fn put_departure(departure: Departure) -> u32 {
@@ -421,15 +485,7 @@ pub(super) fn read(bytes: Bytes) -> Result<Control, WireError> {
             name: it.name,
             nonce: it.nonce,
         },
-        Body::Opened(it) => Control::Opened(Opened {
-            nonce: it.nonce,
-            session: SessionId(it.session),
-            epoch: Epoch(it.epoch),
-            clean_since: (it.clean_since != 0).then_some(Epoch(it.clean_since)),
-            unknown_through: Epoch(it.unknown_through),
-            at: WallNs(it.at_ns),
-            config: config(it.config.ok_or(WireError::Body("configuration"))?)?,
-        }),
+        Body::Opened(it) => Control::Opened(opened(it)?),
         Body::OpenRefused(it) => Control::OpenRefused {
             nonce: it.nonce,
             reason: it.reason,
@@ -442,20 +498,8 @@ pub(super) fn read(bytes: Bytes) -> Result<Control, WireError> {
         ),
         Body::Closed(it) => Control::Closed(SessionId(it.session), Epoch(it.epoch)),
         Body::Fence(it) => Control::Fence(SessionId(it.session), Epoch(it.epoch)),
-        Body::FenceHeld(it) => {
-            let at = WallNs(it.at_ns);
-            Control::FenceHeld(life(it.life)?, SessionId(it.session), Epoch(it.epoch), at)
-        }
-        Body::Join(it) => {
-            let asks = member(it.member.ok_or(WireError::Body("member"))?)?;
-            Control::Join(
-                Member {
-                    gone: false,
-                    ..asks
-                },
-                it.proof,
-            )
-        }
+        Body::FenceHeld(it) => fence_held(it)?,
+        Body::Join(it) => join(it)?,
         Body::Prove(it) => Control::Prove(whole(it.incarnation_high, it.incarnation_low), it.proof),
         Body::ConfigQuery(_) => Control::ConfigQuery,
         Body::Config(it) => Control::Config(config(it)?),
@@ -491,11 +535,7 @@ pub(super) fn read(bytes: Bytes) -> Result<Control, WireError> {
             ServerId(small("server", it.server)?),
             departure(it.departure)?,
         ),
-        Body::DepartHeard(it) => Control::DepartHeard(
-            ServerId(small("server", it.server)?),
-            departure(it.departure)?,
-            it.refusal,
-        ),
+        Body::DepartHeard(it) => depart_heard(it)?,
         Body::StatusQuery(_) => Control::StatusQuery,
         Body::UseStream(_) => Control::UseStream,
         Body::Status(it) => Control::Status(it.json),

@@ -151,6 +151,14 @@ pub(super) fn status(operator: &Operator, json: bool) -> Result<u8> {
             view.sessions
         ));
     }
+    lines.extend(hints(&view));
+    say(lines.join("\n"))?;
+    Ok(0)
+}
+
+/// What the cluster waits for, and what an operator can do about it.
+fn hints(view: &View) -> Vec<String> {
+    let mut lines = Vec::new();
     if !view.disks_missing.is_empty() {
         let servers: Vec<String> = view.disks_missing.iter().map(u16::to_string).collect();
         lines.push(format!(
@@ -184,8 +192,7 @@ pub(super) fn status(operator: &Operator, json: bool) -> Result<u8> {
             view.drained[0]
         ));
     }
-    say(lines.join("\n"))?;
-    Ok(0)
+    lines
 }
 
 #[cfg(test)]
