@@ -326,8 +326,8 @@ impl Workload {
         } = under_way;
         self.answered += 1;
         if world.trace {
-            let what = name(&outcome);
-            world.say(&format!("told: {key:?} operation {number}: {what}"));
+            let (place, what) = (session.places[owner], name(&outcome));
+            world.say(&format!("{place} told: {key:?} operation {number}: {what}"));
         }
         let late = epoch < session.truth_epoch() && asked_at > session.opened_at;
         if late && matches!(outcome, Outcome::Done { .. }) {
