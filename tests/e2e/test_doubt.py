@@ -1,4 +1,4 @@
-"""Who is told that last writes may be lost: those that they may concern, once, and nobody else."""
+"""A gateway reports possibly lost writes once to each client, and only if some may be lost."""
 
 from __future__ import annotations
 

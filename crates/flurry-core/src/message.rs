@@ -246,8 +246,9 @@ pub enum Control {
         /// Why.
         reason: String,
     },
-    /// Portal to controller: all my writes are stable, and I send no more. Whether there are keys
-    /// whose last writes may be lost, of which nobody was told; and my time.
+    /// Portal to controller: all my writes are stable, and I send no more. The flag says
+    /// that some keys may have lost their last writes and that no caller has heard of it. The last
+    /// field is the owner's time.
     Close(SessionId, Epoch, bool, WallNs),
     /// So noted.
     Closed(SessionId, Epoch),

@@ -1,4 +1,4 @@
-//! When a new owner is told that its predecessor's last writes may be lost, and when not.
+//! A new owner hears of possibly lost writes of its predecessor only if some may be lost.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 

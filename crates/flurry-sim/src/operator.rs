@@ -102,7 +102,7 @@ fn take_back(world: &mut World, server: u16) {
     }
 }
 
-/// The end of all troubles: drains are taken back, and whoever is gone is removed and replaced.
+/// Ends the troubles: the operator takes drains back, and removes and replaces servers that are gone.
 pub fn end(world: &mut World) {
     for server in world.drained.clone() {
         world.call_at(world.now, TAKE_BACK | u64::from(server));

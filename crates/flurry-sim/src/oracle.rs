@@ -269,7 +269,7 @@ impl KeyTruth {
         }
     }
 
-    /// The owner is told that the last writes to the key may be lost.
+    /// Allows older values of the key, since its owner has heard that the last writes may be lost.
     fn tail_is_unknown(&mut self, allowed: Allowed) -> Result<(), String> {
         if !allowed.tail_unknown {
             return Err("a lost tail was reported, but no server was lost".to_owned());

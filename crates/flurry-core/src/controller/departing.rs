@@ -83,7 +83,7 @@ impl Controller {
                 "server {number} is up; hint: flurry drain {number}, or end its process first"
             ),
             Departure::Drained if !up => format!(
-                "server {number} is silent and cannot pass on what it has; hint: start it, or flurry remove {number} if it is gone for good"
+                "server {number} is silent, so the others cannot copy its records; hint: start it, or flurry remove {number} if it is gone for good"
             ),
             Departure::Drained if !self.can_spare(config, server) => format!(
                 "without server {number} there would be fewer than {} copies of a key, and writes at quorum would be refused; hint: add a server first",

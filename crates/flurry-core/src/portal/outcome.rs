@@ -217,8 +217,8 @@ impl Portal {
             }
             self.drive_with(now, sequence, Version::NONE);
         } else if answered {
-            // Acknowledged, and lost with all that had it: whoever depends on it will hear that, and so
-            // must the next owner.
+            // Every server that had this acknowledged write has lost it. Operations that depend on it
+            // report the loss; the next owner must hear of it too.
             self.never_settles = true;
             self.drop_operation(sequence);
         } else if planted(Bug::LossHidden) {

@@ -67,7 +67,7 @@ pub(super) struct EventLoop {
     closing: Option<Closing>,
 }
 
-/// How far a gateway is that was told to close.
+/// The progress of a gateway that closes.
 #[derive(Debug)]
 struct Closing {
     until: MonoNs,

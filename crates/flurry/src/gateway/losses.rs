@@ -2,7 +2,8 @@
 //!
 //! A key is in *doubt* when it was taken over from an owner that ended, and a server that may have had
 //! that owner's last writes alone was lost too. A client hears of it once: its first command whose
-//! answer would rest on such a key is refused, and nothing is done. After that it gets what there is.
+//! answer would rest on such a key is refused and changes nothing. Later commands use the value that
+//! the servers have.
 //! Keys that are in doubt, and those whose loss is certain, are kept in a list for the operator.
 
 use std::collections::{BTreeSet, VecDeque};

@@ -11,7 +11,7 @@ use super::{say, say_error};
 
 /// How often a drain looks how far the others are.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// Waiting longer than this is told once.
+/// After this time a drain prints that it waits.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// How an operator reaches the controllers.
