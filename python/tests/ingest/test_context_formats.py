@@ -84,6 +84,13 @@ def test_a_pause_ends_where_a_unified_line_is_stamped_and_begins_its_length_befo
     assert found[3]["ended_ns"] - found[3]["started_ns"] == 1_005_000
 
 
+def test_digits_of_another_script_are_no_numbers_of_a_collector_log(tmp_path):
+    line = "[{}s][info][gc] GC({}) Pause Remark 1.500ms\n"
+    log = line.format("1.250", "1") + line.format("٢.٥", "2") + line.format("3.250", "٣")
+    (event,) = rows_of(brought(tmp_path, {"gc.log": log}).events)
+    assert event["ended_ns"] - event["started_ns"] == 1_500_000
+
+
 def test_a_collector_log_alone_is_measured_by_its_pauses(tmp_path):
     run = brought(tmp_path, {"gc.log": UNIFIED})
     analysis = unruly.analyse(run)

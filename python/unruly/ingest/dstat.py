@@ -45,7 +45,7 @@ RATES: Final = {
     ("system", "csw"): ("context_switches", 1.0),
 }
 KNOWN: Final = {name for _, name in (*COLUMNS, *RATES)}
-DATE: Final = re.compile(r"(\d{1,2} \w{3} \d{4} \d\d:\d\d:\d\d)(?: (\w+))?")
+DATE: Final = re.compile(r"(\d{1,2} \w{3} \d{4} \d\d:\d\d:\d\d)(?: (\w+))?", re.ASCII)
 
 
 def _recognises(sample: Sample) -> bool:

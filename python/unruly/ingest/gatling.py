@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 RUN: Final = re.compile(r"^(RUN\t|[^\t]+\t[^\t]*\tRUN\t)")
 STATUSES: Final = ("OK", "KO")
-TIME: Final = re.compile(r"^-?\d{10,19}$")
-FOUND: Final = re.compile(r"found (\d{3})\b")
+TIME: Final = re.compile(r"^-?\d{10,19}$", re.ASCII)
+FOUND: Final = re.compile(r"found (\d{3})\b", re.ASCII)
 MS: Final = 1_000_000
 
 

@@ -23,25 +23,33 @@ if TYPE_CHECKING:
 SECOND_NS: Final = 1_000_000_000
 UNIT_NS: Final = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": SECOND_NS}
 UNIFIED: Final = re.compile(r"^(?P<decorations>(?:\[[^\]]*\])+)\s*(?P<text>.*)$")
-UPTIME: Final = re.compile(r"^(?P<number>\d+(?:[.,]\d+)?)(?P<unit>ns|ms|s)$")
+UPTIME: Final = re.compile(r"^(?P<number>\d+(?:[.,]\d+)?)(?P<unit>ns|ms|s)$", re.ASCII)
 DATE: Final = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.,]\d+[+-]\d{4}"
 PAUSE: Final = re.compile(
     r"^GC\(\d+\) (?P<what>Pause .*?)(?: \d+[KMGB]->\d+[KMGB]\(\d+[KMGB]\))?"
-    r" (?P<length>\d+[.,]\d+)ms$"
+    r" (?P<length>\d+[.,]\d+)ms$",
+    re.ASCII,
 )
-CONCURRENT: Final = re.compile(r"^GC\(\d+\) (?P<what>Concurrent .*?) (?P<length>\d+[.,]\d+)ms$")
-SAFEPOINT: Final = re.compile(r'^Safepoint "(?P<what>[^"]*)".*Total:\s+(?P<length>\d+) ns')
+CONCURRENT: Final = re.compile(
+    r"^GC\(\d+\) (?P<what>Concurrent .*?) (?P<length>\d+[.,]\d+)ms$", re.ASCII
+)
+SAFEPOINT: Final = re.compile(
+    r'^Safepoint "(?P<what>[^"]*)".*Total:\s+(?P<length>\d+) ns', re.ASCII
+)
 STOPPED: Final = re.compile(
-    r"(?P<what>Total time for which application threads were stopped): (?P<length>\d+[.,]\d+) sec"
+    r"(?P<what>Total time for which application threads were stopped): (?P<length>\d+[.,]\d+) sec",
+    re.ASCII,
 )
 OLD: Final = re.compile(
     rf"^(?:(?P<date>{DATE}): )?(?:(?P<uptime>\d+[.,]\d+): )?\[(?P<what>(?:Full )?GC\b[^\[\]]*?)"
-    r"[,\s]*(?:\d+[.,]\d+: \[|\[|\d+[KMG]->|, \d|(?=\d+[.,]\d+ secs)|$)"
+    r"[,\s]*(?:\d+[.,]\d+: \[|\[|\d+[KMG]->|, \d|(?=\d+[.,]\d+ secs)|$)",
+    re.ASCII,
 )
 OLD_STOPPED: Final = re.compile(
-    rf"^(?:(?P<date>{DATE}): )?(?:(?P<uptime>\d+[.,]\d+): )?Total time for which application"
+    rf"^(?:(?P<date>{DATE}): )?(?:(?P<uptime>\d+[.,]\d+): )?Total time for which application",
+    re.ASCII,
 )
-SECS: Final = re.compile(r"(?P<length>\d+[.,]\d+) secs\]")
+SECS: Final = re.compile(r"(?P<length>\d+[.,]\d+) secs\]", re.ASCII)
 TIMES: Final = re.compile(r"\[Times: .*$")
 KINDS: Final = {"pause": "gc", "concurrent": "gc-concurrent", "safepoint": "safepoint"}
 SECONDS_MAX: Final = 40_000_000
@@ -97,7 +105,7 @@ def _stamp(decorations: str) -> tuple[int, bool] | None:
     since: int | None = None
     for part in decorations[1:-1].split("]["):
         word = part.strip()
-        if re.fullmatch(DATE, word):
+        if re.fullmatch(DATE, word, re.ASCII):
             return _date_ns(word), True
         found = UPTIME.match(word)
         if found is not None and since is None:

@@ -88,7 +88,7 @@ def _add(
     percentiles = [
         (_share(name), float(value) * ns)
         for name, value in row.items()
-        if re.fullmatch(r"p\d+", name)
+        if re.fullmatch(r"p[0-9]+", name)
     ]
     least, most = float(row["min"]) * ns, float(row["max"]) * ns
     for value in (least, most, *(value for _, value in percentiles)):

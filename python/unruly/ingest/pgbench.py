@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 LINE: Final = re.compile(
     r"^(\d+) (\d+) (\d+|skipped|failed|serialization|deadlock) (\d+) (\d{9,11}) (\d{1,6})"
-    r"(?: (\d+))?(?: (\d+))?$"
+    r"(?: (\d+))?(?: (\d+))?$",
+    re.ASCII,
 )
 US: Final = 1_000
 RETRIES_AT_MOST: Final = 9

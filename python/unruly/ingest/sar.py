@@ -60,7 +60,7 @@ LEVELS: Final = {
     "aqu-sz": ("disk_queue_length", 1.0),
     "avgqu-sz": ("disk_queue_length", 1.0),
 }
-STAMP: Final = re.compile(r"^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?: UTC)?$")
+STAMP: Final = re.compile(r"^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?: UTC)?$", re.ASCII)
 
 
 def _recognises(sample: Sample) -> bool:
@@ -126,7 +126,7 @@ def _add(samples: Samples, source: Source, row: dict[str, str]) -> None:
 
 
 def _stamp_ns(source: Source, text: str) -> int:
-    if text.isdigit():
+    if text.isdecimal():
         return int(text) * SECOND_NS
     found = STAMP.match(text)
     if found is None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from unruly.ingest.source import Sample, Source
 
 HEADER: Final = re.compile(r"^packet, txTime\(sec\), rxTime\(sec\), (\w+)\(usec\)$")
-LINE: Final = re.compile(r"^(\d+), (\d+)\.(\d{1,9}), (\d+)\.(\d{1,9}), -?[\d.]+$")
+LINE: Final = re.compile(r"^(\d+), (\d+)\.(\d{1,9}), (\d+)\.(\d{1,9}), -?[\d.]+$", re.ASCII)
 HALVED: Final = "sockperf printed half the round trip as latency; here it is the whole"
 RELATIVE: Final = "times count from the start of the host's counter, not from 1970"
 NS: Final = 1_000_000_000

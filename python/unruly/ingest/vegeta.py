@@ -29,7 +29,7 @@ NAMES: Final = (
     "method", "url", "headers",
 )  # fmt: skip
 OPS: Final = ("attack", "method", "url")
-LINE: Final = re.compile(r"^\d{18,19},\d{1,3},\d+,\d+,\d+,")
+LINE: Final = re.compile(r"^\d{18,19},\d{1,3},\d+,\d+,\d+,", re.ASCII)
 KEYS: Final = {"attack", "seq", "code", "timestamp", "latency", "bytes_out", "bytes_in"}
 
 
