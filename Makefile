@@ -74,7 +74,7 @@ test-long: ## The long stages that CI runs after `test`: 45 minutes
 	@SEEDS=2000 scripts/stages.sh $(LONG)
 
 test-all: ## Everything: `test`, the long stages, advisories, slow services, a soak, and the day's seventh of the mutations
-	@SEEDS=2000 scripts/stages.sh $(QUICK) advisories $(filter-out mutations,$(LONG)) e2e-services soak fuzz-files mutations-today
+	@SEEDS=2000 scripts/stages.sh $(QUICK) advisories $(filter-out mutations test-flurry,$(LONG)) e2e-services soak fuzz-files mutations-today
 
 # Each is installed when it is missing and we may.
 tools: ## Install the Debian packages that tests need

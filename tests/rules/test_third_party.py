@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 from packaging.utils import canonicalize_name
@@ -139,3 +142,15 @@ def test_a_crate_of_tests_or_of_compiling_is_not_called_shipped() -> None:
     assert shipped["ring"]
     for name in ("proptest", "stateright", "prost-build", "syn"):
         assert not shipped[name], name
+
+
+def test_the_wheel_holds_the_notices(tmp_path: Path) -> None:
+    # The directory that maturin puts into the wheel, without compiling the program.
+    words = [sys.executable, "-m", "maturin", "pep517", "write-dist-info"]
+    words += ["--metadata-directory", str(tmp_path), "--interpreter", sys.executable]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (found,) = tmp_path.glob("*.dist-info/licenses/THIRD-PARTY.txt")
+    assert found.read_text(encoding="utf-8") == NOTICES
+    (metadata,) = tmp_path.glob("*.dist-info/METADATA")
+    assert "License-File: THIRD-PARTY.txt" in metadata.read_text(encoding="utf-8")
