@@ -11,7 +11,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
-from house import UNRULY
+from house import FLURRY, UNRULY
 
 from unruly.verbs import RUNS
 from unruly.verbs.options import Verbs
@@ -112,3 +112,14 @@ def test_both_sides_of_a_verb_refuse_the_same(name: str) -> None:
         assert (said(*words)[0], python(*words)[0]) == (2, 2)
     if name != "papers":
         assert (said(name)[0], python(name)[0]) == (2, 2)
+
+
+@pytest.mark.parametrize("program", [UNRULY, FLURRY])
+@pytest.mark.parametrize("words", [["--help"], ["--version"]])
+def test_help_that_cannot_be_written_is_an_error(program: Path, words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [program, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 2
+    assert "help: cannot be written" in done.stderr

@@ -21,7 +21,7 @@ use crate::{help, python, services, shipped};
 
 /// A check found something: a host unfit to measure, a limit broken, a difference.
 const EXIT_FINDING: u8 = 1;
-const EXIT_ERROR: u8 = 2;
+pub(crate) const EXIT_ERROR: u8 = 2;
 
 #[derive(Debug, Parser)]
 #[command(
@@ -185,7 +185,10 @@ pub fn main() -> ExitCode {
         say_error(&format!("{error:#}"));
         return ExitCode::from(EXIT_ERROR);
     }
-    let matches = help::command::<Arguments>().get_matches();
+    let matches = match help::parse(help::command::<Arguments>()) {
+        Ok(matches) => matches,
+        Err(code) => return ExitCode::from(code),
+    };
     let done = match matches.subcommand_name() {
         Some(verb) if !Verb::has_subcommand(verb) => {
             let words: Vec<OsString> = std::env::args_os().skip(2).collect();

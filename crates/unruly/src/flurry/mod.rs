@@ -430,7 +430,10 @@ fn command() -> Command {
 /// Parses, calls, prints; never panics on input.
 #[must_use]
 pub fn main() -> ExitCode {
-    let matches = command().get_matches();
+    let matches = match help::parse(command()) {
+        Ok(matches) => matches,
+        Err(code) => return ExitCode::from(code),
+    };
     let Arguments { keyed, log, verb } = match Arguments::from_arg_matches(&matches) {
         Ok(arguments) => arguments,
         Err(error) => error.exit(),
