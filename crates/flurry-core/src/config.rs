@@ -327,10 +327,32 @@ impl Config {
     /// may have been deleted since, and the deletion forgotten.
     #[must_use]
     pub fn is_in_time(&self, through: WallNs) -> bool {
+        self.lag(through) <= DISK_LAG_MAX
+    }
+
+    /// How long before the newest disk that has come back a disk ends.
+    fn lag(&self, through: WallNs) -> DurationNs {
         let gone = self.members.iter().filter(|member| member.gone);
         let latest = gone.filter_map(|member| self.disk_back(member)).max();
         let behind = latest.unwrap_or(through).0.saturating_sub(through.0);
-        u64::try_from(behind).unwrap_or(0) <= DISK_LAG_MAX.0
+        DurationNs(u64::try_from(behind).unwrap_or(0))
+    }
+
+    /// Returns the servers whose disks have come back and are waited for all the same, since they end
+    /// too long before the newest one, and by how much. The servers stopped at different times, or a
+    /// clock was wrong.
+    #[must_use]
+    pub fn disks_behind(&self) -> Vec<(ServerId, DurationNs)> {
+        let missing = self.disks_missing();
+        let waited = self
+            .members
+            .iter()
+            .filter(|it| missing.contains(&it.server));
+        let behind = waited.filter(|member| member.gone).filter_map(|member| {
+            let lag = self.lag(self.disk_back(member)?);
+            (lag > DISK_LAG_MAX).then_some((member.server, lag))
+        });
+        behind.collect()
     }
 
     /// Old members that are gone, and whose disk has not come back: while they are as many as a majority

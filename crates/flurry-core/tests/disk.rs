@@ -329,8 +329,12 @@ fn a_disk_that_ends_long_before_another_is_as_good_as_missing() {
     };
     let in_time = ended(&[(1, of(1, lag_ns)), (2, of(2, 0))]);
     assert_eq!(in_time.disks_missing(), []);
+    assert_eq!(in_time.disks_behind(), []);
     let late = ended(&[(1, of(1, lag_ns + 1)), (2, of(2, 0))]);
     assert_eq!(late.disks_missing(), [ServerId(2), ServerId(3)]);
+    // Server 3 has not come back; server 2 has, too late.
+    let lag = DurationNs(DISK_LAG_MAX.0 + 1);
+    assert_eq!(late.disks_behind(), [(ServerId(2), lag)]);
     let of_another_life = ended(&[(1, of(9, 0)), (2, of(2, 0))]);
     assert_eq!(of_another_life.disks_missing(), [ServerId(1), ServerId(3)]);
     let lost = Disk {

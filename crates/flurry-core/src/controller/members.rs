@@ -386,12 +386,15 @@ impl Controller {
         let changing = config.is_some_and(|config| config.next.is_some());
         let missing = config.map(Config::disks_missing).unwrap_or_default();
         let missing: Vec<u16> = missing.into_iter().map(|server| server.0).collect();
+        let behind = config.map(Config::disks_behind).unwrap_or_default();
+        let behind = behind.iter().map(|(it, lag)| (it.0, lag.0 / 1_000_000));
+        let behind: Vec<[u64; 2]> = behind.map(|(it, ms)| [u64::from(it), ms]).collect();
         let waits_for = config.map(|config| self.waits_for(now, config));
         let waits_for: Vec<u16> = waits_for.iter().flatten().map(|it| it.0).collect();
         let drained: Vec<u16> = self.drained.iter().map(|it| it.0).collect();
         let _ = write!(
             text,
-            "],\"config\":{number},\"changing\":{changing},\"disks_missing\":{missing:?},\"waits_for\":{waits_for:?},\"drained\":{drained:?},\"replicas\":{},\"waiting_servers\":{},\"wanted_servers\":{},\"sessions\":{},\"sessions_in_doubt\":{},\"again_ms\":{}}}",
+            "],\"config\":{number},\"changing\":{changing},\"disks_missing\":{missing:?},\"disks_behind\":{behind:?},\"waits_for\":{waits_for:?},\"drained\":{drained:?},\"replicas\":{},\"waiting_servers\":{},\"wanted_servers\":{},\"sessions\":{},\"sessions_in_doubt\":{},\"again_ms\":{}}}",
             self.params.replicas,
             self.joining.len(),
             self.params.servers_min,

@@ -24,6 +24,9 @@ pub(super) struct View {
     config: u32,
     changing: bool,
     disks_missing: Vec<u16>,
+    /// Servers whose disks are back and end too early, each with by how many milliseconds.
+    #[serde(default)]
+    disks_behind: Vec<(u16, u64)>,
     #[serde(default)]
     waits_for: Vec<u16>,
     #[serde(default)]
@@ -159,12 +162,21 @@ pub(super) fn status(operator: &Operator, json: bool) -> Result<u8> {
 /// What the cluster waits for, and what an operator can do about it.
 fn hints(view: &View) -> Vec<String> {
     let mut lines = Vec::new();
-    if !view.disks_missing.is_empty() {
-        let servers: Vec<String> = view.disks_missing.iter().map(u16::to_string).collect();
+    for (server, ms) in &view.disks_behind {
+        lines.push(format!(
+            "the disk of server {server} is back, but its records end {} s before those of the newest disk: it stopped earlier, or a clock was wrong; hint: keep every disk and compare the servers' clocks; docs/flurry/disk.md says how to go on",
+            ms / 1_000
+        ));
+    }
+    let is_behind = |server: &u16| view.disks_behind.iter().any(|(it, _)| it == server);
+    let mut away = view.disks_missing.clone();
+    away.retain(|server| !is_behind(server));
+    if !away.is_empty() {
+        let servers: Vec<String> = away.iter().map(u16::to_string).collect();
         lines.push(format!(
             "waiting for the disks of servers {}: what was kept may be there alone; hint: start them; if they are gone for good, {}",
             servers.join(", "),
-            remove_each(&view.disks_missing)
+            remove_each(&away)
         ));
     }
     if !view.waits_for.is_empty() {
@@ -211,6 +223,7 @@ mod tests {
             config: 1,
             changing: false,
             disks_missing: Vec::new(),
+            disks_behind: Vec::new(),
             waits_for: Vec::new(),
             drained: Vec::new(),
             replicas: 3,
@@ -233,5 +246,16 @@ mod tests {
             view(&[(1, "gone"), (1, "joining"), (2, "up")]).copies(),
             "2 of 3"
         );
+    }
+
+    #[test]
+    fn a_disk_that_ends_early_is_not_called_gone() {
+        let mut late = view(&[(1, "joining"), (2, "joining"), (3, "joining")]);
+        late.disks_missing = vec![2, 3];
+        late.disks_behind = vec![(2, 120_000)];
+        let [cause, away] = hints(&late).try_into().unwrap();
+        assert!(cause.contains("server 2 is back, but its records end 120 s before"));
+        assert!(!cause.contains("flurry remove") && cause.contains("clock"));
+        assert!(away.contains("the disks of servers 3:") && away.ends_with("flurry remove 3"));
     }
 }
