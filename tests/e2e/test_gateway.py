@@ -150,6 +150,23 @@ def test_a_command_of_very_many_keys_leaves_room_for_other_clients(
             assert said == b"-ERR 100001 keys; at most 100000 are taken in one command\r\n"
 
 
+@pytest.mark.usefixtures("servers")
+def test_a_gateway_whose_slots_overlap_those_of_another_does_not_start(tmp_path: Path) -> None:
+    with gateways() as running:
+        running.append(Gateway(tmp_path, "all"))
+        with closing(Wire(running[0].address)) as wire:
+            assert wire.ask("SET", "overlapping", "one") == b"+OK\r\n"
+        words = ["--listen", f"{HOST}:0", "--controller", CONTROLLER, "--slots", "8000-9000"]
+        done = subprocess.run(
+            [FLURRY, "gateway", *words], capture_output=True, text=True, timeout=20, check=False
+        )
+        assert done.returncode == 2
+        assert "slots/8000-9000 overlaps slots/0-16383" in done.stderr
+        assert "hint: give the gateway the slots" in done.stderr
+        with closing(Wire(running[0].address)) as wire:
+            assert wire.ask("GET", "overlapping") == b"$3\r\none\r\n"
+
+
 @pytest.mark.smoke
 def test_each_connection_and_each_user_has_its_level(tmp_path: Path) -> None:
     users = tmp_path / "users.toml"

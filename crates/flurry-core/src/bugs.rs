@@ -112,6 +112,10 @@ bugs! {
     OwnersTimeForgotten = "owners-time-forgotten",
     /// A machine that was suspended goes on as if no time had passed.
     ClockJumpIgnored = "clock-jump-ignored",
+    /// A late copy of an opening that is over opens the session once more.
+    LateOpenObeyed = "late-open-obeyed",
+    /// A takeover begins while reads of the key are under way.
+    TakeoverAmidReads = "takeover-amid-reads",
     /// A server that was drained joins again by itself.
     DrainedComesBack = "drained-comes-back",
 }

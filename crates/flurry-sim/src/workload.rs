@@ -59,6 +59,12 @@ pub struct Session {
     opened: bool,
     /// The last owner closed it.
     let_go: bool,
+    /// Owners that were started, and those of them that heard that they are.
+    started: u64,
+    heard: u64,
+    /// The controller had answered all owners before the present one when that was started, so that
+    /// nothing but a late copy can come from them.
+    others_answered: bool,
 }
 
 /// All sessions.
@@ -101,6 +107,9 @@ impl Workload {
                 final_reads: None,
                 opened: false,
                 let_go: false,
+                started: 0,
+                heard: 0,
+                others_answered: true,
             });
         }
         let mut workload = Self {
@@ -126,6 +135,8 @@ impl Workload {
         let place = session.places[session.present];
         session.owners[session.present] = Owner::default();
         session.opened = false;
+        session.others_answered = session.started == session.heard;
+        session.started += 1;
         // A session keeps to routers, or to none: an owner's operations go one way at a time.
         let router = if routers.is_empty() {
             place
@@ -263,13 +274,14 @@ impl Workload {
                 }
             }
             Event::Fenced(epoch) => self.pushed_aside(world, index, owner, epoch),
-            Event::Refused(reason) => world.violate(format!("an opening was refused: {reason}")),
+            Event::Refused(reason) => self.refused(world, index, owner, &reason),
             Event::Stable(_) => {}
         }
     }
 
     fn opened(&mut self, world: &mut World, index: usize, owner: usize, epoch: Epoch) {
         let session = &mut self.sessions[index];
+        session.heard += 1;
         session.owners[owner].epoch = epoch;
         if !session.epochs.insert(epoch) {
             world.violate(format!("epoch {} was given out again", epoch.0));
@@ -376,8 +388,29 @@ impl Workload {
             let (by, of) = (epoch.0, known.0);
             world.violate(format!("epoch {of} was pushed aside by epoch {by}"));
         }
+        if owner == session.present && session.others_answered {
+            world.violate(format!(
+                "I24: epoch {} was pushed aside by a late copy of an opening that was over",
+                known.0
+            ));
+        }
         session.owners[owner].closing = true;
         self.take_back(world, index, owner);
+    }
+
+    /// Somebody else has opened the session since it asked.
+    fn refused(&mut self, world: &mut World, index: usize, owner: usize, reason: &str) {
+        let session = &mut self.sessions[index];
+        world.kill(session.places[owner]);
+        if owner != session.present {
+            session.owners[owner] = Owner::default();
+            return;
+        }
+        if session.others_answered {
+            world.violate(format!("an opening was refused: {reason}"));
+        }
+        let routers = Self::routers(world);
+        self.start_owner(world, index, &routers);
     }
 
     /// A former owner's opening came late and won: once the present one has heard all, it comes anew.

@@ -23,6 +23,7 @@ use crate::id::{
 use crate::message::{Control, Life, Message};
 use sessions::Session;
 
+pub use sessions::SLOTS;
 pub use snapshot::SnapshotError;
 
 /// How often what was not acknowledged is sent again.

@@ -4,7 +4,7 @@
 //! single replica that still served the earlier owner would be enough to acknowledge a write that the
 //! new owner never sees. After an owner that closed, nobody has to be waited for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::Controller;
 use crate::bugs::{Bug, planted};
@@ -17,12 +17,20 @@ const SESSIONS_MAX: usize = crate::server::SESSIONS_MAX;
 /// The longest name of a session.
 const NAME_BYTES_MAX: usize = 128;
 
+/// Earlier openings of a session whose late copies are recognised.
+const PAST_NONCES_MAX: usize = 16;
+
+/// What the name of a gateway's session begins with; its first and its last slot follow.
+pub const SLOTS: &str = "slots/";
+
 /// What the controller knows of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Session {
     pub(super) name: String,
     pub(super) epoch: Epoch,
     pub(super) nonce: u64,
+    /// Nonces of the openings before this one, the latest last.
+    pub(super) past_nonces: VecDeque<u64>,
     /// Its owner has let go of it with everything on every replica.
     pub(super) closed: bool,
     /// Epochs from this one on were closed.
@@ -39,6 +47,19 @@ pub(super) struct Session {
     pub(super) opening: Option<u64>,
     /// Nobody has to be waited for.
     pub(super) free: bool,
+}
+
+/// Whether two sessions are of gateways that have slots in common, and not the same: `slots/0-99` and
+/// `slots/50-149`. A key would then be in both, with a value of its own in each.
+fn overlap(one: &str, other: &str) -> bool {
+    let range = |name: &str| {
+        let (first, last) = name.strip_prefix(SLOTS)?.split_once('-')?;
+        Some((first.parse::<u16>().ok()?, last.parse::<u16>().ok()?))
+    };
+    match (range(one), range(other)) {
+        (Some(one), Some(other)) => one != other && one.0 <= other.1 && other.0 <= one.1,
+        _ => false,
+    }
 }
 
 impl Controller {
@@ -59,6 +80,13 @@ impl Controller {
             self.open_again(sender, id, nonce);
             return;
         }
+        if let Some(other) = self.names.keys().find(|it| overlap(it, name)) {
+            let reason = format!(
+                "session: {name} overlaps {other}, so that the same key would have two values; wanted the same slots, or others; hint: give the gateway the slots of {other}"
+            );
+            self.reply(sender, Control::OpenRefused { nonce, reason });
+            return;
+        }
         if self.sessions.len() >= SESSIONS_MAX {
             let reason = format!(
                 "session: there are {SESSIONS_MAX} already; wanted fewer; hint: share a session between keys"
@@ -75,6 +103,7 @@ impl Controller {
                 name: name.to_owned(),
                 epoch: Epoch(1),
                 nonce,
+                past_nonces: VecDeque::new(),
                 closed: false,
                 clean_since: Some(Epoch(1)),
                 unknown_through: Epoch(0),
@@ -99,6 +128,19 @@ impl Controller {
             }
             return;
         }
+        if session.past_nonces.contains(&nonce) && !planted(Bug::LateOpenObeyed) {
+            // A late copy. Nobody waits for the answer but an owner that was never told of its epoch.
+            let reason = format!(
+                "session: another owner has opened it since, under epoch {}; hint: start again",
+                session.epoch.0
+            );
+            self.reply(sender, Control::OpenRefused { nonce, reason });
+            return;
+        }
+        if session.past_nonces.len() == PAST_NONCES_MAX {
+            session.past_nonces.pop_front();
+        }
+        session.past_nonces.push_back(session.nonce);
         if !session.closed {
             session.clean_since = None;
             // A takeover that nobody was told of gives an old value a new version: what was unknown
@@ -265,6 +307,27 @@ impl Controller {
             let clean = session.clean_since;
             let earlier = clean.unwrap_or(session.epoch).0.saturating_sub(1);
             session.unknown_through = session.unknown_through.max(Epoch(earlier));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::overlap;
+
+    #[test]
+    fn ranges_of_slots_may_be_the_same_or_apart() {
+        for (one, other, wanted) in [
+            ("slots/0-16383", "slots/0-8191", true),
+            ("slots/0-99", "slots/50-149", true),
+            ("slots/0-99", "slots/99-149", true),
+            ("slots/0-99", "slots/100-149", false),
+            ("slots/0-99", "slots/0-99", false),
+            ("slots/0-99", "calls", false),
+            ("slots/a-b", "slots/0-99", false),
+        ] {
+            assert_eq!(overlap(one, other), wanted, "{one} {other}");
+            assert_eq!(overlap(other, one), wanted, "{other} {one}");
         }
     }
 }

@@ -47,6 +47,7 @@ impl Controller {
                 at_ns: session.at.0,
                 lossy: session.lossy,
                 free: session.free,
+                past_nonces: session.past_nonces.iter().copied().collect(),
             });
         let mut config = BytesMut::new();
         if let Some(known) = &self.config {
@@ -112,6 +113,7 @@ impl Controller {
                 fenced: BTreeSet::new(),
                 opening: None,
                 free: it.free,
+                past_nonces: it.past_nonces.into(),
             };
             controller.sessions.insert(id, session);
         }

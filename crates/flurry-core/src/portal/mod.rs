@@ -221,6 +221,8 @@ pub struct Portal {
     /// One of them may have lost its last writes, and nobody was told.
     forgot_untold: bool,
     keys: IndexMap<Key, Chain, std::hash::BuildHasherDefault<crate::table::KeyHasher>>,
+    /// The empty queue of a key for which nothing waits any more. It would take most of the key's memory.
+    spare: VecDeque<Pending>,
     operations: BTreeMap<Sequence, Operation>,
     /// Operations that wait for others on their key.
     waiting: BTreeMap<Sequence, Key>,
@@ -261,6 +263,7 @@ impl Portal {
             forgot: false,
             forgot_untold: false,
             keys: IndexMap::default(),
+            spare: VecDeque::new(),
             operations: BTreeMap::new(),
             waiting: BTreeMap::new(),
             unstable: BTreeSet::new(),
@@ -363,7 +366,13 @@ impl Portal {
         };
         self.unstable.insert(self.last);
         self.deadlines.insert((deadline, self.last));
-        self.chain(&key).waiting.push_back(pending);
+        let mut spare = std::mem::take(&mut self.spare);
+        let chain = self.chain(&key);
+        if chain.waiting.capacity() == 0 {
+            std::mem::swap(&mut chain.waiting, &mut spare);
+        }
+        chain.waiting.push_back(pending);
+        self.spare = spare;
         self.waiting.insert(self.last, key.clone());
         self.pump(now, &key);
         Ok(number)

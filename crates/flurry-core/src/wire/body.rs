@@ -670,4 +670,7 @@ pub struct StoredSession {
     /// The latest time of an owner of the session that it knows of; expired then is expired for ever.
     #[prost(sint64, tag = "10")]
     pub at_ns: i64,
+    /// Nonces of the openings before this one, the latest last: a late copy of one is no opening.
+    #[prost(fixed64, repeated, tag = "11")]
+    pub past_nonces: ::prost::alloc::vec::Vec<u64>,
 }
