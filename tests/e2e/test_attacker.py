@@ -218,6 +218,23 @@ def test_who_does_not_read_what_it_asks_for_costs_little_and_delays_nobody(
         wire.close()
 
 
+def test_unfinished_commands_of_many_clients_do_not_fill_the_memory(guarded: Guarded) -> None:
+    before = resident_bytes(str(guarded.users))
+    part = b"$1000000\r\n" + b"x" * 1_000_000 + b"\r\n"
+    crowd = [guarded.enter("admin") for _ in range(24)]
+    with unharmed(guarded):
+        for wire in crowd:
+            with suppress(ConnectionError):
+                wire.send(b"*31\r\n" + part * 30)
+        # Each has sent 30 MB of a command that has no end, 720 MB together. 256 MiB are kept of all, in
+        # buffers that have room for more.
+        grown = resident_bytes(str(guarded.users)) - before
+        assert grown < 500_000_000, grown
+    for wire in crowd:
+        wire.socket.settimeout(0.2)
+    assert sum(wire.is_closed() for wire in crowd) >= 10
+
+
 def test_thousands_of_idle_connections_keep_nobody_out(guarded: Guarded) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -363,3 +380,22 @@ def test_a_gateway_that_others_can_reach_must_know_them() -> None:
     assert done.returncode == 2
     assert "--users" in done.stderr
     assert "--insecure" in done.stderr
+
+
+@pytest.mark.parametrize("secret", ["users", "key"])
+def test_a_gateway_does_not_start_with_a_secret_that_others_can_read(
+    tmp_path: Path, secret: str
+) -> None:
+    users = tmp_path / "users.toml"
+    users.touch(0o600)
+    users.write_text(user("cart", '["cart:"]', '["read"]'))
+    chain, key = certificate(tmp_path, "127.47.0.9")
+    readable = {"users": users, "key": key}[secret]
+    readable.chmod(0o644)
+    words = ["--listen", "127.47.0.9:6379", "--users", str(users)]
+    words += ["--tls-cert", str(chain), "--tls-key", str(key)]
+    done = subprocess.run(
+        [FLURRY, "gateway", *words], capture_output=True, text=True, timeout=20, check=False
+    )
+    assert done.returncode == 2
+    assert f"chmod 640 {readable}" in done.stderr

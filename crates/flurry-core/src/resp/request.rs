@@ -107,6 +107,12 @@ impl Requests {
         self.limits = limits;
     }
 
+    /// Bytes of the words of a command whose end has not come.
+    #[must_use]
+    pub fn unfinished_bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Takes the next command off the front; `None` when more must come.
     ///
     /// # Errors

@@ -29,7 +29,8 @@ impl GatewayPlace {
     /// The session that holds its keys.
     #[must_use]
     pub fn session(&self) -> String {
-        format!("slots/{}-{}", self.slots.start(), self.slots.end())
+        let (first, last) = (self.slots.start(), self.slots.end());
+        format!("{}{first}-{last}", flurry_core::controller::SLOTS)
     }
 
     /// 40 digits, the same as long as it serves the same at the same place.

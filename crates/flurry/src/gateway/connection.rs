@@ -125,6 +125,8 @@ pub(super) struct Connection {
     pub(super) wrong: u32,
     pub(super) input: BytesMut,
     pub(super) requests: Requests,
+    /// Bytes of the words of the last command.
+    pub(super) command_bytes: usize,
     pub(super) output: BytesMut,
     /// Nothing behind what is written already will be read or told.
     pub(super) ends: bool,
@@ -159,6 +161,7 @@ impl Connection {
             wrong: 0,
             input: BytesMut::new(),
             requests,
+            command_bytes: 0,
             output: BytesMut::new(),
             ends: false,
             barrier: None,
@@ -191,6 +194,12 @@ impl Connection {
     /// Operations of its last command are not begun yet.
     pub(super) fn has_rest(&self) -> bool {
         self.rest.is_some()
+    }
+
+    /// Bytes of the command that has not come whole, or whose operations are not all begun.
+    pub(super) fn unfinished_bytes(&self) -> usize {
+        let rest = self.rest.as_ref().map_or(0, |_| self.command_bytes);
+        self.input.len() + self.requests.unfinished_bytes() + rest
     }
 
     /// The next operation of its last command, with its place and number; `None` while too many are

@@ -12,7 +12,7 @@ use super::about::described;
 use super::authentication::Authentication;
 use super::connection::Connection;
 use super::dispatcher::{Dispatcher, GlobalCommand};
-use super::sockets::{ClientSocket, Read, Sockets};
+use super::sockets::{ClientSocket, Read, Sockets, UNFINISHED_BYTES_MAX};
 use super::tls::Tls;
 use super::users::Users;
 use crate::Error;
@@ -149,6 +149,9 @@ impl EventLoop {
             }
             Heard::End => return self.close(number),
         }
+        if let Some(longest) = self.sockets.weigh(number) {
+            self.send_away(longest);
+        }
         if let Some(client) = self.sockets.find(number)
             && !client.write()
         {
@@ -190,6 +193,7 @@ impl EventLoop {
             match connection.requests.take(&mut connection.input) {
                 Ok(Some(words)) => {
                     connection.heard = now;
+                    connection.command_bytes = words.iter().map(bytes::Bytes::len).sum();
                     if let Some(command) = self.dispatcher.command(now, connection, &words) {
                         return Heard::GlobalCommand(command);
                     }
@@ -325,6 +329,19 @@ impl EventLoop {
     fn close(&mut self, number: u64) {
         self.dispatcher.left(number);
         self.sockets.close(number);
+    }
+
+    /// Ends a connection whose unfinished command takes the memory of others.
+    fn send_away(&mut self, number: u64) {
+        if let Some(client) = self.sockets.find(number) {
+            let most = UNFINISHED_BYTES_MAX >> 20;
+            let reason = format!("unfinished commands of all clients exceed {most} MiB");
+            client.connection.tell(error(format!("ERR {reason}")));
+            client.write();
+            let (from, commands) = (client.connection.address, client.connection.under_way());
+            warn!(%from, commands, "{reason}: the client with the longest one is sent away");
+        }
+        self.close(number);
     }
 
     fn obey(&mut self, now: MonoNs) {

@@ -22,6 +22,9 @@ const EVENTS_MAX: usize = 256;
 /// Clients that are let in at once.
 const ACCEPTED_MAX: usize = 64;
 
+/// Bytes of unfinished commands that the gateway keeps for all clients together.
+pub(super) const UNFINISHED_BYTES_MAX: usize = 256 << 20;
+
 /// What the listening socket is called beside the connections' numbers.
 const LISTENER: u64 = u64::MAX;
 
@@ -34,6 +37,8 @@ pub(super) struct ClientSocket {
     readable: bool,
     /// It stands in the list of those who have something to do.
     listed: bool,
+    /// Bytes of its unfinished command, as they were counted last.
+    unfinished_bytes: usize,
     /// It was told that nothing more comes; what it still sends is not looked at.
     is_finished: bool,
 }
@@ -110,6 +115,8 @@ pub(super) struct Sockets {
     clients: BTreeMap<u64, ClientSocket>,
     connections_max: usize,
     next: u64,
+    /// Bytes of unfinished commands of all clients.
+    unfinished_bytes: usize,
     /// Who may have something to do.
     listed: Vec<u64>,
     buffer: Vec<u8>,
@@ -133,6 +140,7 @@ impl Sockets {
             clients: BTreeMap::new(),
             connections_max,
             next: 1,
+            unfinished_bytes: 0,
             listed: Vec::new(),
             buffer: vec![0; READ_BYTES],
         })
@@ -212,9 +220,24 @@ impl Sockets {
 
     pub(super) fn close(&mut self, number: u64) {
         if let Some(mut client) = self.clients.remove(&number) {
+            self.unfinished_bytes -= client.unfinished_bytes;
             client.channel.end();
             let _ = self.epoll.delete(client.channel.as_fd());
         }
+    }
+
+    /// Counts the unfinished command of a client that was read. Returns the client with the longest one
+    /// when all clients together have sent more than is kept: that one has to go.
+    pub(super) fn weigh(&mut self, number: u64) -> Option<u64> {
+        let client = self.clients.get_mut(&number)?;
+        let bytes = client.connection.unfinished_bytes();
+        self.unfinished_bytes += bytes;
+        self.unfinished_bytes -= std::mem::replace(&mut client.unfinished_bytes, bytes);
+        if self.unfinished_bytes <= UNFINISHED_BYTES_MAX {
+            return None;
+        }
+        let longest = |(_, client): &(&u64, &ClientSocket)| client.unfinished_bytes;
+        self.clients.iter().max_by_key(longest).map(|(it, _)| *it)
     }
 
     /// Hears what the kernel has to say; `greet` makes a connection of a number and an address, or
@@ -283,6 +306,7 @@ impl Sockets {
                 channel,
                 readable: true,
                 listed: false,
+                unfinished_bytes: 0,
                 is_finished: false,
             };
             self.clients.insert(number, client);
