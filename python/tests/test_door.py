@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -57,6 +58,32 @@ def test_an_error_that_nobody_foresaw_is_two_and_one_line_and_a_log(tmp_path, mo
     (log,) = tmp_path.glob("unruly-*.log")
     assert "in breaks" in log.read_text()
     assert log.stat().st_mode & 0o077 == 0
+
+
+def test_a_library_that_shows_all_warnings_shows_no_deprecation_to_a_user(monkeypatch):
+    seen = []
+    monkeypatch.setattr(warnings, "showwarning", lambda message, *_: seen.append(str(message)))
+
+    def warns() -> int:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.warn("of a library", DeprecationWarning, stacklevel=1)
+            warnings.warn("of the data", UserWarning, stacklevel=1)
+        return 0
+
+    assert enter(warns) == 0
+    assert seen == ["of the data"]
+
+
+def test_the_memory_of_an_engine_that_is_full_is_said_and_two(capsys):
+    class OutOfMemoryException(Exception):
+        pass
+
+    def verb():
+        raise OutOfMemoryException("Allocation failure")
+
+    assert enter(verb) == 2
+    assert capsys.readouterr().err.startswith("unruly: out of memory; hint: ")
 
 
 def test_out_of_memory_is_said_and_two(capsys):
@@ -134,6 +161,7 @@ def nasty_run(folder: Path) -> Path:
     return folder / "run"
 
 
+@pytest.mark.slow
 def test_names_reach_a_terminal_without_control_characters(tmp_path):
     run = nasty_run(tmp_path)
     for verb in ("verdict", "advise"):
@@ -143,6 +171,7 @@ def test_names_reach_a_terminal_without_control_characters(tmp_path):
         assert not set(said.stdout) & set("\x1b\x07\x9b\u202e")
 
 
+@pytest.mark.slow
 def test_a_run_whose_names_hold_control_characters_is_refused_in_one_line(tmp_path):
     run = write_run(tmp_path / "run", agents=2, duration_s=2, rate_hz=20, ops=(NASTY,))
     for verb in ("verdict", "advise"):
@@ -152,6 +181,7 @@ def test_a_run_whose_names_hold_control_characters_is_refused_in_one_line(tmp_pa
         assert "\x1b" not in said.stderr
 
 
+@pytest.mark.slow
 def test_a_gate_of_nasty_names_writes_xml_that_parsers_take(tmp_path):
     run = nasty_run(tmp_path)
     limits, junit = tmp_path / "limits.toml", tmp_path / "gate.xml"
@@ -173,6 +203,7 @@ def test_a_reader_that_goes_away_changes_no_exit_code(small, tmp_path):
     assert said.returncode == heard.returncode, said.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["link", "pipe", "device"])
 def test_a_report_replaces_no_link_pipe_or_device(small, tmp_path, kind):
     output, kept = tmp_path / "out.html", tmp_path / "kept"

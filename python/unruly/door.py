@@ -12,8 +12,9 @@ import signal
 import sys
 import tempfile
 import traceback
+import warnings
 from contextlib import suppress
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from unruly.errors import UnrulyError
 from unruly.terminal import printable
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ERROR_EXIT: Final = 2
+DUCKDB_MEMORY_ERROR: Final = "OutOfMemoryException"
+"""By its name: to import the library here would take longer than most verbs."""
 STOPPED_EXIT: Final = 130
 """As shells count: 128 and the number of the signal of Ctrl-C."""
 
@@ -43,6 +46,8 @@ def enter(verb: Callable[[], int]) -> int:
         signal.signal(number, signal.default_int_handler)
     kept, errors = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = _Guarded(kept), _Guarded(errors)
+    show = warnings.showwarning
+    warnings.showwarning = _without_deprecations(show)
     try:
         code = verb()
         sys.stdout.flush()
@@ -50,13 +55,29 @@ def enter(verb: Callable[[], int]) -> int:
         return _ended("stopped", STOPPED_EXIT)
     except UnrulyError as error:
         return _ended(str(error))
-    except MemoryError:
-        return _ended("out of memory; hint: close other programs, or bound it with --memory 1GB")
     except Exception as error:  # noqa: BLE001 - the one place where everything ends
+        if isinstance(error, MemoryError) or type(error).__name__ == DUCKDB_MEMORY_ERROR:
+            hint = "close other programs, or bound it with --memory 1GB"
+            return _ended(f"out of memory; hint: {hint}")
         return _ended(_unforeseen(error))
     finally:
         sys.stdout, sys.stderr = kept, errors
+        warnings.showwarning = show
     return code
+
+
+def _without_deprecations(show: Callable[..., None]) -> Callable[..., None]:
+    """Return ``show`` for warnings that concern a user.
+
+    The default filters hide what libraries say to each other. A library that changes the filters
+    in one thread shows it in all.
+    """
+
+    def shown(message: Warning | str, category: type[Warning], *where: Any) -> None:
+        if not issubclass(category, (DeprecationWarning, PendingDeprecationWarning)):
+            show(message, category, *where)
+
+    return shown
 
 
 def _ended(told: str, code: int = ERROR_EXIT) -> int:
