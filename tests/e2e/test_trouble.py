@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import struct
@@ -13,7 +14,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from house import Measured, call, need_root, pids_of, running, spooled, wait_for, write_plan
+from house import (
+    UNRULY,
+    Measured,
+    call,
+    need_root,
+    pids_of,
+    running,
+    spooled,
+    wait_for,
+    write_plan,
+)
 from test_drive import write_drive
 
 SPOILED_BY_THE_HOST = {"generator-stalled", "rate-not-reached"}
@@ -266,6 +277,23 @@ def test_a_directory_that_is_no_run_is_said_to_be_none(tmp_path: Path, verb: str
         assert said.returncode == 2
         assert str(folder) in said.stderr
         assert "hint: " in said.stderr
+
+
+def test_a_small_address_space_is_refused_instead_of_hanging(tmp_path: Path) -> None:
+    def small() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (500 << 20, 500 << 20))
+
+    done = subprocess.run(
+        [UNRULY, "verdict", tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        preexec_fn=small,
+    )
+    assert done.returncode == 2
+    assert "the address space is limited to 500 MiB" in done.stderr
+    assert "hint: ulimit -v unlimited" in done.stderr
 
 
 def test_a_run_that_goes_on_is_not_recovered(tmp_path: Path) -> None:

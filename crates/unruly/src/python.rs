@@ -6,6 +6,10 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
+use nix::sys::resource::{Resource, getrlimit};
+
+/// Address space of an analysis at least: its libraries alone map most of that.
+const ADDRESS_SPACE_BYTES_MIN: u64 = 1 << 30;
 
 /// Looks for the package without importing it, which takes a hundred times as long.
 const HAS_PACKAGE: &str =
@@ -93,7 +97,20 @@ pub(crate) fn module(name: &str, arguments: &[impl AsRef<OsStr>]) -> Result<Comm
     Ok(command)
 }
 
+/// Refuses an address space in which the libraries of the analysis loop for ever or abort.
+fn ensure_address_space() -> Result<()> {
+    let granted = getrlimit(Resource::RLIMIT_AS).map_or(u64::MAX, |(soft, _)| soft);
+    anyhow::ensure!(
+        granted >= ADDRESS_SPACE_BYTES_MIN,
+        "python: the address space is limited to {} MiB; wanted {} MiB or more; hint: ulimit -v unlimited",
+        granted >> 20,
+        ADDRESS_SPACE_BYTES_MIN >> 20
+    );
+    Ok(())
+}
+
 fn command(verb: &str, arguments: &[impl AsRef<OsStr>]) -> Result<Command> {
+    ensure_address_space()?;
     let mut command = Command::new(find()?);
     command.args(["-m", "unruly", verb]).args(arguments);
     // The Python side calls back for recovery; it must find this very program.
