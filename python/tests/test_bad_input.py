@@ -52,6 +52,7 @@ def test_an_empty_cell_is_left_out_and_the_others_are_computed(tmp_path):
     _every_verb(run, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_cell_of_one_row_has_its_value_and_reasons_for_the_rest(tmp_path):
     run = write_run(tmp_path / "run", **MATRIX)
 
@@ -97,6 +98,7 @@ def test_rows_that_are_all_equal_are_read_by_every_verb(tmp_path):
     _every_verb(run, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_run_without_resources_says_so_and_computes_the_rest(tmp_path):
     run = write_run(tmp_path / "run", agents=3, ops=("null",), duration_s=20)
     shutil.rmtree(run / "resources")

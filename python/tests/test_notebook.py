@@ -272,6 +272,7 @@ def test_a_plot_is_a_picture_with_the_units_of_the_page(clean):
         assert f">{text}<" in svg
 
 
+@pytest.mark.slow
 def test_every_plot_is_plain_vega_lite_or_says_why_it_is_none(slow):
     drawn = 0
     for name in (it for it in vars(type(slow.plot)) if not it.startswith("_")):
@@ -324,6 +325,7 @@ def test_a_promise_prints_what_it_promises(clean):
     assert len(repr(clean.cell("disk").ladder)) <= LINE_MAX + 30
 
 
+@pytest.mark.slow
 def test_the_report_of_a_program_is_the_page_of_the_verb(clean_run, clean, tmp_path):
     mine = unruly.report(clean, tmp_path / "mine.html", names=["run"])
     assert licences() in unescape(mine.read_text(encoding="utf-8")), "Vega's licence demands it"
@@ -331,6 +333,7 @@ def test_the_report_of_a_program_is_the_page_of_the_verb(clean_run, clean, tmp_p
     assert mine.read_text(encoding="utf-8") == (tmp_path / "verb.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_report_of_two_runs_compares_them(clean, slow, tmp_path):
     page = unruly.report([clean, slow], tmp_path / "both.html", names=["before", "after"])
     assert "after against before" in page.read_text(encoding="utf-8")

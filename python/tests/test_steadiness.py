@@ -109,6 +109,7 @@ def test_times_of_whole_seconds_leave_too_few_blocks_to_find_a_change(tmp_path):
     assert row.absent["changes"] == "requests were due in 8 of 60 blocks; 10 are needed"
 
 
+@pytest.mark.slow
 def test_a_run_without_a_change_keeps_its_level(tmp_path):
     for seed in range(5):
         run = write_run(tmp_path / str(seed), **DRIVE, seed=seed, stalls_hz=0)

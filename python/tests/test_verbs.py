@@ -45,6 +45,7 @@ def test_what_is_null_in_a_cell_has_its_reason(slow):
     assert nulls > 0
 
 
+@pytest.mark.slow
 def test_a_report_may_say_the_verdict_first_and_the_same(clean_run, tmp_path, capsys):
     assert main(["verdict", str(clean_run)]) == 0
     verdict = capsys.readouterr().out

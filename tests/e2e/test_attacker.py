@@ -226,8 +226,8 @@ def test_unfinished_commands_of_many_clients_do_not_fill_the_memory(guarded: Gua
         for wire in crowd:
             with suppress(ConnectionError):
                 wire.send(b"*31\r\n" + part * 30)
-        # Each has sent 30 MB of a command that has no end, 720 MB together. 256 MiB are kept of all, in
-        # buffers that have room for more.
+        # Each has sent 30 MB of a command that has no end, 720 MB together. 256 MiB are kept,
+        # in buffers that have room for more.
         grown = resident_bytes(str(guarded.users)) - before
         assert grown < 500_000_000, grown
     for wire in crowd:

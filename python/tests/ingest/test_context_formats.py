@@ -86,7 +86,11 @@ def test_a_pause_ends_where_a_unified_line_is_stamped_and_begins_its_length_befo
 
 def test_digits_of_another_script_are_no_numbers_of_a_collector_log(tmp_path):
     line = "[{}s][info][gc] GC({}) Pause Remark 1.500ms\n"
-    log = line.format("1.250", "1") + line.format("٢.٥", "2") + line.format("3.250", "٣")
+    log = (
+        line.format("1.250", "1")
+        + line.format("\u0662.\u0665", "2")
+        + line.format("3.250", "\u0663")
+    )
     (event,) = rows_of(brought(tmp_path, {"gc.log": log}).events)
     assert event["ended_ns"] - event["started_ns"] == 1_500_000
 

@@ -136,6 +136,7 @@ def test_the_latencies_of_a_server_keep_their_times(runs):
     assert "its times name no time zone and were taken as UTC" in done.missing
 
 
+@pytest.mark.slow
 def test_a_matrix_of_490_nodes_has_every_pair(runs, shared_data):
     path, done, analysis = runs(*MATRIX, unit="ms")
     values = np.array([line.split() for line in path.read_text().splitlines()], float)
