@@ -51,7 +51,17 @@ pub(crate) struct JumpWatch {
 impl JumpWatch {
     /// By how much the wall clock has jumped since the last look, if it has.
     pub(crate) fn look(&mut self) -> Option<i64> {
-        self.seen(now(), wall())
+        self.confirmed(|| (now(), wall()))
+    }
+
+    /// A stall between the readings of the two clocks looks like a jump, so a jump is read twice.
+    fn confirmed(&mut self, mut read: impl FnMut() -> (MonoNs, WallNs)) -> Option<i64> {
+        let before = self.apart_ns;
+        let (at, wall) = read();
+        self.seen(at, wall)?;
+        self.apart_ns = before;
+        let (at, wall) = read();
+        self.seen(at, wall)
     }
 
     fn seen(&mut self, now: MonoNs, wall: WallNs) -> Option<i64> {
@@ -104,6 +114,22 @@ mod tests {
         assert_eq!(slept, Some(5_000_000_000), "the machine slept");
         assert_eq!(watch.seen(at(1_020), wall(6_021)), None);
         assert!(watch.seen(at(1_030), wall(31)).is_some(), "set back");
+    }
+
+    #[test]
+    fn a_stall_between_the_readings_of_the_clocks_is_no_jump() {
+        let pair = |boot_ms: u64, wall_ms: i64| {
+            let wall_ns = 1_700_000_000_000_000_000 + wall_ms * 1_000_000;
+            (MonoNs(boot_ms * 1_000_000), WallNs(wall_ns))
+        };
+        let mut watch = JumpWatch::default();
+        let mut stalled = [pair(0, 0), pair(1_000, 1_400), pair(1_401, 1_401)].into_iter();
+        assert_eq!(watch.confirmed(|| stalled.next().unwrap()), None);
+        assert_eq!(watch.confirmed(|| stalled.next().unwrap()), None, "a stall");
+        assert_eq!(stalled.next(), None, "the second was read twice");
+        let mut jumped = [pair(2_000, 7_000), pair(2_001, 7_001)].into_iter();
+        let jump = watch.confirmed(|| jumped.next().unwrap());
+        assert_eq!(jump, Some(5_000_000_000));
     }
 
     #[test]
