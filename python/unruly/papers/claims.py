@@ -10,7 +10,7 @@ from typing import Any, Final
 from unruly.errors import PaperError
 
 FILES: Final = ("unruly-1-percent", "synchrony", "bursts", "stores", "streams")
-STATES: Final = ("not built yet", "not obtainable")
+STATES: Final = ("not judged yet", "not built yet", "not obtainable")
 KEYS: Final = frozenset({"id", "what", "living", "judge", "state", "why", "shown", "plan"})
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from unruly.errors import PaperError
-from unruly.papers.claims import Claim, Paper, papers
+from unruly.papers.claims import STATES, Claim, Paper, papers
 from unruly.papers.judges import judge_run
 
 if TYPE_CHECKING:
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
 VERDICTS: Final = "verdicts.json"
 KINDS: Final = {"fig": "figure", "tab": "table", "fin": "finding"}
-ORDER: Final = ("holds", "does not hold", "undecided", "shown", "not built yet", "not obtainable")
+ORDER: Final = ("holds", "does not hold", "undecided", "shown", *STATES)
 HEAD: Final = """# What the papers found, and what is seen here
 
 Five studies are the root of this project. Each of their findings, figures and tables stands here,
 with the plan and the living system (or the stand-in) that shows it, and today's verdict: *holds*,
 *does not hold*, *undecided*, with its 95 % interval where there is one and the run that says so;
-*shown* where it is a part of every report or document; *not built yet*; *not obtainable*, with the
-reason. One host is not sixteen systems: a verdict is of that run alone.
+*shown* where it is a part of every report or document; *not judged yet* where all is built that it
+needs, but no run was judged; *not built yet*; *not obtainable*, with the reason. One host is not
+sixteen systems: a verdict is of that run alone.
 
 This page is generated: `unruly papers` writes it from the verdicts that are kept, and
 `unruly papers RUN...` judges runs first. To judge again:
