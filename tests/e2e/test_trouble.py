@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 from house import (
-    UNRULY,
     Measured,
     call,
     need_root,
@@ -283,14 +282,7 @@ def test_a_small_address_space_is_refused_instead_of_hanging(tmp_path: Path) -> 
     def small() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (500 << 20, 500 << 20))
 
-    done = subprocess.run(
-        [UNRULY, "verdict", tmp_path],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        preexec_fn=small,
-    )
+    done = call("verdict", tmp_path, timeout=60, preexec_fn=small)
     assert done.returncode == 2
     assert "the address space is limited to 500 MiB" in done.stderr
     assert "hint: ulimit -v unlimited" in done.stderr
