@@ -64,7 +64,7 @@ lint-text: setup ## The same without clippy, which `compile` runs
 	@if command -v cargo-deny >/dev/null; then cargo deny --offline check --hide-inclusion-graph licenses bans sources; fi
 
 # Stages joined by a plus run beside each other.
-QUICK := setup+tools compile lint-text+test-rust test-python test-flurry rules smoke
+QUICK := setup+tools compile lint-text+test-rust test-python test-flurry+rules smoke
 LONG := build compile-benches test-flurry test-model test-python-slow test-jvm e2e fuzz mutations
 
 test: ## The tests that find bugs fastest: 15 minutes on two cores from nothing
