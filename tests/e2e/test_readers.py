@@ -75,6 +75,16 @@ def test_each_reading_of_a_sampled_message_is_a_request_of_its_own(
     assert all_requests == 2 * sampled
 
 
+def used_cores(groups: Measured, protocol: str, cores: str) -> dict[str, float]:
+    """The cores that each process of a cell used, on average."""
+    return dict(
+        groups.rows(
+            "select process, sum(cpu_ns) / (max(ended_ns) - min(started_ns)) from intervals"
+            f" where cell = '{cell(protocol, cores)}' group by all"
+        )
+    )
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_one_slow_reader_holds_the_whole_group_up(groups: Measured, protocol: str) -> None:
     found = {
@@ -85,18 +95,15 @@ def test_one_slow_reader_holds_the_whole_group_up(groups: Measured, protocol: st
             f" where cell = '{cell(protocol, cores)}' group by all"
         )
     }
+    # On a busy machine the free group is slow too, and the limit takes little of that.
+    left = float(SLOW) / used_cores(groups, protocol, FREE)["reader-1"]
     for process in ("writer-0", "reader-0", "reader-1"):
-        assert found[SLOW, process] < 0.7 * found[FREE, process]
+        assert found[SLOW, process] < max(0.7, 1.3 * left) * found[FREE, process]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_quota_is_that_of_an_end_and_all_it_has_started(groups: Measured, protocol: str) -> None:
-    used = dict(
-        groups.rows(
-            "select process, sum(cpu_ns) / (max(ended_ns) - min(started_ns)) from intervals"
-            f" where cell = '{cell(protocol, SLOW)}' group by all"
-        )
-    )
+    used = used_cores(groups, protocol, SLOW)
     # What is left of a tenth of a second's share may be used in one piece.
     assert used["reader-1"] < 1.3 * float(SLOW)
     assert used["writer-0"] > used["reader-1"]
