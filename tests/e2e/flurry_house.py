@@ -24,6 +24,12 @@ class Cluster:
 
     def start(self, name: str, *words: str) -> None:
         """Start a part and wait until it says that it is ready."""
+        self.begin(name, *words)
+        if not name.startswith("server-"):
+            self.wait_until_ready(name)
+
+    def begin(self, name: str, *words: str) -> None:
+        """Start a part."""
         part, _, which = name.partition("-")
         where = ["--controller", self.controller]
         known: dict[str, list[str]] = {
@@ -35,8 +41,6 @@ class Cluster:
             self.running[name] = subprocess.Popen(
                 [FLURRY, part, *known[part], *words], stdout=said, stderr=log
             )
-        if part != "server":
-            self.wait_until_ready(name)
 
     def wait_until_ready(self, name: str) -> None:
         """A server is ready once it takes part."""

@@ -116,6 +116,8 @@ bugs! {
     LateOpenObeyed = "late-open-obeyed",
     /// A takeover begins while reads of the key are under way.
     TakeoverAmidReads = "takeover-amid-reads",
+    /// A standby takes a session from an owner that lives.
+    StandbyImpatient = "standby-impatient",
     /// A server that was drained joins again by itself.
     DrainedComesBack = "drained-comes-back",
 }

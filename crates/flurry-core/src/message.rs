@@ -87,7 +87,7 @@ pub struct Copy {
     pub request: Arc<Request>,
     /// The configuration that its sender believes in; 0 from a portal to a router.
     pub config: ConfigNumber,
-    /// 0, or the retry's number.
+    /// 0, or the retry's number. From a portal to a router: 1 where the router may know of it.
     pub attempt: u8,
 }
 
@@ -199,6 +199,9 @@ pub enum Outcome {
     TooFewCopies,
     /// The value was evicted from every replica that was asked.
     Evicted,
+    /// A takeover that was asked for before, of which this router knows nothing: what it has done so far
+    /// nobody knows.
+    Forgotten,
     /// The machine cannot read the operation; nothing was done.
     Malformed,
 }
@@ -236,6 +239,8 @@ pub enum Control {
         name: String,
         /// Chosen by the portal, so that a repetition gets the same epoch.
         nonce: u64,
+        /// Only once its owner was not heard of for so long; 0 is at once.
+        patience: DurationNs,
     },
     /// You are.
     Opened(Opened),
@@ -246,6 +251,17 @@ pub enum Control {
         /// Why.
         reason: String,
     },
+    /// To a portal that is patient: the session has an owner that lives, under this epoch.
+    OwnerLives {
+        /// Of which request.
+        nonce: u64,
+        /// The owner's.
+        epoch: Epoch,
+    },
+    /// Observer to controller: who owns the session of this name? With a number for the answer.
+    FindSession(String, u64),
+    /// This one.
+    FoundSession(FoundSession),
     /// Portal to controller: all my writes are stable, and I send no more. The flag says
     /// that some keys may have lost their last writes and that no caller has heard of it. The last
     /// field is the owner's time.
@@ -333,6 +349,23 @@ pub struct Opened {
     /// Its time begins here at the earliest: what had expired for an earlier owner stays so, also when
     /// this one's clock is behind.
     pub at: WallNs,
+    /// The configuration.
+    pub config: Arc<Config>,
+}
+
+/// What an observer learns of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct FoundSession {
+    /// Of which question.
+    pub number: u64,
+    /// The session; 0 is that nobody has ever opened it.
+    pub session: SessionId,
+    /// Its owner's.
+    pub epoch: Epoch,
+    /// The latest time of an owner that the controller knows of.
+    pub at: WallNs,
+    /// Keys last written in this epoch or before may have lost their last writes.
+    pub unknown_through: Epoch,
     /// The configuration.
     pub config: Arc<Config>,
 }

@@ -1,7 +1,7 @@
 //! What a shard holds: for each key a version, a state, and what the write that made it answered.
 //!
 //! A deleted key keeps its version (a tombstone) until every replica has the deletion, and an evicted
-//! one for good: without it a delayed write would bring an old value back.
+//! one until every replica has had the value: without it a delayed write would bring an old value back.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -18,7 +18,7 @@ use crate::message::State;
 /// What a record takes beside its key, state and answer.
 const RECORD_BYTES: usize = 96;
 
-/// What a deleted key takes beside its record: its place in the order of deletions.
+/// What a deleted or evicted key takes beside its record: its place in their order.
 const TOMBSTONE_BYTES: usize = 64;
 
 /// Of how many records the least recently used is evicted.
@@ -51,12 +51,14 @@ pub(crate) struct Record<S> {
     pub(crate) evicted: bool,
     /// When it was last used, counted in operations; wraps after four thousand million.
     used: u32,
+    /// Its place among the values, if it has one.
+    place: Option<u32>,
 }
 
 impl<S> Record<S> {
-    /// All that there is of the key is its deletion.
+    /// There is no value of the key any more, only its version: it was deleted, or evicted.
     pub(crate) fn is_tombstone(&self) -> bool {
-        self.state.is_none() && !self.evicted
+        self.state.is_none()
     }
 }
 
@@ -64,11 +66,13 @@ impl<S> Record<S> {
 #[derive(Debug, Clone)]
 pub(crate) struct Table<M: StateMachine> {
     records: IndexMap<Key, Record<M::State>, BuildHasherDefault<KeyHasher>>,
-    /// The deleted keys of each session, the oldest deletion first.
+    /// The deleted and evicted keys of each session, the oldest version first.
     tombstones: BTreeMap<(SessionId, Version), Key>,
+    /// Which records have a value, in no order: what there is to evict.
+    values: Vec<u32>,
     bytes: usize,
     clock: u32,
-    /// Where the next sample for an eviction starts.
+    /// Where the next sample for an eviction starts, among the values.
     hand: usize,
     evictions: u64,
 }
@@ -92,6 +96,7 @@ impl<M: StateMachine> Table<M> {
         Self {
             records: IndexMap::default(),
             tombstones: BTreeMap::new(),
+            values: Vec::new(),
             bytes: 0,
             clock: 0,
             hand: 0,
@@ -181,10 +186,11 @@ impl<M: StateMachine> Table<M> {
             answer,
             evicted: false,
             used: self.clock,
+            place: None,
         };
         self.bytes += Self::size(machine, &key, &record);
         let deleted = record.is_tombstone().then(|| key.clone());
-        match self.records.entry(key) {
+        let index = match self.records.entry(key) {
             Entry::Occupied(mut held) => {
                 let old = held.get().version;
                 // I2: a replica never goes back within one life.
@@ -195,15 +201,55 @@ impl<M: StateMachine> Table<M> {
                 );
                 self.bytes -= Self::size(machine, held.key(), held.get());
                 Self::drop_from_order(&mut self.tombstones, held.key(), held.get());
-                held.insert(record);
+                let place = held.get().place;
+                *held.get_mut() = Record { place, ..record };
+                held.index()
             }
             Entry::Vacant(free) => {
+                let index = free.index();
                 free.insert(record);
+                index
             }
-        }
+        };
+        self.note_value(index);
         if let Some(key) = deleted {
             self.tombstones.insert((key.session(), version), key);
         }
+    }
+
+    /// Puts a record among the values or takes it out, as it has one or not.
+    fn note_value(&mut self, index: usize) {
+        let Some((_, record)) = self.records.get_index_mut(index) else {
+            return;
+        };
+        match (record.state.is_some(), record.place) {
+            (true, None) => {
+                // A table has far fewer records than a number of 32 bits can count.
+                record.place = u32::try_from(self.values.len()).ok();
+                self.values.push(u32::try_from(index).unwrap_or(u32::MAX));
+            }
+            (false, Some(place)) => {
+                record.place = None;
+                self.leave_values(place);
+            }
+            _ => {}
+        }
+    }
+
+    /// Empties a place among the values; the last one moves there.
+    fn leave_values(&mut self, place: u32) {
+        let at = usize::try_from(place).unwrap_or(usize::MAX);
+        self.values.swap_remove(at);
+        if let Some(moved) = self.values.get(at)
+            && let Some(record) = self.value_mut(*moved)
+        {
+            record.place = Some(place);
+        }
+    }
+
+    fn value_mut(&mut self, index: u32) -> Option<&mut Record<M::State>> {
+        let index = usize::try_from(index).ok()?;
+        self.records.get_index_mut(index).map(|(_, record)| record)
     }
 
     /// A record changes or goes: if it was a deletion, that has no place in the order any more.
@@ -218,7 +264,7 @@ impl<M: StateMachine> Table<M> {
         }
     }
 
-    /// The key of a session's oldest deletion of this epoch, if it is not newer than this.
+    /// The oldest deleted or evicted key of a session's epoch, if its version is not newer than this.
     pub(crate) fn deleted_until(
         &self,
         session: SessionId,
@@ -230,30 +276,41 @@ impl<M: StateMachine> Table<M> {
         found.next().map(|(_, key)| key)
     }
 
-    /// The first session from this one on that has deleted keys.
+    /// The first session from this one on that has deleted or evicted keys.
     pub(crate) fn deleted_in(&self, from: SessionId) -> Option<SessionId> {
         let mut found = self.tombstones.range((from, Version::NONE)..);
         found.next().map(|((session, _), _)| *session)
     }
 
-    /// Keys that are deleted, and whose version is kept until every replica has that.
+    /// Keys that are deleted or evicted, and whose version is kept until every replica has that.
     pub(crate) fn tombstones(&self) -> usize {
         self.tombstones.len()
     }
 
-    pub(crate) fn mark_evicted(&mut self, machine: &M, key: &Key) {
+    /// Says of a key that was stored without a value that another replica had evicted it.
+    pub(crate) fn mark_evicted(&mut self, key: &Key) {
         if let Some(record) = self.records.get_mut(key) {
-            self.bytes -= Self::size(machine, key, record);
-            Self::drop_from_order(&mut self.tombstones, key, record);
-            record.evicted = true;
-            self.bytes += Self::size(machine, key, record);
+            record.evicted = record.state.is_none();
         }
     }
 
     pub(crate) fn remove(&mut self, machine: &M, key: &Key) {
-        if let Some((key, record)) = self.records.swap_remove_entry(key) {
-            self.bytes -= Self::size(machine, &key, &record);
-            Self::drop_from_order(&mut self.tombstones, &key, &record);
+        let Some((index, key, record)) = self.records.swap_remove_full(key) else {
+            return;
+        };
+        self.bytes -= Self::size(machine, &key, &record);
+        Self::drop_from_order(&mut self.tombstones, &key, &record);
+        // The last record has moved into the gap, unless it was the last itself.
+        let moved = self.records.get_index(index);
+        if let Some(place) = moved.and_then(|(_, it)| it.place)
+            && let Some(value) = self
+                .values
+                .get_mut(usize::try_from(place).unwrap_or(usize::MAX))
+        {
+            *value = u32::try_from(index).unwrap_or(u32::MAX);
+        }
+        if let Some(place) = record.place {
+            self.leave_values(place);
         }
     }
 
@@ -269,30 +326,28 @@ impl<M: StateMachine> Table<M> {
             keep
         });
         self.bytes -= freed;
+        self.values.clear();
+        for index in 0..self.records.len() {
+            if let Some((_, record)) = self.records.get_index_mut(index) {
+                record.place = None;
+            }
+            self.note_value(index);
+        }
     }
 
     /// Evicts the least recently used of a few values; their versions stay. Says whether it could.
     pub(crate) fn evict_one(&mut self, machine: &M, spare: &Key) -> bool {
-        let count = self.records.len();
         let mut victim: Option<(usize, u32)> = None;
-        let mut seen = 0;
-        // Bounded: once around at most, and usually just past a few tombstones.
-        for step in 0..count {
-            let index = (self.hand + step) % count;
+        // One more than are looked at, since the spared one may be among them.
+        for _ in 0..self.values.len().min(SAMPLE + 1) {
+            self.hand = (self.hand + 1) % self.values.len();
+            let index = usize::try_from(self.values[self.hand]).unwrap_or(usize::MAX);
             let Some((key, record)) = self.records.get_index(index) else {
-                break;
-            };
-            if record.state.is_none() || key == spare {
                 continue;
-            }
+            };
             let age = self.clock.wrapping_sub(record.used);
-            if victim.is_none_or(|(_, oldest)| age > oldest) {
+            if key != spare && victim.is_none_or(|(_, oldest)| age > oldest) {
                 victim = Some((index, age));
-            }
-            seen += 1;
-            if seen == SAMPLE {
-                self.hand = (index + 1) % count;
-                break;
             }
         }
         let Some((index, _)) = victim else {
@@ -305,10 +360,14 @@ impl<M: StateMachine> Table<M> {
         record.state = None;
         record.answer = Bytes::new();
         record.evicted = true;
-        self.bytes -= before - Self::size(machine, key, record);
+        // A small value takes less than its place in the order of those that are to be forgotten.
+        self.bytes = self.bytes + Self::size(machine, key, record) - before;
         self.evictions += 1;
+        let (key, version) = (key.clone(), record.version);
+        self.tombstones
+            .insert((key.session(), version), key.clone());
+        self.note_value(index);
         if planted(Bug::EvictionForgets) {
-            let key = key.clone();
             self.remove(machine, &key);
         }
         true

@@ -213,6 +213,7 @@ fn the_largest_cluster_in_the_middle_of_a_change_fits_a_datagram() {
     let open = Control::Open {
         name: "s".repeat(128),
         nonce: u64::MAX,
+        patience: DurationNs(0),
     };
     longest(&mut controller, open.clone());
     // One of them comes back: there is room for it, also when the cluster is full.

@@ -1,12 +1,16 @@
 //! Whatever arrives, reading it does no harm; what was sent arrives as it was.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
-use flurry_core::config::{Disk, Member, SavedLife};
+use flurry_core::config::{Config, Disk, Member, SavedLife};
 use flurry_core::id::{
-    ConfigNumber, Endpoint, Epoch, Incarnation, Key, MonoNs, Sequence, ServerId, SessionId,
-    ShardId, WallNs,
+    ConfigNumber, DurationNs, Endpoint, Epoch, Incarnation, Key, MonoNs, Sequence, ServerId,
+    SessionId, ShardId, WallNs,
 };
-use flurry_core::message::{Batch, Control, Cursor, Departure, Life, List, Listed, Message};
+use flurry_core::message::{
+    Batch, Control, Cursor, Departure, FoundSession, Life, List, Listed, Message,
+};
 use flurry_core::wire::{WireError, decode, encode};
 use proptest::prelude::*;
 
@@ -17,7 +21,11 @@ fn bytes_of(message: &Message) -> Bytes {
 }
 
 fn open(name: String, nonce: u64) -> Message {
-    Message::Control(Control::Open { name, nonce })
+    Message::Control(Control::Open {
+        name,
+        nonce,
+        patience: DurationNs(nonce / 3),
+    })
 }
 
 proptest! {
@@ -124,6 +132,36 @@ fn what_a_server_says_of_itself_arrives() {
         Control::SettledHeard(SessionId(1), Epoch(2), ConfigNumber(3)),
         Control::Depart(ServerId(9), Departure::Drained),
         Control::DepartHeard(ServerId(9), Departure::Removed, "it is up".to_owned()),
+    ] {
+        let message = Message::Control(control);
+        assert_eq!(decode(&bytes_of(&message)), Ok(message));
+    }
+}
+
+#[test]
+fn what_is_said_of_an_owner_arrives() {
+    let epoch = Epoch(3);
+    let nonce = u64::MAX;
+    let config = Arc::new(Config {
+        number: ConfigNumber(4),
+        replicas: 3,
+        shards: 1,
+        members: Vec::new(),
+        next: None,
+        last_loss: ConfigNumber(1),
+        last_wipe: ConfigNumber(2),
+    });
+    for control in [
+        Control::OwnerLives { nonce, epoch },
+        Control::FindSession("calls".to_owned(), 5),
+        Control::FoundSession(FoundSession {
+            number: 5,
+            session: SessionId(7),
+            epoch,
+            at: WallNs(-9),
+            unknown_through: Epoch(2),
+            config,
+        }),
     ] {
         let message = Message::Control(control);
         assert_eq!(decode(&bytes_of(&message)), Ok(message));

@@ -1,14 +1,68 @@
 //! What must hold at every step, whoever is told what.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::BytesMut;
 use flurry_core::config::{Config, majority};
-use flurry_core::id::{Incarnation, OperationId, ServerId, Version};
-use flurry_core::message::{Life, Message, Reply, Verdict};
+use flurry_core::controller::Controller;
+use flurry_core::id::{Epoch, Incarnation, MonoNs, OperationId, ServerId, SessionId, Version};
+use flurry_core::message::{Control, Life, Message, Reply, Verdict};
 use flurry_core::wire;
 
 use crate::world::{Machine, World};
+
+/// What the controller has heard of the owners of sessions.
+#[derive(Debug, Default)]
+pub(crate) struct Owners {
+    /// When it last heard that one lives, by its own clock.
+    heard: BTreeMap<SessionId, (Epoch, MonoNs)>,
+    /// Epochs that were given out after an owner that had closed, whether that has heard so or not.
+    after_closed: BTreeSet<(SessionId, Epoch)>,
+}
+
+impl Owners {
+    /// Whether the owner before this one had closed the session.
+    pub(crate) fn had_closed(&self, session: SessionId, epoch: Epoch) -> bool {
+        self.after_closed.contains(&(session, epoch))
+    }
+
+    /// Hands the controller a message. Returns what is wrong if a standby took a session from an owner of
+    /// which the controller had heard within the standby's patience (I25).
+    pub(crate) fn hear(
+        &mut self,
+        controller: &mut Controller,
+        now: MonoNs,
+        sender: u64,
+        message: Message,
+    ) -> Option<String> {
+        if let Message::Control(Control::Settled(session, epoch, _)) = &message {
+            self.heard.insert(*session, (*epoch, now));
+        }
+        let Message::Control(Control::Open { name, patience, .. }) = &message else {
+            controller.handle_message(now, sender, message);
+            return None;
+        };
+        let (name, patience) = (name.clone(), *patience);
+        let before = controller.owner_of(&name);
+        controller.handle_message(now, sender, message);
+        let ((id, epoch, closed), (_, after, _)) = before.zip(controller.owner_of(&name))?;
+        if after == epoch {
+            return None;
+        }
+        if closed {
+            self.after_closed.insert((id, after));
+            return None;
+        }
+        let heard = self.heard.get(&id).filter(|it| it.0 == epoch);
+        let silent = now.since(heard?.1);
+        (silent < patience).then(|| {
+            format!(
+                "I25: a standby took session {} from epoch {} after {} ns of silence, and waits for {} ns",
+                id.0, epoch.0, silent.0, patience.0
+            )
+        })
+    }
+}
 
 impl World {
     /// What crosses the wire is what was sent.

@@ -57,6 +57,8 @@ struct KeyTruth {
     doubts: Vec<Asked>,
     /// The last operation that was answered from disks: nothing from before can be all that is left.
     on_disk: Option<(Epoch, u64)>,
+    /// Values are evicted.
+    evicts: bool,
 }
 
 impl Default for KeyTruth {
@@ -70,6 +72,7 @@ impl Default for KeyTruth {
             taken_over: false,
             doubts: Vec::new(),
             on_disk: None,
+            evicts: false,
         }
     }
 }
@@ -95,11 +98,21 @@ pub struct Allowed {
 pub struct Truth {
     epoch: Epoch,
     keys: BTreeMap<Bytes, KeyTruth>,
+    evicts: bool,
     /// Answers that were checked.
     pub checked: u64,
 }
 
 impl Truth {
+    /// The truth of a session that nobody has used, where values are evicted or not.
+    #[must_use]
+    pub fn new(evicts: bool) -> Self {
+        Self {
+            evicts,
+            ..Self::default()
+        }
+    }
+
     /// The present owner's epoch.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
@@ -124,6 +137,7 @@ impl Truth {
         }
         let truth = self.keys.entry(key.clone()).or_insert_with(|| KeyTruth {
             taken_over: epoch > Epoch(1),
+            evicts: self.evicts,
             ..KeyTruth::default()
         });
         truth.queue.push_back(Entry {
@@ -181,11 +195,16 @@ impl KeyTruth {
         self.or_after(&entry.asked.clone());
     }
 
+    /// What may be: with what is known, that the value was evicted. Then it stays so until it is written.
+    fn possible_now(&self) -> impl Iterator<Item = &State> {
+        let absent = self.evicts && !self.possible.contains(&None);
+        self.possible.iter().chain(absent.then_some(&None))
+    }
+
     /// What may be, and what may be after one operation more.
     fn or_after(&mut self, asked: &Asked) {
         let more: Vec<State> = self
-            .possible
-            .iter()
+            .possible_now()
             .filter_map(|state| execute(state, asked).map(|(state, _)| state))
             .collect();
         for state in more {
@@ -306,7 +325,7 @@ impl KeyTruth {
             return Ok(());
         }
         let mut after: Vec<State> = Vec::new();
-        for state in &self.possible {
+        for state in self.possible_now() {
             if let Some((state, said)) = execute(state, &entry.asked)
                 && said == *answer
                 && !after.contains(&state)
@@ -331,6 +350,13 @@ impl KeyTruth {
         let kept = if entry.asked.to_disk { after.len() } else { 4 };
         for state in after.iter().take(kept) {
             self.remember(state.clone());
+        }
+        // Evicted after another read beside it was answered: that one's answer still counts.
+        let overtaken = self.queue.iter().any(|it| it.outcome.is_some());
+        let read = entry.asked.access == Access::Read;
+        if self.evicts && read && overtaken && after.contains(&None) {
+            let others = self.possible.iter().filter(|it| !after.contains(it));
+            after.extend(others.cloned().collect::<Vec<_>>());
         }
         self.possible = after;
         self.doubts.clear();

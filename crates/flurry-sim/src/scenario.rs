@@ -28,6 +28,8 @@ pub struct Scenario {
     pub operator: bool,
     /// The clocks of owners are wrong by up to two seconds, each by another time.
     pub wrong_clocks: bool,
+    /// Some owners are standbys: they wait until the one before has ended or is silent.
+    pub standbys: bool,
     /// Machines are suspended now and then, and their clocks stand still meanwhile.
     pub suspends: bool,
     /// Operations that a session has under way.
@@ -88,6 +90,7 @@ impl Scenario {
             stalls: false,
             operator: false,
             wrong_clocks: seed % 8 == 5,
+            standbys: seed % 8 == 3,
             suspends: seed % 8 == 5,
             depth: dice.between(1, 6),
             loss: if calm { 0 } else { lossy },
@@ -124,6 +127,8 @@ impl Scenario {
             scenario.stalls = true;
             scenario.disk = false;
         }
+        // As above: a standby gives servers more time to be counted out one after another.
+        scenario.disk &= !scenario.standbys;
         if seed % 8 == 7 && !tight {
             scenario.operator = true;
             // The oracle does not count how many disks are gone by now.

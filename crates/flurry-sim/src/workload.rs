@@ -98,7 +98,7 @@ impl Workload {
                 places,
                 present: 0,
                 owners: [Owner::default(), Owner::default()],
-                truth: Truth::default(),
+                truth: Truth::new(world.scenario.evict),
                 epochs: BTreeSet::new(),
                 opened_at: 0,
                 done_at: WallNs(0),
@@ -144,7 +144,13 @@ impl Workload {
             *world.dice.pick(routers)
         };
         let name = session.name.clone();
-        world.start_portal(place, &name, router, self.log);
+        // Longer than two heartbeats, or so short that it may come between two.
+        let patience = if world.scenario.standbys {
+            *world.dice.pick(&[0, 0, 200, 1_200])
+        } else {
+            0
+        };
+        world.start_portal(place, &name, router, self.log, DurationNs(patience * MS));
         self.tick_later(world, index);
     }
 
@@ -207,11 +213,9 @@ impl Workload {
             match result {
                 Ok(number) => {
                     asked.at = at;
-                    // I23: of what was lost with a server nobody knows when it was.
-                    if at < session.done_at && !world.server_lost {
-                        let (at, before) = (at.0, session.done_at.0);
-                        world.violate(format!("I23: the time went back from {before} to {at}"));
-                        return;
+                    let back = session.time_went_back(owner, at);
+                    if let Some(what) = back.filter(|_| !world.server_lost) {
+                        return world.violate(what);
                     }
                     let owned = &mut session.owners[owner];
                     let under_way = UnderWay {
@@ -275,7 +279,7 @@ impl Workload {
             }
             Event::Fenced(epoch) => self.pushed_aside(world, index, owner, epoch),
             Event::Refused(reason) => self.refused(world, index, owner, &reason),
-            Event::Stable(_) => {}
+            Event::Stable(_) | Event::StandsBy(_) => {}
         }
     }
 
@@ -300,7 +304,10 @@ impl Workload {
         let id = world.with_portal(session.places[owner], |portal, _| portal.session());
         // After an owner that let go nobody waits for the servers to know: none of its is under way
         // but duplicates, which change nothing.
-        if let (Some((id, _)), false) = (id, let_go) {
+        if let Some((id, _)) = id
+            && !let_go
+            && !world.owners.had_closed(id, epoch)
+        {
             world.fenced.insert(id.0, epoch.0);
         }
         self.ask(world, index, owner);
@@ -584,6 +591,14 @@ impl Workload {
 }
 
 impl Session {
+    /// I23: what is wrong when an owner's time is behind that of an operation that was done. A former
+    /// owner that has not heard of the present one has a time of its own, and nothing comes of it.
+    fn time_went_back(&self, owner: usize, at: WallNs) -> Option<String> {
+        let owns = self.owners[owner].epoch >= self.truth_epoch();
+        let (at, before) = (at.0, self.done_at.0);
+        (owns && at < before).then(|| format!("I23: the time went back from {before} to {at}"))
+    }
+
     fn truth_epoch(&self) -> Epoch {
         self.truth.epoch()
     }
@@ -626,7 +641,9 @@ impl Session {
 
 /// Checks the copies of a write that its owner got the answer of, at a level that promises copies.
 fn check_copies(world: &mut World, place: NodeId, epoch: Epoch, number: u64) {
-    let Some((session, _)) = world.with_portal(place, |portal, _| portal.session()) else {
+    // One that was tried again has another number, which only its owner knows.
+    let known = world.with_portal(place, |portal, _| (portal.session(), portal.tried_again()));
+    let Some(((session, 0), _)) = known else {
         return;
     };
     world.check_copies(OperationId {

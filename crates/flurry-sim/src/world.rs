@@ -2,6 +2,7 @@
 
 mod interventions;
 mod network;
+mod owners;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -14,14 +15,18 @@ use flurry_core::id::{
     ShardId, Version,
 };
 use flurry_core::key_value::KeyValue;
-use flurry_core::message::{Ask, Control, Life, Message};
-use flurry_core::portal::{self, Event, Portal, PortalParams};
-use flurry_core::router::{self, Router, RouterParams};
+use flurry_core::message::{Control, Life, Message};
+use flurry_core::portal::{Event, Portal, PortalParams};
+use flurry_core::router::{Router, RouterParams};
 use flurry_core::server::{self, Server, ServerParams};
 
+use crate::checks::Owners;
 use crate::dice::Dice;
 use crate::disks::ShardDisk;
 use crate::scenario::{MS, Scenario};
+
+/// How often an owner says that it lives.
+pub const HEARTBEAT: DurationNs = DurationNs(500 * MS);
 
 /// A node's place in the world; a restarted process keeps it.
 pub type NodeId = usize;
@@ -183,6 +188,8 @@ pub struct World {
     pub(crate) holders: BTreeMap<OperationId, BTreeSet<ServerId>>,
     /// When the members last were about to change.
     changing_at: Option<u64>,
+    /// What the controller has heard of owners.
+    pub(crate) owners: Owners,
     /// Lives that the controller counted when it last did anything.
     pub(crate) counted: Vec<(ServerId, Incarnation)>,
 }
@@ -224,6 +231,7 @@ impl World {
             ever_drained: BTreeSet::new(),
             holders: BTreeMap::new(),
             changing_at: None,
+            owners: Owners::default(),
             counted: Vec::new(),
             scenario,
         };
@@ -362,7 +370,14 @@ impl World {
     }
 
     /// Starts a portal; `router` is its own place for one inside.
-    pub fn start_portal(&mut self, place: NodeId, name: &str, router: NodeId, log: bool) {
+    pub fn start_portal(
+        &mut self,
+        place: NodeId,
+        name: &str,
+        router: NodeId,
+        log: bool,
+        patience: DurationNs,
+    ) {
         let inside = router == place;
         let params = PortalParams {
             name: name.to_owned(),
@@ -370,7 +385,8 @@ impl World {
             operations_max: 4_096,
             keys_max: usize::try_from(crate::workload::KEYS_REMEMBERED).unwrap_or(6),
             drive_again: (!inside).then_some(DurationNs(40 * MS)),
-            ask_of_loss: Some(DurationNs(500 * MS)),
+            heartbeat: Some(HEARTBEAT),
+            patience,
         };
         let portal = Portal::new(self.nodes[place].local(self.now), params);
         let own = inside.then(|| {
@@ -566,7 +582,7 @@ impl World {
             Machine::Down => {}
             Machine::Server(server) => server.handle_message(local, sender, message),
             Machine::Router(router) => match message {
-                Message::Request(copy) => router.handle_request(local, sender, copy.request),
+                Message::Request(copy) => router.handle_request(local, sender, copy),
                 message => router.handle_message(local, message, 0),
             },
             Machine::Portal(portal, router) => match (message, router) {
@@ -581,7 +597,13 @@ impl World {
                 }
                 (message, _) => portal.handle_message(local, message),
             },
-            Machine::Controller(controller) => controller.handle_message(local, sender, message),
+            Machine::Controller(controller) => {
+                let owners = &mut self.owners;
+                let taken = owners.hear(controller, local, sender, message);
+                if let Some(what) = taken {
+                    self.violate(what);
+                }
+            }
         }
     }
 
@@ -667,101 +689,6 @@ impl World {
             }
         }
         controller.poll_timeout()
-    }
-
-    fn after_portal(
-        &mut self,
-        place: NodeId,
-        portal: &mut Portal,
-        mut router: Option<&mut Router>,
-        effects: &mut Vec<Effect>,
-    ) -> Option<MonoNs> {
-        let local = self.nodes[place].local(self.now);
-        loop {
-            let mut idle = true;
-            while let Some((to, message)) = portal.poll_send() {
-                idle = false;
-                match (to, &mut router, message) {
-                    (portal::Destination::Router, Some(router), Message::Request(copy)) => {
-                        router.handle_request(local, place as u64, copy.request);
-                    }
-                    (portal::Destination::Router, _, message) => {
-                        let to = self.nodes[place].router;
-                        self.transmit(place, to, message);
-                    }
-                    (portal::Destination::Controller, _, message) => {
-                        self.transmit(place, self.controller, message);
-                    }
-                }
-            }
-            if let Some(router) = &mut router {
-                for message in self.drain_router(place, router, Some(place)) {
-                    idle = false;
-                    portal.handle_message(local, message);
-                }
-            }
-            while let Some(event) = portal.poll_event() {
-                if let (Event::Opened(config, _), Some(router)) = (&event, &mut router) {
-                    router.adopt(local, config);
-                    idle = false;
-                }
-                effects.push(Effect::Told(place, event));
-            }
-            if idle {
-                break;
-            }
-        }
-        let own = router.and_then(|router| router.poll_timeout());
-        [portal.poll_timeout(), own].into_iter().flatten().min()
-    }
-
-    /// Sends what a router wants sent; returns what is for the portal that it is inside of.
-    pub(crate) fn drain_router(
-        &mut self,
-        place: NodeId,
-        router: &mut Router,
-        inside: Option<NodeId>,
-    ) -> Vec<Message> {
-        let mut own = Vec::new();
-        while let Some(row) = router.poll_arrival() {
-            let known = self.open_copies.entry(place).or_default().remove(&(
-                row.id,
-                row.server.0,
-                row.attempt,
-            ));
-            if !known && row.attempt < 31 {
-                // I16: one row for each copy.
-                self.violate(format!(
-                    "a second row, or one of a copy never sent: {row:?}"
-                ));
-            }
-        }
-        while let Some((to, message)) = router.poll_send() {
-            match to {
-                router::Destination::Sender(_) if inside.is_some() => own.push(message),
-                router::Destination::Sender(portal) => {
-                    self.transmit(place, usize::try_from(portal).unwrap_or(0), message);
-                }
-                router::Destination::Controller => self.transmit(place, self.controller, message),
-                router::Destination::Server(endpoint) => {
-                    if let Message::Request(copy) = &message
-                        && inside.is_some()
-                        && copy.attempt < 31
-                        && matches!(copy.request.ask, Ask::Apply { .. })
-                    {
-                        let copies = self.open_copies.entry(place).or_default();
-                        copies.insert((copy.request.id, endpoint.server.0, copy.attempt));
-                    }
-                    if let Some(to) = self.find(router.config(), endpoint) {
-                        self.transmit(place, to, message);
-                    }
-                }
-            }
-        }
-        if router.counts().divergent > 0 {
-            self.violate("I1: two replicas answered one operation differently".to_owned());
-        }
-        own
     }
 
     /// Runs a portal's own input, if it runs.

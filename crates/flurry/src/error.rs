@@ -86,6 +86,14 @@ pub enum Error {
         /// How long it was waited for.
         waited_ms: u128,
     },
+    /// No server that should have the key has answered.
+    #[error(
+        "servers: none that has the key has answered within {waited_ms} ms; wanted one of them; hint: `flurry status` shows which are up"
+    )]
+    NoServer {
+        /// How long it was waited for.
+        waited_ms: u128,
+    },
     /// The key is empty or too long.
     #[error(transparent)]
     KeyLength(#[from] KeyLength),

@@ -9,6 +9,7 @@
 //! - [`Metrics`]: how the parts of a process are, for Prometheus.
 //! - [`Faults`]: what a network or a machine may do, on purpose.
 //! - [`status`], [`depart`]: what an operator asks the controller.
+//! - [`observe`]: a value of a session that another one owns.
 //!
 //! Everything that decides something is in the core; here is only what carries it out. Without a
 //! [`ClusterKey`] all of it stays on the loopback interface, since nothing is encrypted and nobody has
@@ -40,6 +41,7 @@ mod looking;
 mod meter;
 mod metrics;
 mod node;
+mod observer;
 mod operator;
 mod owner;
 mod peers;
@@ -68,6 +70,7 @@ pub use gateway::{
 };
 pub use link::{LinkCounts, Transport};
 pub use metrics::{Metrics, MetricsServer};
+pub use observer::{Observed, observe};
 pub use operator::{Departure, depart, status};
 pub use recording::{About, Recording};
 pub use router::{Router, RouterOptions};

@@ -10,9 +10,10 @@ use std::time::Duration;
 use flurry_core::config::{Config, Level};
 use flurry_core::id::{DurationNs, Endpoint, Epoch, MonoNs, SessionId, WallNs};
 use flurry_core::machine::Access;
-use flurry_core::message::{Ask, Control, Destination, Message, Request};
+use flurry_core::message::{Ask, Control, Copy, Destination, Message};
 use flurry_core::portal::{self, Event, Outcome, Portal, PortalParams, Submission};
 use flurry_core::router::{Router, RouterParams};
+use tracing::info;
 
 use crate::address::{Allowed, Controllers};
 use crate::client::Answered;
@@ -27,9 +28,6 @@ use crate::{Error, clock};
 
 /// How often a router of its own is told again what is not on every replica: it may have forgotten.
 const DRIVE_AGAIN: DurationNs = DurationNs::millis(50);
-
-/// How often an owner asks whether a server was lost, and says what has outlived it.
-const ASK_OF_LOSS: DurationNs = DurationNs::millis(1_000);
 
 pub(crate) type Reply<T> = SyncSender<Result<T, Error>>;
 
@@ -108,6 +106,10 @@ pub(crate) struct OwnerParams {
     /// Keys that it remembers at most; a forgotten one costs a question to all at its next use.
     pub(crate) keys_max: usize,
     pub(crate) copies_min: Option<u8>,
+    /// How often it says that it lives, and asks whether a server was lost.
+    pub(crate) heartbeat: DurationNs,
+    /// It takes the session only from an owner that was silent for so long; zero is at once.
+    pub(crate) patience: DurationNs,
     pub(crate) security: Security,
 }
 
@@ -174,7 +176,8 @@ impl<C: Caller> Owner<C> {
             operations_max: params.operations_max,
             keys_max: params.keys_max,
             drive_again: ways.router.map(|_| DRIVE_AGAIN),
-            ask_of_loss: Some(ASK_OF_LOSS),
+            heartbeat: Some(params.heartbeat),
+            patience: params.patience,
         };
         let router = Router::new(RouterParams {
             log: log.is_some(),
@@ -359,9 +362,10 @@ impl<C: Caller> Owner<C> {
     }
 
     /// From the portal to the router, which is inside.
-    fn route(&mut self, now: MonoNs, request: Arc<Request>) {
+    fn route(&mut self, now: MonoNs, copy: Copy) {
+        let request = &copy.request;
         let (id, asks) = (request.id, matches!(request.ask, Ask::Apply { .. }));
-        self.router.handle_request(now, 0, request);
+        self.router.handle_request(now, 0, copy);
         if let Some(log) = self.log.as_mut().filter(|_| asks)
             && let Some(waiter) = self.calls.waiting.get_mut(&portal::number_of(id.sequence))
             && !std::mem::replace(&mut waiter.routed, true)
@@ -392,6 +396,9 @@ impl<C: Caller> Owner<C> {
                 if let Some(opening) = self.calls.opening.take() {
                     let _ = opening.send(Err(Error::Refused { reason }));
                 }
+            }
+            Event::StandsBy(epoch) => {
+                info!(epoch = epoch.0, "standing by, since another owner lives");
             }
             Event::Answered(sequence, outcome) => {
                 if let Outcome::Done {
@@ -508,7 +515,7 @@ impl<C: Caller> Part for Owner<C> {
                     }
                     (portal::Destination::Router, Message::Request(copy)) => match self.router_at {
                         Some(router) => link.send(link.to(router), &Message::Request(copy)),
-                        None => self.route(now, copy.request),
+                        None => self.route(now, copy),
                     },
                     (portal::Destination::Router, _) => {}
                 }

@@ -111,8 +111,7 @@ impl Part for Shared {
     fn message(&mut self, now: MonoNs, letter: Letter) {
         match letter.message {
             Message::Request(copy) => {
-                self.machine
-                    .handle_request(now, letter.from.token(), copy.request);
+                self.machine.handle_request(now, letter.from.token(), copy);
             }
             Message::Reply(_) | Message::Control(Control::Config(_)) => {
                 self.machine.handle_message(now, letter.message, 0);

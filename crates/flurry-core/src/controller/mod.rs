@@ -222,12 +222,20 @@ impl Controller {
             return;
         };
         match control {
-            Control::Open { name, nonce } => self.open(sender, &name, nonce),
+            Control::Open {
+                name,
+                nonce,
+                patience,
+            } => self.open(now, sender, &name, nonce, patience),
+            Control::FindSession(name, number) => self.find_session(sender, &name, number),
             Control::Close(session, epoch, untold, at) => {
                 self.owners_time(session, at);
                 self.close(sender, session, epoch, untold);
             }
-            Control::Settled(session, epoch, loss) => self.settled(sender, session, epoch, loss),
+            Control::Settled(session, epoch, loss) => {
+                self.owner_lives(now, session, epoch);
+                self.settled(sender, session, epoch, loss);
+            }
             Control::FenceHeld(life, session, epoch, at) => {
                 self.owners_time(session, at);
                 self.fence_held(life, session, epoch);

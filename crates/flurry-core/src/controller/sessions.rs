@@ -3,13 +3,16 @@
 //! An opening gives out the next epoch, and is answered once every member refuses the earlier one: a
 //! single replica that still served the earlier owner would be enough to acknowledge a write that the
 //! new owner never sees. After an owner that closed, nobody has to be waited for.
+//!
+//! An owner says now and then that it lives. That keeps nobody safe, since the epochs do; it is for a
+//! standby, which is patient: it wants the session only once the owner has been silent for a while.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use super::Controller;
 use crate::bugs::{Bug, planted};
-use crate::id::{ConfigNumber, Epoch, SessionId, WallNs};
-use crate::message::{Control, Life, Opened};
+use crate::id::{ConfigNumber, DurationNs, Epoch, MonoNs, SessionId, WallNs};
+use crate::message::{Control, FoundSession, Life, Opened};
 
 /// Sessions that a controller keeps at most.
 const SESSIONS_MAX: usize = crate::server::SESSIONS_MAX;
@@ -47,6 +50,8 @@ pub(super) struct Session {
     pub(super) opening: Option<u64>,
     /// Nobody has to be waited for.
     pub(super) free: bool,
+    /// When its owner, or whoever asks to be, was last heard of.
+    pub(super) heard: MonoNs,
 }
 
 /// Whether two sessions are of gateways that have slots in common, and not the same: `slots/0-99` and
@@ -63,7 +68,14 @@ fn overlap(one: &str, other: &str) -> bool {
 }
 
 impl Controller {
-    pub(super) fn open(&mut self, sender: u64, name: &str, nonce: u64) {
+    pub(super) fn open(
+        &mut self,
+        now: MonoNs,
+        sender: u64,
+        name: &str,
+        nonce: u64,
+        patience: DurationNs,
+    ) {
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             let reason = format!(
                 "session: its name has {} bytes; wanted 1 to {NAME_BYTES_MAX}",
@@ -77,7 +89,9 @@ impl Controller {
             return;
         }
         if let Some(id) = self.names.get(name).copied() {
-            self.open_again(sender, id, nonce);
+            if !self.waits_for_owner(now, sender, id, nonce, patience) {
+                self.open_again(sender, id, nonce);
+            }
             return;
         }
         if let Some(other) = self.names.keys().find(|it| overlap(it, name)) {
@@ -112,9 +126,73 @@ impl Controller {
                 fenced: BTreeSet::new(),
                 opening: Some(sender),
                 free: true,
+                heard: now,
             },
         );
         self.opened(id);
+    }
+
+    /// Whether a patient opening has to wait, since the session's owner lives.
+    fn waits_for_owner(
+        &mut self,
+        now: MonoNs,
+        sender: u64,
+        id: SessionId,
+        nonce: u64,
+        patience: DurationNs,
+    ) -> bool {
+        let listening = self.listening;
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return false;
+        };
+        if session.nonce == nonce {
+            session.heard = session.heard.max(now);
+            return false;
+        }
+        let silent = now.since(session.heard.max(listening));
+        let waits = !session.closed && silent < patience && !planted(Bug::StandbyImpatient);
+        if waits {
+            let epoch = session.epoch;
+            self.reply(sender, Control::OwnerLives { nonce, epoch });
+        } else if !session.past_nonces.contains(&nonce) {
+            session.heard = now;
+        }
+        waits
+    }
+
+    /// The owner of a session says that it lives.
+    pub(super) fn owner_lives(&mut self, now: MonoNs, id: SessionId, epoch: Epoch) {
+        if let Some(session) = self.sessions.get_mut(&id)
+            && session.epoch == epoch
+        {
+            session.heard = session.heard.max(now);
+        }
+    }
+
+    /// The session of this name and the epoch of its owner, if it was ever opened; and whether that has
+    /// let go of it.
+    #[must_use]
+    pub fn owner_of(&self, name: &str) -> Option<(SessionId, Epoch, bool)> {
+        let id = *self.names.get(name)?;
+        let session = self.sessions.get(&id)?;
+        Some((id, session.epoch, session.closed))
+    }
+
+    pub(super) fn find_session(&mut self, sender: u64, name: &str, number: u64) {
+        let Some(config) = self.config.clone() else {
+            return;
+        };
+        let (session, epoch, _) = self.owner_of(name).unwrap_or_default();
+        let known = self.sessions.get(&session);
+        let found = FoundSession {
+            number,
+            session,
+            epoch,
+            at: known.map_or(WallNs(0), |it| it.at),
+            unknown_through: known.map_or(Epoch(0), |it| it.unknown_through),
+            config,
+        };
+        self.reply(sender, Control::FoundSession(found));
     }
 
     fn open_again(&mut self, sender: u64, id: SessionId, nonce: u64) {

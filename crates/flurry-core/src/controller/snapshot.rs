@@ -114,6 +114,7 @@ impl Controller {
                 opening: None,
                 free: it.free,
                 past_nonces: it.past_nonces.into(),
+                heard: now,
             };
             controller.sessions.insert(id, session);
         }

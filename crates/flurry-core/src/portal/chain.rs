@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{Destination, Event, Life, Operation, Outcome, Pending, Portal};
+use super::{Destination, Life, Operation, Outcome, Pending, Portal};
 use crate::bugs::{Bug, planted};
 use crate::config::Level;
 use crate::id::{ConfigNumber, Epoch, Key, MonoNs, Sequence, Version};
@@ -45,6 +45,8 @@ pub(super) struct Chain {
     /// So do those of all operations up to here: they were asked for before it was known, and one that
     /// must be sent anew comes after the first answer has carried it.
     pub(super) tail_unknown_through: Sequence,
+    /// A takeover was asked for whose answer never came: what it found nobody knows.
+    pub(super) unheard: bool,
     pub(super) waiting: VecDeque<Pending>,
 }
 
@@ -60,6 +62,7 @@ impl Chain {
             unstable: 0,
             tail_unknown: false,
             tail_unknown_through: Sequence(0),
+            unheard: false,
             waiting: VecDeque::new(),
         }
     }
@@ -154,11 +157,7 @@ impl Portal {
                 && access != Access::Blind
                 && (chain.tail_unknown || pending.sequence <= chain.tail_unknown_through)
             {
-                self.unstable.remove(&pending.sequence);
-                self.deadlines.remove(&(pending.deadline, pending.sequence));
-                let number = super::number_of(pending.sequence);
-                let refused = Event::Answered(number, Outcome::TailUnknown);
-                self.events.push_back(refused);
+                self.end_waiting(&pending, Outcome::TailUnknown);
                 continue;
             }
             self.send(now, key, pending, dep);
@@ -273,13 +272,22 @@ impl Portal {
         self.drive(now, sequence, operation);
     }
 
-    /// Hands an operation to the router, the first time or again.
+    /// Hands an operation to the router, the first time or as something new.
     pub(super) fn drive(&mut self, now: MonoNs, sequence: Sequence, mut operation: Operation) {
         operation.driven = now;
+        self.hand_over(sequence, operation, 0);
+    }
+
+    /// Hands an operation to a router that may know of it, or may have forgotten it.
+    pub(super) fn send_again(&mut self, sequence: Sequence, operation: Operation) {
+        self.hand_over(sequence, operation, 1);
+    }
+
+    fn hand_over(&mut self, sequence: Sequence, operation: Operation, attempt: u8) {
         let copy = Copy {
             request: Arc::clone(&operation.request),
             config: ConfigNumber(0),
-            attempt: 0,
+            attempt,
         };
         self.operations.insert(sequence, operation);
         if !matches!(self.life, Life::Fenced(_)) {

@@ -19,6 +19,7 @@ impl Hash for Portal {
         self.operations.hash(hasher);
         self.waiting.hash(hasher);
         self.unstable.hash(hasher);
+        (&self.again, self.is_numbered).hash(hasher);
         self.deadlines.hash(hasher);
         (self.controller_again, self.drive_again).hash(hasher);
     }

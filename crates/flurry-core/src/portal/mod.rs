@@ -9,6 +9,7 @@
 //!
 //! Inputs are `handle_*` and `submit`, outputs `poll_*`, as everywhere in this crate.
 
+mod again;
 mod chain;
 mod fingerprint;
 mod outcome;
@@ -54,9 +55,11 @@ pub struct PortalParams {
     pub keys_max: usize,
     /// When the router may forget (a process of its own): how often it is told again.
     pub drive_again: Option<DurationNs>,
-    /// How often it asks the controller whether a server was lost; `None` is never. An owner that does
-    /// not know of a loss cannot say that its writes have outlived it.
-    pub ask_of_loss: Option<DurationNs>,
+    /// How often it tells the controller that it lives, and asks whether a server was lost; `None` is
+    /// never. An owner that does not know of a loss cannot say that its writes have outlived it.
+    pub heartbeat: Option<DurationNs>,
+    /// Zero takes the session at once. A standby waits until its owner was not heard of for so long.
+    pub patience: DurationNs,
 }
 
 /// What the caller wants done.
@@ -151,6 +154,8 @@ pub enum Event {
     Opened(Arc<Config>, Epoch),
     /// The controller refused to open it.
     Refused(String),
+    /// The session has an owner that lives, under this epoch; said once for each.
+    StandsBy(Epoch),
     /// What came of an operation, by the caller's number.
     Answered(u64, Outcome),
     /// Every replica has this write.
@@ -164,7 +169,8 @@ pub enum Event {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Life {
-    Opening,
+    /// It waits for the controller, or for the owner of this epoch to end.
+    Opening(Epoch),
     Open,
     Closing,
     Closed,
@@ -228,6 +234,12 @@ pub struct Portal {
     waiting: BTreeMap<Sequence, Key>,
     /// Numbers that may still change a replica.
     unstable: BTreeSet<Sequence>,
+    /// Operations that have another number than the one by which their callers know them.
+    again: BTreeMap<Sequence, again::Tried>,
+    /// A caller has chosen a number: none may be taken in between.
+    is_numbered: bool,
+    /// How often a number was taken in between.
+    tried_again: u64,
     deadlines: BTreeSet<(MonoNs, Sequence)>,
     controller_again: MonoNs,
     drive_again: MonoNs,
@@ -247,7 +259,7 @@ impl Portal {
     pub fn new(now: MonoNs, params: PortalParams) -> Self {
         let mut portal = Self {
             params,
-            life: Life::Opening,
+            life: Life::Opening(Epoch(0)),
             session: SessionId(0),
             epoch: Epoch(0),
             clean_since: None,
@@ -267,6 +279,9 @@ impl Portal {
             operations: BTreeMap::new(),
             waiting: BTreeMap::new(),
             unstable: BTreeSet::new(),
+            again: BTreeMap::new(),
+            is_numbered: false,
+            tried_again: 0,
             deadlines: BTreeSet::new(),
             controller_again: now,
             drive_again: now,
@@ -295,6 +310,10 @@ impl Portal {
         self.life == Life::Open
     }
 
+    fn is_opening(&self) -> bool {
+        matches!(self.life, Life::Opening(_))
+    }
+
     /// Operations that it holds: unanswered, or not yet on every replica.
     #[must_use]
     pub fn held(&self) -> usize {
@@ -311,6 +330,12 @@ impl Portal {
     #[must_use]
     pub fn last(&self) -> u64 {
         number_of(self.last)
+    }
+
+    /// Operations that were tried once more under a number that their callers do not know.
+    #[must_use]
+    pub fn tried_again(&self) -> u64 {
+        self.tried_again
     }
 
     /// Every write up to this number is on all replicas.
@@ -355,6 +380,7 @@ impl Portal {
             });
         }
         self.last = Sequence(number * 2);
+        self.is_numbered |= submission.sequence.is_some();
         // The owner's time never goes back, whatever its clock does.
         self.at = self.at.max(submission.at);
         submission.at = self.at;
@@ -400,10 +426,18 @@ impl Portal {
             Message::Answer(answer) => self.handle_answer(now, answer),
             Message::Control(Control::Opened(opened)) => self.opened(now, opened),
             Message::Control(Control::OpenRefused { nonce, reason })
-                if nonce == self.params.nonce && self.life == Life::Opening =>
+                if nonce == self.params.nonce && self.is_opening() =>
             {
                 self.events.push_back(Event::Refused(reason));
                 self.controller_again = MonoNs(u64::MAX);
+            }
+            Message::Control(Control::OwnerLives { nonce, epoch })
+                if nonce == self.params.nonce
+                    && self.is_opening()
+                    && self.life != Life::Opening(epoch) =>
+            {
+                self.life = Life::Opening(epoch);
+                self.events.push_back(Event::StandsBy(epoch));
             }
             Message::Control(Control::SettledHeard(session, epoch, loss))
                 if (session, epoch) == (self.session, self.epoch) =>
@@ -427,7 +461,7 @@ impl Portal {
     }
 
     fn opened(&mut self, now: MonoNs, opened: Opened) {
-        if opened.nonce != self.params.nonce || self.life != Life::Opening {
+        if opened.nonce != self.params.nonce || !self.is_opening() {
             return;
         }
         self.life = Life::Open;
@@ -470,14 +504,14 @@ impl Portal {
         if first.is_none_or(|it| *it > through) || planted(Bug::SettledTooEarly) {
             self.settling = None;
             self.settled = loss;
-            if self.params.ask_of_loss.is_some() {
+            if self.params.heartbeat.is_some() {
                 self.settled_again = now;
             }
         }
     }
 
     fn later_asked(&self, now: MonoNs) -> MonoNs {
-        let period = self.params.ask_of_loss;
+        let period = self.params.heartbeat;
         period.map_or(MonoNs(u64::MAX), |period| now.after(period))
     }
 
@@ -491,9 +525,10 @@ impl Portal {
     fn ask_controller(&mut self, now: MonoNs) {
         self.controller_again = now.after(CONTROLLER_AGAIN);
         let ask = match self.life {
-            Life::Opening => Control::Open {
+            Life::Opening(_) => Control::Open {
                 name: self.params.name.clone(),
                 nonce: self.params.nonce,
+                patience: self.params.patience,
             },
             Life::Closing => {
                 let untold = self.keys.values().any(|chain| chain.tail_unknown);
@@ -509,7 +544,7 @@ impl Portal {
     /// Time has come to [`Self::poll_timeout`].
     pub fn handle_timeout(&mut self, now: MonoNs) {
         let asks = match self.life {
-            Life::Opening => true,
+            Life::Opening(_) => true,
             Life::Closing => self.unstable.is_empty() || planted(Bug::ClosedTooEarly),
             _ => false,
         };
@@ -543,9 +578,11 @@ impl Portal {
         let mut next = self.deadlines.first().map(|(at, _)| *at);
         let mut or = |at: MonoNs| next = Some(next.map_or(at, |known| known.min(at)));
         match self.life {
-            Life::Opening if self.controller_again != MonoNs(u64::MAX) => or(self.controller_again),
+            Life::Opening(_) if self.controller_again != MonoNs(u64::MAX) => {
+                or(self.controller_again);
+            }
             Life::Closing if self.unstable.is_empty() => or(self.controller_again),
-            Life::Open if self.params.ask_of_loss.is_some() => or(self.settled_again),
+            Life::Open if self.params.heartbeat.is_some() => or(self.settled_again),
             _ => {}
         }
         if self.params.drive_again.is_some() && !self.operations.is_empty() {
@@ -562,6 +599,20 @@ impl Portal {
     /// What the caller should know.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    /// The number by which the caller knows an operation.
+    fn number_told(&self, sequence: Sequence) -> u64 {
+        let tried = self.again.get(&sequence);
+        number_of(tried.map_or(sequence, |it| it.first))
+    }
+
+    /// An operation can change nothing any more.
+    fn let_go(&mut self, sequence: Sequence) {
+        self.unstable.remove(&sequence);
+        if let Some(tried) = self.again.remove(&sequence) {
+            self.unstable.remove(&tried.first);
+        }
     }
 
     fn id(&self, sequence: Sequence) -> OperationId {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::chain::Known;
-use super::{Event, Life, Operation, Outcome, Portal, number_of};
+use super::{Event, Life, Operation, Outcome, Portal};
 use crate::bugs::{Bug, planted};
 use crate::id::{ConfigNumber, DurationNs, Epoch, Key, MonoNs, OperationId, Sequence, Version};
 use crate::machine::Access;
@@ -52,10 +52,13 @@ impl Portal {
                 last_wipe,
             } => {
                 // Its own write-back, by an earlier sending: what was there before is not known any more.
-                let own = found == id.version();
+                let unheard = self.keys.get(&key).is_some_and(|it| it.unheard);
+                let taken_before = found.epoch == self.epoch && found.sequence.0 % 2 == 1;
+                let own = found == id.version() || (unheard && taken_before);
                 let found = if own { Version::NONE } else { found };
                 let lossy = self.is_lossy(found, last_loss, last_wipe);
                 self.taken(id.sequence, version, absent, lossy);
+                self.was_executed(id.sequence, found, own);
             }
             Routed::NobodyHas { need, stable, have } => {
                 // Of what was asked last: a late answer may be about an earlier sending.
@@ -75,7 +78,8 @@ impl Portal {
             Routed::Busy => self.refused(id.sequence, Outcome::Busy),
             Routed::TooFewCopies if operation.seen => {}
             Routed::TooFewCopies => self.refused(id.sequence, Outcome::TooFewCopies),
-            Routed::Evicted => self.refused(id.sequence, Outcome::Evicted),
+            Routed::Evicted => self.evicted(id.sequence),
+            Routed::Forgotten => self.forgotten(id.sequence),
             Routed::Malformed => self.refused(id.sequence, Outcome::Malformed),
             Routed::Fenced(_) => {}
         }
@@ -142,6 +146,7 @@ impl Portal {
             && chain.known == Known::Taking
         {
             chain.known = Known::At(version);
+            chain.unheard = false;
             chain.deleted_at = absent.then_some(version);
             if lossy {
                 chain.tail_unknown = true;
@@ -248,8 +253,8 @@ impl Portal {
         self.drive(now, sequence, operation);
     }
 
-    /// Puts a read back in front of its key's operations, where its takeover will find it.
-    fn requeue(&mut self, sequence: Sequence, key: &Key) {
+    /// Puts an operation back in front of its key's others, where its takeover will find it.
+    pub(super) fn requeue(&mut self, sequence: Sequence, key: &Key) {
         let Some(operation) = self.operations.remove(&sequence) else {
             return;
         };
@@ -282,13 +287,14 @@ impl Portal {
     }
 
     /// Nothing was done, as far as anybody can know.
-    fn refused(&mut self, sequence: Sequence, outcome: Outcome) {
+    pub(super) fn refused(&mut self, sequence: Sequence, outcome: Outcome) {
         let version = self.id(sequence).version();
         let Some(operation) = self.operations.get(&sequence) else {
             return;
         };
         let (access, dep, takeover) = (operation.access, operation.request.dep, operation.takeover);
         let key = operation.request.key.clone();
+        let mut waits = None;
         if let Some(chain) = self.keys.get_mut(&key) {
             match access {
                 Access::Read => chain.reads -= 1,
@@ -298,14 +304,7 @@ impl Portal {
             if takeover {
                 chain.known = Known::Unknown;
                 // Whoever waits for it hears the same.
-                let waiting = chain.waiting.pop_front();
-                if let Some(pending) = waiting {
-                    self.unstable.remove(&pending.sequence);
-                    self.waiting.remove(&pending.sequence);
-                    self.deadlines.remove(&(pending.deadline, pending.sequence));
-                    let told = Event::Answered(number_of(pending.sequence), outcome.clone());
-                    self.events.push_back(told);
-                }
+                waits = chain.waiting.pop_front();
             }
             // Evicted here, but another replica may have had the value, and have executed it.
             let perhaps = matches!(
@@ -329,8 +328,20 @@ impl Portal {
                 };
             }
         }
+        if let Some(pending) = waits {
+            self.waiting.remove(&pending.sequence);
+            self.end_waiting(&pending, outcome.clone());
+        }
         self.tell(sequence, outcome);
         self.drop_operation(sequence);
+    }
+
+    /// Tells what came of an operation that was never sent under its number.
+    pub(super) fn end_waiting(&mut self, pending: &super::Pending, outcome: Outcome) {
+        let number = self.number_told(pending.sequence);
+        self.let_go(pending.sequence);
+        self.deadlines.remove(&(pending.deadline, pending.sequence));
+        self.events.push_back(Event::Answered(number, outcome));
     }
 
     fn handle_stable(&mut self, now: MonoNs, id: OperationId, absent: bool) {
@@ -354,9 +365,10 @@ impl Portal {
             }
             self.tell(id.sequence, Outcome::Unknown);
         }
+        let number = self.number_told(id.sequence);
         self.drop_operation(id.sequence);
         if !takeover {
-            self.events.push_back(Event::Stable(number_of(id.sequence)));
+            self.events.push_back(Event::Stable(number));
         }
         self.pump(now, &key);
         self.settle(now);
@@ -383,9 +395,10 @@ impl Portal {
         if let Some(chain) = self.keys.get_mut(&key) {
             chain.waiting.retain(|pending| pending.sequence != sequence);
         }
-        self.unstable.remove(&sequence);
+        let number = self.number_told(sequence);
+        self.let_go(sequence);
         self.events
-            .push_back(Event::Answered(number_of(sequence), Outcome::Unknown));
+            .push_back(Event::Answered(number, Outcome::Unknown));
     }
 
     /// The router may have forgotten: it hears again of what is not answered and of what is not stable.
@@ -424,7 +437,7 @@ impl Portal {
                 self.outbox.push_back((super::Destination::Router, message));
             }
             operation.driven = now;
-            self.drive(now, sequence, operation);
+            self.send_again(sequence, operation);
         }
     }
 
@@ -470,9 +483,11 @@ impl Portal {
         }
         open.sort_unstable();
         for sequence in open {
+            let number = self.number_told(sequence);
             self.events
-                .push_back(Event::Answered(number_of(sequence), Outcome::Fenced(epoch)));
+                .push_back(Event::Answered(number, Outcome::Fenced(epoch)));
         }
+        self.again.clear();
         self.operations.clear();
         self.keys.clear();
         self.waiting.clear();
@@ -486,12 +501,12 @@ impl Portal {
         {
             operation.told = true;
             self.deadlines.remove(&(operation.deadline, sequence));
-            self.events
-                .push_back(Event::Answered(number_of(sequence), outcome));
+            let number = self.number_told(sequence);
+            self.events.push_back(Event::Answered(number, outcome));
         }
     }
 
-    fn drop_operation(&mut self, sequence: Sequence) {
+    pub(super) fn drop_operation(&mut self, sequence: Sequence) {
         if let Some(operation) = self.operations.remove(&sequence) {
             self.deadlines.remove(&(operation.deadline, sequence));
             let write = operation.access != Access::Read && !operation.takeover;
@@ -499,6 +514,6 @@ impl Portal {
                 chain.unstable -= 1;
             }
         }
-        self.unstable.remove(&sequence);
+        self.let_go(sequence);
     }
 }

@@ -22,7 +22,7 @@ use crate::config::{Config, Level, majority};
 use crate::id::{ConfigNumber, DurationNs, Endpoint, MonoNs, OperationId, ServerId};
 use crate::log::{Arrival, CopyEnd};
 pub use crate::message::Destination;
-use crate::message::{Answer, Ask, Control, Copy, Message, Outcome, Request};
+use crate::message::{Answer, Ask, Control, Copy, Message, Outcome};
 use auto::Auto;
 use operation::{InFlight, Progress};
 use rate::{RETRY_MAX, Rate};
@@ -176,7 +176,10 @@ impl Router {
     }
 
     /// An operation from a portal.
-    pub fn handle_request(&mut self, now: MonoNs, portal: u64, request: Arc<Request>) {
+    pub fn handle_request(&mut self, now: MonoNs, portal: u64, copy: Copy) {
+        let Copy {
+            request, attempt, ..
+        } = copy;
         let id = request.id;
         let over = |known: &InFlight| {
             known.lingers_until.is_some() && (!known.answered || known.is_write())
@@ -197,6 +200,10 @@ impl Router {
             if let (true, Some(answer)) = (known.answered, known.answer.clone()) {
                 self.answer(portal, id, Outcome::Done(answer));
             }
+            return;
+        }
+        if attempt > 0 && request.ask == Ask::Touch {
+            self.answer(portal, id, Outcome::Forgotten);
             return;
         }
         if self.operations.len() >= self.params.in_flight_max {

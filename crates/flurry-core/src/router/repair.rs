@@ -1,4 +1,4 @@
-//! Repair: a replica that missed a write gets the state from one that has it.
+//! Repair: a replica that missed a write, or evicted what it rests on, gets the state from one that has it.
 //!
 //! The state is pushed, never the operation executed again. One repair of a key at a time, and no
 //! more than a tenth of the traffic: a server that comes back is not buried under repairs.
@@ -47,7 +47,12 @@ impl Router {
         let behind: Vec<ServerId> = operation
             .targets
             .iter()
-            .filter(|target| matches!(target.progress, Progress::Behind(_)))
+            .filter(|target| match target.progress {
+                Progress::Behind(_) => true,
+                // It can never execute the write; and of what is read another replica is enough.
+                Progress::Evicted => operation.is_write(),
+                _ => false,
+            })
             .map(|target| target.replica.server)
             .collect();
         let Some(source) = self.holder_of(id).filter(|_| !behind.is_empty()) else {

@@ -270,17 +270,14 @@ impl Router {
             return;
         };
         let portal = operation.portal;
+        // What had to make room is gone for good: the owner's version of it is a deletion, so that no
+        // late copy brings the value back, and its record can go when every replica has that.
         operation.absent = found.snapshot.is_none();
         // Not a deletion: others may have buried it, and would miss what the owner then depends on.
         let clean = operation.clean_since(last_wipe).is_some_and(|since| {
             let value = found.version.epoch >= since && found.snapshot.is_some();
             value || (since.0 == 1 && found.version == Version::NONE)
         });
-        if found.evicted {
-            self.answer(portal, id, Outcome::Evicted);
-            self.retire(now, id);
-            return;
-        }
         if clean || found.version == Version::NONE || planted(Bug::NoWriteBack) {
             let version = found.version;
             let taken = self.taken(version, version);
@@ -290,6 +287,7 @@ impl Router {
         }
         let state = State {
             version: id.version(),
+            evicted: false,
             ..found
         };
         let push = Request {

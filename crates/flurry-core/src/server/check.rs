@@ -122,8 +122,9 @@ impl<M: StateMachine> Server<M> {
         }
     }
 
-    /// Forgets deletions of a session that every replica has, the oldest first: without that, keys that
-    /// nobody uses again would fill the memory. Returns how many.
+    /// Forgets deletions of a session that every replica has, and evicted keys whose values every replica
+    /// has had, the oldest first: without that, keys that nobody uses again would fill the memory. Returns
+    /// how many.
     pub(super) fn bury_some(&mut self, id: SessionId, most: usize) -> usize {
         let session = self.sessions.get(&id).copied();
         let Some(session) = session.filter(|_| !self.is_changing()) else {
@@ -159,7 +160,7 @@ impl<M: StateMachine> Server<M> {
         }
     }
 
-    /// Whether all that there is of a key is a deletion that every replica has.
+    /// Whether all that there is of a key is a version that every replica has had.
     fn is_dead(&mut self, key: &Key) -> bool {
         let Some(session) = self.sessions.get(&key.session()).copied() else {
             return false;
@@ -188,13 +189,25 @@ impl<M: StateMachine> Server<M> {
             })
     }
 
+    /// Whether an absent key can only be one that had to make room: every replica had the version that the
+    /// request depends on. Of a deletion that every replica has its owner knows.
+    fn has_dropped(&self, request: &Request) -> bool {
+        self.params.evict
+            && request.dep != Version::NONE
+            && self.is_under_the_floor(&request.key, request.dep)
+    }
+
     fn read(&mut self, request: &Request, operation: &[u8]) -> Checked {
         let full = self.is_full(request.key.hash());
         let at = self.time(request);
         let have = self.found_by(request);
+        let dropped = self.has_dropped(request);
         let record = self.table.find(&request.key);
         if !full {
             return (Verdict::Joining, 0);
+        }
+        if record.is_none() && dropped {
+            return (Verdict::Evicted, 0);
         }
         if have != request.dep && !planted(Bug::ReadWithoutDep) {
             let verdict = if have < request.dep {
@@ -260,6 +273,8 @@ impl<M: StateMachine> Server<M> {
                 (Verdict::Joining, 0)
             } else if request.dep == Version::NONE || planted(Bug::UpdateWithoutDep) {
                 self.apply(request, operation, None)
+            } else if full && self.has_dropped(request) {
+                (Verdict::Evicted, 0)
             } else {
                 (Verdict::Behind, 0)
             };
@@ -322,17 +337,25 @@ impl<M: StateMachine> Server<M> {
     }
 
     fn make_room(&mut self, key: &Key, state: Option<&M::State>, answer: &bytes::Bytes) -> bool {
-        let growth = self.table.growth(&self.machine, key, state, answer);
         // A deletion may grow the table by a version, which frees more than it takes.
-        if growth == 0 || state.is_none() {
+        if state.is_none() {
             return true;
         }
-        while self.table.bytes() + growth > self.params.memory_bytes_max {
-            if !self.params.evict || !self.table.evict_one(&self.machine, key) {
+        loop {
+            // Anew each time: the key's own record may be among those that are forgotten.
+            let growth = self.table.growth(&self.machine, key, state, answer);
+            if growth == 0 || self.table.bytes() + growth <= self.params.memory_bytes_max {
+                return true;
+            }
+            if !self.params.evict {
+                return false;
+            }
+            // Names of evicted keys first, as far as they may be forgotten.
+            let forgotten = self.bury_some(key.session(), BURIED_MAX);
+            if forgotten == 0 && !self.table.evict_one(&self.machine, key) {
                 return false;
             }
         }
-        true
     }
 
     fn push(&mut self, request: &Request, state: &State) -> Checked {
@@ -381,7 +404,7 @@ impl<M: StateMachine> Server<M> {
             .store(&self.machine, key.clone(), version, restored, answer);
         if state.evicted {
             // Without the version an evicted key would look as if it never was.
-            self.table.mark_evicted(&self.machine, key);
+            self.table.mark_evicted(key);
         }
         if self.persist.is_some()
             && let Some(record) = self.table.find(key)

@@ -14,6 +14,6 @@ impl<M: StateMachine<State: Hash>> Hash for Server<M> {
         self.sessions.hash(hasher);
         self.config.hash(hasher);
         self.lease.hash(hasher);
-        self.join.hash(hasher);
+        (&self.join, self.gave_up).hash(hasher);
     }
 }

@@ -4,8 +4,9 @@
 //! key once. What was on every replica when the owner began is told if it stays: a removal moves the
 //! last record, which was looked at before, into the gap.
 //!
-//! With the keys whose values have ended come those that an earlier owner deleted: only a later
-//! deletion by the present owner can be known to be on every replica, and be forgotten.
+//! With the keys whose values have ended come those that an earlier owner deleted, and those of its
+//! values that were evicted: only a later write by the present owner can be known to be on every
+//! replica, and be forgotten.
 
 use super::{Destination, Server};
 use crate::id::Version;
@@ -48,7 +49,7 @@ impl<M: StateMachine> Server<M> {
                     ended == question.ended && self.is_first_of(&config, key)
                 }
                 // Another replica may have forgotten it already, so each replica lists its own.
-                None => question.ended && record.is_tombstone() && earlier(record.version),
+                None => question.ended && earlier(record.version),
             };
             if !listed {
                 continue;

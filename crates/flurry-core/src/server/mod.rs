@@ -86,6 +86,8 @@ pub struct Server<M: StateMachine> {
     config: Option<Arc<Config>>,
     lease: Lease,
     join: Option<Join>,
+    /// The server takes part by a life that this shard has given up.
+    gave_up: bool,
     outbox: VecDeque<(Destination, Message)>,
     counts: ServerCounts,
     /// In 255ths, as the driver measured it.
@@ -108,6 +110,7 @@ impl<M: StateMachine> Server<M> {
             config: None,
             lease,
             join: None,
+            gave_up: false,
             outbox: VecDeque::new(),
             counts: ServerCounts::default(),
             busy: 0,
@@ -364,6 +367,11 @@ impl<M: StateMachine> Server<M> {
             named.filter(|named| endpoint.shard.0 > 0 && !is_member && named.is_after(mine));
         if let Some(named) = followed {
             self.params.life.incarnation = named;
+        }
+        let given_up = endpoint.shard.0 > 0 && named.is_some_and(|named| mine.is_after(named));
+        self.gave_up = given_up;
+        if self.gave_up {
+            self.ask_to_join(0);
         }
         if is_member || followed.is_some() {
             let stable = config.next.is_none();

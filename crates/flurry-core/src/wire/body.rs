@@ -162,7 +162,7 @@ pub struct Config {
 /// Everything that is not an operation on a key.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Control {
-    #[prost(oneof = "control::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 22, 23, 24, 25, 26, 27")]
+    #[prost(oneof = "control::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30")]
     pub kind: ::core::option::Option<control::Kind>,
 }
 /// Nested message and enum types in `Control`.
@@ -219,6 +219,12 @@ pub mod control {
         Settled(super::Settled),
         #[prost(message, tag = "27")]
         SettledHeard(super::SettledHeard),
+        #[prost(message, tag = "28")]
+        OwnerLives(super::OwnerLives),
+        #[prost(message, tag = "29")]
+        FindSession(super::FindSession),
+        #[prost(message, tag = "30")]
+        FoundSession(super::FoundSession),
     }
 }
 /// Server to controller: this is a new life.
@@ -247,6 +253,44 @@ pub struct Open {
     pub name: ::prost::alloc::string::String,
     #[prost(fixed64, tag = "2")]
     pub nonce: u64,
+    /// Only once its owner was not heard of for so long; 0 is at once.
+    #[prost(fixed64, tag = "3")]
+    pub patience_ns: u64,
+}
+/// Controller to such a portal: the session has an owner that lives.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OwnerLives {
+    #[prost(fixed64, tag = "1")]
+    pub nonce: u64,
+    #[prost(uint32, tag = "2")]
+    pub epoch: u32,
+}
+/// Observer to controller: who owns the session of this name?
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FindSession {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(fixed64, tag = "2")]
+    pub number: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct FoundSession {
+    /// Of the question.
+    #[prost(fixed64, tag = "1")]
+    pub number: u64,
+    /// 0: nobody has ever opened it.
+    #[prost(uint32, tag = "2")]
+    pub session: u32,
+    #[prost(uint32, tag = "3")]
+    pub epoch: u32,
+    /// The latest time of an owner that the controller knows of.
+    #[prost(sint64, tag = "4")]
+    pub at_ns: i64,
+    #[prost(message, optional, tag = "5")]
+    pub config: ::core::option::Option<Config>,
+    /// Keys last written in this epoch or before may have lost their last writes; 0 is none.
+    #[prost(uint32, tag = "6")]
+    pub unknown_through: u32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Opened {

@@ -13,10 +13,10 @@ use crate::config::{
     ADDRESS_BYTES_MAX, Config, Disk, MEMBERS_MAX, Member, REPLICAS_MAX, SHARDS_MAX, SavedLife,
 };
 use crate::id::{
-    ConfigNumber, Endpoint, Epoch, Incarnation, Key, MonoNs, Sequence, ServerId, SessionId,
-    ShardId, WallNs,
+    ConfigNumber, DurationNs, Endpoint, Epoch, Incarnation, Key, MonoNs, Sequence, ServerId,
+    SessionId, ShardId, WallNs,
 };
-use crate::message::{Batch, Control, Cursor, Departure, Life, List, Listed, Opened};
+use crate::message::{Batch, Control, Cursor, Departure, FoundSession, Life, List, Listed, Opened};
 
 /// What a member has in a configuration beside its addresses, and each of these beside its text.
 const MEMBER_BYTES: usize = 32;
@@ -200,10 +200,17 @@ fn put_prove(incarnation: Incarnation, proof: u64) -> body::Prove {
 
 fn kind(control: &Control) -> Body {
     match control {
-        Control::Open { name, nonce } => Body::Open(body::Open {
-            name: name.clone(),
+        Control::Open {
+            name,
+            nonce,
+            patience,
+        } => Body::Open(put_open(name, *nonce, *patience)),
+        Control::OwnerLives { nonce, epoch } => Body::OwnerLives(body::OwnerLives {
             nonce: *nonce,
+            epoch: epoch.0,
         }),
+        Control::FindSession(name, number) => Body::FindSession(put_find(name, *number)),
+        Control::FoundSession(found) => Body::FoundSession(put_found(found)),
         Control::Opened(opened) => Body::Opened(put_opened(opened)),
         Control::OpenRefused { nonce, reason } => Body::OpenRefused(body::OpenRefused {
             nonce: *nonce,
@@ -243,11 +250,7 @@ fn kind(control: &Control) -> Body {
         Control::UseStream => Body::UseStream(body::UseStream {}),
         Control::Status(json) => Body::Status(body::Status { json: json.clone() }),
         Control::Batch(batch) => Body::Batch(put_batch(batch)),
-        Control::Pong(server, number, sent) => Body::Pong(body::Pong {
-            server: server.map_or(CONTROLLER, |server| u32::from(server.0)),
-            number: number.0,
-            sent_ns: sent.0,
-        }),
+        Control::Pong(server, number, sent) => Body::Pong(put_pong(*server, *number, *sent)),
         Control::FenceHeld(life, session, epoch, at) => {
             Body::FenceHeld(put_fence_held(*life, *session, *epoch, *at))
         }
@@ -256,11 +259,7 @@ fn kind(control: &Control) -> Body {
             number: number.0,
             sent_ns: sent.0,
         }),
-        Control::Pull(life, number, cursor) => Body::Pull(body::Pull {
-            life: Some(put_life(*life)),
-            number: number.0,
-            cursor: Some(put_cursor(*cursor)),
-        }),
+        Control::Pull(life, number, cursor) => Body::Pull(put_pull(*life, *number, *cursor)),
         Control::List(list) => Body::List(put_list(*list)),
         Control::Listed(listed) => Body::Listed(put_listed(listed)),
         Control::Synced(life, number) => Body::Synced(body::Synced {
@@ -290,6 +289,59 @@ fn opened(read: body::Opened) -> Result<Opened, WireError> {
         clean_since: (read.clean_since != 0).then_some(Epoch(read.clean_since)),
         unknown_through: Epoch(read.unknown_through),
         at: WallNs(read.at_ns),
+        config: config(read.config.ok_or(WireError::Body("configuration"))?)?,
+    })
+}
+
+fn put_open(name: &str, nonce: u64, patience: DurationNs) -> body::Open {
+    body::Open {
+        name: name.to_owned(),
+        nonce,
+        patience_ns: patience.0,
+    }
+}
+
+fn put_find(name: &str, number: u64) -> body::FindSession {
+    body::FindSession {
+        name: name.to_owned(),
+        number,
+    }
+}
+
+fn put_pong(server: Option<ServerId>, number: ConfigNumber, sent: MonoNs) -> body::Pong {
+    body::Pong {
+        server: server.map_or(CONTROLLER, |server| u32::from(server.0)),
+        number: number.0,
+        sent_ns: sent.0,
+    }
+}
+
+fn put_pull(life: Life, number: ConfigNumber, cursor: Cursor) -> body::Pull {
+    body::Pull {
+        life: Some(put_life(life)),
+        number: number.0,
+        cursor: Some(put_cursor(cursor)),
+    }
+}
+
+fn put_found(found: &FoundSession) -> body::FoundSession {
+    body::FoundSession {
+        number: found.number,
+        session: found.session.0,
+        epoch: found.epoch.0,
+        at_ns: found.at.0,
+        unknown_through: found.unknown_through.0,
+        config: Some(put_config(&found.config)),
+    }
+}
+
+fn found(read: body::FoundSession) -> Result<FoundSession, WireError> {
+    Ok(FoundSession {
+        number: read.number,
+        session: SessionId(read.session),
+        epoch: Epoch(read.epoch),
+        at: WallNs(read.at_ns),
+        unknown_through: Epoch(read.unknown_through),
         config: config(read.config.ok_or(WireError::Body("configuration"))?)?,
     })
 }
@@ -484,7 +536,14 @@ pub(super) fn read(bytes: Bytes) -> Result<Control, WireError> {
         Body::Open(it) => Control::Open {
             name: it.name,
             nonce: it.nonce,
+            patience: DurationNs(it.patience_ns),
         },
+        Body::OwnerLives(it) => Control::OwnerLives {
+            nonce: it.nonce,
+            epoch: Epoch(it.epoch),
+        },
+        Body::FindSession(it) => Control::FindSession(it.name, it.number),
+        Body::FoundSession(it) => Control::FoundSession(found(it)?),
         Body::Opened(it) => Control::Opened(opened(it)?),
         Body::OpenRefused(it) => Control::OpenRefused {
             nonce: it.nonce,

@@ -297,6 +297,7 @@ pub(super) fn put_answer(answer: &Answer, out: &mut BytesMut) -> Header {
         Outcome::Fenced(epoch) => (4, number(epoch.0)),
         Outcome::Busy => (5, Bytes::new()),
         Outcome::Evicted => (6, Bytes::new()),
+        Outcome::Forgotten => (9, Bytes::new()),
         Outcome::Malformed => (7, Bytes::new()),
         Outcome::TooFewCopies => (8, Bytes::new()),
     };
@@ -338,6 +339,7 @@ pub(super) fn answer(header: &Header, bytes: Bytes) -> Result<Answer, WireError>
         4 => Outcome::Fenced(Epoch(read_number(&bytes)?)),
         5 => Outcome::Busy,
         6 => Outcome::Evicted,
+        9 => Outcome::Forgotten,
         7 => Outcome::Malformed,
         8 => Outcome::TooFewCopies,
         other => return Err(field("outcome", other)),

@@ -84,7 +84,8 @@ pub(crate) fn portal(now: MonoNs, nonce: u64) -> Portal {
             operations_max: 100,
             keys_max: 100,
             drive_again: None,
-            ask_of_loss: Some(DurationNs::millis(500)),
+            heartbeat: Some(DurationNs::millis(500)),
+            patience: DurationNs(0),
         },
     )
 }
@@ -200,7 +201,7 @@ impl Cluster {
                 idle = false;
                 match (to, message) {
                     (portal::Destination::Router, Message::Request(copy)) => {
-                        self.router.handle_request(self.now, 0, copy.request);
+                        self.router.handle_request(self.now, 0, copy);
                     }
                     (_, message) => self.letters.push_back((PORTAL, CONTROLLER, message)),
                 }

@@ -127,7 +127,8 @@ fn start(place: Place, life: u8, now: MonoNs) -> Part {
         operations_max: 16,
         keys_max: 4,
         drive_again: None,
-        ask_of_loss: None,
+        heartbeat: None,
+        patience: DurationNs(0),
     };
     let portal = Portal::new(now, params);
     let router = Router::new(RouterParams::default());
@@ -275,7 +276,7 @@ impl Done {
                 busy = true;
                 match (to, message) {
                     (portal::Destination::Router, Message::Request(copy)) => {
-                        router.handle_request(now, 0, copy.request);
+                        router.handle_request(now, 0, copy);
                     }
                     (_, message) => self.letters.push((Place::CONTROLLER, message)),
                 }
@@ -305,7 +306,7 @@ impl Done {
                         self.step.told.push(Told::Answered(index, outcome));
                     }
                     Event::Fenced(_) => self.step.told.push(Told::Fenced),
-                    Event::Refused(_) | Event::Stable(_) | Event::Closed => {}
+                    Event::Refused(_) | Event::StandsBy(_) | Event::Stable(_) | Event::Closed => {}
                 }
             }
         }

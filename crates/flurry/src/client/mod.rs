@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use flurry_core::config::Level;
-use flurry_core::id::Epoch;
+use flurry_core::id::{DurationNs, Epoch};
 use flurry_core::key_value::{Answer, Condition};
 
 use crate::Error;
@@ -60,6 +60,9 @@ const OPERATIONS_MAX: usize = 16_384;
 
 /// Keys that a client remembers at most.
 const KEYS_MAX: usize = 100_000;
+
+/// How often a client says that it lives, and asks whether a server was lost.
+const HEARTBEAT: DurationNs = DurationNs::millis(1_000);
 
 /// Longer than an answer takes on one machine.
 const SPIN: Duration = Duration::from_micros(50);
@@ -168,6 +171,8 @@ impl Client {
             operations_max: OPERATIONS_MAX,
             keys_max: KEYS_MAX,
             copies_min: None,
+            heartbeat: HEARTBEAT,
+            patience: DurationNs(0),
             security: security.clone(),
         };
         let log = options.recording.as_ref().map(Recording::log).transpose()?;

@@ -209,6 +209,15 @@ impl Dispatcher {
             return None;
         }
         connection.last_command = spec.name;
+        // A health check by PING finds the gateway that serves.
+        let needs_slots = matches!(spec.class, Class::Read | Class::Write)
+            || matches!(spec.name, "ping" | "scan" | "keys" | "dbsize" | "wait");
+        if needs_slots && !self.owner.is_open() {
+            connection.tell(error(
+                "LOADING the gateway does not own its slots yet; it waits for the controller and for earlier owners to end",
+            ));
+            return None;
+        }
         if matches!(spec.class, Class::Read | Class::Write) {
             self.on_keys(now, connection, spec, words);
             return None;
@@ -222,11 +231,6 @@ impl Dispatcher {
             .find_map(|at| self.cluster.elsewhere(&words[at]));
         if let Some(elsewhere) = elsewhere {
             return connection.tell(elsewhere);
-        }
-        if !self.owner.is_open() {
-            return connection.tell(error(
-                "LOADING the gateway does not own its slots yet; it waits for the controller and for earlier owners to end",
-            ));
         }
         let keys = spec.keys(words.len()).count();
         if keys > KEYS_MAX {

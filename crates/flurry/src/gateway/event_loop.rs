@@ -398,6 +398,12 @@ impl Part for EventLoop {
         let counts = &self.dispatcher.counts;
         let clients = ("flurry_gateway_clients", "Clients that are connected.");
         page.gauge(clients, &[], count(self.sockets.len()));
+        let serves = (
+            "flurry_gateway_is_open",
+            "Whether it owns its slots; a standby does not.",
+        );
+        let open = self.dispatcher.owner.is_open();
+        page.gauge(serves, &[], f64::from(u8::from(open)));
         for (name, number) in [
             (
                 ("flurry_gateway_connections_total", "Clients that came."),

@@ -22,16 +22,18 @@ mod walk;
 mod walks;
 
 use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, PoisonError, mpsc};
 use std::time::Duration;
 
 use flurry_core::config::Level;
-use flurry_core::id::Epoch;
+use flurry_core::id::{DurationNs, Epoch};
 use flurry_core::resp::{Reply, error};
 use socket2::{Domain, Socket, Type};
-use tracing::info;
+use tracing::{info, warn};
 
-use crate::address::Controllers;
+use crate::address::{Allowed, Controllers};
 use crate::fault::Faults;
 use crate::link::{Link, LinkCounts, Transport, Wake};
 use crate::metrics::Metrics;
@@ -54,6 +56,12 @@ pub use users::{Rights, User, Users, hash_password};
 /// it is counted out.
 const OPERATIONS_MAX: usize = 131_072;
 
+/// How often it says that it lives: a standby waits for less than half a second.
+const HEARTBEAT: DurationNs = DurationNs::millis(100);
+
+/// After this long a standby warns that no controller answers.
+const CONTROLLER_MISSED: Duration = Duration::from_secs(10);
+
 /// Connections that wait to be let in, as far as the system allows.
 const BACKLOG: i32 = 4_096;
 
@@ -75,6 +83,9 @@ pub struct GatewayOptions {
     pub timeout: Duration,
     /// How long the opening of its slots may take.
     pub open_timeout: Duration,
+    /// Stand by while another gateway has the slots: take them once it has closed, or was silent for so
+    /// long. Without it they are taken at once. A gateway says every 100 ms that it lives.
+    pub standby: Option<Duration>,
     /// How messages travel to the servers.
     pub transport: Transport,
     /// Clients at most.
@@ -112,6 +123,7 @@ impl GatewayOptions {
             level: Level::First,
             timeout: Duration::from_secs(2),
             open_timeout: Duration::from_secs(5),
+            standby: None,
             transport: Transport::Udp,
             connections_max: 10_000,
             keys_max: 1_000_000,
@@ -128,6 +140,24 @@ impl GatewayOptions {
 }
 
 impl GatewayOptions {
+    /// How the owner of its slots is made.
+    fn owner(&self, session: String, controllers: Allowed) -> Result<OwnerParams, Error> {
+        Ok(OwnerParams {
+            name: session,
+            nonce: u64::from_le_bytes(random::bytes()?),
+            ways: Ways {
+                controllers,
+                router: None,
+            },
+            operations_max: OPERATIONS_MAX,
+            keys_max: self.keys_max,
+            copies_min: self.copies_min,
+            heartbeat: HEARTBEAT,
+            patience: patience(self.standby),
+            security: self.security.clone(),
+        })
+    }
+
     /// Whoever others can reach must know who they are, and nobody else may read along.
     fn may_listen(&self) -> Result<(), Error> {
         let address = self.place.address;
@@ -153,11 +183,48 @@ pub struct Gateway {
     node: Node,
     orders: Orders,
     address: SocketAddr,
-    epoch: Epoch,
+    opening: Opening,
+}
+
+/// What comes of the opening of a gateway's slots.
+#[derive(Debug)]
+struct Opening {
+    told: Receiver<Result<Epoch, Error>>,
+    shared: Arc<Shared>,
+    controllers: Controllers,
+    epoch: Option<Epoch>,
+}
+
+impl Opening {
+    fn opened(&mut self, epoch: Epoch) -> Epoch {
+        info!(epoch = epoch.0, "its slots are open");
+        *self.epoch.insert(epoch)
+    }
+
+    fn wait(&mut self) -> Result<Epoch, Error> {
+        if let Some(epoch) = self.epoch {
+            return Ok(epoch);
+        }
+        loop {
+            match self.told.recv_timeout(CONTROLLER_MISSED) {
+                Ok(outcome) => return outcome.map(|epoch| self.opened(epoch)),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::Stopped {
+                        part: "gateway".to_owned(),
+                    });
+                }
+                Err(RecvTimeoutError::Timeout) if self.shared.controller_heard.load(Relaxed) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    warn!(controllers = %self.controllers, "standing by, but no controller answers");
+                }
+            }
+        }
+    }
 }
 
 impl Gateway {
-    /// Makes this process the owner of its slots, and listens for clients.
+    /// Makes this process the owner of its slots, and listens for clients. A standby returns before it
+    /// is the owner, see [`Self::wait_until_open`]; its clients are told to wait (`-LOADING`).
     ///
     /// # Errors
     ///
@@ -193,18 +260,7 @@ impl Gateway {
         };
         let orders = Orders::default();
         let obeyed = Arc::clone(&orders);
-        let params = OwnerParams {
-            name: own.session(),
-            nonce: u64::from_le_bytes(random::bytes()?),
-            ways: Ways {
-                controllers,
-                router: None,
-            },
-            operations_max: OPERATIONS_MAX,
-            keys_max: options.keys_max,
-            copies_min: options.copies_min,
-            security: options.security.clone(),
-        };
+        let params = options.owner(own.session(), controllers)?;
         let (tell, told) = mpsc::sync_channel(1);
         let shared = Arc::<Shared>::default();
         let known = Arc::clone(&shared);
@@ -218,14 +274,33 @@ impl Gateway {
             let dispatcher = Dispatcher::new(owner, cluster, options, authentication);
             Ok(EventLoop::new(now, dispatcher, sockets, obeyed))
         })?;
-        let epoch = shared.opened(&told, options.open_timeout, &options.controllers)?;
-        info!(%address, epoch = epoch.0, "its slots are open");
+        let mut opening = Opening {
+            told,
+            shared,
+            controllers: options.controllers.clone(),
+            epoch: None,
+        };
+        if options.standby.is_none() {
+            let (shared, timeout) = (&opening.shared, options.open_timeout);
+            let epoch = shared.opened(&opening.told, timeout, &options.controllers)?;
+            opening.opened(epoch);
+        }
         Ok(Self {
             node,
             orders,
             address,
-            epoch,
+            opening,
         })
+    }
+
+    /// Waits until it is the owner of its slots; returns its epoch. One that is no standby is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`]: the controller does not give it these slots. [`Error::Stopped`]: its thread
+    /// has ended, which it should not.
+    pub fn wait_until_open(&mut self) -> Result<Epoch, Error> {
+        self.opening.wait()
     }
 
     /// Where clients reach it.
@@ -234,10 +309,10 @@ impl Gateway {
         self.address
     }
 
-    /// The owner's number: every opening of the same slots gets a higher one.
+    /// The owner's number: every opening of the same slots gets a higher one. A standby has none yet.
     #[must_use]
-    pub fn epoch(&self) -> Epoch {
-        self.epoch
+    pub fn epoch(&self) -> Option<Epoch> {
+        self.opening.epoch
     }
 
     /// What its sockets have counted, those of clients left out.
@@ -296,6 +371,12 @@ impl GatewayHandle {
         orders.push(order);
         self.wake.call();
     }
+}
+
+/// How long a standby waits for a silent owner; not at all without one.
+fn patience(standby: Option<Duration>) -> DurationNs {
+    let ns = standby.map_or(0, |it| it.as_nanos().max(1));
+    DurationNs(u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
 /// A socket that many may knock at in one moment.

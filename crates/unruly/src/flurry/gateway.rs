@@ -43,6 +43,10 @@ pub(super) struct GatewayArguments {
     /// Cluster file, instead of the options for addresses and access
     #[arg(long, conflicts_with_all = ["controller", "slots", "others", "users", "tls_cert"])]
     config: Option<PathBuf>,
+    /// Stand by while another gateway serves these slots; serve them once it ends, or the controller
+    /// has not heard of it for SILENCE (350ms if not given)
+    #[arg(long, value_name = "SILENCE", num_args = 0..=1, default_missing_value = "350ms")]
+    standby: Option<DurationNs>,
     /// Replies to wait for unless a client chooses: first, quorum, all, hedge:1ms, auto or disk
     /// (default: first, or from --config)
     #[arg(long)]
@@ -106,6 +110,7 @@ impl GatewayArguments {
             level: self.level.map_or(usual.level, |it| it.0),
             timeout: timeout.unwrap_or(usual.timeout),
             open_timeout: OPEN_MAX,
+            standby: self.standby.map(|it| Duration::from_nanos(it.0)),
             transport: self.transport.unwrap_or(usual.transport),
             connections_max: self.connections,
             keys_max: self.keys,
@@ -121,10 +126,14 @@ impl GatewayArguments {
     pub(super) fn run(&self, keyed: &Keyed) -> Result<u8> {
         let watched = self.watch.start()?;
         let (options, guard) = self.options(keyed)?;
-        let gateway = Gateway::start(&GatewayOptions {
+        let mut gateway = Gateway::start(&GatewayOptions {
             metrics: watched.metrics.clone(),
             ..options.clone()
         })?;
+        if gateway.epoch().is_none() {
+            say(format!("{}, standing by", named(&gateway, &options.place)))?;
+            gateway.wait_until_open()?;
+        }
         say(format!("{}\nready", told(&gateway, &options.place)))?;
         serve(gateway, &guard)?;
         Ok(0)
@@ -142,12 +151,17 @@ pub(super) fn guarded(options: GatewayOptions, guard: &Guard) -> Result<GatewayO
 
 /// What is said of one that serves.
 pub(super) fn told(gateway: &Gateway, place: &GatewayPlace) -> String {
+    let epoch = gateway.epoch().unwrap_or_default();
+    format!("{}, epoch {}", named(gateway, place), epoch.0)
+}
+
+/// A gateway's address and slots.
+fn named(gateway: &Gateway, place: &GatewayPlace) -> String {
     format!(
-        "gateway {} for slots {}-{}, epoch {}",
+        "gateway {} for slots {}-{}",
         gateway.address(),
         place.slots.start(),
-        place.slots.end(),
-        gateway.epoch().0
+        place.slots.end()
     )
 }
 

@@ -34,7 +34,7 @@ use keyed::Keyed;
 use level::LevelName;
 use log::Log;
 use members::Operator;
-use operate::{operate, set};
+use operate::{observe, operate, set};
 use serve::Alone;
 use watch::Watch;
 
@@ -211,12 +211,15 @@ enum Verb {
         /// New file, which only its owner can read; without it the key is printed
         file: Option<PathBuf>,
     },
-    /// Print a value
+    /// Print a value, without becoming the owner of its session
     Get {
         /// Key
         key: OsString,
+        /// Session: a key space with one owner at a time; a gateway's is slots/0-16383
+        #[arg(long, default_value = "default")]
+        session: String,
         #[command(flatten)]
-        common: Common,
+        controllers: Operated,
     },
     /// Replace a value
     Set {
@@ -462,7 +465,11 @@ fn call(verb: Verb, keyed: &Keyed) -> Result<u8> {
             keyed::write_new(file.as_deref())?;
             Ok(0)
         }
-        Verb::Get { key, common } => operate(&common, keyed, key, &Operation::Get),
+        Verb::Get {
+            key,
+            session,
+            controllers,
+        } => observe(&controllers.read(keyed)?, &session, key),
         Verb::Set {
             key,
             value,

@@ -1,4 +1,5 @@
-//! One operation: open the session, do it, print what came of it, and let go of the session.
+//! One operation: open the session, do it, print what came of it, and let go of the session. A read only
+//! looks at what the servers have, since another one may own the session.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -9,7 +10,11 @@ use flurry::{Answer, Client, Condition, Operation};
 use unruly_plan::DurationNs;
 
 use super::keyed::Keyed;
+use super::members::Operator;
 use super::{Common, EXIT_NOT, say, say_error};
+
+const TAIL_UNKNOWN: &str =
+    "flurry: key: an earlier owner's last writes to it may have been lost with their servers";
 
 pub(super) fn set(
     common: &Common,
@@ -37,9 +42,7 @@ pub(super) fn operate(
     let code = match client.call().run(key.into_vec(), operation) {
         Ok(done) => {
             if done.is_tail_unknown {
-                say_error(
-                    "flurry: key: an earlier owner's last writes to it may have been lost with their servers",
-                );
+                say_error(TAIL_UNKNOWN);
             }
             print(done.answer)?
         }
@@ -60,6 +63,29 @@ pub(super) fn operate(
         "flurry: session: not closed, since {why}; the answer stands; hint: `flurry status`"
     ));
     Ok(code)
+}
+
+/// Prints the newest value that the servers have of a key, and what may be missing.
+pub(super) fn observe(operator: &Operator, session: &str, key: OsString) -> Result<u8> {
+    let (controllers, security) = (&operator.controllers, &operator.security);
+    let key = key.into_vec();
+    let seen = flurry::observe(controllers, operator.timeout, security, session, key)?;
+    if !seen.is_known {
+        say_error(&format!(
+            "flurry: session {session}: nobody has opened it yet; hint: --session NAME for another one"
+        ));
+    }
+    if seen.is_tail_unknown {
+        say_error(TAIL_UNKNOWN);
+    }
+    if !seen.silent.is_empty() {
+        let silent: Vec<String> = seen.silent.iter().map(u16::to_string).collect();
+        say_error(&format!(
+            "flurry: servers {}: they have not answered, and may have a newer value; hint: `flurry status`",
+            silent.join(", ")
+        ));
+    }
+    print(seen.answer)
 }
 
 fn print(answer: Answer) -> Result<u8> {

@@ -1,0 +1,227 @@
+//! Operations that are tried once more: their takeover was forgotten, or their value was evicted.
+
+#![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
+
+mod common;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use common::portal;
+use flurry_core::config::{Config, Level};
+use flurry_core::id::{
+    ConfigNumber, DurationNs, Epoch, Key, MonoNs, OperationId, Sequence, SessionId, Version, WallNs,
+};
+use flurry_core::key_value::Operation;
+use flurry_core::message::{Answer, Ask, Control, Copy, Message, Opened, Outcome, Request};
+use flurry_core::portal::{self, Destination, Event, Portal, Submission};
+use flurry_core::router::{self, Router, RouterParams};
+
+const NOW: MonoNs = MonoNs(10);
+
+fn version(epoch: u32, sequence: u64) -> Version {
+    Version {
+        epoch: Epoch(epoch),
+        sequence: Sequence(sequence),
+    }
+}
+
+/// An owner under this epoch that has asked nothing yet.
+fn owner(epoch: u32) -> Portal {
+    let mut portal = portal(NOW, 1);
+    let config = Config {
+        number: ConfigNumber(1),
+        replicas: 3,
+        shards: 1,
+        members: Vec::new(),
+        next: None,
+        last_loss: ConfigNumber(0),
+        last_wipe: ConfigNumber(0),
+    };
+    let opened = Opened {
+        nonce: 1,
+        session: SessionId(1),
+        epoch: Epoch(epoch),
+        clean_since: None,
+        unknown_through: Epoch(0),
+        at: WallNs(0),
+        config: Arc::new(config),
+    };
+    portal.handle_message(NOW, Message::Control(Control::Opened(opened)));
+    while portal.poll_event().is_some() {}
+    while portal.poll_send().is_some() {}
+    portal
+}
+
+fn submit(portal: &mut Portal, operation: &Operation) -> u64 {
+    let submission = Submission {
+        key: Bytes::from_static(b"k"),
+        operation: operation.encode(),
+        access: operation.access(),
+        level: Level::First,
+        at: WallNs(0),
+        patience: DurationNs::millis(1_000),
+        sequence: None,
+        refuses_doubt: false,
+    };
+    portal.submit(NOW, submission).unwrap()
+}
+
+/// What the owner wants of its router now: numbers and whether each is a takeover.
+fn asked(portal: &mut Portal) -> Vec<(u64, bool)> {
+    let mut asked = Vec::new();
+    while let Some((to, message)) = portal.poll_send() {
+        if let (Destination::Router, Message::Request(copy)) = (to, message) {
+            let takes = copy.request.ask == Ask::Touch;
+            asked.push((copy.request.id.sequence.0, takes));
+        }
+    }
+    asked
+}
+
+fn id(epoch: u32, sequence: u64) -> OperationId {
+    OperationId {
+        session: SessionId(1),
+        epoch: Epoch(epoch),
+        sequence: Sequence(sequence),
+    }
+}
+
+fn answer(portal: &mut Portal, id: OperationId, outcome: Outcome, stable: bool) {
+    let answer = Answer {
+        id,
+        outcome,
+        absent: false,
+        stable,
+    };
+    portal.handle_message(NOW, Message::Answer(answer));
+}
+
+fn taken(version: Version, found: Version) -> Outcome {
+    Outcome::Taken {
+        version,
+        found,
+        last_loss: ConfigNumber(0),
+        last_wipe: ConfigNumber(0),
+    }
+}
+
+/// What the caller has heard, by its own numbers.
+fn told(portal: &mut Portal) -> Vec<(u64, portal::Outcome)> {
+    let events = std::iter::from_fn(|| portal.poll_event());
+    events
+        .filter_map(|event| match event {
+            Event::Answered(number, outcome) => Some((number, outcome)),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_router_that_knows_nothing_of_a_takeover_does_not_begin_it_once_more() {
+    let request = Request {
+        id: id(2, 1),
+        dep: Version::NONE,
+        key: Key::new(SessionId(1), Bytes::from_static(b"k")).unwrap(),
+        ask: Ask::Touch,
+        level: Level::First,
+        at: WallNs(0),
+        stable: Sequence(0),
+        clean_since: None,
+        opened_in: ConfigNumber(1),
+        patience: DurationNs::millis(1_000),
+    };
+    for (attempt, forgotten) in [(0, false), (1, true)] {
+        let mut router = Router::new(RouterParams::default());
+        let copy = Copy {
+            request: Arc::new(request.clone()),
+            config: ConfigNumber(0),
+            attempt,
+        };
+        router.handle_request(NOW, 5, copy);
+        let said = std::iter::from_fn(|| router.poll_send()).any(|it| {
+            matches!(it, (router::Destination::Sender(5), Message::Answer(answer))
+                if answer.outcome == Outcome::Forgotten)
+        });
+        assert_eq!(said, forgotten);
+    }
+}
+
+#[test]
+fn a_takeover_that_was_forgotten_gets_a_new_number_with_all_that_wait_for_it() {
+    let mut portal = owner(2);
+    let number = submit(&mut portal, &Operation::Get);
+    let next = submit(&mut portal, &Operation::Increment(1));
+    assert_eq!(asked(&mut portal), [(1, true)]);
+    answer(&mut portal, id(2, 1), Outcome::Forgotten, false);
+    let [(takeover, true)] = asked(&mut portal)[..] else {
+        panic!("the key is taken over anew");
+    };
+    // Of a higher number than what had been asked for: versions grow.
+    assert_eq!(takeover, 5);
+    // It finds what the first one had written back.
+    let found = taken(version(2, takeover), version(2, 1));
+    answer(&mut portal, id(2, takeover), found, false);
+    let done = || Outcome::Done(Bytes::new());
+    assert_eq!(asked(&mut portal), [(takeover + 1, false)]);
+    answer(&mut portal, id(2, takeover + 1), done(), false);
+    assert_eq!(asked(&mut portal), [(takeover + 3, false)]);
+    answer(&mut portal, id(2, takeover + 3), done(), true);
+    let told: Vec<u64> = told(&mut portal).into_iter().map(|it| it.0).collect();
+    assert_eq!(told, [number, next]);
+    answer(
+        &mut portal,
+        id(2, takeover),
+        taken(version(2, takeover), version(2, 1)),
+        true,
+    );
+    assert_eq!(portal.held(), 0, "nothing stays unstable");
+}
+
+/// An owner whose increment found no replica with the value: what it asks for then, and its number.
+fn evicted() -> (Portal, u64, u64) {
+    let mut portal = owner(1);
+    submit(&mut portal, &Operation::set(Bytes::from_static(b"4")));
+    answer(&mut portal, id(1, 2), Outcome::Done(Bytes::new()), true);
+    let number = submit(&mut portal, &Operation::Increment(1));
+    assert_eq!(asked(&mut portal), [(2, false), (4, false)]);
+    answer(&mut portal, id(1, 4), Outcome::Evicted, false);
+    let [(takeover, true)] = asked(&mut portal)[..] else {
+        panic!("the key is taken over");
+    };
+    assert!(takeover > 4, "under a number of its own");
+    let _ = told(&mut portal);
+    (portal, number, takeover)
+}
+
+#[test]
+fn an_update_of_an_evicted_value_is_done_on_what_a_takeover_finds() {
+    let (mut portal, number, takeover) = evicted();
+    let found = taken(version(1, takeover), version(1, 2));
+    answer(&mut portal, id(1, takeover), found, true);
+    assert_eq!(asked(&mut portal), [(takeover + 1, false)]);
+    let one = Bytes::from_static(b"1");
+    answer(
+        &mut portal,
+        id(1, takeover + 1),
+        Outcome::Done(one.clone()),
+        true,
+    );
+    let done = portal::Outcome::Done {
+        answer: one,
+        tail_unknown: false,
+    };
+    assert_eq!(told(&mut portal), [(number, done)]);
+    assert_eq!(portal.held(), 0, "nothing stays unstable");
+}
+
+#[test]
+fn an_update_that_was_executed_before_its_value_was_evicted_is_not_done_twice() {
+    let (mut portal, number, takeover) = evicted();
+    // A late copy of it was executed where the value was left.
+    let found = taken(version(1, takeover), version(1, 4));
+    answer(&mut portal, id(1, takeover), found, true);
+    assert!(asked(&mut portal).is_empty());
+    assert_eq!(told(&mut portal), [(number, portal::Outcome::Unknown)]);
+    assert_eq!(portal.held(), 0, "nothing stays unstable");
+}

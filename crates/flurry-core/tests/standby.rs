@@ -1,0 +1,147 @@
+//! A standby, an observer's question, and a thread that has given up its server's life.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{CONTROLLER, Cluster, thread};
+use flurry_core::config::{Config, Member};
+use flurry_core::id::{ConfigNumber, DurationNs, Epoch, Incarnation, MonoNs, ServerId};
+use flurry_core::message::{Control, FoundSession, Message};
+use flurry_core::server::Destination;
+
+const STANDBY: u64 = 3000;
+
+/// What the controller answers to a message.
+fn answer(cluster: &mut Cluster, control: Control) -> Option<Control> {
+    let message = Message::Control(control);
+    cluster
+        .controller
+        .handle_message(cluster.now, STANDBY, message);
+    cluster.collect();
+    let mut mine = cluster.letters.iter().filter(|it| it.1 == STANDBY);
+    let said = match mine.next_back() {
+        Some((CONTROLLER, _, Message::Control(control))) => Some(control.clone()),
+        _ => None,
+    };
+    cluster.letters.retain(|it| it.1 != STANDBY);
+    cluster.settle();
+    said
+}
+
+/// What a standby hears that waits for so long.
+fn stand_by(cluster: &mut Cluster, patience: DurationNs) -> Option<Control> {
+    let open = Control::Open {
+        name: "calls".to_owned(),
+        nonce: 7,
+        patience,
+    };
+    answer(cluster, open)
+}
+
+fn lives(epoch: u32) -> Option<Control> {
+    Some(Control::OwnerLives {
+        nonce: 7,
+        epoch: Epoch(epoch),
+    })
+}
+
+#[test]
+fn a_standby_waits_as_long_as_the_owner_says_that_it_lives() {
+    let mut cluster = Cluster::open();
+    // The owner says so every half second.
+    let patience = DurationNs::millis(600);
+    for _ in 0..50 {
+        cluster.pass(DurationNs::millis(100));
+        assert_eq!(stand_by(&mut cluster, patience), lives(1));
+    }
+    // From now on it says nothing.
+    let start = cluster.now;
+    while cluster.controller.owner_of("calls").unwrap().1 == Epoch(1) {
+        cluster.now = cluster.now.after(DurationNs::millis(10));
+        cluster.controller.handle_timeout(cluster.now);
+        let _ = stand_by(&mut cluster, patience);
+    }
+    let waited = cluster.now.since(start);
+    let within = DurationNs::millis(100)..=DurationNs::millis(610);
+    assert!(within.contains(&waited), "{waited:?}");
+}
+
+#[test]
+fn a_standby_is_let_in_at_once_when_the_owner_has_closed() {
+    let mut cluster = Cluster::open();
+    let patience = DurationNs::millis(3_600_000);
+    assert_eq!(stand_by(&mut cluster, patience), lives(1));
+    cluster.portal.close(cluster.now);
+    cluster.settle();
+    let opened = stand_by(&mut cluster, patience);
+    assert!(
+        matches!(&opened, Some(Control::Opened(it)) if it.epoch == Epoch(2)),
+        "{opened:?}"
+    );
+}
+
+#[test]
+fn a_controller_that_stood_still_does_not_count_the_owner_s_silence() {
+    let mut cluster = Cluster::open();
+    let patience = DurationNs::millis(600);
+    assert_eq!(stand_by(&mut cluster, patience), lives(1));
+    // Nobody was heard meanwhile, and the standby's question is the first in its socket.
+    cluster.now = cluster.now.after(DurationNs::millis(5_000));
+    assert_eq!(stand_by(&mut cluster, patience), lives(1));
+}
+
+#[test]
+fn who_asks_for_a_session_changes_nothing() {
+    let mut cluster = Cluster::open();
+    for (name, session, epoch) in [("calls", 1, 1), ("never", 0, 0)] {
+        let found = answer(&mut cluster, Control::FindSession(name.to_owned(), 5));
+        let Some(Control::FoundSession(FoundSession {
+            number: 5,
+            session: id,
+            epoch: owner,
+            ..
+        })) = found
+        else {
+            panic!("{found:?}");
+        };
+        assert_eq!((id.0, owner.0), (session, epoch));
+    }
+    assert_eq!(cluster.controller.sessions(), 1);
+    assert!(cluster.portal.is_open());
+}
+
+#[test]
+fn a_thread_that_gave_up_the_life_that_its_server_takes_part_by_says_so() {
+    let process = 9 << 64;
+    let mut second = thread(1, 1, Incarnation(process + 5));
+    let config = Config {
+        number: ConfigNumber(8),
+        replicas: 1,
+        shards: 2,
+        members: vec![Member {
+            server: ServerId(1),
+            incarnation: Incarnation(process + 4),
+            addresses: Vec::new(),
+            gone: false,
+            disk: None,
+        }],
+        next: None,
+        last_loss: ConfigNumber(0),
+        last_wipe: ConfigNumber(0),
+    };
+    let message = Message::Control(Control::Config(Arc::new(config)));
+    second.handle_message(MonoNs(2), CONTROLLER, message);
+    let mut said = Vec::new();
+    while let Some((to, message)) = second.poll_send() {
+        said.push((to, message));
+    }
+    assert!(
+        said.iter().any(|it| matches!(it,
+            (Destination::Controller, Message::Control(Control::Join(member, 0)))
+                if member.incarnation == Incarnation(process + 5))),
+        "{said:?}"
+    );
+    // The first thread of its server follows, since a later life is let in.
+    assert!(!second.is_member());
+}
