@@ -108,3 +108,19 @@ fn a_caller_that_refuses_doubt_has_nothing_done_and_a_second_one_that_does_not_g
     let answer = cluster.answer("n", &increment, Level::All);
     assert_eq!(answer, Answer::Number(6));
 }
+
+#[test]
+fn a_session_is_in_doubt_until_what_it_had_written_by_a_loss_is_everywhere() {
+    let mut cluster = Cluster::open();
+    // Server 1 misses the write, and goes on hearing nothing for less than a lease.
+    cluster.deaf = vec![1];
+    cluster.answer("k", &set("v"), Level::First);
+    cluster.servers[2] = server(2, 77);
+    cluster.pass(DurationNs::millis(700));
+    let last_loss = |cluster: &Cluster| cluster.controller.config().unwrap().last_loss;
+    assert!(last_loss(&cluster).0 > 0, "a server was lost");
+    assert_eq!(cluster.controller.sessions_in_doubt().count(), 1);
+    cluster.deaf.clear();
+    cluster.pass(DurationNs::millis(1_000));
+    assert_eq!(cluster.controller.sessions_in_doubt().count(), 0);
+}

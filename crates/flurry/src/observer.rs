@@ -157,6 +157,14 @@ impl Observer {
         full.map(|replica| replica.server).collect()
     }
 
+    /// Servers that were asked and have not answered; of a session that nobody has opened nobody is asked.
+    fn silent(&self) -> Vec<u16> {
+        let asked = self.found.as_ref().is_some_and(|it| it.session.0 != 0);
+        let holders = self.holders().into_iter();
+        let silent = holders.filter(|it| asked && !self.states.contains_key(it));
+        silent.map(|it| it.0).collect()
+    }
+
     fn has_all(&self) -> bool {
         let Some(found) = &self.found else {
             return false;
@@ -198,9 +206,7 @@ impl Observer {
 
     fn result(self, controllers: &Controllers, waited: Duration) -> Result<Observed, Error> {
         let waited_ms = waited.as_millis();
-        let silent = self.holders().into_iter();
-        let silent = silent.filter(|it| !self.states.contains_key(it));
-        let silent: Vec<u16> = silent.map(|it| it.0).collect();
+        let silent = self.silent();
         let Some(found) = self.found else {
             return Err(Error::NoAnswer {
                 controllers: controllers.clone(),

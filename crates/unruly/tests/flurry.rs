@@ -76,9 +76,11 @@ fn what_one_process_sets_another_gets() {
     let run = |arguments: &[&str]| flurry(address, arguments);
     assert_eq!(said(&run(&["set", "k", "hello"])), (0, "ok", ""));
     assert_eq!(said(&run(&["get", "k"])), (0, "hello", ""));
+    assert_eq!(said(&run(&["get", "other"])), (1, "", "(not found)"));
+    let unopened = "flurry: session other: nobody has opened it yet; hint: --session NAME for another one\n(not found)";
     assert_eq!(
         said(&run(&["get", "k", "--session", "other"])),
-        (1, "", "(not found)")
+        (1, "", unopened)
     );
     assert_eq!(
         said(&run(&["append", "k", "!", "--level", "all"])),

@@ -63,10 +63,7 @@ fn one_file_tells_every_process_where_the_others_are() {
     let _router = Process::start(&[&["route"][..], &config].concat());
     assert_eq!(said(&flurry(&["set", "k", "7"], &path)), (0, "ok", ""));
     assert_eq!(said(&flurry(&["incr", "k", "35"], &path)), (0, "42", ""));
-    assert_eq!(
-        said(&flurry(&["get", "k", "--level", "all"], &path)),
-        (0, "42", "")
-    );
+    assert_eq!(said(&flurry(&["get", "k"], &path)), (0, "42", ""));
     let status = flurry(&["status"], &path);
     let (code, out, _) = said(&status);
     assert_eq!(code, 0);
@@ -210,7 +207,7 @@ fn a_bench_of_nonsense_is_refused_before_anything_is_asked() {
         (&["bench", "--value", "2MB"], "wanted at most 1048576 bytes"),
         (&["bench", "--router", "127.0.0.1:1"], "keeps no log"),
         (&["bench", "--sessions", "0"], "1..=1000"),
-        (&["get", "k", "--transport", "pigeon"], "is not udp or tcp"),
+        (&["del", "k", "--transport", "pigeon"], "is not udp or tcp"),
     ] {
         let output = flurry(words, &path);
         let (code, _, error) = said(&output);
