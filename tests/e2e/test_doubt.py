@@ -121,6 +121,7 @@ def test_a_gateway_that_does_not_own_its_slots_yet_says_that_it_is_loading(
             with closing(Wire((parts.host, 6390), 60)) as wire:
                 assert wire.ask("GET", "k").startswith(b"-LOADING ")
                 assert wire.ask("SET", "k", "v").startswith(b"-LOADING ")
-                assert wire.ask("PING") == b"+PONG\r\n"
+                # So that a health check does not take it for one that serves.
+                assert wire.ask("PING").startswith(b"-LOADING ")
         finally:
             process.kill()
