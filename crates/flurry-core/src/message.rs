@@ -87,7 +87,7 @@ pub struct Copy {
     pub request: Arc<Request>,
     /// The configuration that its sender believes in; 0 from a portal to a router.
     pub config: ConfigNumber,
-    /// 0, or the retry's number. From a portal to a router: 1 where the router may know of it.
+    /// 0, or the retry's number. A portal sends 1 to a router that may have the request already.
     pub attempt: u8,
 }
 
@@ -199,8 +199,8 @@ pub enum Outcome {
     TooFewCopies,
     /// The value was evicted from every replica that was asked.
     Evicted,
-    /// A takeover that was asked for before, of which this router knows nothing: what it has done so far
-    /// nobody knows.
+    /// The owner repeated a takeover, but this router has no record of it. An earlier process may
+    /// have written back part of it.
     Forgotten,
     /// The machine cannot read the operation; nothing was done.
     Malformed,
@@ -239,7 +239,8 @@ pub enum Control {
         name: String,
         /// Chosen by the portal, so that a repetition gets the same epoch.
         nonce: u64,
-        /// Only once its owner was not heard of for so long; 0 is at once.
+        /// Silence of the present owner after which the controller grants this opening; 0 grants it
+        /// at once.
         patience: DurationNs,
     },
     /// You are.
@@ -251,16 +252,16 @@ pub enum Control {
         /// Why.
         reason: String,
     },
-    /// To a portal that is patient: the session has an owner that lives, under this epoch.
+    /// Controller to standby: the session's owner lives.
     OwnerLives {
-        /// Of which request.
+        /// Number of the request.
         nonce: u64,
-        /// The owner's.
+        /// Epoch of the owner.
         epoch: Epoch,
     },
-    /// Observer to controller: who owns the session of this name? With a number for the answer.
+    /// Observer to controller: who owns the session of this name? The number identifies the answer.
     FindSession(String, u64),
-    /// This one.
+    /// Controller to observer: the answer to [`Self::FindSession`].
     FoundSession(FoundSession),
     /// Portal to controller: all my writes are stable, and I send no more. The flag says
     /// that some keys may have lost their last writes and that no caller has heard of it. The last
@@ -356,11 +357,11 @@ pub struct Opened {
 /// What an observer learns of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FoundSession {
-    /// Of which question.
+    /// Number of the question.
     pub number: u64,
-    /// The session; 0 is that nobody has ever opened it.
+    /// The session; 0 if it was never opened.
     pub session: SessionId,
-    /// Its owner's.
+    /// Epoch of the owner.
     pub epoch: Epoch,
     /// The latest time of an owner that the controller knows of.
     pub at: WallNs,

@@ -1,7 +1,8 @@
 //! What a shard holds: for each key a version, a state, and what the write that made it answered.
 //!
-//! A deleted key keeps its version (a tombstone) until every replica has the deletion, and an evicted
-//! one until every replica has had the value: without it a delayed write would bring an old value back.
+//! A deleted key keeps its version (a tombstone) until every replica has the deletion, and an
+//! evicted one until every replica has had the value: without it a delayed write would bring an old
+//! value back.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -18,7 +19,8 @@ use crate::message::State;
 /// What a record takes beside its key, state and answer.
 const RECORD_BYTES: usize = 96;
 
-/// What a deleted or evicted key takes beside its record: its place in their order.
+/// Bytes that a deleted or evicted key takes beside its record, for its place in the order of
+/// versions.
 const TOMBSTONE_BYTES: usize = 64;
 
 /// Of how many records the least recently used is evicted.
@@ -51,7 +53,7 @@ pub(crate) struct Record<S> {
     pub(crate) evicted: bool,
     /// When it was last used, counted in operations; wraps after four thousand million.
     used: u32,
-    /// Its place among the values, if it has one.
+    /// Index into [`Table::values`]; `None` for a record without a value.
     place: Option<u32>,
 }
 
@@ -68,11 +70,11 @@ pub(crate) struct Table<M: StateMachine> {
     records: IndexMap<Key, Record<M::State>, BuildHasherDefault<KeyHasher>>,
     /// The deleted and evicted keys of each session, the oldest version first.
     tombstones: BTreeMap<(SessionId, Version), Key>,
-    /// Which records have a value, in no order: what there is to evict.
+    /// Indices of the records that have a value, in no order; an eviction samples them.
     values: Vec<u32>,
     bytes: usize,
     clock: u32,
-    /// Where the next sample for an eviction starts, among the values.
+    /// Index into `values` at which the next eviction begins its sample.
     hand: usize,
     evictions: u64,
 }
@@ -217,14 +219,14 @@ impl<M: StateMachine> Table<M> {
         }
     }
 
-    /// Puts a record among the values or takes it out, as it has one or not.
+    /// Updates `values` after the record at this index has gained or lost its value.
     fn note_value(&mut self, index: usize) {
         let Some((_, record)) = self.records.get_index_mut(index) else {
             return;
         };
         match (record.state.is_some(), record.place) {
             (true, None) => {
-                // A table has far fewer records than a number of 32 bits can count.
+                // A table has far fewer than 2^32 records.
                 record.place = u32::try_from(self.values.len()).ok();
                 self.values.push(u32::try_from(index).unwrap_or(u32::MAX));
             }
@@ -236,7 +238,7 @@ impl<M: StateMachine> Table<M> {
         }
     }
 
-    /// Empties a place among the values; the last one moves there.
+    /// Removes an entry of `values`; the last entry moves to its place.
     fn leave_values(&mut self, place: u32) {
         let at = usize::try_from(place).unwrap_or(usize::MAX);
         self.values.swap_remove(at);
@@ -264,7 +266,8 @@ impl<M: StateMachine> Table<M> {
         }
     }
 
-    /// The oldest deleted or evicted key of a session's epoch, if its version is not newer than this.
+    /// Returns the oldest deleted or evicted key of a session's epoch, if its version is not newer
+    /// than this.
     pub(crate) fn deleted_until(
         &self,
         session: SessionId,
@@ -276,18 +279,19 @@ impl<M: StateMachine> Table<M> {
         found.next().map(|(_, key)| key)
     }
 
-    /// The first session from this one on that has deleted or evicted keys.
+    /// Returns the first session from this one on that has deleted or evicted keys.
     pub(crate) fn deleted_in(&self, from: SessionId) -> Option<SessionId> {
         let mut found = self.tombstones.range((from, Version::NONE)..);
         found.next().map(|((session, _), _)| *session)
     }
 
-    /// Keys that are deleted or evicted, and whose version is kept until every replica has that.
+    /// Returns the number of deleted or evicted keys, whose versions are kept until every replica
+    /// has them.
     pub(crate) fn tombstones(&self) -> usize {
         self.tombstones.len()
     }
 
-    /// Says of a key that was stored without a value that another replica had evicted it.
+    /// Marks a key that was stored without a value as evicted by another replica.
     pub(crate) fn mark_evicted(&mut self, key: &Key) {
         if let Some(record) = self.records.get_mut(key) {
             record.evicted = record.state.is_none();
@@ -300,7 +304,7 @@ impl<M: StateMachine> Table<M> {
         };
         self.bytes -= Self::size(machine, &key, &record);
         Self::drop_from_order(&mut self.tombstones, &key, &record);
-        // The last record has moved into the gap, unless it was the last itself.
+        // The last record has moved to the freed index, unless the removed one was the last.
         let moved = self.records.get_index(index);
         if let Some(place) = moved.and_then(|(_, it)| it.place)
             && let Some(value) = self
@@ -338,7 +342,7 @@ impl<M: StateMachine> Table<M> {
     /// Evicts the least recently used of a few values; their versions stay. Says whether it could.
     pub(crate) fn evict_one(&mut self, machine: &M, spare: &Key) -> bool {
         let mut victim: Option<(usize, u32)> = None;
-        // One more than are looked at, since the spared one may be among them.
+        // One more than SAMPLE, because the spared key may be among them.
         for _ in 0..self.values.len().min(SAMPLE + 1) {
             self.hand = (self.hand + 1) % self.values.len();
             let index = usize::try_from(self.values[self.hand]).unwrap_or(usize::MAX);
@@ -360,7 +364,8 @@ impl<M: StateMachine> Table<M> {
         record.state = None;
         record.answer = Bytes::new();
         record.evicted = true;
-        // A small value takes less than its place in the order of those that are to be forgotten.
+        // The total may grow: a small value takes fewer bytes than its entry in the order of
+        // versions.
         self.bytes = self.bytes + Self::size(machine, key, record) - before;
         self.evictions += 1;
         let (key, version) = (key.clone(), record.version);

@@ -26,7 +26,7 @@ fn version(epoch: u32, sequence: u64) -> Version {
     }
 }
 
-/// An owner under this epoch that has asked nothing yet.
+/// Returns an owner with this epoch that has sent no request yet.
 fn owner(epoch: u32) -> Portal {
     let mut portal = portal(NOW, 1);
     let config = Config {
@@ -67,7 +67,8 @@ fn submit(portal: &mut Portal, operation: &Operation) -> u64 {
     portal.submit(NOW, submission).unwrap()
 }
 
-/// What the owner wants of its router now: numbers and whether each is a takeover.
+/// Returns the requests that the owner sends to its router: each number, and whether it is a
+/// takeover.
 fn asked(portal: &mut Portal) -> Vec<(u64, bool)> {
     let mut asked = Vec::new();
     while let Some((to, message)) = portal.poll_send() {
@@ -106,7 +107,7 @@ fn taken(version: Version, found: Version) -> Outcome {
     }
 }
 
-/// What the caller has heard, by its own numbers.
+/// Returns the outcomes that the caller received, by the caller's numbers.
 fn told(portal: &mut Portal) -> Vec<(u64, portal::Outcome)> {
     let events = std::iter::from_fn(|| portal.poll_event());
     events
@@ -157,9 +158,9 @@ fn a_takeover_that_was_forgotten_gets_a_new_number_with_all_that_wait_for_it() {
     let [(takeover, true)] = asked(&mut portal)[..] else {
         panic!("the key is taken over anew");
     };
-    // Of a higher number than what had been asked for: versions grow.
+    // Its number is higher than those of all operations before, because versions grow.
     assert_eq!(takeover, 5);
-    // It finds what the first one had written back.
+    // It reads the state that the first takeover had written back.
     let found = taken(version(2, takeover), version(2, 1));
     answer(&mut portal, id(2, takeover), found, false);
     let done = || Outcome::Done(Bytes::new());
@@ -178,7 +179,8 @@ fn a_takeover_that_was_forgotten_gets_a_new_number_with_all_that_wait_for_it() {
     assert_eq!(portal.held(), 0, "nothing stays unstable");
 }
 
-/// An owner whose increment found no replica with the value: what it asks for then, and its number.
+/// Returns an owner whose increment found the value evicted everywhere, the increment's number, and
+/// the number of the takeover that follows.
 fn evicted() -> (Portal, u64, u64) {
     let mut portal = owner(1);
     submit(&mut portal, &Operation::set(Bytes::from_static(b"4")));
@@ -218,7 +220,7 @@ fn an_update_of_an_evicted_value_is_done_on_what_a_takeover_finds() {
 #[test]
 fn an_update_that_was_executed_before_its_value_was_evicted_is_not_done_twice() {
     let (mut portal, number, takeover) = evicted();
-    // A late copy of it was executed where the value was left.
+    // The takeover reads the result of the increment: a late copy was executed.
     let found = taken(version(1, takeover), version(1, 4));
     answer(&mut portal, id(1, takeover), found, true);
     assert!(asked(&mut portal).is_empty());

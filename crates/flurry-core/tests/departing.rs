@@ -5,33 +5,25 @@
 mod common;
 
 use bytes::Bytes;
-use common::{CONTROLLER, Cluster, params, server};
+use common::{Cluster, params, server};
 use flurry_core::config::Level;
 use flurry_core::controller::Controller;
 use flurry_core::id::{DurationNs, ServerId};
 use flurry_core::key_value::{Answer, Operation};
-use flurry_core::message::{Control, Departure, Message};
+use flurry_core::message::{Control, Departure};
 
 const OPERATOR: u64 = 3000;
 
 /// What the controller answers to an operator: nothing is a yes.
 fn depart(cluster: &mut Cluster, server: u16, departure: Departure) -> String {
     let question = Control::Depart(ServerId(server), departure);
-    let message = Message::Control(question);
-    cluster
-        .controller
-        .handle_message(cluster.now, OPERATOR, message);
-    cluster.collect();
-    let mut answers = cluster.letters.iter().filter(|it| it.1 == OPERATOR);
-    let refusal = match answers.next_back() {
-        Some((CONTROLLER, _, Message::Control(Control::DepartHeard(which, what, refusal)))) => {
-            assert_eq!((which.0, *what), (server, departure));
-            refusal.clone()
+    match cluster.ask_controller(OPERATOR, question) {
+        Some(Control::DepartHeard(which, what, refusal)) => {
+            assert_eq!((which.0, what), (server, departure));
+            refusal
         }
         other => panic!("the controller answered {other:?}"),
-    };
-    cluster.letters.retain(|it| it.1 != OPERATOR);
-    refusal
+    }
 }
 
 /// The servers that count now, and whether they change.

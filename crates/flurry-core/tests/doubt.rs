@@ -112,7 +112,7 @@ fn a_caller_that_refuses_doubt_has_nothing_done_and_a_second_one_that_does_not_g
 #[test]
 fn a_session_is_in_doubt_until_what_it_had_written_by_a_loss_is_everywhere() {
     let mut cluster = Cluster::open();
-    // Server 1 misses the write, and goes on hearing nothing for less than a lease.
+    // Server 1 misses the write and receives nothing for less than a lease.
     cluster.deaf = vec![1];
     cluster.answer("k", &set("v"), Level::First);
     cluster.servers[2] = server(2, 77);

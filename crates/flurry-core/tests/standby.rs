@@ -1,4 +1,4 @@
-//! A standby, an observer's question, and a thread that has given up its server's life.
+//! Standbys, the observer's question, and a shard that has given up its server's incarnation.
 
 mod common;
 
@@ -12,31 +12,16 @@ use flurry_core::server::Destination;
 
 const STANDBY: u64 = 3000;
 
-/// What the controller answers to a message.
-fn answer(cluster: &mut Cluster, control: Control) -> Option<Control> {
-    let message = Message::Control(control);
-    cluster
-        .controller
-        .handle_message(cluster.now, STANDBY, message);
-    cluster.collect();
-    let mut mine = cluster.letters.iter().filter(|it| it.1 == STANDBY);
-    let said = match mine.next_back() {
-        Some((CONTROLLER, _, Message::Control(control))) => Some(control.clone()),
-        _ => None,
-    };
-    cluster.letters.retain(|it| it.1 != STANDBY);
-    cluster.settle();
-    said
-}
-
-/// What a standby hears that waits for so long.
+/// Sends a standby's opening with this silence limit and returns the controller's answer.
 fn stand_by(cluster: &mut Cluster, patience: DurationNs) -> Option<Control> {
     let open = Control::Open {
         name: "calls".to_owned(),
         nonce: 7,
         patience,
     };
-    answer(cluster, open)
+    let answer = cluster.ask_controller(STANDBY, open);
+    cluster.settle();
+    answer
 }
 
 fn lives(epoch: u32) -> Option<Control> {
@@ -49,13 +34,13 @@ fn lives(epoch: u32) -> Option<Control> {
 #[test]
 fn a_standby_waits_as_long_as_the_owner_says_that_it_lives() {
     let mut cluster = Cluster::open();
-    // The owner says so every half second.
+    // The owner reports every half second.
     let patience = DurationNs::millis(600);
     for _ in 0..50 {
         cluster.pass(DurationNs::millis(100));
         assert_eq!(stand_by(&mut cluster, patience), lives(1));
     }
-    // From now on it says nothing.
+    // From now on the owner sends no report.
     let start = cluster.now;
     while cluster.controller.owner_of("calls").unwrap().1 == Epoch(1) {
         cluster.now = cluster.now.after(DurationNs::millis(10));
@@ -86,7 +71,7 @@ fn a_controller_that_stood_still_does_not_count_the_owner_s_silence() {
     let mut cluster = Cluster::open();
     let patience = DurationNs::millis(600);
     assert_eq!(stand_by(&mut cluster, patience), lives(1));
-    // Nobody was heard meanwhile, and the standby's question is the first in its socket.
+    // The controller received no report meanwhile, and the standby's opening is the first message.
     cluster.now = cluster.now.after(DurationNs::millis(5_000));
     assert_eq!(stand_by(&mut cluster, patience), lives(1));
 }
@@ -95,7 +80,8 @@ fn a_controller_that_stood_still_does_not_count_the_owner_s_silence() {
 fn who_asks_for_a_session_changes_nothing() {
     let mut cluster = Cluster::open();
     for (name, session, epoch) in [("calls", 1, 1), ("never", 0, 0)] {
-        let found = answer(&mut cluster, Control::FindSession(name.to_owned(), 5));
+        let question = Control::FindSession(name.to_owned(), 5);
+        let found = cluster.ask_controller(STANDBY, question);
         let Some(Control::FoundSession(FoundSession {
             number: 5,
             session: id,
@@ -142,6 +128,6 @@ fn a_thread_that_gave_up_the_life_that_its_server_takes_part_by_says_so() {
                 if member.incarnation == Incarnation(process + 5))),
         "{said:?}"
     );
-    // The first thread of its server follows, since a later life is let in.
+    // It takes part again once the controller has admitted the later incarnation.
     assert!(!second.is_member());
 }

@@ -11,23 +11,24 @@ use flurry_core::wire;
 
 use crate::world::{Machine, World};
 
-/// What the controller has heard of the owners of sessions.
+/// The simulation's own record of what the controller received about owners.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
-    /// When it last heard that one lives, by its own clock.
+    /// Time of the last report of each session's owner, by the controller's clock.
     heard: BTreeMap<SessionId, (Epoch, MonoNs)>,
-    /// Epochs that were given out after an owner that had closed, whether that has heard so or not.
+    /// Epochs that followed a closed one, even if the closing owner never received the
+    /// confirmation.
     after_closed: BTreeSet<(SessionId, Epoch)>,
 }
 
 impl Owners {
-    /// Whether the owner before this one had closed the session.
+    /// Returns whether the owner before this one had closed the session.
     pub(crate) fn had_closed(&self, session: SessionId, epoch: Epoch) -> bool {
         self.after_closed.contains(&(session, epoch))
     }
 
-    /// Hands the controller a message. Returns what is wrong if a standby took a session from an owner of
-    /// which the controller had heard within the standby's patience (I25).
+    /// Delivers a message to the controller. Returns a violation of I25: a standby took a session
+    /// although the owner's last report was more recent than the standby's silence limit.
     pub(crate) fn hear(
         &mut self,
         controller: &mut Controller,

@@ -57,7 +57,7 @@ struct KeyTruth {
     doubts: Vec<Asked>,
     /// The last operation that was answered from disks: nothing from before can be all that is left.
     on_disk: Option<(Epoch, u64)>,
-    /// Values are evicted.
+    /// True where servers evict values.
     evicts: bool,
 }
 
@@ -104,7 +104,7 @@ pub struct Truth {
 }
 
 impl Truth {
-    /// The truth of a session that nobody has used, where values are evicted or not.
+    /// Creates the truth of an unused session; `evicts` is true where servers evict values.
     #[must_use]
     pub fn new(evicts: bool) -> Self {
         Self {
@@ -195,7 +195,8 @@ impl KeyTruth {
         self.or_after(&entry.asked.clone());
     }
 
-    /// What may be: with what is known, that the value was evicted. Then it stays so until it is written.
+    /// Returns the states that the key may have now. Where servers evict, the key may also be
+    /// absent, and stays absent until it is written.
     fn possible_now(&self) -> impl Iterator<Item = &State> {
         let absent = self.evicts && !self.possible.contains(&None);
         self.possible.iter().chain(absent.then_some(&None))
@@ -351,7 +352,8 @@ impl KeyTruth {
         for state in after.iter().take(kept) {
             self.remember(state.clone());
         }
-        // Evicted after another read beside it was answered: that one's answer still counts.
+        // The value was evicted after a concurrent later read had returned it: keep its state as
+        // possible.
         let overtaken = self.queue.iter().any(|it| it.outcome.is_some());
         let read = entry.asked.access == Access::Read;
         if self.evicts && read && overtaken && after.contains(&None) {

@@ -28,7 +28,8 @@ pub struct Scenario {
     pub operator: bool,
     /// The clocks of owners are wrong by up to two seconds, each by another time.
     pub wrong_clocks: bool,
-    /// Some owners are standbys: they wait until the one before has ended or is silent.
+    /// Half of the new owners are standbys, which wait until the owner before has closed or is
+    /// silent.
     pub standbys: bool,
     /// Machines are suspended now and then, and their clocks stand still meanwhile.
     pub suspends: bool,
@@ -127,7 +128,8 @@ impl Scenario {
             scenario.stalls = true;
             scenario.disk = false;
         }
-        // As above: a standby gives servers more time to be counted out one after another.
+        // The open case above: sessions wait longer with standbys, and servers are counted out
+        // meanwhile.
         scenario.disk &= !scenario.standbys;
         if seed % 8 == 7 && !tight {
             scenario.operator = true;

@@ -144,7 +144,7 @@ impl Workload {
             *world.dice.pick(routers)
         };
         let name = session.name.clone();
-        // Longer than two heartbeats, or so short that it may come between two.
+        // In milliseconds: none, shorter than a heartbeat, longer than two.
         let patience = if world.scenario.standbys {
             *world.dice.pick(&[0, 0, 200, 1_200])
         } else {
@@ -591,8 +591,9 @@ impl Workload {
 }
 
 impl Session {
-    /// I23: what is wrong when an owner's time is behind that of an operation that was done. A former
-    /// owner that has not heard of the present one has a time of its own, and nothing comes of it.
+    /// Returns a violation of I23: the owner's time is behind that of a completed operation. A
+    /// former owner that does not know of the present one is exempt, since no server executes its
+    /// operations.
     fn time_went_back(&self, owner: usize, at: WallNs) -> Option<String> {
         let owns = self.owners[owner].epoch >= self.truth_epoch();
         let (at, before) = (at.0, self.done_at.0);
@@ -641,7 +642,7 @@ impl Session {
 
 /// Checks the copies of a write that its owner got the answer of, at a level that promises copies.
 fn check_copies(world: &mut World, place: NodeId, epoch: Epoch, number: u64) {
-    // One that was tried again has another number, which only its owner knows.
+    // Skipped after a renumbering: the number on the wire is known to the owner only.
     let known = world.with_portal(place, |portal, _| (portal.session(), portal.tried_again()));
     let Some(((session, 0), _)) = known else {
         return;

@@ -25,7 +25,7 @@ use crate::dice::Dice;
 use crate::disks::ShardDisk;
 use crate::scenario::{MS, Scenario};
 
-/// How often an owner says that it lives.
+/// Period of an owner's report that it lives.
 pub const HEARTBEAT: DurationNs = DurationNs(500 * MS);
 
 /// A node's place in the world; a restarted process keeps it.
@@ -188,7 +188,7 @@ pub struct World {
     pub(crate) holders: BTreeMap<OperationId, BTreeSet<ServerId>>,
     /// When the members last were about to change.
     changing_at: Option<u64>,
-    /// What the controller has heard of owners.
+    /// What the controller received about owners.
     pub(crate) owners: Owners,
     /// Lives that the controller counted when it last did anything.
     pub(crate) counted: Vec<(ServerId, Incarnation)>,

@@ -91,7 +91,7 @@ pub enum Error {
         "servers: none that has the key has answered within {waited_ms} ms; wanted one of them; hint: `flurry status` shows which are up"
     )]
     NoServer {
-        /// How long it was waited for.
+        /// Time that the observer waited.
         waited_ms: u128,
     },
     /// The key is empty or too long.

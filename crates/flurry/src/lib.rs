@@ -9,7 +9,7 @@
 //! - [`Metrics`]: how the parts of a process are, for Prometheus.
 //! - [`Faults`]: what a network or a machine may do, on purpose.
 //! - [`status`], [`depart`]: what an operator asks the controller.
-//! - [`observe`]: a value of a session that another one owns.
+//! - [`observe`]: reads a value without owning its session.
 //!
 //! Everything that decides something is in the core; here is only what carries it out. Without a
 //! [`ClusterKey`] all of it stays on the loopback interface, since nothing is encrypted and nobody has

@@ -1,8 +1,9 @@
-//! Reading a key without owning its session: for an operator who looks at what a running gateway has.
+//! Reads a key without owning its session. An operator uses this to look at a running gateway's
+//! keys.
 //!
-//! An observer asks the controller who owns the session, and then every replica of the key for what it
-//! has. The newest of it is the value. Nobody is pushed aside, nothing is changed, and nothing is
-//! waited for but answers: a write that is under way may be seen before it is acknowledged.
+//! An observer asks the controller which epoch owns the session, and then asks every replica of the
+//! key for its state. The newest state is the value. The owner keeps its session, and no server
+//! changes. The observer may see a write before it is acknowledged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,27 +27,28 @@ use crate::peers::Peers;
 use crate::security::Security;
 use crate::{Error, clock, random};
 
-/// How often what was not answered is asked again.
+/// Period after which the observer repeats an unanswered question.
 const ASK_AGAIN: DurationNs = DurationNs::millis(50);
 
-/// What an observer has found.
+/// The result of an observation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observed {
     /// [`Answer::Value`] or [`Answer::NotFound`].
     pub answer: Answer,
-    /// Somebody has opened the session before: else nothing can be in it.
+    /// True if the session was ever opened. A session that was never opened is empty.
     pub is_known: bool,
-    /// An earlier owner's last writes to this key may have been lost.
+    /// True if an earlier owner's last writes to this key may have been lost.
     pub is_tail_unknown: bool,
-    /// Servers that should have the key and did not answer in time. A newer value at level `first` may
-    /// be on one of them alone.
+    /// Servers that should have the key and did not answer in time. One of them may have a newer
+    /// value that was written at level `first`.
     pub silent: Vec<u16>,
 }
 
-/// Reads a key of a session without owning it: the newest value that a server has, seen from outside. It
-/// waits for every server that has the key, or for `patience`.
+/// Reads the newest value that the servers have of a key, without becoming the owner of its
+/// session. It waits for every server that has the key, or for `patience`.
 ///
-/// Not for a program that writes too: that is what an owner is for, whose reads follow its writes.
+/// Do not use it in a program that also writes the key: only an owner's reads follow its own
+/// writes.
 ///
 /// # Errors
 ///
@@ -69,7 +71,7 @@ pub fn observe(
         found: None,
         states: BTreeMap::new(),
     };
-    // A key that no session could have is refused before anybody is asked.
+    // Refuse an impossible key before asking any server.
     Key::new(SessionId(1), observer.key.clone())?;
     let start = Instant::now();
     while start.elapsed() < patience && !observer.has_all() {
@@ -88,16 +90,16 @@ pub fn observe(
 struct Observer {
     name: String,
     key: Bytes,
-    /// Tells answers to this observer from others, as the questions' number.
+    /// Random number of this observer's questions, by which it recognises the answers.
     number: u64,
     peers: Peers,
     found: Option<FoundSession>,
-    /// What each server has, in the configuration of `found`.
+    /// State of the key at each server that has answered, in the configuration of `found`.
     states: BTreeMap<ServerId, State>,
 }
 
 impl Observer {
-    /// Asks the controllers, and the servers that have not answered.
+    /// Asks the controllers, and each server that has not answered.
     fn ask(&mut self, link: &mut Link) {
         let question = Control::FindSession(self.name.clone(), self.number);
         self.peers
@@ -119,7 +121,8 @@ impl Observer {
             key: key.clone(),
             ask: Ask::Touch,
             level: Level::All,
-            // An owner's time and what is stable are the owner's to tell: these say nothing.
+            // Only an owner may advance the time and the stable number: zero leaves both as they
+            // are.
             at: WallNs(0),
             stable: Sequence(0),
             clean_since: None,
@@ -141,13 +144,13 @@ impl Observer {
         }
     }
 
-    /// The key in its session, once that is known.
+    /// Returns the key within its session; `None` while the session is not known.
     fn session_key(&self) -> Option<Key> {
         let session = self.found.as_ref()?.session;
         Key::new(session, self.key.clone()).ok()
     }
 
-    /// Servers that have all there is of the key.
+    /// Returns the servers that are full replicas of the key.
     fn holders(&self) -> Vec<ServerId> {
         let (Some(found), Some(key)) = (&self.found, self.session_key()) else {
             return Vec::new();
@@ -157,7 +160,8 @@ impl Observer {
         full.map(|replica| replica.server).collect()
     }
 
-    /// Servers that were asked and have not answered; of a session that nobody has opened nobody is asked.
+    /// Returns the servers that have not answered. No server is asked about a session that was
+    /// never opened.
     fn silent(&self) -> Vec<u16> {
         let asked = self.found.as_ref().is_some_and(|it| it.session.0 != 0);
         let holders = self.holders().into_iter();
@@ -182,7 +186,8 @@ impl Observer {
                     (it.epoch, it.config.number) == (found.epoch, found.config.number)
                 };
                 if !known.is_some_and(as_known) {
-                    // What a server said under an earlier owner is not what it has now.
+                    // Discard the answers that servers gave under an earlier owner or
+                    // configuration.
                     self.states.clear();
                     self.found = Some(found);
                     self.ask_servers(link);
@@ -235,7 +240,7 @@ impl Observer {
     }
 }
 
-/// What a read of this state answers at this time.
+/// Returns the answer of a read of this state at this time.
 fn value_of(state: &State, at: WallNs) -> Result<Answer, Error> {
     let machine = KeyValue::default();
     let unreadable = |what: String| Error::Refused {

@@ -106,9 +106,9 @@ pub(crate) struct OwnerParams {
     /// Keys that it remembers at most; a forgotten one costs a question to all at its next use.
     pub(crate) keys_max: usize,
     pub(crate) copies_min: Option<u8>,
-    /// How often it says that it lives, and asks whether a server was lost.
+    /// Period of its report to the controller that it lives.
     pub(crate) heartbeat: DurationNs,
-    /// It takes the session only from an owner that was silent for so long; zero is at once.
+    /// Silence of the present owner after which it takes the session; zero takes it at once.
     pub(crate) patience: DurationNs,
     pub(crate) security: Security,
 }

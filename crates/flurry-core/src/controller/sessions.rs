@@ -4,8 +4,9 @@
 //! single replica that still served the earlier owner would be enough to acknowledge a write that the
 //! new owner never sees. After an owner that closed, nobody has to be waited for.
 //!
-//! An owner says now and then that it lives. That keeps nobody safe, since the epochs do; it is for a
-//! standby, which is patient: it wants the session only once the owner has been silent for a while.
+//! An owner reports periodically that it lives. A standby uses this: it takes the session only
+//! after the owner has been silent for a while. Safety does not depend on the report; the epochs
+//! provide it.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -50,7 +51,7 @@ pub(super) struct Session {
     pub(super) opening: Option<u64>,
     /// Nobody has to be waited for.
     pub(super) free: bool,
-    /// When its owner, or whoever asks to be, was last heard of.
+    /// Time of the last message from the owner, or from a portal that asks to become the owner.
     pub(super) heard: MonoNs,
 }
 
@@ -132,7 +133,7 @@ impl Controller {
         self.opened(id);
     }
 
-    /// Whether a patient opening has to wait, since the session's owner lives.
+    /// Returns whether a standby has to wait because the session's owner lives.
     fn waits_for_owner(
         &mut self,
         now: MonoNs,
@@ -160,7 +161,7 @@ impl Controller {
         waits
     }
 
-    /// The owner of a session says that it lives.
+    /// Notes that the owner of a session has reported that it lives.
     pub(super) fn owner_lives(&mut self, now: MonoNs, id: SessionId, epoch: Epoch) {
         if let Some(session) = self.sessions.get_mut(&id)
             && session.epoch == epoch
@@ -169,8 +170,8 @@ impl Controller {
         }
     }
 
-    /// The session of this name and the epoch of its owner, if it was ever opened; and whether that has
-    /// let go of it.
+    /// Returns the session of this name, the epoch of its owner, and whether the owner has closed
+    /// it. `None` for a session that was never opened.
     #[must_use]
     pub fn owner_of(&self, name: &str) -> Option<(SessionId, Epoch, bool)> {
         let id = *self.names.get(name)?;

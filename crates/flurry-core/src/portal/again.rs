@@ -1,17 +1,19 @@
 //! Operations that are tried once more under another number.
 //!
-//! *Forgotten.* A takeover's write-back must not be made twice under one number: what a second look finds
-//! may be another state, and a server may have the first. A router that knows nothing of a takeover that
-//! it is asked for again therefore says so, and the key is taken over under a new number.
+//! *Forgotten.* A takeover must not write back twice under one number. The second attempt may read
+//! another state while a server still holds the first, and one version would then have two states.
+//! A router that has no record of a repeated takeover therefore reports this, and the portal uses a
+//! new number.
 //!
-//! *Evicted.* A server that has evicted a value keeps its version for a while, and can answer nothing that
-//! depends on it. When no replica has the value any more, the key is taken over: what is found is a
-//! deletion then, or the value at a replica that was not asked, and the operation is tried once more on
-//! that. So the caller sees a key that is not there, as in any cache. A late copy of the first try may
-//! still be executed on the value; should the takeover find that it was, the outcome is unknown.
+//! *Evicted.* A server that has evicted a value keeps the version for a while, but cannot execute
+//! an operation that depends on the value. When no replica has the value, the portal takes the key
+//! over. The takeover reads a deletion, or the value from a replica that had not answered, and the
+//! portal then repeats the operation. The caller sees a key that does not exist, as in any cache. A
+//! late copy of the first attempt may still be executed. If the takeover reads its result, the
+//! outcome is unknown.
 //!
-//! Versions of a key grow with the order of its operations, so all that wait behind get new numbers too.
-//! Their callers know them by the first.
+//! Versions of a key grow in the order of its operations, so the operations that wait behind get
+//! new numbers too. Callers keep using the first number.
 
 use std::collections::VecDeque;
 
@@ -23,14 +25,14 @@ use crate::machine::Access;
 /// Former numbers of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Tried {
-    /// The one by which its caller knows it.
+    /// The number that the caller uses.
     pub(super) first: Sequence,
-    /// The one under which it, an update, was last sent.
+    /// The number under which an update was last sent; `None` if it was never sent.
     sent: Option<Sequence>,
 }
 
 impl Portal {
-    /// No replica has the value that an operation depends on.
+    /// Repeats an operation after a takeover, because no replica has the value that it depends on.
     pub(super) fn evicted(&mut self, sequence: Sequence) {
         let version = self.id(sequence).version();
         let Some(operation) = self.operations.get(&sequence) else {
@@ -47,7 +49,7 @@ impl Portal {
         if chain.known == Known::At(dep) || chain.known == Known::At(version) {
             chain.known = Known::Unknown;
         }
-        // A replica that has an older value must not be believed alone.
+        // One replica alone is no proof: it may have an older value.
         chain.refused.push_back(dep);
         if access == Access::Read {
             chain.reads -= 1;
@@ -61,7 +63,7 @@ impl Portal {
         self.renumber(&key, sent);
     }
 
-    /// The router knows nothing of a takeover that it was asked for before.
+    /// Begins a takeover under a new number, because the router has no record of the first.
     pub(super) fn forgotten(&mut self, sequence: Sequence) {
         let Some(operation) = self.operations.get(&sequence) else {
             return;
@@ -79,7 +81,8 @@ impl Portal {
         self.renumber(&key, None);
     }
 
-    /// Gives new numbers to all that wait on a key, the first of which may have been sent before.
+    /// Gives new numbers to the operations that wait on a key. `sent` is the number under which the
+    /// first of them was sent before.
     fn renumber(&mut self, key: &Key, mut sent: Option<Sequence>) {
         let Some(chain) = self.keys.get_mut(key) else {
             return;
@@ -102,8 +105,8 @@ impl Portal {
         }
     }
 
-    /// A new number for an operation. The one by which its caller knows it stays among the unstable ones
-    /// until the new one is stable.
+    /// Returns a new number for an operation. The caller's number stays unstable until the new one
+    /// is stable.
     fn number_again(&mut self, sequence: Sequence, sent: Option<Sequence>) -> Sequence {
         let before = self.again.remove(&sequence);
         if before.is_some() {
@@ -120,8 +123,9 @@ impl Portal {
         self.last
     }
 
-    /// Ends an update that is to be tried once more and was executed after all, as a takeover has found,
-    /// or may have been, where it found what an earlier takeover had written back.
+    /// Ends a waiting update as unknown if a takeover found that its first attempt was executed. If
+    /// the takeover found the write-back of an earlier takeover (`own`), the first attempt may have
+    /// been.
     pub(super) fn was_executed(&mut self, takeover: Sequence, found: Version, own: bool) {
         let sequence = Sequence(takeover.0 + 1);
         let sent = self.again.get(&sequence).and_then(|it| it.sent);

@@ -45,7 +45,7 @@ pub(super) struct Chain {
     /// So do those of all operations up to here: they were asked for before it was known, and one that
     /// must be sent anew comes after the first answer has carried it.
     pub(super) tail_unknown_through: Sequence,
-    /// A takeover was asked for whose answer never came: what it found nobody knows.
+    /// A takeover of this key was sent, and the portal never received its result.
     pub(super) unheard: bool,
     pub(super) waiting: VecDeque<Pending>,
 }
@@ -272,13 +272,13 @@ impl Portal {
         self.drive(now, sequence, operation);
     }
 
-    /// Hands an operation to the router, the first time or as something new.
+    /// Sends an operation to the router, which does not have it yet.
     pub(super) fn drive(&mut self, now: MonoNs, sequence: Sequence, mut operation: Operation) {
         operation.driven = now;
         self.hand_over(sequence, operation, 0);
     }
 
-    /// Hands an operation to a router that may know of it, or may have forgotten it.
+    /// Repeats an operation to a router that may have it already.
     pub(super) fn send_again(&mut self, sequence: Sequence, operation: Operation) {
         self.hand_over(sequence, operation, 1);
     }

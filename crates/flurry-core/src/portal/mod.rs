@@ -55,10 +55,12 @@ pub struct PortalParams {
     pub keys_max: usize,
     /// When the router may forget (a process of its own): how often it is told again.
     pub drive_again: Option<DurationNs>,
-    /// How often it tells the controller that it lives, and asks whether a server was lost; `None` is
-    /// never. An owner that does not know of a loss cannot say that its writes have outlived it.
+    /// Period of the report to the controller, which also asks whether a server was lost; `None`
+    /// sends none. An owner that does not know of a loss cannot say that its writes have outlived
+    /// it.
     pub heartbeat: Option<DurationNs>,
-    /// Zero takes the session at once. A standby waits until its owner was not heard of for so long.
+    /// Silence of the present owner after which this portal takes the session; zero takes it at
+    /// once.
     pub patience: DurationNs,
 }
 
@@ -154,7 +156,8 @@ pub enum Event {
     Opened(Arc<Config>, Epoch),
     /// The controller refused to open it.
     Refused(String),
-    /// The session has an owner that lives, under this epoch; said once for each.
+    /// Another owner with this epoch lives, and this portal stands by. Reported once for each
+    /// epoch.
     StandsBy(Epoch),
     /// What came of an operation, by the caller's number.
     Answered(u64, Outcome),
@@ -169,7 +172,7 @@ pub enum Event {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Life {
-    /// It waits for the controller, or for the owner of this epoch to end.
+    /// The portal waits for the controller, or for the owner of this epoch to end.
     Opening(Epoch),
     Open,
     Closing,
@@ -234,11 +237,12 @@ pub struct Portal {
     waiting: BTreeMap<Sequence, Key>,
     /// Numbers that may still change a replica.
     unstable: BTreeSet<Sequence>,
-    /// Operations that have another number than the one by which their callers know them.
+    /// Former numbers of operations that were renumbered, by their present number.
     again: BTreeMap<Sequence, again::Tried>,
-    /// A caller has chosen a number: none may be taken in between.
+    /// True once a caller has chosen a number itself: the portal must not use numbers of its own
+    /// then.
     is_numbered: bool,
-    /// How often a number was taken in between.
+    /// Count of operations that were renumbered.
     tried_again: u64,
     deadlines: BTreeSet<(MonoNs, Sequence)>,
     controller_again: MonoNs,
@@ -332,7 +336,7 @@ impl Portal {
         number_of(self.last)
     }
 
-    /// Operations that were tried once more under a number that their callers do not know.
+    /// Returns how many operations were renumbered.
     #[must_use]
     pub fn tried_again(&self) -> u64 {
         self.tried_again
@@ -601,13 +605,13 @@ impl Portal {
         self.events.pop_front()
     }
 
-    /// The number by which the caller knows an operation.
+    /// Returns the number that the caller uses for an operation.
     fn number_told(&self, sequence: Sequence) -> u64 {
         let tried = self.again.get(&sequence);
         number_of(tried.map_or(sequence, |it| it.first))
     }
 
-    /// An operation can change nothing any more.
+    /// Removes an operation that can change nothing any more from the unstable ones.
     fn let_go(&mut self, sequence: Sequence) {
         self.unstable.remove(&sequence);
         if let Some(tried) = self.again.remove(&sequence) {

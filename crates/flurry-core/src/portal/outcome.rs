@@ -253,7 +253,7 @@ impl Portal {
         self.drive(now, sequence, operation);
     }
 
-    /// Puts an operation back in front of its key's others, where its takeover will find it.
+    /// Puts an operation back at the front of its key's queue, so that a takeover precedes it.
     pub(super) fn requeue(&mut self, sequence: Sequence, key: &Key) {
         let Some(operation) = self.operations.remove(&sequence) else {
             return;
@@ -336,7 +336,7 @@ impl Portal {
         self.drop_operation(sequence);
     }
 
-    /// Tells what came of an operation that was never sent under its number.
+    /// Reports the outcome of a queued operation, which was never sent under its number.
     pub(super) fn end_waiting(&mut self, pending: &super::Pending, outcome: Outcome) {
         let number = self.number_told(pending.sequence);
         self.let_go(pending.sequence);

@@ -1,4 +1,5 @@
-//! Repair: a replica that missed a write, or evicted what it rests on, gets the state from one that has it.
+//! Repair: a replica that missed a write, or that evicted the value before it, gets the state from
+//! another.
 //!
 //! The state is pushed, never the operation executed again. One repair of a key at a time, and no
 //! more than a tenth of the traffic: a server that comes back is not buried under repairs.
@@ -49,7 +50,8 @@ impl Router {
             .iter()
             .filter(|target| match target.progress {
                 Progress::Behind(_) => true,
-                // It can never execute the write; and of what is read another replica is enough.
+                // It can never execute the write. A read needs no repair: another replica answered
+                // it.
                 Progress::Evicted => operation.is_write(),
                 _ => false,
             })

@@ -270,8 +270,8 @@ impl Router {
             return;
         };
         let portal = operation.portal;
-        // What had to make room is gone for good: the owner's version of it is a deletion, so that no
-        // late copy brings the value back, and its record can go when every replica has that.
+        // A takeover of an evicted value writes a deletion. No late copy can bring the value back
+        // then, and every replica forgets the record once all have the deletion.
         operation.absent = found.snapshot.is_none();
         // Not a deletion: others may have buried it, and would miss what the owner then depends on.
         let clean = operation.clean_since(last_wipe).is_some_and(|since| {

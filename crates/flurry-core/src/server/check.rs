@@ -122,9 +122,9 @@ impl<M: StateMachine> Server<M> {
         }
     }
 
-    /// Forgets deletions of a session that every replica has, and evicted keys whose values every replica
-    /// has had, the oldest first: without that, keys that nobody uses again would fill the memory. Returns
-    /// how many.
+    /// Forgets deleted and evicted keys of a session whose version every replica has had, the
+    /// oldest first. Without that, keys that are never used again would fill the memory. Returns
+    /// how many were forgotten.
     pub(super) fn bury_some(&mut self, id: SessionId, most: usize) -> usize {
         let session = self.sessions.get(&id).copied();
         let Some(session) = session.filter(|_| !self.is_changing()) else {
@@ -160,7 +160,7 @@ impl<M: StateMachine> Server<M> {
         }
     }
 
-    /// Whether all that there is of a key is a version that every replica has had.
+    /// Returns whether a key has no value, only a version that every replica has had.
     fn is_dead(&mut self, key: &Key) -> bool {
         let Some(session) = self.sessions.get(&key.session()).copied() else {
             return false;
@@ -189,8 +189,9 @@ impl<M: StateMachine> Server<M> {
             })
     }
 
-    /// Whether an absent key can only be one that had to make room: every replica had the version that the
-    /// request depends on. Of a deletion that every replica has its owner knows.
+    /// Returns whether this server has evicted the key and forgotten it: it has no record, though
+    /// every replica had the version that the request depends on. It was no deletion, or the owner
+    /// would know.
     fn has_dropped(&self, request: &Request) -> bool {
         self.params.evict
             && request.dep != Version::NONE
@@ -342,7 +343,7 @@ impl<M: StateMachine> Server<M> {
             return true;
         }
         loop {
-            // Anew each time: the key's own record may be among those that are forgotten.
+            // Computed in each round, because a round may forget the key's own record.
             let growth = self.table.growth(&self.machine, key, state, answer);
             if growth == 0 || self.table.bytes() + growth <= self.params.memory_bytes_max {
                 return true;
@@ -350,7 +351,7 @@ impl<M: StateMachine> Server<M> {
             if !self.params.evict {
                 return false;
             }
-            // Names of evicted keys first, as far as they may be forgotten.
+            // Forget evicted keys first: that costs no value.
             let forgotten = self.bury_some(key.session(), BURIED_MAX);
             if forgotten == 0 && !self.table.evict_one(&self.machine, key) {
                 return false;

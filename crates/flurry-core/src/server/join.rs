@@ -131,8 +131,9 @@ impl<M: StateMachine> Server<M> {
     /// Asks the controller to let it take part, with the number that it was asked to prove it with.
     pub(super) fn ask_to_join(&mut self, proof: u64) {
         let life = self.params.life;
-        // One shard speaks for the server; the others hear of it by the configuration. But one that has
-        // given up the life by which the server takes part can never follow: the server needs a later one.
+        // The first shard asks for the whole server, and the others follow the configuration. A
+        // shard that has given up the server's incarnation cannot follow; it asks for a later
+        // incarnation.
         let speaks = life.endpoint.shard.0 == 0 || self.gave_up;
         if self.is_member() || !speaks {
             return;

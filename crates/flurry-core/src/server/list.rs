@@ -4,9 +4,9 @@
 //! key once. What was on every replica when the owner began is told if it stays: a removal moves the
 //! last record, which was looked at before, into the gap.
 //!
-//! With the keys whose values have ended come those that an earlier owner deleted, and those of its
-//! values that were evicted: only a later write by the present owner can be known to be on every
-//! replica, and be forgotten.
+//! The list of ended values also has the keys that were deleted or evicted under an earlier owner.
+//! The server cannot forget them by itself: only a write of the present owner is known to be on
+//! every replica.
 
 use super::{Destination, Server};
 use crate::id::Version;

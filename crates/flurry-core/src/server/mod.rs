@@ -86,7 +86,7 @@ pub struct Server<M: StateMachine> {
     config: Option<Arc<Config>>,
     lease: Lease,
     join: Option<Join>,
-    /// The server takes part by a life that this shard has given up.
+    /// The configuration names an incarnation of the server that this shard has given up.
     gave_up: bool,
     outbox: VecDeque<(Destination, Message)>,
     counts: ServerCounts,

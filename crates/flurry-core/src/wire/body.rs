@@ -253,11 +253,11 @@ pub struct Open {
     pub name: ::prost::alloc::string::String,
     #[prost(fixed64, tag = "2")]
     pub nonce: u64,
-    /// Only once its owner was not heard of for so long; 0 is at once.
+    /// Silence of the present owner after which the opening is granted; 0 grants it at once.
     #[prost(fixed64, tag = "3")]
     pub patience_ns: u64,
 }
-/// Controller to such a portal: the session has an owner that lives.
+/// Controller to standby: the session's owner lives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OwnerLives {
     #[prost(fixed64, tag = "1")]
@@ -275,10 +275,10 @@ pub struct FindSession {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FoundSession {
-    /// Of the question.
+    /// Number of the question.
     #[prost(fixed64, tag = "1")]
     pub number: u64,
-    /// 0: nobody has ever opened it.
+    /// 0 if the session was never opened.
     #[prost(uint32, tag = "2")]
     pub session: u32,
     #[prost(uint32, tag = "3")]

@@ -167,6 +167,20 @@ impl Cluster {
         }
     }
 
+    /// Sends the controller a message and returns its last answer to this sender.
+    pub(crate) fn ask_controller(&mut self, sender: u64, control: Control) -> Option<Control> {
+        let message = Message::Control(control);
+        self.controller.handle_message(self.now, sender, message);
+        self.collect();
+        let mut answers = self.letters.iter().filter(|it| it.1 == sender);
+        let answer = match answers.next_back() {
+            Some((CONTROLLER, _, Message::Control(control))) => Some(control.clone()),
+            _ => None,
+        };
+        self.letters.retain(|it| it.1 != sender);
+        answer
+    }
+
     /// Takes what the parts want sent, without delivering it.
     pub(crate) fn collect(&mut self) {
         for index in 0..self.servers.len() {

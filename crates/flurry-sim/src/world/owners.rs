@@ -1,4 +1,4 @@
-//! What owners and their routers want done, after each of their inputs.
+//! Carries out the outputs of owners and routers after each of their inputs.
 
 use flurry_core::id::MonoNs;
 use flurry_core::message::{Ask, Message};

@@ -61,7 +61,7 @@ const OPERATIONS_MAX: usize = 16_384;
 /// Keys that a client remembers at most.
 const KEYS_MAX: usize = 100_000;
 
-/// How often a client says that it lives, and asks whether a server was lost.
+/// Period of a client's report to the controller that it lives.
 const HEARTBEAT: DurationNs = DurationNs::millis(1_000);
 
 /// Longer than an answer takes on one machine.

@@ -209,7 +209,7 @@ impl Dispatcher {
             return None;
         }
         connection.last_command = spec.name;
-        // A health check by PING finds the gateway that serves.
+        // PING too, so that a health check finds the gateway that serves.
         let needs_slots = matches!(spec.class, Class::Read | Class::Write)
             || matches!(spec.name, "ping" | "scan" | "keys" | "dbsize" | "wait");
         if needs_slots && !self.owner.is_open() {

@@ -56,10 +56,11 @@ pub use users::{Rights, User, Users, hash_password};
 /// it is counted out.
 const OPERATIONS_MAX: usize = 131_072;
 
-/// How often it says that it lives: a standby waits for less than half a second.
+/// Period of a gateway's report to the controller that it lives. A standby's silence limit is
+/// longer.
 const HEARTBEAT: DurationNs = DurationNs::millis(100);
 
-/// After this long a standby warns that no controller answers.
+/// Time after which a standby warns that no controller answers.
 const CONTROLLER_MISSED: Duration = Duration::from_secs(10);
 
 /// Connections that wait to be let in, as far as the system allows.
@@ -83,8 +84,9 @@ pub struct GatewayOptions {
     pub timeout: Duration,
     /// How long the opening of its slots may take.
     pub open_timeout: Duration,
-    /// Stand by while another gateway has the slots: take them once it has closed, or was silent for so
-    /// long. Without it they are taken at once. A gateway says every 100 ms that it lives.
+    /// Silence of the present gateway after which this one takes its slots; it also takes them when
+    /// that gateway closes. `None` takes the slots at once. A gateway reports every 100 ms that it
+    /// lives.
     pub standby: Option<Duration>,
     /// How messages travel to the servers.
     pub transport: Transport,
@@ -140,7 +142,7 @@ impl GatewayOptions {
 }
 
 impl GatewayOptions {
-    /// How the owner of its slots is made.
+    /// Returns the parameters of the owner of its slots.
     fn owner(&self, session: String, controllers: Allowed) -> Result<OwnerParams, Error> {
         Ok(OwnerParams {
             name: session,
@@ -186,7 +188,7 @@ pub struct Gateway {
     opening: Opening,
 }
 
-/// What comes of the opening of a gateway's slots.
+/// The opening of a gateway's slots, and its epoch once they are open.
 #[derive(Debug)]
 struct Opening {
     told: Receiver<Result<Epoch, Error>>,
@@ -223,8 +225,9 @@ impl Opening {
 }
 
 impl Gateway {
-    /// Makes this process the owner of its slots, and listens for clients. A standby returns before it
-    /// is the owner, see [`Self::wait_until_open`]; its clients are told to wait (`-LOADING`).
+    /// Makes this process the owner of its slots, and listens for clients. A standby returns before
+    /// it owns the slots and answers `-LOADING` until then; [`Self::wait_until_open`] waits for
+    /// that.
     ///
     /// # Errors
     ///
@@ -293,7 +296,7 @@ impl Gateway {
         })
     }
 
-    /// Waits until it is the owner of its slots; returns its epoch. One that is no standby is.
+    /// Waits until this gateway owns its slots and returns its epoch.
     ///
     /// # Errors
     ///
@@ -309,7 +312,8 @@ impl Gateway {
         self.address
     }
 
-    /// The owner's number: every opening of the same slots gets a higher one. A standby has none yet.
+    /// Returns the epoch under which this gateway owns its slots; `None` while it stands by. Every
+    /// opening of the same slots gets a higher epoch.
     #[must_use]
     pub fn epoch(&self) -> Option<Epoch> {
         self.opening.epoch
@@ -373,7 +377,7 @@ impl GatewayHandle {
     }
 }
 
-/// How long a standby waits for a silent owner; not at all without one.
+/// Returns a standby's silence limit; zero for a gateway that takes its slots at once.
 fn patience(standby: Option<Duration>) -> DurationNs {
     let ns = standby.map_or(0, |it| it.as_nanos().max(1));
     DurationNs(u64::try_from(ns).unwrap_or(u64::MAX))

@@ -43,8 +43,8 @@ pub(super) struct GatewayArguments {
     /// Cluster file, instead of the options for addresses and access
     #[arg(long, conflicts_with_all = ["controller", "slots", "others", "users", "tls_cert"])]
     config: Option<PathBuf>,
-    /// Stand by while another gateway serves these slots; serve them once it ends, or the controller
-    /// has not heard of it for SILENCE (350ms if not given)
+    /// Stand by while another gateway serves these slots; serve them once it ends, or the
+    /// controller has not heard of it for SILENCE (350ms if not given)
     #[arg(long, value_name = "SILENCE", num_args = 0..=1, default_missing_value = "350ms")]
     standby: Option<DurationNs>,
     /// Replies to wait for unless a client chooses: first, quorum, all, hedge:1ms, auto or disk
@@ -155,7 +155,7 @@ pub(super) fn told(gateway: &Gateway, place: &GatewayPlace) -> String {
     format!("{}, epoch {}", named(gateway, place), epoch.0)
 }
 
-/// A gateway's address and slots.
+/// Returns a gateway's address and slots as text.
 fn named(gateway: &Gateway, place: &GatewayPlace) -> String {
     format!(
         "gateway {} for slots {}-{}",

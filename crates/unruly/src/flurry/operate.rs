@@ -1,5 +1,5 @@
-//! One operation: open the session, do it, print what came of it, and let go of the session. A read only
-//! looks at what the servers have, since another one may own the session.
+//! Runs one operation: opens the session, prints the outcome, and closes the session. A read does
+//! not open the session, because another process may own it.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -65,7 +65,7 @@ pub(super) fn operate(
     Ok(code)
 }
 
-/// Prints the newest value that the servers have of a key, and what may be missing.
+/// Prints the newest value that the servers have of a key, and warns if a newer one may exist.
 pub(super) fn observe(operator: &Operator, session: &str, key: OsString) -> Result<u8> {
     let (controllers, security) = (&operator.controllers, &operator.security);
     let key = key.into_vec();
