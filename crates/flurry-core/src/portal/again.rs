@@ -15,8 +15,6 @@
 //! Versions of a key grow in the order of its operations, so the operations that wait behind get
 //! new numbers too. Callers keep using the first number.
 
-use std::collections::VecDeque;
-
 use super::chain::Known;
 use super::{Outcome, Portal};
 use crate::id::{Key, Sequence, Version};
@@ -50,11 +48,11 @@ impl Portal {
             chain.known = Known::Unknown;
         }
         // One replica alone is no proof: it may have an older value.
-        chain.refused.push_back(dep);
+        chain.refuse(dep);
         if access == Access::Read {
             chain.reads -= 1;
         } else {
-            chain.refused.push_back(version);
+            chain.refuse(version);
             chain.updates -= 1;
             chain.unstable -= 1;
         }
@@ -96,10 +94,6 @@ impl Portal {
             self.waiting.insert(pending.sequence, key.clone());
             self.deadlines.insert((pending.deadline, pending.sequence));
         }
-        self.put_back(key, waiting);
-    }
-
-    fn put_back(&mut self, key: &Key, waiting: VecDeque<super::Pending>) {
         if let Some(chain) = self.keys.get_mut(key) {
             chain.waiting = waiting;
         }

@@ -15,6 +15,9 @@ use crate::id::{ConfigNumber, Epoch, Key, MonoNs, Sequence, Version};
 use crate::machine::Access;
 use crate::message::{Ask, Copy, Message, Request};
 
+/// Refused versions of a key that are remembered: more are hardly ever under way at once.
+const REFUSED_MAX: usize = 64;
+
 /// What the portal knows of a key's version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Known {
@@ -65,6 +68,14 @@ impl Chain {
             unheard: false,
             waiting: VecDeque::new(),
         }
+    }
+
+    /// Remembers a version that was refused or evicted, and forgets the oldest one beyond the bound.
+    pub(super) fn refuse(&mut self, version: Version) {
+        if self.refused.len() == REFUSED_MAX {
+            self.refused.pop_front();
+        }
+        self.refused.push_back(version);
     }
 
     fn is_idle(&self) -> bool {
@@ -294,5 +305,23 @@ impl Portal {
             self.outbox
                 .push_back((Destination::Router, Message::Request(copy)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_evicted_again_and_again_takes_no_more_memory() {
+        let mut chain = Chain::new(Known::Unknown);
+        for sequence in 0..1_000 {
+            chain.refuse(Version {
+                epoch: Epoch(1),
+                sequence: Sequence(sequence),
+            });
+        }
+        assert_eq!(chain.refused.len(), REFUSED_MAX);
+        assert_eq!(chain.refused.back().map(|it| it.sequence.0), Some(999));
     }
 }

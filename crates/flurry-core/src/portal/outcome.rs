@@ -9,9 +9,6 @@ use crate::id::{ConfigNumber, DurationNs, Epoch, Key, MonoNs, OperationId, Seque
 use crate::machine::Access;
 use crate::message::{Answer, Ask, Outcome as Routed, Request};
 
-/// Refused writes of a key that are remembered: more are hardly ever under way at once.
-const REFUSED_MAX: usize = 64;
-
 impl Portal {
     pub(super) fn handle_answer(&mut self, now: MonoNs, answer: Answer) {
         let Answer {
@@ -191,7 +188,7 @@ impl Portal {
             if access == Access::Read {
                 chain.reads -= 1;
                 if chain.known == Known::At(dep) {
-                    chain.refused.push_back(dep);
+                    chain.refuse(dep);
                     chain.known = Known::Unknown;
                 }
                 self.requeue(sequence, &key);
@@ -312,10 +309,7 @@ impl Portal {
                 Outcome::Busy | Outcome::TooFewCopies | Outcome::Unknown | Outcome::Evicted
             );
             if access == Access::Blind || (access == Access::Update && !takeover && perhaps) {
-                if chain.refused.len() == REFUSED_MAX {
-                    chain.refused.pop_front();
-                }
-                chain.refused.push_back(version);
+                chain.refuse(version);
                 chain.too_few = outcome == Outcome::TooFewCopies;
             }
             if !takeover && access != Access::Read && chain.known == Known::At(version) {
