@@ -23,7 +23,7 @@ JVM := jvm/target/unruly-jvm.jar
 
 .PHONY: help setup build demo-build fmt lint lint-text test test-long test-all tools compile compile-benches test-rust \
 	test-flurry test-model sim sim-bugs fuzz test-python test-python-slow rules smoke e2e \
-	mutations mutations-today mutations-all e2e-services soak fuzz-files advisories notices notices-javascript sbom bench bench-flurry docs demo check jvm test-jvm
+	mutations mutations-today mutations-all e2e-services chaos soak fuzz-files advisories notices notices-javascript sbom bench bench-flurry docs demo check jvm test-jvm
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -80,6 +80,7 @@ test-all: ## Everything: `test`, the long stages, advisories, slow services, a s
 tools: ## Install the Debian packages that tests need
 	scripts/debian.sh etcd etcd-server
 	scripts/debian.sh libenet.so.7 libenet7
+	scripts/debian.sh faketime faketime
 	scripts/debian.sh redis-server redis-server redis-tools
 	scripts/debian.sh memcached memcached
 	scripts/debian.sh nginx nginx-light
@@ -176,6 +177,10 @@ e2e-services: setup build ## Start Cassandra and Garage once each; the first tim
 
 fuzz-files: setup ## Files, limits, manifests and segments that are nearly right, COUNT of them by SEED
 	$(PY) tests/fuzz/files.py $(COUNT) $(SEED)
+
+CHAOS_SECONDS ?= 1800
+chaos: setup build $(CHECKER) tools ## Kill, stop, freeze and switch off parts of a Flurry cluster with gateways for CHAOS_SECONDS at each level
+	CHAOS_SECONDS=$(CHAOS_SECONDS) CHAOS_SEED=$(SEED) $(PY) -m pytest -q -s tests/e2e/test_chaos.py
 
 soak: setup build ## Ten minutes under load: the memory of every process after two and after ten
 	$(PY) -m pytest -q -s tests/soak

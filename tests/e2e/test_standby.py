@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
@@ -79,6 +80,22 @@ def test_a_standby_waits_while_the_owner_lives_and_serves_once_it_is_killed(
         wait_for(lambda: is_open(parts, "gateway-b"), "the metrics page")
 
 
+def cpu_s(parts: Cluster, gateway: str) -> float:
+    """CPU time that a process has used."""
+    fields = Path(f"/proc/{parts.running[gateway].pid}/stat").read_text().split()
+    return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_standby_uses_next_to_no_cpu_time(tmp_path: Path) -> None:
+    with cluster(tmp_path, "127.60.0.5") as parts:
+        parts.start("gateway-a")
+        stand_by(parts, "gateway-b", 3_600)
+        before_s = cpu_s(parts, "gateway-b")
+        time.sleep(3.0)
+        # It asks the controller twenty times a second.
+        assert cpu_s(parts, "gateway-b") - before_s < 0.3
+
+
 def test_a_standby_takes_over_at_once_from_an_owner_that_closes(tmp_path: Path) -> None:
     with cluster(tmp_path, "127.60.0.2") as parts:
         parts.start("gateway-a")
@@ -142,7 +159,7 @@ def test_an_observer_reads_what_a_gateway_has_and_does_not_end_it(tmp_path: Path
 
 
 def test_an_observer_says_which_servers_have_not_answered(tmp_path: Path) -> None:
-    with cluster(tmp_path, "127.60.0.5") as parts:
+    with cluster(tmp_path, "127.60.0.6") as parts:
         parts.start("gateway-a")
         write(parts, "gateway-a")
         # The controller counts nobody out meanwhile.

@@ -118,6 +118,10 @@ bugs! {
     TakeoverAmidReads = "takeover-amid-reads",
     /// A standby takes a session from an owner that lives.
     StandbyImpatient = "standby-impatient",
+    /// A server does not tell how long ago it granted a lease to one that was counted out.
+    GrantForgotten = "grant-forgotten",
+    /// The next owner is not in doubt though as many servers were lost as a write has copies.
+    CopiesNotCounted = "copies-not-counted",
     /// A server that was drained joins again by itself.
     DrainedComesBack = "drained-comes-back",
 }

@@ -34,6 +34,12 @@ pub enum Level {
 }
 
 impl Level {
+    /// True if a write at this level has several copies when it is acknowledged.
+    #[must_use]
+    pub const fn promises_copies(self) -> bool {
+        matches!(self, Self::Quorum | Self::All | Self::Disk)
+    }
+
     /// How many of `replicas` replies are needed.
     #[must_use]
     pub fn needed(self, replicas: usize) -> usize {
@@ -121,6 +127,9 @@ pub struct Config {
     pub next: Option<Vec<Member>>,
     /// The configuration in which a server was last lost together with what it held.
     pub last_loss: ConfigNumber,
+    /// The same of when so many were lost, one after another, that a majority's copies of some key may
+    /// be gone.
+    pub last_majority_loss: ConfigNumber,
     /// The same of when all that held some key may have been lost together.
     pub last_wipe: ConfigNumber,
 }

@@ -177,6 +177,8 @@ pub enum Outcome {
         found: Version,
         /// The configuration in which a server was last lost with what it held.
         last_loss: ConfigNumber,
+        /// That in which a majority's copies may have been lost.
+        last_majority_loss: ConfigNumber,
         /// That in which all that held some key may have been lost together.
         last_wipe: ConfigNumber,
     },
@@ -230,6 +232,45 @@ pub enum Message {
     Control(Control),
 }
 
+/// A server's question for a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Ping {
+    /// Who asks.
+    pub life: Life,
+    /// The configuration that it goes by.
+    pub number: ConfigNumber,
+    /// When it asks, by its own clock.
+    pub sent: MonoNs,
+    /// Time since it last granted a lease to a server that is not in that configuration, at least.
+    pub quiet: DurationNs,
+}
+
+/// Servers that have each write that an owner acknowledges, at least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Copies {
+    /// So many; 0 counts as 1.
+    Count(u8),
+    /// A majority of the cluster's replicas.
+    Majority,
+}
+
+impl Copies {
+    /// True if one server alone is too few in some cluster.
+    #[must_use]
+    pub fn are_several(self) -> bool {
+        self > Self::Count(1)
+    }
+
+    /// The number of servers in a cluster with so many replicas; at least 1.
+    #[must_use]
+    pub fn of(self, replicas: u8) -> u8 {
+        match self {
+            Self::Count(count) => count.max(1),
+            Self::Majority => replicas / 2 + 1,
+        }
+    }
+}
+
 /// Messages that are no operation on a key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Control {
@@ -242,6 +283,8 @@ pub enum Control {
         /// Silence of the present owner after which the controller grants this opening; 0 grants it
         /// at once.
         patience: DurationNs,
+        /// Servers that have each write that the owner acknowledges.
+        copies: Copies,
     },
     /// You are.
     Opened(Opened),
@@ -280,12 +323,15 @@ pub enum Control {
     /// Controller to server: whoever is this life says so again, with this number. What was under way
     /// for long may come from a life that has ended.
     Prove(Incarnation, u64),
+    /// Controller to a server that asks to join: a server of this number is up, at this address on
+    /// another machine.
+    NumberTaken(ServerId, String),
     /// What is the configuration?
     ConfigQuery,
     /// It is this.
     Config(Arc<Config>),
-    /// I go by this configuration; may I go on? With the sender's clock.
-    Ping(Life, ConfigNumber, MonoNs),
+    /// I go by this configuration; may I go on?
+    Ping(Ping),
     /// You may; `None` is the controller.
     Pong(Option<ServerId>, ConfigNumber, MonoNs),
     /// What should I hold? From the cursor on.
@@ -350,6 +396,8 @@ pub struct Opened {
     /// Its time begins here at the earliest: what had expired for an earlier owner stays so, also when
     /// this one's clock is behind.
     pub at: WallNs,
+    /// Servers that had each write that earlier owners acknowledged, at least.
+    pub copies_earlier: u8,
     /// The configuration.
     pub config: Arc<Config>,
 }

@@ -28,6 +28,11 @@ fn version(epoch: u32, sequence: u64) -> Version {
 
 /// Returns an owner with this epoch that has sent no request yet.
 fn owner(epoch: u32) -> Portal {
+    owner_after(epoch, None)
+}
+
+/// Returns such an owner whose predecessors have closed since an epoch.
+fn owner_after(epoch: u32, clean_since: Option<Epoch>) -> Portal {
     let mut portal = portal(NOW, 1);
     let config = Config {
         number: ConfigNumber(1),
@@ -36,13 +41,15 @@ fn owner(epoch: u32) -> Portal {
         members: Vec::new(),
         next: None,
         last_loss: ConfigNumber(0),
+        last_majority_loss: ConfigNumber(0),
         last_wipe: ConfigNumber(0),
     };
     let opened = Opened {
+        copies_earlier: 1,
         nonce: 1,
         session: SessionId(1),
         epoch: Epoch(epoch),
-        clean_since: None,
+        clean_since,
         unknown_through: Epoch(0),
         at: WallNs(0),
         config: Arc::new(config),
@@ -103,6 +110,7 @@ fn taken(version: Version, found: Version) -> Outcome {
         version,
         found,
         last_loss: ConfigNumber(0),
+        last_majority_loss: ConfigNumber(0),
         last_wipe: ConfigNumber(0),
     }
 }
@@ -146,6 +154,23 @@ fn a_router_that_knows_nothing_of_a_takeover_does_not_begin_it_once_more() {
         });
         assert_eq!(said, forgotten);
     }
+}
+
+#[test]
+fn the_takeover_after_a_forgotten_one_asks_all_replicas_and_writes_back() {
+    let mut portal = owner_after(3, Some(Epoch(2)));
+    submit(&mut portal, &Operation::Get);
+    let mut trusts = Vec::new();
+    for number in [1, 3] {
+        while let Some((to, message)) = portal.poll_send() {
+            if let (Destination::Router, Message::Request(copy)) = (to, message) {
+                trusts.push(copy.request.clean_since);
+            }
+        }
+        answer(&mut portal, id(3, number), Outcome::Forgotten, false);
+    }
+    // The first may have written back to one replica only.
+    assert_eq!(trusts, [Some(Epoch(2)), None]);
 }
 
 #[test]

@@ -116,6 +116,7 @@ fn when_the_source_of_a_copy_is_lost_joining_servers_share_what_they_have_of_it(
             members: vec![lone(2, gone)],
             next: Some(vec![lone(0, false), lone(1, false)]),
             last_loss: ConfigNumber(0),
+            last_majority_loss: ConfigNumber(0),
             last_wipe: ConfigNumber(0),
         })))
     };
@@ -214,6 +215,7 @@ fn the_largest_cluster_in_the_middle_of_a_change_fits_a_datagram() {
         name: "s".repeat(128),
         nonce: u64::MAX,
         patience: DurationNs(0),
+        copies: flurry_core::message::Copies::Majority,
     };
     longest(&mut controller, open.clone());
     // One of them comes back: there is room for it, also when the cluster is full.

@@ -313,6 +313,7 @@ fn ended(back: &[(u16, Disk)]) -> Config {
         members: vec![old(1), old(2), old(3)],
         next: Some(next.collect()),
         last_loss: ConfigNumber(0),
+        last_majority_loss: ConfigNumber(0),
         last_wipe: ConfigNumber(0),
     }
 }

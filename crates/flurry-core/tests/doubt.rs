@@ -110,6 +110,35 @@ fn a_caller_that_refuses_doubt_has_nothing_done_and_a_second_one_that_does_not_g
 }
 
 #[test]
+fn a_key_in_doubt_is_not_forgotten_before_a_caller_has_heard_of_it() {
+    let mut cluster = Cluster::open();
+    cluster.answer("n", &Operation::Increment(5), Level::All);
+    cluster.portal = portal(cluster.now, 2);
+    cluster.letters.clear();
+    cluster.servers[2] = server(2, 77);
+    cluster.pass(DurationNs::millis(6_000));
+    cluster.events.clear();
+    let operation = Operation::Increment(1);
+    let submission = Submission {
+        key: Bytes::from_static(b"n"),
+        operation: operation.encode(),
+        access: operation.access(),
+        level: Level::All,
+        at: WallNs(1),
+        patience: DurationNs::millis(500),
+        sequence: None,
+        refuses_doubt: true,
+    };
+    cluster.portal.submit(cluster.now, submission).unwrap();
+    cluster.pass(DurationNs::millis(50));
+    // More keys than the owner remembers.
+    for number in 0..300 {
+        cluster.answer(&format!("other-{number}"), &set("v"), Level::All);
+    }
+    assert!(doubts(&mut cluster, "n"));
+}
+
+#[test]
 fn a_session_is_in_doubt_until_what_it_had_written_by_a_loss_is_everywhere() {
     let mut cluster = Cluster::open();
     // Server 1 misses the write and receives nothing for less than a lease.

@@ -670,6 +670,7 @@ fn a_second_thread_of_a_server_takes_up_no_life_of_an_earlier_process() {
             members: vec![member],
             next: None,
             last_loss: ConfigNumber(0),
+            last_majority_loss: ConfigNumber(0),
             last_wipe: ConfigNumber(0),
         })))
     };

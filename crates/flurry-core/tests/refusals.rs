@@ -7,9 +7,10 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use common::Cluster;
 use common::copies::{copy, fence, fence_at, verdict};
-use flurry_core::id::{ConfigNumber, Epoch};
+use flurry_core::config::Level;
+use flurry_core::id::{ConfigNumber, DurationNs, Epoch};
 use flurry_core::key_value::{Answer, Operation};
-use flurry_core::message::{Ask, Copy, Message, Request, Verdict};
+use flurry_core::message::{Ask, Copy, Message, Outcome, Request, Verdict};
 use flurry_core::wire;
 
 fn set(bytes: usize) -> Operation {
@@ -160,4 +161,29 @@ fn a_full_memory_refuses_what_grows_it_and_serves_everything_else() {
     assert!(matches!(verdict(&mut cluster, 0, delete), Verdict::Done(_)));
     let other = copy(&cluster, (4, 1), "k", &set(8_000));
     assert_eq!(verdict(&mut cluster, 0, other), done(&Answer::Stored));
+}
+
+#[test]
+fn a_write_that_was_done_is_driven_on_also_when_one_server_is_left() {
+    let mut cluster = Cluster::open();
+    for deaf in [vec![1], vec![1, 2]] {
+        cluster.deaf = deaf;
+        cluster.pass(DurationNs::millis(6_000));
+    }
+    let config = Arc::clone(cluster.controller.config().unwrap());
+    assert_eq!(config.lives().len(), 1);
+    cluster.router.adopt(cluster.now, &config);
+    let write = copy(&cluster, (5, 1), "k", &set(1));
+    let write = with(write, |it| it.level = Level::Quorum);
+    let mut refused = |attempt: u8| {
+        let copy = Copy {
+            attempt,
+            ..write.clone()
+        };
+        cluster.router.handle_request(cluster.now, 0, copy);
+        let mut sent = std::iter::from_fn(|| cluster.router.poll_send());
+        sent.any(|(_, it)| matches!(it, Message::Answer(it) if it.outcome == Outcome::TooFewCopies))
+    };
+    assert!(refused(0), "a new write");
+    assert!(!refused(1), "one that its owner has an answer of");
 }

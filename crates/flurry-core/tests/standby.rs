@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{CONTROLLER, Cluster, thread};
+use common::{CONTROLLER, Cluster, portal, server_at, thread};
 use flurry_core::config::{Config, Member};
 use flurry_core::id::{ConfigNumber, DurationNs, Epoch, Incarnation, MonoNs, ServerId};
 use flurry_core::message::{Control, FoundSession, Message};
@@ -18,6 +18,7 @@ fn stand_by(cluster: &mut Cluster, patience: DurationNs) -> Option<Control> {
         name: "calls".to_owned(),
         nonce: 7,
         patience,
+        copies: flurry_core::message::Copies::Count(1),
     };
     let answer = cluster.ask_controller(STANDBY, open);
     cluster.settle();
@@ -114,6 +115,7 @@ fn a_thread_that_gave_up_the_life_that_its_server_takes_part_by_says_so() {
         }],
         next: None,
         last_loss: ConfigNumber(0),
+        last_majority_loss: ConfigNumber(0),
         last_wipe: ConfigNumber(0),
     };
     let message = Message::Control(Control::Config(Arc::new(config)));
@@ -130,4 +132,38 @@ fn a_thread_that_gave_up_the_life_that_its_server_takes_part_by_says_so() {
     );
     // It takes part again once the controller has admitted the later incarnation.
     assert!(!second.is_member());
+}
+
+/// Lets time pass until the portal owns its session, and returns how many milliseconds that took.
+fn opening_ms(cluster: &mut Cluster) -> u64 {
+    (0..10_000)
+        .find(|_| {
+            cluster.pass(DurationNs::millis(1));
+            cluster.portal.is_open()
+        })
+        .expect("the session opens")
+}
+
+#[test]
+fn a_new_owner_waits_for_the_last_lease_of_a_lost_server_and_no_longer() {
+    let mut cluster = Cluster::open();
+    cluster.pass(DurationNs::millis(1_000));
+    cluster.deaf = vec![2];
+    cluster.portal = portal(cluster.now, 2);
+    let waited_ms = opening_ms(&mut cluster);
+    // Its lease of a second may have been granted just now, by a clock that is an eighth slower.
+    assert!((875..1_400).contains(&waited_ms), "{waited_ms}");
+}
+
+#[test]
+fn a_server_that_comes_back_does_not_make_a_new_owner_wait_longer() {
+    let mut cluster = Cluster::open();
+    cluster.pass(DurationNs::millis(1_000));
+    cluster.deaf = vec![2];
+    cluster.portal = portal(cluster.now, 2);
+    cluster.pass(DurationNs::millis(1_050));
+    cluster.deaf.clear();
+    cluster.servers[2] = server_at(cluster.now, 2, 77);
+    let waited_ms = 1_050 + opening_ms(&mut cluster);
+    assert!((875..1_400).contains(&waited_ms), "{waited_ms}");
 }

@@ -9,7 +9,7 @@ use flurry_core::id::{
     SessionId, ShardId, WallNs,
 };
 use flurry_core::message::{
-    Batch, Control, Cursor, Departure, FoundSession, Life, List, Listed, Message,
+    Batch, Control, Copies, Cursor, Departure, FoundSession, Life, List, Listed, Message, Ping,
 };
 use flurry_core::wire::{WireError, decode, encode};
 use proptest::prelude::*;
@@ -25,6 +25,11 @@ fn open(name: String, nonce: u64) -> Message {
         name,
         nonce,
         patience: DurationNs(nonce / 3),
+        copies: if nonce.is_multiple_of(3) {
+            Copies::Majority
+        } else {
+            Copies::Count(2)
+        },
     })
 }
 
@@ -67,15 +72,19 @@ proptest! {
     }
 }
 
-#[test]
-fn what_a_server_says_of_itself_arrives() {
-    let life = Life {
+fn some_life() -> Life {
+    Life {
         endpoint: Endpoint {
             server: ServerId(7),
             shard: ShardId(3),
         },
         incarnation: Incarnation(u128::MAX - 5),
-    };
+    }
+}
+
+#[test]
+fn what_a_server_says_of_itself_arrives() {
+    let life = some_life();
     let member = Member {
         server: ServerId(7),
         incarnation: life.incarnation,
@@ -104,7 +113,13 @@ fn what_a_server_says_of_itself_arrives() {
     for control in [
         Control::Join(member, 77),
         Control::Prove(life.incarnation, u64::MAX),
-        Control::Ping(life, ConfigNumber(4), MonoNs(9)),
+        Control::NumberTaken(ServerId(7), "10.0.0.1:7701".to_owned()),
+        Control::Ping(Ping {
+            life,
+            number: ConfigNumber(4),
+            sent: MonoNs(9),
+            quiet: DurationNs(7),
+        }),
         Control::Pong(None, ConfigNumber(4), MonoNs(9)),
         Control::Pong(Some(ServerId(2)), ConfigNumber(4), MonoNs(9)),
         Control::Pull(life, ConfigNumber(4), Cursor::START),
@@ -149,6 +164,7 @@ fn what_is_said_of_an_owner_arrives() {
         members: Vec::new(),
         next: None,
         last_loss: ConfigNumber(1),
+        last_majority_loss: ConfigNumber(2),
         last_wipe: ConfigNumber(2),
     });
     for control in [

@@ -116,6 +116,7 @@ impl World {
         let scenario = &self.scenario;
         let clear = scenario.loss <= 10_000 && scenario.slow <= 1_000;
         let before = std::mem::replace(&mut self.counted, lives.clone());
+        self.losses.note(config, &before);
         let came = lives.iter().filter(|it| !before.contains(it));
         let drained = came.map(|it| it.0).find(|it| drained.contains(it));
         if let Some(server) = drained {

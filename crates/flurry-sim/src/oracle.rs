@@ -86,6 +86,8 @@ pub struct Allowed {
     pub tail_unknown: bool,
     /// An owner has more keys than it remembers, and takes its own over again.
     pub forgets: bool,
+    /// Servers may be too few for a level.
+    pub few_servers: bool,
     /// Memory is short.
     pub shortage: bool,
     /// The members change, or have just done so: then a read at level `disk` tells of the disks of the
@@ -254,7 +256,7 @@ impl KeyTruth {
             // Driven before, by another router perhaps: a copy may be under way.
             Outcome::TooFewCopies => {
                 self.maybe(entry);
-                if allowed.tail_unknown {
+                if allowed.few_servers {
                     return Ok(());
                 }
                 Err("refused for want of servers where none was lost".to_owned())

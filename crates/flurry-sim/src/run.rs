@@ -87,6 +87,7 @@ pub fn run_traced(seed: u64, operations: u64, trace: bool) -> Result<Summary, Bo
     if !tight {
         become_quiet(&mut world, &mut workload);
         nobody_is_in_doubt(&mut world, &mut workload);
+        repairs_end(&mut world, &mut workload);
         nothing_dead_is_kept(&mut world);
     }
     workload.finish(&mut world);
@@ -215,14 +216,18 @@ fn nothing_dead_is_kept(world: &mut World) {
 
 /// What is under way between servers comes to its end, copying in small parts included.
 fn repairs_end(world: &mut World, workload: &mut Workload) {
-    let (soon, end) = (world.now + 500 * MS, world.now + LIVENESS_MAX);
+    let (mut soon, end) = (world.now + 500 * MS, world.now + LIVENESS_MAX);
     let changing = |world: &World| {
         let mut configs = world.servers().filter_map(|it| it.config());
         configs.any(|config| config.next.is_some())
     };
-    while (world.now < soon || changing(world) && world.now < end) && world.violation.is_none() {
+    while world.now < soon.min(end) && world.violation.is_none() {
         if !step(world, workload) {
             break;
+        }
+        // A server works off what piled up meanwhile at its next ping.
+        if changing(world) {
+            soon = soon.max(world.now + world.scenario.lease);
         }
     }
 }

@@ -31,6 +31,8 @@ pub struct Scenario {
     /// Half of the new owners are standbys, which wait until the owner before has closed or is
     /// silent.
     pub standbys: bool,
+    /// Owners promise several copies of each write, and use only levels that have them.
+    pub several_copies: bool,
     /// Machines are suspended now and then, and their clocks stand still meanwhile.
     pub suspends: bool,
     /// Operations that a session has under way.
@@ -93,6 +95,7 @@ impl Scenario {
             wrong_clocks: seed % 8 == 5,
             standbys: seed % 8 == 3,
             suspends: seed % 8 == 5,
+            several_copies: seed % 8 == 1,
             depth: dice.between(1, 6),
             loss: if calm { 0 } else { lossy },
             duplicates: if calm {

@@ -11,7 +11,7 @@ use flurry_core::portal::{Event, Outcome, Submission, SubmitError};
 
 use crate::dice::Dice;
 use crate::oracle::{Allowed, Asked, Truth};
-use crate::scenario::MS;
+use crate::scenario::{MS, Scenario};
 use crate::trouble;
 use crate::world::{Machine, NodeId, World};
 
@@ -180,15 +180,14 @@ impl Workload {
             };
             let key = Bytes::from(format!("k{key}"));
             let at = clock(world, session.owners[owner].epoch);
-            let level = level(&mut world.dice, world.scenario.disk);
+            let level = level(&mut world.dice, &world.scenario);
             let mut asked = Asked {
                 to_disk: level == Level::Disk,
                 operation: operation.encode(),
                 access: operation.access(),
                 at,
             };
-            let promises = matches!(level, Level::Quorum | Level::All | Level::Disk);
-            let durable = promises && asked.access != Access::Read;
+            let durable = level.promises_copies() && asked.access != Access::Read;
             let submission = Submission {
                 key: key.clone(),
                 operation: asked.operation.clone(),
@@ -325,7 +324,13 @@ impl Workload {
         let allowed = Allowed {
             // A server without room cannot copy what a lost one held.
             loss: world.all_lost || (tight && world.server_lost),
-            tail_unknown: world.server_lost,
+            tail_unknown: if world.scenario.several_copies {
+                let copies = usize::from(world.scenario.replicas / 2 + 1);
+                world.all_lost || world.losses.most >= copies
+            } else {
+                world.server_lost
+            },
+            few_servers: world.server_lost,
             forgets: world.scenario.fresh_keys || world.scenario.keys > KEYS_REMEMBERED,
             shortage: tight,
             changing: world.changed_within(500 * MS),
@@ -685,9 +690,12 @@ fn clock(world: &World, epoch: Epoch) -> WallNs {
     WallNs(now + wrong_ms * 1_000_000)
 }
 
-fn level(dice: &mut Dice, disk: bool) -> Level {
-    if disk && dice.chance(250_000) {
+fn level(dice: &mut Dice, scenario: &Scenario) -> Level {
+    if scenario.disk && dice.chance(250_000) {
         return Level::Disk;
+    }
+    if scenario.several_copies {
+        return *dice.pick(&[Level::Quorum, Level::Quorum, Level::All]);
     }
     match dice.below(20) {
         0..12 => Level::First,

@@ -1,6 +1,7 @@
 //! A cluster on virtual time: nodes, a network, and what is checked at every step.
 
 mod interventions;
+mod losses;
 mod network;
 mod owners;
 
@@ -15,7 +16,7 @@ use flurry_core::id::{
     ShardId, Version,
 };
 use flurry_core::key_value::KeyValue;
-use flurry_core::message::{Control, Life, Message};
+use flurry_core::message::{Control, Copies, Life, Message};
 use flurry_core::portal::{Event, Portal, PortalParams};
 use flurry_core::router::{Router, RouterParams};
 use flurry_core::server::{self, Server, ServerParams};
@@ -24,6 +25,7 @@ use crate::checks::Owners;
 use crate::dice::Dice;
 use crate::disks::ShardDisk;
 use crate::scenario::{MS, Scenario};
+use losses::Losses;
 
 /// Period of an owner's report that it lives.
 pub const HEARTBEAT: DurationNs = DurationNs(500 * MS);
@@ -174,6 +176,9 @@ pub struct World {
     pub(crate) open_copies: BTreeMap<NodeId, BTreeSet<(OperationId, u16, u8)>>,
     /// A server was counted out or restarted empty.
     pub server_lost: bool,
+    /// Servers that were lost one after another, so that others may not have copied everything in
+    /// between.
+    pub losses: Losses,
     /// A disk was lost with what was on it: the others must do.
     pub disk_lost: bool,
     /// So many servers ended at once that every replica of a key may have been lost.
@@ -196,7 +201,7 @@ pub struct World {
 
 /// Where the process of this number at a place listens.
 fn address(place: NodeId, started: u64) -> String {
-    format!("{place}.{started}")
+    format!("{place}:{started}")
 }
 
 impl World {
@@ -224,6 +229,7 @@ impl World {
             fenced: BTreeMap::new(),
             open_copies: BTreeMap::new(),
             server_lost: false,
+            losses: Losses::default(),
             disk_lost: false,
             all_lost: false,
             gone: BTreeSet::new(),
@@ -378,6 +384,11 @@ impl World {
         log: bool,
         patience: DurationNs,
     ) {
+        let copies = if self.scenario.several_copies {
+            Copies::Majority
+        } else {
+            Copies::Count(1)
+        };
         let inside = router == place;
         let params = PortalParams {
             name: name.to_owned(),
@@ -387,6 +398,7 @@ impl World {
             drive_again: (!inside).then_some(DurationNs(40 * MS)),
             heartbeat: Some(HEARTBEAT),
             patience,
+            copies,
         };
         let portal = Portal::new(self.nodes[place].local(self.now), params);
         let own = inside.then(|| {

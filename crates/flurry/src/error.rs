@@ -39,6 +39,11 @@ pub enum Error {
         "operation: refused, since a queue or a server's memory is full; wanted room; hint: wait for answers, or give the servers more --memory"
     )]
     Busy,
+    /// The level promises fewer copies of a write than the session does.
+    #[error(
+        "level: it promises fewer copies of a write than the gateway does; wanted quorum, all or disk, as the gateway's level is one of these; hint: give the user such a level, or start the gateway with --level first"
+    )]
+    LevelTooLow,
     /// Fewer servers are left than the level promises copies; the operation was not acknowledged.
     #[error(
         "operation: refused, since fewer servers are left than its level promises copies; wanted a majority of the replicas, or --min-copies; hint: `flurry status` shows which are missing; level first needs one"
@@ -205,6 +210,7 @@ impl From<SubmitError> for Error {
             SubmitError::Key(length) => Self::KeyLength(length),
             SubmitError::SequenceGoesBack { given, last } => Self::SequenceGoesBack { given, last },
             SubmitError::Busy(_) => Self::Busy,
+            SubmitError::Level => Self::LevelTooLow,
         }
     }
 }

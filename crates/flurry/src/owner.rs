@@ -10,7 +10,7 @@ use std::time::Duration;
 use flurry_core::config::{Config, Level};
 use flurry_core::id::{DurationNs, Endpoint, Epoch, MonoNs, SessionId, WallNs};
 use flurry_core::machine::Access;
-use flurry_core::message::{Ask, Control, Copy, Destination, Message};
+use flurry_core::message::{Ask, Control, Copies, Copy, Destination, Message};
 use flurry_core::portal::{self, Event, Outcome, Portal, PortalParams, Submission};
 use flurry_core::router::{Router, RouterParams};
 use tracing::info;
@@ -110,6 +110,8 @@ pub(crate) struct OwnerParams {
     pub(crate) heartbeat: DurationNs,
     /// Silence of the present owner after which it takes the session; zero takes it at once.
     pub(crate) patience: DurationNs,
+    /// Servers that have each write that it acknowledges.
+    pub(crate) copies: Copies,
     pub(crate) security: Security,
 }
 
@@ -178,6 +180,7 @@ impl<C: Caller> Owner<C> {
             drive_again: ways.router.map(|_| DRIVE_AGAIN),
             heartbeat: Some(params.heartbeat),
             patience: params.patience,
+            copies: params.copies,
         };
         let router = Router::new(RouterParams {
             log: log.is_some(),

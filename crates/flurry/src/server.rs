@@ -208,6 +208,7 @@ impl Server {
                         peers: Peers::new(controllers.clone(), &options.security),
                         stamps: options.stamps.then(Stamps::start),
                         was_member: false,
+                        twin: None,
                     })
                 })
             })
@@ -329,6 +330,8 @@ struct Shard<M: StateMachine> {
     stamps: Option<Stamps>,
     /// What the log knows: whether it takes part.
     was_member: bool,
+    /// The server that has its number, as it was last logged.
+    twin: Option<String>,
 }
 
 impl<M: StateMachine> Part for Shard<M> {
@@ -432,6 +435,18 @@ impl<M: StateMachine> Part for Shard<M> {
             } else {
                 warn!(server, shard, "it was counted out, and begins anew");
             }
+        }
+        let twin = self.machine.twin();
+        if twin != self.twin.as_deref() {
+            if let Some(address) = twin {
+                let server = self.machine.life().endpoint.server.0;
+                warn!(
+                    server,
+                    at = address,
+                    "another server has this number, so this one waits until that is silent; give each server a number of its own"
+                );
+            }
+            self.twin = twin.map(ToOwned::to_owned);
         }
         while let Some((to, mut message)) = self.machine.poll_send() {
             if let Some(stamps) = &self.stamps {

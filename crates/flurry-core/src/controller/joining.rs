@@ -18,6 +18,12 @@ fn is_address(text: &str) -> bool {
     text.len() <= ADDRESS_BYTES_MAX && text.bytes().all(plain)
 }
 
+/// The machine of a member: its first address without the port, or nothing if it has none.
+pub(super) fn machine(member: &Member) -> &str {
+    let address = member.addresses.first().map_or("", String::as_str);
+    address.rsplit_once(':').map_or(address, |it| it.0)
+}
+
 impl Controller {
     pub(super) fn join(&mut self, now: MonoNs, sender: u64, member: Member, proof: u64) {
         if let Some(config) = self.config.clone()
@@ -33,18 +39,36 @@ impl Controller {
         if !addressed || drained || !self.has_room(member.server) {
             return;
         }
+        if let Some(address) = self.twin(now, &member) {
+            self.reply(sender, Control::NumberTaken(member.server, address));
+            return;
+        }
         if !self.has_proved(&member, proof) {
             self.ask(now, sender, &member);
             return;
         }
         self.asked.remove(&member.server);
         // An earlier life has ended when a new one has its place: both could not have its address.
+        // One that was silent on another machine may go on: its leases are waited for.
+        let here = machine(&member);
         for (life, retiring) in &mut self.retiring {
-            if life.endpoint.server == member.server && life.incarnation != member.incarnation {
+            let other = life.incarnation != member.incarnation;
+            let same = here == retiring.machine || retiring.machine.is_empty();
+            if life.endpoint.server == member.server && other && same {
                 retiring.ended.get_or_insert(now);
             }
         }
         self.joining.insert(member.server, (member, now));
+    }
+
+    /// Returns the address of a server of the same number that is up on another machine. On the same
+    /// machine the new one proves that the other has ended, since both could not have its place.
+    fn twin(&self, now: MonoNs, member: &Member) -> Option<String> {
+        let elsewhere = |it: &&Member| it.server == member.server && machine(it) != machine(member);
+        let config = self.config.as_ref()?;
+        let mut present = config.everybody().filter(elsewhere);
+        let twin = present.find(|it| !it.gone && !self.is_silent(now, config, it))?;
+        twin.addresses.first().cloned()
     }
 
     /// Whether it is alive: it was asked since it last took part, and this is its answer.

@@ -6,8 +6,8 @@
 //!
 //! A server that has fallen silent is counted out at once, but may go on answering whoever has not
 //! heard of it, for as long as it has a lease: it is *retiring*. No opening is answered meanwhile. It
-//! is over when all members have gone by a configuration without it for longer than a lease, for then
-//! nobody can have granted it one since. Never are so many counted out together that they could grant
+//! is over a lease after the last grant that anybody gave it. Members say how long ago that was when they
+//! go by a configuration without it, and nobody grants it one after that. Never are so many counted out together that they could grant
 //! each other leases, unless a new life of theirs proves that they have ended.
 //!
 //! A silent server that may be the last to have some key is not counted out: the cluster waits for it.
@@ -18,24 +18,23 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::{AGAIN, Controller, Retiring, Seen};
+use super::{AGAIN, Controller, Retiring, Seen, joining};
 use crate::bugs::{Bug, planted};
-use crate::config::{Config, Member};
+use crate::config::{Config, Member, majority};
 use crate::id::{ConfigNumber, DurationNs, Endpoint, MonoNs, ServerId, ShardId};
-use crate::message::{Control, Life};
+use crate::message::{Control, Life, Ping};
 
 /// Clocks may run this much slower than ours: an eighth, which is far more than any does.
 const DRIFT_SHARE: u64 = 8;
 
 impl Controller {
-    pub(super) fn ping(
-        &mut self,
-        now: MonoNs,
-        sender: u64,
-        life: Life,
-        number: ConfigNumber,
-        sent: MonoNs,
-    ) {
+    pub(super) fn ping(&mut self, now: MonoNs, sender: u64, ping: Ping) {
+        let Ping {
+            life,
+            number,
+            sent,
+            quiet,
+        } = ping;
         let Some(config) = self.config.clone() else {
             return;
         };
@@ -50,8 +49,17 @@ impl Controller {
             number,
             heard: now,
             synced: ConfigNumber(0),
+            granted: now,
         });
         seen.heard = now;
+        // Its clock may run faster than ours.
+        let quiet = quiet.0 - quiet.0 / DRIFT_SHARE;
+        let granted = MonoNs(now.0.saturating_sub(quiet));
+        if number > seen.number {
+            seen.granted = granted;
+        } else if number == seen.number {
+            seen.granted = seen.granted.min(granted);
+        }
         seen.number = seen.number.max(number);
         if number == config.number {
             self.reply(sender, Control::Pong(None, number, sent));
@@ -90,6 +98,7 @@ impl Controller {
             members,
             next: None,
             last_loss: ConfigNumber(0),
+            last_majority_loss: ConfigNumber(0),
             last_wipe: ConfigNumber(0),
         };
         self.decide(now, config);
@@ -98,18 +107,7 @@ impl Controller {
     /// Makes a configuration the current one: on disk, then to everybody.
     fn decide(&mut self, now: MonoNs, config: Config) {
         if let Some(before) = self.config.take() {
-            let kept = config.lives();
-            for life in self.lives_of(&before) {
-                let (server, incarnation) = (life.endpoint.server, life.incarnation);
-                if kept.contains(&(server, incarnation)) {
-                    continue;
-                }
-                let new_life = self.joining.contains_key(&server)
-                    || kept.iter().any(|(other, _)| *other == server);
-                let removed = self.removed.contains(&(server, incarnation));
-                let ended = (new_life || removed).then_some(now);
-                self.retiring.entry(life).or_insert(Retiring { ended });
-            }
+            self.retire_left_out(now, &before, &config);
         }
         self.majority_min = self.majority_min.min(config.lease_majority());
         self.config = Some(Arc::new(config));
@@ -117,6 +115,36 @@ impl Controller {
         self.agreed = None;
         self.persist();
         self.tell_config();
+    }
+
+    /// Notes the lives of a configuration that the next one leaves out.
+    fn retire_left_out(&mut self, now: MonoNs, before: &Config, config: &Config) {
+        let kept = config.lives();
+        for life in self.lives_of(before) {
+            let (server, incarnation) = (life.endpoint.server, life.incarnation);
+            if kept.contains(&(server, incarnation)) {
+                continue;
+            }
+            let mut members = before.everybody();
+            let own = members.find(|it| it.server == server && it.incarnation == incarnation);
+            let machine = own.map_or("", joining::machine).to_owned();
+            let joins = self.joining.get(&server).map(|(member, _)| member);
+            let present = config
+                .everybody()
+                .filter(|it| it.server == server && !it.gone);
+            let mut later = present.chain(joins);
+            // Two on one machine cannot have the same place.
+            let new_life = later.any(|it| joining::machine(it) == machine);
+            let removed = self.removed.contains(&(server, incarnation));
+            let ended = (new_life || removed).then_some(now);
+            let granted = self.seen.get(&life).map_or(now, |seen| seen.heard);
+            self.retiring.entry(life).or_insert(Retiring {
+                machine,
+                ended,
+                granted,
+                last_grant: None,
+            });
+        }
     }
 
     fn lives_of(&self, config: &Config) -> Vec<Life> {
@@ -166,19 +194,35 @@ impl Controller {
         self.agreed = agreed.then(|| self.agreed.unwrap_or(now));
         if agreed {
             self.majority_min = config.lease_majority();
+            self.note_last_grants();
         }
         let lease = self.params.lease.0;
         let patience = DurationNs(lease + lease / DRIFT_SHARE);
         let over = |since: Option<MonoNs>| since.is_some_and(|at| now.since(at) > patience);
-        let all_over = over(self.agreed);
         let before = self.retiring.len();
         self.retiring
-            .retain(|_, retiring| !all_over && !over(retiring.ended));
+            .retain(|_, it| !over(it.last_grant) && !over(it.ended));
         if self.retiring.len() != before {
             self.persist();
         }
         let lives = self.lives();
         self.seen.retain(|life, _| lives.contains(life));
+    }
+
+    /// Notes when anybody last granted a lease to each retiring server: every member has said so by now.
+    /// A later change of the members does not begin the wait anew.
+    fn note_last_grants(&mut self) {
+        let lives = self.lives();
+        for (retiring, it) in &mut self.retiring {
+            let server = retiring.endpoint.server;
+            // A successor never granted its predecessor anything.
+            let others = lives.iter().filter(|life| life.endpoint.server != server);
+            let granted = others
+                .filter_map(|life| self.seen.get(life))
+                .map(|it| it.granted);
+            let last = granted.max().unwrap_or(it.granted).max(it.granted);
+            it.last_grant.get_or_insert(last);
+        }
     }
 
     /// When a member was last heard of: its quietest shard.
@@ -201,7 +245,10 @@ impl Controller {
     /// not heard of for a lease, as far as those that may still have leases are too few to grant them,
     /// and others have all that they had.
     fn lost(&self, now: MonoNs, config: &Config) -> Vec<Member> {
-        let restarted = |member: &Member| self.joining.contains_key(&member.server);
+        let restarted = |member: &Member| {
+            let later = self.joining.get(&member.server);
+            later.is_some_and(|(it, _)| joining::machine(it) == joining::machine(member))
+        };
         let silent = |member: &Member| now.since(self.heard(config, member)) > self.params.lease;
         let mut doubtful: BTreeSet<ServerId> = self
             .retiring
@@ -278,38 +325,44 @@ impl Controller {
             next: Some(next),
             ..(*config).clone()
         };
-        let mut full_one_lost = false;
-        let removed = if planted(Bug::RemovedWaitedFor) {
-            BTreeSet::new()
-        } else {
-            self.removed.clone()
-        };
-        for member in &mut after.members {
-            if lost.contains(member) {
-                member.gone = true;
-                full_one_lost = true;
+        self.mark_gone(&mut after.members, &lost);
+        let is_full = |it: &&Member| config.members.contains(it);
+        let full = lost.iter().filter(is_full).count();
+        if !planted(Bug::LossForgotten) {
+            if full > 0 {
+                after.last_loss = number;
             }
-            if let Some(disk) = &mut member.disk
-                && member.gone
-                && removed.contains(&(member.server, member.incarnation))
-            {
-                // Nobody waits for a disk that is gone too.
-                disk.lost = true;
-            }
-        }
-        if full_one_lost && !planted(Bug::LossForgotten) {
-            after.last_loss = number;
-            let wipe = after.is_wiped();
-            if wipe {
+            if full > 0 && after.is_wiped() {
                 after.last_wipe = number;
+                self.note_wipe();
             }
-            self.note_loss(wipe);
+            self.count_lost(full, lost.len() - full, config.next.is_some());
+            let most = majority(usize::from(config.replicas));
+            if !lost.is_empty() && usize::try_from(self.lost).is_ok_and(|lost| lost >= most) {
+                after.last_majority_loss = number;
+            }
         }
         self.decide(now, after);
         let config = self.config.clone();
         self.joining.retain(|server, (member, _)| {
             !config.iter().any(|it| it.has(*server, member.incarnation))
         });
+    }
+
+    /// Marks members that are counted out, and disks that an operator has given up with them.
+    fn mark_gone(&self, members: &mut [Member], lost: &[Member]) {
+        for member in members {
+            member.gone |= lost.contains(member);
+            let removed = self.removed.contains(&(member.server, member.incarnation));
+            if let Some(disk) = &mut member.disk
+                && member.gone
+                && removed
+                && !planted(Bug::RemovedWaitedFor)
+            {
+                // Nobody waits for a disk that is gone too.
+                disk.lost = true;
+            }
+        }
     }
 
     /// Ends a change whose every member goes by it and has copied what it should.
@@ -338,6 +391,7 @@ impl Controller {
         if !config.disks_missing().is_empty() && !planted(Bug::DisksNotWaitedFor) {
             return;
         }
+        self.copied(next.len());
         let committed = Config {
             number: ConfigNumber(config.number.0 + 1),
             members: next.clone(),

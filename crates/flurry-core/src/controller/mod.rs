@@ -21,7 +21,7 @@ use crate::id::{
     ConfigNumber, DurationNs, Endpoint, Epoch, Incarnation, MonoNs, ServerId, SessionId, ShardId,
 };
 use crate::message::{Control, Life, Message};
-use sessions::Session;
+use sessions::{Opening, Session};
 
 pub use sessions::SLOTS;
 pub use snapshot::SnapshotError;
@@ -104,13 +104,23 @@ struct Seen {
     heard: MonoNs,
     /// It has copied what it should, in this configuration.
     synced: ConfigNumber,
+    /// When it last granted a lease to a server outside of the configuration that it goes by, at the
+    /// latest.
+    granted: MonoNs,
 }
 
 /// A life that is not in the configuration any more, but may not know it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Retiring {
+    /// Its machine; empty if it is not known.
+    machine: String,
     /// Since when a new life proves that it has ended.
     ended: Option<MonoNs>,
+    /// When the controller last granted it a lease, at the latest.
+    granted: MonoNs,
+    /// When anybody last granted it a lease, at the latest; known once every member has gone by a
+    /// configuration without it.
+    last_grant: Option<MonoNs>,
 }
 
 /// The controller.
@@ -137,6 +147,10 @@ pub struct Controller {
     majority_min: usize,
     /// Since when every member goes by it.
     agreed: Option<MonoNs>,
+    /// A server was lost while the members changed.
+    lost_amid_change: bool,
+    /// Copies of a key that may be missing.
+    lost: u32,
     /// When it last did anything.
     woken: MonoNs,
     /// Since when it has listened without a gap: whom it did not hear before may have spoken.
@@ -181,6 +195,8 @@ impl Controller {
             decided: now,
             majority_min: usize::MAX,
             agreed: None,
+            lost_amid_change: false,
+            lost: 0,
             woken: now,
             listening: now,
             again: now,
@@ -226,7 +242,15 @@ impl Controller {
                 name,
                 nonce,
                 patience,
-            } => self.open(now, sender, &name, nonce, patience),
+                copies,
+            } => {
+                let opening = Opening {
+                    nonce,
+                    patience,
+                    copies: copies.of(self.params.replicas),
+                };
+                self.open(now, sender, &name, opening);
+            }
             Control::FindSession(name, number) => self.find_session(sender, &name, number),
             Control::Close(session, epoch, untold, at) => {
                 self.owners_time(session, at);
@@ -246,7 +270,7 @@ impl Controller {
                     self.reply(sender, Control::Config(config));
                 }
             }
-            Control::Ping(life, number, sent) => self.ping(now, sender, life, number, sent),
+            Control::Ping(ping) => self.ping(now, sender, ping),
             Control::Synced(life, number) => {
                 if let Some(seen) = self.seen.get_mut(&life) {
                     seen.synced = seen.synced.max(number);

@@ -53,6 +53,56 @@ pub(super) struct Session {
     pub(super) free: bool,
     /// Time of the last message from the owner, or from a portal that asks to become the owner.
     pub(super) heard: MonoNs,
+    /// The acknowledged writes of the present owner.
+    pub(super) writes: Writes,
+    /// Those of earlier owners that did not close.
+    pub(super) earlier: Writes,
+}
+
+/// How many copies acknowledged writes have, and how many of these may be lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Writes {
+    /// Servers that had each of them when it was acknowledged, at least; [`u8::MAX`] if there are none.
+    pub(super) copies: u8,
+    /// Copies that may have been lost since.
+    pub(super) lost: u32,
+}
+
+impl Writes {
+    pub(super) const NONE: Self = Self::new(u8::MAX);
+
+    pub(super) const fn new(copies: u8) -> Self {
+        Self { copies, lost: 0 }
+    }
+
+    /// Both these and those.
+    fn and(self, other: Self) -> Self {
+        Self {
+            copies: self.copies.min(other.copies),
+            lost: self.lost.max(other.lost),
+        }
+    }
+
+    /// Counts servers that were lost, of which so many held everything of their keys. Returns whether
+    /// some write may have been lost with them.
+    fn lose(&mut self, full: u32, joining: u32) -> bool {
+        self.lost = self.lost.saturating_add(full).saturating_add(joining);
+        // A server that was still copying has no write alone.
+        let counts = full > 0 || self.copies > 1;
+        let missed = planted(Bug::CopiesNotCounted) && self.copies > 1;
+        counts && self.lost >= u32::from(self.copies) && !missed
+    }
+}
+
+/// What a portal asks for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Opening {
+    /// Chosen by the portal, so that a repetition gets the same epoch.
+    pub(super) nonce: u64,
+    /// Silence of the present owner after which the opening is granted.
+    pub(super) patience: DurationNs,
+    /// Servers that have each write that it acknowledges, at least.
+    pub(super) copies: u8,
 }
 
 /// Whether two sessions are of gateways that have slots in common, and not the same: `slots/0-99` and
@@ -69,14 +119,8 @@ fn overlap(one: &str, other: &str) -> bool {
 }
 
 impl Controller {
-    pub(super) fn open(
-        &mut self,
-        now: MonoNs,
-        sender: u64,
-        name: &str,
-        nonce: u64,
-        patience: DurationNs,
-    ) {
+    pub(super) fn open(&mut self, now: MonoNs, sender: u64, name: &str, asked: Opening) {
+        let nonce = asked.nonce;
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             let reason = format!(
                 "session: its name has {} bytes; wanted 1 to {NAME_BYTES_MAX}",
@@ -90,8 +134,8 @@ impl Controller {
             return;
         }
         if let Some(id) = self.names.get(name).copied() {
-            if !self.waits_for_owner(now, sender, id, nonce, patience) {
-                self.open_again(sender, id, nonce);
+            if !self.waits_for_owner(now, sender, id, asked) {
+                self.open_again(sender, id, asked);
             }
             return;
         }
@@ -128,20 +172,18 @@ impl Controller {
                 opening: Some(sender),
                 free: true,
                 heard: now,
+                writes: Writes::new(asked.copies),
+                earlier: Writes::NONE,
             },
         );
         self.opened(id);
     }
 
     /// Returns whether a standby has to wait because the session's owner lives.
-    fn waits_for_owner(
-        &mut self,
-        now: MonoNs,
-        sender: u64,
-        id: SessionId,
-        nonce: u64,
-        patience: DurationNs,
-    ) -> bool {
+    fn waits_for_owner(&mut self, now: MonoNs, sender: u64, id: SessionId, asked: Opening) -> bool {
+        let Opening {
+            nonce, patience, ..
+        } = asked;
         let listening = self.listening;
         let Some(session) = self.sessions.get_mut(&id) else {
             return false;
@@ -196,7 +238,8 @@ impl Controller {
         self.reply(sender, Control::FoundSession(found));
     }
 
-    fn open_again(&mut self, sender: u64, id: SessionId, nonce: u64) {
+    fn open_again(&mut self, sender: u64, id: SessionId, asked: Opening) {
+        let nonce = asked.nonce;
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
         };
@@ -221,6 +264,7 @@ impl Controller {
         }
         session.past_nonces.push_back(session.nonce);
         if !session.closed {
+            session.earlier = session.earlier.and(session.writes);
             session.clean_since = None;
             // A takeover that nobody was told of gives an old value a new version: what was unknown
             // before stays so.
@@ -228,6 +272,7 @@ impl Controller {
                 session.unknown_through = session.epoch;
             }
         }
+        session.writes = Writes::new(asked.copies);
         session.free = session.closed;
         session.epoch = Epoch(session.epoch.0 + 1);
         session.nonce = nonce;
@@ -314,6 +359,7 @@ impl Controller {
                     clean_since: session.clean_since,
                     unknown_through: session.unknown_through,
                     at: session.at,
+                    copies_earlier: session.earlier.copies,
                     config: std::sync::Arc::clone(&config),
                 };
                 answers.push((sender, opened));
@@ -364,28 +410,54 @@ impl Controller {
         }
         let is_last =
             last_loss == loss && !planted(Bug::SettledIgnored) || planted(Bug::LaterLossSettled);
-        if session.lossy && is_last {
-            session.lossy = false;
+        if (session.lossy || session.writes.lost > 0) && is_last {
+            (session.lossy, session.writes.lost) = (false, 0);
             self.persist();
         }
         self.reply(sender, Control::SettledHeard(id, epoch, last_loss));
     }
 
-    /// A server was lost with what it held: sessions whose last writes it may have had alone.
-    pub(super) fn note_loss(&mut self, wipe: bool) {
+    /// All servers that had some key may have been lost: whatever was on every replica may be on none.
+    pub(super) fn note_wipe(&mut self) {
         for session in self.sessions.values_mut() {
-            if wipe {
-                // Whatever was on every replica may be on none now.
-                session.clean_since = None;
-                session.unknown_through = session.unknown_through.max(session.epoch);
-            }
-            if !session.closed {
+            session.clean_since = None;
+            session.unknown_through = session.unknown_through.max(session.epoch);
+        }
+    }
+
+    /// Counts servers that were lost with what they held. Once there are as many as a write had
+    /// copies, they may have had the last writes of a session alone.
+    pub(super) fn count_lost(&mut self, full: usize, joining: usize, amid_change: bool) {
+        let count = |servers: usize| u32::try_from(servers).unwrap_or(u32::MAX);
+        let (full, joining) = (count(full), count(joining));
+        self.lost_amid_change |= amid_change && full + joining > 0;
+        self.lost = self.lost.saturating_add(full).saturating_add(joining);
+        for session in self.sessions.values_mut() {
+            if session.writes.lose(full, joining) && !session.closed {
                 session.lossy = true;
             }
-            // Earlier owners that never closed left keys that may have been on the lost server only.
-            let clean = session.clean_since;
-            let earlier = clean.unwrap_or(session.epoch).0.saturating_sub(1);
-            session.unknown_through = session.unknown_through.max(Epoch(earlier));
+            // Nobody has written back what earlier owners left on too few servers.
+            if session.earlier.lose(full, joining) {
+                let clean = session.clean_since;
+                let earlier = clean.unwrap_or(session.epoch).0.saturating_sub(1);
+                session.unknown_through = session.unknown_through.max(Epoch(earlier));
+            }
+        }
+    }
+
+    /// Every member has copied what the ones before it had: a key has as many copies as before, as far
+    /// as there are as many members. Not if a server was lost meanwhile: it may have been the only one
+    /// with a new write that had not been copied yet.
+    pub(super) fn copied(&mut self, members: usize) {
+        if std::mem::take(&mut self.lost_amid_change) {
+            return;
+        }
+        let missing = usize::from(self.params.replicas).saturating_sub(members);
+        let missing = u32::try_from(missing).unwrap_or(u32::MAX);
+        self.lost = self.lost.min(missing);
+        for session in self.sessions.values_mut() {
+            session.writes.lost = session.writes.lost.min(missing);
+            session.earlier.lost = session.earlier.lost.min(missing);
         }
     }
 }

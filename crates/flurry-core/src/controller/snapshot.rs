@@ -6,8 +6,9 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use prost::Message as _;
 
-use super::sessions::Session;
-use super::{Controller, ControllerParams, ParamsError, Retiring};
+use super::sessions::{Session, Writes};
+use super::{Controller, ControllerParams, ParamsError, Retiring, joining};
+use crate::config::Member;
 use crate::id::{Endpoint, Epoch, Incarnation, MonoNs, ServerId, SessionId, ShardId, WallNs};
 use crate::message::{Control, Life, Message};
 use crate::wire::{WireError, body, control};
@@ -48,6 +49,10 @@ impl Controller {
                 lossy: session.lossy,
                 free: session.free,
                 past_nonces: session.past_nonces.iter().copied().collect(),
+                copies: put_copies(session.writes.copies),
+                lost: session.writes.lost,
+                copies_earlier: put_copies(session.earlier.copies),
+                lost_earlier: session.earlier.lost,
             });
         let mut config = BytesMut::new();
         if let Some(known) = &self.config {
@@ -63,6 +68,11 @@ impl Controller {
                 .copied()
                 .map(control::put_life)
                 .collect(),
+            retiring_at: self
+                .retiring
+                .values()
+                .map(|it| it.machine.clone())
+                .collect(),
             removed: self
                 .removed
                 .iter()
@@ -70,6 +80,8 @@ impl Controller {
                 .collect(),
             drained: self.drained.iter().map(|it| u32::from(it.0)).collect(),
             majority_min: u32::try_from(self.majority_min).unwrap_or(u32::MAX),
+            lost_amid_change: self.lost_amid_change,
+            lost: self.lost,
         }
         .encode_to_vec();
         let sum = crc32c::crc32c(&stored);
@@ -115,9 +127,13 @@ impl Controller {
                 free: it.free,
                 past_nonces: it.past_nonces.into(),
                 heard: now,
+                writes: writes(it.copies, it.lost),
+                earlier: writes(it.copies_earlier, it.lost_earlier),
             };
             controller.sessions.insert(id, session);
         }
+        controller.lost = stored.lost;
+        controller.lost_amid_change = stored.lost_amid_change;
         controller.majority_min = usize::try_from(stored.majority_min).unwrap_or(usize::MAX);
         for it in stored.removed {
             let life = control::life(Some(it))?;
@@ -129,19 +145,55 @@ impl Controller {
                 u16::try_from(it).map_err(|_| damaged("a server's number is too large"))?;
             controller.drained.insert(ServerId(number));
         }
+        let mut machines = stored.retiring_at.into_iter();
         for it in stored.retiring {
-            let life = control::life(Some(it))?;
-            let server = life.endpoint.server;
-            // A later life of it that takes part proves that it has ended. How long it has been waited for
-            // is forgotten: the wait starts again.
-            let config = controller.config.as_ref();
-            let later = config.is_some_and(|it| it.incarnation_of(server).is_some());
-            let removed = controller.removed.contains(&(server, life.incarnation));
-            let ended = (later || removed).then_some(now);
-            controller.retiring.insert(life, Retiring { ended });
+            let machine = machines.next().unwrap_or_default();
+            controller.waits_again(now, control::life(Some(it))?, machine);
         }
         Ok(controller)
     }
+
+    /// Waits for a retiring life as if it had been left out just now: for how long an earlier life of
+    /// the controller has waited is not known. A later life on its machine that takes part proves that
+    /// it has ended.
+    fn waits_again(&mut self, now: MonoNs, life: Life, machine: String) {
+        let server = life.endpoint.server;
+        let same = |it: &Member| {
+            let here = machine.is_empty() || joining::machine(it) == machine;
+            it.server == server && !it.gone && here
+        };
+        let config = self.config.as_ref();
+        let later = config.is_some_and(|it| it.everybody().any(same));
+        let removed = self.removed.contains(&(server, life.incarnation));
+        let ended = (later || removed).then_some(now);
+        let retiring = Retiring {
+            machine,
+            ended,
+            granted: now,
+            last_grant: None,
+        };
+        self.retiring.insert(life, retiring);
+    }
+}
+
+/// What stands for no writes.
+const NONE: u32 = 65_535;
+
+fn put_copies(copies: u8) -> u32 {
+    if copies == Writes::NONE.copies {
+        NONE
+    } else {
+        u32::from(copies)
+    }
+}
+
+/// A file without these fields is of a controller to which every write had one copy.
+fn writes(copies: u32, lost: u32) -> Writes {
+    let copies = match copies {
+        NONE => Writes::NONE.copies,
+        some => u8::try_from(some).unwrap_or(1).max(1),
+    };
+    Writes { copies, lost }
 }
 
 /// A life as a whole: its first shard stands for all.

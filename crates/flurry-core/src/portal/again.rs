@@ -99,13 +99,12 @@ impl Portal {
         }
     }
 
-    /// Returns a new number for an operation. The caller's number stays unstable until the new one
-    /// is stable.
+    /// Returns a new number for an operation. For the servers nothing goes by the former one any more,
+    /// so that it holds back no proof of a loss; for the caller its number is stable when the new one
+    /// is.
     fn number_again(&mut self, sequence: Sequence, sent: Option<Sequence>) -> Sequence {
         let before = self.again.remove(&sequence);
-        if before.is_some() {
-            self.unstable.remove(&sequence);
-        }
+        self.unstable.remove(&sequence);
         self.last = Sequence(self.last.0 + 2);
         let tried = Tried {
             first: before.map_or(sequence, |it| it.first),

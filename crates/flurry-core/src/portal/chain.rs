@@ -107,15 +107,19 @@ impl Portal {
     fn forget_one(&mut self) {
         let stable = self.stable();
         let epoch = self.epoch;
-        // A few at the front, so that a full map of busy keys does not cost a walk for each operation.
-        let idle = self.keys.iter().take(64).position(|(_, chain)| {
+        let is_idle = |chain: &Chain| {
             let settled = match chain.known {
                 Known::At(version) => version.epoch != epoch || version.sequence <= stable,
                 _ => false,
             };
             settled && chain.is_idle()
-        });
-        if let Some(index) = idle {
+        };
+        // A few at the front, so that a full map of busy keys does not cost a walk for each operation.
+        let mut front = self.keys.values().take(64);
+        // A key in doubt of which no caller has heard yet is kept as long as another can go.
+        let told = front.position(|chain| is_idle(chain) && !chain.tail_unknown);
+        let mut front = self.keys.values().take(64);
+        if let Some(index) = told.or_else(|| front.position(is_idle)) {
             let forgotten = self.keys.swap_remove_index(index);
             self.forgot = true;
             self.forgot_untold |= forgotten.is_some_and(|(_, chain)| chain.tail_unknown);
@@ -147,8 +151,9 @@ impl Portal {
                 Known::Unknown if chain.reads > 0 && !planted(Bug::TakeoverAmidReads) => return,
                 Known::Unknown => {
                     let sequence = Sequence(front.sequence.0 - 1);
-                    // Only what nobody has written since is the same everywhere.
-                    let untouched = chain.refused.is_empty() && !self.forgot;
+                    // Only what nobody has written since is the same everywhere. An earlier takeover may
+                    // have written back to some.
+                    let untouched = chain.refused.is_empty() && !self.forgot && !chain.unheard;
                     self.take_over(now, key, sequence, untouched);
                     return;
                 }

@@ -21,13 +21,13 @@ use bytes::Bytes;
 use indexmap::IndexMap;
 
 use crate::bugs::{Bug, planted};
-use crate::config::{Config, Level};
+use crate::config::{Config, Level, majority};
 use crate::id::{
     ConfigNumber, DurationNs, Epoch, Key, KeyLength, MonoNs, OperationId, Sequence, SessionId,
     Version, WallNs,
 };
 use crate::machine::Access;
-use crate::message::{Control, Message, Opened, Request};
+use crate::message::{Control, Copies, Message, Opened, Request};
 use chain::Chain;
 
 /// How often an unanswered message to the controller is repeated.
@@ -62,6 +62,9 @@ pub struct PortalParams {
     /// Silence of the present owner after which this portal takes the session; zero takes it at
     /// once.
     pub patience: DurationNs,
+    /// Servers that have each write that this owner acknowledges. With more than one, operations at
+    /// a level that promises fewer are refused.
+    pub copies: Copies,
 }
 
 /// What the caller wants done.
@@ -108,6 +111,11 @@ pub enum SubmitError {
         /// The last.
         last: u64,
     },
+    /// The level promises fewer copies than the owner does.
+    #[error(
+        "level: it promises too few copies for this session; wanted quorum, all or disk; hint: open the session with fewer copies to use other levels"
+    )]
+    Level,
     /// Too much is under way.
     #[error(
         "portal: {0} operations are under way; wanted fewer; hint: wait for answers before sending more"
@@ -213,6 +221,8 @@ pub struct Portal {
     clean_since: Option<Epoch>,
     unknown_through: Epoch,
     opened_in: ConfigNumber,
+    /// A majority had each write that earlier owners acknowledged.
+    earlier_have_majorities: bool,
     /// The latest loss of a server that it knows of.
     last_loss: ConfigNumber,
     /// That loss and its own last number by then, until all up to there is on every replica again.
@@ -269,6 +279,7 @@ impl Portal {
             clean_since: None,
             unknown_through: Epoch(0),
             opened_in: ConfigNumber(0),
+            earlier_have_majorities: false,
             last_loss: ConfigNumber(0),
             settling: None,
             settled: ConfigNumber(0),
@@ -345,7 +356,9 @@ impl Portal {
     /// Every write up to this number is on all replicas.
     #[must_use]
     pub fn stable_through(&self) -> u64 {
-        number_of(self.stable())
+        let stable = number_of(self.stable());
+        let tried = self.again.values().map(|it| number_of(it.first) - 1).min();
+        tried.map_or(stable, |tried| tried.min(stable))
     }
 
     /// As [`Self::stable_through`], as numbered on the wire.
@@ -370,6 +383,10 @@ impl Portal {
             Life::Open => {}
             Life::Fenced(epoch) => return Err(SubmitError::Fenced(epoch)),
             _ => return Err(SubmitError::NotOpen),
+        }
+        // A read of a write that is on one server only would show what may be lost.
+        if self.params.copies.are_several() && !submission.level.promises_copies() {
+            return Err(SubmitError::Level);
         }
         let key = Key::new(self.session, submission.key.clone())?;
         if self.held() >= self.params.operations_max {
@@ -475,6 +492,8 @@ impl Portal {
         self.unknown_through = opened.unknown_through;
         self.at = self.at.max(opened.at);
         self.opened_in = opened.config.number;
+        self.earlier_have_majorities =
+            usize::from(opened.copies_earlier) >= majority(usize::from(opened.config.replicas));
         self.last_loss = opened.config.last_loss;
         self.settled = self.last_loss;
         self.settled_again = self.later_asked(now);
@@ -504,8 +523,9 @@ impl Portal {
         let Some((loss, through)) = self.settling.filter(|_| !self.never_settles) else {
             return;
         };
-        let first = self.unstable.first();
-        if first.is_none_or(|it| *it > through) || planted(Bug::SettledTooEarly) {
+        let tried = self.again.values().map(|it| it.first);
+        let first = tried.chain(self.unstable.first().copied()).min();
+        if first.is_none_or(|it| it > through) || planted(Bug::SettledTooEarly) {
             self.settling = None;
             self.settled = loss;
             if self.params.heartbeat.is_some() {
@@ -533,6 +553,7 @@ impl Portal {
                 name: self.params.name.clone(),
                 nonce: self.params.nonce,
                 patience: self.params.patience,
+                copies: self.params.copies,
             },
             Life::Closing => {
                 let untold = self.keys.values().any(|chain| chain.tail_unknown);
@@ -614,9 +635,7 @@ impl Portal {
     /// Removes an operation that can change nothing any more from the unstable ones.
     fn let_go(&mut self, sequence: Sequence) {
         self.unstable.remove(&sequence);
-        if let Some(tried) = self.again.remove(&sequence) {
-            self.unstable.remove(&tried.first);
-        }
+        self.again.remove(&sequence);
     }
 
     fn id(&self, sequence: Sequence) -> OperationId {

@@ -46,8 +46,14 @@ impl Portal {
                 version,
                 found,
                 last_loss,
+                last_majority_loss,
                 last_wipe,
             } => {
+                let last_loss = if self.earlier_have_majorities {
+                    last_majority_loss
+                } else {
+                    last_loss
+                };
                 // Its own write-back, by an earlier sending: what was there before is not known any more.
                 let unheard = self.keys.get(&key).is_some_and(|it| it.unheard);
                 let taken_before = found.epoch == self.epoch && found.sequence.0 % 2 == 1;
@@ -130,7 +136,9 @@ impl Portal {
         let earlier = found.epoch <= self.unknown_through && self.unknown_through > Epoch(0)
             || last_loss > self.opened_in;
         let wiped = last_wipe > self.opened_in;
-        wiped || (!clean && found.epoch < self.epoch && earlier)
+        // It may be a key in doubt that was forgotten before a caller heard of it.
+        let untold = self.forgot_untold && found.epoch == self.epoch;
+        wiped || untold || (!clean && found.epoch < self.epoch && earlier)
     }
 
     fn taken(&mut self, sequence: Sequence, version: Version, absent: bool, lossy: bool) {
@@ -243,11 +251,17 @@ impl Portal {
             stable,
             ..(*operation.request).clone()
         };
+        let was_done = (operation.answered || operation.seen) && !operation.takeover;
         let operation = Operation {
             request: Arc::new(request),
+            driven: now,
             ..operation
         };
-        self.drive(now, sequence, operation);
+        if was_done {
+            self.send_again(sequence, operation);
+        } else {
+            self.drive(now, sequence, operation);
+        }
     }
 
     /// Puts an operation back at the front of its key's queue, so that a takeover precedes it.

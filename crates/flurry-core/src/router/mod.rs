@@ -216,6 +216,8 @@ impl Router {
             let kept = replicas.iter().filter(|it| it.new).count();
             kept < self.copies_min(config) && operation::is_durable(&request, request.level)
         });
+        // A write that may have been done is driven on, however few servers are left.
+        let too_few = too_few && attempt == 0;
         if too_few {
             self.want_config(now);
             self.answer(portal, id, Outcome::TooFewCopies);

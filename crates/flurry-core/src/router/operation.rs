@@ -135,7 +135,7 @@ pub(super) fn wants(phase: &Phase, target: &Target) -> bool {
 /// Whether it is a write whose level promises that it outlives servers.
 pub(super) fn is_durable(request: &Request, level: Level) -> bool {
     let write = matches!(&request.ask, Ask::Apply { access, .. } if *access != Access::Read);
-    write && matches!(level, Level::Quorum | Level::All | Level::Disk)
+    write && level.promises_copies()
 }
 
 /// An operation on its way.

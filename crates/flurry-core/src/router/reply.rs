@@ -258,6 +258,7 @@ impl Router {
             version,
             found,
             last_loss: config.map_or(ConfigNumber(0), |it| it.last_loss),
+            last_majority_loss: config.map_or(ConfigNumber(0), |it| it.last_majority_loss),
             last_wipe: self.last_wipe(),
         }
     }

@@ -11,9 +11,10 @@ use std::collections::BTreeMap;
 
 use super::{Destination, Server};
 use crate::bugs::{Bug, planted};
-use crate::id::{ConfigNumber, DurationNs, Endpoint, MonoNs, ServerId};
+use crate::config::Config;
+use crate::id::{DurationNs, Endpoint, Incarnation, MonoNs, ServerId};
 use crate::machine::StateMachine;
-use crate::message::{Control, Life, Message};
+use crate::message::{Control, Life, Message, Ping};
 
 /// Pings for each length of a lease: three may be lost in a row.
 const PINGS: u64 = 4;
@@ -27,6 +28,10 @@ pub(super) struct Lease {
     next_ping: MonoNs,
     /// Grants that were asked for before count no more.
     since: MonoNs,
+    /// When this process began: what an earlier one granted it does not know.
+    began: MonoNs,
+    /// When it last granted each of the others a lease.
+    given: BTreeMap<(ServerId, Incarnation), MonoNs>,
 }
 
 impl Lease {
@@ -37,7 +42,28 @@ impl Lease {
             servers: BTreeMap::new(),
             next_ping: now,
             since: MonoNs(0),
+            began: now,
+            given: BTreeMap::new(),
         }
+    }
+
+    /// Notes that another server got a lease.
+    fn gave(&mut self, now: MonoNs, to: Life) {
+        self.given.insert((to.endpoint.server, to.incarnation), now);
+    }
+
+    /// Returns the time since a server outside of this configuration was last granted a lease; with
+    /// none, that since this process began.
+    fn quiet(&mut self, now: MonoNs, config: &Config) -> DurationNs {
+        let outside =
+            |(server, incarnation): &(ServerId, Incarnation)| !config.has(*server, *incarnation);
+        let given = self.given.iter().filter(|(life, _)| outside(life));
+        let last = given.map(|(_, at)| *at).max().unwrap_or(self.began);
+        let quiet = now.since(last.max(self.began));
+        // Grants that are over for long are none.
+        let kept = DurationNs(4 * self.length.0);
+        self.given.retain(|_, at| now.since(*at) <= kept);
+        quiet
     }
 
     pub(super) fn forget(&mut self) {
@@ -121,12 +147,22 @@ impl<M: StateMachine> Server<M> {
             self.ask_to_join(0);
             return;
         }
-        let number = self.number();
-        let ping = Message::Control(Control::Ping(life, number, now));
-        self.send(Destination::Controller, ping.clone());
         let Some(config) = self.config.clone() else {
             return;
         };
+        let number = config.number;
+        let quiet = if planted(Bug::GrantForgotten) {
+            DurationNs(u64::MAX)
+        } else {
+            self.lease.quiet(now, &config)
+        };
+        let ping = Message::Control(Control::Ping(Ping {
+            life,
+            number,
+            sent: now,
+            quiet,
+        }));
+        self.send(Destination::Controller, ping.clone());
         for (server, _) in config.lives() {
             if server != self.me() {
                 let to = Endpoint {
@@ -144,16 +180,17 @@ impl<M: StateMachine> Server<M> {
         }
     }
 
-    pub(super) fn handle_ping(
-        &mut self,
-        back: Destination,
-        from: Life,
-        number: ConfigNumber,
-        sent: MonoNs,
-    ) {
+    pub(super) fn handle_ping(&mut self, now: MonoNs, back: Destination, ping: Ping) {
         let Some(config) = &self.config else { return };
+        let Ping {
+            life: from,
+            number,
+            sent,
+            ..
+        } = ping;
         let me = self.me();
         if number == config.number && config.has(from.endpoint.server, from.incarnation) {
+            self.lease.gave(now, from);
             self.send(
                 back,
                 Message::Control(Control::Pong(Some(me), number, sent)),

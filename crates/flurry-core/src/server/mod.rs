@@ -88,6 +88,8 @@ pub struct Server<M: StateMachine> {
     join: Option<Join>,
     /// The configuration names an incarnation of the server that this shard has given up.
     gave_up: bool,
+    /// Address of a server of the same number that is up on another machine.
+    twin: Option<String>,
     outbox: VecDeque<(Destination, Message)>,
     counts: ServerCounts,
     /// In 255ths, as the driver measured it.
@@ -111,12 +113,20 @@ impl<M: StateMachine> Server<M> {
             lease,
             join: None,
             gave_up: false,
+            twin: None,
             outbox: VecDeque::new(),
             counts: ServerCounts::default(),
             busy: 0,
             part_bytes_max: join::PART_BYTES_MAX,
             persist: None,
         }
+    }
+
+    /// Returns the address of a server of the same number on another machine, while the controller
+    /// refuses this one for that.
+    #[must_use]
+    pub fn twin(&self) -> Option<&str> {
+        self.twin.as_deref().filter(|_| !self.is_member())
     }
 
     /// Which life of which shard this is.
@@ -249,7 +259,10 @@ impl<M: StateMachine> Server<M> {
             Control::Prove(life, proof) if life == self.params.life.incarnation => {
                 self.ask_to_join(proof);
             }
-            Control::Ping(from, number, sent) => self.handle_ping(back, from, number, sent),
+            Control::NumberTaken(server, address) if server == self.me() => {
+                self.twin = Some(address);
+            }
+            Control::Ping(ping) => self.handle_ping(now, back, ping),
             // A late pong grants no more than the lease from when it was asked for.
             Control::Pong(from, number, sent) if self.number() == number => {
                 self.lease.granted(from, sent);

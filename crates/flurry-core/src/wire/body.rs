@@ -158,11 +158,14 @@ pub struct Config {
     /// The same of when all that held some key may have been lost together.
     #[prost(uint32, tag = "8")]
     pub last_wipe: u32,
+    /// The same of when so many were lost, one after another, that a majority's copies may be gone.
+    #[prost(uint32, tag = "9")]
+    pub last_majority_loss: u32,
 }
 /// Everything that is not an operation on a key.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Control {
-    #[prost(oneof = "control::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30")]
+    #[prost(oneof = "control::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31")]
     pub kind: ::core::option::Option<control::Kind>,
 }
 /// Nested message and enum types in `Control`.
@@ -225,6 +228,8 @@ pub mod control {
         FindSession(super::FindSession),
         #[prost(message, tag = "30")]
         FoundSession(super::FoundSession),
+        #[prost(message, tag = "31")]
+        NumberTaken(super::NumberTaken),
     }
 }
 /// Server to controller: this is a new life.
@@ -246,6 +251,14 @@ pub struct Prove {
     #[prost(fixed64, tag = "3")]
     pub proof: u64,
 }
+/// Controller to such a server: a server of this number is up, on another machine.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NumberTaken {
+    #[prost(uint32, tag = "1")]
+    pub server: u32,
+    #[prost(string, tag = "2")]
+    pub address: ::prost::alloc::string::String,
+}
 /// Portal to controller: make me the owner.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Open {
@@ -256,6 +269,10 @@ pub struct Open {
     /// Silence of the present owner after which the opening is granted; 0 grants it at once.
     #[prost(fixed64, tag = "3")]
     pub patience_ns: u64,
+    /// Servers that have each write that the owner acknowledges, at least: 0 is one, and 65535 a majority of
+    /// the replicas.
+    #[prost(uint32, tag = "4")]
+    pub copies: u32,
 }
 /// Controller to standby: the session's owner lives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -311,6 +328,9 @@ pub struct Opened {
     /// The latest time of an owner of the session that it knows of; expired then is expired for ever.
     #[prost(sint64, tag = "7")]
     pub at_ns: i64,
+    /// Servers that had each write that earlier owners acknowledged, at least; 0 is one.
+    #[prost(uint32, tag = "8")]
+    pub copies_earlier: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OpenRefused {
@@ -373,6 +393,9 @@ pub struct Ping {
     pub number: u32,
     #[prost(fixed64, tag = "3")]
     pub sent_ns: u64,
+    /// Time since this server last granted a lease to one that is not in its configuration, at least.
+    #[prost(fixed64, tag = "4")]
+    pub quiet_ns: u64,
 }
 /// You may, for one lease from when you sent the ping.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -690,6 +713,15 @@ pub struct StoredController {
     /// Servers that are drained.
     #[prost(uint32, repeated, tag = "6")]
     pub drained: ::prost::alloc::vec::Vec<u32>,
+    /// A server was lost while the members changed.
+    #[prost(bool, tag = "7")]
+    pub lost_amid_change: bool,
+    /// Copies of a key that may be missing.
+    #[prost(uint32, tag = "8")]
+    pub lost: u32,
+    /// The machines of the retiring lives, in their order; empty where it is not known.
+    #[prost(string, repeated, tag = "9")]
+    pub retiring_at: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StoredSession {
@@ -717,4 +749,15 @@ pub struct StoredSession {
     /// Nonces of the openings before this one, the latest last: a late copy of one is no opening.
     #[prost(fixed64, repeated, tag = "11")]
     pub past_nonces: ::prost::alloc::vec::Vec<u64>,
+    /// Servers that had each acknowledged write of the present owner, at least; 0 is one.
+    #[prost(uint32, tag = "12")]
+    pub copies: u32,
+    /// Copies of these that may have been lost since.
+    #[prost(uint32, tag = "13")]
+    pub lost: u32,
+    /// The same of earlier owners that did not close; 65535 copies if there are none.
+    #[prost(uint32, tag = "14")]
+    pub copies_earlier: u32,
+    #[prost(uint32, tag = "15")]
+    pub lost_earlier: u32,
 }

@@ -16,7 +16,9 @@ use crate::id::{
     ConfigNumber, DurationNs, Endpoint, Epoch, Incarnation, Key, MonoNs, Sequence, ServerId,
     SessionId, ShardId, WallNs,
 };
-use crate::message::{Batch, Control, Cursor, Departure, FoundSession, Life, List, Listed, Opened};
+use crate::message::{
+    Batch, Control, Copies, Cursor, Departure, FoundSession, Life, List, Listed, Opened, Ping,
+};
 
 /// What a member has in a configuration beside its addresses, and each of these beside its text.
 const MEMBER_BYTES: usize = 32;
@@ -141,6 +143,7 @@ fn put_config(config: &Config) -> body::Config {
         next: config.next.iter().flatten().map(put_member).collect(),
         changing: config.next.is_some(),
         last_loss: config.last_loss.0,
+        last_majority_loss: config.last_majority_loss.0,
         last_wipe: config.last_wipe.0,
     }
 }
@@ -169,6 +172,7 @@ fn config(read: body::Config) -> Result<Arc<Config>, WireError> {
         members: members(read.members)?,
         next: read.changing.then_some(next),
         last_loss: ConfigNumber(read.last_loss),
+        last_majority_loss: ConfigNumber(read.last_majority_loss),
         last_wipe: ConfigNumber(read.last_wipe),
     }))
 }
@@ -204,7 +208,8 @@ fn kind(control: &Control) -> Body {
             name,
             nonce,
             patience,
-        } => Body::Open(put_open(name, *nonce, *patience)),
+            copies,
+        } => Body::Open(put_open(name, *nonce, *patience, *copies)),
         Control::OwnerLives { nonce, epoch } => Body::OwnerLives(body::OwnerLives {
             nonce: *nonce,
             epoch: epoch.0,
@@ -228,6 +233,7 @@ fn kind(control: &Control) -> Body {
             epoch: epoch.0,
         }),
         Control::Join(member, proof) => Body::Join(put_join(member, *proof)),
+        Control::NumberTaken(server, at) => Body::NumberTaken(put_number_taken(*server, at)),
         Control::Prove(incarnation, proof) => Body::Prove(put_prove(*incarnation, *proof)),
         Control::ConfigQuery => Body::ConfigQuery(body::ConfigQuery {}),
         Control::Config(config) => Body::Config(put_config(config)),
@@ -254,11 +260,7 @@ fn kind(control: &Control) -> Body {
         Control::FenceHeld(life, session, epoch, at) => {
             Body::FenceHeld(put_fence_held(*life, *session, *epoch, *at))
         }
-        Control::Ping(life, number, sent) => Body::Ping(body::Ping {
-            life: Some(put_life(*life)),
-            number: number.0,
-            sent_ns: sent.0,
-        }),
+        Control::Ping(ping) => Body::Ping(put_ping(ping)),
         Control::Pull(life, number, cursor) => Body::Pull(put_pull(*life, *number, *cursor)),
         Control::List(list) => Body::List(put_list(*list)),
         Control::Listed(listed) => Body::Listed(put_listed(listed)),
@@ -277,6 +279,7 @@ fn put_opened(opened: &Opened) -> body::Opened {
         clean_since: opened.clean_since.map_or(0, |epoch| epoch.0),
         unknown_through: opened.unknown_through.0,
         at_ns: opened.at.0,
+        copies_earlier: u32::from(opened.copies_earlier),
         config: Some(put_config(&opened.config)),
     }
 }
@@ -289,16 +292,57 @@ fn opened(read: body::Opened) -> Result<Opened, WireError> {
         clean_since: (read.clean_since != 0).then_some(Epoch(read.clean_since)),
         unknown_through: Epoch(read.unknown_through),
         at: WallNs(read.at_ns),
+        copies_earlier: u8::try_from(read.copies_earlier).unwrap_or(1).max(1),
         config: config(read.config.ok_or(WireError::Body("configuration"))?)?,
     })
 }
 
-fn put_open(name: &str, nonce: u64, patience: DurationNs) -> body::Open {
+fn put_number_taken(server: ServerId, address: &str) -> body::NumberTaken {
+    body::NumberTaken {
+        server: u32::from(server.0),
+        address: address.to_owned(),
+    }
+}
+
+fn put_ping(ping: &Ping) -> body::Ping {
+    body::Ping {
+        life: Some(put_life(ping.life)),
+        number: ping.number.0,
+        sent_ns: ping.sent.0,
+        quiet_ns: ping.quiet.0,
+    }
+}
+
+fn ping(read: body::Ping) -> Result<Ping, WireError> {
+    Ok(Ping {
+        life: life(read.life)?,
+        number: ConfigNumber(read.number),
+        sent: MonoNs(read.sent_ns),
+        quiet: DurationNs(read.quiet_ns),
+    })
+}
+
+/// What stands for [`Copies::Majority`] on the wire.
+const MAJORITY: u32 = 65_535;
+
+fn put_open(name: &str, nonce: u64, patience: DurationNs, copies: Copies) -> body::Open {
     body::Open {
         name: name.to_owned(),
         nonce,
         patience_ns: patience.0,
+        copies: match copies {
+            Copies::Count(count) => u32::from(count),
+            Copies::Majority => MAJORITY,
+        },
     }
+}
+
+fn copies(read: u32) -> Result<Copies, WireError> {
+    if read == MAJORITY {
+        return Ok(Copies::Majority);
+    }
+    let count = u8::try_from(read).map_err(|_| WireError::Body("number of copies"))?;
+    Ok(Copies::Count(count))
 }
 
 fn put_find(name: &str, number: u64) -> body::FindSession {
@@ -537,6 +581,7 @@ pub(super) fn read(bytes: Bytes) -> Result<Control, WireError> {
             name: it.name,
             nonce: it.nonce,
             patience: DurationNs(it.patience_ns),
+            copies: copies(it.copies)?,
         },
         Body::OwnerLives(it) => Control::OwnerLives {
             nonce: it.nonce,
@@ -559,12 +604,13 @@ pub(super) fn read(bytes: Bytes) -> Result<Control, WireError> {
         Body::Fence(it) => Control::Fence(SessionId(it.session), Epoch(it.epoch)),
         Body::FenceHeld(it) => fence_held(it)?,
         Body::Join(it) => join(it)?,
+        Body::NumberTaken(it) => {
+            Control::NumberTaken(ServerId(small("server", it.server)?), it.address)
+        }
         Body::Prove(it) => Control::Prove(whole(it.incarnation_high, it.incarnation_low), it.proof),
         Body::ConfigQuery(_) => Control::ConfigQuery,
         Body::Config(it) => Control::Config(config(it)?),
-        Body::Ping(it) => {
-            Control::Ping(life(it.life)?, ConfigNumber(it.number), MonoNs(it.sent_ns))
-        }
+        Body::Ping(it) => Control::Ping(ping(it)?),
         Body::Pong(it) => Control::Pong(
             match it.server {
                 CONTROLLER => None,

@@ -282,10 +282,12 @@ pub(super) fn put_answer(answer: &Answer, out: &mut BytesMut) -> Header {
             version,
             found,
             last_loss,
+            last_majority_loss,
             last_wipe,
         } => {
             header.version = *version;
-            let losses = [last_loss.0.to_le_bytes(), last_wipe.0.to_le_bytes()].concat();
+            let losses = [last_loss, last_majority_loss, last_wipe];
+            let losses = losses.map(|it| it.0.to_le_bytes()).concat();
             (1, Bytes::from([put_version(*found), losses].concat()))
         }
         Outcome::NobodyHas { need, stable, have } => {
@@ -314,13 +316,15 @@ pub(super) fn answer(header: &Header, bytes: Bytes) -> Result<Answer, WireError>
             let (found, losses) = bytes
                 .split_at_checked(12)
                 .ok_or(WireError::Body("version"))?;
-            let (loss, wipe) = losses
+            let (loss, rest) = losses
                 .split_at_checked(4)
                 .ok_or(WireError::Body("losses"))?;
+            let (majority, wipe) = rest.split_at_checked(4).ok_or(WireError::Body("losses"))?;
             Outcome::Taken {
                 version: header.version,
                 found: read_version(&bytes.slice_ref(found))?,
                 last_loss: ConfigNumber(read_number(&bytes.slice_ref(loss))?),
+                last_majority_loss: ConfigNumber(read_number(&bytes.slice_ref(majority))?),
                 last_wipe: ConfigNumber(read_number(&bytes.slice_ref(wipe))?),
             }
         }

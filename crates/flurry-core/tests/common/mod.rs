@@ -15,7 +15,7 @@ use flurry_core::config::Level;
 use flurry_core::controller::{self, Controller, ControllerParams, Output};
 use flurry_core::id::{DurationNs, Endpoint, Incarnation, MonoNs, ServerId, ShardId, WallNs};
 use flurry_core::key_value::{Answer, KeyValue, Operation};
-use flurry_core::message::{Control, Life, Message};
+use flurry_core::message::{Control, Copies, Life, Message};
 use flurry_core::portal::{self, Event, Outcome, Portal, PortalParams, Submission};
 use flurry_core::router::{self, Router, RouterParams};
 use flurry_core::server::{self, Server, ServerParams};
@@ -48,8 +48,17 @@ pub(crate) fn server(id: u16, life: u128) -> Server<KeyValue> {
     thread(id, 0, Incarnation(life))
 }
 
+/// A server whose process begins at this time.
+pub(crate) fn server_at(now: MonoNs, id: u16, life: u128) -> Server<KeyValue> {
+    thread_at(now, id, 0, Incarnation(life))
+}
+
 /// A shard of a server.
 pub(crate) fn thread(id: u16, shard: u8, incarnation: Incarnation) -> Server<KeyValue> {
+    thread_at(MonoNs(1), id, shard, incarnation)
+}
+
+fn thread_at(now: MonoNs, id: u16, shard: u8, incarnation: Incarnation) -> Server<KeyValue> {
     let params = ServerParams {
         life: Life {
             endpoint: Endpoint {
@@ -63,7 +72,7 @@ pub(crate) fn thread(id: u16, shard: u8, incarnation: Incarnation) -> Server<Key
         memory_bytes_max: 1 << 20,
         evict: false,
     };
-    Server::new(MonoNs(1), params, KeyValue::default())
+    Server::new(now, params, KeyValue::default())
 }
 
 pub(crate) fn params() -> ControllerParams {
@@ -76,6 +85,11 @@ pub(crate) fn params() -> ControllerParams {
 }
 
 pub(crate) fn portal(now: MonoNs, nonce: u64) -> Portal {
+    portal_of(now, nonce, Copies::Count(1))
+}
+
+/// A portal whose acknowledged writes have so many copies.
+pub(crate) fn portal_of(now: MonoNs, nonce: u64, copies: Copies) -> Portal {
     Portal::new(
         now,
         PortalParams {
@@ -86,6 +100,7 @@ pub(crate) fn portal(now: MonoNs, nonce: u64) -> Portal {
             drive_again: None,
             heartbeat: Some(DurationNs::millis(500)),
             patience: DurationNs(0),
+            copies,
         },
     )
 }

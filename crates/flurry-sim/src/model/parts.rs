@@ -129,6 +129,7 @@ fn start(place: Place, life: u8, now: MonoNs) -> Part {
         drive_again: None,
         heartbeat: None,
         patience: DurationNs(0),
+        copies: flurry_core::message::Copies::Count(1),
     };
     let portal = Portal::new(now, params);
     let router = Router::new(RouterParams::default());

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use flurry_core::config::Level;
 use flurry_core::id::{DurationNs, Epoch};
 use flurry_core::key_value::{Answer, Condition};
+use flurry_core::message::Copies;
 
 use crate::Error;
 use crate::address::Controllers;
@@ -173,6 +174,8 @@ impl Client {
             copies_min: None,
             heartbeat: HEARTBEAT,
             patience: DurationNs(0),
+            // Callers choose the level of each operation.
+            copies: Copies::Count(1),
             security: security.clone(),
         };
         let log = options.recording.as_ref().map(Recording::log).transpose()?;

@@ -303,6 +303,9 @@ fn flurry(connection: &mut Connection, losses: &Losses, words: &[Bytes]) -> Repl
     match (words[1].to_ascii_lowercase().as_slice(), &words[2..]) {
         (b"level", []) => Reply::text(level_text(connection.said.level)),
         (b"level", level) => match level_of(level) {
+            Some(level) if connection.said.needs_copies && !level.promises_copies() => error(
+                "ERR level: this gateway promises several copies of each write; wanted QUORUM, ALL or DISK; hint: start a gateway with --level first for other levels",
+            ),
             Some(level) => {
                 connection.said.level = level;
                 Reply::Status("OK")

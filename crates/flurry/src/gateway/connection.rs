@@ -72,6 +72,8 @@ pub(super) struct Said {
     pub(super) library_version: String,
     /// Which replies its operations wait for.
     pub(super) level: Level,
+    /// Only levels that promise several copies may be chosen.
+    pub(super) needs_copies: bool,
     /// It has to say who it is, and has not.
     pub(super) is_stranger: bool,
     /// It knows that last writes of an earlier owner may be lost.
@@ -316,6 +318,7 @@ impl Said {
             library_name: String::new(),
             library_version: String::new(),
             level,
+            needs_copies: level.promises_copies(),
             user: None,
         }
     }

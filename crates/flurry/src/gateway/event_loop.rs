@@ -459,11 +459,13 @@ impl Part for EventLoop {
         if self.sockets.has_listed() {
             return MonoNs(0);
         }
+        // Before it knows the servers it walks through no keys.
+        let walks = self.dispatcher.owner.config().is_some();
         let others = [
             Some(self.tick),
             self.closing.as_ref().map(|it| it.until),
             self.dispatcher.due(),
-            self.dispatcher.walks.due(),
+            self.dispatcher.walks.due().filter(|_| walks),
         ];
         let next = others.into_iter().flatten().min();
         self.dispatcher.owner.due().min(next.unwrap_or(self.tick))

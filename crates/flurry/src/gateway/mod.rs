@@ -29,6 +29,7 @@ use std::time::Duration;
 
 use flurry_core::config::Level;
 use flurry_core::id::{DurationNs, Epoch};
+use flurry_core::message::Copies;
 use flurry_core::resp::{Reply, error};
 use socket2::{Domain, Socket, Type};
 use tracing::{info, warn};
@@ -78,7 +79,8 @@ pub struct GatewayOptions {
     pub gateways: Vec<GatewayPlace>,
     /// Where the controllers listen.
     pub controllers: Controllers,
-    /// Which replies an operation waits for, unless its client wants others.
+    /// Which replies an operation waits for, unless its client wants others. With `Quorum`, `All` or
+    /// `Disk` clients may choose among these only.
     pub level: Level,
     /// How long an operation may take before its outcome is called unknown.
     pub timeout: Duration,
@@ -156,8 +158,29 @@ impl GatewayOptions {
             copies_min: self.copies_min,
             heartbeat: HEARTBEAT,
             patience: patience(self.standby),
+            copies: self.copies(),
             security: self.security.clone(),
         })
+    }
+
+    /// Returns the servers that have each acknowledged write. No connection may choose a level that
+    /// promises fewer.
+    fn copies(&self) -> Copies {
+        if self.level.promises_copies() {
+            self.copies_min.map_or(Copies::Majority, Copies::Count)
+        } else {
+            Copies::Count(1)
+        }
+    }
+
+    /// Checks that no user has a level below the gateway's.
+    fn users_keep_the_level(&self) -> Result<(), Error> {
+        let low = |level: Level| self.level.promises_copies() && !level.promises_copies();
+        let levels = self.users.iter().flat_map(Users::levels);
+        if levels.into_iter().any(low) {
+            return Err(Error::LevelTooLow);
+        }
+        Ok(())
     }
 
     /// Whoever others can reach must know who they are, and nobody else may read along.
@@ -237,6 +260,7 @@ impl Gateway {
         let controllers = options.controllers.allowed(&options.security)?;
         let failed = |error: std::io::Error| Error::io(listen, "to listen there", &error);
         options.may_listen()?;
+        options.users_keep_the_level()?;
         let listener = listen_at(listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let own = GatewayPlace {

@@ -62,6 +62,11 @@ impl User {
 pub struct Users(BTreeMap<String, Arc<User>>);
 
 impl Users {
+    /// The levels that users have of their own.
+    pub(super) fn levels(&self) -> Vec<Level> {
+        self.0.values().filter_map(|user| user.level).collect()
+    }
+
     /// Users that were read from somewhere.
     ///
     /// # Errors

@@ -298,6 +298,7 @@ mod tests {
             members: (1..=servers).map(member).collect(),
             next: None,
             last_loss: ConfigNumber(0),
+            last_majority_loss: ConfigNumber(0),
             last_wipe: ConfigNumber(0),
         }
     }

@@ -48,7 +48,8 @@ pub(super) struct GatewayArguments {
     #[arg(long, value_name = "SILENCE", num_args = 0..=1, default_missing_value = "350ms")]
     standby: Option<DurationNs>,
     /// Replies to wait for unless a client chooses: first, quorum, all, hedge:1ms, auto or disk
-    /// (default: first, or from --config)
+    /// (default: first, or from --config). With quorum, all or disk a client may choose only
+    /// among these three
     #[arg(long)]
     level: Option<LevelName>,
     /// Time after which the outcome of an operation is unknown (default: 2s, or from --config)

@@ -1,0 +1,125 @@
+//! Two servers of one number on two machines: the second waits as long as the first is up.
+
+#![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
+
+mod common;
+
+use common::params;
+use flurry_core::config::Member;
+use flurry_core::controller::Controller;
+use flurry_core::id::{ConfigNumber, DurationNs, Endpoint, Incarnation, MonoNs, ServerId, ShardId};
+use flurry_core::message::{Control, Life, Message, Ping};
+
+const STRANGER: u64 = 3000;
+
+fn member(server: u16, life: u128, address: &str) -> Member {
+    Member {
+        server: ServerId(server),
+        incarnation: Incarnation(life),
+        addresses: vec![address.to_owned()],
+        gone: false,
+        disk: None,
+    }
+}
+
+/// Asks to join as a server does, with the number that the controller asks for.
+fn join(controller: &mut Controller, now: MonoNs, member: &Member) -> Vec<Control> {
+    let mut proof = 0;
+    for _ in 0..2 {
+        let control = Control::Join(member.clone(), proof);
+        controller.handle_message(now, STRANGER, Message::Control(control));
+        let outputs: Vec<_> = std::iter::from_fn(|| controller.poll_output()).collect();
+        let mut answers = Vec::new();
+        for output in outputs {
+            if let flurry_core::controller::Output::Send(_, Message::Control(control)) = output {
+                if let Control::Prove(_, number) = control {
+                    proof = number;
+                }
+                answers.push(control);
+            }
+        }
+        if proof == 0 {
+            return answers;
+        }
+    }
+    Vec::new()
+}
+
+/// Three servers on three machines, all of them up.
+fn three() -> (Controller, MonoNs) {
+    let mut now = MonoNs(1_000_000_000);
+    let mut controller = Controller::new(now, params()).unwrap();
+    for server in 0..3_u16 {
+        let address = format!("10.0.0.{server}:7701");
+        join(
+            &mut controller,
+            now,
+            &member(server, u128::from(server) + 1, &address),
+        );
+    }
+    now = now.after(DurationNs::millis(10));
+    for server in 0..3 {
+        ping(&mut controller, now, server);
+    }
+    (controller, now)
+}
+
+/// A server asks for a lease, and says that it has copied what it should.
+fn ping(controller: &mut Controller, now: MonoNs, server: u16) {
+    let ping = Ping {
+        life: Life {
+            endpoint: Endpoint {
+                server: ServerId(server),
+                shard: ShardId(0),
+            },
+            incarnation: Incarnation(u128::from(server) + 1),
+        },
+        number: controller.config().map_or(ConfigNumber(0), |it| it.number),
+        sent: now,
+        quiet: DurationNs(0),
+    };
+    let synced = Control::Synced(ping.life, ping.number);
+    for control in [Control::Ping(ping), synced] {
+        controller.handle_message(now, u64::from(server), Message::Control(control));
+    }
+    while controller.poll_output().is_some() {}
+}
+
+fn has(controller: &Controller, server: u16, life: u128) -> bool {
+    let config = controller.config().unwrap();
+    config.has(ServerId(server), Incarnation(life))
+}
+
+#[test]
+fn a_second_server_of_a_number_is_told_where_the_first_is() {
+    let (mut controller, now) = three();
+    let answers = join(&mut controller, now, &member(2, 77, "10.0.0.9:7701"));
+    let taken = Control::NumberTaken(ServerId(2), "10.0.0.2:7701".to_owned());
+    assert_eq!(answers, [taken]);
+    assert!(has(&controller, 2, 3) && !has(&controller, 2, 77));
+}
+
+#[test]
+fn a_server_that_is_started_again_on_its_machine_is_let_in_at_once() {
+    let (mut controller, now) = three();
+    join(&mut controller, now, &member(2, 77, "10.0.0.2:40000"));
+    assert!(!has(&controller, 2, 3) && has(&controller, 2, 77));
+}
+
+#[test]
+fn a_server_that_moved_is_let_in_once_its_old_place_is_silent() {
+    let (mut controller, mut now) = three();
+    for _ in 0..4 {
+        now = now.after(DurationNs::millis(400));
+        ping(&mut controller, now, 0);
+        ping(&mut controller, now, 1);
+    }
+    join(&mut controller, now, &member(2, 77, "10.0.0.9:7701"));
+    for _ in 0..10 {
+        now = now.after(DurationNs::millis(400));
+        ping(&mut controller, now, 0);
+        ping(&mut controller, now, 1);
+        join(&mut controller, now, &member(2, 77, "10.0.0.9:7701"));
+    }
+    assert!(!has(&controller, 2, 3) && has(&controller, 2, 77));
+}

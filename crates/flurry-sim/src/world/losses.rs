@@ -1,0 +1,37 @@
+//! How many servers were lost before others had copied what they had.
+
+use flurry_core::config::Config;
+use flurry_core::id::{Incarnation, ServerId};
+
+/// Copies of a key that may be missing, as the configurations tell it.
+#[derive(Debug, Default)]
+pub struct Losses {
+    now: usize,
+    /// The most at any time.
+    pub most: usize,
+    /// A server was lost while the members changed.
+    amid_change: bool,
+    was_changing: bool,
+}
+
+impl Losses {
+    /// Compares a configuration with the members of the one before.
+    pub(crate) fn note(&mut self, config: &Config, before: &[(ServerId, Incarnation)]) {
+        let lives = config.lives();
+        let changing = config.next.is_some();
+        if changing {
+            let lost = before.iter().filter(|it| !lives.contains(it)).count();
+            self.amid_change |= lost > 0 && self.was_changing;
+            self.now += lost;
+            self.most = self.most.max(self.now);
+        } else if self.was_changing {
+            // Everybody has copied everything, unless somebody was lost amid that.
+            if !self.amid_change {
+                let missing = usize::from(config.replicas).saturating_sub(lives.len());
+                self.now = self.now.min(missing);
+            }
+            self.amid_change = false;
+        }
+        self.was_changing = changing;
+    }
+}
