@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections import Counter
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -213,9 +214,9 @@ class Chaos:
             if part.startswith("server"):
                 said = (self.folder / f"{part}-{self.lives[part]}.out").read_text()
                 (at,) = re.findall(r"http://(\S+)/metrics", said)
-                words = ["curl", "-s", "--max-time", "5", f"http://{at}/metrics"]
-                page = subprocess.run(words, capture_output=True, text=True, check=True)
-                counts = re.findall(r"^flurry_records(?:{.*})? (\S+)$", page.stdout, re.M)
+                with urllib.request.urlopen(f"http://{at}/metrics", timeout=5) as page:
+                    text = page.read().decode()
+                counts = re.findall(r"^flurry_records(?:{.*})? (\S+)$", text, re.M)
                 most = max(most, int(sum(map(float, counts))))
         return most
 

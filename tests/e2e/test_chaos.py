@@ -37,7 +37,7 @@ def judge(folder: Path) -> subprocess.CompletedProcess[str]:
 def survive(folder: Path, level: str) -> dict[str, Any]:
     """Let everything happen once at a gateway's level, and return what was counted."""
     need_root("a network namespace")
-    for tool in ("unshare", "setpriv", "ip", "curl"):
+    for tool in ("unshare", "setpriv", "ip"):
         assert shutil.which(tool), f"{tool} is missing; hint: make e2e installs it"
     assert CHECKER.exists(), f"{CHECKER} is missing; hint: make e2e builds it"
     words = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--pid", "--fork"]

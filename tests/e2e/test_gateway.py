@@ -173,15 +173,37 @@ def test_each_connection_and_each_user_has_its_level(tmp_path: Path) -> None:
     careful = user("careful", '[""]', '["read", "write"]') + 'level = "quorum"\n'
     users.touch(0o600)
     users.write_text(careful + user("quick", '[""]', '["read", "write"]'))
-    words = ["--users", str(users), "--level", "all"]
+    words = ["--users", str(users), "--level", "hedge:1ms"]
     with gateway(tmp_path, "127.56.0.1", *words) as address, closing(Wire(address)) as wire:
-        for name, level in [("careful", b"quorum"), ("quick", b"all")]:
+        for name, level in [("careful", b"quorum"), ("quick", b"hedge 1000")]:
             assert wire.ask("AUTH", name, PASSWORD) == b"+OK\r\n"
             assert wire.ask("FLURRY", "LEVEL") == b"$%d\r\n%s\r\n" % (len(level), level)
         assert wire.ask("FLURRY", "LEVEL", "HEDGE", "500") == b"+OK\r\n"
         assert wire.ask("FLURRY", "LEVEL") == b"$9\r\nhedge 500\r\n"
         assert wire.ask("SET", "k", "v") == b"+OK\r\n"
         assert wire.ask("FLURRY", "LEVEL", "most").startswith(b"-ERR level")
+
+
+def test_a_gateway_that_promises_several_copies_lets_nobody_choose_fewer(tmp_path: Path) -> None:
+    with (
+        gateway(tmp_path, "127.56.0.2", "--level", "quorum") as address,
+        closing(Wire(address)) as wire,
+    ):
+        for level in (["ALL"], ["QUORUM"]):
+            assert wire.ask("FLURRY", "LEVEL", *level) == b"+OK\r\n"
+        for level in (["FIRST"], ["AUTO"], ["HEDGE", "500"]):
+            refusal = wire.ask("FLURRY", "LEVEL", *level)
+            assert refusal.startswith(b"-ERR level: this gateway promises several copies")
+        assert wire.ask("FLURRY", "LEVEL") == b"$6\r\nquorum\r\n"
+        assert wire.ask("SET", "k", "v") == b"+OK\r\n"
+    users = tmp_path / "users.toml"
+    users.touch(0o600)
+    users.write_text(user("quick", '[""]', '["read", "write"]') + 'level = "first"\n')
+    listen = ["--listen", "127.56.0.3:0", "--controller", "127.56.0.3:7700"]
+    words = [FLURRY, "gateway", *listen, "--users", str(users), "--level", "quorum"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 2
+    assert "promises fewer copies of a write than the gateway does" in done.stderr
 
 
 def test_wait_tells_how_many_copies_there_are(tmp_path: Path) -> None:

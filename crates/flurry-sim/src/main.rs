@@ -167,29 +167,58 @@ fn quietly(
     })
 }
 
+/// What seeds amount to.
+#[derive(Debug, Default)]
+struct Totals {
+    answered: u64,
+    checked: u64,
+    delivered: u64,
+    virtual_ns: u64,
+}
+
+impl Totals {
+    fn add(&mut self, other: &Self) {
+        self.answered += other.answered;
+        self.checked += other.checked;
+        self.delivered += other.delivered;
+        self.virtual_ns += other.virtual_ns;
+    }
+
+    fn virtual_hours(&self) -> u64 {
+        self.virtual_ns / 3_600_000_000_000
+    }
+}
+
+impl From<Summary> for Totals {
+    fn from(it: Summary) -> Self {
+        Self {
+            answered: it.answered,
+            checked: it.checked,
+            delivered: it.delivered,
+            virtual_ns: it.virtual_ns,
+        }
+    }
+}
+
 #[allow(clippy::print_stdout, reason = "this is what the command is for")]
 fn seeds(from: u64, count: u64, operations: u64, threads: u64, all: bool) -> Result<()> {
     let next = AtomicU64::new(from);
     let stop = AtomicBool::new(false);
     let failed = AtomicU64::new(0);
     let started = Instant::now();
-    let totals: Vec<Result<(u64, u64, u64)>> = std::thread::scope(|scope| {
+    let totals: Vec<Result<Totals>> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads.max(1))
             .map(|_| {
                 scope.spawn(|| {
-                    let (mut answered, mut checked, mut delivered) = (0, 0, 0);
+                    let mut totals = Totals::default();
                     loop {
                         let seed = next.fetch_add(1, Ordering::Relaxed);
                         if seed >= from + count || stop.load(Ordering::Relaxed) {
-                            return Ok((answered, checked, delivered));
+                            return Ok(totals);
                         }
                         let outcome = one(seed, operations);
                         match outcome {
-                            Ok(summary) => {
-                                answered += summary.answered;
-                                checked += summary.checked;
-                                delivered += summary.delivered;
-                            }
+                            Ok(summary) => totals.add(&summary.into()),
                             Err(error) if all => {
                                 println!("{error:#}");
                                 failed.fetch_add(1, Ordering::Relaxed);
@@ -208,20 +237,20 @@ fn seeds(from: u64, count: u64, operations: u64, threads: u64, all: bool) -> Res
             .map(|worker| worker.join().unwrap_or_else(|_| bail!("a thread panicked")))
             .collect()
     });
-    let mut sums = (0, 0, 0);
+    let mut sums = Totals::default();
     for total in totals {
-        let (answered, checked, delivered) = total?;
-        sums = (sums.0 + answered, sums.1 + checked, sums.2 + delivered);
+        sums.add(&total?);
     }
     let failed = failed.into_inner();
     if failed > 0 {
         bail!("{failed} of {count} seeds failed");
     }
     println!(
-        "{count} seeds from {from}: {} operations answered, {} answers checked, {} messages, every tenth seed twice with the same trace; {:.0} s",
-        sums.0,
-        sums.1,
-        sums.2,
+        "{count} seeds from {from}: {} operations answered, {} answers checked, {} messages in {} hours of virtual time, every tenth seed twice with the same trace; {:.0} s",
+        sums.answered,
+        sums.checked,
+        sums.delivered,
+        sums.virtual_hours(),
         started.elapsed().as_secs_f64()
     );
     Ok(())
