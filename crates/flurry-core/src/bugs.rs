@@ -102,12 +102,8 @@ bugs! {
     DisksNotWaitedFor = "disks-not-waited-for",
     /// A server that an operator has removed is waited for all the same.
     RemovedWaitedFor = "removed-waited-for",
-    /// An owner whose writes have outlived one loss counts as having outlived a later one.
-    LaterLossSettled = "later-loss-settled",
     /// The controller does not heed that an owner's writes have outlived a loss.
     SettledIgnored = "settled-ignored",
-    /// An owner counts as having outlived a loss before its writes are on every replica again.
-    SettledTooEarly = "settled-too-early",
     /// A new owner's time begins at its own clock, which may be behind its predecessor's.
     OwnersTimeForgotten = "owners-time-forgotten",
     /// A machine that was suspended goes on as if no time had passed.
@@ -118,8 +114,6 @@ bugs! {
     TakeoverAmidReads = "takeover-amid-reads",
     /// A standby takes a session from an owner that lives.
     StandbyImpatient = "standby-impatient",
-    /// A server does not tell how long ago it granted a lease to one that was counted out.
-    GrantForgotten = "grant-forgotten",
     /// The next owner is not in doubt though as many servers were lost as a write has copies.
     CopiesNotCounted = "copies-not-counted",
     /// A server that was drained joins again by itself.

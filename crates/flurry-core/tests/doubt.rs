@@ -7,8 +7,9 @@ mod common;
 use bytes::Bytes;
 use common::{Cluster, portal, server};
 use flurry_core::config::Level;
-use flurry_core::id::{DurationNs, WallNs};
+use flurry_core::id::{ConfigNumber, DurationNs, WallNs};
 use flurry_core::key_value::{Answer, Operation};
+use flurry_core::message::Control;
 use flurry_core::portal::{Outcome, Submission};
 
 fn set(value: &'static str) -> Operation {
@@ -151,5 +152,22 @@ fn a_session_is_in_doubt_until_what_it_had_written_by_a_loss_is_everywhere() {
     assert_eq!(cluster.controller.sessions_in_doubt().count(), 1);
     cluster.deaf.clear();
     cluster.pass(DurationNs::millis(1_000));
+    assert_eq!(cluster.controller.sessions_in_doubt().count(), 0);
+}
+
+#[test]
+fn an_owner_that_has_outlived_one_loss_has_not_outlived_a_later_one() {
+    let mut cluster = Cluster::open();
+    // Server 1 misses the write, so that the owner cannot say that it has outlived the loss.
+    cluster.deaf = vec![1];
+    cluster.answer("k", &set("v"), Level::First);
+    cluster.servers[2] = server(2, 77);
+    cluster.pass(DurationNs::millis(700));
+    let (session, epoch) = cluster.controller.sessions_in_doubt().next().unwrap();
+    let last_loss = cluster.controller.config().unwrap().last_loss;
+    let settled = |loss: u32| Control::Settled(session, epoch, ConfigNumber(loss));
+    cluster.ask_controller(3_000, settled(last_loss.0 - 1));
+    assert_eq!(cluster.controller.sessions_in_doubt().count(), 1);
+    cluster.ask_controller(3_000, settled(last_loss.0));
     assert_eq!(cluster.controller.sessions_in_doubt().count(), 0);
 }

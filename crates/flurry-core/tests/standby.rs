@@ -167,3 +167,29 @@ fn a_server_that_comes_back_does_not_make_a_new_owner_wait_longer() {
     let waited_ms = 1_050 + opening_ms(&mut cluster);
     assert!((875..1_400).contains(&waited_ms), "{waited_ms}");
 }
+
+#[test]
+fn a_new_owner_waits_for_a_lease_that_the_others_granted_a_server_without_the_controller() {
+    let mut cluster = Cluster::open();
+    cluster.pass(DurationNs::millis(1_000));
+    cluster.portal = portal(cluster.now, 2);
+    // Server 2 and the controller do not hear each other any more, and everybody else does.
+    let cut = |(from, to, _): &common::Letter| {
+        (*from == 2 && *to == CONTROLLER) || (*from == CONTROLLER && *to == 2)
+    };
+    let waited_ms = (0..10_000)
+        .find(|_| {
+            cluster.tick();
+            cluster.collect();
+            while let Some(letter) = cluster.letters.pop_front() {
+                if !cut(&letter) {
+                    cluster.deliver(letter);
+                }
+                cluster.collect();
+            }
+            cluster.portal.is_open()
+        })
+        .expect("the session opens");
+    // It was counted out after a lease, and had one of the others until then.
+    assert!((1_750..2_500).contains(&waited_ms), "{waited_ms}");
+}

@@ -408,8 +408,7 @@ impl Controller {
         if session.epoch != epoch || session.closed {
             return;
         }
-        let is_last =
-            last_loss == loss && !planted(Bug::SettledIgnored) || planted(Bug::LaterLossSettled);
+        let is_last = last_loss == loss && !planted(Bug::SettledIgnored);
         if (session.lossy || session.writes.lost > 0) && is_last {
             (session.lossy, session.writes.lost) = (false, 0);
             self.persist();

@@ -525,7 +525,7 @@ impl Portal {
         };
         let tried = self.again.values().map(|it| it.first);
         let first = tried.chain(self.unstable.first().copied()).min();
-        if first.is_none_or(|it| it > through) || planted(Bug::SettledTooEarly) {
+        if first.is_none_or(|it| it > through) {
             self.settling = None;
             self.settled = loss;
             if self.params.heartbeat.is_some() {

@@ -151,11 +151,7 @@ impl<M: StateMachine> Server<M> {
             return;
         };
         let number = config.number;
-        let quiet = if planted(Bug::GrantForgotten) {
-            DurationNs(u64::MAX)
-        } else {
-            self.lease.quiet(now, &config)
-        };
+        let quiet = self.lease.quiet(now, &config);
         let ping = Message::Control(Control::Ping(Ping {
             life,
             number,
