@@ -51,6 +51,10 @@ def survive(folder: Path, level: str) -> dict[str, Any]:
     assert told["outcomes"]["done"] >= DONE_MIN
     kinds = Counter(fault["kind"] for fault in told["faults"])
     assert {"kill", "stop"} <= set(kinds), kinds
+    # The processes saw that their clocks were set.
+    if any(it["kind"] == "clock" and abs(it["lasts_s"]) > 1.0 for it in told["faults"]):
+        logs = [path.read_text() for path in folder.glob("*.log")]
+        assert any("the clock has jumped" in log for log in logs)
     # Of keys that were used once nothing is left.
     assert told["records"] <= told["keys"] + RECORDS_SPARE
     sys.stdout.write(summary(level, told, kinds))

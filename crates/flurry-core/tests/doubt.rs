@@ -41,6 +41,36 @@ fn doubts(cluster: &mut Cluster, key: &str) -> bool {
     }
 }
 
+/// A new owner in doubt of the key "n", which is 5: a server was lost after the earlier owner's end.
+fn in_doubt() -> Cluster {
+    let mut cluster = Cluster::open();
+    cluster.answer("n", &Operation::Increment(5), Level::All);
+    cluster.portal = portal(cluster.now, 2);
+    cluster.letters.clear();
+    cluster.servers[2] = server(2, 77);
+    cluster.pass(DurationNs::millis(6_000));
+    cluster.events.clear();
+    cluster
+}
+
+/// Increments "n" for a caller that refuses doubt, and returns the operation's number.
+fn refuse_doubt(cluster: &mut Cluster) -> u64 {
+    let increment = Operation::Increment(1);
+    let submission = Submission {
+        key: Bytes::from_static(b"n"),
+        operation: increment.encode(),
+        access: increment.access(),
+        level: Level::All,
+        at: WallNs(1),
+        patience: DurationNs::millis(500),
+        sequence: None,
+        refuses_doubt: true,
+    };
+    let number = cluster.portal.submit(cluster.now, submission).unwrap();
+    cluster.pass(DurationNs::millis(50));
+    number
+}
+
 #[test]
 fn an_owner_that_outlives_the_loss_of_a_server_leaves_no_doubt() {
     let mut cluster = Cluster::open();
@@ -84,54 +114,18 @@ fn an_owner_that_ends_before_its_write_is_everywhere_leaves_doubt() {
 
 #[test]
 fn a_caller_that_refuses_doubt_has_nothing_done_and_a_second_one_that_does_not_goes_on() {
-    let mut cluster = Cluster::open();
-    cluster.answer("n", &Operation::Increment(5), Level::All);
-    cluster.portal = portal(cluster.now, 2);
-    cluster.letters.clear();
-    cluster.servers[2] = server(2, 77);
-    cluster.pass(DurationNs::millis(6_000));
-    cluster.events.clear();
-    let increment = Operation::Increment(1);
-    let submission = Submission {
-        key: Bytes::from_static(b"n"),
-        operation: increment.encode(),
-        access: increment.access(),
-        level: Level::All,
-        at: WallNs(1),
-        patience: DurationNs::millis(500),
-        sequence: None,
-        refuses_doubt: true,
-    };
-    let refused = cluster.portal.submit(cluster.now, submission).unwrap();
-    cluster.pass(DurationNs::millis(50));
+    let mut cluster = in_doubt();
+    let refused = refuse_doubt(&mut cluster);
     assert_eq!(cluster.outcome(refused), Some(Outcome::TailUnknown));
     // It was not added.
-    let answer = cluster.answer("n", &increment, Level::All);
+    let answer = cluster.answer("n", &Operation::Increment(1), Level::All);
     assert_eq!(answer, Answer::Number(6));
 }
 
 #[test]
 fn a_key_in_doubt_is_not_forgotten_before_a_caller_has_heard_of_it() {
-    let mut cluster = Cluster::open();
-    cluster.answer("n", &Operation::Increment(5), Level::All);
-    cluster.portal = portal(cluster.now, 2);
-    cluster.letters.clear();
-    cluster.servers[2] = server(2, 77);
-    cluster.pass(DurationNs::millis(6_000));
-    cluster.events.clear();
-    let operation = Operation::Increment(1);
-    let submission = Submission {
-        key: Bytes::from_static(b"n"),
-        operation: operation.encode(),
-        access: operation.access(),
-        level: Level::All,
-        at: WallNs(1),
-        patience: DurationNs::millis(500),
-        sequence: None,
-        refuses_doubt: true,
-    };
-    cluster.portal.submit(cluster.now, submission).unwrap();
-    cluster.pass(DurationNs::millis(50));
+    let mut cluster = in_doubt();
+    refuse_doubt(&mut cluster);
     // More keys than the owner remembers.
     for number in 0..300 {
         cluster.answer(&format!("other-{number}"), &set("v"), Level::All);
