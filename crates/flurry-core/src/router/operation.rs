@@ -322,8 +322,20 @@ impl InFlight {
         self.request.clean_since.filter(|_| holds)
     }
 
-    /// What a takeover has found, when it may believe it: all replicas spoke, or one did and every
-    /// earlier owner had left the key the same everywhere.
+    /// Where all have spoken and none of them has everything, a later configuration will have somebody:
+    /// those that are joining are asked on, and tell of it.
+    pub(super) fn ask_the_joining_again(&mut self) {
+        if self.targets.iter().all(|it| it.state.is_some()) {
+            for target in &mut self.targets {
+                if !target.replica.old {
+                    target.state = None;
+                }
+            }
+        }
+    }
+
+    /// What a takeover has found, when it may believe it: all replicas spoke, also those that are joining, or
+    /// one did and every earlier owner had left the key the same everywhere.
     pub(super) fn found(&self, last_wipe: ConfigNumber) -> Option<State> {
         let old: Vec<&Target> = self
             .targets
@@ -345,11 +357,15 @@ impl InFlight {
         } else {
             old.len()
         };
-        if old.is_empty() || heard.len() < wanted {
+        // Those that join need not know anything, but what they do know would come to light later.
+        let joining = self.targets.iter().filter(|it| !it.replica.old);
+        let known: Vec<&State> = joining.clone().filter_map(|it| it.state.as_ref()).collect();
+        if old.is_empty() || heard.len() < wanted || known.len() < joining.count() {
             return None;
         }
         heard
             .into_iter()
+            .chain(known)
             .max_by_key(|state| (state.version, !state.evicted))
             .cloned()
     }

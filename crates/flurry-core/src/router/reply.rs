@@ -164,6 +164,10 @@ impl Router {
             Verdict::Busy if !held => target.progress = Progress::Busy,
             Verdict::Evicted if !held => target.progress = Progress::Evicted,
             Verdict::State(state) if asking => target.state = Some(state.clone()),
+            // It has executed nothing yet, and knows who the owner is before it does.
+            Verdict::Joining if asking && !target.replica.old => {
+                target.state = Some(State::ABSENT);
+            }
             _ => {}
         }
         if planted(Bug::ErrorWins)
@@ -217,6 +221,8 @@ impl Router {
         if operation.phase == Phase::Asking {
             if let Some(state) = operation.found(last_wipe) {
                 self.take_over(now, id, state);
+            } else {
+                operation.ask_the_joining_again();
             }
             return;
         }

@@ -111,10 +111,9 @@ impl<M: StateMachine> Server<M> {
                 _ => (Verdict::Behind, 0),
             },
             Ask::Push(state) => self.push(request, state),
+            // A joining server too: it may have the last write of an owner that is fenced by now, and
+            // the new owner must not miss that.
             Ask::Touch => {
-                if !self.is_full(request.key.hash()) {
-                    return (Verdict::Joining, 0);
-                }
                 let record = self.table.find(&request.key).cloned();
                 let state = record.map_or(State::ABSENT, |it| state_of(&self.machine, &it));
                 (Verdict::State(state), 0)
