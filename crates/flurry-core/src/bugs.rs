@@ -118,6 +118,14 @@ bugs! {
     CopiesNotCounted = "copies-not-counted",
     /// A server that was drained joins again by itself.
     DrainedComesBack = "drained-comes-back",
+    /// Controllers elect a member whose state is older than theirs.
+    OlderStateElected = "older-state-elected",
+    /// A controller's vote leaves before its promise is on disk.
+    VoteNotStored = "vote-not-stored",
+    /// A controller acknowledges a state before it is on disk.
+    AcceptedNotStored = "accepted-not-stored",
+    /// A state counts as stored when the leading controller alone has it.
+    OneCopyIsEnough = "one-copy-is-enough",
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -9,6 +9,7 @@
 //! - [`router`]: sends a copy to every replica, takes the first correct reply, repairs the others.
 //! - [`server`]: checks whether it may answer, executes, remembers.
 //! - [`controller`]: who takes part, and who owns what.
+//! - [`consensus`]: how several controllers agree on that.
 //! - [`machine`]: what is replicated; [`key_value`] is the first instance.
 //!
 //! # The check
@@ -20,6 +21,7 @@
 
 pub mod bugs;
 pub mod config;
+pub mod consensus;
 pub mod controller;
 pub mod decimal;
 pub mod id;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::config::{Config, Level, Member};
+use crate::consensus::{self, MemberId};
 use crate::id::{
     ConfigNumber, DurationNs, Endpoint, Epoch, Incarnation, Key, MonoNs, OperationId, Sequence,
     ServerId, SessionId, Version, WallNs,
@@ -356,6 +357,8 @@ pub enum Control {
     List(List),
     /// These.
     Listed(Listed),
+    /// Member of a group of controllers to another: who says so, and what.
+    Consensus(MemberId, consensus::Message),
     /// From whoever carries messages: the answer is too long for a datagram, ask over a stream.
     UseStream,
 }

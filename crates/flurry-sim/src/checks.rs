@@ -9,13 +9,13 @@ use flurry_core::id::{Epoch, Incarnation, MonoNs, OperationId, ServerId, Session
 use flurry_core::message::{Control, Life, Message, Reply, Verdict};
 use flurry_core::wire;
 
-use crate::world::{Machine, World};
+use crate::world::{Machine, NodeId, World};
 
 /// The simulation's own record of what the controller received about owners.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
-    /// Time of the last report of each session's owner, by the controller's clock.
-    heard: BTreeMap<SessionId, (Epoch, MonoNs)>,
+    /// Time of the last report of each session's owner to each controller, by its clock.
+    heard: BTreeMap<(NodeId, SessionId), (Epoch, MonoNs)>,
     /// Epochs that followed a closed one, even if the closing owner never received the
     /// confirmation.
     after_closed: BTreeSet<(SessionId, Epoch)>,
@@ -31,13 +31,13 @@ impl Owners {
     /// although the owner's last report was more recent than the standby's silence limit.
     pub(crate) fn hear(
         &mut self,
-        controller: &mut Controller,
+        (place, controller): (NodeId, &mut Controller),
         now: MonoNs,
         sender: u64,
         message: Message,
     ) -> Option<String> {
         if let Message::Control(Control::Settled(session, epoch, _)) = &message {
-            self.heard.insert(*session, (*epoch, now));
+            self.heard.insert((place, *session), (*epoch, now));
         }
         let Message::Control(Control::Open { name, patience, .. }) = &message else {
             controller.handle_message(now, sender, message);
@@ -54,7 +54,7 @@ impl Owners {
             self.after_closed.insert((id, after));
             return None;
         }
-        let heard = self.heard.get(&id).filter(|it| it.0 == epoch);
+        let heard = self.heard.get(&(place, id)).filter(|it| it.0 == epoch);
         let silent = now.since(heard?.1);
         (silent < patience).then(|| {
             format!(
@@ -110,7 +110,13 @@ impl World {
 
     /// I22: a server that is drained is not let in. I18: nobody is counted out whom the controller could hear. I19: nor a server with the last copy of
     /// a key, unless that has ended or is on a disk too.
-    pub(crate) fn check_counted_out(&mut self, config: &Config, drained: &[ServerId]) {
+    pub(crate) fn check_counted_out(
+        &mut self,
+        place: NodeId,
+        config: &Config,
+        drained: &[ServerId],
+    ) {
+        let took_over = std::mem::replace(&mut self.counted_by, place) != place;
         let lives = config.lives();
         // With losses a server may go unheard by chance.
         let scenario = &self.scenario;
@@ -138,7 +144,8 @@ impl World {
                 ));
             }
             let taken_out = self.ever_drained.contains(&server);
-            if clear && !taken_out && self.was_heard(server) {
+            // The controller before may have decided it some time ago.
+            if clear && !taken_out && !took_over && self.was_heard(server) {
                 self.violate(format!(
                     "I18: server {server} was counted out, and nothing had happened to it"
                 ));

@@ -89,10 +89,7 @@ fn take_back(world: &mut World, server: u16) {
         return;
     }
     // Whether a controller is there to hear it or not: it is asked again.
-    if matches!(
-        world.nodes[world.controller()].machine,
-        Machine::Controller(_)
-    ) {
+    if world.controller().is_some() {
         world.drained.remove(&server);
         if is_down(world, server) {
             world.start_server(server);
@@ -119,7 +116,7 @@ pub fn end(world: &mut World) {
 
 fn ask(world: &mut World, server: u16, departure: Departure) {
     let control = Control::Depart(ServerId(server), departure);
-    world.tell_controller(Message::Control(control));
+    world.tell_controller(&Message::Control(control));
 }
 
 fn is(member: &flurry_core::config::Member, server: u16) -> bool {
@@ -127,17 +124,12 @@ fn is(member: &flurry_core::config::Member, server: u16) -> bool {
 }
 
 fn controller_config(world: &World) -> Option<&Config> {
-    match &world.nodes[world.controller()].machine {
-        Machine::Controller(controller) => controller.config().map(|it| &**it),
-        _ => None,
-    }
+    world.controller()?.config().map(|it| &**it)
 }
 
 fn is_drained(world: &World, server: u16) -> bool {
-    match &world.nodes[world.controller()].machine {
-        Machine::Controller(controller) => controller.drained().any(|it| it.0 == server),
-        _ => false,
-    }
+    let controller = world.controller();
+    controller.is_some_and(|it| it.drained().any(|it| it.0 == server))
 }
 
 /// Whether nobody waits for the server or its disk any more.

@@ -97,7 +97,7 @@ pub fn run_traced(seed: u64, operations: u64, trace: bool) -> Result<Summary, Bo
         if world.now > end || steps > STEPS_MAX {
             if !tight {
                 if world.trace {
-                    world.say(&format!("{:?}", world.nodes[world.controller()].machine));
+                    world.say_controllers();
                 }
                 let what = workload.unsettled(&world);
                 world.violate(format!("I15: not settled after the troubles:{what}"));
@@ -177,15 +177,13 @@ fn nobody_is_in_doubt(world: &mut World, workload: &mut Workload) {
                 _ => None,
             })
             .collect();
-        let in_doubt = match &world.nodes[world.controller()].machine {
-            Machine::Controller(controller) => {
-                let all = controller.sessions_in_doubt();
-                all.filter(|it| owned.contains(it)).count()
-            }
-            _ => 0,
-        };
+        // Without a controller nobody can say.
+        let in_doubt = world.controller().map_or(1, |controller| {
+            let all = controller.sessions_in_doubt();
+            all.filter(|it| owned.contains(it)).count()
+        });
         if world.trace && in_doubt > 0 {
-            world.say(&format!("{:?}", world.nodes[world.controller()].machine));
+            world.say_controllers();
         }
         // One of which a write is lost has not outlived everything.
         if in_doubt == 0 || world.all_lost {

@@ -14,6 +14,8 @@ pub struct Scenario {
     pub replicas: u8,
     /// Threads of each server.
     pub shards: u8,
+    /// Controllers; several are a group of which one leads.
+    pub controllers: u8,
     /// Routers that are processes of their own; 0 is one inside each portal.
     pub routers: u8,
     /// Sessions.
@@ -86,6 +88,7 @@ impl Scenario {
             servers,
             replicas: if dice.chance(120_000) { 2 } else { 3 },
             shards: if dice.chance(100_000) { 2 } else { 1 },
+            controllers: if seed % 8 == 6 { 3 } else { 1 },
             routers: u8::try_from(dice.below(4)).unwrap_or(0),
             sessions: u8::try_from(dice.between(1, 8)).unwrap_or(1),
             keys: dice.between(1, 8),
@@ -124,6 +127,8 @@ impl Scenario {
             part_bytes_max: *dice.pick(&[32 << 10, 32 << 10, 60, 400]),
             disk: !tight && dice.chance(250_000),
         };
+        // Also where little else happens: the rest must not notice that another controller leads.
+        scenario.troubles[4] |= scenario.controllers > 1;
         // Every fourth seed. Without disks: which of them speak after stalls of several servers one after
         // another is not settled yet (docs/flurry/testing.md).
         if seed.is_multiple_of(4) && !tight {

@@ -39,8 +39,9 @@ pub fn call(world: &mut World, workload: &mut Workload, call: u64) {
             world.start_server(server);
         }
     } else if call & RESTART_CONTROLLER != 0 {
-        if matches!(world.nodes[world.controller()].machine, Machine::Down) {
-            world.start_controller();
+        let place = usize::try_from(call & 0xffff).unwrap_or(0);
+        if matches!(world.nodes[place].machine, Machine::Down) {
+            world.start_controller(place);
         }
     } else if call & RESTART_ROUTER != 0 {
         let place = usize::try_from(call & 0xffff).unwrap_or(0);
@@ -90,18 +91,29 @@ fn trouble(world: &mut World, workload: &mut Workload) {
         1 => crash_server(world),
         2 => partition(world),
         OWNERS => workload.change_owner(world),
-        4 => {
-            let place = world.controller();
-            if world.scenario.stalls && world.dice.chance(500_000) {
-                let until = world.now + world.dice.between(1, 1_500) * MS;
-                return stop(world, place, until);
-            }
-            world.kill(place);
-            let down = world.dice.between(1, 800) * MS;
-            world.call_at(world.now + down, RESTART_CONTROLLER);
-        }
+        4 => controller(world),
         _ => crash_router(world),
     }
+}
+
+/// A controller stands still or ends. Of a group any may, the one that leads most often.
+fn controller(world: &mut World) {
+    let places = world.controllers().to_vec();
+    let place = match (world.leading_place(), places.as_slice()) {
+        (_, [only]) => *only,
+        (Some(leads), _) if world.dice.chance(600_000) => leads,
+        _ => *world.dice.pick(&places),
+    };
+    if world.scenario.stalls && world.dice.chance(500_000) {
+        let until = world.now + world.dice.between(1, 1_500) * MS;
+        return stop(world, place, until);
+    }
+    world.kill(place);
+    if places.len() > 1 && world.dice.chance(100_000) {
+        world.lose_controller_disk(place);
+    }
+    let down = world.dice.between(1, 800) * MS;
+    world.call_at(world.now + down, RESTART_CONTROLLER | place as u64);
 }
 
 /// Now and then an owner ends at the worst moment: what it was just told may be on one server only.
@@ -292,10 +304,7 @@ fn crash_router(world: &mut World) {
 /// What an operator does where the cluster waits for disks that have come back without what they are
 /// waited for: a server that ended before its disk had all of its first life.
 pub fn give_up_disks(world: &mut World) {
-    let Machine::Controller(controller) = &world.nodes[world.controller()].machine else {
-        return;
-    };
-    let Some(config) = controller.config().cloned() else {
+    let Some(config) = world.controller().and_then(|it| it.config()).cloned() else {
         return;
     };
     let missing = config.disks_missing();
@@ -319,9 +328,7 @@ pub fn give_up_disks(world: &mut World) {
 /// Everything that is down comes back.
 pub fn end(world: &mut World) {
     world.heal();
-    if matches!(world.nodes[world.controller()].machine, Machine::Down) {
-        world.start_controller();
-    }
+    world.start_controllers();
     for server in 0..u16::from(world.scenario.servers) {
         let stays_away = world.gone.contains(&server) || world.drained.contains(&server);
         if is_down(world, server) && !stays_away {
@@ -333,9 +340,8 @@ pub fn end(world: &mut World) {
     for place in places {
         let asked = world.nodes.iter().any(|node| node.router == place);
         let mine = world.nodes[place].router == place;
-        if asked && !mine && matches!(world.nodes[place].machine, Machine::Down) && place != 0 {
-            let is_router =
-                matches!(world.nodes[place].machine, Machine::Down) && !world.is_endpoint(place);
+        if asked && !mine && matches!(world.nodes[place].machine, Machine::Down) {
+            let is_router = !world.controllers().contains(&place) && !world.is_endpoint(place);
             if is_router {
                 world.start_router(place);
             }

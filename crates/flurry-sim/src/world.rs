@@ -1,5 +1,6 @@
 //! A cluster on virtual time: nodes, a network, and what is checked at every step.
 
+mod controllers;
 mod interventions;
 mod losses;
 mod network;
@@ -10,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
 use flurry_core::config::Config;
-use flurry_core::controller::{self, Controller, ControllerParams};
+use flurry_core::controller::Replica;
 use flurry_core::id::{
     ConfigNumber, DurationNs, Endpoint, Incarnation, MonoNs, OperationId, ServerId, SessionId,
     ShardId, Version,
@@ -25,6 +26,7 @@ use crate::checks::Owners;
 use crate::dice::Dice;
 use crate::disks::ShardDisk;
 use crate::scenario::{MS, Scenario};
+use controllers::Controllers;
 use losses::Losses;
 
 /// Period of an owner's report that it lives.
@@ -44,8 +46,8 @@ pub enum Machine {
     Router(Box<Router>),
     /// A portal, with a router inside or without.
     Portal(Box<Portal>, Option<Box<Router>>),
-    /// The controller.
-    Controller(Box<Controller>),
+    /// A controller.
+    Controller(Box<Replica>),
 }
 
 /// A place, its clock, and its troubles.
@@ -95,6 +97,8 @@ enum What {
     Timer,
     /// A disk has had its time, for the process of this number.
     Disk(u64),
+    /// These bytes of a controller are on its disk.
+    StateWritten(u64, Vec<u8>),
     /// For the workload and the troubles: something of theirs is due.
     Call(u64),
 }
@@ -153,8 +157,7 @@ pub struct World {
     /// The places.
     pub nodes: Vec<Node>,
     endpoints: BTreeMap<Endpoint, NodeId>,
-    controller: NodeId,
-    pub(crate) disk: Vec<u8>,
+    controllers: Controllers,
     /// Those of servers.
     pub(crate) disks: BTreeMap<NodeId, ShardDisk>,
     queue: BinaryHeap<Reverse<Happening>>,
@@ -197,6 +200,8 @@ pub struct World {
     pub(crate) owners: Owners,
     /// Lives that the controller counted when it last did anything.
     pub(crate) counted: Vec<(ServerId, Incarnation)>,
+    /// Which of several controllers that was.
+    pub(crate) counted_by: NodeId,
 }
 
 /// Where the process of this number at a place listens.
@@ -213,8 +218,7 @@ impl World {
             dice: Dice::new(seed),
             nodes: Vec::new(),
             endpoints: BTreeMap::new(),
-            controller: 0,
-            disk: Vec::new(),
+            controllers: Controllers::default(),
             disks: BTreeMap::new(),
             queue: BinaryHeap::new(),
             order: 0,
@@ -239,10 +243,10 @@ impl World {
             changing_at: None,
             owners: Owners::default(),
             counted: Vec::new(),
+            counted_by: 0,
             scenario,
         };
-        world.controller = world.add_place();
-        world.start_controller();
+        world.add_controllers();
         let servers = world.scenario.servers + world.scenario.spare_servers;
         for server in 0..servers {
             for shard in 0..world.scenario.shards {
@@ -292,38 +296,6 @@ impl World {
     #[must_use]
     pub fn is_endpoint(&self, place: NodeId) -> bool {
         self.endpoints.values().any(|known| *known == place)
-    }
-
-    /// The controller's place.
-    #[must_use]
-    pub fn controller(&self) -> NodeId {
-        self.controller
-    }
-
-    fn controller_params(&self) -> ControllerParams {
-        ControllerParams {
-            replicas: self.scenario.replicas,
-            shards: self.scenario.shards,
-            servers_min: self.scenario.servers,
-            lease: DurationNs(self.scenario.lease),
-        }
-    }
-
-    /// Starts the controller from what is on its disk.
-    pub fn start_controller(&mut self) {
-        let params = self.controller_params();
-        let now = self.nodes[self.controller].local(self.now);
-        let controller = if self.disk.is_empty() {
-            Controller::new(now, params).map_err(|error| error.to_string())
-        } else {
-            Controller::restore(now, params, &self.disk).map_err(|error| error.to_string())
-        };
-        match controller {
-            Ok(controller) => {
-                self.start(self.controller, Machine::Controller(Box::new(controller)));
-            }
-            Err(error) => self.violate(format!("the controller cannot start: {error}")),
-        }
     }
 
     /// Starts a server with an empty memory.
@@ -462,7 +434,7 @@ impl World {
 
     /// Schedules a call of the workload's or the troubles' own.
     pub fn call_at(&mut self, at: u64, call: u64) {
-        self.push(at.max(self.now), self.controller, What::Call(call));
+        self.push(at.max(self.now), 0, What::Call(call));
     }
 
     /// Notes what must never happen; the first is kept.
@@ -528,6 +500,7 @@ impl World {
             What::Deliver(from, message) => self.deliver(from, to, *message),
             What::Timer => self.timer(to),
             What::Disk(process) => self.disk(to, process),
+            What::StateWritten(process, bytes) => self.state_written(to, process, bytes),
             What::Call(_) => {}
         }
         Some(self.after(to))
@@ -609,13 +582,7 @@ impl World {
                 }
                 (message, _) => portal.handle_message(local, message),
             },
-            Machine::Controller(controller) => {
-                let owners = &mut self.owners;
-                let taken = owners.hear(controller, local, sender, message);
-                if let Some(what) = taken {
-                    self.violate(what);
-                }
-            }
+            Machine::Controller(_) => self.hear_controller((from, to), local, message),
         }
     }
 
@@ -662,7 +629,7 @@ impl World {
                 server::Destination::Sender(sender) => {
                     self.transmit(place, usize::try_from(sender).unwrap_or(0), message);
                 }
-                server::Destination::Controller => self.transmit(place, self.controller, message),
+                server::Destination::Controller => self.transmit_to_controllers(place, &message),
                 server::Destination::Server(endpoint) => {
                     if let Some(to) = self.find(server.config(), endpoint) {
                         self.transmit(place, to, message);
@@ -671,36 +638,6 @@ impl World {
             }
         }
         server.poll_timeout()
-    }
-
-    fn after_controller(&mut self, place: NodeId, controller: &mut Controller) -> MonoNs {
-        self.server_lost |= controller
-            .config()
-            .is_some_and(|config| config.last_loss.0 > 0);
-        if let Some(config) = controller.config() {
-            let drained: Vec<ServerId> = controller.drained().collect();
-            self.check_counted_out(config, &drained);
-            if config.next.is_some() {
-                self.changing_at = Some(self.now);
-            }
-        }
-        while let Some(output) = controller.poll_output() {
-            match output {
-                controller::Output::Persist(bytes) => self.disk = bytes,
-                controller::Output::Send(to, message) => {
-                    let to = match to {
-                        controller::Destination::Sender(sender) => usize::try_from(sender).ok(),
-                        controller::Destination::Server(endpoint, listed) => {
-                            self.find_listed(listed.as_deref(), endpoint)
-                        }
-                    };
-                    if let Some(to) = to {
-                        self.transmit(place, to, message);
-                    }
-                }
-            }
-        }
-        controller.poll_timeout()
     }
 
     /// Runs a portal's own input, if it runs.

@@ -420,6 +420,9 @@ impl Controller {
                 "joining"
             } else if self.drained.contains(&member.server) {
                 "draining"
+            } else if heard.is_none() && now.since(self.listening) <= self.params.lease {
+                // This controller has only begun to lead.
+                "unheard"
             } else if heard.is_none_or(|ago| ago > self.params.lease.0) {
                 "silent"
             } else {
@@ -448,13 +451,15 @@ impl Controller {
         let drained: Vec<u16> = self.drained.iter().map(|it| it.0).collect();
         let _ = write!(
             text,
-            "],\"config\":{number},\"changing\":{changing},\"disks_missing\":{missing:?},\"disks_behind\":{behind:?},\"waits_for\":{waits_for:?},\"drained\":{drained:?},\"replicas\":{},\"waiting_servers\":{},\"wanted_servers\":{},\"sessions\":{},\"sessions_in_doubt\":{},\"again_ms\":{}}}",
+            "],\"config\":{number},\"changing\":{changing},\"disks_missing\":{missing:?},\"disks_behind\":{behind:?},\"waits_for\":{waits_for:?},\"drained\":{drained:?},\"replicas\":{},\"waiting_servers\":{},\"wanted_servers\":{},\"sessions\":{},\"sessions_in_doubt\":{},\"again_ms\":{},\"controllers\":{},\"controllers_silent\":{:?}}}",
             self.params.replicas,
             self.joining.len(),
             self.params.servers_min,
             self.sessions.len(),
             self.sessions_in_doubt().count(),
             AGAIN.0 / 1_000_000,
+            self.others.count,
+            self.others.silent,
         );
         text
     }

@@ -9,6 +9,7 @@
 mod departing;
 mod joining;
 mod members;
+mod replica;
 mod sessions;
 mod snapshot;
 
@@ -23,6 +24,7 @@ use crate::id::{
 use crate::message::{Control, Life, Message};
 use sessions::{Opening, Session};
 
+pub use replica::{Group, Leader, Replica, ReplicaOutput, Step};
 pub use sessions::SLOTS;
 pub use snapshot::SnapshotError;
 
@@ -156,7 +158,18 @@ pub struct Controller {
     /// Since when it has listened without a gap: whom it did not hear before may have spoken.
     listening: MonoNs,
     again: MonoNs,
+    /// What its status says of the controllers that it agrees with.
+    others: Others,
     outbox: VecDeque<Output>,
+}
+
+/// The group that a controller belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Others {
+    /// Controllers, itself among them.
+    count: usize,
+    /// Addresses of those that were not heard lately.
+    silent: Vec<String>,
 }
 
 impl Controller {
@@ -200,6 +213,10 @@ impl Controller {
             woken: now,
             listening: now,
             again: now,
+            others: Others {
+                count: 1,
+                silent: Vec::new(),
+            },
             outbox: VecDeque::new(),
         })
     }

@@ -11,16 +11,26 @@ use super::{Controller, ControllerParams, ParamsError, Retiring, joining};
 use crate::config::Member;
 use crate::id::{Endpoint, Epoch, Incarnation, MonoNs, ServerId, SessionId, ShardId, WallNs};
 use crate::message::{Control, Life, Message};
-use crate::wire::{WireError, body, control};
+use crate::wire::{WireError, control, stored};
 
 /// Why a stored state cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
     /// The bytes are none.
     #[error(
-        "controller state: it cannot be read ({0}); wanted what a controller wrote; hint: restore the file from a copy; never start without it, since epochs would be given out twice"
+        "controller state: it cannot be read ({0}); expected what a controller wrote; hint: restore the file from a copy; never start without it, since epochs would be given out twice"
     )]
     Damaged(String),
+    /// It was written by a member of another group.
+    #[error(
+        "controller state: it belongs to the controllers {was}, which are {wanted} now; expected the same ones, or one of them replaced; hint: change one controller at a time, and restart the others in between"
+    )]
+    OtherGroup {
+        /// The addresses of that group.
+        was: String,
+        /// Those of this one.
+        wanted: String,
+    },
     /// The numbers do not fit together.
     #[error(transparent)]
     Params(#[from] ParamsError),
@@ -37,7 +47,7 @@ impl Controller {
         let sessions = self
             .sessions
             .iter()
-            .map(|(id, session)| body::StoredSession {
+            .map(|(id, session)| stored::StoredSession {
                 session: id.0,
                 name: session.name.clone(),
                 epoch: session.epoch.0,
@@ -59,7 +69,7 @@ impl Controller {
             let message = Message::Control(Control::Config(Arc::clone(known)));
             crate::wire::encode(&message, &mut config);
         }
-        let stored = body::StoredController {
+        let stored = stored::StoredController {
             config: config.freeze(),
             sessions: sessions.collect(),
             retiring: self
@@ -105,7 +115,7 @@ impl Controller {
         if u32::from_le_bytes(*sum) != crc32c::crc32c(stored) {
             return Err(damaged("its checksum does not match"));
         }
-        let stored = body::StoredController::decode(stored)
+        let stored = stored::StoredController::decode(stored)
             .map_err(|error| SnapshotError::Damaged(error.to_string()))?;
         let mut controller = Self::new(now, params)?;
         controller.config = read_config(&stored.config)?;

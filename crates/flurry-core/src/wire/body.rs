@@ -165,7 +165,7 @@ pub struct Config {
 /// Everything that is not an operation on a key.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Control {
-    #[prost(oneof = "control::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31")]
+    #[prost(oneof = "control::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32")]
     pub kind: ::core::option::Option<control::Kind>,
 }
 /// Nested message and enum types in `Control`.
@@ -230,6 +230,8 @@ pub mod control {
         FoundSession(super::FoundSession),
         #[prost(message, tag = "31")]
         NumberTaken(super::NumberTaken),
+        #[prost(message, tag = "32")]
+        Consensus(super::Consensus),
     }
 }
 /// Server to controller: this is a new life.
@@ -258,6 +260,39 @@ pub struct NumberTaken {
     pub server: u32,
     #[prost(string, tag = "2")]
     pub address: ::prost::alloc::string::String,
+}
+/// Member of a group of controllers to another. Which fields a kind has is in the table of wire.md.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Consensus {
+    /// The member that says it.
+    #[prost(fixed32, tag = "1")]
+    pub from: u32,
+    /// 0 ask, 1 vote, 2 promised, 3 append, 4 appended, 5 resign, 6 inquire.
+    #[prost(uint32, tag = "2")]
+    pub kind: u32,
+    #[prost(fixed64, tag = "3")]
+    pub ballot: u64,
+    /// Of the state: the ballot and the version of its write.
+    #[prost(fixed64, tag = "4")]
+    pub stamp_ballot: u64,
+    #[prost(fixed64, tag = "5")]
+    pub version: u64,
+    /// Not binding.
+    #[prost(bool, tag = "6")]
+    pub trial: bool,
+    /// The voter has no state.
+    #[prost(bool, tag = "7")]
+    pub empty: bool,
+    /// The leader's clock when it sent what this is or answers.
+    #[prost(fixed64, tag = "8")]
+    pub sent_ns: u64,
+    #[prost(uint32, tag = "9")]
+    pub part: u32,
+    /// 0 if no part comes along.
+    #[prost(uint32, tag = "10")]
+    pub parts: u32,
+    #[prost(bytes = "bytes", tag = "11")]
+    pub bytes: ::prost::bytes::Bytes,
 }
 /// Portal to controller: make me the owner.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -692,72 +727,4 @@ pub struct Answer {
     pub value: ::prost::bytes::Bytes,
     #[prost(sint64, tag = "3")]
     pub number: i64,
-}
-/// What a controller keeps on disk, behind a CRC-32C of it.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct StoredController {
-    /// The configuration as a whole message, header included; empty before the first.
-    #[prost(bytes = "bytes", tag = "1")]
-    pub config: ::prost::bytes::Bytes,
-    #[prost(message, repeated, tag = "2")]
-    pub sessions: ::prost::alloc::vec::Vec<StoredSession>,
-    /// Lives that were counted out and may still have a lease.
-    #[prost(message, repeated, tag = "3")]
-    pub retiring: ::prost::alloc::vec::Vec<Life>,
-    /// The fewest servers that could grant each other leases in a configuration that may still be gone by.
-    #[prost(uint32, tag = "4")]
-    pub majority_min: u32,
-    /// Lives that are gone for good, as the operator says.
-    #[prost(message, repeated, tag = "5")]
-    pub removed: ::prost::alloc::vec::Vec<Life>,
-    /// Servers that are drained.
-    #[prost(uint32, repeated, tag = "6")]
-    pub drained: ::prost::alloc::vec::Vec<u32>,
-    /// A server was lost while the members changed.
-    #[prost(bool, tag = "7")]
-    pub lost_amid_change: bool,
-    /// Copies of a key that may be missing.
-    #[prost(uint32, tag = "8")]
-    pub lost: u32,
-    /// The machines of the retiring lives, in their order; empty where it is not known.
-    #[prost(string, repeated, tag = "9")]
-    pub retiring_at: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct StoredSession {
-    #[prost(uint32, tag = "1")]
-    pub session: u32,
-    #[prost(string, tag = "2")]
-    pub name: ::prost::alloc::string::String,
-    #[prost(uint32, tag = "3")]
-    pub epoch: u32,
-    #[prost(fixed64, tag = "4")]
-    pub nonce: u64,
-    #[prost(bool, tag = "5")]
-    pub closed: bool,
-    #[prost(uint32, tag = "6")]
-    pub clean_since: u32,
-    #[prost(uint32, tag = "7")]
-    pub unknown_through: u32,
-    #[prost(bool, tag = "8")]
-    pub lossy: bool,
-    #[prost(bool, tag = "9")]
-    pub free: bool,
-    /// The latest time of an owner of the session that it knows of; expired then is expired for ever.
-    #[prost(sint64, tag = "10")]
-    pub at_ns: i64,
-    /// Nonces of the openings before this one, the latest last: a late copy of one is no opening.
-    #[prost(fixed64, repeated, tag = "11")]
-    pub past_nonces: ::prost::alloc::vec::Vec<u64>,
-    /// Servers that had each acknowledged write of the present owner, at least; 0 is one.
-    #[prost(uint32, tag = "12")]
-    pub copies: u32,
-    /// Copies of these that may have been lost since.
-    #[prost(uint32, tag = "13")]
-    pub lost: u32,
-    /// The same of earlier owners that did not close; 65535 copies if there are none.
-    #[prost(uint32, tag = "14")]
-    pub copies_earlier: u32,
-    #[prost(uint32, tag = "15")]
-    pub lost_earlier: u32,
 }

@@ -7,6 +7,7 @@ use prost::Message as _;
 
 use super::DATAGRAM_BYTES_MAX;
 use super::body::{self, control::Kind as Body, cursor::At};
+use super::consensus;
 use super::header::{Header, Kind, WireError};
 use super::operation::{put_state, state};
 use crate::config::{
@@ -264,6 +265,7 @@ fn kind(control: &Control) -> Body {
         Control::Pull(life, number, cursor) => Body::Pull(put_pull(*life, *number, *cursor)),
         Control::List(list) => Body::List(put_list(*list)),
         Control::Listed(listed) => Body::Listed(put_listed(listed)),
+        Control::Consensus(from, message) => Body::Consensus(consensus::put(*from, message)),
         Control::Synced(life, number) => Body::Synced(body::Synced {
             life: Some(put_life(*life)),
             number: number.0,
@@ -302,6 +304,11 @@ fn put_number_taken(server: ServerId, address: &str) -> body::NumberTaken {
         server: u32::from(server.0),
         address: address.to_owned(),
     }
+}
+
+fn number_taken(read: body::NumberTaken) -> Result<Control, WireError> {
+    let server = ServerId(small("server", read.server)?);
+    Ok(Control::NumberTaken(server, read.address))
 }
 
 fn put_ping(ping: &Ping) -> body::Ping {
@@ -604,9 +611,7 @@ pub(super) fn read(bytes: Bytes) -> Result<Control, WireError> {
         Body::Fence(it) => Control::Fence(SessionId(it.session), Epoch(it.epoch)),
         Body::FenceHeld(it) => fence_held(it)?,
         Body::Join(it) => join(it)?,
-        Body::NumberTaken(it) => {
-            Control::NumberTaken(ServerId(small("server", it.server)?), it.address)
-        }
+        Body::NumberTaken(it) => number_taken(it)?,
         Body::Prove(it) => Control::Prove(whole(it.incarnation_high, it.incarnation_low), it.proof),
         Body::ConfigQuery(_) => Control::ConfigQuery,
         Body::Config(it) => Control::Config(config(it)?),
@@ -642,6 +647,7 @@ pub(super) fn read(bytes: Bytes) -> Result<Control, WireError> {
         ),
         Body::DepartHeard(it) => depart_heard(it)?,
         Body::StatusQuery(_) => Control::StatusQuery,
+        Body::Consensus(it) => consensus::read(it)?,
         Body::UseStream(_) => Control::UseStream,
         Body::Status(it) => Control::Status(it.json),
     })

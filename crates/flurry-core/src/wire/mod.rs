@@ -9,12 +9,16 @@
 #[rustfmt::skip]
 pub mod body;
 mod bounds;
+mod consensus;
 pub(crate) mod control;
 mod frame;
 mod header;
 mod operation;
 mod pack;
 mod record;
+#[allow(missing_docs, reason = "generated; the contract is documented in schema/flurry/flurry.proto")]
+#[rustfmt::skip]
+pub mod stored;
 
 pub use frame::{LENGTH_BYTES, cut_frame, take_frame};
 pub use header::{HEADER_BYTES, Header, Kind, WireError};

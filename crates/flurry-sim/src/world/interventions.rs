@@ -29,15 +29,16 @@ impl World {
     }
 
     /// An operator's message, which is repeated until it shows: it may find the controller away.
-    pub(crate) fn tell_controller(&mut self, message: Message) {
-        let place = self.controller;
-        if self.nodes[place].paused_until > self.now {
-            return;
-        }
-        let local = self.local(place);
-        if let Machine::Controller(controller) = &mut self.nodes[place].machine {
-            controller.handle_message(local, place as u64, message);
-            let _ = self.after(place);
+    pub(crate) fn tell_controller(&mut self, message: &Message) {
+        for place in self.controllers().to_vec() {
+            if self.nodes[place].paused_until > self.now {
+                continue;
+            }
+            let local = self.local(place);
+            if let Machine::Controller(controller) = &mut self.nodes[place].machine {
+                controller.handle_message(local, place as u64, message.clone());
+                let _ = self.after(place);
+            }
         }
     }
 

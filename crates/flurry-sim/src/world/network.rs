@@ -9,7 +9,8 @@ impl World {
     pub fn cut(&mut self, from: u64, to: u64, until: u64) {
         self.cuts.retain(|cut| cut.until > self.now);
         self.cuts.push(Cut { from, to, until });
-        let controller = 1u64 << (self.controller % 64);
+        let controllers = self.controllers().iter();
+        let controller = controllers.fold(0, |mask, place| mask | 1u64 << (place % 64));
         for place in 0..self.nodes.len() {
             let one = 1u64 << (place % 64);
             let apart = from & one != 0 && to & controller != 0;

@@ -29,7 +29,7 @@ impl World {
                         self.transmit(place, to, message);
                     }
                     (portal::Destination::Controller, _, message) => {
-                        self.transmit(place, self.controller, message);
+                        self.transmit_to_controllers(place, &message);
                     }
                 }
             }
@@ -81,7 +81,7 @@ impl World {
                 router::Destination::Sender(portal) => {
                     self.transmit(place, usize::try_from(portal).unwrap_or(0), message);
                 }
-                router::Destination::Controller => self.transmit(place, self.controller, message),
+                router::Destination::Controller => self.transmit_to_controllers(place, &message),
                 router::Destination::Server(endpoint) => {
                     if let Message::Request(copy) = &message
                         && inside.is_some()

@@ -1,0 +1,302 @@
+//! A leader's writes, and what the others do with them.
+
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+
+use super::{Ballot, Consensus, HEARTBEATS, MemberId, Message, Output, SURE_FIFTHS, Stamp};
+use crate::bugs::{Bug, planted};
+use crate::id::{DurationNs, MonoNs};
+
+/// Parts of a state, at most: it is a few kilobytes usually.
+const PARTS_MAX: u32 = 4_096;
+
+/// Heartbeats after which an unacknowledged state is sent again.
+const RESEND_HEARTBEATS: u64 = 3;
+
+/// What a leader knows of another member.
+#[derive(Debug, Clone, Copy, Default, Hash)]
+struct Follower {
+    /// When the leader sent the latest message that this member has answered.
+    sent: MonoNs,
+    /// Of the state on its disk.
+    stamp: Stamp,
+    /// When the leader last sent it the state that it lacks.
+    state_sent: MonoNs,
+}
+
+/// A leader's own.
+#[derive(Debug, Clone, Hash)]
+pub(super) struct Leadership {
+    pub(super) ballot: Ballot,
+    /// The state that it was elected with is stored under its ballot.
+    pub(super) begun: bool,
+    /// A write is under way.
+    pending: bool,
+    followers: BTreeMap<MemberId, Follower>,
+    pub(super) heartbeat_at: MonoNs,
+    /// Until then it need not be sure.
+    pub(super) grace: MonoNs,
+    /// Answers to what was sent before say nothing about now.
+    pub(super) doubts_before: MonoNs,
+}
+
+/// A state of which some parts have come.
+#[derive(Debug, Clone, Default, Hash)]
+pub(super) struct Parts {
+    stamp: Stamp,
+    parts: Vec<Option<Bytes>>,
+}
+
+impl Parts {
+    /// Adds a part; returns the state when it is whole.
+    fn add(&mut self, stamp: Stamp, (part, parts, bytes): (u32, u32, Bytes)) -> Option<Bytes> {
+        if parts > PARTS_MAX {
+            return None;
+        }
+        let count = usize::try_from(parts).ok()?;
+        if self.stamp != stamp || self.parts.len() != count {
+            self.stamp = stamp;
+            self.parts = vec![None; count];
+        }
+        *self.parts.get_mut(usize::try_from(part).ok()?)? = Some(bytes);
+        if self.parts.iter().any(Option::is_none) {
+            return None;
+        }
+        let mut whole = BytesMut::new();
+        for part in std::mem::take(&mut self.parts).into_iter().flatten() {
+            whole.extend_from_slice(&part);
+        }
+        Some(whole.freeze())
+    }
+}
+
+impl Consensus {
+    pub(super) fn heartbeat(&self) -> DurationNs {
+        DurationNs(self.params.silence.0 / HEARTBEATS)
+    }
+
+    /// Writes the state that it has under its own ballot, so that no earlier one can come back.
+    pub(super) fn begin_to_lead(&mut self, now: MonoNs, ballot: Ballot) {
+        debug_assert_eq!(ballot, self.record.promised, "it leads by its own promise");
+        let others = self.others().into_iter();
+        self.leadership = Some(Leadership {
+            ballot,
+            begun: false,
+            pending: false,
+            heartbeat_at: if others.len() == 0 {
+                MonoNs(u64::MAX)
+            } else {
+                now
+            },
+            followers: others.map(|it| (it, Follower::default())).collect(),
+            grace: now.after(self.params.silence),
+            doubts_before: MonoNs(0),
+        });
+        self.unanswered = None;
+        self.write(now, self.record.state.clone());
+    }
+
+    pub(super) fn write(&mut self, now: MonoNs, state: Bytes) {
+        let Some(leadership) = &mut self.leadership else {
+            debug_assert!(false, "only a leader writes");
+            return;
+        };
+        debug_assert!(!leadership.pending, "one write at a time");
+        leadership.pending = true;
+        self.record.stamp = Stamp {
+            ballot: leadership.ballot,
+            version: self.record.stamp.version + 1,
+        };
+        self.record.state = state;
+        for member in self.others() {
+            self.send_state(now, member);
+        }
+        self.persist();
+        self.count_copies(now);
+    }
+
+    fn send_state(&mut self, now: MonoNs, to: MemberId) {
+        let Some(leadership) = &mut self.leadership else {
+            return;
+        };
+        if let Some(follower) = leadership.followers.get_mut(&to) {
+            follower.state_sent = now;
+        }
+        let (ballot, stamp) = (leadership.ballot, self.record.stamp);
+        let state = self.record.state.clone();
+        let size = self.params.part_bytes_max.max(1);
+        let count = state.len().div_ceil(size).max(1);
+        let parts = u32::try_from(count).unwrap_or(u32::MAX);
+        for part in 0..parts {
+            let begin = usize::try_from(part)
+                .unwrap_or(usize::MAX)
+                .saturating_mul(size);
+            let end = begin.saturating_add(size).min(state.len());
+            let append = Message::Append {
+                ballot,
+                sent: now,
+                stamp,
+                part,
+                parts,
+                bytes: state.slice(begin..end),
+            };
+            self.send(to, append);
+        }
+    }
+
+    /// Says that it leads, sends again what is missing, and gives up where nobody answers.
+    pub(super) fn lead_on(&mut self, now: MonoNs) {
+        let heartbeat = self.heartbeat();
+        let resend = DurationNs(heartbeat.0 * RESEND_HEARTBEATS);
+        let stamp = self.record.stamp;
+        let Some(leadership) = &mut self.leadership else {
+            return;
+        };
+        if now < leadership.heartbeat_at {
+            return;
+        }
+        leadership.heartbeat_at = now.after(heartbeat);
+        let (ballot, grace) = (leadership.ballot, leadership.grace);
+        let followers = leadership.followers.clone();
+        let silence = self.params.silence;
+        let sure_until = self.leadership.as_ref().map(|it| self.sure_until(it));
+        if sure_until.is_some_and(|until| now > until.max(grace).after(silence)) {
+            return self.step_down(now);
+        }
+        for (member, follower) in followers {
+            if follower.stamp < stamp && now.since(follower.state_sent) >= resend {
+                self.send_state(now, member);
+                continue;
+            }
+            let append = Message::Append {
+                ballot,
+                sent: now,
+                stamp,
+                part: 0,
+                parts: 0,
+                bytes: Bytes::new(),
+            };
+            self.send(member, append);
+        }
+    }
+
+    /// Until when it is sure that no other leads.
+    pub(super) fn sure_until(&self, leadership: &Leadership) -> MonoNs {
+        let needed = self.majority() - 1;
+        let Some(last) = needed.checked_sub(1) else {
+            return MonoNs(u64::MAX);
+        };
+        let mut answered: Vec<MonoNs> = leadership
+            .followers
+            .values()
+            .map(|it| it.sent)
+            .filter(|sent| *sent > leadership.doubts_before)
+            .collect();
+        answered.sort_unstable_by(|one, other| other.cmp(one));
+        let sure = DurationNs(self.params.silence.0 / 5 * SURE_FIFTHS);
+        let sent = answered.get(last);
+        sent.map_or(MonoNs(0), |sent| sent.after(sure))
+    }
+
+    pub(super) fn append(
+        &mut self,
+        now: MonoNs,
+        sent: MonoNs,
+        stamp: Stamp,
+        part: (u32, u32, Bytes),
+    ) {
+        let ballot = stamp.ballot;
+        if ballot < self.record.promised {
+            return self.send(ballot.member(), Message::Promised(self.record.promised));
+        }
+        // It may have promised a higher ballot before its disk was lost.
+        if self.inquiry.is_some() {
+            return;
+        }
+        self.step_down(now);
+        self.promise(ballot);
+        self.heard = Some(now);
+        self.campaigns = 0;
+        self.campaign_later(now);
+        if part.1 > 0
+            && stamp > self.record.stamp
+            && let Some(state) = self.parts.add(stamp, part)
+        {
+            self.record.stamp = stamp;
+            self.record.state = state;
+        }
+        let earlier = self.unanswered.filter(|it| it.0 == ballot);
+        let sent = earlier.map_or(sent, |it| it.1.max(sent));
+        self.unanswered = Some((ballot, sent));
+        self.answer_leader();
+    }
+
+    /// Tells the leader what is on disk, once the promise to obey it is.
+    pub(super) fn answer_leader(&mut self) {
+        let Some((ballot, sent)) = self.unanswered else {
+            return;
+        };
+        if ballot < self.record.promised {
+            self.unanswered = None;
+            return;
+        }
+        let early = planted(Bug::AcceptedNotStored);
+        if self.durable.promised < ballot && !early {
+            return;
+        }
+        let known = if early { &self.record } else { &self.durable };
+        let answer = Message::Appended {
+            ballot,
+            sent,
+            stamp: known.stamp,
+        };
+        self.send(ballot.member(), answer);
+    }
+
+    pub(super) fn appended(
+        &mut self,
+        now: MonoNs,
+        from: MemberId,
+        ballot: Ballot,
+        sent: MonoNs,
+        stamp: Stamp,
+    ) {
+        let Some(leadership) = &mut self.leadership else {
+            return;
+        };
+        if leadership.ballot != ballot {
+            return;
+        }
+        let Some(follower) = leadership.followers.get_mut(&from) else {
+            return;
+        };
+        follower.sent = follower.sent.max(sent);
+        follower.stamp = follower.stamp.max(stamp);
+        self.count_copies(now);
+    }
+
+    /// A write is stored when a majority has it on disk.
+    pub(super) fn count_copies(&mut self, now: MonoNs) {
+        let (stamp, majority) = (self.record.stamp, self.majority());
+        let Some(leadership) = &mut self.leadership else {
+            return;
+        };
+        let own = usize::from(self.durable.stamp == stamp);
+        let others = leadership.followers.values().filter(|it| it.stamp == stamp);
+        let enough = own + others.count() >= majority;
+        if !leadership.pending || !(enough || planted(Bug::OneCopyIsEnough) && own == 1) {
+            return;
+        }
+        leadership.pending = false;
+        if leadership.begun {
+            self.outbox.push_back(Output::Stored);
+        } else {
+            leadership.begun = true;
+            self.campaigns = 0;
+            leadership.grace = now.after(self.params.silence);
+            let state = self.record.state.clone();
+            self.outbox.push_back(Output::Elected(state));
+        }
+    }
+}

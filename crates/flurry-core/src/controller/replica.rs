@@ -1,0 +1,396 @@
+//! A controller that is one of a group: one leads and decides, the others keep what it decides.
+//!
+//! A single controller is a group of one.
+
+use std::collections::VecDeque;
+
+use prost::Message as _;
+
+use super::{Controller, ControllerParams, Destination, Others, Output, SnapshotError};
+use crate::consensus::{self, Ballot, Consensus, ConsensusParams, MemberId, Record, Stamp};
+use crate::id::MonoNs;
+use crate::message::{Control, Message};
+use crate::wire::stored;
+
+/// Messages that wait for a write, at most; what is more is lost, as on a network.
+const WAITING_MAX: usize = 8_192;
+
+/// What a leading controller wants done next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "nearly all of them are the large one, and none is kept"
+)]
+pub enum Step {
+    /// Store this; nothing else is to be done before [`Leader::stored`].
+    Store(Vec<u8>),
+    /// Send this.
+    Send(Destination, Message),
+}
+
+/// A controller that decides, and what it has decided but not stored yet.
+///
+/// It goes on hearing messages while a write is under way; what it says waits.
+#[derive(Debug, Clone, Hash)]
+pub struct Leader {
+    controller: Controller,
+    waiting: VecDeque<Output>,
+    storing: bool,
+}
+
+impl Leader {
+    /// Begins with the state that the leader before stored; without one with a new cluster.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError`] for bytes that are no state, or numbers that do not fit together.
+    pub fn new(
+        now: MonoNs,
+        params: ControllerParams,
+        stored: Option<&[u8]>,
+    ) -> Result<Self, SnapshotError> {
+        let controller = match stored {
+            None => Controller::new(now, params)?,
+            Some(bytes) => Controller::restore(now, params, bytes)?,
+        };
+        Ok(Self {
+            controller,
+            waiting: VecDeque::new(),
+            storing: false,
+        })
+    }
+
+    /// The controller.
+    #[must_use]
+    pub fn controller(&self) -> &Controller {
+        &self.controller
+    }
+
+    /// The controller, for its inputs.
+    pub fn controller_mut(&mut self) -> &mut Controller {
+        &mut self.controller
+    }
+
+    /// True if all that it has decided is stored.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        let waits = |it: &Output| matches!(it, Output::Persist(_));
+        !self.storing && !self.waiting.iter().any(waits)
+    }
+
+    /// The write of the last [`Step::Store`] is done.
+    pub fn stored(&mut self) {
+        self.storing = false;
+    }
+
+    /// The next thing to do, in order; `None` also while a write is under way.
+    pub fn poll_step(&mut self) -> Option<Step> {
+        while let Some(output) = self.controller.poll_output() {
+            let is_send = matches!(output, Output::Send(..));
+            if !(is_send && self.waiting.len() >= WAITING_MAX) {
+                self.waiting.push_back(output);
+            }
+        }
+        if self.storing {
+            return None;
+        }
+        if let Some(Output::Persist(_)) = self.waiting.front() {
+            self.storing = true;
+            return Some(Step::Store(self.latest_state()));
+        }
+        match self.waiting.pop_front()? {
+            Output::Send(to, message) => Some(Step::Send(to, message)),
+            Output::Persist(bytes) => Some(Step::Store(bytes)),
+        }
+    }
+
+    /// The last of the states that wait to be stored: it has what all earlier ones have.
+    fn latest_state(&mut self) -> Vec<u8> {
+        let mut latest = Vec::new();
+        self.waiting.retain_mut(|it| match it {
+            Output::Persist(bytes) => {
+                latest = std::mem::take(bytes);
+                false
+            }
+            Output::Send(..) => true,
+        });
+        latest
+    }
+}
+
+/// What a member of a group of controllers wants done, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "nearly all of them are the large one, and none is kept"
+)]
+pub enum ReplicaOutput {
+    /// These bytes replace what is on disk; [`Replica::persisted`] when they are synced. Messages that
+    /// follow need not wait.
+    Persist(Vec<u8>),
+    /// Send this.
+    Send(Destination, Message),
+    /// Send this to another member.
+    Tell(MemberId, Message),
+    /// It leads from now on.
+    Elected,
+    /// It does not lead any more.
+    Deposed,
+}
+
+/// Who belongs to a group, as one of its members sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Group {
+    /// How the members agree.
+    pub consensus: ConsensusParams,
+    /// Their addresses in the same order, by which a disk knows its group again.
+    pub addresses: Vec<String>,
+}
+
+/// A member of a group of controllers.
+#[derive(Debug, Clone, Hash)]
+pub struct Replica {
+    params: ControllerParams,
+    me: MemberId,
+    addresses: Vec<String>,
+    consensus: Consensus,
+    leader: Option<Leader>,
+    /// Standbys that were asked for the state of the cluster, of which they know nothing.
+    asked: VecDeque<u64>,
+}
+
+impl Replica {
+    /// A member as its disk has it; `None` for an empty disk.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError`] for a disk that is damaged or belongs to another group, or for numbers that do
+    /// not fit together.
+    pub fn new(
+        now: MonoNs,
+        params: ControllerParams,
+        group: Group,
+        disk: Option<&[u8]>,
+    ) -> Result<Self, SnapshotError> {
+        // A standby finds it out at once too.
+        Controller::new(now, params)?;
+        let record = match disk {
+            Some(bytes) => Some(read(bytes, &group.addresses)?),
+            None => None,
+        };
+        if let Some(record) = record.as_ref().filter(|it| !it.state.is_empty()) {
+            Controller::restore(now, params, &record.state)?;
+        }
+        Ok(Self {
+            params,
+            me: group.consensus.me,
+            addresses: group.addresses,
+            consensus: Consensus::new(now, group.consensus, record),
+            leader: None,
+            asked: VecDeque::new(),
+        })
+    }
+
+    /// A message; `sender` is the driver's number for whoever a reply goes to. A member that does not
+    /// lead ignores what is for the controller.
+    pub fn handle_message(&mut self, now: MonoNs, sender: u64, message: Message) {
+        match message {
+            Message::Control(Control::Consensus(from, message)) => {
+                self.consensus.handle_message(now, from, message);
+            }
+            message => {
+                let asks = message == Message::Control(Control::StatusQuery);
+                let others = asks.then(|| self.others(now));
+                let Some(controller) = self.leading() else {
+                    return self.asked.extend(asks.then_some(sender));
+                };
+                if let Some(others) = others {
+                    controller.others = others;
+                }
+                controller.handle_message(now, sender, message);
+            }
+        }
+    }
+
+    /// What it knows of the others, who speak several times in a lease.
+    fn others(&self, now: MonoNs) -> Others {
+        let silent = self.consensus.silent(now, self.params.lease);
+        let members = self.consensus.members();
+        let place = |id| members.iter().position(|it| *it == id);
+        let silent = silent.filter_map(|id| self.addresses.get(place(id)?).cloned());
+        Others {
+            count: members.len(),
+            silent: silent.collect(),
+        }
+    }
+
+    /// Time has come to [`Self::poll_timeout`].
+    pub fn handle_timeout(&mut self, now: MonoNs) {
+        if self.consensus.poll_timeout() <= now {
+            self.consensus.handle_timeout(now);
+        }
+        if let Some(controller) = self.leading()
+            && controller.poll_timeout() <= now
+        {
+            controller.handle_timeout(now);
+        }
+    }
+
+    /// When to call [`Self::handle_timeout`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> MonoNs {
+        let leader = self.leader.as_ref();
+        let own = leader.map_or(MonoNs(u64::MAX), |it| it.controller.poll_timeout());
+        self.consensus.poll_timeout().min(own)
+    }
+
+    /// The bytes of the last [`ReplicaOutput::Persist`] are on disk.
+    pub fn persisted(&mut self, now: MonoNs) {
+        self.consensus.persisted(now);
+    }
+
+    /// This machine's clock stood still for a while, or jumped.
+    pub fn clock_jumped(&mut self, now: MonoNs) {
+        self.consensus.clock_jumped(now);
+        if let Some(leader) = &mut self.leader {
+            leader.controller.clock_jumped(now);
+        }
+    }
+
+    /// Lets another member lead at once, if this one does.
+    pub fn resign(&mut self, now: MonoNs) {
+        self.consensus.resign(now);
+    }
+
+    /// The controller, if this member leads as far as it knows. While it is not sure it goes on hearing
+    /// and deciding, and what it says waits: if it becomes sure again, nobody else led in between.
+    pub fn leading(&mut self) -> Option<&mut Controller> {
+        self.leader.as_mut().map(Leader::controller_mut)
+    }
+
+    /// The controller, if this member leads as far as it knows.
+    #[must_use]
+    pub fn controller(&self) -> Option<&Controller> {
+        self.leader.as_ref().map(Leader::controller)
+    }
+
+    /// True if it leads, and all that it has decided is stored.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.leader.as_ref().is_some_and(Leader::is_settled)
+    }
+
+    /// How the members agree.
+    #[must_use]
+    pub fn consensus(&self) -> &Consensus {
+        &self.consensus
+    }
+
+    /// The next thing to do.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError`]: it was elected, and the state that the group keeps is none.
+    pub fn poll_output(&mut self, now: MonoNs) -> Result<Option<ReplicaOutput>, SnapshotError> {
+        if let Some(sender) = self.asked.pop_front() {
+            let nothing = Message::Control(Control::Status(String::new()));
+            let output = ReplicaOutput::Send(Destination::Sender(sender), nothing);
+            return Ok(Some(output));
+        }
+        loop {
+            if let Some(output) = self.consensus.poll_output() {
+                match self.carry_out(now, output)? {
+                    None => continue,
+                    some => return Ok(some),
+                }
+            }
+            if !self.consensus.is_leader(now) {
+                return Ok(None);
+            }
+            match self.leader.as_mut().and_then(Leader::poll_step) {
+                None => return Ok(None),
+                Some(Step::Send(to, message)) => return Ok(Some(ReplicaOutput::Send(to, message))),
+                Some(Step::Store(bytes)) => self.consensus.propose(now, bytes.into()),
+            }
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        now: MonoNs,
+        output: consensus::Output,
+    ) -> Result<Option<ReplicaOutput>, SnapshotError> {
+        Ok(match output {
+            consensus::Output::Persist(record) => {
+                Some(ReplicaOutput::Persist(write(&record, &self.addresses)))
+            }
+            consensus::Output::Send(to, message) => {
+                let control = Control::Consensus(self.me, message);
+                Some(ReplicaOutput::Tell(to, Message::Control(control)))
+            }
+            consensus::Output::Elected(state) => {
+                let stored = (!state.is_empty()).then_some(&*state);
+                self.leader = Some(Leader::new(now, self.params, stored)?);
+                Some(ReplicaOutput::Elected)
+            }
+            consensus::Output::Stored => {
+                if let Some(leader) = &mut self.leader {
+                    leader.stored();
+                }
+                None
+            }
+            consensus::Output::Deposed => self.leader.take().map(|_| ReplicaOutput::Deposed),
+        })
+    }
+}
+
+fn write(record: &Record, addresses: &[String]) -> Vec<u8> {
+    let stored = stored::StoredReplica {
+        promised: record.promised.0,
+        ballot: record.stamp.ballot.0,
+        version: record.stamp.version,
+        state: record.state.clone(),
+        members: addresses.to_vec(),
+    }
+    .encode_to_vec();
+    let sum = crc32c::crc32c(&stored);
+    [&sum.to_le_bytes()[..], &stored].concat()
+}
+
+fn read(bytes: &[u8], addresses: &[String]) -> Result<Record, SnapshotError> {
+    let damaged = |what: &str| SnapshotError::Damaged(what.to_owned());
+    let (sum, stored) = bytes
+        .split_first_chunk::<4>()
+        .ok_or_else(|| damaged("it is too short"))?;
+    if u32::from_le_bytes(*sum) != crc32c::crc32c(stored) {
+        return Err(damaged("its checksum does not match"));
+    }
+    let stored = stored::StoredReplica::decode(stored)
+        .map_err(|error| SnapshotError::Damaged(error.to_string()))?;
+    if !may_follow(&stored.members, addresses) {
+        return Err(SnapshotError::OtherGroup {
+            was: stored.members.join(","),
+            wanted: addresses.join(","),
+        });
+    }
+    Ok(Record {
+        promised: Ballot(stored.promised),
+        stamp: Stamp {
+            ballot: Ballot(stored.ballot),
+            version: stored.version,
+        },
+        state: stored.state,
+    })
+}
+
+/// True if every state that the old group may have stored is known to whoever can be elected by the new
+/// one: those of the old that vote there meet each majority of the old.
+fn may_follow(old: &[String], new: &[String]) -> bool {
+    let stay = new.iter().filter(|it| old.contains(it)).count();
+    let voters = stay.min(new.len() / 2 + 1);
+    voters >= old.len() - old.len() / 2
+}
+
+#[cfg(test)]
+#[path = "replica_tests.rs"]
+mod tests;
