@@ -1,4 +1,4 @@
-"""Three machines with a gateway on two of them, one of which at a time has trouble.
+"""Three machines with a controller and a server each, two with a gateway, one at a time in trouble.
 
 `test_chaos.py` starts it in network and process namespaces of its own. One fault follows another:
 the next begins when all servers take part again. So at most one machine is in trouble at any
@@ -29,13 +29,13 @@ from house import FLURRY
 from redis_house import Wire
 
 ADDRESS = {1: "127.0.0.11", 2: "127.0.0.12", 3: "127.0.0.13"}
-CONTROLLER_AT = f"{ADDRESS[1]}:7700"
-PARTS = ("controller", "server-1", "server-2", "server-3", "gateway-a", "gateway-b")
+CONTROLLERS_AT = ",".join(f"{address}:7700" for address in ADDRESS.values())
 MACHINES = {
-    1: ("controller", "server-1"),
-    2: ("server-2", "gateway-a"),
-    3: ("server-3", "gateway-b"),
+    1: ("controller-1", "server-1"),
+    2: ("controller-2", "server-2", "gateway-a"),
+    3: ("controller-3", "server-3", "gateway-b"),
 }
+PARTS = tuple(sorted(part for parts in MACHINES.values() for part in parts))
 LISTEN = {"gateway-a": (ADDRESS[2], 6379), "gateway-b": (ADDRESS[3], 6379)}
 
 CLIENTS = 6
@@ -114,9 +114,9 @@ class Chaos:
     def words(self, part: str) -> list[str]:
         kind, _, which = part.partition("-")
         if kind == "controller":
-            more = ["--listen", CONTROLLER_AT, "--dir", str(self.folder / "state")]
-            return [str(FLURRY), "controller", *more]
-        where = ["--controller", CONTROLLER_AT, "--metrics", "127.0.0.1:0"]
+            more = ["--listen", f"{ADDRESS[int(which)]}:7700", "--controllers", CONTROLLERS_AT]
+            return [str(FLURRY), kind, *more, "--dir", str(self.folder / part)]
+        where = ["--controller", CONTROLLERS_AT, "--metrics", "127.0.0.1:0"]
         if kind == "server":
             return [str(FLURRY), "server", "--id", which, "--listen",
                     f"{ADDRESS[int(which)]}:7701", *where]  # fmt: skip
@@ -182,12 +182,13 @@ class Chaos:
                 self.start(part)
 
     def until_whole(self) -> None:
-        """Wait until all servers take part and one gateway serves."""
+        """Wait until all controllers and servers take part and one gateway serves."""
         until = time.monotonic() + DEADLINE_S
         while time.monotonic() < until:
             status = self.status()
             up = re.findall(r"^\d+ +up", status, re.M)
-            if len(up) == 3 and "changing" not in status and self.is_open():
+            settled = "changing" not in status and "silent" not in status
+            if len(up) == 3 and settled and self.is_open():
                 return
             self.wait(TURN_S)
         raise ChaosError(f"not every server takes part after {DEADLINE_S} s: {self.status()}")
@@ -204,7 +205,7 @@ class Chaos:
         return sorted(reply[:5] for reply in replies) == [b"+PONG", b"-LOAD"]
 
     def status(self) -> str:
-        words = [str(FLURRY), "status", "--controller", CONTROLLER_AT, "--timeout", "1s"]
+        words = [str(FLURRY), "status", "--controller", CONTROLLERS_AT, "--timeout", "1s"]
         said = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
         return said.stdout + said.stderr
 

@@ -83,7 +83,7 @@ pub enum Error {
     },
     /// Controllers answer, but all of them stand by.
     #[error(
-        "controllers {controllers}: they answer, but for {waited_ms} ms none of them leads; wanted one that does; hint: operations go on without; is etcd there, by which they elect one? See docs/flurry/etcd.md"
+        "controllers {controllers}: they answer, but for {waited_ms} ms none of them leads; wanted one that does; hint: operations go on without; does a majority of them run, or of the etcd that they use? See docs/flurry/controllers.md"
     )]
     NoLeader {
         /// The controllers' addresses.

@@ -56,7 +56,7 @@ mod teller;
 pub use address::{Controllers, resolve};
 pub use client::{Answered, Call, Client, Closed, Done, Options, Set, Waiting};
 pub use clock::wall_after;
-pub use controller::{Controller, ControllerOptions, StateAt};
+pub use controller::{Controller, ControllerHandle, ControllerOptions, StateAt};
 pub use error::Error;
 pub use etcd::{Etcd, EtcdTls};
 pub use fault::{Concerned, Delay, Direction, Fault, Faults, Pause};

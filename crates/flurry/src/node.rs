@@ -41,6 +41,11 @@ pub(crate) trait Part: Send + 'static {
     /// Does everything that the machine wants done.
     fn carry_out(&mut self, now: MonoNs, link: &mut Link) -> Result<(), Error>;
 
+    /// Its thread was told to stop: says so to whoever should know.
+    fn ended(&mut self, _now: MonoNs, _link: &mut Link) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Whether what it has beside its link has something for it.
     fn has_clients(&self) -> bool {
         false
@@ -122,6 +127,13 @@ impl Node {
         self.wake.clone()
     }
 
+    pub(crate) fn stopper(&self) -> Stopper {
+        Stopper {
+            stop: Arc::clone(&self.stop),
+            wake: self.wake.clone(),
+        }
+    }
+
     pub(crate) fn is_running(&self) -> bool {
         self.thread.as_ref().is_some_and(|it| !it.is_finished())
     }
@@ -136,10 +148,23 @@ impl Node {
     }
 }
 
-impl Drop for Node {
-    fn drop(&mut self) {
+/// Has the thread of a node end.
+#[derive(Debug, Clone)]
+pub(crate) struct Stopper {
+    stop: Arc<AtomicBool>,
+    wake: Wake,
+}
+
+impl Stopper {
+    pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.wake.call();
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.stopper().stop();
         if let Some(thread) = self.thread.take() {
             // How it ended was for `wait` to say.
             let _ = thread.join();
@@ -265,6 +290,8 @@ fn run(
             part.was_busy(share);
         }
         if stop.load(Ordering::Acquire) {
+            part.ended(clock::now(), link)?;
+            link.flush();
             return Ok(());
         }
         teller.tell(clock::now(), part);

@@ -190,6 +190,14 @@ etcd_key = "own.key"
 "#;
 
 #[test]
+fn several_controllers_agree_with_each_other_without_etcd() {
+    let group =
+        "[controller]\nlisten = [\"127.0.0.1:7700\", \"127.0.0.2:7700\", \"127.0.0.3:7700\"]\n";
+    let cluster = Cluster::parse("cluster.toml", &format!("{THREE}{group}")).unwrap();
+    assert_eq!((cluster.controllers.len(), cluster.etcd), (3, None));
+}
+
+#[test]
 fn several_controllers_keep_their_state_in_etcd() {
     let cluster = Cluster::parse("cluster.toml", &format!("{THREE}{SEVERAL}")).unwrap();
     assert_eq!(cluster.controllers.len(), 2);
@@ -198,10 +206,6 @@ fn several_controllers_keep_their_state_in_etcd() {
     assert_eq!(etcd.authorities.as_deref(), Some("ca.pem"));
     assert_eq!(etcd.certificate.as_deref(), Some("own.pem"));
     assert_eq!(etcd.key.as_deref(), Some("own.key"));
-    three(
-        "[controller]\nlisten = [\"127.0.0.1:7700\", \"127.0.0.2:7700\"]\n",
-        "cluster.toml:11: listen is [\"127.0.0.1:7700\", \"127.0.0.2:7700\"]; must be one address, unless they elect a leader by etcd; hint: etcd = \"etcd://10.0.0.1,10.0.0.2,10.0.0.3/shop\"",
-    );
     three(
         "[controller]\nlisten = [\"127.0.0.1:7700\", \"127.0.0.1:7700\"]\n",
         "cluster.toml:11: listen is [\"127.0.0.1:7700\", \"127.0.0.1:7700\"]; must name each address once; hint: listen = [\"127.0.0.1:7700\"]",

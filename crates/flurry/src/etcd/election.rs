@@ -4,6 +4,7 @@
 //! two lead at the same time, as long as their clocks run about alike; and what one writes whose term is
 //! over is refused, whatever clocks do.
 
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -114,16 +115,33 @@ impl Shared {
 #[derive(Debug)]
 pub(crate) struct Election {
     shared: Arc<Shared>,
-    caller: Caller,
-    key: String,
-    state: State,
     term: Option<Term>,
-    writes: u64,
-    thread: Option<JoinHandle<()>>,
+    /// `None` once no more is written.
+    jobs: Option<Sender<Job>>,
+    written: Receiver<Written>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// A state to write in a term.
+#[derive(Debug)]
+struct Job {
+    won_at: i64,
+    lease: i64,
+    /// Of the state that it replaces.
+    revision: i64,
+    bytes: Vec<u8>,
+}
+
+/// How a write has ended: in which term, and the new revision if it was done.
+#[derive(Debug)]
+struct Written {
+    won_at: i64,
+    revision: Option<i64>,
 }
 
 impl Election {
-    /// Begins to campaign, on a thread of its own; `wake` is called when a term begins or ends.
+    /// Begins to campaign, on a thread of its own; `wake` is called when a term begins or ends, and when
+    /// a write has ended.
     pub(crate) fn start(etcd: &Etcd, address: String, wake: Wake) -> Result<Self, Error> {
         let shared = Arc::<Shared>::default();
         let candidate = Candidate {
@@ -132,21 +150,43 @@ impl Election {
             key: etcd.key("controller"),
             state: State::new(etcd),
             address,
-            wake,
+            wake: wake.clone(),
             answered: true,
         };
-        let thread = std::thread::Builder::new()
-            .name("flurry-etcd".to_owned())
-            .spawn(move || candidate.run())
-            .map_err(|error| Error::io("flurry-etcd", "a thread", &error))?;
-        Ok(Self {
-            shared,
+        let mut writer = Writer {
+            shared: Arc::clone(&shared),
             caller: Caller::new(etcd)?,
             key: etcd.key("controller"),
             state: State::new(etcd),
-            term: None,
             writes: 0,
-            thread: Some(thread),
+        };
+        let (jobs, to_write) = channel::<Job>();
+        let (report, written) = channel();
+        let writes = move || {
+            for job in to_write {
+                let revision = writer.write(&job);
+                let won_at = job.won_at;
+                if report.send(Written { won_at, revision }).is_err() {
+                    return;
+                }
+                wake.call();
+            }
+        };
+        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            let thread = std::thread::Builder::new().name(name.to_owned());
+            let spawned = thread.spawn(work);
+            spawned.map_err(|error| Error::io(name, "a thread", &error))
+        };
+        let threads = vec![
+            spawn("flurry-etcd", Box::new(move || candidate.run()))?,
+            spawn("flurry-state", Box::new(writes))?,
+        ];
+        Ok(Self {
+            shared,
+            term: None,
+            jobs: Some(jobs),
+            written,
+            threads,
         })
     }
 
@@ -181,28 +221,66 @@ impl Election {
         }
     }
 
-    /// Makes these bytes the state; `false` when it does not lead any more, and they may be or not.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> bool {
+    /// Begins to make these bytes the state; [`Self::take_written`] says how it ended. One at a time, by
+    /// whoever leads.
+    pub(crate) fn write(&mut self, bytes: Vec<u8>) {
+        let Some(term) = &self.term else { return };
+        let job = Job {
+            won_at: term.won_at,
+            lease: term.lease,
+            revision: term.revision,
+            bytes,
+        };
+        // The thread lives as long as this does.
+        let _ = self.jobs.as_ref().map(|it| it.send(job));
+    }
+
+    /// How the write under way has ended, once it has: `false` when it does not lead any more, and the
+    /// bytes may be the state or not.
+    pub(crate) fn take_written(&mut self) -> Option<bool> {
+        loop {
+            let Written { won_at, revision } = self.written.try_recv().ok()?;
+            // One of an earlier term says nothing about this one.
+            let Some(term) = self.term.as_mut().filter(|it| it.won_at == won_at) else {
+                continue;
+            };
+            let Some(revision) = revision else {
+                self.resign();
+                return Some(false);
+            };
+            term.revision = revision;
+            return Some(true);
+        }
+    }
+}
+
+/// Writes states, one after another: etcd may take its time, and the controller must not.
+#[derive(Debug)]
+struct Writer {
+    shared: Arc<Shared>,
+    caller: Caller,
+    key: String,
+    state: State,
+    writes: u64,
+}
+
+impl Writer {
+    /// The revision of the new state; `None` when the term is over, and it may be the state or not.
+    fn write(&mut self, job: &Job) -> Option<i64> {
         self.writes += 1;
         let mut in_doubt = false;
-        while let Some(term) = &mut self.term
-            && self.shared.is_sure(term.won_at)
-        {
-            let leads = (self.key.as_str(), term.won_at);
-            let name = format!("{:x}-{}", term.lease, self.writes);
+        while self.shared.is_sure(job.won_at) && !self.shared.is_stopped() {
+            let leads = (self.key.as_str(), job.won_at);
+            let name = format!("{:x}-{}", job.lease, self.writes);
             let mut written =
                 self.state
-                    .write(&mut self.caller, leads, term.revision, &name, bytes);
+                    .write(&mut self.caller, leads, job.revision, &name, &job.bytes);
             if matches!(written, Ok(None)) && in_doubt {
                 // By a call before, whose answer did not come?
-                written = was_written(&mut self.caller, &self.state, leads, bytes);
+                written = was_written(&mut self.caller, &self.state, leads, &job.bytes);
             }
             match written {
-                Ok(Some(revision)) => {
-                    term.revision = revision;
-                    return true;
-                }
-                Ok(None) => break,
+                Ok(revision) => return revision,
                 Err(no_answer) => {
                     warn!("etcd does not answer: {no_answer}");
                     in_doubt = true;
@@ -210,8 +288,7 @@ impl Election {
             }
             self.shared.wait(AGAIN);
         }
-        self.resign();
-        false
+        None
     }
 }
 
@@ -234,8 +311,9 @@ impl Drop for Election {
     fn drop(&mut self) {
         self.shared.lock().stopped = true;
         self.shared.stop.notify_all();
-        if let Some(thread) = self.thread.take() {
-            // It says nothing at its end.
+        self.jobs = None;
+        for thread in self.threads.drain(..) {
+            // They say nothing at their end.
             let _ = thread.join();
         }
     }

@@ -91,6 +91,20 @@ fn until(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
+/// Writes a state, and waits for how that ends.
+fn wrote(controller: &mut Election, bytes: &[u8]) -> bool {
+    if controller.term.is_none() {
+        return false;
+    }
+    controller.write(bytes.to_vec());
+    let mut ended = None;
+    until("the end of a write", || {
+        ended = controller.take_written();
+        ended.is_some()
+    });
+    ended.unwrap()
+}
+
 /// What its term begins with.
 fn elected(controller: &mut Election) -> Option<Vec<u8>> {
     let mut stored = None;
@@ -110,10 +124,10 @@ fn one_leads_and_when_it_leaves_the_next_goes_on_with_what_it_wrote() {
     let mut first = node.controller("first");
     assert_eq!(elected(&mut first), None);
     assert_eq!(first.role(), Role::Leader);
-    assert!(first.write(b"one") && first.write(b"two"));
+    assert!(wrote(&mut first, b"one") && wrote(&mut first, b"two"));
     let mut second = node.controller("second");
     assert_eq!(second.role(), Role::Standby);
-    assert!(!second.write(b"not its term"));
+    assert!(!wrote(&mut second, b"not its term"));
     assert_eq!(node.leader().as_deref(), Some("first"));
     drop(first);
     assert_eq!(elected(&mut second).as_deref(), Some(&b"two"[..]));
@@ -125,12 +139,12 @@ fn who_has_lost_the_lead_writes_nothing_more() {
     let node = Node::start();
     let mut first = node.controller("first");
     elected(&mut first);
-    assert!(first.write(b"before"));
+    assert!(wrote(&mut first, b"before"));
     // Somebody else takes the lead before etcd would give it, and writes nothing yet.
     let taken = put(&node.place.key("controller"), b"other", None);
     node.caller().transact(&[], &[taken]).unwrap().unwrap();
     assert!(first.is_leader(), "its clock says so");
-    assert!(!first.write(b"after"));
+    assert!(!wrote(&mut first, b"after"));
     assert_eq!(first.role(), Role::Standby);
     let (stored, _) = State::new(&node.place).read(&mut node.caller()).unwrap();
     assert_eq!(stored.as_deref(), Some(&b"before"[..]));
@@ -141,7 +155,7 @@ fn a_later_term_of_the_same_controller_makes_nobody_sure_of_the_earlier_one() {
     let node = Node::start();
     let mut controller = node.controller("only");
     elected(&mut controller);
-    assert!(controller.write(b"mine"));
+    assert!(wrote(&mut controller, b"mine"));
     // Its lease is taken from it, and it is elected again before whoever decides has looked.
     let mut caller = node.caller();
     let key = node.place.key("controller");
@@ -168,13 +182,13 @@ fn a_state_that_somebody_has_replaced_is_not_written_over() {
     let node = Node::start();
     let mut controller = node.controller("only");
     elected(&mut controller);
-    assert!(controller.write(b"before"));
+    assert!(wrote(&mut controller, b"before"));
     let replaced = put(&node.place.key("state"), b"\0restored", None);
     node.caller().transact(&[], &[replaced]).unwrap().unwrap();
-    assert!(!controller.write(b"after"));
+    assert!(!wrote(&mut controller, b"after"));
     // It begins anew, with what there is now.
     assert_eq!(elected(&mut controller).as_deref(), Some(&b"restored"[..]));
-    assert!(controller.write(b"after"));
+    assert!(wrote(&mut controller, b"after"));
 }
 
 #[test]
@@ -193,7 +207,7 @@ fn a_state_of_any_length_is_read_as_it_was_written_and_leaves_nothing_behind() {
     };
     let mut caller = node.caller();
     for (state, count) in [(&longer[..], 4), (&long, 4), (b"short", 0)] {
-        assert!(controller.write(state));
+        assert!(wrote(&mut controller, state));
         let (stored, _) = State::new(&node.place).read(&mut caller).unwrap();
         assert!(stored.as_deref() == Some(state), "{} bytes", state.len());
         assert_eq!(pieces(&mut caller), count);
@@ -214,5 +228,5 @@ fn a_term_is_kept_for_longer_than_its_lease_and_given_up_without_etcd() {
     until("it gives its term up", || {
         controller.role() == Role::Standby
     });
-    assert!(!controller.write(b"nobody hears it"));
+    assert!(!wrote(&mut controller, b"nobody hears it"));
 }

@@ -210,10 +210,6 @@ impl Deciders {
             let wanted = "must be left out where the state is in etcd";
             return Err(section.refuse("directory", wanted, "keep one of directory and etcd"));
         }
-        if controllers.len() > 1 && etcd.is_none() {
-            let wanted = "must be one address, unless they elect a leader by etcd";
-            return Err(section.refuse("listen", wanted, ETCD));
-        }
         Ok(Self {
             controllers,
             directory,

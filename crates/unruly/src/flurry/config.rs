@@ -86,17 +86,37 @@ impl Config {
             servers: u8::try_from(cluster.servers.len()).unwrap_or(u8::MAX),
             replicas: cluster.replicas,
             shards: cluster.shards,
-            state: self.state(directory)?,
+            state: self.state(listen, directory)?,
+            group: self.group(),
             metrics: None,
             security: self.security.clone(),
             faults: self.faults(Part::Controller),
         })
     }
 
-    fn state(&self, directory: Option<PathBuf>) -> Result<StateAt> {
+    /// The controllers that agree with each other; none where one is alone, or etcd decides.
+    fn group(&self) -> Vec<SocketAddr> {
+        let all = &self.cluster.controllers;
+        if all.len() > 1 && !self.is_on_etcd() {
+            all.clone()
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Where the controller at this address keeps its state. Several on one machine have a directory
+    /// each.
+    fn state(&self, listen: SocketAddr, directory: Option<PathBuf>) -> Result<StateAt> {
         let path = |text: &Option<String>| text.as_ref().map(PathBuf::from);
         Ok(match &self.cluster.etcd {
-            None => StateAt::from(directory.or_else(|| path(&self.cluster.directory))),
+            None => {
+                let all = directory.or_else(|| path(&self.cluster.directory));
+                let own = |all: PathBuf| match self.group().iter().position(|it| *it == listen) {
+                    Some(index) => all.join(format!("controller-{}", index + 1)),
+                    None => all,
+                };
+                StateAt::from(all.map(own))
+            }
             Some(etcd) => {
                 let tls = etcd_tls(
                     path(&etcd.authorities),

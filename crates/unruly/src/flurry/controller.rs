@@ -2,16 +2,20 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
-use flurry::{ControllerOptions, Etcd, EtcdTls, StateAt};
+use flurry::{ControllerOptions, Controllers, Etcd, EtcdTls, StateAt};
 
 use super::config::Config;
 use super::keyed::Keyed;
 use super::serve::Alone;
 use super::watch::Watch;
 use super::{DEFAULT_CONTROLLER, local};
+
+/// How long the names of the other controllers may take to be found.
+const NAMES_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
 pub(super) struct ControllerArguments {
@@ -27,6 +31,10 @@ pub(super) struct ControllerArguments {
     /// Threads of each server
     #[arg(long, default_value_t = 1)]
     shards: u8,
+    /// All controllers of the group, itself among them, with commas between (default: it is alone).
+    /// One leads while most of them run
+    #[arg(long, value_name = "ADDRESSES", conflicts_with_all = ["config", "etcd"])]
+    controllers: Option<String>,
     /// Directory for the state; one controller may use it
     #[arg(long, required_unless_present_any = ["config", "etcd"])]
     dir: Option<PathBuf>,
@@ -95,7 +103,12 @@ impl ControllerArguments {
             None => StateAt::from(self.dir),
         };
         let listen = listen.map_or_else(|| local(DEFAULT_CONTROLLER), Ok)?;
+        let group = match &self.controllers {
+            Some(text) => Controllers::resolve(text, NAMES_MAX)?.addresses().to_vec(),
+            None => Vec::new(),
+        };
         Ok(ControllerOptions {
+            group,
             servers: self.servers,
             replicas: self.replicas,
             shards: self.shards,
@@ -107,7 +120,7 @@ impl ControllerArguments {
 }
 
 /// Which of the controllers of a file it is.
-fn among(place: &str, all: &flurry::Controllers, listen: Option<SocketAddr>) -> Result<SocketAddr> {
+fn among(place: &str, all: &Controllers, listen: Option<SocketAddr>) -> Result<SocketAddr> {
     match (all.addresses(), listen) {
         ([only], None) => Ok(*only),
         (several, Some(one)) if several.contains(&one) => Ok(one),

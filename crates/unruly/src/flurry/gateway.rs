@@ -8,16 +8,14 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
-use flurry::{Gateway, GatewayHandle, GatewayOptions, GatewayPlace, SLOTS, Transport};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
-use signal_hook::low_level::emulate_default_handler;
+use flurry::{Gateway, GatewayOptions, GatewayPlace, SLOTS, Transport};
 use unruly_plan::DurationNs;
 
 use super::config::Config;
 use super::guard::Guard;
 use super::keyed::Keyed;
 use super::level::LevelName;
+use super::signals::close_on_signals;
 use super::watch::Watch;
 use super::{DEFAULT_CONTROLLER, controllers, local, say, transport};
 
@@ -166,28 +164,10 @@ fn named(gateway: &Gateway, place: &GatewayPlace) -> String {
     )
 }
 
-/// Closes the gateway at the first SIGTERM or Ctrl-C, and ends the process at once at the second.
-fn close_on_signals(handle: GatewayHandle) -> Result<()> {
-    let mut signals = Signals::new([SIGTERM, SIGINT])?;
-    let wait = move || {
-        let mut is_closing = false;
-        for signal in signals.forever() {
-            if is_closing {
-                let _ = emulate_default_handler(signal);
-            }
-            is_closing = true;
-            handle.close();
-        }
-    };
-    std::thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(wait)?;
-    Ok(())
-}
-
 /// Waits until a gateway ends, and meanwhile hands it what changes of who may come in.
 pub(super) fn serve(gateway: Gateway, guard: &Guard) -> Result<()> {
-    close_on_signals(gateway.handle())?;
+    let handle = gateway.handle();
+    close_on_signals(move || handle.close())?;
     let (end, ended) = mpsc::sync_channel::<()>(0);
     std::thread::scope(|scope| {
         let handle = gateway.handle();

@@ -11,6 +11,7 @@ mod log;
 mod members;
 mod operate;
 mod serve;
+mod signals;
 mod status;
 mod watch;
 

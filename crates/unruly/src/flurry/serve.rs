@@ -17,6 +17,7 @@ use super::gateway::{self, guarded, told};
 use super::guard::Guard;
 use super::keyed::Keyed;
 use super::members::Operator;
+use super::signals::close_on_signals;
 use super::watch::Watched;
 use super::{DEFAULT_CONTROLLER, local, say, status};
 
@@ -47,6 +48,8 @@ impl Alone {
             Self::Controller(mut options) => {
                 options.metrics.clone_from(&watched.metrics);
                 let controller = Controller::start(&options)?;
+                let handle = controller.handle();
+                close_on_signals(move || handle.close())?;
                 say(format!("controller {}\nready", controller.address()))?;
                 controller.wait()?;
             }
@@ -105,6 +108,24 @@ struct Parts {
     gateways: Vec<(GatewayOptions, Guard)>,
 }
 
+impl Parts {
+    fn start_controllers(&self) -> Result<Vec<Controller>> {
+        let mut controllers = Vec::new();
+        for options in &self.controllers {
+            let controller = Controller::start(options)?;
+            let place = match &options.state {
+                StateAt::Memory => "memory".to_owned(),
+                StateAt::Directory(directory) => directory.display().to_string(),
+                StateAt::Etcd(etcd) => etcd.to_string(),
+            };
+            let address = controller.address();
+            say(format!("controller {address}, state in {place}"))?;
+            controllers.push(controller);
+        }
+        Ok(controllers)
+    }
+}
+
 impl Whole {
     fn parts(self, keyed: &Keyed) -> Result<(Parts, String)> {
         if let Some(path) = &self.config {
@@ -153,20 +174,7 @@ impl Whole {
     /// Starts all, tells what to try, and serves until it is killed.
     pub(super) fn run(self, keyed: &Keyed) -> Result<u8> {
         let (parts, flag) = self.parts(keyed)?;
-        let mut controllers = Vec::new();
-        for options in &parts.controllers {
-            let controller = Controller::start(options)?;
-            let place = match &options.state {
-                StateAt::Memory => "memory".to_owned(),
-                StateAt::Directory(directory) => directory.display().to_string(),
-                StateAt::Etcd(etcd) => etcd.to_string(),
-            };
-            say(format!(
-                "controller {}, state in {place}",
-                controller.address()
-            ))?;
-            controllers.push(controller);
-        }
+        let controllers = parts.start_controllers()?;
         let security = &parts.controllers[0].security;
         let addresses = controllers.iter().map(Controller::address);
         let all = Controllers::new(addresses.collect())?;

@@ -35,6 +35,11 @@ pub(super) struct View {
     waiting_servers: usize,
     wanted_servers: usize,
     sessions: usize,
+    #[serde(default)]
+    controllers: usize,
+    /// Addresses of controllers of the group that were not heard lately.
+    #[serde(default)]
+    controllers_silent: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -134,7 +139,7 @@ pub(super) fn status(operator: &Operator, json: bool) -> Result<u8> {
     for member in &view.members {
         let heard = member
             .heard_ms_ago
-            .map_or_else(|| "never".to_owned(), |ago| format!("{ago} ms ago"));
+            .map_or_else(|| "not yet".to_owned(), |ago| format!("{ago} ms ago"));
         lines.push(format!(
             "{:<8}{:<9}{:<23}{heard}",
             member.server, member.state, member.address
@@ -204,6 +209,13 @@ fn hints(view: &View) -> Vec<String> {
             view.drained[0]
         ));
     }
+    if !view.controllers_silent.is_empty() {
+        let silent = view.controllers_silent.join(" and ");
+        lines.push(format!(
+            "controller {silent} is silent: a majority of the {} must run; hint: start it with its directory",
+            view.controllers
+        ));
+    }
     lines
 }
 
@@ -230,6 +242,8 @@ mod tests {
             waiting_servers: 0,
             wanted_servers: 3,
             sessions: 0,
+            controllers: 1,
+            controllers_silent: Vec::new(),
         }
     }
 
