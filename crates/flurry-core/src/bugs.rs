@@ -122,8 +122,6 @@ bugs! {
     OlderStateElected = "older-state-elected",
     /// A controller's vote leaves before its promise is on disk.
     VoteNotStored = "vote-not-stored",
-    /// A controller acknowledges a state before it is on disk.
-    AcceptedNotStored = "accepted-not-stored",
     /// A state counts as stored when the leading controller alone has it.
     OneCopyIsEnough = "one-copy-is-enough",
 }

@@ -409,7 +409,6 @@ fn mistakes_of_a_member_are_found() {
     for bug in [
         Bug::OlderStateElected,
         Bug::VoteNotStored,
-        Bug::AcceptedNotStored,
         Bug::OneCopyIsEnough,
     ] {
         plant(Some(bug));

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use bytes::BytesMut;
-use flurry_core::controller::Controller;
+use flurry_core::consensus::{ConsensusParams, MemberId};
+use flurry_core::controller::{Controller, Group, Replica, ReplicaOutput, SnapshotError};
 use flurry_core::id::MonoNs;
 use flurry_core::message::Message;
 use flurry_core::resp::{Limits, Requests};
@@ -129,7 +130,7 @@ impl Target {
             ]
             .map(|text| text.as_bytes().to_vec())
             .to_vec(),
-            Kind::State => vec![conversation().1],
+            Kind::State => [vec![conversation().1], records()].concat(),
             Kind::Resp => RESP.map(|text| text.as_bytes().to_vec()).to_vec(),
             Kind::Store => STORES.map(|(_, reply)| reply.as_bytes().to_vec()).to_vec(),
         })
@@ -208,11 +209,47 @@ impl Target {
                 whole
             }
             Kind::Store => STORES.iter().map(|(url, _)| answers(url, input)).collect(),
-            Kind::State => match Controller::restore(MonoNs(0), params(), input) {
-                Ok(_) => "whole".to_owned(),
-                Err(error) => cut(&error.to_string()),
-            },
+            Kind::State => {
+                let state = Controller::restore(MonoNs(0), params(), input).map(drop);
+                let record = Replica::new(MonoNs(0), params(), alone(), Some(input)).map(drop);
+                let end = |read: Result<(), SnapshotError>| match read {
+                    Ok(()) => "whole".to_owned(),
+                    Err(error) => cut(&error.to_string()),
+                };
+                end(state) + &end(record)
+            }
         }
+    }
+}
+
+/// What a controller writes to its disk until it leads.
+fn records() -> Vec<Vec<u8>> {
+    let mut written = Vec::new();
+    let Ok(mut replica) = Replica::new(MonoNs(0), params(), alone(), None) else {
+        return written;
+    };
+    replica.handle_timeout(MonoNs(0));
+    while let Ok(Some(output)) = replica.poll_output(MonoNs(0)) {
+        if let ReplicaOutput::Persist(bytes) = output {
+            written.push(bytes);
+            replica.persisted(MonoNs(0));
+        }
+    }
+    written
+}
+
+/// A controller that is alone in its group.
+fn alone() -> Group {
+    let me = MemberId(1);
+    Group {
+        consensus: ConsensusParams {
+            me,
+            members: vec![me],
+            silence: params().lease,
+            seed: 1,
+            part_bytes_max: 1 << 10,
+        },
+        addresses: vec!["127.0.0.1:7700".to_owned()],
     }
 }
 

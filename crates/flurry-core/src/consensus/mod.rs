@@ -182,8 +182,8 @@ pub struct Consensus {
     inquiry: Option<BTreeSet<MemberId>>,
     /// When a candidate or an inquiring member asks again.
     ask_again_at: MonoNs,
-    /// The leader that it last heard from, and when that sent what is not answered yet.
-    unanswered: Option<(Ballot, MonoNs)>,
+    /// The leader that it obeys, and when that sent its latest message.
+    obeyed: Option<(Ballot, MonoNs)>,
     /// When it stands as a candidate unless it hears from a leader.
     campaign_at: MonoNs,
     /// Candidacies since it last heard from a leader: each waits longer, should disks be slow.
@@ -218,7 +218,7 @@ impl Consensus {
             heard: (!alone).then_some(now),
             inquiry: (!alone && empty).then(BTreeSet::new),
             ask_again_at: now,
-            unanswered: None,
+            obeyed: None,
             campaign_at: now,
             campaigns: 0,
             owed_vote: None,
@@ -370,7 +370,7 @@ impl Consensus {
     #[must_use]
     pub fn knows_leader(&self, now: MonoNs, span: DurationNs) -> bool {
         let obeys =
-            self.unanswered.is_some() && self.heard.is_some_and(|heard| now.since(heard) <= span);
+            self.obeyed.is_some() && self.heard.is_some_and(|heard| now.since(heard) <= span);
         obeys || self.is_leader(now)
     }
 

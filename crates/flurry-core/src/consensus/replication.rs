@@ -93,7 +93,7 @@ impl Consensus {
             grace: now.after(self.params.silence),
             doubts_before: MonoNs(0),
         });
-        self.unanswered = None;
+        self.obeyed = None;
         self.write(now, self.record.state.clone());
     }
 
@@ -226,30 +226,28 @@ impl Consensus {
             self.record.stamp = stamp;
             self.record.state = state;
         }
-        let earlier = self.unanswered.filter(|it| it.0 == ballot);
+        let earlier = self.obeyed.filter(|it| it.0 == ballot);
         let sent = earlier.map_or(sent, |it| it.1.max(sent));
-        self.unanswered = Some((ballot, sent));
+        self.obeyed = Some((ballot, sent));
         self.answer_leader();
     }
 
     /// Tells the leader what is on disk, once the promise to obey it is.
     pub(super) fn answer_leader(&mut self) {
-        let Some((ballot, sent)) = self.unanswered else {
+        let Some((ballot, sent)) = self.obeyed else {
             return;
         };
         if ballot < self.record.promised {
-            self.unanswered = None;
+            self.obeyed = None;
             return;
         }
-        let early = planted(Bug::AcceptedNotStored);
-        if self.durable.promised < ballot && !early {
+        if self.durable.promised < ballot {
             return;
         }
-        let known = if early { &self.record } else { &self.durable };
         let answer = Message::Appended {
             ballot,
             sent,
-            stamp: known.stamp,
+            stamp: self.durable.stamp,
         };
         self.send(ballot.member(), answer);
     }
