@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::BytesMut;
 use flurry_core::config::{Config, majority};
+use flurry_core::consensus::Ballot;
 use flurry_core::controller::Controller;
 use flurry_core::id::{Epoch, Incarnation, MonoNs, OperationId, ServerId, SessionId, Version};
 use flurry_core::message::{Control, Life, Message, Reply, Verdict};
@@ -108,19 +109,33 @@ impl World {
         }
     }
 
-    /// I22: a server that is drained is not let in. I18: nobody is counted out whom the controller could hear. I19: nor a server with the last copy of
-    /// a key, unless that has ended or is on a disk too.
-    pub(crate) fn check_counted_out(
-        &mut self,
-        place: NodeId,
-        config: &Config,
-        drained: &[ServerId],
-    ) {
-        let took_over = std::mem::replace(&mut self.counted_by, place) != place;
-        let lives = config.lives();
+    /// I18: nobody is counted out whom the controller could hear. It is checked when the controller
+    /// decides, which may be long before that is stored.
+    pub(crate) fn check_decision(&mut self, ballot: Ballot, config: &Config) {
         // With losses a server may go unheard by chance.
         let scenario = &self.scenario;
         let clear = scenario.loss <= 10_000 && scenario.slow <= 1_000;
+        let lives = config.lives();
+        let before = std::mem::replace(&mut self.deciding, (ballot, lives.clone()));
+        if !clear || before.0 != ballot {
+            return;
+        }
+        for (server, incarnation) in before.1 {
+            let counted = lives.contains(&(server, incarnation));
+            let taken_out = counted || self.ever_drained.contains(&server.0);
+            if !taken_out && self.lives_on(server, incarnation) && self.was_heard(server.0) {
+                self.violate(format!(
+                    "I18: server {} was counted out, and nothing had happened to it",
+                    server.0
+                ));
+            }
+        }
+    }
+
+    /// I22: a server that is drained is not let in. I19: nobody is counted out with the last copy of a
+    /// key, unless that has ended or is on a disk too.
+    pub(crate) fn check_counted_out(&mut self, config: &Config, drained: &[ServerId]) {
+        let lives = config.lives();
         let before = std::mem::replace(&mut self.counted, lives.clone());
         self.losses.note(config, &before);
         let came = lives.iter().filter(|it| !before.contains(it));
@@ -141,13 +156,6 @@ impl World {
             if full && config.is_wiped() && !self.scenario.disk {
                 self.violate(format!(
                     "I19: server {server} was counted out, and was the last that had all of some key"
-                ));
-            }
-            let taken_out = self.ever_drained.contains(&server);
-            // The controller before may have decided it some time ago.
-            if clear && !taken_out && !took_over && self.was_heard(server) {
-                self.violate(format!(
-                    "I18: server {server} was counted out, and nothing had happened to it"
                 ));
             }
         }

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
 use flurry_core::config::Config;
+use flurry_core::consensus::Ballot;
 use flurry_core::controller::Replica;
 use flurry_core::id::{
     ConfigNumber, DurationNs, Endpoint, Incarnation, MonoNs, OperationId, ServerId, SessionId,
@@ -200,8 +201,8 @@ pub struct World {
     pub(crate) owners: Owners,
     /// Lives that the controller counted when it last did anything.
     pub(crate) counted: Vec<(ServerId, Incarnation)>,
-    /// Which of several controllers that was.
-    pub(crate) counted_by: NodeId,
+    /// The ballot of the controller that decides, and the lives that it counts, stored or not.
+    pub(crate) deciding: (Ballot, Vec<(ServerId, Incarnation)>),
 }
 
 /// Where the process of this number at a place listens.
@@ -243,7 +244,7 @@ impl World {
             changing_at: None,
             owners: Owners::default(),
             counted: Vec::new(),
-            counted_by: 0,
+            deciding: (Ballot::default(), Vec::new()),
             scenario,
         };
         world.add_controllers();

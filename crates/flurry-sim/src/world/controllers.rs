@@ -158,18 +158,22 @@ impl World {
     }
 
     /// What a leading controller has decided and stored is checked.
-    fn check_controller(&mut self, place: NodeId, replica: &Replica, local: MonoNs) {
-        let settled = replica.is_settled() && replica.consensus().is_leader(local);
-        let Some(controller) = replica.controller().filter(|_| settled) else {
+    fn check_controller(&mut self, replica: &Replica, local: MonoNs) {
+        let leads = replica.consensus().is_leader(local);
+        let Some(controller) = replica.controller().filter(|_| leads) else {
             return;
         };
         let Some(config) = controller.config() else {
             return;
         };
+        self.check_decision(replica.consensus().durable().promised, config);
+        if !replica.is_settled() {
+            return;
+        }
         self.server_lost |= config.last_loss.0 > 0;
         let drained: Vec<ServerId> = controller.drained().collect();
         let config: &Config = config;
-        self.check_counted_out(place, config, &drained);
+        self.check_counted_out(config, &drained);
         if config.next.is_some() {
             self.changing_at = Some(self.now);
         }
@@ -216,7 +220,7 @@ impl World {
                 ReplicaOutput::Elected | ReplicaOutput::Deposed => {}
             }
         }
-        self.check_controller(place, replica, local);
+        self.check_controller(replica, local);
         replica.poll_timeout()
     }
 

@@ -20,6 +20,9 @@ use crate::{Error, LEASE, random};
 /// A state travels in parts that fit a datagram.
 const PART_BYTES_MAX: usize = 48 << 10;
 
+/// A leader that was silent for so long is followed by another.
+const SILENCE: DurationNs = DurationNs::millis(500);
+
 /// A group that has had no leader for so long says so, and names the members that are silent.
 const LEADERLESS: DurationNs = DurationNs(5_000_000_000);
 
@@ -98,7 +101,7 @@ impl Member {
             consensus: ConsensusParams {
                 me: member_id(own),
                 members: members.iter().map(|it| it.0).collect(),
-                silence: LEASE,
+                silence: SILENCE,
                 seed: u64::from_le_bytes(random::bytes()?),
                 part_bytes_max: PART_BYTES_MAX,
             },
