@@ -84,7 +84,7 @@ impl Takeover {
         Self { router, key, id }
     }
 
-    /// A server says what it has; returns what the owner is told.
+    /// Delivers a server's reply. Returns the router's answers to the owner.
     fn says(&mut self, server: u16, have: Version, verdict: Verdict) -> Vec<Outcome> {
         let reply = Reply {
             id: self.id,
@@ -129,7 +129,7 @@ fn the_last_write_of_a_fenced_owner_on_a_joining_server_is_found() {
         evicted: false,
     };
     takeover.says(0, LAST_WRITE, Verdict::State(written));
-    // It becomes the owner's own before anybody is told of it.
+    // The router writes the value back under the owner's version before it answers.
     let own = takeover.id.version();
     let mut told = takeover.says(2, own, Verdict::Held);
     told.extend(takeover.says(0, own, Verdict::Held));

@@ -213,8 +213,9 @@ impl World {
             .propose(local, write.bytes());
     }
 
-    /// A leader begins with this state. The last write of the leader before may be stored, though nobody
-    /// was told. One whose answers came late may begin while another leads, but then it is not sure.
+    /// Checks the state that a new leader begins with. The last write of the previous leader may be
+    /// stored although its leader never heard so. A candidate whose votes came late may begin while
+    /// another member leads, but then it is not sure that it leads.
     fn elected(&mut self, found: Write, sure: bool) -> Result<(), String> {
         self.sights.insert("elected");
         let last = *self.history.last().unwrap();

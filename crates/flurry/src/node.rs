@@ -41,7 +41,7 @@ pub(crate) trait Part: Send + 'static {
     /// Does everything that the machine wants done.
     fn carry_out(&mut self, now: MonoNs, link: &mut Link) -> Result<(), Error>;
 
-    /// Its thread was told to stop: says so to whoever should know.
+    /// Sends its last messages; its thread is about to end.
     fn ended(&mut self, _now: MonoNs, _link: &mut Link) -> Result<(), Error> {
         Ok(())
     }

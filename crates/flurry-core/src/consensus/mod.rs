@@ -17,8 +17,8 @@
 //!
 //! A member without a state may be new, or it may have lost its disk and with it the knowledge of what
 //! it had acknowledged and promised. So its vote counts only where all members vote, and it obeys a
-//! leader only when all others have told it what they have promised: whoever it voted for is among
-//! them. A new group therefore begins when all of its members run, and an emptied disk cannot make an
+//! leader only when all others have told it what they have promised. The candidate that it last voted
+//! for is one of these. A new group therefore begins when all of its members run, and an emptied disk cannot make an
 //! older state the newest.
 //!
 //! This is Raft with a log of one entry, which is its own snapshot. Why it is not a library:
@@ -98,7 +98,8 @@ pub enum Message {
         /// The voter has no state.
         empty: bool,
     },
-    /// To a candidate or leader of a lower ballot, and to whoever inquires: I have promised this one.
+    /// To a candidate or leader of a lower ballot, and to a member that inquires: I have promised this
+    /// ballot.
     Promised(Ballot),
     /// Leader to all: I lead, and perhaps a part of the state.
     Append {
@@ -145,7 +146,7 @@ pub enum Output {
     Deposed,
 }
 
-/// What a member is told at its start.
+/// The parameters of a member.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ConsensusParams {
     /// Its own number.
@@ -319,7 +320,7 @@ impl Consensus {
     ///
     /// # Panics
     ///
-    /// In a debug build, for whoever does not lead or has another write under way.
+    /// In a debug build, if this member does not lead or has another write under way.
     pub fn propose(&mut self, now: MonoNs, state: Bytes) {
         self.write(now, state);
         self.persist();

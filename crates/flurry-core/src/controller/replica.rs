@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use prost::Message as _;
 
-use super::{Controller, ControllerParams, Destination, Others, Output, SnapshotError};
+use super::{Controller, ControllerParams, Destination, Others, Output, SnapshotError, snapshot};
 use crate::consensus::{self, Ballot, Consensus, ConsensusParams, MemberId, Record, Stamp};
 use crate::id::MonoNs;
 use crate::message::{Control, Message};
@@ -28,7 +28,7 @@ pub enum Step {
     Send(Destination, Message),
 }
 
-/// A controller that decides, and what it has decided but not stored yet.
+/// The controller of a leading member, and its outputs that wait for a write.
 ///
 /// It goes on hearing messages while a write is under way; what it says waits.
 #[derive(Debug, Clone, Hash)]
@@ -191,8 +191,8 @@ impl Replica {
         })
     }
 
-    /// A message; `sender` is the driver's number for whoever a reply goes to. A member that does not
-    /// lead ignores what is for the controller.
+    /// Handles a message; `sender` is the driver's number for the sender. A member that does not lead
+    /// ignores messages for the controller.
     pub fn handle_message(&mut self, now: MonoNs, sender: u64, message: Message) {
         match message {
             Message::Control(Control::Consensus(from, message)) => {
@@ -353,19 +353,11 @@ fn write(record: &Record, addresses: &[String]) -> Vec<u8> {
         members: addresses.to_vec(),
     }
     .encode_to_vec();
-    let sum = crc32c::crc32c(&stored);
-    [&sum.to_le_bytes()[..], &stored].concat()
+    snapshot::with_checksum(&stored)
 }
 
 fn read(bytes: &[u8], addresses: &[String]) -> Result<Record, SnapshotError> {
-    let damaged = |what: &str| SnapshotError::Damaged(what.to_owned());
-    let (sum, stored) = bytes
-        .split_first_chunk::<4>()
-        .ok_or_else(|| damaged("it is too short"))?;
-    if u32::from_le_bytes(*sum) != crc32c::crc32c(stored) {
-        return Err(damaged("its checksum does not match"));
-    }
-    let stored = stored::StoredReplica::decode(stored)
+    let stored = stored::StoredReplica::decode(snapshot::checked(bytes)?)
         .map_err(|error| SnapshotError::Damaged(error.to_string()))?;
     if !may_follow(&stored.members, addresses) {
         return Err(SnapshotError::OtherGroup {
@@ -383,8 +375,8 @@ fn read(bytes: &[u8], addresses: &[String]) -> Result<Record, SnapshotError> {
     })
 }
 
-/// True if every state that the old group may have stored is known to whoever can be elected by the new
-/// one: those of the old that vote there meet each majority of the old.
+/// Returns true if any leader of the new group knows each state that the old group may have stored.
+/// This holds if the old members that vote in the new group meet every majority of the old one.
 fn may_follow(old: &[String], new: &[String]) -> bool {
     let stay = new.iter().filter(|it| old.contains(it)).count();
     let voters = stay.min(new.len() / 2 + 1);

@@ -166,6 +166,26 @@ fn a_new_group_begins_when_all_run_and_goes_on_when_most_do() {
 }
 
 #[test]
+fn one_controller_becomes_three_and_keeps_its_state() {
+    let mut group = Members::start(&[1]);
+    group.pass(1);
+    let alone = group.get(1).consensus().durable().stamp;
+    group.stop(1);
+    for me in [2, 3, 1] {
+        group.run(me, &[1, 2, 3]);
+    }
+    group.pass(2_000);
+    assert_eq!(
+        group.leader(),
+        Some(1),
+        "only the first has a state to lead with"
+    );
+    for me in [1, 2, 3] {
+        assert!(group.get(me).consensus().durable().stamp > alone);
+    }
+}
+
+#[test]
 fn a_leader_that_ends_in_order_is_followed_at_once() {
     let mut group = Members::start(&[1, 2, 3]);
     group.pass(1_000);

@@ -94,8 +94,7 @@ impl Controller {
             lost: self.lost,
         }
         .encode_to_vec();
-        let sum = crc32c::crc32c(&stored);
-        [&sum.to_le_bytes()[..], &stored].concat()
+        with_checksum(&stored)
     }
 
     /// A controller that goes on from what another life of it wrote.
@@ -109,13 +108,7 @@ impl Controller {
         bytes: &[u8],
     ) -> Result<Self, SnapshotError> {
         let damaged = |what: &str| SnapshotError::Damaged(what.to_owned());
-        let (sum, stored) = bytes
-            .split_first_chunk::<4>()
-            .ok_or_else(|| damaged("it is too short"))?;
-        if u32::from_le_bytes(*sum) != crc32c::crc32c(stored) {
-            return Err(damaged("its checksum does not match"));
-        }
-        let stored = stored::StoredController::decode(stored)
+        let stored = stored::StoredController::decode(checked(bytes)?)
             .map_err(|error| SnapshotError::Damaged(error.to_string()))?;
         let mut controller = Self::new(now, params)?;
         controller.config = read_config(&stored.config)?;
@@ -184,6 +177,24 @@ impl Controller {
         };
         self.retiring.insert(life, retiring);
     }
+}
+
+/// Returns the bytes behind their CRC-32C.
+pub(super) fn with_checksum(stored: &[u8]) -> Vec<u8> {
+    let sum = crc32c::crc32c(stored);
+    [&sum.to_le_bytes()[..], stored].concat()
+}
+
+/// Returns what is behind a CRC-32C, if that is right.
+pub(super) fn checked(bytes: &[u8]) -> Result<&[u8], SnapshotError> {
+    let damaged = |what: &str| SnapshotError::Damaged(what.to_owned());
+    let (sum, stored) = bytes
+        .split_first_chunk::<4>()
+        .ok_or_else(|| damaged("it is too short"))?;
+    if u32::from_le_bytes(*sum) != crc32c::crc32c(stored) {
+        return Err(damaged("its checksum does not match"));
+    }
+    Ok(stored)
 }
 
 /// What stands for no writes.

@@ -3,15 +3,15 @@
 use std::net::{SocketAddr, SocketAddrV4};
 
 use flurry_core::consensus::{ConsensusParams, MemberId};
-use flurry_core::controller::{ControllerParams, Destination, Group, Replica, ReplicaOutput};
+use flurry_core::controller::{ControllerParams, Group, Replica, ReplicaOutput};
 use flurry_core::id::{DurationNs, MonoNs};
 use flurry_core::message::{Control, Message};
 use tracing::{info, warn};
 
 use super::disk::Disk;
 use super::told::{self, ChangeLog};
-use super::{ControllerOptions, refused};
-use crate::link::{Letter, Link, Peer};
+use super::{ControllerOptions, refused, send};
+use crate::link::{Letter, Link};
 use crate::metrics::{Page, count};
 use crate::node::Part;
 use crate::security::Security;
@@ -150,19 +150,6 @@ impl Member {
             warn!(silent, "no controller leads: a majority of them must run");
         }
     }
-
-    fn send(&self, to: Destination, message: &Message, link: &mut Link) {
-        let peer = match to {
-            Destination::Sender(sender) => Peer::of_token(sender),
-            Destination::Server(_, text) => {
-                let address = text.and_then(|text| self.security.listed(&text));
-                address.map(|it| link.to(it))
-            }
-        };
-        if let Some(peer) = peer {
-            link.send(peer, message);
-        }
-    }
 }
 
 impl Part for Member {
@@ -222,7 +209,7 @@ impl Part for Member {
                     Some(disk) => disk.write(bytes),
                     None => self.replica.persisted(now),
                 },
-                ReplicaOutput::Send(to, message) => self.send(to, &message, link),
+                ReplicaOutput::Send(to, message) => send(to, &message, &self.security, link),
                 ReplicaOutput::Tell(to, message) => {
                     if let Some(address) = self.address_of(to) {
                         link.send(link.to(address), &message);

@@ -9,11 +9,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use flurry_core::controller::{self, ControllerParams};
+use flurry_core::controller::{self, ControllerParams, Destination};
+use flurry_core::message::Message;
 
 use crate::etcd::{Election, Etcd};
 use crate::fault::Faults;
-use crate::link::{Link, LinkCounts};
+use crate::link::{Link, LinkCounts, Peer};
 use crate::metrics::Metrics;
 use crate::node::{Node, NodeOptions, Stopper};
 use crate::security::Security;
@@ -184,6 +185,20 @@ impl ControllerHandle {
     /// Ends the controller. If it leads a group, another member leads at once.
     pub fn close(&self) {
         self.0.stop();
+    }
+}
+
+/// Sends a controller's message. One for a server whose address is unknown or not allowed is dropped.
+fn send(to: Destination, message: &Message, security: &Security, link: &mut Link) {
+    let peer = match to {
+        Destination::Sender(sender) => Peer::of_token(sender),
+        Destination::Server(_, text) => {
+            let address = text.and_then(|text| security.listed(&text));
+            address.map(|it| link.to(it))
+        }
+    };
+    if let Some(peer) = peer {
+        link.send(peer, message);
     }
 }
 

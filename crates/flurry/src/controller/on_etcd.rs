@@ -1,11 +1,11 @@
 //! A controller that keeps its state in etcd, which also says whether it leads.
 
-use flurry_core::controller::{Controller, ControllerParams, Destination, Leader, Step};
+use flurry_core::controller::{Controller, ControllerParams, Leader, Step};
 use flurry_core::id::MonoNs;
 use flurry_core::message::{Control, Message};
 
-use super::refused;
 use super::told::{self, ChangeLog};
+use super::{refused, send};
 use crate::Error;
 use crate::etcd::{Election, Role};
 use crate::link::{Letter, Link, Peer};
@@ -130,18 +130,7 @@ impl Part for OnEtcd {
         while let Some(step) = self.leading().and_then(Leader::poll_step) {
             match step {
                 Step::Store(bytes) => self.election.write(bytes),
-                Step::Send(to, message) => {
-                    let peer = match to {
-                        Destination::Sender(sender) => Peer::of_token(sender),
-                        Destination::Server(_, text) => {
-                            let address = text.and_then(|text| self.security.listed(&text));
-                            address.map(|it| link.to(it))
-                        }
-                    };
-                    if let Some(peer) = peer {
-                        link.send(peer, &message);
-                    }
-                }
+                Step::Send(to, message) => send(to, &message, &self.security, link),
             }
         }
         self.log.look(self.leader.as_ref().map(Leader::controller));

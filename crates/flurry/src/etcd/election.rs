@@ -221,8 +221,8 @@ impl Election {
         }
     }
 
-    /// Begins to make these bytes the state; [`Self::take_written`] says how it ended. One at a time, by
-    /// whoever leads.
+    /// Begins to make these bytes the state; [`Self::take_written`] says how it ended. Only a leader
+    /// writes, and one state at a time.
     pub(crate) fn write(&mut self, bytes: Vec<u8>) {
         let Some(term) = &self.term else { return };
         let job = Job {
