@@ -110,8 +110,11 @@ bugs! {
     ClockJumpIgnored = "clock-jump-ignored",
     /// A late copy of an opening that is over opens the session once more.
     LateOpenObeyed = "late-open-obeyed",
-    /// A takeover begins while reads of the key are under way.
-    TakeoverAmidReads = "takeover-amid-reads",
+    /// A takeover believes the first server though a refused write, or an earlier takeover, may have
+    /// reached the others.
+    FirstReplyBelieved = "first-reply-believed",
+    /// Writes are taken however many bytes of them some replica does not have yet.
+    UnboundedBacklog = "unbounded-backlog",
     /// A standby takes a session from an owner that lives.
     StandbyImpatient = "standby-impatient",
     /// The next owner is not in doubt though as many servers were lost as a write has copies.

@@ -38,6 +38,7 @@ fn owner_after(epoch: u32, clean_since: Option<Epoch>) -> Portal {
         number: ConfigNumber(1),
         replicas: 3,
         shards: 1,
+        lease: DurationNs::millis(1_000),
         members: Vec::new(),
         next: None,
         last_loss: ConfigNumber(0),
@@ -251,4 +252,18 @@ fn an_update_that_was_executed_before_its_value_was_evicted_is_not_done_twice() 
     assert!(asked(&mut portal).is_empty());
     assert_eq!(told(&mut portal), [(number, portal::Outcome::Unknown)]);
     assert_eq!(portal.held(), 0, "nothing stays unstable");
+}
+
+#[test]
+fn a_takeover_after_a_refused_write_waits_for_the_reads_under_way() {
+    let mut portal = owner(1);
+    submit(&mut portal, &Operation::set(Bytes::from_static(b"v")));
+    submit(&mut portal, &Operation::Get);
+    assert_eq!(asked(&mut portal), [(2, false), (4, false)]);
+    answer(&mut portal, id(1, 2), Outcome::Busy, false);
+    submit(&mut portal, &Operation::Increment(1));
+    // A server may execute a late copy of the refused write, and answer the read with it.
+    assert_eq!(asked(&mut portal), []);
+    answer(&mut portal, id(1, 4), Outcome::Unknown, false);
+    assert_eq!(asked(&mut portal), [(5, true)]);
 }

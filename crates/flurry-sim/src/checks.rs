@@ -8,9 +8,13 @@ use flurry_core::consensus::Ballot;
 use flurry_core::controller::Controller;
 use flurry_core::id::{Epoch, Incarnation, MonoNs, OperationId, ServerId, SessionId, Version};
 use flurry_core::message::{Control, Life, Message, Reply, Verdict};
+use flurry_core::portal::Portal;
 use flurry_core::wire;
 
 use crate::world::{Machine, NodeId, World};
+
+/// Bytes of the longest operation of a caller, with its key.
+const OPERATION_BYTES_MAX: usize = 60;
 
 /// The simulation's own record of what the controller received about owners.
 #[derive(Debug, Default)]
@@ -87,6 +91,17 @@ impl World {
         let bit = self.dice.below(8);
         bytes[usize::try_from(index).unwrap_or(8)] ^= 1 << bit;
         wire::decode(&bytes.freeze()).ok()
+    }
+
+    /// I27: what some server does not have yet takes no more memory than the owner may use, however
+    /// long that lasts. One operation may go beyond.
+    pub(crate) fn check_backlog(&mut self, portal: &Portal) {
+        let (bytes, most) = (portal.held_bytes(), self.scenario.backlog_bytes_max);
+        if bytes > most + OPERATION_BYTES_MAX {
+            self.violate(format!(
+                "I27: an owner holds {bytes} bytes of operations and may hold {most}"
+            ));
+        }
     }
 
     /// Ends the logs of all routers: every copy must have its row then.

@@ -35,6 +35,8 @@ pub struct Scenario {
     pub standbys: bool,
     /// Owners promise several copies of each write, and use only levels that have them.
     pub several_copies: bool,
+    /// Bytes that an owner holds at most of operations which are not on every server.
+    pub backlog_bytes_max: usize,
     /// Machines are suspended now and then, and their clocks stand still meanwhile.
     pub suspends: bool,
     /// Operations that a session has under way.
@@ -99,6 +101,7 @@ impl Scenario {
             standbys: seed % 8 == 3,
             suspends: seed % 8 == 5,
             several_copies: seed % 8 == 1,
+            backlog_bytes_max: if seed % 16 == 2 { 200 } else { 1 << 24 },
             depth: dice.between(1, 6),
             loss: if calm { 0 } else { lossy },
             duplicates: if calm {

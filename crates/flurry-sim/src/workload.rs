@@ -78,6 +78,14 @@ pub struct Workload {
     pub outcomes: BTreeMap<&'static str, u64>,
 }
 
+/// Whether an owner may be asked for the same again.
+fn is_for_now(error: &SubmitError) -> bool {
+    matches!(
+        error,
+        SubmitError::NotOpen | SubmitError::Fenced(_) | SubmitError::Busy(_) | SubmitError::Full(_)
+    )
+}
+
 impl Workload {
     /// The sessions of a scenario, their first owners started.
     #[must_use]
@@ -230,7 +238,7 @@ impl Workload {
                         session.left = session.left.saturating_sub(1);
                     }
                 }
-                Err(SubmitError::NotOpen | SubmitError::Fenced(_) | SubmitError::Busy(_)) => {
+                Err(error) if is_for_now(&error) => {
                     session.put_back(owner);
                     self.effects(world, effects);
                     return;

@@ -367,6 +367,7 @@ impl World {
             name: name.to_owned(),
             nonce: self.dice.number(),
             operations_max: 4_096,
+            bytes_max: self.scenario.backlog_bytes_max,
             keys_max: usize::try_from(crate::workload::KEYS_REMEMBERED).unwrap_or(6),
             drive_again: (!inside).then_some(DurationNs(40 * MS)),
             heartbeat: Some(HEARTBEAT),
@@ -604,6 +605,7 @@ impl World {
                 router.poll_timeout()
             }
             Machine::Portal(portal, router) => {
+                self.check_backlog(portal);
                 self.after_portal(place, portal, router.as_deref_mut(), &mut effects)
             }
             Machine::Controller(controller) => Some(self.after_controller(place, controller)),

@@ -194,6 +194,7 @@ impl Outcome {
                     // had under way may have been executed before it was fenced.
                     Error::Unknown { .. }
                     | Error::Busy
+                    | Error::BacklogFull { .. }
                     | Error::TooFewCopies
                     | Error::Fenced { .. }
                     | Error::Stopped { .. } => Self::Unknown { why },

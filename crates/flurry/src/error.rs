@@ -39,6 +39,15 @@ pub enum Error {
         "operation: refused, since a queue or a server's memory is full; wanted room; hint: wait for answers, or give the servers more --memory"
     )]
     Busy,
+    /// The writes that some server does not have yet take all the memory that they may; this one was not
+    /// acknowledged.
+    #[error(
+        "operation: refused, since writes of {bytes} bytes are not on every server yet; hint: `flurry status` shows whether a server is silent; a slow or full one needs more processor or --memory; --backlog allows more"
+    )]
+    BacklogFull {
+        /// Bytes of these writes.
+        bytes: usize,
+    },
     /// The level promises fewer copies of a write than the session does.
     #[error(
         "level: it promises fewer copies of a write than the gateway does; wanted quorum, all or disk, as the gateway's level is one of these; hint: give the user such a level, or start the gateway with --level first"
@@ -210,6 +219,7 @@ impl From<SubmitError> for Error {
             SubmitError::Key(length) => Self::KeyLength(length),
             SubmitError::SequenceGoesBack { given, last } => Self::SequenceGoesBack { given, last },
             SubmitError::Busy(_) => Self::Busy,
+            SubmitError::Full(bytes) => Self::BacklogFull { bytes },
             SubmitError::Level => Self::LevelTooLow,
         }
     }

@@ -103,6 +103,8 @@ pub(crate) struct OwnerParams {
     /// Operations that it holds at most, answered ones that are not on every replica yet included: while
     /// a server is silent its copies are kept, until it is counted out.
     pub(crate) operations_max: usize,
+    /// Bytes of these operations at most; beyond that, writes are refused.
+    pub(crate) bytes_max: usize,
     /// Keys that it remembers at most; a forgotten one costs a question to all at its next use.
     pub(crate) keys_max: usize,
     pub(crate) copies_min: Option<u8>,
@@ -171,11 +173,13 @@ impl<C: Caller> Owner<C> {
         log: Option<ArrivalLog>,
     ) -> Self {
         let (ways, copies_min) = (params.ways, params.copies_min);
+        let (in_flight_max, bytes_max) = (params.operations_max, params.bytes_max);
         let peers = Peers::new(ways.controllers, &params.security);
         let params = PortalParams {
             name: params.name,
             nonce: params.nonce,
             operations_max: params.operations_max,
+            bytes_max: params.bytes_max,
             keys_max: params.keys_max,
             drive_again: ways.router.map(|_| DRIVE_AGAIN),
             heartbeat: Some(params.heartbeat),
@@ -185,6 +189,8 @@ impl<C: Caller> Owner<C> {
         let router = Router::new(RouterParams {
             log: log.is_some(),
             copies_min,
+            in_flight_max,
+            bytes_max,
             ..RouterParams::default()
         });
         Self {

@@ -104,14 +104,14 @@ impl Portal {
     /// is.
     fn number_again(&mut self, sequence: Sequence, sent: Option<Sequence>) -> Sequence {
         let before = self.again.remove(&sequence);
-        self.unstable.remove(&sequence);
+        let bytes = self.unstable.remove(sequence);
         self.last = Sequence(self.last.0 + 2);
         let tried = Tried {
             first: before.map_or(sequence, |it| it.first),
             sent: sent.or_else(|| before.and_then(|it| it.sent)),
         };
         self.again.insert(self.last, tried);
-        self.unstable.insert(self.last);
+        self.unstable.insert(self.last, bytes);
         self.tried_again += 1;
         self.last
     }

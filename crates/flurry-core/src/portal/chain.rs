@@ -148,12 +148,13 @@ impl Portal {
                 Known::Unknown if chain.unstable > 0 => return,
                 // A server may execute a refused write late. A read under way may then answer with that
                 // write while the takeover has heard this server before.
-                Known::Unknown if chain.reads > 0 && !planted(Bug::TakeoverAmidReads) => return,
+                Known::Unknown if chain.reads > 0 => return,
                 Known::Unknown => {
                     let sequence = Sequence(front.sequence.0 - 1);
-                    // Only what nobody has written since is the same everywhere. An earlier takeover may
-                    // have written back to some.
-                    let untouched = chain.refused.is_empty() && !self.forgot && !chain.unheard;
+                    // A key that was forgotten was the same everywhere. An earlier takeover may have
+                    // written back to some, and a refused write may have been executed.
+                    let untouched = (chain.refused.is_empty() && !chain.unheard)
+                        || planted(Bug::FirstReplyBelieved);
                     self.take_over(now, key, sequence, untouched);
                     return;
                 }
@@ -259,7 +260,7 @@ impl Portal {
         if let Some(chain) = self.keys.get_mut(key) {
             chain.known = Known::Taking;
         }
-        self.unstable.insert(sequence);
+        self.unstable.insert(sequence, 0);
         let request = Request {
             id,
             dep: Version::NONE,
@@ -268,7 +269,8 @@ impl Portal {
             level: Level::First,
             at: self.at,
             stable,
-            clean_since: self.clean_since.filter(|_| untouched),
+            // A version of this epoch is the last of a key that was forgotten.
+            clean_since: self.clean_since.or(Some(self.epoch)).filter(|_| untouched),
             opened_in: self.opened_in,
             // As long as it takes: its operation has its own patience.
             patience: crate::id::DurationNs(u64::MAX / 4),

@@ -13,6 +13,7 @@ mod again;
 mod chain;
 mod fingerprint;
 mod outcome;
+mod unstable;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use crate::id::{
 use crate::machine::Access;
 use crate::message::{Control, Copies, Message, Opened, Request};
 use chain::Chain;
+use unstable::Unstable;
 
 /// How often an unanswered message to the controller is repeated.
 const CONTROLLER_AGAIN: DurationNs = DurationNs::millis(50);
@@ -49,8 +51,12 @@ pub struct PortalParams {
     pub name: String,
     /// Random: tells this opening from another.
     pub nonce: u64,
-    /// Operations that it holds at most, answered ones that are not yet stable included.
+    /// Operations without an answer at most; and writes, if answered ones that are not yet stable
+    /// count too.
     pub operations_max: usize,
+    /// Bytes of all these operations at most. Beyond that, writes are refused until a replica that
+    /// is behind has caught up; reads are not.
+    pub bytes_max: usize,
     /// Keys whose versions it remembers at most; a forgotten one is taken over again at its next use.
     pub keys_max: usize,
     /// When the router may forget (a process of its own): how often it is told again.
@@ -121,6 +127,11 @@ pub enum SubmitError {
         "portal: {0} operations are under way; wanted fewer; hint: wait for answers before sending more"
     )]
     Busy(usize),
+    /// The writes that some replica does not have yet take too much memory.
+    #[error(
+        "portal: operations that are not on every replica have {0} bytes; wanted fewer; hint: is a server silent, slow or full?"
+    )]
+    Full(usize),
 }
 
 /// What came of an operation, for the caller.
@@ -246,7 +257,7 @@ pub struct Portal {
     /// Operations that wait for others on their key.
     waiting: BTreeMap<Sequence, Key>,
     /// Numbers that may still change a replica.
-    unstable: BTreeSet<Sequence>,
+    unstable: Unstable,
     /// Former numbers of operations that were renumbered, by their present number.
     again: BTreeMap<Sequence, again::Tried>,
     /// True once a caller has chosen a number itself: the portal must not use numbers of its own
@@ -293,7 +304,7 @@ impl Portal {
             spare: VecDeque::new(),
             operations: BTreeMap::new(),
             waiting: BTreeMap::new(),
-            unstable: BTreeSet::new(),
+            unstable: Unstable::default(),
             again: BTreeMap::new(),
             is_numbered: false,
             tried_again: 0,
@@ -335,6 +346,12 @@ impl Portal {
         self.unstable.len().max(self.operations.len())
     }
 
+    /// Returns the bytes of the operations that it holds, keys included.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.unstable.bytes()
+    }
+
     /// The owner's time by now: it never goes back, and not behind an earlier owner's.
     #[must_use]
     pub fn at(&self) -> WallNs {
@@ -368,7 +385,7 @@ impl Portal {
         };
         // The number below an operation's is for the takeover that it may still need; a write that was
         // sent needs none any more. Else the loss of what its takeover wrote back could not be proven.
-        let sent = self.operations.get(first);
+        let sent = self.operations.get(&first);
         let needs_none = sent.is_some_and(|operation| operation.access != Access::Read);
         Sequence(first.0.saturating_sub(if needs_none { 1 } else { 2 }))
     }
@@ -389,9 +406,8 @@ impl Portal {
             return Err(SubmitError::Level);
         }
         let key = Key::new(self.session, submission.key.clone())?;
-        if self.held() >= self.params.operations_max {
-            return Err(SubmitError::Busy(self.held()));
-        }
+        let bytes = submission.key.len() + submission.operation.len();
+        self.has_room(submission.access, bytes)?;
         let last = number_of(self.last);
         let number = submission.sequence.unwrap_or(last + 1);
         if number <= last || number > u64::MAX / 2 {
@@ -411,7 +427,7 @@ impl Portal {
             deadline,
             submission,
         };
-        self.unstable.insert(self.last);
+        self.unstable.insert(self.last, bytes);
         self.deadlines.insert((deadline, self.last));
         let mut spare = std::mem::take(&mut self.spare);
         let chain = self.chain(&key);
@@ -423,6 +439,22 @@ impl Portal {
         self.waiting.insert(self.last, key.clone());
         self.pump(now, &key);
         Ok(number)
+    }
+
+    /// Checks that one more operation is within the bounds. A read leaves nothing behind, so that
+    /// writes which a replica lacks do not hold it up.
+    fn has_room(&self, access: Access, bytes: usize) -> Result<(), SubmitError> {
+        let open = self.deadlines.len();
+        let writes = access != Access::Read && !planted(Bug::UnboundedBacklog);
+        let operations = if writes { self.held() } else { open };
+        if operations >= self.params.operations_max {
+            return Err(SubmitError::Busy(operations));
+        }
+        let held = self.unstable.bytes();
+        if writes && held > 0 && held + bytes > self.params.bytes_max {
+            return Err(SubmitError::Full(held));
+        }
+        Ok(())
     }
 
     /// Lets go of the session once every replica has every write; [`Event::Closed`] says so.
@@ -524,7 +556,7 @@ impl Portal {
             return;
         };
         let tried = self.again.values().map(|it| it.first);
-        let first = tried.chain(self.unstable.first().copied()).min();
+        let first = tried.chain(self.unstable.first()).min();
         if first.is_none_or(|it| it > through) {
             self.settling = None;
             self.settled = loss;
@@ -634,7 +666,7 @@ impl Portal {
 
     /// Removes an operation that can change nothing any more from the unstable ones.
     fn let_go(&mut self, sequence: Sequence) {
-        self.unstable.remove(&sequence);
+        self.unstable.remove(sequence);
         self.again.remove(&sequence);
     }
 

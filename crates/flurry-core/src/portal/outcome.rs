@@ -276,6 +276,7 @@ impl Portal {
         else {
             return;
         };
+        let bytes = key.bytes().len() + asked.len();
         let pending = super::Pending {
             sequence,
             deadline: operation.deadline,
@@ -290,7 +291,7 @@ impl Portal {
                 refuses_doubt: operation.refuses_doubt,
             },
         };
-        self.unstable.insert(sequence);
+        self.unstable.insert(sequence, bytes);
         self.waiting.insert(sequence, key.clone());
         if let Some(chain) = self.keys.get_mut(key) {
             chain.waiting.push_front(pending);
@@ -499,7 +500,7 @@ impl Portal {
         self.operations.clear();
         self.keys.clear();
         self.waiting.clear();
-        self.unstable.clear();
+        self.unstable = super::Unstable::default();
         self.deadlines.clear();
     }
 

@@ -13,7 +13,7 @@ impl Hash for Router {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         self.config.hash(hasher);
         self.config_wanted.hash(hasher);
-        self.operations.hash(hasher);
+        (&self.operations, &self.parked).hash(hasher);
         self.repairs.hash(hasher);
         self.repair_tokens.min(repair::COST).hash(hasher);
         self.repair_refilled.hash(hasher);

@@ -10,6 +10,7 @@
 mod auto;
 mod fingerprint;
 mod operation;
+mod parked;
 mod rate;
 mod repair;
 mod reply;
@@ -21,10 +22,12 @@ use crate::bugs::{Bug, planted};
 use crate::config::{Config, Level, majority};
 use crate::id::{ConfigNumber, DurationNs, Endpoint, MonoNs, OperationId, ServerId};
 use crate::log::{Arrival, CopyEnd};
+use crate::machine::Access;
 pub use crate::message::Destination;
 use crate::message::{Answer, Ask, Control, Copy, Message, Outcome};
 use auto::Auto;
 use operation::{InFlight, Progress};
+use parked::ParkedByServer;
 use rate::{RETRY_MAX, Rate};
 use repair::{Repair, RepairKey};
 
@@ -37,8 +40,11 @@ const SILENT_AGAIN: DurationNs = DurationNs::millis(250);
 /// What a router is told at its start.
 #[derive(Debug, Clone)]
 pub struct RouterParams {
-    /// Operations that it holds at most, answered ones that are not yet stable included.
+    /// Writes and takeovers that it holds at most, answered ones that are not yet stable included. Of
+    /// reads it holds as many more.
     pub in_flight_max: usize,
+    /// Bytes of all that it holds at most. Beyond that, new writes and takeovers are refused.
+    pub bytes_max: usize,
     /// Keep an account of every copy, late and lost ones included.
     pub log: bool,
     /// How long a copy without a reply is waited for before it is logged as lost.
@@ -54,7 +60,8 @@ pub struct RouterParams {
 impl Default for RouterParams {
     fn default() -> Self {
         Self {
-            in_flight_max: 65_536,
+            in_flight_max: 131_072,
+            bytes_max: 256 << 20,
             log: false,
             linger: DurationNs::millis(10_000),
             abandoned_after: None,
@@ -88,6 +95,8 @@ pub struct RouterCounts {
 enum Timer {
     Operation(OperationId),
     Repair(RepairKey),
+    /// Copies that wait until this server may be sent repetitions again.
+    Parked(ServerId),
     Config,
 }
 
@@ -102,6 +111,9 @@ pub struct Router {
     config_asked: Option<MonoNs>,
     /// Boxed: they are large, and a tree moves its elements about.
     operations: BTreeMap<OperationId, Box<InFlight>>,
+    /// Bytes of these operations.
+    bytes: usize,
+    parked: ParkedByServer,
     repairs: BTreeMap<RepairKey, Repair>,
     repair_tokens: u32,
     repair_refilled: MonoNs,
@@ -125,6 +137,8 @@ impl Router {
             config_wanted: None,
             config_asked: None,
             operations: BTreeMap::new(),
+            bytes: 0,
+            parked: ParkedByServer::new(),
             repairs: BTreeMap::new(),
             repair_tokens: 0,
             repair_refilled: MonoNs(0),
@@ -169,6 +183,12 @@ impl Router {
         self.operations.len()
     }
 
+    /// Returns the bytes of these operations.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Repairs that are under way.
     #[must_use]
     pub fn repairing(&self) -> usize {
@@ -206,7 +226,8 @@ impl Router {
             self.answer(portal, id, Outcome::Forgotten);
             return;
         }
-        if self.operations.len() >= self.params.in_flight_max {
+        // What was taken once is driven on, however full it is here.
+        if attempt == 0 && self.is_full(&request.ask) {
             self.counts.busy += 1;
             self.answer(portal, id, Outcome::Busy);
             return;
@@ -236,8 +257,22 @@ impl Router {
             self.want_config(now);
         }
         self.hedge(now, &mut operation);
+        operation.bytes_held = operation.bytes();
+        self.bytes += operation.bytes_held;
         self.operations.insert(id, Box::new(operation));
         self.drive(now, id);
+    }
+
+    /// Whether there is no room for one more operation. A read leaves nothing behind.
+    fn is_full(&self, ask: &Ask) -> bool {
+        let held = self.operations.len();
+        match ask {
+            Ask::Apply {
+                access: Access::Read,
+                ..
+            } => held >= self.params.in_flight_max.saturating_mul(2),
+            _ => held >= self.params.in_flight_max || self.bytes >= self.params.bytes_max,
+        }
     }
 
     /// Copies of a durable write at least, in this configuration.
@@ -281,7 +316,12 @@ impl Router {
     /// A message from a server or the controller.
     pub fn handle_message(&mut self, now: MonoNs, message: Message, kernel_received: i64) {
         match message {
-            Message::Reply(reply) => self.handle_reply(now, &reply, kernel_received),
+            Message::Reply(reply) => {
+                self.handle_reply(now, &reply, kernel_received);
+                if self.parked.contains_key(&reply.from.server) {
+                    self.unpark(now, reply.from.server);
+                }
+            }
             Message::Control(Control::Config(config)) => self.adopt(now, &config),
             _ => {}
         }
@@ -299,6 +339,7 @@ impl Router {
         self.config = Some(Arc::clone(config));
         self.config_wanted = None;
         self.repairs.clear();
+        self.unpark_all();
         let ids: Vec<OperationId> = self.operations.keys().copied().collect();
         for id in ids {
             let copies_min = self.copies_min(config);
@@ -330,6 +371,7 @@ impl Router {
                     }
                 }
                 Timer::Repair(key) => self.repair_again(now, key),
+                Timer::Parked(server) => self.unpark(now, server),
                 Timer::Config => {
                     if self.config_wanted.is_some() {
                         self.config_wanted = None;
@@ -488,6 +530,7 @@ impl Router {
         let shard = config.shard_of(&operation.request.key);
         let moving = rate::moving(operation.bytes());
         let mut forgotten = Vec::new();
+        let mut parked = Vec::new();
         let mut silent = false;
         for target in &mut operation.targets {
             if !operation::wants(&operation.phase, target) || target.next > now {
@@ -498,7 +541,8 @@ impl Router {
             let first = target.progress == Progress::Waiting;
             silent |= !first && now.since(target.first_sent.max(rate.heard_at())) >= SILENT_AFTER;
             if !first && !rate.may_repeat(now) {
-                target.next = now.after(RETRY_MAX);
+                target.next = MonoNs(u64::MAX);
+                parked.push(server);
                 continue;
             }
             let again_after = DurationNs(rate.again_after(target.backoff).0 + moving.0);
@@ -521,6 +565,9 @@ impl Router {
         }
         for (server, sent) in forgotten {
             self.log_lost(id, server, sent);
+        }
+        for server in parked {
+            self.park(server, id);
         }
         if silent {
             self.doubt_config(now);
@@ -589,6 +636,8 @@ impl Router {
         for (server, sent) in open {
             self.log_lost(id, server, sent);
         }
-        self.operations.remove(&id);
+        if let Some(operation) = self.operations.remove(&id) {
+            self.bytes -= operation.bytes_held;
+        }
     }
 }

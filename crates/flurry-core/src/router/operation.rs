@@ -151,6 +151,8 @@ pub(super) struct InFlight {
     pub(super) deadline: MonoNs,
     /// When its portal last drove it.
     pub(super) driven: MonoNs,
+    /// Its bytes in the router's count.
+    pub(super) bytes_held: usize,
     pub(super) config: ConfigNumber,
     pub(super) targets: Vec<Target>,
     /// Replicas of the old set, those counted that are gone.
@@ -185,6 +187,7 @@ impl InFlight {
             started: now,
             intended: now,
             driven: now,
+            bytes_held: 0,
             config: ConfigNumber(0),
             targets: Vec::new(),
             copies: 0,

@@ -72,9 +72,12 @@ impl Rate {
         DurationNs((base << backoff.min(10)).min(RETRY_MAX.0))
     }
 
-    /// Every reply allows another repetition: a server that answers gets all that it owes.
-    pub(super) fn heard(&mut self, now: MonoNs, busy: u8) {
-        self.tokens = (self.tokens + 2).min(4 * SILENT_ALLOWANCE);
+    /// Every reply allows another repetition: a server that answers gets all that it owes. A server that
+    /// has no room (`takes` is false) gets no more than a silent one.
+    pub(super) fn heard(&mut self, now: MonoNs, busy: u8, takes: bool) {
+        if takes {
+            self.tokens = (self.tokens + 2).min(4 * SILENT_ALLOWANCE);
+        }
         self.busy = busy;
         self.heard = now;
     }
@@ -89,14 +92,29 @@ impl Rate {
         (now.since(self.heard) <= BUSY_HOLDS).then_some(self.busy)
     }
 
-    /// Whether a copy may be repeated now.
-    pub(super) fn may_repeat(&mut self, now: MonoNs) -> bool {
+    /// Grants the repetitions of another period once the last one is over.
+    pub(super) fn refill(&mut self, now: MonoNs) {
         if now.since(self.refilled) >= RETRY_MAX {
             self.refilled = now;
             self.tokens = self.tokens.max(SILENT_ALLOWANCE);
         }
+    }
+
+    /// Whether a copy may be repeated now.
+    pub(super) fn may_repeat(&mut self, now: MonoNs) -> bool {
+        self.refill(now);
         let may = self.tokens > 0;
         self.tokens = self.tokens.saturating_sub(1);
         may
+    }
+
+    /// Repetitions that may go now.
+    pub(super) fn repeats_left(&self) -> u32 {
+        self.tokens
+    }
+
+    /// When a server that says nothing is granted repetitions again.
+    pub(super) fn refilled_at(&self) -> MonoNs {
+        self.refilled.after(RETRY_MAX)
     }
 }

@@ -18,7 +18,7 @@ impl Router {
     pub(super) fn handle_reply(&mut self, now: MonoNs, reply: &Reply, kernel_received: i64) {
         let server = reply.from.server;
         if let Some(rate) = self.rates.get_mut(&server) {
-            rate.heard(now, reply.busy);
+            rate.heard(now, reply.busy, reply.verdict != Verdict::Busy);
         }
         if let Verdict::WrongConfig(number) = reply.verdict {
             self.wrong_config(now, reply, number);
@@ -311,6 +311,9 @@ impl Router {
             target.next = now;
             target.backoff = 0;
         }
+        let bytes = operation.bytes();
+        self.bytes += bytes;
+        self.bytes -= std::mem::replace(&mut operation.bytes_held, bytes);
         self.drive(now, id);
     }
 

@@ -115,7 +115,12 @@ impl<M: StateMachine> Server<M> {
             // the new owner must not miss that.
             Ask::Touch => {
                 let record = self.table.find(&request.key).cloned();
-                let state = record.map_or(State::ABSENT, |it| state_of(&self.machine, &it));
+                // One that evicts may have had a value, and no record of it is left.
+                let nothing = State {
+                    evicted: self.params.evict,
+                    ..State::ABSENT
+                };
+                let state = record.map_or(nothing, |it| state_of(&self.machine, &it));
                 (Verdict::State(state), 0)
             }
         }

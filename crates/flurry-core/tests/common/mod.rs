@@ -96,6 +96,7 @@ pub(crate) fn portal_of(now: MonoNs, nonce: u64, copies: Copies) -> Portal {
             name: "calls".to_owned(),
             nonce,
             operations_max: 100,
+            bytes_max: 1 << 20,
             keys_max: 100,
             drive_again: None,
             heartbeat: Some(DurationNs::millis(500)),

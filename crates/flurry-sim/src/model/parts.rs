@@ -125,6 +125,7 @@ fn start(place: Place, life: u8, now: MonoNs) -> Part {
         name: "session".to_owned(),
         nonce: u64::from(place.0),
         operations_max: 16,
+        bytes_max: 1 << 20,
         keys_max: 4,
         drive_again: None,
         heartbeat: None,

@@ -59,6 +59,9 @@ pub struct Options {
 /// Operations that a client holds at most.
 const OPERATIONS_MAX: usize = 16_384;
 
+/// Bytes of these operations at most.
+const BACKLOG_BYTES_MAX: usize = 256 << 20;
+
 /// Keys that a client remembers at most.
 const KEYS_MAX: usize = 100_000;
 
@@ -170,6 +173,7 @@ impl Client {
                 router: options.router.map(|it| security.allow(it)).transpose()?,
             },
             operations_max: OPERATIONS_MAX,
+            bytes_max: BACKLOG_BYTES_MAX,
             keys_max: KEYS_MAX,
             copies_min: None,
             heartbeat: HEARTBEAT,

@@ -331,7 +331,7 @@ fn word(error: &Error) -> &'static str {
         Error::Unknown { .. } => "unknown",
         Error::DataLoss { .. } => "lost",
         Error::Fenced { .. } => "fenced",
-        Error::Busy => "shed",
+        Error::Busy | Error::BacklogFull { .. } => "shed",
         Error::Evicted => "evicted",
         _ => "refused",
     }

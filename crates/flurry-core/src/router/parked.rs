@@ -1,0 +1,78 @@
+//! Copies that wait until their server may be sent a repetition again.
+//!
+//! A server that is silent, or full, is sent few repetitions. Its other copies wait here, in the
+//! order of their operations, and cost nothing meanwhile: a timer for each of them would keep a
+//! processor busy with a server that says nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Router, Timer};
+use crate::id::{MonoNs, OperationId, ServerId};
+
+/// The operations that wait for one server.
+#[derive(Debug, Clone, Default, Hash)]
+pub(super) struct Parked {
+    operations: BTreeSet<OperationId>,
+    /// When the timer is set to.
+    timer: Option<MonoNs>,
+}
+
+/// The operations that wait, by server.
+pub(super) type ParkedByServer = BTreeMap<ServerId, Parked>;
+
+impl Router {
+    /// Puts an operation's copy for a server aside.
+    pub(super) fn park(&mut self, server: ServerId, id: OperationId) {
+        let parked = self.parked.entry(server).or_default();
+        parked.operations.insert(id);
+        if parked.timer.is_none()
+            && let Some(rate) = self.rates.get(&server)
+        {
+            let at = rate.refilled_at();
+            parked.timer = Some(at);
+            self.timers.insert((at, Timer::Parked(server)));
+        }
+    }
+
+    /// Sends the copies that a server may be sent now, those of the oldest operations first.
+    pub(super) fn unpark(&mut self, now: MonoNs, server: ServerId) {
+        let Some(rate) = self.rates.get_mut(&server) else {
+            return;
+        };
+        rate.refill(now);
+        let mut left = rate.repeats_left();
+        while left > 0 {
+            let parked = self.parked.get_mut(&server);
+            let Some(id) = parked.and_then(|it| it.operations.pop_first()) else {
+                break;
+            };
+            // It may have ended meanwhile.
+            let operation = self.operations.get_mut(&id);
+            if let Some(target) = operation.and_then(|it| it.target(server)) {
+                target.next = target.next.min(now);
+                self.drive(now, id);
+                left -= 1;
+            }
+        }
+        let Some(parked) = self.parked.get_mut(&server) else {
+            return;
+        };
+        if let Some(at) = parked.timer.take() {
+            self.timers.remove(&(at, Timer::Parked(server)));
+        }
+        if parked.operations.is_empty() {
+            self.parked.remove(&server);
+        } else if let Some(first) = parked.operations.first().copied() {
+            self.park(server, first);
+        }
+    }
+
+    /// Forgets who waits for whom: the copies are placed anew.
+    pub(super) fn unpark_all(&mut self) {
+        for (server, parked) in std::mem::take(&mut self.parked) {
+            if let Some(at) = parked.timer {
+                self.timers.remove(&(at, Timer::Parked(server)));
+            }
+        }
+    }
+}
