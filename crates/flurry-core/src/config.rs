@@ -2,6 +2,7 @@
 
 use crate::bugs::{Bug, planted};
 use crate::id::{ConfigNumber, DurationNs, Endpoint, Incarnation, Key, ServerId, ShardId, WallNs};
+use crate::message::Life;
 
 /// The most members of a cluster, so that nothing derived from a configuration is unbounded.
 pub const MEMBERS_MAX: usize = 64;
@@ -121,6 +122,9 @@ pub struct Config {
     pub replicas: u8,
     /// Threads of each server.
     pub shards: u8,
+    /// How long a server may answer on its own after it was last allowed to. The same in every
+    /// configuration of a cluster: servers that go by an earlier one would rely on another.
+    pub lease: DurationNs,
     /// The members, by server.
     pub members: Vec<Member>,
     /// The members after the change that is going on.
@@ -132,6 +136,20 @@ pub struct Config {
     pub last_majority_loss: ConfigNumber,
     /// The same of when all that held some key may have been lost together.
     pub last_wipe: ConfigNumber,
+}
+
+impl Member {
+    /// Returns a shard of this life of the server.
+    #[must_use]
+    pub fn life(&self, shard: ShardId) -> Life {
+        Life {
+            endpoint: Endpoint {
+                server: self.server,
+                shard,
+            },
+            incarnation: self.incarnation,
+        }
+    }
 }
 
 /// A server in the set of one key.

@@ -113,6 +113,7 @@ fn when_the_source_of_a_copy_is_lost_joining_servers_share_what_they_have_of_it(
             number: ConfigNumber(number),
             replicas: 3,
             shards: 1,
+            lease: DurationNs::millis(1_000),
             members: vec![lone(2, gone)],
             next: Some(vec![lone(0, false), lone(1, false)]),
             last_loss: ConfigNumber(0),

@@ -310,6 +310,7 @@ fn ended(back: &[(u16, Disk)]) -> Config {
         number: ConfigNumber(7),
         replicas: 3,
         shards: 1,
+        lease: DurationNs::millis(1_000),
         members: vec![old(1), old(2), old(3)],
         next: Some(next.collect()),
         last_loss: ConfigNumber(0),

@@ -667,6 +667,7 @@ fn a_second_thread_of_a_server_takes_up_no_life_of_an_earlier_process() {
             number: ConfigNumber(number),
             replicas: 1,
             shards: 2,
+            lease: DurationNs::millis(1_000),
             members: vec![member],
             next: None,
             last_loss: ConfigNumber(0),

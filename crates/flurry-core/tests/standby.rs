@@ -106,6 +106,7 @@ fn a_thread_that_gave_up_the_life_that_its_server_takes_part_by_says_so() {
         number: ConfigNumber(8),
         replicas: 1,
         shards: 2,
+        lease: DurationNs::millis(1_000),
         members: vec![Member {
             server: ServerId(1),
             incarnation: Incarnation(process + 4),
@@ -132,6 +133,34 @@ fn a_thread_that_gave_up_the_life_that_its_server_takes_part_by_says_so() {
     );
     // It takes part again once the controller has admitted the later incarnation.
     assert!(!second.is_member());
+}
+
+#[test]
+fn the_first_thread_lives_the_life_that_another_thread_of_its_server_was_admitted_with() {
+    let process = 9 << 64;
+    let later = Incarnation(process + 5);
+    let mut first = thread(1, 0, Incarnation(process + 4));
+    let config = Config {
+        number: ConfigNumber(8),
+        replicas: 1,
+        shards: 2,
+        lease: DurationNs::millis(1_000),
+        members: vec![Member {
+            server: ServerId(1),
+            incarnation: later,
+            addresses: Vec::new(),
+            gone: false,
+            disk: None,
+        }],
+        next: None,
+        last_loss: ConfigNumber(0),
+        last_majority_loss: ConfigNumber(0),
+        last_wipe: ConfigNumber(0),
+    };
+    let message = Message::Control(Control::Config(Arc::new(config)));
+    first.handle_message(MonoNs(2), CONTROLLER, message);
+    assert_eq!(first.life().incarnation, later);
+    assert!(first.is_member());
 }
 
 /// Lets time pass until the portal owns its session, and returns how many milliseconds that took.

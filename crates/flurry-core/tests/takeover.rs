@@ -38,6 +38,7 @@ fn changing() -> Arc<Config> {
         number: CONFIG,
         replicas: 3,
         shards: 1,
+        lease: DurationNs::millis(1_000),
         members: vec![member(2)],
         next: Some(vec![member(0), member(2)]),
         last_loss: ConfigNumber(0),

@@ -161,6 +161,7 @@ fn what_is_said_of_an_owner_arrives() {
         number: ConfigNumber(4),
         replicas: 3,
         shards: 1,
+        lease: DurationNs::millis(1_000),
         members: Vec::new(),
         next: None,
         last_loss: ConfigNumber(1),

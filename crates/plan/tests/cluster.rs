@@ -14,6 +14,7 @@ key = "cluster.key"
 insecure = false
 replicas = 2
 shards = 2
+lease = "500ms"
 memory = "64MB"
 evict = true
 stamps = false
@@ -89,6 +90,7 @@ fn three_servers_are_a_cluster() {
     let cluster = Cluster::parse("cluster.toml", THREE).unwrap();
     assert_eq!(cluster.controllers, ["127.0.0.1:7700".parse().unwrap()]);
     assert_eq!((cluster.replicas, cluster.shards), (3, 1));
+    assert_eq!(cluster.lease, DurationNs(1_000_000_000));
     assert_eq!(cluster.level, ClusterLevel::First);
     assert_eq!(cluster.transport, ClusterTransport::Udp);
     assert_eq!(
@@ -102,6 +104,7 @@ fn three_servers_are_a_cluster() {
 fn every_key_is_read() {
     let cluster = Cluster::parse("cluster.toml", WHOLE).unwrap();
     assert_eq!((cluster.seed, cluster.replicas, cluster.shards), (7, 2, 2));
+    assert_eq!(cluster.lease, DurationNs(500_000_000));
     assert_eq!(
         (cluster.memory.0, cluster.evict, cluster.stamps),
         (64_000_000, true, false)
@@ -306,7 +309,7 @@ fn what_is_unknown_is_said_with_what_is_known() {
     );
     three(
         "[cluster]\nreplica = 2\n",
-        "cluster.toml:11: unknown key \"replica\" in [cluster]; known: replicas, shards, memory, evict, stamps, spin, key, insecure; hint: did you mean replicas",
+        "cluster.toml:11: unknown key \"replica\" in [cluster]; known: replicas, shards, lease, memory, evict, stamps, spin, key, insecure; hint: did you mean replicas",
     );
     three(
         "[[fault]]\npart = \"server-4\"\nloss = 0.1\n",

@@ -68,7 +68,7 @@ impl Controller {
 
     /// Takes the next step of whatever is going on.
     pub(super) fn progress(&mut self, now: MonoNs) {
-        let patience = DurationNs(4 * self.params.lease.0);
+        let patience = DurationNs(4 * self.lease().0);
         self.joining
             .retain(|_, (_, heard)| now.since(*heard) <= patience);
         if self.config.is_none() {
@@ -95,6 +95,7 @@ impl Controller {
             number: ConfigNumber(1),
             replicas: self.params.replicas,
             shards: self.params.shards,
+            lease: self.params.lease,
             members,
             next: None,
             last_loss: ConfigNumber(0),
@@ -137,7 +138,7 @@ impl Controller {
             let new_life = later.any(|it| joining::machine(it) == machine);
             let removed = self.removed.contains(&(server, incarnation));
             let ended = (new_life || removed).then_some(now);
-            let granted = self.seen.get(&life).map_or(now, |seen| seen.heard);
+            let granted = self.seen.get(&life).map_or(self.began, |seen| seen.heard);
             self.retiring.entry(life).or_insert(Retiring {
                 machine,
                 ended,
@@ -147,7 +148,7 @@ impl Controller {
         }
     }
 
-    fn lives_of(&self, config: &Config) -> Vec<Life> {
+    pub(super) fn lives_of(&self, config: &Config) -> Vec<Life> {
         let lives = config.lives();
         (0..config.shards)
             .flat_map(|shard| {
@@ -196,7 +197,7 @@ impl Controller {
             self.majority_min = config.lease_majority();
             self.note_last_grants();
         }
-        let lease = self.params.lease.0;
+        let lease = self.lease().0;
         let patience = DurationNs(lease + lease / DRIFT_SHARE);
         let over = |since: Option<MonoNs>| since.is_some_and(|at| now.since(at) > patience);
         let before = self.retiring.len();
@@ -207,6 +208,7 @@ impl Controller {
         }
         let lives = self.lives();
         self.seen.retain(|life, _| lives.contains(life));
+        self.earlier.retain(|life, _| lives.contains(life));
     }
 
     /// Notes when anybody last granted a lease to each retiring server: every member has said so by now.
@@ -225,19 +227,33 @@ impl Controller {
         }
     }
 
+    /// When a life was last heard of; `None` if it never was.
+    fn heard_life(&self, life: &Life) -> Option<MonoNs> {
+        let seen = self.seen.get(life).map(|seen| seen.heard);
+        seen.or_else(|| self.earlier.get(life).copied())
+    }
+
+    /// Notes that this configuration is stored, and so is sent now.
+    pub(super) fn is_sent(&mut self, now: MonoNs, number: ConfigNumber) {
+        if self.unsent && self.number() == number {
+            self.unsent = false;
+            self.decided = now;
+        }
+    }
+
     /// When a member was last heard of: its quietest shard.
     fn heard(&self, config: &Config, member: &Member) -> MonoNs {
+        // A member that does not know that it is one is not silent.
+        let told = if self.unsent {
+            MonoNs(u64::MAX)
+        } else {
+            self.decided
+        };
         (0..config.shards)
-            .map(|shard| Life {
-                endpoint: Endpoint {
-                    server: member.server,
-                    shard: ShardId(shard),
-                },
-                incarnation: member.incarnation,
-            })
-            .map(|life| self.seen.get(&life).map_or(self.decided, |seen| seen.heard))
+            .map(|shard| member.life(ShardId(shard)))
+            .map(|life| self.heard_life(&life).unwrap_or(told))
             .min()
-            .unwrap_or(self.decided)
+            .unwrap_or(told)
             .max(self.listening)
     }
 
@@ -249,7 +265,7 @@ impl Controller {
             let later = self.joining.get(&member.server);
             later.is_some_and(|(it, _)| joining::machine(it) == joining::machine(member))
         };
-        let silent = |member: &Member| now.since(self.heard(config, member)) > self.params.lease;
+        let silent = |member: &Member| now.since(self.heard(config, member)) > self.lease();
         let mut doubtful: BTreeSet<ServerId> = self
             .retiring
             .iter()
@@ -274,7 +290,7 @@ impl Controller {
     }
 
     pub(super) fn is_silent(&self, now: MonoNs, config: &Config, member: &Member) -> bool {
-        !member.gone && now.since(self.heard(config, member)) > self.params.lease
+        !member.gone && now.since(self.heard(config, member)) > self.lease()
     }
 
     /// Members that are silent and are waited for, since nobody else may have what they have.
@@ -406,24 +422,20 @@ impl Controller {
         let mut text = String::from("{\"members\":[");
         let config = self.config.as_deref();
         for (index, member) in config.iter().flat_map(|it| it.everybody()).enumerate() {
-            let heard = self
-                .seen
-                .iter()
-                .filter(|(life, _)| {
-                    life.endpoint.server == member.server && life.incarnation == member.incarnation
-                })
-                .map(|(_, seen)| now.since(seen.heard).0)
-                .max();
+            let shards =
+                (0..config.map_or(0, |it| it.shards)).map(|shard| member.life(ShardId(shard)));
+            let heard = shards.filter_map(|life| self.heard_life(&life));
+            let heard = heard.map(|at| now.since(at).0).max();
             let state = if member.gone {
                 "gone"
             } else if config.is_some_and(|it| !it.members.contains(member)) {
                 "joining"
             } else if self.drained.contains(&member.server) {
                 "draining"
-            } else if heard.is_none() && now.since(self.listening) <= self.params.lease {
+            } else if heard.is_none() && now.since(self.listening) <= self.lease() {
                 // This controller has only begun to lead.
                 "unheard"
-            } else if heard.is_none_or(|ago| ago > self.params.lease.0) {
+            } else if heard.is_none_or(|ago| ago > self.lease().0) {
                 "silent"
             } else {
                 "up"

@@ -7,6 +7,7 @@
 //! Outputs must be carried out in order: a [`Output::Persist`] is on disk before what follows it is sent.
 
 mod departing;
+mod hearing;
 mod joining;
 mod members;
 mod replica;
@@ -30,6 +31,12 @@ pub use snapshot::SnapshotError;
 
 /// How often what was not acknowledged is sent again.
 const AGAIN: DurationNs = DurationNs::millis(50);
+
+/// The shortest lease.
+const LEASE_MIN: DurationNs = DurationNs::millis(100);
+
+/// The longest lease.
+const LEASE_MAX: DurationNs = DurationNs::millis(60_000);
 
 /// A controller that does nothing for longer than this part of a lease has stood still.
 const GAP_SHARE: u64 = 2;
@@ -65,7 +72,8 @@ pub struct ControllerParams {
     pub shards: u8,
     /// Servers that must have joined before the first configuration.
     pub servers_min: u8,
-    /// How long a server's lease runs; the same for all servers.
+    /// How long a server's lease runs. It is fixed with the first configuration of a cluster; a
+    /// controller that goes on with one uses the lease of that.
     pub lease: DurationNs,
 }
 
@@ -95,6 +103,11 @@ pub enum ParamsError {
         "shards: it is {0}; wanted 1 to {SHARDS_MAX}; hint: one for each core that a server may use"
     )]
     Shards(u8),
+    /// A lease that is too short for any network, or longer than anybody wants to wait.
+    #[error(
+        "lease: it is {} ms; wanted 100 ms to 60 s; hint: 1s is usual; a server that is silent for a lease is counted out", .0.0 / 1_000_000
+    )]
+    Lease(DurationNs),
 }
 
 /// How the controller sees one shard of one life of a server.
@@ -133,6 +146,10 @@ pub struct Controller {
     sessions: BTreeMap<SessionId, Session>,
     names: BTreeMap<String, SessionId>,
     seen: BTreeMap<Life, Seen>,
+    /// When this process heard of a life before it led.
+    earlier: BTreeMap<Life, MonoNs>,
+    /// When it began to lead: no controller before it granted a lease after that.
+    began: MonoNs,
     retiring: BTreeMap<Life, Retiring>,
     /// Lives that were asked whether they are alive, and the number that proves it.
     asked: BTreeMap<ServerId, (Incarnation, u64)>,
@@ -144,6 +161,9 @@ pub struct Controller {
     drained: BTreeSet<ServerId>,
     /// When the configuration was made, or this life of the controller began.
     decided: MonoNs,
+    /// The configuration is not stored yet. So it was not sent either, and a new member cannot know that
+    /// it is one.
+    unsent: bool,
     /// The fewest servers that could grant each other leases in any configuration that a member may
     /// still go by.
     majority_min: usize,
@@ -194,18 +214,24 @@ impl Controller {
                 replicas: params.replicas,
             });
         }
+        if params.lease < LEASE_MIN || params.lease > LEASE_MAX {
+            return Err(ParamsError::Lease(params.lease));
+        }
         Ok(Self {
             params,
             config: None,
             sessions: BTreeMap::new(),
             names: BTreeMap::new(),
             seen: BTreeMap::new(),
+            earlier: BTreeMap::new(),
+            began: now,
             retiring: BTreeMap::new(),
             asked: BTreeMap::new(),
             joining: BTreeMap::new(),
             removed: BTreeSet::new(),
             drained: BTreeSet::new(),
             decided: now,
+            unsent: false,
             majority_min: usize::MAX,
             agreed: None,
             lost_amid_change: false,
@@ -225,6 +251,11 @@ impl Controller {
     #[must_use]
     pub fn config(&self) -> Option<&Arc<Config>> {
         self.config.as_ref()
+    }
+
+    fn number(&self) -> ConfigNumber {
+        let config = self.config.as_ref();
+        config.map_or(ConfigNumber(0), |config| config.number)
     }
 
     /// Sessions that have had an owner.
@@ -310,6 +341,12 @@ impl Controller {
         self.woken = now;
     }
 
+    /// How long a lease of the servers runs.
+    fn lease(&self) -> DurationNs {
+        let config = self.config.as_ref();
+        config.map_or(self.params.lease, |config| config.lease)
+    }
+
     /// Time has come to [`Self::poll_timeout`].
     pub fn handle_timeout(&mut self, now: MonoNs) {
         self.notice_gap(now);
@@ -330,7 +367,7 @@ impl Controller {
     /// A process that was stopped, or waited for its disk, has not heard what came meanwhile: that is
     /// in its sockets. So the silence of the servers is counted anew from when it goes on.
     fn notice_gap(&mut self, now: MonoNs) {
-        let gap = DurationNs(self.params.lease.0 / GAP_SHARE);
+        let gap = DurationNs(self.lease().0 / GAP_SHARE);
         if now.since(self.woken) > gap && !planted(Bug::OwnStallBlamed) {
             self.listening = now;
         }

@@ -6,11 +6,16 @@ use std::collections::VecDeque;
 
 use prost::Message as _;
 
+use super::hearing::Hearing;
 use super::{Controller, ControllerParams, Destination, Others, Output, SnapshotError, snapshot};
 use crate::consensus::{self, Ballot, Consensus, ConsensusParams, MemberId, Record, Stamp};
-use crate::id::MonoNs;
+use crate::id::{ConfigNumber, DurationNs, MonoNs};
 use crate::message::{Control, Message};
 use crate::wire::stored;
+
+/// A controller that has said nothing for so long is shown as silent. Controllers speak several times in
+/// this time.
+const SILENT: DurationNs = DurationNs::millis(1_000);
 
 /// Messages that wait for a write, at most; what is more is lost, as on a network.
 const WAITING_MAX: usize = 8_192;
@@ -36,6 +41,10 @@ pub struct Leader {
     controller: Controller,
     waiting: VecDeque<Output>,
     storing: bool,
+    /// The configuration in the state that is being stored.
+    stores: ConfigNumber,
+    /// The latest configuration that is stored.
+    sent: ConfigNumber,
 }
 
 impl Leader {
@@ -53,10 +62,13 @@ impl Leader {
             None => Controller::new(now, params)?,
             Some(bytes) => Controller::restore(now, params, bytes)?,
         };
+        let number = controller.number();
         Ok(Self {
             controller,
             waiting: VecDeque::new(),
             storing: false,
+            stores: number,
+            sent: number,
         })
     }
 
@@ -79,8 +91,10 @@ impl Leader {
     }
 
     /// The write of the last [`Step::Store`] is done.
-    pub fn stored(&mut self) {
+    pub fn stored(&mut self, now: MonoNs) {
         self.storing = false;
+        self.sent = self.stores;
+        self.controller.is_sent(now, self.sent);
     }
 
     /// The next thing to do, in order; `None` also while a write is under way.
@@ -91,11 +105,13 @@ impl Leader {
                 self.waiting.push_back(output);
             }
         }
+        self.controller.unsent = self.sent != self.controller.number();
         if self.storing {
             return None;
         }
         if let Some(Output::Persist(_)) = self.waiting.front() {
             self.storing = true;
+            self.stores = self.controller.number();
             return Some(Step::Store(self.latest_state()));
         }
         match self.waiting.pop_front()? {
@@ -155,6 +171,7 @@ pub struct Replica {
     addresses: Vec<String>,
     consensus: Consensus,
     leader: Option<Leader>,
+    hearing: Hearing,
     /// Standbys that were asked for the state of the cluster, of which they know nothing.
     asked: VecDeque<u64>,
 }
@@ -187,13 +204,16 @@ impl Replica {
             addresses: group.addresses,
             consensus: Consensus::new(now, group.consensus, record),
             leader: None,
+            hearing: Hearing::new(now),
             asked: VecDeque::new(),
         })
     }
 
     /// Handles a message; `sender` is the driver's number for the sender. A member that does not lead
-    /// ignores messages for the controller.
+    /// answers no messages for the controller, and notes who sent them.
     pub fn handle_message(&mut self, now: MonoNs, sender: u64, message: Message) {
+        self.hearing.wakes(now, self.params.lease);
+        self.hearing.note(now, &message);
         match message {
             Message::Control(Control::Consensus(from, message)) => {
                 self.consensus.handle_message(now, from, message);
@@ -212,9 +232,9 @@ impl Replica {
         }
     }
 
-    /// What it knows of the others, who speak several times in a lease.
+    /// What it knows of the others.
     fn others(&self, now: MonoNs) -> Others {
-        let silent = self.consensus.silent(now, self.params.lease);
+        let silent = self.consensus.silent(now, SILENT);
         let members = self.consensus.members();
         let place = |id| members.iter().position(|it| *it == id);
         let silent = silent.filter_map(|id| self.addresses.get(place(id)?).cloned());
@@ -226,6 +246,7 @@ impl Replica {
 
     /// Time has come to [`Self::poll_timeout`].
     pub fn handle_timeout(&mut self, now: MonoNs) {
+        self.hearing.wakes(now, self.params.lease);
         if self.consensus.poll_timeout() <= now {
             self.consensus.handle_timeout(now);
         }
@@ -252,6 +273,7 @@ impl Replica {
     /// This machine's clock stood still for a while, or jumped.
     pub fn clock_jumped(&mut self, now: MonoNs) {
         self.consensus.clock_jumped(now);
+        self.hearing.clock_jumped(now);
         if let Some(leader) = &mut self.leader {
             leader.controller.clock_jumped(now);
         }
@@ -330,12 +352,14 @@ impl Replica {
             }
             consensus::Output::Elected(state) => {
                 let stored = (!state.is_empty()).then_some(&*state);
-                self.leader = Some(Leader::new(now, self.params, stored)?);
+                let mut leader = Leader::new(now, self.params, stored)?;
+                leader.controller.heard_before(&self.hearing);
+                self.leader = Some(leader);
                 Some(ReplicaOutput::Elected)
             }
             consensus::Output::Stored => {
                 if let Some(leader) = &mut self.leader {
-                    leader.stored();
+                    leader.stored(now);
                 }
                 None
             }

@@ -1,6 +1,7 @@
 use super::*;
-use crate::id::DurationNs;
-use crate::message::Copies;
+use crate::config::Member;
+use crate::id::{ConfigNumber, DurationNs, Endpoint, Epoch, Incarnation, ServerId, ShardId};
+use crate::message::{Copies, Life, Ping};
 
 const MS: u64 = 1_000_000;
 const SILENCE: DurationNs = DurationNs(100 * MS);
@@ -104,6 +105,24 @@ impl Members {
                     self.get(to).handle_message(now, 0, message);
                 }
             }
+        }
+    }
+
+    /// Sends all members a message of a server or an owner, and lets it take effect.
+    fn say_to_all(&mut self, control: &Control) {
+        self.told.clear();
+        for (_, replica) in &mut self.running {
+            let message = Message::Control(control.clone());
+            replica.handle_message(at(self.now), 5, message);
+        }
+        self.pass(5);
+    }
+
+    fn last_answer(&self) -> Option<Control> {
+        let (_, last) = self.told.last()?;
+        match last {
+            Message::Control(control) => Some(control.clone()),
+            _ => None,
         }
     }
 
@@ -301,7 +320,7 @@ fn a_standby_answers_that_it_knows_nothing_and_the_leader_names_who_is_silent() 
     let leader = group.leader().unwrap();
     let standby = if leader == 1 { 2 } else { 1 };
     group.stop(standby);
-    group.pass(500);
+    group.pass(1_100);
     let now = at(group.now);
     let ask = || Message::Control(Control::StatusQuery);
     for me in [1, 2, 3].into_iter().filter(|it| *it != standby) {
@@ -335,9 +354,9 @@ fn what_a_leader_says_waits_for_the_write_before_it() {
             copies: Copies::Count(1),
         })
     };
-    let join = crate::config::Member {
-        server: crate::id::ServerId(1),
-        incarnation: crate::id::Incarnation(1),
+    let join = Member {
+        server: ServerId(1),
+        incarnation: Incarnation(1),
         addresses: vec!["10.0.0.9:1".to_owned()],
         gone: false,
         disk: None,
@@ -358,7 +377,7 @@ fn what_a_leader_says_waits_for_the_write_before_it() {
     leader.controller_mut().handle_message(at(3), 9, open(2));
     assert_eq!(leader.poll_step(), None);
     assert!(!leader.is_settled());
-    leader.stored();
+    leader.stored(at(0));
     let mut second = None;
     while let Some(step) = leader.poll_step() {
         if let Step::Store(bytes) = step {
@@ -372,4 +391,121 @@ fn what_a_leader_says_waits_for_the_write_before_it() {
             .sessions()
     };
     assert_eq!((known(&first), known(&second)), (0, 2));
+}
+
+#[test]
+fn a_new_leader_knows_from_before_for_how_long_an_owner_has_been_silent() {
+    let mut three = Members::start(&[1, 2, 3]);
+    three.pass(500);
+    let first = three.leader().unwrap();
+    let member = Member {
+        server: ServerId(1),
+        incarnation: Incarnation(7),
+        addresses: Vec::new(),
+        gone: false,
+        disk: None,
+    };
+    three.say_to_all(&Control::Join(member.clone(), 0));
+    let Some(Control::Prove(_, proof)) = three.last_answer() else {
+        panic!("the server is asked whether it lives");
+    };
+    three.say_to_all(&Control::Join(member, proof));
+    three.say_to_all(&open(1, 0));
+    let Some(Control::Opened(opened)) = three.last_answer() else {
+        panic!("the session is new");
+    };
+    let settled = Control::Settled(opened.session, opened.epoch, ConfigNumber(0));
+    three.say_to_all(&settled);
+    three.stop(first);
+    while three.leader().is_none() {
+        three.pass(1);
+    }
+    three.pass(1);
+    // The owner is silent for longer than the controllers were, but not since this one leads.
+    three.say_to_all(&open(2, SILENCE.0));
+    let told = three.told.clone();
+    let leader = three.leader().unwrap();
+    let owner = three.get(leader).controller().unwrap().owner_of("calls");
+    assert_eq!(owner.unwrap().1, Epoch(2), "{told:?}");
+}
+
+fn open(nonce: u64, patience_ns: u64) -> Control {
+    Control::Open {
+        name: "calls".to_owned(),
+        nonce,
+        patience: DurationNs(patience_ns),
+        copies: Copies::Count(1),
+    }
+}
+
+#[test]
+fn a_server_is_not_silent_before_it_could_be_sent_that_it_takes_part() {
+    let params = ControllerParams {
+        servers_min: 3,
+        ..PARAMS
+    };
+    let mut leader = Leader::new(at(0), params, None).unwrap();
+    for id in [1, 2, 3] {
+        join(&mut leader, id, 0);
+    }
+    let is_member = |leader: &Leader| {
+        let config = leader.controller().config().unwrap();
+        config.has(ServerId(4), Incarnation(7))
+    };
+    leader.stored(at(0));
+    pass(&mut leader, 0, 20);
+    join(&mut leader, 4, 20);
+    // The write takes longer than a lease.
+    pass(&mut leader, 20, 500);
+    assert!(is_member(&leader));
+    leader.stored(at(500));
+    pass(&mut leader, 500, 590);
+    assert!(is_member(&leader), "it may just have begun to report");
+    pass(&mut leader, 590, 700);
+    assert!(!is_member(&leader), "it never said anything");
+}
+
+fn join(leader: &mut Leader, id: u16, ms: u64) {
+    let member = Member {
+        server: ServerId(id),
+        incarnation: Incarnation(7),
+        addresses: Vec::new(),
+        gone: false,
+        disk: None,
+    };
+    let mut proof = 0;
+    for _ in 0..2 {
+        let message = Message::Control(Control::Join(member.clone(), proof));
+        leader.controller_mut().handle_message(at(ms), 5, message);
+        while let Some(step) = leader.poll_step() {
+            if let Step::Send(_, Message::Control(Control::Prove(_, number))) = step {
+                proof = number;
+            }
+        }
+    }
+}
+
+/// Lets time pass, in which servers 1 to 3 report.
+fn pass(leader: &mut Leader, from_ms: u64, to_ms: u64) {
+    for ms in (from_ms..to_ms).step_by(10) {
+        let number = leader.controller().config().unwrap().number;
+        for id in [1, 2, 3] {
+            let life = Life {
+                endpoint: Endpoint {
+                    server: ServerId(id),
+                    shard: ShardId(0),
+                },
+                incarnation: Incarnation(7),
+            };
+            let ping = Message::Control(Control::Ping(Ping {
+                life,
+                number,
+                sent: at(ms),
+                quiet: DurationNs(0),
+            }));
+            leader.controller_mut().handle_message(at(ms), 1, ping);
+        }
+        leader.controller_mut().handle_timeout(at(ms));
+        while leader.poll_step().is_some() {}
+    }
 }

@@ -47,6 +47,11 @@ impl Lease {
         }
     }
 
+    /// Sets how long a grant runs from now on.
+    pub(super) fn set_length(&mut self, length: DurationNs) {
+        self.length = length;
+    }
+
     /// Notes that another server got a lease.
     fn gave(&mut self, now: MonoNs, to: Life) {
         self.given.insert((to.endpoint.server, to.incarnation), now);

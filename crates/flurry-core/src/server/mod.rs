@@ -44,7 +44,7 @@ pub struct ServerParams {
     pub life: Life,
     /// Where each shard of the server listens.
     pub addresses: Vec<String>,
-    /// How long a lease runs.
+    /// How long a lease runs, until the cluster's configuration says so.
     pub lease: DurationNs,
     /// Memory for records.
     pub memory_bytes_max: usize,
@@ -372,12 +372,12 @@ impl<M: StateMachine> Server<M> {
             // Whoever was removed may have missed deletions: what it holds is worth nothing.
             self.forget();
         }
-        // The first shard asks for the server; the others live the life that it was let in with. Not one
-        // of an earlier process, nor one that they have given up: they do not have what it held.
+        // One shard asks for the server, mostly the first; the others live the life that it was let in
+        // with. Not one of an earlier process, nor one that they have given up: they do not have what it
+        // held. If the first one did not follow, both would ask in turn for ever.
         let mine = self.params.life.incarnation;
         let named = config.incarnation_of(endpoint.server);
-        let followed =
-            named.filter(|named| endpoint.shard.0 > 0 && !is_member && named.is_after(mine));
+        let followed = named.filter(|named| !is_member && named.is_after(mine));
         if let Some(named) = followed {
             self.params.life.incarnation = named;
         }
@@ -390,6 +390,8 @@ impl<M: StateMachine> Server<M> {
             let stable = config.next.is_none();
             self.join = Join::needed(now, self.params.life, config);
             self.config = Some(Arc::clone(config));
+            self.params.lease = config.lease;
+            self.lease.set_length(config.lease);
             let speaks = self.disk_speaks(config);
             if let Some(persist) = &mut self.persist {
                 persist.restores = speaks.then_some(config.number);

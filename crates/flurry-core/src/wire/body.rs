@@ -161,6 +161,9 @@ pub struct Config {
     /// The same of when so many were lost, one after another, that a majority's copies may be gone.
     #[prost(uint32, tag = "9")]
     pub last_majority_loss: u32,
+    /// How long a server may answer on its own after it was last allowed to.
+    #[prost(uint64, tag = "10")]
+    pub lease_ns: u64,
 }
 /// Everything that is not an operation on a key.
 #[derive(Clone, PartialEq, ::prost::Message)]

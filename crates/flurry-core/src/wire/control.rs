@@ -140,6 +140,7 @@ fn put_config(config: &Config) -> body::Config {
         number: config.number.0,
         replicas: u32::from(config.replicas),
         shards: u32::from(config.shards),
+        lease_ns: config.lease.0,
         members: config.members.iter().map(put_member).collect(),
         next: config.next.iter().flatten().map(put_member).collect(),
         changing: config.next.is_some(),
@@ -165,11 +166,18 @@ fn config(read: body::Config) -> Result<Arc<Config>, WireError> {
             value: u64::from(read.replicas),
         });
     }
+    if read.lease_ns == 0 {
+        return Err(WireError::Field {
+            field: "lease",
+            value: 0,
+        });
+    }
     let next = members(read.next)?;
     Ok(Arc::new(Config {
         number: ConfigNumber(read.number),
         replicas: small("replicas", read.replicas)?,
         shards: small("shards", read.shards)?,
+        lease: DurationNs(read.lease_ns),
         members: members(read.members)?,
         next: read.changing.then_some(next),
         last_loss: ConfigNumber(read.last_loss),

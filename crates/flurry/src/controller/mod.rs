@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use flurry_core::controller::{self, ControllerParams, Destination};
+use flurry_core::id::DurationNs;
 use flurry_core::message::Message;
 
 use crate::etcd::{Election, Etcd};
@@ -37,6 +38,9 @@ pub struct ControllerOptions {
     pub replicas: u8,
     /// Threads of each server; the same as the servers are told.
     pub shards: u8,
+    /// Silence after which a server is counted out. It is fixed when the first servers have joined; a
+    /// controller of such a cluster goes by the cluster's own.
+    pub lease: DurationNs,
     /// Where its state is kept.
     pub state: StateAt,
     /// Addresses of all controllers that agree with each other, its own among them; empty for one that
@@ -79,6 +83,7 @@ impl ControllerOptions {
             servers: 3,
             replicas: 3,
             shards: 1,
+            lease: LEASE,
             state: directory.into(),
             group: Vec::new(),
             metrics: None,
@@ -108,7 +113,7 @@ impl Controller {
             replicas: options.replicas,
             shards: options.shards,
             servers_min: options.servers,
-            lease: LEASE,
+            lease: options.lease,
         };
         // Found out at once, also by one that stands by.
         controller::Controller::new(crate::clock::now(), params).map_err(refused)?;

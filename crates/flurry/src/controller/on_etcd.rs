@@ -58,11 +58,11 @@ impl OnEtcd {
     }
 
     /// Hears how the write under way has ended.
-    fn take_written(&mut self) {
+    fn take_written(&mut self, now: MonoNs) {
         match self.election.take_written() {
             Some(true) => {
                 if let Some(leader) = &mut self.leader {
-                    leader.stored();
+                    leader.stored(now);
                 }
             }
             Some(false) => self.leader = None,
@@ -116,7 +116,7 @@ impl Part for OnEtcd {
 
     /// Whatever woke it may have been the election, or the end of a write.
     fn serve(&mut self, now: MonoNs, _clients: bool, link: &mut Link) -> Result<usize, Error> {
-        self.take_written();
+        self.take_written(now);
         self.follow_role(now)?;
         self.carry_out(now, link)?;
         Ok(0)

@@ -97,6 +97,9 @@ pub struct GatewayOptions {
     /// Keys that it remembers the versions of; a forgotten one costs a question to all servers at its
     /// next use.
     pub keys_max: usize,
+    /// Memory in bytes for operations under way, and for answered writes that some server does not have
+    /// yet. When it is full, writes are refused and reads go on.
+    pub backlog_bytes_max: usize,
     /// Copies of a write at level `quorum`, `all` or `disk` at least; without it a majority of the copies
     /// that the cluster is meant to have.
     pub copies_min: Option<u8>,
@@ -131,6 +134,7 @@ impl GatewayOptions {
             transport: Transport::Udp,
             connections_max: 10_000,
             keys_max: 1_000_000,
+            backlog_bytes_max: 256 << 20,
             copies_min: None,
             spin: Duration::ZERO,
             users: None,
@@ -154,6 +158,7 @@ impl GatewayOptions {
                 router: None,
             },
             operations_max: OPERATIONS_MAX,
+            bytes_max: self.backlog_bytes_max,
             keys_max: self.keys_max,
             copies_min: self.copies_min,
             heartbeat: HEARTBEAT,
@@ -435,7 +440,7 @@ fn failure(cause: &Error) -> Reply {
         Error::TailUnknown => "TAILUNKNOWN",
         Error::Evicted => "EVICTED",
         Error::Fenced { .. } => "FENCED",
-        Error::Busy => "BUSY",
+        Error::Busy | Error::BacklogFull { .. } => "BUSY",
         Error::TooFewCopies => "NOREPLICAS",
         _ => "ERR",
     };

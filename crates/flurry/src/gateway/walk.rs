@@ -295,6 +295,7 @@ mod tests {
             number: ConfigNumber(number),
             replicas: 2,
             shards: 1,
+            lease: crate::LEASE,
             members: (1..=servers).map(member).collect(),
             next: None,
             last_loss: ConfigNumber(0),

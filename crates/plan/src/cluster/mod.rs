@@ -31,7 +31,7 @@ const TOP: &[&str] = &[
     "pause",
 ];
 const CLUSTER: &[&str] = &[
-    "replicas", "shards", "memory", "evict", "stamps", "spin", "key", "insecure",
+    "replicas", "shards", "lease", "memory", "evict", "stamps", "spin", "key", "insecure",
 ];
 const CONTROLLER: &[&str] = &[
     "listen",
@@ -220,6 +220,8 @@ pub struct Cluster {
     pub replicas: u8,
     /// Threads of each server.
     pub shards: u8,
+    /// Silence after which a server is counted out; fixed with the first start of a cluster.
+    pub lease: DurationNs,
     /// Memory of each server for records.
     pub memory: Bytes,
     /// When it is full: evict, instead of refusing.
@@ -301,6 +303,7 @@ impl Cluster {
             etcd: deciders.etcd,
             replicas: shape.replicas,
             shards: shape.shards,
+            lease: shape.lease,
             memory: shape.memory,
             evict: shape.evict,
             stamps: shape.stamps,

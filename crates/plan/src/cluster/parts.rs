@@ -240,10 +240,18 @@ pub(super) fn router(top: &Section<'_>, reach: &Reach) -> Result<Option<SocketAd
         .map(Some)
 }
 
+/// Lease of the servers unless the file says otherwise.
+const LEASE: DurationNs = DurationNs(1_000_000_000);
+
+/// Bounds of a lease, as in Flurry itself.
+const LEASE_MIN: DurationNs = DurationNs(100_000_000);
+const LEASE_MAX: DurationNs = DurationNs(60_000_000_000);
+
 /// How a cluster keeps what it is given.
 pub(super) struct Shape {
     pub(super) replicas: u8,
     pub(super) shards: u8,
+    pub(super) lease: DurationNs,
     pub(super) memory: Bytes,
     pub(super) evict: bool,
     pub(super) stamps: bool,
@@ -257,6 +265,7 @@ impl Shape {
             return Ok(Self {
                 replicas: u8::try_from(usual).unwrap_or(3),
                 shards: 1,
+                lease: LEASE,
                 memory: Bytes(256_000_000),
                 evict: false,
                 stamps: true,
@@ -275,6 +284,12 @@ impl Shape {
             let wanted = format!("must be at most the {} servers", servers.len());
             return Err(section.refuse("replicas", wanted, "add a [[server]] for each"));
         }
+        let lease = Limits {
+            default: Some(LEASE),
+            least: Some(LEASE_MIN),
+            most: LEASE_MAX,
+            example: LEASE,
+        };
         let memory = Limits {
             default: Some(Bytes(256_000_000)),
             least: Some(Bytes(1_000_000)),
@@ -284,6 +299,7 @@ impl Shape {
         Ok(Self {
             replicas,
             shards: section.whole("shards", &whole(1, MAX_SHARDS, 2))?,
+            lease: section.number("lease", &lease)?,
             memory: section.number("memory", &memory)?,
             evict: section.switch("evict", false)?,
             stamps: section.switch("stamps", true)?,

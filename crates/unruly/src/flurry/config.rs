@@ -86,6 +86,7 @@ impl Config {
             servers: u8::try_from(cluster.servers.len()).unwrap_or(u8::MAX),
             replicas: cluster.replicas,
             shards: cluster.shards,
+            lease: flurry::DurationNs(cluster.lease.0),
             state: self.state(listen, directory)?,
             group: self.group(),
             metrics: None,

@@ -8,6 +8,8 @@ use anyhow::{Result, bail, ensure};
 use clap::Args;
 use flurry::{ControllerOptions, Controllers, Etcd, EtcdTls, StateAt};
 
+use unruly_plan::DurationNs;
+
 use super::config::Config;
 use super::keyed::Keyed;
 use super::serve::Alone;
@@ -31,6 +33,9 @@ pub(super) struct ControllerArguments {
     /// Threads of each server
     #[arg(long, default_value_t = 1)]
     shards: u8,
+    /// Silence after which a server is counted out; fixed once the first servers have joined
+    #[arg(long, default_value = "1s")]
+    lease: DurationNs,
     /// All controllers of the group, itself among them, with commas between (default: it is alone).
     /// One leads while most of them run
     #[arg(long, value_name = "ADDRESSES", conflicts_with_all = ["config", "etcd"])]
@@ -52,7 +57,7 @@ pub(super) struct ControllerArguments {
     #[arg(long, value_name = "FILE", requires = "etcd_cert")]
     etcd_key: Option<PathBuf>,
     /// Cluster file, instead of the other options
-    #[arg(long, conflicts_with_all = ["servers", "replicas", "shards"])]
+    #[arg(long, conflicts_with_all = ["servers", "replicas", "shards", "lease"])]
     config: Option<PathBuf>,
     #[command(flatten)]
     watch: Watch,
@@ -112,6 +117,7 @@ impl ControllerArguments {
             servers: self.servers,
             replicas: self.replicas,
             shards: self.shards,
+            lease: flurry::DurationNs(self.lease.0),
             state,
             security: keyed.read()?,
             ..ControllerOptions::new(listen, None)

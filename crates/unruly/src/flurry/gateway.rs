@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use clap::Args;
 use flurry::{Gateway, GatewayOptions, GatewayPlace, SLOTS, Transport};
-use unruly_plan::DurationNs;
+use unruly_plan::{Bytes, DurationNs};
 
 use super::config::Config;
 use super::guard::Guard;
@@ -22,7 +22,7 @@ use super::{DEFAULT_CONTROLLER, controllers, local, say, transport};
 /// How long the opening may wait: a lost server's lease has to end first.
 const OPEN_MAX: Duration = Duration::from_secs(10);
 
-const DEFAULT_LISTEN: &str = "127.0.0.1:6379";
+pub(super) const DEFAULT_LISTEN: &str = "127.0.0.1:6379";
 
 #[derive(Debug, Args)]
 pub(super) struct GatewayArguments {
@@ -59,9 +59,13 @@ pub(super) struct GatewayArguments {
     /// Connection limit
     #[arg(long, default_value_t = 10_000)]
     connections: usize,
-    /// Keys to remember; each forgotten key costs a question to all servers
+    /// Keys to remember; the next use of a forgotten key costs a question to the servers
     #[arg(long, default_value_t = 1_000_000)]
     keys: usize,
+    /// Memory for operations under way and for writes that some server does not have yet; when it
+    /// is full, writes are refused and reads go on
+    #[arg(long, value_name = "MEMORY", default_value = "256MB")]
+    backlog: Bytes,
     /// Copies of a write at level quorum, all or disk at least (default: more than half of the
     /// cluster's --replicas); with fewer servers left it is refused
     #[arg(long, value_name = "COPIES", value_parser = clap::value_parser!(u8).range(1..=8))]
@@ -113,6 +117,7 @@ impl GatewayArguments {
             transport: self.transport.unwrap_or(usual.transport),
             connections_max: self.connections,
             keys_max: self.keys,
+            backlog_bytes_max: usize::try_from(self.backlog.0).unwrap_or(usize::MAX),
             copies_min: self.min_copies,
             spin: Duration::from_nanos(self.spin.0),
             entry_timeout: Duration::from_nanos(self.entry_timeout.0),

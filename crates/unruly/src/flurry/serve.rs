@@ -12,6 +12,8 @@ use flurry::{
     Security, Server, ServerOptions, StateAt,
 };
 
+use unruly_plan::DurationNs;
+
 use super::config::Config;
 use super::gateway::{self, guarded, told};
 use super::guard::Guard;
@@ -89,6 +91,9 @@ pub(super) struct Whole {
     /// Threads of each server
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     shards: u8,
+    /// Silence after which a server is counted out; fixed once the first servers have joined
+    #[arg(long, default_value = "1s")]
+    lease: DurationNs,
     /// Address of the controller
     #[arg(long, default_value = DEFAULT_CONTROLLER)]
     controller: String,
@@ -96,7 +101,7 @@ pub(super) struct Whole {
     #[arg(long)]
     dir: Option<PathBuf>,
     /// Cluster file, instead of the other options except --dir
-    #[arg(long, conflicts_with_all = ["embedded", "replicas", "shards", "controller"])]
+    #[arg(long, conflicts_with_all = ["embedded", "replicas", "shards", "lease", "controller"])]
     config: Option<PathBuf>,
 }
 
@@ -149,6 +154,7 @@ impl Whole {
             servers: self.embedded,
             replicas: self.replicas.unwrap_or_else(|| self.embedded.min(3)),
             shards: self.shards,
+            lease: flurry::DurationNs(self.lease.0),
             security: security.clone(),
             ..ControllerOptions::new(listen, self.dir)
         };

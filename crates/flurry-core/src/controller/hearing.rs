@@ -1,0 +1,91 @@
+//! What a standby controller hears while another one leads.
+//!
+//! Servers and owners report to all controllers. A controller that begins to lead knows from these
+//! reports how long a part has been silent, and need not wait for another lease before it counts a dead
+//! server out.
+
+use std::collections::BTreeMap;
+
+use super::{Controller, GAP_SHARE};
+use crate::id::{DurationNs, Epoch, MonoNs, SessionId};
+use crate::message::{Control, Life, Message};
+
+/// Parts that are remembered, of each kind. Beyond that nothing is remembered, and the next leader
+/// waits as long as if it had just begun to listen.
+const PARTS_MAX: usize = 65_536;
+
+/// When each part was last heard of.
+#[derive(Debug, Clone, Hash)]
+pub(super) struct Hearing {
+    /// It has listened without a gap since then.
+    since: MonoNs,
+    woken: MonoNs,
+    lives: BTreeMap<Life, MonoNs>,
+    owners: BTreeMap<SessionId, (Epoch, MonoNs)>,
+}
+
+impl Hearing {
+    pub(super) fn new(now: MonoNs) -> Self {
+        Self {
+            since: now,
+            woken: now,
+            lives: BTreeMap::new(),
+            owners: BTreeMap::new(),
+        }
+    }
+
+    /// Notes that this process runs. One that stood still for half a lease has missed what came
+    /// meanwhile.
+    pub(super) fn wakes(&mut self, now: MonoNs, lease: DurationNs) {
+        if now.since(self.woken) > DurationNs(lease.0 / GAP_SHARE) {
+            self.since = now;
+        }
+        self.woken = now;
+    }
+
+    /// Begins anew, because this machine's clock stood still or jumped.
+    pub(super) fn clock_jumped(&mut self, now: MonoNs) {
+        *self = Self::new(now);
+    }
+
+    /// Notes who sent a message.
+    pub(super) fn note(&mut self, now: MonoNs, message: &Message) {
+        match message {
+            Message::Control(Control::Ping(ping)) => {
+                if self.lives.len() >= PARTS_MAX {
+                    self.lives.clear();
+                }
+                self.lives.insert(ping.life, now);
+            }
+            Message::Control(Control::Settled(session, epoch, _)) => {
+                if self.owners.len() >= PARTS_MAX {
+                    self.owners.clear();
+                }
+                self.owners.insert(*session, (*epoch, now));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Controller {
+    /// Takes over what this process heard before it led.
+    pub(super) fn heard_before(&mut self, hearing: &Hearing) {
+        let Some(config) = self.config.clone() else {
+            return;
+        };
+        self.listening = hearing.since;
+        for life in self.lives_of(&config) {
+            if let Some(at) = hearing.lives.get(&life) {
+                self.earlier.insert(life, *at);
+            }
+        }
+        for (id, (epoch, at)) in &hearing.owners {
+            if let Some(session) = self.sessions.get_mut(id)
+                && session.epoch == *epoch
+            {
+                session.heard = *at;
+            }
+        }
+    }
+}
