@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from flurry_house import Cluster, cluster
+from guarded import PASSWORD, certificate, user
 from house import FLURRY, wait_for
 from redis_house import Wire
 
@@ -103,9 +104,78 @@ def test_each_client_hears_once_of_a_loss_that_may_concern_it_and_nothing_is_don
             listed = wire.ask("FLURRY", "LOSSES")
             assert listed.startswith(f"*{len(KEYS)}\r\n".encode())
             assert all(f"\r\n{key}\r\n".encode() in listed for key in KEYS)
+        said = losses("--gateway", "{}:{}".format(*parts.address("gateway-b")))
+        assert said.returncode == 1, said.stderr
+        lines = said.stdout.splitlines()
+        assert sorted(lines[:-1]) == sorted(f"doubt  {key}" for key in KEYS)
+        assert f"the last writes to {len(KEYS)} keys may be" in lines[-1]
         assert "key=counter:0" in parts.log_of("gateway-b").read_text()
         metric = "flurry_gateway_keys_in_doubt_total"
         wait_for(lambda: parts.metric("gateway-b", metric) == len(KEYS), "the metric")
+
+
+def losses(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [FLURRY, "losses", *words], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_losses_are_followed_as_they_are_found(tmp_path: Path) -> None:
+    with cluster(tmp_path, "127.59.2.5") as parts:
+        parts.start("gateway-a")
+        with client(parts, "gateway-a") as wire:
+            count_each(wire, 1)
+        said = losses("--gateway", "{}:{}".format(*parts.address("gateway-a")))
+        assert (said.returncode, said.stderr) == (0, "")
+        assert said.stdout == "no losses since the gateway took its slots\n"
+        parts.kill("gateway-a")
+        lose_and_replace(parts, "server-1")
+        parts.start("gateway-b")
+        where = "{}:{}".format(*parts.address("gateway-b"))
+        words = [FLURRY, "losses", "--follow", "--gateway", where]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None
+                with client(parts, "gateway-b") as wire:
+                    for key in KEYS[:2]:
+                        wire.ask("GET", key)
+                        # Reads until the line is there.
+                        assert process.stdout.readline() == f"doubt  {key}\n"
+            finally:
+                process.kill()
+
+
+def test_losses_are_shown_to_those_who_may_see_all_keys(tmp_path: Path) -> None:
+    users = tmp_path / "users.toml"
+    users.touch(0o600)
+    users.write_text(
+        user("cart", '["cart:"]', '["read", "write"]') + user("root", '[""]', '["admin"]')
+    )
+    secret = tmp_path / "password"
+    secret.touch(0o600)
+    secret.write_text(PASSWORD)
+    certified, key = certificate(tmp_path, "127.59.2.6")
+    guard = ["--users", str(users), "--tls-cert", str(certified), "--tls-key", str(key)]
+    with cluster(tmp_path, "127.59.2.6") as parts:
+        parts.start("gateway-a", *guard)
+        where = ["--gateway", "{}:{}".format(*parts.address("gateway-a"))]
+        login = ["--password-file", str(secret), "--cacert", str(certified)]
+        said = losses(*where, "--user", "root", *login)
+        assert said.returncode == 0, said.stderr
+        for words, problem in [
+            (["--user", "cart", *login], "NOPERM"),
+            (["--cacert", str(certified)], "NOAUTH"),
+            ([], "gateway 127.59.2.6:"),
+            (["--user", "nobody", *login], "WRONGPASS"),
+        ]:
+            said = losses(*where, *words)
+            assert said.returncode == 2, (words, said)
+            assert problem in said.stderr, said.stderr
+            assert len(said.stderr.splitlines()) == 1, said.stderr
+        parts.kill("gateway-a")
+        said = losses(*where, "--user", "root", *login)
+        assert said.returncode == 2
+        assert "Connection refused" in said.stderr, said.stderr
 
 
 def test_a_gateway_that_does_not_own_its_slots_yet_says_that_it_is_loading(
@@ -121,6 +191,7 @@ def test_a_gateway_that_does_not_own_its_slots_yet_says_that_it_is_loading(
             with closing(Wire((parts.host, 6390), 60)) as wire:
                 assert wire.ask("GET", "k").startswith(b"-LOADING ")
                 assert wire.ask("SET", "k", "v").startswith(b"-LOADING ")
+                assert wire.ask("FLURRY", "LOSSES").startswith(b"-LOADING ")
                 # So that a health check does not take it for one that serves.
                 assert wire.ask("PING").startswith(b"-LOADING ")
         finally:

@@ -38,6 +38,7 @@ mod fault;
 mod gateway;
 mod link;
 mod looking;
+mod losses;
 mod meter;
 mod metrics;
 mod node;
@@ -69,6 +70,7 @@ pub use gateway::{
     hash_password,
 };
 pub use link::{LinkCounts, Transport};
+pub use losses::{GatewayLogin, Loss, losses};
 pub use metrics::{Metrics, MetricsServer};
 pub use observer::{Observed, observe};
 pub use operator::{Departure, depart, status};
@@ -80,9 +82,8 @@ pub use server::{Server, ServerOptions};
 use flurry_core::id::Key;
 use flurry_core::wire::{HEADER_BYTES, MESSAGE_BYTES_MAX};
 
-/// How long a server may answer on its own after it was last allowed to. Servers and controller must
-/// agree on it, so it is no option: a lost server is counted out after this long, and an opening
-/// waits for an eighth more.
+/// How long a server may answer on its own after it was last allowed to, unless the controller was started
+/// with another: a lost server is counted out after this long, and an opening waits for an eighth more.
 pub const LEASE: DurationNs = DurationNs::millis(1_000);
 
 /// The largest value. One that does not fit a datagram goes over TCP.

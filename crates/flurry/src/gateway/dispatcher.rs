@@ -211,7 +211,9 @@ impl Dispatcher {
         connection.last_command = spec.name;
         // PING too, so that a health check finds the gateway that serves.
         let needs_slots = matches!(spec.class, Class::Read | Class::Write)
-            || matches!(spec.name, "ping" | "scan" | "keys" | "dbsize" | "wait");
+            || matches!(spec.name, "ping" | "scan" | "keys" | "dbsize" | "wait")
+            // A standby knows nothing of losses.
+            || spec.lists_losses(words);
         if needs_slots && !self.owner.is_open() {
             connection.tell(error(
                 "LOADING the gateway does not own its slots yet; it waits for the controller and for earlier owners to end",

@@ -143,10 +143,16 @@ impl Spec {
         }
     }
 
-    /// It shows or ends connections of others.
+    /// It shows or ends connections of others, or shows their keys.
     pub(crate) fn is_of_others(&self, words: &[Bytes]) -> bool {
         let named = |name: &[u8]| words.get(1).is_some_and(|it| it.eq_ignore_ascii_case(name));
-        self.name == "client" && (named(b"list") || named(b"kill"))
+        (self.name == "client" && (named(b"list") || named(b"kill"))) || self.lists_losses(words)
+    }
+
+    /// It lists the keys whose last writes are lost, or may be.
+    pub(crate) fn lists_losses(&self, words: &[Bytes]) -> bool {
+        let named = |name: &[u8]| words.get(1).is_some_and(|it| it.eq_ignore_ascii_case(name));
+        self.name == "flurry" && named(b"losses")
     }
 
     /// Whether so many words, its name included, can be this command.

@@ -8,6 +8,7 @@ mod guard;
 mod keyed;
 mod level;
 mod log;
+mod losses;
 mod members;
 mod operate;
 mod serve;
@@ -49,7 +50,7 @@ const DEFAULT_CONTROLLER: &str = "127.0.0.1:7700";
 const EXIT: &str = "0 done, 1 not found or a condition did not hold, 2 an error";
 
 /// An example of each verb, with its purpose.
-const EXAMPLES: [(&str, &str, &str); 18] = [
+const EXAMPLES: [(&str, &str, &str); 19] = [
     (
         "serve",
         "flurry serve",
@@ -103,6 +104,11 @@ const EXAMPLES: [(&str, &str, &str); 18] = [
         "status",
         "flurry status --controller 10.0.0.1:7700",
         "Ask the controller on another host",
+    ),
+    (
+        "losses",
+        "flurry losses --follow",
+        "Print each key whose last write is lost or may be",
     ),
     (
         "remove",
@@ -299,6 +305,8 @@ enum Verb {
         #[command(flatten)]
         controllers: Operated,
     },
+    /// List the keys of a gateway whose last writes are lost, or may be
+    Losses(losses::Losses),
     /// Load the cluster and record every operation for `unruly report`
     Bench(bench::Bench),
     /// Print the licences of the libraries in this program
@@ -481,12 +489,10 @@ fn call(verb: Verb, keyed: &Keyed) -> Result<u8> {
             operate(&common, keyed, key, &Operation::Delete { counted: true })
         }
         Verb::Incr { key, by, common } => operate(&common, keyed, key, &Operation::Increment(by)),
-        Verb::Append { key, value, common } => operate(
-            &common,
-            keyed,
-            key,
-            &Operation::Append(value.into_vec().into()),
-        ),
+        Verb::Append { key, value, common } => {
+            let operation = Operation::Append(value.into_vec().into());
+            operate(&common, keyed, key, &operation)
+        }
         Verb::Cas {
             key,
             old,
@@ -500,6 +506,7 @@ fn call(verb: Verb, keyed: &Keyed) -> Result<u8> {
             operate(&common, keyed, key, &operation)
         }
         Verb::Status { controllers, json } => status::status(&controllers.read(keyed)?, json),
+        Verb::Losses(losses) => losses.run(),
         Verb::Remove {
             server,
             controllers,
