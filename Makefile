@@ -81,6 +81,7 @@ tools: ## Install the Debian packages that tests need
 	scripts/debian.sh etcd etcd-server
 	scripts/debian.sh libenet.so.7 libenet7
 	scripts/debian.sh faketime faketime
+	scripts/debian.sh nft nftables
 	scripts/debian.sh redis-server redis-server redis-tools
 	scripts/debian.sh memcached memcached
 	scripts/debian.sh nginx nginx-light
@@ -158,7 +159,6 @@ mutations-all: setup ## Break every promise in turn: hours
 
 $(CHECKER): FORCE
 	scripts/debian.sh go golang-go
-	scripts/debian.sh nft nftables
 	cd tests/linearizability && go vet ./... && test -z "$$(gofmt -l .)" && go test ./... && go build -o $(CURDIR)/$@ .
 
 # Programs and examples of the build that the other tests use.

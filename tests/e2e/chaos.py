@@ -1,6 +1,7 @@
 """Three machines with a controller and a server each, two with a gateway, one at a time in trouble.
 
-`test_chaos.py` starts it in network and process namespaces of its own. One fault follows another:
+`test_chaos.py` starts it in network and process namespaces of its own, and each machine has another
+network namespace. One fault follows another:
 the next begins when all servers take part again. So at most one machine is in trouble at any
 moment, and nothing that was written at `quorum` may be lost, nor reported as lost.
 """
@@ -16,7 +17,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from collections import Counter
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -26,9 +26,10 @@ from pathlib import Path
 import numpy as np
 from chaos_clients import CONNECT_S, Address, Client, Histories, UnexpectedReplyError
 from house import FLURRY
+from machines import NETWORK, machines, run, within
 from redis_house import Wire
 
-ADDRESS = {1: "127.0.0.11", 2: "127.0.0.12", 3: "127.0.0.13"}
+ADDRESS = {number: f"{NETWORK}.{number}" for number in (1, 2, 3)}
 CONTROLLERS_AT = ",".join(f"{address}:7700" for address in ADDRESS.values())
 MACHINES = {
     1: ("controller-1", "server-1"),
@@ -48,6 +49,13 @@ RESTART_S = 0.1
 (FAKETIME,) = map(str, Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 # How far a wall clock may jump, either way.
 JUMP_MAX_S = 5.0
+
+# What happens to the packets of a machine, as rules of nftables in its own namespace.
+DEAF = "chain in { type filter hook input priority 0; iif eth0 drop; }"
+MUTE = "chain out { type filter hook output priority 0; oif eth0 drop; }"
+LOSSY = "chain out { type filter hook output priority 0; oif eth0 numgen random mod 10 < 3 drop; }"
+# An interface that is set down and up again takes up to a second longer than that.
+DROP = {"deaf": DEAF, "mute": MUTE, "lossy": LOSSY, "cut": f"{DEAF}; {MUTE}"}
 
 
 class ChaosError(Exception):
@@ -78,14 +86,15 @@ def deck(dice: np.random.Generator) -> list[Fault]:
         cards.append(Fault("off", machine, lasts(0.5, 5.0)))
         cards.append(Fault("freeze", machine, lasts(1.0, 5.0)))
         cards.append(Fault("clock", machine, float(dice.uniform(-JUMP_MAX_S, JUMP_MAX_S))))
+        cards += [Fault(kind, machine, lasts(0.1, 5.0)) for kind in DROP]
     return [cards[index] for index in dice.permutation(len(cards))]
 
 
 class Chaos:
     """The processes of one cluster."""
 
-    def __init__(self, folder: Path, level: str) -> None:
-        self.folder, self.level = folder, level
+    def __init__(self, folder: Path, level: str, pids: list[int]) -> None:
+        self.folder, self.level, self.pids = folder, level, pids
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.lives: Counter[str] = Counter()
         self.away: set[str] = set()
@@ -107,7 +116,8 @@ class Chaos:
         files = self.folder / f"{name}.out", self.folder / f"{name}.log"
         with files[0].open("wb") as out, files[1].open("wb") as log:
             self.running[part] = subprocess.Popen(
-                self.words(part), stdin=subprocess.DEVNULL, stdout=out, stderr=log,
+                within(self.pids[machine - 1], *self.words(part)),
+                stdin=subprocess.DEVNULL, stdout=out, stderr=log,
                 env=os.environ | clock,
             )  # fmt: skip
 
@@ -115,8 +125,8 @@ class Chaos:
         kind, _, which = part.partition("-")
         if kind == "controller":
             more = ["--listen", f"{ADDRESS[int(which)]}:7700", "--controllers", CONTROLLERS_AT]
-            return [str(FLURRY), kind, *more, "--dir", str(self.folder / part)]
-        where = ["--controller", CONTROLLERS_AT, "--metrics", "127.0.0.1:0"]
+            return [str(FLURRY), kind, *more, "--dir", str(self.folder / part), "--insecure"]
+        where = ["--controller", CONTROLLERS_AT, "--metrics", "127.0.0.1:0", "--insecure"]
         if kind == "server":
             return [str(FLURRY), "server", "--id", which, "--listen",
                     f"{ADDRESS[int(which)]}:7701", *where]  # fmt: skip
@@ -142,6 +152,12 @@ class Chaos:
             self.set_clock(int(fault.where), fault.lasts_s)
             # The processes read the file once a second.
             self.wait(2.0)
+            return Fault(fault.kind, fault.where, fault.lasts_s, from_ns, time.monotonic_ns())
+        if fault.kind in DROP:
+            pid = self.pids[int(fault.where) - 1]
+            run(pid, "nft", f"table ip trouble {{ {DROP[fault.kind]}; }}")
+            self.wait(fault.lasts_s)
+            run(pid, "nft", "delete table ip trouble")
             return Fault(fault.kind, fault.where, fault.lasts_s, from_ns, time.monotonic_ns())
         is_machine = fault.kind in {"off", "freeze"}
         parts = MACHINES[int(fault.where)] if is_machine else (fault.where,)
@@ -206,8 +222,17 @@ class Chaos:
 
     def status(self) -> str:
         words = [str(FLURRY), "status", "--controller", CONTROLLERS_AT, "--timeout", "1s"]
+        words.append("--insecure")
         said = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
         return said.stdout + said.stderr
+
+    def read_page(self, machine: int, url: str) -> str:
+        """Read a page that only the machine itself can reach."""
+        program = (
+            f"import urllib.request as it; print(it.urlopen({url!r}, timeout=5).read().decode())"
+        )
+        words = within(self.pids[machine - 1], sys.executable, "-c", program)
+        return subprocess.run(words, capture_output=True, text=True, check=True, timeout=30).stdout
 
     def records(self) -> int:
         """The most records that a server holds."""
@@ -216,8 +241,7 @@ class Chaos:
             if part.startswith("server"):
                 said = (self.folder / f"{part}-{self.lives[part]}.out").read_text()
                 (at,) = re.findall(r"http://(\S+)/metrics", said)
-                with urllib.request.urlopen(f"http://{at}/metrics", timeout=5) as page:
-                    text = page.read().decode()
+                text = self.read_page(machine_of(part), f"http://{at}/metrics")
                 counts = re.findall(r"^flurry_records(?:{.*})? (\S+)$", text, re.M)
                 most = max(most, int(sum(map(float, counts))))
         return most
@@ -290,8 +314,13 @@ def main() -> int:
     parser.add_argument("--level", required=True, choices=("first", "quorum"))
     given = parser.parse_args()
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True, timeout=30)
+    with machines(len(MACHINES), os.getpid()) as pids:
+        return play(given, Chaos(given.folder, given.level, pids))
+
+
+def play(given: argparse.Namespace, chaos: Chaos) -> int:
+    """Let clients work while one fault follows another, and keep what was counted."""
     dice = np.random.default_rng(given.seed)
-    chaos = Chaos(given.folder, given.level)
     crowd = Crowd(given.folder, given.seed, given.level)
     happened: list[Fault] = []
     try:

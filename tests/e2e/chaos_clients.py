@@ -48,6 +48,8 @@ class Histories:
         self.lock = threading.Lock()
         self.files: dict[int, TextIO] = {}
         self.calls = 0
+        # Keys that a gateway has answered for, by its epoch.
+        self.answered: dict[int, set[str]] = {}
 
     def opened(self, epoch: int) -> None:
         """Note that a gateway is open: a client got an answer from it."""
@@ -67,9 +69,15 @@ class Histories:
             )
             return self.calls
 
-    def returned(self, epoch: int, call: int, came: dict[str, object]) -> None:
+    def returned(self, epoch: int, call: int, key: str, came: dict[str, object]) -> None:
         with self.lock:
             self.write(self.files[epoch], line="returned", call=call, **came)
+            if came["outcome"] == "done":
+                self.answered.setdefault(epoch, set()).add(key)
+
+    def is_answered(self, epoch: int, key: str) -> bool:
+        with self.lock:
+            return key in self.answered.get(epoch, set())
 
     def close(self) -> None:
         for file in self.files.values():
@@ -111,6 +119,8 @@ class Client:
         self.gateways, self.histories = gateways, histories
         self.wire: Wire | None = None
         self.epoch = 0
+        # A gateway reports doubt once to each connection: the reply names one key of many.
+        self.is_told = False
         self.answered_ns = time.monotonic_ns()
         self.has_failed = False
         self.outcomes: Counter[str] = Counter()
@@ -161,13 +171,18 @@ class Client:
             time.sleep(0.01)
             return False
         assert self.wire is not None
+        if self.is_told and not self.histories.is_answered(self.epoch, key):
+            # What it was told holds for this key, until the gateway has answered for it.
+            told = self.histories.called(self.epoch, self.level, key, {"ask": "get"})
+            came = {"outcome": "lost", "why": "reported to this client before"}
+            self.histories.returned(self.epoch, told, key, came)
         number = self.histories.called(self.epoch, self.level, key, asked)
         try:
             reply = self.wire.ask(*words(key, asked))
         except (OSError, ValueError):
             reply = b""
         came = outcome(str(asked["ask"]), reply)
-        self.histories.returned(self.epoch, number, came)
+        self.histories.returned(self.epoch, number, key, came)
         self.note(key, str(came["outcome"]), reply)
         return came["outcome"] == "done"
 
@@ -181,6 +196,7 @@ class Client:
             return
         if came == "lost":
             self.losses.append(Loss(self.level, key, now_ns, reply.decode().strip()))
+            self.is_told |= reply.startswith(b"-TAILUNKNOWN")
             return
         self.has_failed = True
         self.let_go()
@@ -196,7 +212,7 @@ class Client:
                 continue
             if said == (b"+OK\r\n", b"+PONG\r\n") and epoch:
                 wire.socket.settimeout(REPLY_S)
-                self.wire, self.epoch = wire, epoch
+                self.wire, self.epoch, self.is_told = wire, epoch, False
                 self.histories.opened(epoch)
                 return True
             wire.close()

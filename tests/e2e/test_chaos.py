@@ -37,10 +37,19 @@ def judge(folder: Path) -> subprocess.CompletedProcess[str]:
 def survive(folder: Path, level: str) -> dict[str, Any]:
     """Let everything happen once at a gateway's level, and return what was counted."""
     need_root("a network namespace")
-    for tool in ("unshare", "setpriv", "ip"):
+    for tool in ("unshare", "setpriv", "ip", "nft"):
         assert shutil.which(tool), f"{tool} is missing; hint: make e2e installs it"
     assert CHECKER.exists(), f"{CHECKER} is missing; hint: make e2e builds it"
-    words = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--pid", "--fork"]
+    words = [
+        "setpriv",
+        "--pdeathsig",
+        "KILL",
+        "unshare",
+        "--net",
+        "--pid",
+        "--mount-proc",
+        "--fork",
+    ]
     words += ["--kill-child", sys.executable, str(CHAOS), "--folder", str(folder)]
     words += ["--seed", str(SEED), "--seconds", str(SECONDS), "--level", level]
     said = subprocess.run(words, capture_output=True, text=True, check=False, timeout=LIMIT_S)

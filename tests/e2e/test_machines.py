@@ -2,80 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 
 from house import REPOSITORY, need_root, wait_for
-from machines import machines, within
-from redis_house import FLURRY
+from machines import Typist, typist
 
 PAGE = REPOSITORY / "docs" / "flurry" / "machines.md"
 
 BLOCK = re.compile(r"```sh\n# machine (\d)(, in the background)?\n(.*?)```", re.DOTALL)
-
-
-class Typist:
-    """Types commands on machines, in a directory that all of them have."""
-
-    def __init__(self, pids: list[int], folder: Path) -> None:
-        self.pids = pids
-        self.folder = folder
-        self.path = f"{FLURRY.parent}:{os.environ['PATH']}"
-        self.background: list[tuple[int, subprocess.Popen[bytes]]] = []
-        self.number = count()
-
-    def words(self, machine: int, line: str) -> list[str | Path]:
-        return within(self.pids[machine - 1], "sh", "-c", line)
-
-    def leave_running(self, machine: int, line: str) -> None:
-        log = self.folder / f"background-{next(self.number)}.log"
-        with log.open("wb") as out:
-            process = subprocess.Popen(
-                self.words(machine, f"exec {line}"),
-                stdout=out, stderr=out, cwd=self.folder, env={**os.environ, "PATH": self.path},
-            )  # fmt: skip
-        self.background.append((machine, process))
-        started = ("ready", "standing by")
-        wait_for(
-            lambda: any(it in log.read_text() for it in started) or process.poll() is not None, line
-        )
-        assert process.poll() is None, log.read_text()
-
-    def type(self, machine: int, line: str) -> str:
-        done = self.try_to(machine, line)
-        assert done.returncode == 0, (line, done.stdout, done.stderr)
-        return done.stdout
-
-    def try_to(self, machine: int, line: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.words(machine, line), capture_output=True, text=True, timeout=30, check=False,
-            cwd=self.folder, env={**os.environ, "PATH": self.path},
-        )  # fmt: skip
-
-    def switch_off(self, machine: int) -> None:
-        for where, process in self.background:
-            if where == machine:
-                process.send_signal(signal.SIGKILL)
-                process.wait()
-        self.background = [it for it in self.background if it[0] != machine]
-
-
-@contextmanager
-def typist(folder: Path) -> Iterator[Typist]:
-    with machines(3) as pids:
-        someone = Typist(pids, folder)
-        try:
-            yield someone
-        finally:
-            for _, process in someone.background:
-                process.kill()
-                process.wait()
 
 
 def test_three_machines_serve_redis_clients_and_lose_any_one_as_the_page_says(
