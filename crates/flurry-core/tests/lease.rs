@@ -13,14 +13,11 @@ use flurry_core::message::{Message, Verdict};
 
 const LONG: DurationNs = DurationNs::millis(3_000);
 
-/// A cluster whose servers were started without knowing its lease.
-fn with_a_long_lease() -> Cluster {
+/// A cluster with this lease, whose servers were started with a second.
+fn with_lease(lease: DurationNs) -> Cluster {
     let servers = (0..3).map(|id| common::server(id, u128::from(id) + 1));
     let mut cluster = Cluster::of(servers.collect());
-    let params = ControllerParams {
-        lease: LONG,
-        ..params()
-    };
+    let params = ControllerParams { lease, ..params() };
     cluster.controller = Controller::new(cluster.now, params).unwrap();
     cluster.pass(DurationNs::millis(1_000));
     cluster
@@ -32,7 +29,7 @@ fn members(cluster: &Cluster) -> usize {
 
 #[test]
 fn a_server_is_counted_out_after_the_lease_of_its_cluster() {
-    let mut cluster = with_a_long_lease();
+    let mut cluster = with_lease(LONG);
     cluster.deaf = vec![2];
     cluster.pass(DurationNs::millis(2_500));
     assert_eq!(members(&cluster), 3);
@@ -42,7 +39,7 @@ fn a_server_is_counted_out_after_the_lease_of_its_cluster() {
 
 #[test]
 fn a_controller_goes_by_the_lease_that_its_cluster_began_with() {
-    let mut cluster = with_a_long_lease();
+    let mut cluster = with_lease(LONG);
     cluster.controller = Controller::restore(cluster.now, params(), &cluster.disk).unwrap();
     cluster.pass(DurationNs::millis(500));
     cluster.deaf = vec![2];
@@ -66,16 +63,7 @@ fn a_lease_that_no_network_can_keep_is_refused() {
 
 #[test]
 fn a_server_on_its_own_stops_answering_after_the_lease_of_its_cluster() {
-    // The servers were started with a second.
-    let short = DurationNs::millis(300);
-    let servers = (0..3).map(|id| common::server(id, u128::from(id) + 1));
-    let mut cluster = Cluster::of(servers.collect());
-    let params = ControllerParams {
-        lease: short,
-        ..params()
-    };
-    cluster.controller = Controller::new(cluster.now, params).unwrap();
-    cluster.pass(DurationNs::millis(1_000));
+    let mut cluster = with_lease(DurationNs::millis(300));
     for (alone_ms, answers) in [(200, true), (150, false)] {
         for _ in 0..alone_ms {
             cluster.tick();

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use common::{CONTROLLER, Cluster, portal, server_at, thread};
 use flurry_core::config::{Config, Member};
 use flurry_core::id::{ConfigNumber, DurationNs, Epoch, Incarnation, MonoNs, ServerId};
+use flurry_core::key_value::KeyValue;
 use flurry_core::message::{Control, FoundSession, Message};
-use flurry_core::server::Destination;
+use flurry_core::server::{Destination, Server};
 
 const STANDBY: u64 = 3000;
 
@@ -98,10 +99,10 @@ fn who_asks_for_a_session_changes_nothing() {
     assert!(cluster.portal.is_open());
 }
 
-#[test]
-fn a_thread_that_gave_up_the_life_that_its_server_takes_part_by_says_so() {
-    let process = 9 << 64;
-    let mut second = thread(1, 1, Incarnation(process + 5));
+const PROCESS: u128 = 9 << 64;
+
+/// Sends a thread a configuration in which its server, of two threads, takes part by this life.
+fn tell_life(thread: &mut Server<KeyValue>, incarnation: Incarnation) {
     let config = Config {
         number: ConfigNumber(8),
         replicas: 1,
@@ -109,7 +110,7 @@ fn a_thread_that_gave_up_the_life_that_its_server_takes_part_by_says_so() {
         lease: DurationNs::millis(1_000),
         members: vec![Member {
             server: ServerId(1),
-            incarnation: Incarnation(process + 4),
+            incarnation,
             addresses: Vec::new(),
             gone: false,
             disk: None,
@@ -120,7 +121,13 @@ fn a_thread_that_gave_up_the_life_that_its_server_takes_part_by_says_so() {
         last_wipe: ConfigNumber(0),
     };
     let message = Message::Control(Control::Config(Arc::new(config)));
-    second.handle_message(MonoNs(2), CONTROLLER, message);
+    thread.handle_message(MonoNs(2), CONTROLLER, message);
+}
+
+#[test]
+fn a_thread_that_gave_up_the_life_that_its_server_takes_part_by_says_so() {
+    let mut second = thread(1, 1, Incarnation(PROCESS + 5));
+    tell_life(&mut second, Incarnation(PROCESS + 4));
     let mut said = Vec::new();
     while let Some((to, message)) = second.poll_send() {
         said.push((to, message));
@@ -128,7 +135,7 @@ fn a_thread_that_gave_up_the_life_that_its_server_takes_part_by_says_so() {
     assert!(
         said.iter().any(|it| matches!(it,
             (Destination::Controller, Message::Control(Control::Join(member, 0)))
-                if member.incarnation == Incarnation(process + 5))),
+                if member.incarnation == Incarnation(PROCESS + 5))),
         "{said:?}"
     );
     // It takes part again once the controller has admitted the later incarnation.
@@ -137,28 +144,9 @@ fn a_thread_that_gave_up_the_life_that_its_server_takes_part_by_says_so() {
 
 #[test]
 fn the_first_thread_lives_the_life_that_another_thread_of_its_server_was_admitted_with() {
-    let process = 9 << 64;
-    let later = Incarnation(process + 5);
-    let mut first = thread(1, 0, Incarnation(process + 4));
-    let config = Config {
-        number: ConfigNumber(8),
-        replicas: 1,
-        shards: 2,
-        lease: DurationNs::millis(1_000),
-        members: vec![Member {
-            server: ServerId(1),
-            incarnation: later,
-            addresses: Vec::new(),
-            gone: false,
-            disk: None,
-        }],
-        next: None,
-        last_loss: ConfigNumber(0),
-        last_majority_loss: ConfigNumber(0),
-        last_wipe: ConfigNumber(0),
-    };
-    let message = Message::Control(Control::Config(Arc::new(config)));
-    first.handle_message(MonoNs(2), CONTROLLER, message);
+    let later = Incarnation(PROCESS + 5);
+    let mut first = thread(1, 0, Incarnation(PROCESS + 4));
+    tell_life(&mut first, later);
     assert_eq!(first.life().incarnation, later);
     assert!(first.is_member());
 }
