@@ -120,7 +120,7 @@ class Client:
         self.wire: Wire | None = None
         self.epoch = 0
         # A gateway reports doubt once to each connection: the reply names one key of many.
-        self.is_told = False
+        self.knows_of_doubt = False
         self.answered_ns = time.monotonic_ns()
         self.has_failed = False
         self.outcomes: Counter[str] = Counter()
@@ -171,8 +171,8 @@ class Client:
             time.sleep(0.01)
             return False
         assert self.wire is not None
-        if self.is_told and not self.histories.is_answered(self.epoch, key):
-            # What it was told holds for this key, until the gateway has answered for it.
+        if self.knows_of_doubt and not self.histories.is_answered(self.epoch, key):
+            # The gateway's report of doubt covers this key too, until the gateway answers for it.
             told = self.histories.called(self.epoch, self.level, key, {"ask": "get"})
             came = {"outcome": "lost", "why": "reported to this client before"}
             self.histories.returned(self.epoch, told, key, came)
@@ -196,7 +196,7 @@ class Client:
             return
         if came == "lost":
             self.losses.append(Loss(self.level, key, now_ns, reply.decode().strip()))
-            self.is_told |= reply.startswith(b"-TAILUNKNOWN")
+            self.knows_of_doubt |= reply.startswith(b"-TAILUNKNOWN")
             return
         self.has_failed = True
         self.let_go()
@@ -212,7 +212,7 @@ class Client:
                 continue
             if said == (b"+OK\r\n", b"+PONG\r\n") and epoch:
                 wire.socket.settimeout(REPLY_S)
-                self.wire, self.epoch, self.is_told = wire, epoch, False
+                self.wire, self.epoch, self.knows_of_doubt = wire, epoch, False
                 self.histories.opened(epoch)
                 return True
             wire.close()

@@ -66,7 +66,7 @@ def test_a_server_whose_clock_is_ahead_is_named_when_its_disk_stops_the_others(
         wait_for(lambda: "is back, but its records end" in parts.status(), "the cause", LIMIT_S)
         said = " ".join(parts.status().split())
         assert "compare the servers' clocks" in said, said
-        # Nobody is told to throw away a disk that is intact.
+        # The hint does not advise removing an intact disk.
         assert "flurry remove" not in said, said
         # What the page advises once it is known that the third clock was ahead.
         for number in (1, 2):

@@ -49,15 +49,14 @@ impl<T: Read + Write> Stream for T {}
 ///
 /// # Errors
 ///
-/// [`Error::Io`] for a gateway that does not answer within `patience`, a certificate that does not fit,
-/// or a file that cannot be read; [`Error::Refused`] for what the gateway refuses.
+/// [`Error::Refused`] for a gateway that does not answer within `patience` or refuses, and
+/// [`Error::Io`] for a file that cannot be read.
 pub fn losses(gateway: &GatewayLogin, patience: Duration) -> Result<Vec<Loss>, Error> {
-    let failed = |error: &dyn std::fmt::Display| {
-        Error::io(
-            format!("gateway {}", gateway.address),
-            "a gateway that answers there",
-            &error,
-        )
+    let failed = |error: &dyn std::fmt::Display| Error::Refused {
+        reason: format!(
+            "gateway {}: {error}; wanted a gateway that answers there; hint: `flurry gateway` starts one, and --gateway names another; --cacert is for one that uses TLS",
+            gateway.address
+        ),
     };
     let socket = TcpStream::connect_timeout(&gateway.address, patience);
     let socket = socket.map_err(|error| failed(&error))?;
@@ -88,11 +87,16 @@ pub fn losses(gateway: &GatewayLogin, patience: Duration) -> Result<Vec<Loss>, E
 }
 
 fn refused(line: &str) -> Error {
+    let said = line.trim_start_matches('-');
+    let hint = if said.starts_with("LOADING") {
+        "it stands by; ask the gateway that serves"
+    } else if said.starts_with("ERR unknown command") {
+        "is it a Flurry gateway? --gateway names another"
+    } else {
+        "--user and --password-file name a user that may run admin commands"
+    };
     Error::Refused {
-        reason: format!(
-            "gateway: it refuses with {:?}; hint: --user and --password-file name a user that may run admin commands",
-            line.trim_start_matches('-')
-        ),
+        reason: format!("gateway: it refuses with {said:?}; hint: {hint}"),
     }
 }
 
@@ -197,6 +201,22 @@ mod tests {
             .collect();
         assert_eq!(pairs, [(false, &b"a\r\n"[..]), (true, &b""[..])]);
         assert_eq!(read(b"*0\r\n").unwrap(), []);
+    }
+
+    #[test]
+    fn the_hint_fits_what_the_gateway_says() {
+        for (said, hint) in [
+            (
+                "-LOADING the gateway does not own its slots yet",
+                "stands by",
+            ),
+            ("-ERR unknown command 'FLURRY'", "is it a Flurry gateway?"),
+            ("-NOPERM this user has no permissions", "--user"),
+            ("-NOAUTH Authentication required.", "--user"),
+        ] {
+            let text = refused(said).to_string();
+            assert!(text.contains(hint), "{text}");
+        }
     }
 
     #[test]

@@ -305,7 +305,7 @@ enum Verb {
         #[command(flatten)]
         controllers: Operated,
     },
-    /// List the keys of a gateway whose last writes are lost, or may be
+    /// List the keys of a gateway whose last writes are lost, or may be; exits with 1 if there are any
     Losses(losses::Losses),
     /// Load the cluster and record every operation for `unruly report`
     Bench(bench::Bench),
