@@ -86,6 +86,37 @@ def test_the_last_server_that_has_everything_may_stand_still_while_others_copy(
             assert waited, f"in {ATTEMPTS} stalls it was never waited for"
 
 
+def test_a_server_that_stood_still_copies_only_what_it_missed(tmp_path: Path) -> None:
+    with cluster(tmp_path, "127.59.0.5") as parts:
+        parts.start("gateway-a")
+        with closing(Wire(parts.address("gateway-a"), 60)) as wire:
+            write(wire, range(KEYS), 1_000)
+            before = parts.metric("server-3", "flurry_states_installed_total")
+            parts.stop("server-3")
+            wait_for(lambda: "2 of 3 copies" in parts.status(), "server 3 is counted out")
+            write(wire, range(100), 500)
+            assert wire.ask("DEL", *(f"key:{it}" for it in range(100, 110))) == b":10\r\n"
+            # The next write tells the servers that each has the deletions, and they forget them.
+            write(wire, range(100), 500)
+            parts.go_on("server-3")
+            wait_for(parts.is_whole, "all three copies", 60)
+
+            def kept() -> bool:
+                return parts.metric("server-3", "flurry_records_kept_total") == KEYS - 110
+
+            # The page is renewed once a second.
+            wait_for(kept, "all but the changed and the deleted ones")
+            copied = parts.metric("server-3", "flurry_states_installed_total") - before
+            assert 100 <= copied <= 200, "the changed ones, and nothing else"
+            # It is right, not only fast: now the other two are gone.
+            for name, left in (("server-1", 2), ("server-2", 1)):
+                parts.kill(name)
+                wait_for(lambda left=left: f"{left} of 3 copies" in parts.status(), name)
+            wait_for(lambda: not read_wrong(wire, range(100), 500), "reads of the last server")
+            assert not read_wrong(wire, range(110, KEYS), 1_000)
+            assert wire.ask("EXISTS", *(f"key:{it}" for it in range(100, 110))) == b":0\r\n"
+
+
 @pytest.mark.parametrize("seconds", [1.5, 3.0])
 def test_a_controller_that_stands_still_counts_nobody_out(tmp_path: Path, seconds: float) -> None:
     with cluster(tmp_path, "127.59.0.2") as parts:

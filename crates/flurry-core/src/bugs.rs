@@ -54,6 +54,10 @@ bugs! {
     StableTooEarly = "stable-too-early",
     /// A server takes operations of any configuration.
     AnyConfiguration = "any-configuration",
+    /// A server that was counted out believes all that it kept, though the others went on.
+    KeptBelieved = "kept-believed",
+    /// A server that was counted out takes up what it kept of a key whatever its version is.
+    ListedVersionIgnored = "listed-version-ignored",
     /// A server that has not synced answers reads.
     JoiningAnswers = "joining-answers",
     /// A server forgets that an owner was replaced.

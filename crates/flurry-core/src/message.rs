@@ -335,8 +335,8 @@ pub enum Control {
     Ping(Ping),
     /// You may; `None` is the controller.
     Pong(Option<ServerId>, ConfigNumber, MonoNs),
-    /// What should I hold? From the cursor on.
-    Pull(Life, ConfigNumber, Cursor),
+    /// What should I hold?
+    Pull(Pull),
     /// A part of it.
     Batch(Batch),
     /// I hold what I should.
@@ -429,11 +429,41 @@ pub enum Cursor {
     Sessions(SessionId),
     /// With the records below this place of the sender's table.
     Keys(u64),
+    /// With the records that the asker lacks of those listed from this place downwards.
+    Missing(u64),
 }
 
 impl Cursor {
     /// Nothing was copied yet; sessions are numbered from one.
     pub const START: Self = Self::Sessions(SessionId(0));
+}
+
+/// A question of a joining server.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Pull {
+    /// Who asks.
+    pub life: Life,
+    /// In which configuration.
+    pub config: ConfigNumber,
+    /// From where on.
+    pub cursor: Cursor,
+    /// The asker has records of its own: the versions are enough.
+    pub lists: bool,
+    /// With [`Cursor::Missing`]: the keys whose records it lacks.
+    pub keys: Vec<Key>,
+}
+
+/// What a server knows of a session, for one that joins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SessionState {
+    /// Which session.
+    pub session: SessionId,
+    /// The epoch of its owner.
+    pub epoch: Epoch,
+    /// Every replica has had the owner's writes up to this one.
+    pub stable: Sequence,
+    /// The last configuration in which the server took an operation of any owner.
+    pub used_in: ConfigNumber,
 }
 
 /// A question for the keys of a session.
@@ -483,8 +513,10 @@ pub struct Batch {
     pub cursor: Cursor,
     /// Where to go on; `None` when this is the last.
     pub next: Option<Cursor>,
-    /// Session, epoch, stable.
-    pub sessions: Vec<(SessionId, Epoch, Sequence)>,
+    /// The sessions.
+    pub sessions: Vec<SessionState>,
     /// The keys.
     pub entries: Vec<(Key, State)>,
+    /// Keys of which the sender tells the version alone.
+    pub listed: Vec<(Key, Version)>,
 }

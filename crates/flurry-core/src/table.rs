@@ -114,6 +114,16 @@ impl<M: StateMachine> Table<M> {
         Some(record)
     }
 
+    /// Returns a key's record, which counts as no use of it.
+    pub(crate) fn peek(&self, key: &Key) -> Option<&Record<M::State>> {
+        self.records.get(key)
+    }
+
+    /// Returns all records, in no particular order.
+    pub(crate) fn into_records(self) -> impl Iterator<Item = (Key, Record<M::State>)> {
+        self.records.into_iter()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.records.len()
     }
@@ -189,6 +199,21 @@ impl<M: StateMachine> Table<M> {
             evicted: false,
             used: self.clock,
             place: None,
+        };
+        self.put(machine, key, record);
+    }
+
+    /// Makes this the key's record.
+    ///
+    /// # Panics
+    ///
+    /// When its version would go back.
+    pub(crate) fn put(&mut self, machine: &M, key: Key, record: Record<M::State>) {
+        let version = record.version;
+        let record = Record {
+            used: self.clock,
+            place: None,
+            ..record
         };
         self.bytes += Self::size(machine, &key, &record);
         let deleted = record.is_tombstone().then(|| key.clone());
@@ -298,10 +323,9 @@ impl<M: StateMachine> Table<M> {
         }
     }
 
-    pub(crate) fn remove(&mut self, machine: &M, key: &Key) {
-        let Some((index, key, record)) = self.records.swap_remove_full(key) else {
-            return;
-        };
+    /// Removes a key, and returns the record that there was of it.
+    pub(crate) fn take(&mut self, machine: &M, key: &Key) -> Option<Record<M::State>> {
+        let (index, key, mut record) = self.records.swap_remove_full(key)?;
         self.bytes -= Self::size(machine, &key, &record);
         Self::drop_from_order(&mut self.tombstones, &key, &record);
         // The last record has moved to the freed index, unless the removed one was the last.
@@ -313,9 +337,10 @@ impl<M: StateMachine> Table<M> {
         {
             *value = u32::try_from(index).unwrap_or(u32::MAX);
         }
-        if let Some(place) = record.place {
+        if let Some(place) = record.place.take() {
             self.leave_values(place);
         }
+        Some(record)
     }
 
     /// Keeps only the keys that `wanted` says.
@@ -373,7 +398,7 @@ impl<M: StateMachine> Table<M> {
             .insert((key.session(), version), key.clone());
         self.note_value(index);
         if planted(Bug::EvictionForgets) {
-            self.remove(machine, &key);
+            self.take(machine, &key);
         }
         true
     }

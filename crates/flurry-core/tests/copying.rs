@@ -13,7 +13,7 @@ use flurry_core::config::{ADDRESS_BYTES_MAX, Config, Level, MEMBERS_MAX, Member,
 use flurry_core::controller::{Controller, ControllerParams, Output, ParamsError};
 use flurry_core::id::{ConfigNumber, DurationNs, Epoch, Incarnation, MonoNs, Sequence, ServerId};
 use flurry_core::key_value::Operation;
-use flurry_core::message::{Batch, Control, Copy, Cursor, Message, Verdict};
+use flurry_core::message::{Batch, Control, Copy, Cursor, Message, SessionState, Verdict};
 use flurry_core::server::Destination;
 use flurry_core::wire::DATAGRAM_BYTES_MAX;
 
@@ -132,8 +132,14 @@ fn when_the_source_of_a_copy_is_lost_joining_servers_share_what_they_have_of_it(
         config: ConfigNumber(1),
         cursor: Cursor::START,
         next: Some(Cursor::Keys(1)),
-        sessions: vec![(key.session(), Epoch(1), Sequence(0))],
+        sessions: vec![SessionState {
+            session: key.session(),
+            epoch: Epoch(1),
+            stable: Sequence(0),
+            used_in: ConfigNumber(0),
+        }],
         entries: vec![(key.clone(), state)],
+        listed: Vec::new(),
     };
     joining[0].handle_message(now, 0, Message::Control(Control::Batch(part)));
     for server in &mut joining {

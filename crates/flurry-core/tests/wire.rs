@@ -6,10 +6,11 @@ use bytes::{Bytes, BytesMut};
 use flurry_core::config::{Config, Disk, Member, SavedLife};
 use flurry_core::id::{
     ConfigNumber, DurationNs, Endpoint, Epoch, Incarnation, Key, MonoNs, Sequence, ServerId,
-    SessionId, ShardId, WallNs,
+    SessionId, ShardId, Version, WallNs,
 };
 use flurry_core::message::{
     Batch, Control, Copies, Cursor, Departure, FoundSession, Life, List, Listed, Message, Ping,
+    Pull, SessionState,
 };
 use flurry_core::wire::{WireError, decode, encode};
 use proptest::prelude::*;
@@ -110,6 +111,16 @@ fn what_a_server_says_of_itself_arrives() {
         below: u64::MAX,
         records: 7,
     };
+    let key = Key::new(SessionId(3), Bytes::from_static(b"k")).unwrap();
+    let pull = |cursor| {
+        Control::Pull(Pull {
+            life,
+            config: ConfigNumber(4),
+            cursor,
+            lists: cursor != Cursor::START,
+            keys: vec![key.clone()],
+        })
+    };
     for control in [
         Control::Join(member, 77),
         Control::Prove(life.incarnation, u64::MAX),
@@ -122,16 +133,23 @@ fn what_a_server_says_of_itself_arrives() {
         }),
         Control::Pong(None, ConfigNumber(4), MonoNs(9)),
         Control::Pong(Some(ServerId(2)), ConfigNumber(4), MonoNs(9)),
-        Control::Pull(life, ConfigNumber(4), Cursor::START),
-        Control::Pull(life, ConfigNumber(4), Cursor::Sessions(SessionId(70_000))),
-        Control::Pull(life, ConfigNumber(4), Cursor::Keys(0)),
+        pull(Cursor::START),
+        pull(Cursor::Sessions(SessionId(70_000))),
+        pull(Cursor::Keys(0)),
+        pull(Cursor::Missing(7)),
         Control::Batch(Batch {
             from: life.endpoint,
             config: ConfigNumber(4),
             cursor: Cursor::START,
             next: Some(Cursor::Keys(9)),
-            sessions: vec![(SessionId(1), Epoch(2), Sequence(3))],
+            sessions: vec![SessionState {
+                session: SessionId(1),
+                epoch: Epoch(2),
+                stable: Sequence(3),
+                used_in: ConfigNumber(4),
+            }],
             entries: Vec::new(),
+            listed: vec![(key.clone(), Version::NONE)],
         }),
         Control::List(question),
         Control::Listed(Listed {

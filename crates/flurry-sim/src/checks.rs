@@ -124,19 +124,26 @@ impl World {
         }
     }
 
-    /// I18: nobody is counted out whom the controller could hear. It is checked when the controller
-    /// decides, which may be long before that is stored.
+    /// I18: nobody is counted out whom the controller could hear. I19: nobody is counted out with the
+    /// last copy of a key, unless that has ended or is on a disk too. Both are checked when the
+    /// controller decides. It may store several decisions at once long after that.
     pub(crate) fn check_decision(&mut self, ballot: Ballot, config: &Config) {
         // With losses a server may go unheard by chance.
         let scenario = &self.scenario;
         let clear = scenario.loss <= 10_000 && scenario.slow <= 1_000;
         let lives = config.lives();
         let before = std::mem::replace(&mut self.deciding, (ballot, lives.clone()));
-        if !clear || before.0 != ballot {
+        if before.0 != ballot {
             return;
         }
         for (server, incarnation) in before.1 {
             let counted = lives.contains(&(server, incarnation));
+            if !counted {
+                self.check_last_copy(server, incarnation, config);
+            }
+            if !clear {
+                continue;
+            }
             let taken_out = counted || self.ever_drained.contains(&server.0);
             if !taken_out && self.lives_on(server, incarnation) && self.was_heard(server.0) {
                 self.violate(format!(
@@ -147,8 +154,19 @@ impl World {
         }
     }
 
-    /// I22: a server that is drained is not let in. I19: nobody is counted out with the last copy of a
-    /// key, unless that has ended or is on a disk too.
+    fn check_last_copy(&mut self, server: ServerId, incarnation: Incarnation, config: &Config) {
+        let mut gone = config.members.iter().filter(|it| it.gone);
+        let full = gone.any(|it| it.server == server && it.incarnation == incarnation);
+        let wiped = config.is_wiped() && !self.scenario.disk;
+        if full && wiped && self.lives_on(server, incarnation) {
+            let server = server.0;
+            self.violate(format!(
+                "I19: server {server} was counted out, and was the last that had all of some key"
+            ));
+        }
+    }
+
+    /// I22: a server that is drained is not let in.
     pub(crate) fn check_counted_out(&mut self, config: &Config, drained: &[ServerId]) {
         let lives = config.lives();
         let before = std::mem::replace(&mut self.counted, lives.clone());
@@ -160,19 +178,6 @@ impl World {
                 "I22: server {} was let in, and is drained",
                 server.0
             ));
-        }
-        for (server, incarnation) in before {
-            if lives.contains(&(server, incarnation)) || !self.lives_on(server, incarnation) {
-                continue;
-            }
-            let mut full = config.members.iter().filter(|it| it.gone);
-            let full = full.any(|it| it.server == server && it.incarnation == incarnation);
-            let server = server.0;
-            if full && config.is_wiped() && !self.scenario.disk {
-                self.violate(format!(
-                    "I19: server {server} was counted out, and was the last that had all of some key"
-                ));
-            }
         }
         self.all_lost |= config.is_wiped();
     }

@@ -139,9 +139,6 @@ impl Scenario {
             scenario.stalls = true;
             scenario.disk = false;
         }
-        // The open case above: sessions wait longer with standbys, and servers are counted out
-        // meanwhile.
-        scenario.disk &= !scenario.standbys;
         if seed % 8 == 7 && !tight {
             scenario.operator = true;
             // The oracle does not count how many disks are gone by now.

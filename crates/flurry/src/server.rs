@@ -365,6 +365,11 @@ impl<M: StateMachine> Part for Shard<M> {
             "States installed by a repair or a copy.",
         );
         page.counter(pushed, &[], counts.pushed);
+        let kept = (
+            "flurry_records_kept_total",
+            "Records that it had kept while it was counted out, and did not have to copy.",
+        );
+        page.counter(kept, &[], counts.kept);
         let evicted = ("flurry_evictions_total", "Values that had to make room.");
         page.counter(evicted, &[], self.machine.evictions());
         let memory = ("flurry_memory_bytes", "Memory that records take.");
@@ -433,7 +438,10 @@ impl<M: StateMachine> Part for Shard<M> {
             if is_member {
                 info!(server, shard, "it takes part");
             } else {
-                warn!(server, shard, "it was counted out, and begins anew");
+                warn!(
+                    server,
+                    shard, "it was counted out, and copies what it missed"
+                );
             }
         }
         let twin = self.machine.twin();

@@ -69,12 +69,19 @@ impl<M: StateMachine> Server<M> {
             return Some(Verdict::NoLease);
         }
         if !self.is_ready() {
-            return Some(Verdict::Joining);
+            // What it kept may count: a takeover must not go on as if there were nothing here.
+            let may_have = !self.kept_is_settled();
+            return Some(if may_have {
+                Verdict::Unregistered
+            } else {
+                Verdict::Joining
+            });
         }
         let id = request.id;
         let Some(session) = self.sessions.get_mut(&id.session) else {
             return Some(Verdict::Unregistered);
         };
+        session.used_in = session.used_in.max(number);
         if id.epoch < session.epoch && !planted(Bug::NoFence) {
             return Some(Verdict::Fenced(session.epoch));
         }
@@ -159,7 +166,7 @@ impl<M: StateMachine> Server<M> {
             && self.table.find(key).is_some_and(Record::is_tombstone);
         if dead || early {
             let version = self.version(key);
-            self.table.remove(&self.machine, key);
+            self.table.take(&self.machine, key);
             self.buried(key, version);
         }
     }
@@ -349,10 +356,14 @@ impl<M: StateMachine> Server<M> {
         loop {
             // Computed in each round, because a round may forget the key's own record.
             let growth = self.table.growth(&self.machine, key, state, answer);
-            if growth == 0 || self.table.bytes() + growth <= self.params.memory_bytes_max {
+            let bytes = self.table.bytes() + self.kept_bytes();
+            if growth == 0 || bytes + growth <= self.params.memory_bytes_max {
                 return true;
             }
-            if !self.params.evict {
+            if self.let_go_of_kept() {
+                continue;
+            }
+            if !self.params.evict || !self.kept_is_settled() {
                 return false;
             }
             // Forget evicted keys first: that costs no value.

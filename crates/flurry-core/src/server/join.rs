@@ -6,26 +6,18 @@
 //! loses nothing. Its sessions come before its keys: no operation is answered before all floors are
 //! known. Scans run from the end of the table to its beginning, because a removal moves the
 //! last record into the gap, and nothing is removed during a change.
+//!
+//! A server that has records of its own, because it was counted out while its process lived, gets the
+//! versions of the keys, and asks for the records that it lacks.
 
-use std::collections::BTreeMap;
-use std::ops::Bound::{Excluded, Unbounded};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Destination, Server};
 use crate::bugs::{Bug, planted};
 use crate::config::{Config, Member};
-use crate::id::{ConfigNumber, DurationNs, Endpoint, Key, MonoNs, ServerId, SessionId};
+use crate::id::{ConfigNumber, DurationNs, Endpoint, Key, MonoNs, ServerId, Version};
 use crate::machine::StateMachine;
-use crate::message::{Batch, Control, Cursor, Life, Message};
-use crate::table::state_of;
-
-/// A part of a copy has this many bytes at most: it fits a datagram unless one value does not.
-pub(super) const PART_BYTES_MAX: usize = 32 << 10;
-
-/// What a key has in a part beside itself, its snapshot and its answer, at most.
-const ENTRY_BYTES: usize = 64;
-
-/// What a session has in a part at most: three numbers with their tags.
-const SESSION_BYTES: usize = 25;
+use crate::message::{Batch, Control, Cursor, Life, Message, Pull};
 
 /// When a pull without an answer is repeated.
 const PULL_AGAIN: DurationNs = DurationNs::millis(20);
@@ -39,6 +31,10 @@ struct Source {
     next_pull: MonoNs,
     /// It has told every session that it knows; of the keys behind them there may be no room for any.
     sessions_told: bool,
+    /// With [`Cursor::Missing`]: keys that it has listed and that this server has no such record of.
+    missing: Vec<Key>,
+    /// Where to go on after these.
+    after: Option<Cursor>,
     done: bool,
 }
 
@@ -48,12 +44,19 @@ pub(super) struct Join {
     number: ConfigNumber,
     /// It held nothing before: it must know the sessions first.
     new_here: bool,
+    /// It has records of its own, so the versions of the others' are enough to know which it lacks.
+    lists: bool,
     sources: BTreeMap<ServerId, Source>,
 }
 
 impl Join {
     /// What there is to copy in this configuration, if anything.
-    pub(super) fn needed(now: MonoNs, life: Life, config: &Config) -> Option<Self> {
+    pub(super) fn needed(
+        now: MonoNs,
+        life: Life,
+        config: &Config,
+        has_records: bool,
+    ) -> Option<Self> {
         let next = config.next.as_ref()?;
         let is_me = |member: &Member| {
             member.server == life.endpoint.server && member.incarnation == life.incarnation
@@ -78,6 +81,8 @@ impl Join {
                     cursor: Cursor::START,
                     next_pull: now,
                     sessions_told: false,
+                    missing: Vec::new(),
+                    after: None,
                     done: false,
                 };
                 (member.server, source)
@@ -86,6 +91,7 @@ impl Join {
         Some(Self {
             number: config.number,
             new_here: !old,
+            lists: !old && has_records,
             sources,
         })
     }
@@ -105,25 +111,6 @@ impl Join {
         open.map(|source| source.next_pull)
             .min()
             .unwrap_or(MonoNs(u64::MAX))
-    }
-}
-
-/// A part that grows to its limit.
-struct Part {
-    batch: Batch,
-    bytes: usize,
-    bytes_max: usize,
-}
-
-impl Part {
-    /// Whether so much more fits. The first thing always does: it may be larger than any part.
-    fn takes(&mut self, bytes: usize) -> bool {
-        let first = self.batch.sessions.is_empty() && self.batch.entries.is_empty();
-        if !first && self.bytes + bytes > self.bytes_max {
-            return false;
-        }
-        self.bytes += bytes;
-        true
     }
 }
 
@@ -162,91 +149,14 @@ impl<M: StateMachine> Server<M> {
                 server: *server,
                 shard: life.endpoint.shard,
             };
-            let pull = Control::Pull(life, join.number, source.cursor);
-            self.outbox
-                .push_back((Destination::Server(to), Message::Control(pull)));
-        }
-    }
-
-    pub(super) fn handle_pull(
-        &mut self,
-        back: Destination,
-        target: Life,
-        number: ConfigNumber,
-        cursor: Cursor,
-    ) {
-        let Some(config) = self.config.clone() else {
-            return;
-        };
-        let (server, incarnation) = (target.endpoint.server, target.incarnation);
-        if config.number != number || !config.has(server, incarnation) {
-            return;
-        }
-        // What comes from the disk goes to the end of the table, behind which no scan looks.
-        if self.restores().is_some() {
-            return;
-        }
-        let mut part = Part {
-            batch: Batch {
-                from: self.params.life.endpoint,
-                config: number,
-                cursor,
-                next: None,
-                sessions: Vec::new(),
-                entries: Vec::new(),
-            },
-            bytes: 0,
-            bytes_max: self.part_bytes_max,
-        };
-        let below = match cursor {
-            Cursor::Sessions(after) => self.put_sessions(&mut part, after),
-            Cursor::Keys(below) => Some(below),
-        };
-        if let Some(below) = below {
-            let wanted = |key: &Key| {
-                config.will_hold(server, incarnation, key.hash())
-                    && !config.holds_fully(server, incarnation, key.hash())
-            };
-            self.put_keys(&mut part, below, wanted);
-        }
-        self.send(back, Message::Control(Control::Batch(part.batch)));
-    }
-
-    /// Adds the sessions behind one. When they were the last, says where the keys begin: what comes
-    /// into the table from now on is sent to the joining server as well.
-    fn put_sessions(&self, part: &mut Part, after: SessionId) -> Option<u64> {
-        let mut last = after;
-        for (id, session) in self.sessions.range((Excluded(after), Unbounded)) {
-            if !part.takes(SESSION_BYTES) {
-                part.batch.next = Some(Cursor::Sessions(last));
-                return None;
-            }
-            last = *id;
-            let told = (*id, session.epoch, session.stable);
-            part.batch.sessions.push(told);
-        }
-        Some(self.table.len() as u64)
-    }
-
-    /// Adds the keys that the joining server wants, from a place of the table downwards.
-    fn put_keys(&self, part: &mut Part, below: u64, wanted: impl Fn(&Key) -> bool) {
-        let len = self.table.len();
-        let end = usize::try_from(below).map_or(len, |below| below.min(len));
-        for index in (0..end).rev() {
-            let Some((key, record)) = self.table.at(index) else {
-                continue;
-            };
-            if !wanted(key) {
-                continue;
-            }
-            let state = state_of(&self.machine, record);
-            let snapshot_bytes = state.snapshot.as_ref().map_or(0, bytes::Bytes::len);
-            let bytes = key.bytes().len() + snapshot_bytes + state.answer.len() + ENTRY_BYTES;
-            if !part.takes(bytes) {
-                part.batch.next = Some(Cursor::Keys(index as u64 + 1));
-                return;
-            }
-            part.batch.entries.push((key.clone(), state));
+            let pull = Message::Control(Control::Pull(Pull {
+                life,
+                config: join.number,
+                cursor: source.cursor,
+                lists: join.lists,
+                keys: source.missing.clone(),
+            }));
+            self.outbox.push_back((Destination::Server(to), pull));
         }
     }
 
@@ -259,25 +169,86 @@ impl<M: StateMachine> Server<M> {
         if join.number != batch.config || source.done || source.cursor != batch.cursor {
             return;
         }
-        source.sessions_told |= !matches!(batch.next, Some(Cursor::Sessions(_)));
+        let missing = matches!(batch.cursor, Cursor::Missing(_));
+        source.sessions_told |= !missing && !matches!(batch.next, Some(Cursor::Sessions(_)));
         let mut all = true;
-        for (id, epoch, stable) in batch.sessions {
-            all &= self.fence(id, epoch);
-            if let Some(known) = self.sessions.get_mut(&id)
-                && known.epoch == epoch
-            {
-                known.stable = known.stable.max(stable);
+        for it in batch.sessions {
+            all &= self.fence(it.session, it.epoch);
+            if let Some(known) = self.sessions.get_mut(&it.session) {
+                known.used_in = known.used_in.max(it.used_in);
+                if known.epoch == it.epoch {
+                    known.stable = known.stable.max(it.stable);
+                }
             }
         }
+        self.settle_kept();
+        let mut had = BTreeSet::new();
         for (key, state) in batch.entries {
-            all &= self.install(&key, state) == Ok(true);
+            let has = self.install(&key, state) == Ok(true);
+            all &= has;
+            if has && missing {
+                had.insert(key);
+            }
         }
+        let lacks =
+            |(key, version): (Key, Version)| (!self.has_listed(&key, version)).then_some(key);
+        let lacking: Vec<Key> = batch.listed.into_iter().filter_map(lacks).collect();
+        let from = batch.from.server;
         // What does not fit, or cannot be read, is asked for again: this server never counts as synced.
-        let done = all && self.note_batch(now, batch.from.server, batch.next);
+        let done = if missing {
+            self.note_missing(now, from, &had)
+        } else if lacking.is_empty() {
+            all && self.note_batch(now, from, batch.next)
+        } else {
+            all && self.ask_for(now, from, lacking, batch.next)
+        };
+        if done {
+            self.kept = None;
+        }
         self.pull_again(now);
         if done {
             self.ping(now);
         }
+    }
+
+    /// A source has listed keys that this server lacks the records of. Returns false: there is more.
+    fn ask_for(
+        &mut self,
+        now: MonoNs,
+        from: ServerId,
+        keys: Vec<Key>,
+        next: Option<Cursor>,
+    ) -> bool {
+        let join = self.join.as_mut();
+        if let Some(source) = join.and_then(|join| join.sources.get_mut(&from)) {
+            // Records begin below a place of one at least: 0 stands for the part that ended the sessions.
+            let below = match source.cursor {
+                Cursor::Keys(below) => below,
+                Cursor::Sessions(_) | Cursor::Missing(_) => 0,
+            };
+            source.cursor = Cursor::Missing(below);
+            source.next_pull = now;
+            source.missing = keys;
+            source.after = next;
+        }
+        false
+    }
+
+    /// A source has sent records that this server lacked. Says whether they were the last of all.
+    fn note_missing(&mut self, now: MonoNs, from: ServerId, had: &BTreeSet<Key>) -> bool {
+        let join = self.join.as_mut();
+        let Some(source) = join.and_then(|join| join.sources.get_mut(&from)) else {
+            return false;
+        };
+        source.missing.retain(|key| !had.contains(key));
+        if !source.missing.is_empty() {
+            if !had.is_empty() {
+                source.next_pull = now;
+            }
+            return false;
+        }
+        let after = source.after;
+        self.note_batch(now, from, after)
     }
 
     /// A source has sent its next part. Says whether that was the last of all.

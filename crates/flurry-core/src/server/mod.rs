@@ -9,8 +9,10 @@
 //! `poll_timeout` for when to call `handle_timeout`.
 
 mod check;
+mod copying;
 mod fingerprint;
 mod join;
+mod kept;
 mod lease;
 mod list;
 mod persist;
@@ -26,6 +28,7 @@ pub use crate::message::Destination;
 use crate::message::{Control, Life, Message, State};
 use crate::table::{Table, state_of};
 use join::Join;
+use kept::Kept;
 use lease::Lease;
 use persist::Persist;
 pub use persist::{Change, RestoreError, What};
@@ -59,6 +62,8 @@ struct Session {
     stable: Sequence,
     /// The latest time of an owner.
     at: WallNs,
+    /// The last configuration in which a server took an operation of any owner.
+    used_in: ConfigNumber,
 }
 
 /// Counts since the start.
@@ -74,6 +79,8 @@ pub struct ServerCounts {
     pub refused: u64,
     /// States installed by a push or a sync.
     pub pushed: u64,
+    /// Records that it had kept while it was counted out, and that the members had as well.
+    pub kept: u64,
 }
 
 /// A shard of a data server.
@@ -86,6 +93,8 @@ pub struct Server<M: StateMachine> {
     config: Option<Arc<Config>>,
     lease: Lease,
     join: Option<Join>,
+    /// What it had when it was counted out, until it has copied everything.
+    kept: Option<Kept<M>>,
     /// The configuration names an incarnation of the server that this shard has given up.
     gave_up: bool,
     /// Address of a server of the same number that is up on another machine.
@@ -112,12 +121,13 @@ impl<M: StateMachine> Server<M> {
             config: None,
             lease,
             join: None,
+            kept: None,
             gave_up: false,
             twin: None,
             outbox: VecDeque::new(),
             counts: ServerCounts::default(),
             busy: 0,
-            part_bytes_max: join::PART_BYTES_MAX,
+            part_bytes_max: copying::PART_BYTES_MAX,
             persist: None,
         }
     }
@@ -267,7 +277,7 @@ impl<M: StateMachine> Server<M> {
             Control::Pong(from, number, sent) if self.number() == number => {
                 self.lease.granted(from, sent);
             }
-            Control::Pull(from, number, cursor) => self.handle_pull(back, from, number, cursor),
+            Control::Pull(pull) => self.handle_pull(back, &pull),
             Control::Batch(batch) => self.handle_batch(now, batch),
             Control::List(question) => self.handle_list(now, back, question),
             Control::ConfigQuery => {
@@ -340,8 +350,9 @@ impl<M: StateMachine> Server<M> {
             epoch,
             stable: Sequence(0),
             at: WallNs(0),
+            used_in: ConfigNumber(0),
         });
-        let at = known.at;
+        let (at, used_in) = (known.at, known.used_in);
         if epoch > known.epoch {
             // The next owner's stable says nothing of the earlier owner's deletions.
             self.bury_some(session, usize::MAX);
@@ -351,6 +362,7 @@ impl<M: StateMachine> Server<M> {
                     epoch,
                     stable: Sequence(0),
                     at,
+                    used_in,
                 },
             );
         }
@@ -369,8 +381,7 @@ impl<M: StateMachine> Server<M> {
         let was_member = self.is_member();
         let is_member = config.has(endpoint.server, incarnation);
         if was_member && !is_member {
-            // Whoever was removed may have missed deletions: what it holds is worth nothing.
-            self.forget();
+            self.leave();
         }
         // One shard asks for the server, mostly the first; the others live the life that it was let in
         // with. Not one of an earlier process, nor one that they have given up: they do not have what it
@@ -388,8 +399,13 @@ impl<M: StateMachine> Server<M> {
         }
         if is_member || followed.is_some() {
             let stable = config.next.is_none();
-            self.join = Join::needed(now, self.params.life, config);
+            let has_records = self.kept.is_some() || self.table.len() > 0;
+            self.join = Join::needed(now, self.params.life, config, has_records);
             self.config = Some(Arc::clone(config));
+            self.settle_kept();
+            if self.join.as_ref().is_none_or(Join::is_done) {
+                self.kept = None;
+            }
             self.params.lease = config.lease;
             self.lease.set_length(config.lease);
             let speaks = self.disk_speaks(config);
@@ -412,11 +428,11 @@ impl<M: StateMachine> Server<M> {
         self.pull_again(now);
     }
 
-    /// A new life with an empty memory.
-    fn forget(&mut self) {
+    /// Begins a new incarnation, because the others have gone on without this server. It may have
+    /// missed deletions, so its records count only as far as the members confirm them.
+    fn leave(&mut self) {
         self.params.life.incarnation = self.params.life.incarnation.next();
-        self.table = Table::new();
-        self.sessions.clear();
+        self.keep(self.number());
         self.config = None;
         self.join = None;
         if let Some(persist) = &mut self.persist {

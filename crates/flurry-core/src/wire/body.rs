@@ -449,7 +449,7 @@ pub struct Pong {
 /// Where a copy goes on: the sessions come first, all of them, and then the keys.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Cursor {
-    #[prost(oneof = "cursor::At", tags = "1, 2")]
+    #[prost(oneof = "cursor::At", tags = "1, 2, 3")]
     pub at: ::core::option::Option<cursor::At>,
 }
 /// Nested message and enum types in `Cursor`.
@@ -462,10 +462,13 @@ pub mod cursor {
         /// With the records below this place of the sender's table.
         #[prost(uint64, tag = "2")]
         KeysBelow(u64),
+        /// With the records that the asker lacks of those listed from this place downwards.
+        #[prost(uint64, tag = "3")]
+        MissingBelow(u64),
     }
 }
 /// A joining server asks for what it should hold.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Pull {
     #[prost(message, optional, tag = "1")]
     pub life: ::core::option::Option<Life>,
@@ -473,6 +476,31 @@ pub struct Pull {
     pub number: u32,
     #[prost(message, optional, tag = "3")]
     pub cursor: ::core::option::Option<Cursor>,
+    /// It has records of its own: the versions are enough.
+    #[prost(bool, tag = "4")]
+    pub lists: bool,
+    /// With `missing_below`: the keys whose records it lacks.
+    #[prost(message, repeated, tag = "5")]
+    pub keys: ::prost::alloc::vec::Vec<KeyName>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct KeyName {
+    #[prost(uint32, tag = "1")]
+    pub session: u32,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub key: ::prost::bytes::Bytes,
+}
+/// A key, and the version that the sender has of it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListedKey {
+    #[prost(uint32, tag = "1")]
+    pub session: u32,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub key: ::prost::bytes::Bytes,
+    #[prost(uint32, tag = "3")]
+    pub epoch: u32,
+    #[prost(uint64, tag = "4")]
+    pub sequence: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Entry {
@@ -491,6 +519,9 @@ pub struct SessionState {
     pub epoch: u32,
     #[prost(uint64, tag = "3")]
     pub stable: u64,
+    /// The last configuration in which the server took an operation of any owner.
+    #[prost(uint32, tag = "4")]
+    pub used_in: u32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Batch {
@@ -510,6 +541,9 @@ pub struct Batch {
     pub entries: ::prost::alloc::vec::Vec<Entry>,
     #[prost(message, repeated, tag = "7")]
     pub sessions: ::prost::alloc::vec::Vec<SessionState>,
+    /// Keys of which the sender tells the version alone.
+    #[prost(message, repeated, tag = "8")]
+    pub listed: ::prost::alloc::vec::Vec<ListedKey>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Synced {

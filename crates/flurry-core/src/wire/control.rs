@@ -6,20 +6,18 @@ use bytes::{Bytes, BytesMut};
 use prost::Message as _;
 
 use super::DATAGRAM_BYTES_MAX;
-use super::body::{self, control::Kind as Body, cursor::At};
+use super::body::{self, control::Kind as Body};
 use super::consensus;
+use super::copying;
 use super::header::{Header, Kind, WireError};
-use super::operation::{put_state, state};
 use crate::config::{
     ADDRESS_BYTES_MAX, Config, Disk, MEMBERS_MAX, Member, REPLICAS_MAX, SHARDS_MAX, SavedLife,
 };
 use crate::id::{
-    ConfigNumber, DurationNs, Endpoint, Epoch, Incarnation, Key, MonoNs, Sequence, ServerId,
-    SessionId, ShardId, WallNs,
+    ConfigNumber, DurationNs, Endpoint, Epoch, Incarnation, MonoNs, ServerId, SessionId, ShardId,
+    WallNs,
 };
-use crate::message::{
-    Batch, Control, Copies, Cursor, Departure, FoundSession, Life, List, Listed, Opened, Ping,
-};
+use crate::message::{Control, Copies, Departure, FoundSession, Life, List, Listed, Opened, Ping};
 
 /// What a member has in a configuration beside its addresses, and each of these beside its text.
 const MEMBER_BYTES: usize = 32;
@@ -78,7 +76,7 @@ pub(crate) fn life(read: Option<body::Life>) -> Result<Life, WireError> {
     })
 }
 
-fn endpoint(server: u32, shard: u32) -> Result<Endpoint, WireError> {
+pub(super) fn endpoint(server: u32, shard: u32) -> Result<Endpoint, WireError> {
     Ok(Endpoint {
         server: ServerId(small("server", server)?),
         shard: ShardId(small("shard", shard)?),
@@ -264,13 +262,13 @@ fn kind(control: &Control) -> Body {
         Control::StatusQuery => Body::StatusQuery(body::StatusQuery {}),
         Control::UseStream => Body::UseStream(body::UseStream {}),
         Control::Status(json) => Body::Status(body::Status { json: json.clone() }),
-        Control::Batch(batch) => Body::Batch(put_batch(batch)),
+        Control::Batch(batch) => Body::Batch(copying::put_batch(batch)),
         Control::Pong(server, number, sent) => Body::Pong(put_pong(*server, *number, *sent)),
         Control::FenceHeld(life, session, epoch, at) => {
             Body::FenceHeld(put_fence_held(*life, *session, *epoch, *at))
         }
         Control::Ping(ping) => Body::Ping(put_ping(ping)),
-        Control::Pull(life, number, cursor) => Body::Pull(put_pull(*life, *number, *cursor)),
+        Control::Pull(pull) => Body::Pull(copying::put_pull(pull)),
         Control::List(list) => Body::List(put_list(*list)),
         Control::Listed(listed) => Body::Listed(put_listed(listed)),
         Control::Consensus(from, message) => Body::Consensus(consensus::put(*from, message)),
@@ -372,14 +370,6 @@ fn put_pong(server: Option<ServerId>, number: ConfigNumber, sent: MonoNs) -> bod
         server: server.map_or(CONTROLLER, |server| u32::from(server.0)),
         number: number.0,
         sent_ns: sent.0,
-    }
-}
-
-fn put_pull(life: Life, number: ConfigNumber, cursor: Cursor) -> body::Pull {
-    body::Pull {
-        life: Some(put_life(life)),
-        number: number.0,
-        cursor: Some(put_cursor(cursor)),
     }
 }
 
@@ -524,71 +514,6 @@ fn listed(read: body::Listed) -> Result<Listed, WireError> {
     })
 }
 
-fn put_cursor(cursor: Cursor) -> body::Cursor {
-    let at = match cursor {
-        Cursor::Sessions(after) => At::SessionsAfter(after.0),
-        Cursor::Keys(below) => At::KeysBelow(below),
-    };
-    body::Cursor { at: Some(at) }
-}
-
-fn cursor(read: Option<body::Cursor>) -> Result<Cursor, WireError> {
-    match read.and_then(|it| it.at) {
-        Some(At::SessionsAfter(after)) => Ok(Cursor::Sessions(SessionId(after))),
-        Some(At::KeysBelow(below)) => Ok(Cursor::Keys(below)),
-        None => Err(WireError::Body("cursor")),
-    }
-}
-
-fn put_batch(batch: &Batch) -> body::Batch {
-    body::Batch {
-        server: u32::from(batch.from.server.0),
-        shard: u32::from(batch.from.shard.0),
-        number: batch.config.0,
-        cursor: Some(put_cursor(batch.cursor)),
-        next: batch.next.map(put_cursor),
-        entries: batch
-            .entries
-            .iter()
-            .map(|(key, state)| body::Entry {
-                session: key.session().0,
-                key: key.bytes().clone(),
-                state: Some(put_state(state)),
-            })
-            .collect(),
-        sessions: batch
-            .sessions
-            .iter()
-            .map(|(session, epoch, stable)| body::SessionState {
-                session: session.0,
-                epoch: epoch.0,
-                stable: stable.0,
-            })
-            .collect(),
-    }
-}
-
-fn batch(read: body::Batch) -> Result<Batch, WireError> {
-    let entries = read.entries.into_iter().map(|entry| {
-        let key =
-            Key::new(SessionId(entry.session), entry.key).map_err(|_| WireError::Body("batch"))?;
-        let found = entry.state.ok_or(WireError::Body("batch"))?;
-        Ok((key, state(found)?))
-    });
-    Ok(Batch {
-        from: endpoint(read.server, read.shard)?,
-        config: ConfigNumber(read.number),
-        cursor: cursor(read.cursor)?,
-        next: read.next.map(|next| cursor(Some(next))).transpose()?,
-        entries: entries.collect::<Result<_, WireError>>()?,
-        sessions: read
-            .sessions
-            .into_iter()
-            .map(|it| (SessionId(it.session), Epoch(it.epoch), Sequence(it.stable)))
-            .collect(),
-    })
-}
-
 pub(super) fn read(bytes: Bytes) -> Result<Control, WireError> {
     let read = body::Control::decode(bytes).map_err(|_| WireError::Body("control message"))?;
     Ok(match read.kind.ok_or(WireError::Body("control message"))? {
@@ -632,10 +557,8 @@ pub(super) fn read(bytes: Bytes) -> Result<Control, WireError> {
             ConfigNumber(it.number),
             MonoNs(it.sent_ns),
         ),
-        Body::Pull(it) => {
-            Control::Pull(life(it.life)?, ConfigNumber(it.number), cursor(it.cursor)?)
-        }
-        Body::Batch(it) => Control::Batch(batch(it)?),
+        Body::Pull(it) => Control::Pull(copying::pull(it)?),
+        Body::Batch(it) => Control::Batch(copying::batch(it)?),
         Body::Synced(it) => Control::Synced(life(it.life)?, ConfigNumber(it.number)),
         Body::List(it) => Control::List(list(it)),
         Body::Listed(it) => Control::Listed(listed(it)?),

@@ -11,6 +11,7 @@ pub mod body;
 mod bounds;
 mod consensus;
 pub(crate) mod control;
+mod copying;
 mod frame;
 mod header;
 mod operation;

@@ -116,7 +116,7 @@ impl Letter {
         match &self.message {
             Message::Request(copy) => copy.config.0,
             Message::Reply(reply) => reply.config.0,
-            Message::Control(Control::Pull(_, config, _)) => config.0,
+            Message::Control(Control::Pull(pull)) => pull.config.0,
             Message::Control(Control::Batch(batch)) => batch.config.0,
             _ => 0,
         }

@@ -1,0 +1,167 @@
+//! Answering a joining server: the sessions first, and then the keys or their versions.
+
+use std::ops::Bound::{Excluded, Unbounded};
+
+use super::{Destination, Server};
+use crate::id::{Key, SessionId};
+use crate::machine::StateMachine;
+use crate::message::{Batch, Control, Cursor, Message, Pull, SessionState, State};
+use crate::table::state_of;
+
+/// A part of a copy has this many bytes at most: it fits a datagram unless one value does not.
+pub(super) const PART_BYTES_MAX: usize = 32 << 10;
+
+/// What a key has in a part beside itself, its snapshot and its answer, at most.
+const ENTRY_BYTES: usize = 64;
+
+/// What a key has in a part beside itself where its version alone is told, at most.
+const LISTED_BYTES: usize = 32;
+
+/// What a session has in a part at most: four numbers with their tags, and the length of them all.
+const SESSION_BYTES: usize = 31;
+
+/// A part that grows to its limit.
+struct Part {
+    batch: Batch,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Part {
+    /// Whether so much more fits. The first thing always does: it may be larger than any part.
+    fn takes(&mut self, bytes: usize) -> bool {
+        let batch = &self.batch;
+        let first =
+            batch.sessions.is_empty() && batch.entries.is_empty() && batch.listed.is_empty();
+        if !first && self.bytes + bytes > self.bytes_max {
+            return false;
+        }
+        self.bytes += bytes;
+        true
+    }
+}
+
+impl<M: StateMachine> Server<M> {
+    pub(super) fn handle_pull(&mut self, back: Destination, pull: &Pull) {
+        let Some(config) = self.config.clone() else {
+            return;
+        };
+        let (server, incarnation) = (pull.life.endpoint.server, pull.life.incarnation);
+        if config.number != pull.config || !config.has(server, incarnation) {
+            return;
+        }
+        // What comes from the disk, or was kept, goes to the end of the table, behind which no scan
+        // looks.
+        let grows = self.restores().is_some() || !self.kept_is_settled();
+        if self.restores().is_some() || (grows && !matches!(pull.cursor, Cursor::Sessions(_))) {
+            return;
+        }
+        let mut part = Part {
+            batch: Batch {
+                from: self.params.life.endpoint,
+                config: pull.config,
+                cursor: pull.cursor,
+                next: None,
+                sessions: Vec::new(),
+                entries: Vec::new(),
+                listed: Vec::new(),
+            },
+            bytes: 0,
+            bytes_max: self.part_bytes_max,
+        };
+        let below = match pull.cursor {
+            Cursor::Sessions(after) => self.put_sessions(&mut part, after),
+            Cursor::Keys(below) => Some(below),
+            Cursor::Missing(_) => {
+                self.put_missing(&mut part, &pull.keys);
+                None
+            }
+        };
+        if let Some(below) = below {
+            let wanted = |key: &Key| {
+                config.will_hold(server, incarnation, key.hash())
+                    && !config.holds_fully(server, incarnation, key.hash())
+            };
+            if grows {
+                part.batch.next = Some(Cursor::Keys(u64::MAX));
+            } else {
+                self.put_keys(&mut part, below, pull.lists, wanted);
+            }
+        }
+        self.send(back, Message::Control(Control::Batch(part.batch)));
+    }
+
+    /// Adds the sessions behind one. When they were the last, says where the keys begin: what comes
+    /// into the table from now on is sent to the joining server as well.
+    fn put_sessions(&self, part: &mut Part, after: SessionId) -> Option<u64> {
+        let mut last = after;
+        for (id, session) in self.sessions.range((Excluded(after), Unbounded)) {
+            if !part.takes(SESSION_BYTES) {
+                part.batch.next = Some(Cursor::Sessions(last));
+                return None;
+            }
+            last = *id;
+            part.batch.sessions.push(SessionState {
+                session: *id,
+                epoch: session.epoch,
+                stable: session.stable,
+                used_in: session.used_in,
+            });
+        }
+        Some(self.table.len() as u64)
+    }
+
+    /// Adds the keys that the joining server wants, from a place of the table downwards: their
+    /// records, or where it has records of its own their versions.
+    fn put_keys(&self, part: &mut Part, below: u64, lists: bool, wanted: impl Fn(&Key) -> bool) {
+        let len = self.table.len();
+        let end = usize::try_from(below).map_or(len, |below| below.min(len));
+        for index in (0..end).rev() {
+            let Some((key, record)) = self.table.at(index) else {
+                continue;
+            };
+            if !wanted(key) {
+                continue;
+            }
+            let took = if lists {
+                let fits = part.takes(key.bytes().len() + LISTED_BYTES);
+                if fits {
+                    part.batch.listed.push((key.clone(), record.version));
+                }
+                fits
+            } else {
+                self.put_entry(part, key)
+            };
+            if !took {
+                part.batch.next = Some(Cursor::Keys(index as u64 + 1));
+                return;
+            }
+        }
+    }
+
+    /// Adds the records of these keys, as many as fit. The asker asks for the others again.
+    fn put_missing(&self, part: &mut Part, keys: &[Key]) {
+        for key in keys {
+            if self.table.peek(key).is_none() {
+                part.batch.entries.push((key.clone(), State::ABSENT));
+            } else if !self.put_entry(part, key) {
+                return;
+            }
+        }
+    }
+
+    /// Adds a key's record if it fits, and says whether it did.
+    fn put_entry(&self, part: &mut Part, key: &Key) -> bool {
+        let Some(record) = self.table.peek(key) else {
+            return true;
+        };
+        let state = state_of(&self.machine, record);
+        let snapshot_bytes = state.snapshot.as_ref().map_or(0, bytes::Bytes::len);
+        let bytes = key.bytes().len() + snapshot_bytes + state.answer.len() + ENTRY_BYTES;
+        let fits = part.takes(bytes);
+        if fits {
+            part.batch.entries.push((key.clone(), state));
+        }
+        fits
+    }
+}

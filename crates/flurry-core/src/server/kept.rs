@@ -1,0 +1,134 @@
+//! What a server keeps of its memory when it is counted out while its process lives.
+//!
+//! The others went on without it, so it comes back as another incarnation. A record that it kept
+//! counts again in two cases. First, a member that has everything of the key lists the same version.
+//! Then its bytes need not travel. Second, the record is of a write that not every replica has had,
+//! and no member took an operation of the session since this server was counted out. Then nobody
+//! decided anything without it, and it may have the only copy of an acknowledged write. This case is
+//! left out when all replicas of some key were lost meanwhile: the owner is notified of that loss, and
+//! must not find a part of it again. All other
+//! records go once everything is copied: they may have been deleted meanwhile, and the members may
+//! have forgotten the deletion.
+
+use super::Server;
+use super::join::Join;
+use crate::bugs::{Bug, planted};
+use crate::id::{ConfigNumber, Key, Version};
+use crate::machine::StateMachine;
+use crate::table::{Record, Table, state_of};
+
+/// Records of an incarnation that was counted out.
+#[derive(Debug, Clone)]
+pub(super) struct Kept<M: StateMachine> {
+    pub(super) table: Table<M>,
+    /// The last configuration that the server was a member of.
+    pub(super) since: ConfigNumber,
+    /// The records of sessions that nobody used meanwhile have been taken out.
+    pub(super) settled: bool,
+}
+
+impl<M: StateMachine> Server<M> {
+    /// Sets the records aside, because the server is no member any more.
+    pub(super) fn keep(&mut self, number: ConfigNumber) {
+        let table = std::mem::replace(&mut self.table, Table::new());
+        let Some(kept) = &mut self.kept else {
+            self.kept = Some(Kept {
+                table,
+                since: number,
+                settled: false,
+            });
+            return;
+        };
+        // It was counted out again before it had copied everything: what it kept first is as old as
+        // before, and what it has copied since counts as no newer.
+        kept.settled = false;
+        for (key, record) in table.into_records() {
+            let have = kept.table.find(&key).map(|it| it.version);
+            if have.is_none_or(|have| have <= record.version) {
+                kept.table.put(&self.machine, key, record);
+            }
+        }
+    }
+
+    /// Bytes of the records that do not count yet.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.kept.as_ref().map_or(0, |kept| kept.table.bytes())
+    }
+
+    /// Makes room at the price of copying more. Returns whether there was anything to let go of.
+    pub(super) fn let_go_of_kept(&mut self) -> bool {
+        let settled = self.kept.as_ref().is_some_and(|kept| kept.settled);
+        settled && self.kept.take().is_some()
+    }
+
+    /// Whether all records that this server has on its own account are in its table.
+    pub(super) fn kept_is_settled(&self) -> bool {
+        self.kept.as_ref().is_none_or(|kept| kept.settled)
+    }
+
+    /// Takes up the records that not every replica has had, of the sessions that nobody has used since
+    /// this server was counted out. Every member has told by now when it last took an operation of
+    /// each.
+    pub(super) fn settle_kept(&mut self) {
+        let ready = self.join.as_ref().is_some_and(Join::is_ready);
+        let Some(kept) = self.kept.as_mut().filter(|kept| ready && !kept.settled) else {
+            return;
+        };
+        let Some(config) = &self.config else { return };
+        kept.settled = true;
+        let (since, sessions) = (kept.since, &self.sessions);
+        let wiped = config.last_wipe > since;
+        let counts = |key: &Key, version: Version| {
+            let session = sessions.get(&key.session());
+            planted(Bug::KeptBelieved)
+                || session.is_some_and(|it| {
+                    let under_the_floor =
+                        version.epoch == it.epoch && version.sequence <= it.stable;
+                    it.used_in <= since && !under_the_floor && !wiped
+                })
+        };
+        let records = kept.table.iter();
+        let counting = records.filter(|(key, record)| counts(key, record.version));
+        let keys: Vec<Key> = counting.map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            if let Some(record) = self.take_kept(&key) {
+                self.take_up(key, record);
+            }
+        }
+    }
+
+    fn take_kept(&mut self, key: &Key) -> Option<Record<M::State>> {
+        self.kept.as_mut()?.table.take(&self.machine, key)
+    }
+
+    /// Takes up the record of a key if it is the listed one. Returns whether the server has at least
+    /// that version now.
+    pub(super) fn has_listed(&mut self, key: &Key, version: Version) -> bool {
+        if self.version(key) >= version {
+            return true;
+        }
+        let kept = self.kept.as_mut().and_then(|it| it.table.find(key));
+        let same = |record: &Record<M::State>| {
+            (record.version == version || planted(Bug::ListedVersionIgnored)) && !record.evicted
+        };
+        if !kept.is_some_and(same) {
+            return false;
+        }
+        if let Some(record) = self.take_kept(key) {
+            self.take_up(key.clone(), record);
+            self.counts.kept += 1;
+        }
+        true
+    }
+
+    fn take_up(&mut self, key: Key, record: Record<M::State>) {
+        if self.version(&key) >= record.version {
+            return;
+        }
+        if self.persist.is_some() {
+            let state = state_of(&self.machine, &record);
+            self.changed(&key, state);
+        }
+        self.table.put(&self.machine, key, record);
+    }
+}
