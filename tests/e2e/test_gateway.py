@@ -28,12 +28,12 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 class Gateway:
     """A process of its own, which may be killed."""
 
-    def __init__(self, folder: Path, name: str, *words: str) -> None:
+    def __init__(self, folder: Path, name: str, *words: str, listen: str = f"{HOST}:0") -> None:
         self.said, self.log = folder / f"{name}.out", folder / f"{name}.log"
-        listen = ["--listen", f"{HOST}:0", "--controller", CONTROLLER]
+        where = ["--listen", listen, "--controller", CONTROLLER]
         with self.said.open("wb") as said, self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [FLURRY, "gateway", *listen, *words], stdout=said, stderr=log
+                [FLURRY, "gateway", *where, *words], stdout=said, stderr=log
             )
         wait_for(lambda: "ready" in self.said.read_text() or self.process.poll() is not None, name)
         assert self.process.poll() is None, self.log.read_text()
@@ -150,21 +150,74 @@ def test_a_command_of_very_many_keys_leaves_room_for_other_clients(
             assert said == b"-ERR 100001 keys; at most 100000 are taken in one command\r\n"
 
 
+def count(wire: Wire) -> int:
+    return int(wire.ask("DBSIZE").removeprefix(b":"))
+
+
 @pytest.mark.usefixtures("servers")
-def test_a_gateway_whose_slots_overlap_those_of_another_does_not_start(tmp_path: Path) -> None:
+def test_half_of_the_slots_moves_to_another_gateway_with_its_keys_and_back(tmp_path: Path) -> None:
+    """One gateway becomes two and one again, and no key is lost or has two values."""
+    # As `CLUSTER KEYSLOT` says: `foo` is in 12182, and `hello` in 866.
+    lower, upper = "moving:{hello}", "moving:{foo}"
     with gateways() as running:
-        running.append(Gateway(tmp_path, "all"))
-        with closing(Wire(running[0].address)) as wire:
-            assert wire.ask("SET", "overlapping", "one") == b"+OK\r\n"
-        words = ["--listen", f"{HOST}:0", "--controller", CONTROLLER, "--slots", "8000-9000"]
+        running.append(Gateway(tmp_path, "all", "--other", f"{HOST}:7801=8192-16383"))
+        all_slots = running[0]
+        with closing(Wire(all_slots.address)) as wire:
+            for key in (lower, upper):
+                assert wire.ask("SET", key, "one") == b"+OK\r\n"
+            whole = count(wire)
+            running.append(
+                Gateway(tmp_path, "upper", "--slots", "8192-16383", listen=f"{HOST}:7801")
+            )
+            with closing(Wire(running[1].address)) as other:
+                assert other.ask("GET", upper) == b"$3\r\none\r\n"
+                assert other.ask("SET", upper, "two") == b"+OK\r\n"
+                assert other.ask("GET", lower).startswith(b"-CLUSTERDOWN ")
+                upper_half = count(other)
+            # The first one hears of it at once, and goes on with the rest.
+            assert wire.ask("SET", upper, "of old").startswith((b"-FENCED ", b"-MOVED "))
+            moved = b"-MOVED 12182 %s:7801\r\n" % HOST.encode()
+            wait_for(lambda: wire.ask("GET", upper) == moved, "the first gateway to know")
+            assert wire.ask("SET", lower, "two") == b"+OK\r\n"
+            wait_for(lambda: b"connected 0-8191\n" in wire.ask("CLUSTER", "NODES"), "its half")
+            assert count(wire) + upper_half == whole
+            assert min(count(wire), upper_half) > 0
+            assert "another gateway has these slots" in all_slots.log.read_text()
+            assert all_slots.process.poll() is None
+        for it in running:
+            it.process.terminate()
+            assert it.process.wait(20) == 0, it.log.read_text()
+        running.append(Gateway(tmp_path, "again"))
+        with closing(Wire(running[-1].address)) as wire:
+            assert {wire.ask("GET", key) for key in (lower, upper)} == {b"$3\r\ntwo\r\n"}
+            assert count(wire) == whole
+            assert wire.ask("DEL", lower, upper) == b":2\r\n"
+
+
+@pytest.mark.usefixtures("servers")
+def test_slots_that_are_no_whole_parts_are_refused() -> None:
+    words = ["--listen", f"{HOST}:0", "--controller", CONTROLLER, "--slots", "8000-9000"]
+    done = subprocess.run(
+        [FLURRY, "gateway", *words], capture_output=True, text=True, timeout=20, check=False
+    )
+    assert done.returncode == 2
+    assert "slots are 8000-9000; wanted whole parts of 256 slots" in done.stderr
+    assert "hint: 0-8191 and 8192-16383" in done.stderr
+
+
+@pytest.mark.usefixtures("servers")
+def test_nobody_takes_slots_from_a_gateway_by_writing_a_key_by_hand(tmp_path: Path) -> None:
+    with gateways() as running:
+        running.append(Gateway(tmp_path, "by-hand"))
+        words = ["set", "k", "v", "--controller", CONTROLLER, "--session", "slots/3"]
         done = subprocess.run(
-            [FLURRY, "gateway", *words], capture_output=True, text=True, timeout=20, check=False
+            [FLURRY, *words], capture_output=True, text=True, timeout=20, check=False
         )
         assert done.returncode == 2
-        assert "slots/8000-9000 overlaps slots/0-16383" in done.stderr
-        assert "hint: give the gateway the slots" in done.stderr
+        assert "session slots/3: it belongs to a gateway" in done.stderr
         with closing(Wire(running[0].address)) as wire:
-            assert wire.ask("GET", "overlapping") == b"$3\r\none\r\n"
+            assert wire.ask("SET", "by hand", "one") == b"+OK\r\n"
+            assert wire.ask("DEL", "by hand") == b":1\r\n"
 
 
 @pytest.mark.smoke

@@ -50,7 +50,7 @@ def is_open(parts: Cluster, gateway: str) -> bool:
 
 
 def get(parts: Cluster, key: str, *words: str) -> subprocess.CompletedProcess[str]:
-    where = ["--controller", parts.controller, "--session", "slots/0-16383"]
+    where = ["--controller", parts.controller, "--session", "slots"]
     return subprocess.run(
         [FLURRY, "get", key, *where, *words],
         capture_output=True, text=True, timeout=30, check=False,

@@ -275,10 +275,10 @@ impl Copies {
 /// Messages that are no operation on a key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Control {
-    /// Portal to controller: make me the owner of the session of this name.
+    /// Portal to controller: make me the owner of the sessions of these names, of all or of none.
     Open {
-        /// The session's name.
-        name: String,
+        /// The sessions' names, [`SESSIONS_OPENED_MAX`] at most.
+        names: Vec<String>,
         /// Chosen by the portal, so that a repetition gets the same epoch.
         nonce: u64,
         /// Silence of the present owner after which the controller grants this opening; 0 grants it
@@ -296,7 +296,7 @@ pub enum Control {
         /// Why.
         reason: String,
     },
-    /// Controller to standby: the session's owner lives.
+    /// Controller to standby: the owner of one of the sessions lives.
     OwnerLives {
         /// Number of the request.
         nonce: u64,
@@ -307,14 +307,14 @@ pub enum Control {
     FindSession(String, u64),
     /// Controller to observer: the answer to [`Self::FindSession`].
     FoundSession(FoundSession),
-    /// Portal to controller: all my writes are stable, and I send no more. The flag says
-    /// that some keys may have lost their last writes and that no caller has heard of it. The last
+    /// Portal to controller: all my writes to these sessions are stable, and I send no more. The flag
+    /// says that some keys may have lost their last writes and that no caller has heard of it. The last
     /// field is the owner's time.
-    Close(SessionId, Epoch, bool, WallNs),
+    Close(Vec<Owned>, bool, WallNs),
     /// So noted.
-    Closed(SessionId, Epoch),
-    /// Controller to server, and to an owner that would close what is not its own any more: this
-    /// session's owner has this epoch.
+    Closed(Vec<Owned>),
+    /// Controller to server, and to an owner whose session another one has opened since: this session's
+    /// owner has this epoch.
     Fence(SessionId, Epoch),
     /// So noted, and the latest time of an owner of the session that this server knows of.
     FenceHeld(Life, SessionId, Epoch, WallNs),
@@ -342,7 +342,7 @@ pub enum Control {
     /// I hold what I should.
     Synced(Life, ConfigNumber),
     /// Owner to controller: all that I had written by this loss is on every replica again.
-    Settled(SessionId, Epoch, ConfigNumber),
+    Settled(Vec<Owned>, ConfigNumber),
     /// So noted.
     SettledHeard(SessionId, Epoch, ConfigNumber),
     /// Operator to controller: this server leaves the cluster.
@@ -383,11 +383,32 @@ pub struct Life {
     pub incarnation: Incarnation,
 }
 
+/// A session, and the epoch of its owner.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owned {
+    /// The session.
+    pub session: SessionId,
+    /// The epoch.
+    pub epoch: Epoch,
+}
+
+/// Sessions that one owner opens together at most.
+pub const SESSIONS_OPENED_MAX: usize = 64;
+
 /// What an owner learns when it becomes one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Opened {
     /// Of which request.
     pub nonce: u64,
+    /// The sessions, in the order in which they were asked for.
+    pub sessions: Vec<OpenedSession>,
+    /// The configuration.
+    pub config: Arc<Config>,
+}
+
+/// What an owner learns of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct OpenedSession {
     /// The session.
     pub session: SessionId,
     /// Its epoch from now on.
@@ -401,8 +422,6 @@ pub struct Opened {
     pub at: WallNs,
     /// Servers that had each write that earlier owners acknowledged, at least.
     pub copies_earlier: u8,
-    /// The configuration.
-    pub config: Arc<Config>,
 }
 
 /// What an observer learns of a session.
@@ -466,11 +485,14 @@ pub struct SessionState {
     pub used_in: ConfigNumber,
 }
 
-/// A question for the keys of a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// An owner's question for the keys of its sessions.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct List {
-    /// Of which session.
-    pub session: SessionId,
+    /// Of which sessions.
+    pub sessions: Vec<Owned>,
+    /// Every replica has the owner's writes up to this one, so that servers forget deletions also in
+    /// sessions that nobody uses.
+    pub stable: Sequence,
     /// In which configuration.
     pub config: ConfigNumber,
     /// The owner's time.
@@ -489,7 +511,7 @@ impl List {
     pub const RECORDS_MAX: u32 = 1_024;
 }
 
-/// Keys of a session that a server is the first of that has them.
+/// Keys of an owner's sessions that a server is the first of that has them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Listed {
     /// Who says so.

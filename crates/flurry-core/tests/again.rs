@@ -13,7 +13,9 @@ use flurry_core::id::{
     ConfigNumber, DurationNs, Epoch, Key, MonoNs, OperationId, Sequence, SessionId, Version, WallNs,
 };
 use flurry_core::key_value::Operation;
-use flurry_core::message::{Answer, Ask, Control, Copy, Message, Opened, Outcome, Request};
+use flurry_core::message::{
+    Answer, Ask, Control, Copy, Message, Opened, OpenedSession, Outcome, Request,
+};
 use flurry_core::portal::{self, Destination, Event, Portal, Submission};
 use flurry_core::router::{self, Router, RouterParams};
 
@@ -46,13 +48,15 @@ fn owner_after(epoch: u32, clean_since: Option<Epoch>) -> Portal {
         last_wipe: ConfigNumber(0),
     };
     let opened = Opened {
-        copies_earlier: 1,
         nonce: 1,
-        session: SessionId(1),
-        epoch: Epoch(epoch),
-        clean_since,
-        unknown_through: Epoch(0),
-        at: WallNs(0),
+        sessions: vec![OpenedSession {
+            session: SessionId(1),
+            epoch: Epoch(epoch),
+            clean_since,
+            unknown_through: Epoch(0),
+            at: WallNs(0),
+            copies_earlier: 1,
+        }],
         config: Arc::new(config),
     };
     portal.handle_message(NOW, Message::Control(Control::Opened(opened)));

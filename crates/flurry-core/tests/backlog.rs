@@ -15,7 +15,7 @@ use flurry_core::id::{
 };
 use flurry_core::key_value::{Answer, KeyValue, Operation};
 use flurry_core::message::{Ask, Control, Copies, Copy, Life, Message, Request, State, Verdict};
-use flurry_core::portal::{Portal, PortalParams, Submission, SubmitError};
+use flurry_core::portal::{Portal, PortalParams, Sessions, Submission, SubmitError};
 use flurry_core::server::{Server, ServerParams};
 
 const WRITES: u64 = 2_000;
@@ -32,7 +32,7 @@ fn set(value: &'static str) -> Operation {
 fn cluster(servers: Vec<Server<KeyValue>>, bytes_max: usize, keys_max: usize) -> Cluster {
     let mut cluster = Cluster::of(servers);
     let params = PortalParams {
-        name: "calls".to_owned(),
+        sessions: Sessions::one("calls"),
         nonce: 2,
         operations_max: 10_000,
         bytes_max,

@@ -219,7 +219,9 @@ fn the_largest_cluster_in_the_middle_of_a_change_fits_a_datagram() {
     assert!(first.next.is_none(), "there is no room for more");
     let known = first.members[0].server.0;
     let open = Control::Open {
-        name: "s".repeat(128),
+        names: (10..74)
+            .map(|it| format!("{it}{}", "s".repeat(126)))
+            .collect(),
         nonce: u64::MAX,
         patience: DurationNs(0),
         copies: flurry_core::message::Copies::Majority,

@@ -9,7 +9,7 @@ use common::{Cluster, portal, server};
 use flurry_core::config::Level;
 use flurry_core::id::{ConfigNumber, DurationNs, WallNs};
 use flurry_core::key_value::{Answer, Operation};
-use flurry_core::message::Control;
+use flurry_core::message::{Control, Owned};
 use flurry_core::portal::{Outcome, Submission};
 
 fn set(value: &'static str) -> Operation {
@@ -159,7 +159,8 @@ fn an_owner_that_has_outlived_one_loss_has_not_outlived_a_later_one() {
     cluster.pass(DurationNs::millis(700));
     let (session, epoch) = cluster.controller.sessions_in_doubt().next().unwrap();
     let last_loss = cluster.controller.config().unwrap().last_loss;
-    let settled = |loss: u32| Control::Settled(session, epoch, ConfigNumber(loss));
+    let owned = Owned { session, epoch };
+    let settled = |loss: u32| Control::Settled(vec![owned], ConfigNumber(loss));
     cluster.ask_controller(3_000, settled(last_loss.0 - 1));
     assert_eq!(cluster.controller.sessions_in_doubt().count(), 1);
     cluster.ask_controller(3_000, settled(last_loss.0));

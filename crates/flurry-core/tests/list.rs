@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use common::Cluster;
 use flurry_core::config::Level;
-use flurry_core::id::{ConfigNumber, DurationNs, WallNs};
+use flurry_core::id::{ConfigNumber, DurationNs, Sequence, WallNs};
 use flurry_core::key_value::{Condition, Operation};
 use flurry_core::message::{Control, List, Listed, Message};
 
@@ -17,7 +17,8 @@ const ENDS: WallNs = WallNs(2_000_000_000);
 
 fn question(cluster: &Cluster) -> List {
     List {
-        session: cluster.portal.session(),
+        sessions: cluster.portal.owned(),
+        stable: Sequence(0),
         config: cluster.controller.config().expect("one is formed").number,
         at: EARLY,
         ended: false,
@@ -44,8 +45,11 @@ fn all(cluster: &mut Cluster, question: List) -> BTreeMap<Bytes, u32> {
     for server in 0..cluster.servers.len() {
         let mut next = Some(question.below);
         while let Some(below) = next {
-            let question = List { below, ..question };
-            let listed = asked(cluster, server, question).expect("it is answered");
+            let question = List {
+                below,
+                ..question.clone()
+            };
+            let listed = asked(cluster, server, question.clone()).expect("it is answered");
             assert_eq!(listed.question, question);
             assert!(listed.next.is_none_or(|next| next < below), "it goes on");
             for key in listed.keys {
@@ -122,7 +126,7 @@ fn keys_of_another_session_are_not_told() {
     let mut cluster = Cluster::open();
     set(&mut cluster, "mine", None);
     let mut question = question(&cluster);
-    question.session.0 += 1;
+    question.sessions[0].session.0 += 1;
     assert_eq!(all(&mut cluster, question), BTreeMap::new());
 }
 
@@ -135,7 +139,7 @@ fn an_answer_fits_a_packet_however_long_the_keys_are() {
     }
     let question = question(&cluster);
     for server in 0..cluster.servers.len() {
-        let listed = asked(&mut cluster, server, question).unwrap();
+        let listed = asked(&mut cluster, server, question.clone()).unwrap();
         let message = Message::Control(Control::Listed(listed));
         assert!(common::bytes_of(&message) < 60_000);
     }
@@ -149,7 +153,7 @@ fn whoever_asks_in_another_configuration_is_not_answered() {
     let mut question = question(&cluster);
     for number in [0, question.config.0 - 1, question.config.0 + 1] {
         question.config = ConfigNumber(number);
-        assert_eq!(asked(&mut cluster, 0, question), None, "{number}");
+        assert_eq!(asked(&mut cluster, 0, question.clone()), None, "{number}");
     }
 }
 
@@ -158,7 +162,7 @@ fn a_server_whose_lease_is_over_tells_no_keys() {
     let mut cluster = Cluster::open();
     set(&mut cluster, "k", None);
     let question = question(&cluster);
-    assert!(asked(&mut cluster, 0, question).is_some());
+    assert!(asked(&mut cluster, 0, question.clone()).is_some());
     cluster.now = cluster.now.after(DurationNs::millis(10_000));
-    assert_eq!(asked(&mut cluster, 0, question), None);
+    assert_eq!(asked(&mut cluster, 0, question.clone()), None);
 }

@@ -16,7 +16,7 @@ const STANDBY: u64 = 3000;
 /// Sends a standby's opening with this silence limit and returns the controller's answer.
 fn stand_by(cluster: &mut Cluster, patience: DurationNs) -> Option<Control> {
     let open = Control::Open {
-        name: "calls".to_owned(),
+        names: vec!["calls".to_owned()],
         nonce: 7,
         patience,
         copies: flurry_core::message::Copies::Count(1),
@@ -63,7 +63,7 @@ fn a_standby_is_let_in_at_once_when_the_owner_has_closed() {
     cluster.settle();
     let opened = stand_by(&mut cluster, patience);
     assert!(
-        matches!(&opened, Some(Control::Opened(it)) if it.epoch == Epoch(2)),
+        matches!(&opened, Some(Control::Opened(it)) if it.sessions[0].epoch == Epoch(2)),
         "{opened:?}"
     );
 }

@@ -9,8 +9,8 @@ use flurry_core::id::{
     SessionId, ShardId, Version, WallNs,
 };
 use flurry_core::message::{
-    Batch, Control, Copies, Cursor, Departure, FoundSession, Life, List, Listed, Message, Ping,
-    Pull, SessionState,
+    Batch, Control, Copies, Cursor, Departure, FoundSession, Life, List, Listed, Message, Owned,
+    Ping, Pull, SessionState,
 };
 use flurry_core::wire::{WireError, decode, encode};
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ fn bytes_of(message: &Message) -> Bytes {
 
 fn open(name: String, nonce: u64) -> Message {
     Message::Control(Control::Open {
-        name,
+        names: vec![name.clone(), name],
         nonce,
         patience: DurationNs(nonce / 3),
         copies: if nonce.is_multiple_of(3) {
@@ -103,8 +103,13 @@ fn what_a_server_says_of_itself_arrives() {
             lost: true,
         }),
     };
+    let owned = Owned {
+        session: SessionId(1),
+        epoch: Epoch(2),
+    };
     let question = List {
-        session: SessionId(3),
+        sessions: vec![owned; 2],
+        stable: Sequence(8),
         config: ConfigNumber(4),
         at: WallNs(-5),
         ended: true,
@@ -151,7 +156,7 @@ fn what_a_server_says_of_itself_arrives() {
             entries: Vec::new(),
             listed: vec![(key.clone(), Version::NONE)],
         }),
-        Control::List(question),
+        Control::List(question.clone()),
         Control::Listed(Listed {
             from: life.endpoint,
             question,
@@ -160,8 +165,9 @@ fn what_a_server_says_of_itself_arrives() {
         }),
         Control::Synced(life, ConfigNumber(4)),
         Control::FenceHeld(life, SessionId(1), Epoch(2), WallNs(-3)),
-        Control::Close(SessionId(1), Epoch(2), true, WallNs(7)),
-        Control::Settled(SessionId(1), Epoch(2), ConfigNumber(3)),
+        Control::Close(vec![owned], true, WallNs(7)),
+        Control::Closed(vec![owned, owned]),
+        Control::Settled(vec![owned, owned], ConfigNumber(3)),
         Control::SettledHeard(SessionId(1), Epoch(2), ConfigNumber(3)),
         Control::Depart(ServerId(9), Departure::Drained),
         Control::DepartHeard(ServerId(9), Departure::Removed, "it is up".to_owned()),

@@ -6,7 +6,9 @@ use bytes::BytesMut;
 use flurry_core::config::{Config, majority};
 use flurry_core::consensus::Ballot;
 use flurry_core::controller::Controller;
-use flurry_core::id::{Epoch, Incarnation, MonoNs, OperationId, ServerId, SessionId, Version};
+use flurry_core::id::{
+    DurationNs, Epoch, Incarnation, MonoNs, OperationId, ServerId, SessionId, Version,
+};
 use flurry_core::message::{Control, Life, Message, Reply, Verdict};
 use flurry_core::portal::Portal;
 use flurry_core::wire;
@@ -41,20 +43,45 @@ impl Owners {
         sender: u64,
         message: Message,
     ) -> Option<String> {
-        if let Message::Control(Control::Settled(session, epoch, _)) = &message {
-            self.heard.insert((place, *session), (*epoch, now));
+        if let Message::Control(Control::Settled(sessions, _)) = &message {
+            for it in sessions {
+                self.heard.insert((place, it.session), (it.epoch, now));
+            }
         }
-        let Message::Control(Control::Open { name, patience, .. }) = &message else {
+        let Message::Control(Control::Open {
+            names, patience, ..
+        }) = &message
+        else {
             controller.handle_message(now, sender, message);
             return None;
         };
-        let (name, patience) = (name.clone(), *patience);
-        let before = controller.owner_of(&name);
+        let (names, patience) = (names.clone(), *patience);
+        let owners = |controller: &Controller| -> Vec<Option<(SessionId, Epoch, bool)>> {
+            names.iter().map(|it| controller.owner_of(it)).collect()
+        };
+        let before = owners(controller);
         controller.handle_message(now, sender, message);
-        let ((id, epoch, closed), (_, after, _)) = before.zip(controller.owner_of(&name))?;
-        if after == epoch {
-            return None;
-        }
+        let after = owners(controller).into_iter();
+        let changes = before
+            .into_iter()
+            .zip(after)
+            .filter_map(|it| it.0.zip(it.1));
+        let taken = changes.filter_map(|((id, epoch, closed), (_, after, _))| {
+            (after != epoch).then_some((id, epoch, closed, after))
+        });
+        taken
+            .filter_map(|it| self.took(place, now, it, patience))
+            .next()
+    }
+
+    /// Notes that an opening got a session. Returns a violation of I25.
+    fn took(
+        &mut self,
+        place: NodeId,
+        now: MonoNs,
+        (id, epoch, closed, after): (SessionId, Epoch, bool, Epoch),
+        patience: DurationNs,
+    ) -> Option<String> {
         if closed {
             self.after_closed.insert((id, after));
             return None;

@@ -171,11 +171,11 @@ fn nobody_is_in_doubt(world: &mut World, workload: &mut Workload) {
             .nodes
             .iter()
             .filter_map(|node| match &node.machine {
-                Machine::Portal(portal, _) if portal.is_open() => {
-                    Some((portal.session(), portal.epoch()))
-                }
+                Machine::Portal(portal, _) if portal.is_open() => Some(portal.owned()),
                 _ => None,
             })
+            .flatten()
+            .map(|it| (it.session, it.epoch))
             .collect();
         // Without a controller nobody can say.
         let in_doubt = world.controller().map_or(1, |controller| {

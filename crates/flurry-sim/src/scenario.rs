@@ -30,6 +30,8 @@ pub struct Scenario {
     pub operator: bool,
     /// The clocks of owners are wrong by up to two seconds, each by another time.
     pub wrong_clocks: bool,
+    /// Sessions that each owner spreads its keys over.
+    pub parts: u8,
     /// Half of the new owners are standbys, which wait until the owner before has closed or is
     /// silent.
     pub standbys: bool,
@@ -98,6 +100,11 @@ impl Scenario {
             stalls: false,
             operator: false,
             wrong_clocks: seed % 8 == 5,
+            parts: if matches!(seed % 16, 9 | 10 | 12) {
+                3
+            } else {
+                1
+            },
             standbys: seed % 8 == 3,
             suspends: seed % 8 == 5,
             several_copies: seed % 8 == 1,

@@ -284,7 +284,9 @@ impl Workload {
                     self.start_owner(world, index, &routers);
                 }
             }
-            Event::Fenced(epoch) => self.pushed_aside(world, index, owner, epoch),
+            Event::Fenced(epoch) | Event::PartFenced(_, epoch) => {
+                self.pushed_aside(world, index, owner, epoch);
+            }
             Event::Refused(reason) => self.refused(world, index, owner, &reason),
             Event::Stable(_) | Event::StandsBy(_) => {}
         }
@@ -308,14 +310,13 @@ impl Workload {
             *reads = 0;
         }
         let let_go = std::mem::take(&mut session.let_go);
-        let id = world.with_portal(session.places[owner], |portal, _| portal.session());
+        let owned = world.with_portal(session.places[owner], |portal, _| portal.owned());
         // After an owner that let go nobody waits for the servers to know: none of its is under way
         // but duplicates, which change nothing.
-        if let Some((id, _)) = id
-            && !let_go
-            && !world.owners.had_closed(id, epoch)
-        {
-            world.fenced.insert(id.0, epoch.0);
+        for it in owned.into_iter().flat_map(|it| it.0) {
+            if !let_go && !world.owners.had_closed(it.session, it.epoch) {
+                world.fenced.insert(it.session.0, it.epoch.0);
+            }
         }
         self.ask(world, index, owner);
     }
@@ -375,7 +376,7 @@ impl Workload {
             session.done_at = session.done_at.max(at);
         }
         if durable && done {
-            check_copies(world, session.places[owner], epoch, number);
+            check_copies(world, session.places[owner], epoch, (number, &key));
         }
         let told = session.truth.told(epoch, &key, number, outcome, allowed);
         if let Err(what) = told {
@@ -654,10 +655,12 @@ impl Session {
 }
 
 /// Checks the copies of a write that its owner got the answer of, at a level that promises copies.
-fn check_copies(world: &mut World, place: NodeId, epoch: Epoch, number: u64) {
+fn check_copies(world: &mut World, place: NodeId, epoch: Epoch, (number, key): (u64, &Bytes)) {
     // Skipped after a renumbering: the number on the wire is known to the owner only.
-    let known = world.with_portal(place, |portal, _| (portal.session(), portal.tried_again()));
-    let Some(((session, 0), _)) = known else {
+    let known = world.with_portal(place, |portal, _| {
+        (portal.session_of(key), portal.tried_again())
+    });
+    let Some(((Some(session), 0), _)) = known else {
         return;
     };
     world.check_copies(OperationId {

@@ -19,7 +19,7 @@ use flurry_core::id::{
 };
 use flurry_core::key_value::KeyValue;
 use flurry_core::message::{Control, Copies, Life, Message};
-use flurry_core::portal::{Event, Portal, PortalParams};
+use flurry_core::portal::{Event, Portal, PortalParams, Sessions};
 use flurry_core::router::{Router, RouterParams};
 use flurry_core::server::{self, Server, ServerParams};
 
@@ -210,6 +210,18 @@ fn address(place: NodeId, started: u64) -> String {
     format!("{place}:{started}")
 }
 
+/// The sessions that an owner spreads its keys over.
+fn sessions_of(name: &str, parts: u8) -> Sessions {
+    if parts == 1 {
+        return Sessions::one(name);
+    }
+    Sessions {
+        names: (0..parts).map(|part| format!("{name}/{part}")).collect(),
+        of: |key| key.last().map_or(0, |it| usize::from(*it) % 3),
+        first: 0,
+    }
+}
+
 impl World {
     /// The cluster of a scenario, everything started at time 0.
     #[must_use]
@@ -364,7 +376,7 @@ impl World {
         };
         let inside = router == place;
         let params = PortalParams {
-            name: name.to_owned(),
+            sessions: sessions_of(name, self.scenario.parts),
             nonce: self.dice.number(),
             operations_max: 4_096,
             bytes_max: self.scenario.backlog_bytes_max,

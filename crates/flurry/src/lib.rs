@@ -66,8 +66,8 @@ pub use flurry_core::id::{DurationNs, Epoch, Version, WallNs};
 pub use flurry_core::key_value::{Answer, Condition, ExpireCondition, Lifetime, Operation};
 pub use flurry_core::machine::{self, Access, StateMachine};
 pub use gateway::{
-    Gateway, GatewayHandle, GatewayOptions, GatewayPlace, Rights, SLOTS, Tls, User, Users,
-    hash_password,
+    Gateway, GatewayHandle, GatewayOptions, GatewayPlace, PART_SLOTS, Rights, SLOTS, Tls, User,
+    Users, are_parts, hash_password, is_of_slots, session_of_slots,
 };
 pub use link::{LinkCounts, Transport};
 pub use losses::{GatewayLogin, Loss, losses};

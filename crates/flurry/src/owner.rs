@@ -8,10 +8,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
 use flurry_core::config::{Config, Level};
-use flurry_core::id::{DurationNs, Endpoint, Epoch, MonoNs, SessionId, WallNs};
+use flurry_core::id::{DurationNs, Endpoint, Epoch, MonoNs, Sequence, WallNs};
 use flurry_core::machine::Access;
-use flurry_core::message::{Ask, Control, Copies, Copy, Destination, Message};
-use flurry_core::portal::{self, Event, Outcome, Portal, PortalParams, Submission};
+use flurry_core::message::{Ask, Control, Copies, Copy, Destination, Message, Owned};
+use flurry_core::portal::{self, Event, Outcome, Portal, PortalParams, Sessions, Submission};
 use flurry_core::router::{Router, RouterParams};
 use tracing::info;
 
@@ -95,8 +95,8 @@ pub(crate) struct Ways {
 /// How an owner is made.
 #[derive(Debug)]
 pub(crate) struct OwnerParams {
-    /// The session's name.
-    pub(crate) name: String,
+    /// The sessions that it opens.
+    pub(crate) sessions: Sessions,
     /// Random: tells this opening from another.
     pub(crate) nonce: u64,
     pub(crate) ways: Ways,
@@ -155,6 +155,8 @@ pub(crate) struct Owner<C: Caller> {
     peers: Peers,
     calls: Calls<C>,
     fenced: Option<Epoch>,
+    /// Places of sessions that others own now, until somebody asks for them.
+    lost: Vec<(usize, Epoch)>,
     /// What the controller is asked at the start.
     question: Option<Control>,
     shared: Arc<Shared>,
@@ -176,7 +178,7 @@ impl<C: Caller> Owner<C> {
         let (in_flight_max, bytes_max) = (params.operations_max, params.bytes_max);
         let peers = Peers::new(ways.controllers, &params.security);
         let params = PortalParams {
-            name: params.name,
+            sessions: params.sessions,
             nonce: params.nonce,
             operations_max: params.operations_max,
             bytes_max: params.bytes_max,
@@ -200,6 +202,7 @@ impl<C: Caller> Owner<C> {
             peers,
             calls,
             fenced: None,
+            lost: Vec::new(),
             // Tells a controller that is not there from one that cannot open the session yet.
             question: Some(Control::StatusQuery),
             shared,
@@ -253,8 +256,19 @@ impl<C: Caller> Owner<C> {
         self.portal.last()
     }
 
-    pub(crate) fn session(&self) -> SessionId {
-        self.portal.session()
+    /// The sessions that it has.
+    pub(crate) fn owned(&self) -> Vec<Owned> {
+        self.portal.owned()
+    }
+
+    /// Returns the places among its sessions of those that others own since it was asked last.
+    pub(crate) fn take_lost(&mut self) -> Vec<(usize, Epoch)> {
+        std::mem::take(&mut self.lost)
+    }
+
+    /// As [`Self::stable`], as numbered on the wire.
+    pub(crate) fn stable_on_the_wire(&self) -> Sequence {
+        self.portal.stable_sequence()
     }
 
     pub(crate) fn config(&self) -> Option<&Arc<Config>> {
@@ -435,6 +449,7 @@ impl<C: Caller> Owner<C> {
                     let _ = closing.send(Ok(()));
                 }
             }
+            Event::PartFenced(place, epoch) => self.lost.push((place, epoch)),
             Event::Fenced(epoch) => {
                 self.fenced = Some(epoch);
                 if let Some(closing) = self.calls.closing.take() {

@@ -57,11 +57,13 @@ impl Hearing {
                 }
                 self.lives.insert(ping.life, now);
             }
-            Message::Control(Control::Settled(session, epoch, _)) => {
+            Message::Control(Control::Settled(sessions, _)) => {
                 if self.owners.len() >= PARTS_MAX {
                     self.owners.clear();
                 }
-                self.owners.insert(*session, (*epoch, now));
+                for owned in sessions {
+                    self.owners.insert(owned.session, (owned.epoch, now));
+                }
             }
             _ => {}
         }

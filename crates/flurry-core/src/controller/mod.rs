@@ -26,7 +26,6 @@ use crate::message::{Control, Life, Message};
 use sessions::{Opening, Session};
 
 pub use replica::{Group, Leader, Replica, ReplicaOutput, Step};
-pub use sessions::SLOTS;
 pub use snapshot::SnapshotError;
 
 /// How often what was not acknowledged is sent again.
@@ -287,7 +286,7 @@ impl Controller {
         };
         match control {
             Control::Open {
-                name,
+                names,
                 nonce,
                 patience,
                 copies,
@@ -297,17 +296,11 @@ impl Controller {
                     patience,
                     copies: copies.of(self.params.replicas),
                 };
-                self.open(now, sender, &name, opening);
+                self.open(now, sender, &names, opening);
             }
             Control::FindSession(name, number) => self.find_session(sender, &name, number),
-            Control::Close(session, epoch, untold, at) => {
-                self.owners_time(session, at);
-                self.close(sender, session, epoch, untold);
-            }
-            Control::Settled(session, epoch, loss) => {
-                self.owner_lives(now, session, epoch);
-                self.settled(sender, session, epoch, loss);
-            }
+            Control::Close(owned, untold, at) => self.close(sender, &owned, untold, at),
+            Control::Settled(owned, loss) => self.settled(now, sender, &owned, loss),
             Control::FenceHeld(life, session, epoch, at) => {
                 self.owners_time(session, at);
                 self.fence_held(life, session, epoch);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::config::Member;
 use crate::id::{ConfigNumber, DurationNs, Endpoint, Epoch, Incarnation, ServerId, ShardId};
-use crate::message::{Copies, Life, Ping};
+use crate::message::{Copies, Life, Owned, Ping};
 
 const MS: u64 = 1_000_000;
 const SILENCE: DurationNs = DurationNs(100 * MS);
@@ -348,7 +348,7 @@ fn what_a_leader_says_waits_for_the_write_before_it() {
     let mut leader = Leader::new(at(0), PARAMS, None).unwrap();
     let open = |nonce: u64| {
         Message::Control(Control::Open {
-            name: format!("session-{nonce}"),
+            names: vec![format!("session-{nonce}")],
             nonce,
             patience: DurationNs(0),
             copies: Copies::Count(1),
@@ -414,7 +414,11 @@ fn a_new_leader_knows_from_before_for_how_long_an_owner_has_been_silent() {
     let Some(Control::Opened(opened)) = three.last_answer() else {
         panic!("the session is new");
     };
-    let settled = Control::Settled(opened.session, opened.epoch, ConfigNumber(0));
+    let owned = Owned {
+        session: opened.sessions[0].session,
+        epoch: opened.sessions[0].epoch,
+    };
+    let settled = Control::Settled(vec![owned], ConfigNumber(0));
     three.say_to_all(&settled);
     three.stop(first);
     while three.leader().is_none() {
@@ -431,7 +435,7 @@ fn a_new_leader_knows_from_before_for_how_long_an_owner_has_been_silent() {
 
 fn open(nonce: u64, patience_ns: u64) -> Control {
     Control::Open {
-        name: "calls".to_owned(),
+        names: vec!["calls".to_owned()],
         nonce,
         patience: DurationNs(patience_ns),
         copies: Copies::Count(1),

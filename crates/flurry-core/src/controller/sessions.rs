@@ -8,12 +8,14 @@
 //! after the owner has been silent for a while. Safety does not depend on the report; the epochs
 //! provide it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::Controller;
 use crate::bugs::{Bug, planted};
 use crate::id::{ConfigNumber, DurationNs, Epoch, MonoNs, SessionId, WallNs};
-use crate::message::{Control, FoundSession, Life, Opened};
+use crate::message::{
+    Control, FoundSession, Life, Opened, OpenedSession, Owned, SESSIONS_OPENED_MAX,
+};
 
 /// Sessions that a controller keeps at most.
 const SESSIONS_MAX: usize = crate::server::SESSIONS_MAX;
@@ -23,9 +25,6 @@ const NAME_BYTES_MAX: usize = 128;
 
 /// Earlier openings of a session whose late copies are recognised.
 const PAST_NONCES_MAX: usize = 16;
-
-/// What the name of a gateway's session begins with; its first and its last slot follow.
-pub const SLOTS: &str = "slots/";
 
 /// What the controller knows of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -49,6 +48,8 @@ pub(super) struct Session {
     pub(super) fenced: BTreeSet<Life>,
     /// Who waits for the opening.
     pub(super) opening: Option<u64>,
+    /// Its place among the names of that opening.
+    pub(super) place: usize,
     /// Nobody has to be waited for.
     pub(super) free: bool,
     /// Time of the last message from the owner, or from a portal that asks to become the owner.
@@ -105,27 +106,11 @@ pub(super) struct Opening {
     pub(super) copies: u8,
 }
 
-/// Whether two sessions are of gateways that have slots in common, and not the same: `slots/0-99` and
-/// `slots/50-149`. A key would then be in both, with a value of its own in each.
-fn overlap(one: &str, other: &str) -> bool {
-    let range = |name: &str| {
-        let (first, last) = name.strip_prefix(SLOTS)?.split_once('-')?;
-        Some((first.parse::<u16>().ok()?, last.parse::<u16>().ok()?))
-    };
-    match (range(one), range(other)) {
-        (Some(one), Some(other)) => one != other && one.0 <= other.1 && other.0 <= one.1,
-        _ => false,
-    }
-}
-
 impl Controller {
-    pub(super) fn open(&mut self, now: MonoNs, sender: u64, name: &str, asked: Opening) {
-        let nonce = asked.nonce;
-        if name.is_empty() || name.len() > NAME_BYTES_MAX {
-            let reason = format!(
-                "session: its name has {} bytes; wanted 1 to {NAME_BYTES_MAX}",
-                name.len()
-            );
+    /// Makes a portal the owner of sessions, of all or of none.
+    pub(super) fn open(&mut self, now: MonoNs, sender: u64, names: &[String], asked: Opening) {
+        if let Some(reason) = self.open_refusal(names) {
+            let nonce = asked.nonce;
             self.reply(sender, Control::OpenRefused { nonce, reason });
             return;
         }
@@ -133,26 +118,63 @@ impl Controller {
             // Asked again until there is a cluster: the servers may be on their way.
             return;
         }
-        if let Some(id) = self.names.get(name).copied() {
-            if !self.waits_for_owner(now, sender, id, asked) {
-                self.open_again(sender, id, asked);
+        if self.waits_for_owner(now, sender, names, asked) {
+            return;
+        }
+        if let Some(epoch) = self.opened_since(names, asked.nonce) {
+            // A late copy. Nobody waits for the answer but an owner that was never told of its epoch.
+            let reason = format!(
+                "session: another owner has opened it since, under epoch {}; hint: start again",
+                epoch.0
+            );
+            let nonce = asked.nonce;
+            self.reply(sender, Control::OpenRefused { nonce, reason });
+            return;
+        }
+        let mut given = Vec::new();
+        for (place, name) in names.iter().enumerate() {
+            let new = match self.names.get(name).copied() {
+                Some(id) => self.open_again(now, sender, id, asked).then_some(id),
+                None => Some(self.open_first(now, sender, name, asked)),
+            };
+            given.extend(new);
+            let session = self
+                .names
+                .get(name)
+                .and_then(|id| self.sessions.get_mut(id));
+            if let Some(session) = session {
+                session.place = place;
             }
-            return;
         }
-        if let Some(other) = self.names.keys().find(|it| overlap(it, name)) {
-            let reason = format!(
-                "session: {name} overlaps {other}, so that the same key would have two values; wanted the same slots, or others; hint: give the gateway the slots of {other}"
-            );
-            self.reply(sender, Control::OpenRefused { nonce, reason });
-            return;
+        self.opened(&given);
+    }
+
+    /// Why sessions of these names cannot be opened.
+    fn open_refusal(&self, names: &[String]) -> Option<String> {
+        let count = names.len();
+        if count == 0 || count > SESSIONS_OPENED_MAX {
+            return Some(format!(
+                "session: {count} were asked for; wanted 1 to {SESSIONS_OPENED_MAX}"
+            ));
         }
-        if self.sessions.len() >= SESSIONS_MAX {
-            let reason = format!(
+        let bad = |it: &&String| it.is_empty() || it.len() > NAME_BYTES_MAX;
+        if let Some(name) = names.iter().find(bad) {
+            return Some(format!(
+                "session: its name has {} bytes; wanted 1 to {NAME_BYTES_MAX}",
+                name.len()
+            ));
+        }
+        let new = names.iter().filter(|it| !self.names.contains_key(*it));
+        if self.sessions.len() + new.count() > SESSIONS_MAX {
+            return Some(format!(
                 "session: there are {SESSIONS_MAX} already; wanted fewer; hint: share a session between keys"
-            );
-            self.reply(sender, Control::OpenRefused { nonce, reason });
-            return;
+            ));
         }
+        None
+    }
+
+    /// Gives out the first epoch of a session.
+    fn open_first(&mut self, now: MonoNs, sender: u64, name: &str, asked: Opening) -> SessionId {
         let number = u32::try_from(self.sessions.len() + 1).unwrap_or(u32::MAX);
         let id = SessionId(number);
         self.names.insert(name.to_owned(), id);
@@ -161,7 +183,7 @@ impl Controller {
             Session {
                 name: name.to_owned(),
                 epoch: Epoch(1),
-                nonce,
+                nonce: asked.nonce,
                 past_nonces: VecDeque::new(),
                 closed: false,
                 clean_since: Some(Epoch(1)),
@@ -170,43 +192,55 @@ impl Controller {
                 lossy: false,
                 fenced: BTreeSet::new(),
                 opening: Some(sender),
+                place: 0,
                 free: true,
                 heard: now,
                 writes: Writes::new(asked.copies),
                 earlier: Writes::NONE,
             },
         );
-        self.opened(id);
+        id
     }
 
-    /// Returns whether a standby has to wait because the session's owner lives.
-    fn waits_for_owner(&mut self, now: MonoNs, sender: u64, id: SessionId, asked: Opening) -> bool {
-        let Opening {
-            nonce, patience, ..
-        } = asked;
+    fn known(&self, names: &[String]) -> impl Iterator<Item = &Session> {
+        let ids = names.iter().filter_map(|it| self.names.get(it));
+        ids.filter_map(|id| self.sessions.get(id))
+    }
+
+    /// Returns whether a standby has to wait because the owner of one of the sessions lives.
+    fn waits_for_owner(
+        &mut self,
+        now: MonoNs,
+        sender: u64,
+        names: &[String],
+        asked: Opening,
+    ) -> bool {
+        let nonce = asked.nonce;
         let listening = self.listening;
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return false;
+        let lives = |it: &&Session| {
+            let silent = now.since(it.heard.max(listening));
+            it.nonce != nonce && !it.closed && silent < asked.patience
         };
-        if session.nonce == nonce {
-            session.heard = session.heard.max(now);
-            return false;
-        }
-        let silent = now.since(session.heard.max(listening));
-        let waits = !session.closed && silent < patience && !planted(Bug::StandbyImpatient);
-        if waits {
-            let epoch = session.epoch;
+        let owner = self.known(names).find(lives).map(|it| it.epoch);
+        let owner = owner.filter(|_| !planted(Bug::StandbyImpatient));
+        if let Some(epoch) = owner {
             self.reply(sender, Control::OwnerLives { nonce, epoch });
-        } else if !session.past_nonces.contains(&nonce) {
-            session.heard = now;
         }
-        waits
+        owner.is_some()
+    }
+
+    /// Returns the epoch of a later owner of one of these sessions, if the opening is over.
+    fn opened_since(&self, names: &[String], nonce: u64) -> Option<Epoch> {
+        let over = |it: &&Session| {
+            it.nonce != nonce && it.past_nonces.contains(&nonce) && !planted(Bug::LateOpenObeyed)
+        };
+        self.known(names).find(over).map(|it| it.epoch)
     }
 
     /// Notes that the owner of a session has reported that it lives.
-    pub(super) fn owner_lives(&mut self, now: MonoNs, id: SessionId, epoch: Epoch) {
-        if let Some(session) = self.sessions.get_mut(&id)
-            && session.epoch == epoch
+    fn owner_lives(&mut self, now: MonoNs, owned: Owned) {
+        if let Some(session) = self.sessions.get_mut(&owned.session)
+            && session.epoch == owned.epoch
         {
             session.heard = session.heard.max(now);
         }
@@ -238,26 +272,19 @@ impl Controller {
         self.reply(sender, Control::FoundSession(found));
     }
 
-    fn open_again(&mut self, sender: u64, id: SessionId, asked: Opening) {
+    /// Gives out the next epoch of a session. Returns false if this opening has it already.
+    fn open_again(&mut self, now: MonoNs, sender: u64, id: SessionId, asked: Opening) -> bool {
         let nonce = asked.nonce;
         let Some(session) = self.sessions.get_mut(&id) else {
-            return;
+            return false;
         };
+        session.heard = session.heard.max(now);
         if session.nonce == nonce {
             // A repetition: the answer may have been lost, or is not known yet.
             if !session.closed {
                 session.opening = Some(sender);
             }
-            return;
-        }
-        if session.past_nonces.contains(&nonce) && !planted(Bug::LateOpenObeyed) {
-            // A late copy. Nobody waits for the answer but an owner that was never told of its epoch.
-            let reason = format!(
-                "session: another owner has opened it since, under epoch {}; hint: start again",
-                session.epoch.0
-            );
-            self.reply(sender, Control::OpenRefused { nonce, reason });
-            return;
+            return false;
         }
         if session.past_nonces.len() == PAST_NONCES_MAX {
             session.past_nonces.pop_front();
@@ -280,19 +307,24 @@ impl Controller {
         session.lossy = false;
         session.fenced.clear();
         session.opening = Some(sender);
-        self.opened(id);
+        true
     }
 
-    /// A new epoch is given out: on disk, then to the servers.
-    fn opened(&mut self, id: SessionId) {
+    /// New epochs are given out: on disk, then to the servers.
+    fn opened(&mut self, given: &[SessionId]) {
+        if given.is_empty() {
+            return;
+        }
         if !planted(Bug::EpochNotSynced) {
             self.persist();
         }
-        let Some(epoch) = self.sessions.get(&id).map(|session| session.epoch) else {
-            return;
-        };
-        for life in self.lives() {
-            self.tell(life, Control::Fence(id, epoch));
+        for id in given {
+            let Some(epoch) = self.sessions.get(id).map(|session| session.epoch) else {
+                continue;
+            };
+            for life in self.lives() {
+                self.tell(life, Control::Fence(*id, epoch));
+            }
         }
     }
 
@@ -345,41 +377,86 @@ impl Controller {
         let lives = self.lives();
         // Whoever was counted out may still serve the earlier owner.
         let settled = self.agreed.is_some() && self.retiring.is_empty();
-        let mut answers = Vec::new();
-        for (id, session) in &mut self.sessions {
+        let mut openings: BTreeMap<u64, (u64, bool, Vec<(usize, SessionId)>)> = BTreeMap::new();
+        for (id, session) in &self.sessions {
+            let Some(sender) = session.opening else {
+                continue;
+            };
             let all = lives.iter().all(|life| session.fenced.contains(life));
             let ready = session.free || (all && settled) || planted(Bug::OpenBeforeFence);
-            if let (true, Some(sender)) = (ready, session.opening) {
-                session.opening = None;
-                let opened = Opened {
-                    nonce: session.nonce,
-                    session: *id,
-                    epoch: session.epoch,
-                    // As it is now: a server may have been lost while the opening waited.
-                    clean_since: session.clean_since,
-                    unknown_through: session.unknown_through,
-                    at: session.at,
-                    copies_earlier: session.earlier.copies,
-                    config: std::sync::Arc::clone(&config),
-                };
-                answers.push((sender, opened));
-            }
+            let opening = openings.entry(session.nonce);
+            let (_, are_ready, ids) = opening.or_insert((sender, true, Vec::new()));
+            *are_ready &= ready;
+            ids.push((session.place, *id));
         }
-        for (sender, opened) in answers {
+        openings.retain(|_, (_, ready, _)| *ready);
+        for (nonce, (sender, _, mut ids)) in openings {
+            ids.sort_unstable();
+            let ids = ids.iter().map(|(_, id)| id);
+            let opened = Opened {
+                nonce,
+                sessions: ids.filter_map(|id| self.end_opening(*id)).collect(),
+                config: std::sync::Arc::clone(&config),
+            };
             self.reply(sender, Control::Opened(opened));
         }
     }
 
-    pub(super) fn close(&mut self, sender: u64, id: SessionId, epoch: Epoch, untold: bool) {
+    /// Returns what the owner of a session learns, as it is now: a server may have been lost while the
+    /// opening waited.
+    fn end_opening(&mut self, id: SessionId) -> Option<OpenedSession> {
+        let session = self.sessions.get_mut(&id)?;
+        session.opening = None;
+        Some(OpenedSession {
+            session: id,
+            epoch: session.epoch,
+            clean_since: session.clean_since,
+            unknown_through: session.unknown_through,
+            at: session.at,
+            copies_earlier: session.earlier.copies,
+        })
+    }
+
+    /// Ends the ownership of sessions whose writes are all on every replica.
+    pub(super) fn close(&mut self, sender: u64, sessions: &[Owned], untold: bool, at: WallNs) {
+        let mut closed = Vec::new();
+        let mut changed = false;
+        for owned in sessions {
+            self.owners_time(owned.session, at);
+            if self.close_one(sender, *owned, untold, &mut changed) {
+                closed.push(*owned);
+            }
+        }
+        if changed {
+            self.persist();
+        }
+        if !closed.is_empty() {
+            self.reply(sender, Control::Closed(closed));
+        }
+    }
+
+    /// Tells an owner that another one has opened its session since, if that is so.
+    fn tells_fenced(&mut self, sender: u64, owned: Owned) -> bool {
+        let Owned { session: id, epoch } = owned;
+        let later = self.sessions.get(&id).map(|it| it.epoch);
+        let later = later.filter(|it| *it > epoch && !planted(Bug::FencedCloseIgnored));
+        if let Some(later) = later {
+            self.reply(sender, Control::Fence(id, later));
+        }
+        later.is_some()
+    }
+
+    /// Returns whether the session is closed now, and notes whether that is news.
+    fn close_one(&mut self, sender: u64, owned: Owned, untold: bool, changed: &mut bool) -> bool {
+        let Owned { session: id, epoch } = owned;
+        if self.tells_fenced(sender, owned) {
+            return false;
+        }
         let Some(session) = self.sessions.get_mut(&id) else {
-            return;
+            return false;
         };
         if session.epoch != epoch {
-            let now_owned = session.epoch;
-            if epoch < now_owned && !planted(Bug::FencedCloseIgnored) {
-                self.reply(sender, Control::Fence(id, now_owned));
-            }
-            return;
+            return false;
         }
         if !session.closed {
             session.closed = true;
@@ -391,29 +468,50 @@ impl Controller {
             if session.unknown_through < epoch {
                 session.clean_since.get_or_insert(epoch);
             }
-            self.persist();
+            *changed = true;
         }
-        self.reply(sender, Control::Closed(id, epoch));
+        true
     }
 
     /// The owner has seen to it that whatever it had written by this loss is on every replica: nothing
     /// of that can be lost when it ends. A later loss is another matter.
-    pub(super) fn settled(&mut self, sender: u64, id: SessionId, epoch: Epoch, loss: ConfigNumber) {
+    pub(super) fn settled(
+        &mut self,
+        now: MonoNs,
+        sender: u64,
+        sessions: &[Owned],
+        loss: ConfigNumber,
+    ) {
+        for owned in sessions {
+            self.owner_lives(now, *owned);
+        }
         let Some(last_loss) = self.config.as_ref().map(|config| config.last_loss) else {
             return;
         };
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        if session.epoch != epoch || session.closed {
-            return;
-        }
         let is_last = last_loss == loss && !planted(Bug::SettledIgnored);
-        if (session.lossy || session.writes.lost > 0) && is_last {
-            (session.lossy, session.writes.lost) = (false, 0);
+        let (mut heard, mut changed) = (None, false);
+        for owned in sessions {
+            if self.tells_fenced(sender, *owned) {
+                continue;
+            }
+            let Some(session) = self.sessions.get_mut(&owned.session) else {
+                continue;
+            };
+            if session.epoch != owned.epoch || session.closed {
+                continue;
+            }
+            if (session.lossy || session.writes.lost > 0) && is_last {
+                (session.lossy, session.writes.lost) = (false, 0);
+                changed = true;
+            }
+            heard.get_or_insert(*owned);
+        }
+        if changed {
             self.persist();
         }
-        self.reply(sender, Control::SettledHeard(id, epoch, last_loss));
+        if let Some(Owned { session, epoch }) = heard {
+            self.reply(sender, Control::SettledHeard(session, epoch, last_loss));
+        }
     }
 
     /// All servers that had some key may have been lost: whatever was on every replica may be on none.
@@ -457,27 +555,6 @@ impl Controller {
         for session in self.sessions.values_mut() {
             session.writes.lost = session.writes.lost.min(missing);
             session.earlier.lost = session.earlier.lost.min(missing);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::overlap;
-
-    #[test]
-    fn ranges_of_slots_may_be_the_same_or_apart() {
-        for (one, other, wanted) in [
-            ("slots/0-16383", "slots/0-8191", true),
-            ("slots/0-99", "slots/50-149", true),
-            ("slots/0-99", "slots/99-149", true),
-            ("slots/0-99", "slots/100-149", false),
-            ("slots/0-99", "slots/0-99", false),
-            ("slots/0-99", "calls", false),
-            ("slots/a-b", "slots/0-99", false),
-        ] {
-            assert_eq!(overlap(one, other), wanted, "{one} {other}");
-            assert_eq!(overlap(other, one), wanted, "{other} {one}");
         }
     }
 }

@@ -127,6 +127,7 @@ impl Controller {
                 lossy: it.lossy,
                 fenced: BTreeSet::new(),
                 opening: None,
+                place: 0,
                 free: it.free,
                 past_nonces: it.past_nonces.into(),
                 heard: now,

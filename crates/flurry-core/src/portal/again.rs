@@ -32,10 +32,10 @@ pub(super) struct Tried {
 impl Portal {
     /// Repeats an operation after a takeover, because no replica has the value that it depends on.
     pub(super) fn evicted(&mut self, sequence: Sequence) {
-        let version = self.id(sequence).version();
         let Some(operation) = self.operations.get(&sequence) else {
             return;
         };
+        let version = operation.request.id.version();
         let (access, dep) = (operation.access, operation.request.dep);
         let key = operation.request.key.clone();
         let may = access != Access::Blind && !operation.takeover && !operation.told;
@@ -122,13 +122,14 @@ impl Portal {
     pub(super) fn was_executed(&mut self, takeover: Sequence, found: Version, own: bool) {
         let sequence = Sequence(takeover.0 + 1);
         let sent = self.again.get(&sequence).and_then(|it| it.sent);
-        let executed = sent.is_some_and(|sent| own || found == self.id(sent).version());
+        let Some(key) = self.waiting.get(&sequence).cloned() else {
+            return;
+        };
+        let executed = sent.is_some_and(|sent| own || found == self.id(&key, sent).version());
         if !executed {
             return;
         }
-        let Some(key) = self.waiting.remove(&sequence) else {
-            return;
-        };
+        self.waiting.remove(&sequence);
         let chain = self.keys.get_mut(&key);
         let pending = chain.and_then(|chain| {
             let is_it = |it: &super::Pending| it.sequence == sequence;

@@ -93,7 +93,7 @@ impl Portal {
             self.forget_one();
         }
         // In a session that never had an owner every key is new.
-        let fresh = self.epoch == Epoch(1) && !self.forgot;
+        let fresh = self.epoch_of(key) == Epoch(1) && !self.forgot;
         let known = if fresh {
             Known::At(Version::NONE)
         } else {
@@ -106,19 +106,20 @@ impl Portal {
 
     fn forget_one(&mut self) {
         let stable = self.stable();
-        let epoch = self.epoch;
-        let is_idle = |chain: &Chain| {
+        let is_idle = |(key, chain): (&Key, &Chain)| {
             let settled = match chain.known {
-                Known::At(version) => version.epoch != epoch || version.sequence <= stable,
+                Known::At(version) => {
+                    version.epoch != self.epoch_of(key) || version.sequence <= stable
+                }
                 _ => false,
             };
             settled && chain.is_idle()
         };
         // A few at the front, so that a full map of busy keys does not cost a walk for each operation.
-        let mut front = self.keys.values().take(64);
+        let mut front = self.keys.iter().take(64);
         // A key in doubt of which no caller has heard yet is kept as long as another can go.
-        let told = front.position(|chain| is_idle(chain) && !chain.tail_unknown);
-        let mut front = self.keys.values().take(64);
+        let told = front.position(|it| is_idle(it) && !it.1.tail_unknown);
+        let mut front = self.keys.iter().take(64);
         if let Some(index) = told.or_else(|| front.position(is_idle)) {
             let forgotten = self.keys.swap_remove_index(index);
             self.forgot = true;
@@ -184,7 +185,7 @@ impl Portal {
     /// A deletion that every replica has leaves nothing behind, here as there.
     fn forget_deletion(&mut self, key: &Key) {
         let stable = self.stable();
-        let epoch = self.epoch;
+        let epoch = self.epoch_of(key);
         let Some(chain) = self.keys.get_mut(key) else {
             return;
         };
@@ -199,7 +200,7 @@ impl Portal {
     }
 
     fn send(&mut self, now: MonoNs, key: &Key, pending: Pending, dep: Version) {
-        let id = self.id(pending.sequence);
+        let id = self.id(key, pending.sequence);
         let access = pending.submission.access;
         let stable = self.stable();
         let Some(chain) = self.keys.get_mut(key) else {
@@ -255,8 +256,11 @@ impl Portal {
         sequence: Sequence,
         untouched: bool,
     ) {
-        let id = self.id(sequence);
+        let id = self.id(key, sequence);
         let stable = self.stable();
+        let part = self.part(key.session());
+        let clean_since = part.and_then(|it| it.clean_since);
+        let opened_in = part.map_or(ConfigNumber(0), |it| it.opened_in);
         if let Some(chain) = self.keys.get_mut(key) {
             chain.known = Known::Taking;
         }
@@ -270,8 +274,8 @@ impl Portal {
             at: self.at,
             stable,
             // A version of this epoch is the last of a key that was forgotten.
-            clean_since: self.clean_since.or(Some(self.epoch)).filter(|_| untouched),
-            opened_in: self.opened_in,
+            clean_since: clean_since.or(Some(id.epoch)).filter(|_| untouched),
+            opened_in,
             // As long as it takes: its operation has its own patience.
             patience: crate::id::DurationNs(u64::MAX / 4),
         };

@@ -9,8 +9,8 @@ use super::Portal;
 impl Hash for Portal {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         self.life.hash(hasher);
-        (self.session, self.epoch, self.clean_since).hash(hasher);
-        (self.unknown_through, self.opened_in, self.last, self.at).hash(hasher);
+        self.parts.hash(hasher);
+        (self.last, self.at).hash(hasher);
         (self.forgot, self.forgot_untold).hash(hasher);
         self.keys.len().hash(hasher);
         for chain in &self.keys {

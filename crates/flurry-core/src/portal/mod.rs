@@ -1,4 +1,4 @@
-//! The portal: the owner of a session.
+//! The portal: the owner of a session, or of several.
 //!
 //! It gives each operation its identity and tells what it depends on, keeps each write until every
 //! replica has it, and says honestly what came of it: done, or lost, or not known. What it sends may
@@ -13,6 +13,7 @@ mod again;
 mod chain;
 mod fingerprint;
 mod outcome;
+mod parts;
 mod unstable;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,14 +23,15 @@ use bytes::Bytes;
 use indexmap::IndexMap;
 
 use crate::bugs::{Bug, planted};
-use crate::config::{Config, Level, majority};
+use crate::config::{Config, Level};
 use crate::id::{
-    ConfigNumber, DurationNs, Epoch, Key, KeyLength, MonoNs, OperationId, Sequence, SessionId,
-    Version, WallNs,
+    ConfigNumber, DurationNs, Epoch, Key, KeyLength, MonoNs, Sequence, SessionId, Version, WallNs,
 };
 use crate::machine::Access;
-use crate::message::{Control, Copies, Message, Opened, Request};
+use crate::message::{Control, Copies, Message, Opened, Owned, Request};
 use chain::Chain;
+use parts::Part;
+pub use parts::Sessions;
 use unstable::Unstable;
 
 /// How often an unanswered message to the controller is repeated.
@@ -47,8 +49,8 @@ pub enum Destination {
 /// What a portal is told at its start.
 #[derive(Debug, Clone)]
 pub struct PortalParams {
-    /// The session's name.
-    pub name: String,
+    /// The sessions that it asks for.
+    pub sessions: Sessions,
     /// Random: tells this opening from another.
     pub nonce: u64,
     /// Operations without an answer at most; and writes, if answered ones that are not yet stable
@@ -65,7 +67,7 @@ pub struct PortalParams {
     /// sends none. An owner that does not know of a loss cannot say that its writes have outlived
     /// it.
     pub heartbeat: Option<DurationNs>,
-    /// Silence of the present owner after which this portal takes the session; zero takes it at
+    /// Silence of the present owners after which this portal takes the sessions; zero takes them at
     /// once.
     pub patience: DurationNs,
     /// Servers that have each write that this owner acknowledges. With more than one, operations at
@@ -171,7 +173,7 @@ pub enum Outcome {
 /// What the portal tells its caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// The session is open under this epoch.
+    /// The sessions are open, the first one under this epoch.
     Opened(Arc<Config>, Epoch),
     /// The controller refused to open it.
     Refused(String),
@@ -185,8 +187,11 @@ pub enum Event {
     /// The session is closed: all is on every replica, and the next owner starts without asking.
     Closed,
     /// Somebody else owns the session now, under this epoch. Comes once, before the outcomes of what
-    /// was under way; also when nothing was.
+    /// was under way; also when nothing was. With several sessions: the last one that it had.
     Fenced(Epoch),
+    /// Somebody else owns one of several sessions now, the one of this place among them, under this
+    /// epoch. The owner goes on with the others.
+    PartFenced(usize, Epoch),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -227,13 +232,8 @@ struct Operation {
 pub struct Portal {
     params: PortalParams,
     life: Life,
-    session: SessionId,
-    epoch: Epoch,
-    clean_since: Option<Epoch>,
-    unknown_through: Epoch,
-    opened_in: ConfigNumber,
-    /// A majority had each write that earlier owners acknowledged.
-    earlier_have_majorities: bool,
+    /// Its sessions, once it has been let in.
+    parts: Vec<Part>,
     /// The latest loss of a server that it knows of.
     last_loss: ConfigNumber,
     /// That loss and its own last number by then, until all up to there is on every replica again.
@@ -285,12 +285,7 @@ impl Portal {
         let mut portal = Self {
             params,
             life: Life::Opening(Epoch(0)),
-            session: SessionId(0),
-            epoch: Epoch(0),
-            clean_since: None,
-            unknown_through: Epoch(0),
-            opened_in: ConfigNumber(0),
-            earlier_have_majorities: false,
+            parts: Vec::new(),
             last_loss: ConfigNumber(0),
             settling: None,
             settled: ConfigNumber(0),
@@ -318,16 +313,18 @@ impl Portal {
         portal
     }
 
-    /// The session's number, once it is open.
+    /// The number of its first session, once that is open.
     #[must_use]
     pub fn session(&self) -> SessionId {
-        self.session
+        let first = self.parts.first();
+        first.map_or(SessionId(0), |it| it.owned.session)
     }
 
-    /// The owner's epoch, once it is open.
+    /// The owner's highest epoch in any of its sessions, once they are open.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
-        self.epoch
+        let epochs = self.parts.iter().map(|it| it.owned.epoch);
+        epochs.max().unwrap_or_default()
     }
 
     /// Whether operations may be submitted.
@@ -379,6 +376,11 @@ impl Portal {
     }
 
     /// As [`Self::stable_through`], as numbered on the wire.
+    #[must_use]
+    pub fn stable_sequence(&self) -> Sequence {
+        self.stable()
+    }
+
     fn stable(&self) -> Sequence {
         let Some(first) = self.unstable.first() else {
             return self.last;
@@ -405,7 +407,11 @@ impl Portal {
         if self.params.copies.are_several() && !submission.level.promises_copies() {
             return Err(SubmitError::Level);
         }
-        let key = Key::new(self.session, submission.key.clone())?;
+        let part = self.part_of(&submission.key).ok_or(SubmitError::NotOpen)?;
+        if let Some(epoch) = part.fenced() {
+            return Err(SubmitError::Fenced(epoch));
+        }
+        let key = Key::new(part.owned.session, submission.key.clone())?;
         let bytes = submission.key.len() + submission.operation.len();
         self.has_room(submission.access, bytes)?;
         let last = number_of(self.last);
@@ -493,44 +499,56 @@ impl Portal {
                 self.events.push_back(Event::StandsBy(epoch));
             }
             Message::Control(Control::SettledHeard(session, epoch, loss))
-                if (session, epoch) == (self.session, self.epoch) =>
+                if self.owns(Owned { session, epoch }) =>
             {
                 self.lost(now, loss);
             }
-            Message::Control(Control::Closed(session, epoch))
-                if self.life == Life::Closing && (session, epoch) == (self.session, self.epoch) =>
-            {
-                self.life = Life::Closed;
-                self.events.push_back(Event::Closed);
+            Message::Control(Control::Closed(closed)) if self.life == Life::Closing => {
+                self.note_closed(&closed);
             }
-            // It closes too late: everything was stable, so no server has told it.
+            // With nothing under way no server tells it.
             Message::Control(Control::Fence(session, epoch))
-                if self.life == Life::Closing && session == self.session && epoch > self.epoch =>
+                if self.part(session).is_some_and(|it| it.owned.epoch < epoch) =>
             {
-                self.fenced(epoch);
+                self.fenced(session, epoch);
             }
             _ => {}
         }
     }
 
+    /// The controller has noted that sessions are closed.
+    fn note_closed(&mut self, closed: &[Owned]) {
+        for owned in closed {
+            self.close_part(*owned);
+        }
+        self.end_closing();
+    }
+
+    /// Ends the closing once there is no session left to close.
+    fn end_closing(&mut self) {
+        if self.life == Life::Closing && self.has_none() {
+            self.life = Life::Closed;
+            self.events.push_back(Event::Closed);
+        }
+    }
+
     fn opened(&mut self, now: MonoNs, opened: Opened) {
-        if opened.nonce != self.params.nonce || !self.is_opening() {
+        let wanted = self.params.sessions.names.len();
+        let whole = opened.sessions.len() == wanted;
+        if opened.nonce != self.params.nonce || !self.is_opening() || !whole {
             return;
         }
         self.life = Life::Open;
-        self.session = opened.session;
-        self.epoch = opened.epoch;
-        self.clean_since = opened.clean_since;
-        self.unknown_through = opened.unknown_through;
-        self.at = self.at.max(opened.at);
-        self.opened_in = opened.config.number;
-        self.earlier_have_majorities =
-            usize::from(opened.copies_earlier) >= majority(usize::from(opened.config.replicas));
+        self.open_parts(&opened);
+        let times = opened.sessions.iter().map(|it| it.at);
+        self.at = times.fold(self.at, WallNs::max);
         self.last_loss = opened.config.last_loss;
         self.settled = self.last_loss;
         self.settled_again = self.later_asked(now);
         self.drive_again = now;
-        let told = Event::Opened(opened.config, opened.epoch);
+        let first = opened.sessions.first();
+        let epoch = first.map_or(Epoch(0), |it| it.epoch);
+        let told = Event::Opened(opened.config, epoch);
         self.events.push_back(told);
     }
 
@@ -573,7 +591,7 @@ impl Portal {
 
     fn tell_settled(&mut self, now: MonoNs) {
         self.settled_again = self.later_asked(now);
-        let settled = Control::Settled(self.session, self.epoch, self.settled);
+        let settled = Control::Settled(self.owned(), self.settled);
         self.outbox
             .push_back((Destination::Controller, Message::Control(settled)));
     }
@@ -582,7 +600,7 @@ impl Portal {
         self.controller_again = now.after(CONTROLLER_AGAIN);
         let ask = match self.life {
             Life::Opening(_) => Control::Open {
-                name: self.params.name.clone(),
+                names: self.params.sessions.names.clone(),
                 nonce: self.params.nonce,
                 patience: self.params.patience,
                 copies: self.params.copies,
@@ -590,7 +608,7 @@ impl Portal {
             Life::Closing => {
                 let untold = self.keys.values().any(|chain| chain.tail_unknown);
                 let untold = untold || self.forgot_untold;
-                Control::Close(self.session, self.epoch, untold, self.at)
+                Control::Close(self.owned(), untold, self.at)
             }
             _ => return,
         };
@@ -668,13 +686,5 @@ impl Portal {
     fn let_go(&mut self, sequence: Sequence) {
         self.unstable.remove(sequence);
         self.again.remove(&sequence);
-    }
-
-    fn id(&self, sequence: Sequence) -> OperationId {
-        OperationId {
-            session: self.session,
-            epoch: self.epoch,
-            sequence,
-        }
     }
 }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use super::chain::Known;
 use super::{Event, Life, Operation, Outcome, Portal};
 use crate::bugs::{Bug, planted};
-use crate::id::{ConfigNumber, DurationNs, Epoch, Key, MonoNs, OperationId, Sequence, Version};
+use crate::id::{
+    ConfigNumber, DurationNs, Epoch, Key, MonoNs, OperationId, Sequence, SessionId, Version,
+};
 use crate::machine::Access;
-use crate::message::{Answer, Ask, Outcome as Routed, Request};
+use crate::message::{Answer, Ask, Outcome as Routed, Owned, Request};
 
 impl Portal {
     pub(super) fn handle_answer(&mut self, now: MonoNs, answer: Answer) {
@@ -17,11 +19,12 @@ impl Portal {
             absent,
             stable,
         } = answer;
-        if (id.session, id.epoch) != (self.session, self.epoch) {
+        let (session, epoch) = (id.session, id.epoch);
+        if !self.owns(Owned { session, epoch }) {
             return;
         }
         if let Routed::Fenced(epoch) = outcome {
-            self.fenced(epoch);
+            self.fenced(session, epoch);
             return;
         }
         self.take(now, id, outcome, absent);
@@ -49,17 +52,18 @@ impl Portal {
                 last_majority_loss,
                 last_wipe,
             } => {
-                let last_loss = if self.earlier_have_majorities {
+                let part = self.part(id.session);
+                let last_loss = if part.is_some_and(|it| it.earlier_have_majorities) {
                     last_majority_loss
                 } else {
                     last_loss
                 };
                 // Its own write-back, by an earlier sending: what was there before is not known any more.
                 let unheard = self.keys.get(&key).is_some_and(|it| it.unheard);
-                let taken_before = found.epoch == self.epoch && found.sequence.0 % 2 == 1;
+                let taken_before = found.epoch == id.epoch && found.sequence.0 % 2 == 1;
                 let own = found == id.version() || (unheard && taken_before);
                 let found = if own { Version::NONE } else { found };
-                let lossy = self.is_lossy(found, last_loss, last_wipe);
+                let lossy = self.is_lossy(id.session, found, last_loss, last_wipe);
                 self.taken(id.sequence, version, absent, lossy);
                 self.was_executed(id.sequence, found, own);
             }
@@ -90,16 +94,16 @@ impl Portal {
     }
 
     fn done(&mut self, sequence: Sequence, answer: bytes::Bytes, absent: bool) {
-        let version = self.id(sequence).version();
         let Some(operation) = self.operations.get_mut(&sequence) else {
             return;
         };
+        let version = operation.request.id.version();
         operation.answered = true;
         let (access, tail_unknown) = (operation.access, operation.tail_unknown);
         let told = operation.told;
         let (dep, key) = (operation.request.dep, operation.request.key.clone());
         if access != Access::Blind
-            && dep.epoch == self.epoch
+            && dep.epoch == version.epoch
             && let Some(shown) = self.operations.get_mut(&dep.sequence)
         {
             shown.seen = true;
@@ -129,23 +133,32 @@ impl Portal {
     }
 
     /// Whether the last writes to a key that was found at this version may have been lost.
-    fn is_lossy(&self, found: Version, last_loss: ConfigNumber, last_wipe: ConfigNumber) -> bool {
-        let clean = self
+    fn is_lossy(
+        &self,
+        session: SessionId,
+        found: Version,
+        last_loss: ConfigNumber,
+        last_wipe: ConfigNumber,
+    ) -> bool {
+        let Some(part) = self.part(session) else {
+            return false;
+        };
+        let clean = part
             .clean_since
             .is_some_and(|since| found.epoch >= since || since == Epoch(1));
-        let earlier = found.epoch <= self.unknown_through && self.unknown_through > Epoch(0)
-            || last_loss > self.opened_in;
-        let wiped = last_wipe > self.opened_in;
+        let earlier = found.epoch <= part.unknown_through && part.unknown_through > Epoch(0)
+            || last_loss > part.opened_in;
+        let wiped = last_wipe > part.opened_in;
         // It may be a key in doubt that was forgotten before a caller heard of it.
-        let untold = self.forgot_untold && found.epoch == self.epoch;
-        wiped || untold || (!clean && found.epoch < self.epoch && earlier)
+        let untold = self.forgot_untold && found.epoch == part.owned.epoch;
+        wiped || untold || (!clean && found.epoch < part.owned.epoch && earlier)
     }
 
     fn taken(&mut self, sequence: Sequence, version: Version, absent: bool, lossy: bool) {
-        let written_back = version == self.id(sequence).version();
         let Some(operation) = self.operations.get_mut(&sequence) else {
             return;
         };
+        let written_back = version == operation.request.id.version();
         operation.answered = true;
         if let Some(chain) = self.keys.get_mut(&operation.request.key)
             && chain.known == Known::Taking
@@ -174,8 +187,9 @@ impl Portal {
         );
         let stable = self.stable();
         // The replicas may have got it since they were asked: only what they say now proves a loss.
-        let unproven = dep.epoch == self.epoch && dep.sequence > operation.request.stable;
-        let buried = dep.epoch == self.epoch && dep.sequence <= stable && have == Version::NONE;
+        let epoch = operation.request.id.epoch;
+        let unproven = dep.epoch == epoch && dep.sequence > operation.request.stable;
+        let buried = dep.epoch == epoch && dep.sequence <= stable && have == Version::NONE;
         let Some(chain) = self.keys.get_mut(&key) else {
             return;
         };
@@ -183,7 +197,7 @@ impl Portal {
         let answered = self.operations.get(&sequence).is_some_and(|it| it.answered);
         // Or a late copy of a refused write was executed after all: nothing can be lost of a key that
         // was never written. Or what a takeover wrote back is gone, of which others may have the original.
-        let taken_over = dep.epoch == self.epoch && dep.sequence.0 % 2 == 1 && !unproven;
+        let taken_over = dep.epoch == epoch && dep.sequence.0 % 2 == 1 && !unproven;
         // Every replica had the deletion, and has ended since: a disk that was late knows what was before.
         let is_older = |it: &Version| Version::NONE < have && have < *it;
         let back = chain
@@ -300,10 +314,10 @@ impl Portal {
 
     /// Nothing was done, as far as anybody can know.
     pub(super) fn refused(&mut self, sequence: Sequence, outcome: Outcome) {
-        let version = self.id(sequence).version();
         let Some(operation) = self.operations.get(&sequence) else {
             return;
         };
+        let version = operation.request.id.version();
         let (access, dep, takeover) = (operation.access, operation.request.dep, operation.takeover);
         let key = operation.request.key.clone();
         let mut waits = None;
@@ -453,10 +467,10 @@ impl Portal {
     /// A takeover's write-back must not be repeated: what a second look finds may be newer, and would
     /// carry the first one's number. Later writes make it moot; without any, the key is taken anew.
     fn take_over_again(&mut self, now: MonoNs, sequence: Sequence) {
-        let version = self.id(sequence).version();
         let Some(operation) = self.operations.get(&sequence) else {
             return;
         };
+        let version = operation.request.id.version();
         let key = operation.request.key.clone();
         let Some(chain) = self.keys.get_mut(&key) else {
             self.drop_operation(sequence);
@@ -475,33 +489,49 @@ impl Portal {
         }
     }
 
-    pub(super) fn fenced(&mut self, epoch: Epoch) {
-        if matches!(self.life, Life::Fenced(_) | Life::Closed) {
+    /// Another owner has a session now. What was under way there ends; other sessions go on.
+    pub(super) fn fenced(&mut self, session: SessionId, epoch: Epoch) {
+        if !self.is_alive() {
             return;
         }
-        self.life = Life::Fenced(epoch);
-        self.events.push_back(Event::Fenced(epoch));
-        let mut open: Vec<Sequence> = self
-            .operations
-            .iter()
-            .filter(|(_, operation)| !operation.told)
-            .map(|(sequence, _)| *sequence)
-            .collect();
-        for chain in self.keys.values() {
-            open.extend(chain.waiting.iter().map(|pending| pending.sequence));
+        let Some(index) = self.fence_part(session, epoch) else {
+            return;
+        };
+        if self.has_lost_all() {
+            self.life = Life::Fenced(epoch);
+            self.events.push_back(Event::Fenced(epoch));
+        } else {
+            self.events.push_back(Event::PartFenced(index, epoch));
+            self.end_closing();
         }
+        let gone = |key: &Key| key.session() == session;
+        let mut open: Vec<Sequence> = Vec::new();
+        let mut driven: Vec<Sequence> = Vec::new();
+        for (sequence, operation) in &self.operations {
+            if gone(&operation.request.key) {
+                driven.push(*sequence);
+                if !operation.told {
+                    open.push(*sequence);
+                }
+            }
+        }
+        let waiting = self.waiting.iter().filter(|(_, key)| gone(key));
+        open.extend(waiting.map(|(sequence, _)| *sequence));
         open.sort_unstable();
-        for sequence in open {
-            let number = self.number_told(sequence);
-            self.events
-                .push_back(Event::Answered(number, Outcome::Fenced(epoch)));
+        for sequence in &open {
+            let number = self.number_told(*sequence);
+            let fenced = Event::Answered(number, Outcome::Fenced(epoch));
+            self.events.push_back(fenced);
         }
-        self.again.clear();
-        self.operations.clear();
-        self.keys.clear();
-        self.waiting.clear();
-        self.unstable = super::Unstable::default();
-        self.deadlines.clear();
+        self.waiting.retain(|_, key| !gone(key));
+        self.keys.retain(|key, _| !gone(key));
+        for sequence in open.into_iter().chain(driven) {
+            self.operations.remove(&sequence);
+            self.let_go(sequence);
+        }
+        let under_way =
+            |it: &Sequence| self.operations.contains_key(it) || self.waiting.contains_key(it);
+        self.deadlines.retain(|(_, sequence)| under_way(sequence));
     }
 
     fn tell(&mut self, sequence: Sequence, outcome: Outcome) {

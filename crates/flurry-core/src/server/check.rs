@@ -81,13 +81,13 @@ impl<M: StateMachine> Server<M> {
         let Some(session) = self.sessions.get_mut(&id.session) else {
             return Some(Verdict::Unregistered);
         };
-        session.used_in = session.used_in.max(number);
         if id.epoch < session.epoch && !planted(Bug::NoFence) {
             return Some(Verdict::Fenced(session.epoch));
         }
         if id.epoch > session.epoch {
             return Some(Verdict::Unregistered);
         }
+        session.used_in = session.used_in.max(number);
         if id.epoch == session.epoch {
             session.stable = session.stable.max(request.stable);
             session.at = session.at.max(request.at);

@@ -1,4 +1,4 @@
-//! Which keys there are, for the owner of a session.
+//! Which keys there are, for an owner of sessions.
 //!
 //! Each key is told by the first of its replicas alone, so that going through all servers gives each
 //! key once. What was on every replica when the owner began is told if it stays: a removal moves the
@@ -29,20 +29,23 @@ impl<M: StateMachine> Server<M> {
         if question.config != config.number || self.lease_left(now).0 == 0 {
             return;
         }
+        self.note_stable(&question);
         let len = self.table.len();
         let end = usize::try_from(question.below).map_or(len, |below| below.min(len));
         let records = question.records.min(List::RECORDS_MAX) as usize;
         let begin = end.saturating_sub(records.max(1));
-        let epoch = self.sessions.get(&question.session).map(|it| it.epoch);
-        let earlier = |version: Version| epoch.is_some_and(|epoch| version.epoch < epoch);
         let (mut keys, mut bytes, mut next) = (Vec::new(), 0, begin);
         for index in (begin..end).rev() {
             let Some((key, record)) = self.table.at(index) else {
                 continue;
             };
-            if key.session() != question.session {
+            let mut asked = question.sessions.iter();
+            if !asked.any(|it| it.session == key.session()) {
                 continue;
             }
+            let session = self.sessions.get(&key.session());
+            let epoch = session.map(|it| it.epoch);
+            let earlier = |version: Version| epoch.is_some_and(|epoch| version.epoch < epoch);
             let listed = match &record.state {
                 Some(state) => {
                     let ended = self.machine.has_ended(state, question.at);
@@ -68,6 +71,20 @@ impl<M: StateMachine> Server<M> {
             keys,
         };
         self.send(back, Message::Control(Control::Listed(listed)));
+    }
+
+    /// Forgets deletions that every replica has. With several sessions an owner may use some for a
+    /// while only.
+    fn note_stable(&mut self, question: &List) {
+        for owned in &question.sessions {
+            let Some(session) = self.sessions.get_mut(&owned.session) else {
+                continue;
+            };
+            if session.epoch == owned.epoch && session.stable < question.stable {
+                session.stable = question.stable;
+                self.bury_some(owned.session, usize::MAX);
+            }
+        }
     }
 
     /// Whether this server comes first among those that have all there is of a key.

@@ -300,8 +300,9 @@ pub struct Consensus {
 /// Portal to controller: make me the owner.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Open {
-    #[prost(string, tag = "1")]
-    pub name: ::prost::alloc::string::String,
+    /// At most 64: the owner gets all of these sessions or none.
+    #[prost(string, repeated, tag = "1")]
+    pub names: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(fixed64, tag = "2")]
     pub nonce: u64,
     /// Silence of the present owner after which the opening is granted; 0 grants it at once.
@@ -351,24 +352,37 @@ pub struct FoundSession {
 pub struct Opened {
     #[prost(fixed64, tag = "1")]
     pub nonce: u64,
-    #[prost(uint32, tag = "2")]
-    pub session: u32,
-    #[prost(uint32, tag = "3")]
-    pub epoch: u32,
-    /// Keys last written in this epoch or later are the same on all replicas; 0 is none.
-    #[prost(uint32, tag = "4")]
-    pub clean_since: u32,
-    /// Keys last written in this epoch or before may have lost their last writes; 0 is none.
-    #[prost(uint32, tag = "5")]
-    pub unknown_through: u32,
+    /// In the order in which they were asked for.
+    #[prost(message, repeated, tag = "2")]
+    pub sessions: ::prost::alloc::vec::Vec<OpenedSession>,
     #[prost(message, optional, tag = "6")]
     pub config: ::core::option::Option<Config>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OpenedSession {
+    #[prost(uint32, tag = "1")]
+    pub session: u32,
+    #[prost(uint32, tag = "2")]
+    pub epoch: u32,
+    /// Keys last written in this epoch or later are the same on all replicas; 0 is none.
+    #[prost(uint32, tag = "3")]
+    pub clean_since: u32,
+    /// Keys last written in this epoch or before may have lost their last writes; 0 is none.
+    #[prost(uint32, tag = "4")]
+    pub unknown_through: u32,
     /// The latest time of an owner of the session that it knows of; expired then is expired for ever.
-    #[prost(sint64, tag = "7")]
+    #[prost(sint64, tag = "5")]
     pub at_ns: i64,
     /// Servers that had each write that earlier owners acknowledged, at least; 0 is one.
-    #[prost(uint32, tag = "8")]
+    #[prost(uint32, tag = "6")]
     pub copies_earlier: u32,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Owned {
+    #[prost(uint32, tag = "1")]
+    pub session: u32,
+    #[prost(uint32, tag = "2")]
+    pub epoch: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OpenRefused {
@@ -378,12 +392,10 @@ pub struct OpenRefused {
     pub reason: ::prost::alloc::string::String,
 }
 /// Portal to controller: all my writes are stable, and I send no more.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Close {
-    #[prost(uint32, tag = "1")]
-    pub session: u32,
-    #[prost(uint32, tag = "2")]
-    pub epoch: u32,
+    #[prost(message, repeated, tag = "1")]
+    pub sessions: ::prost::alloc::vec::Vec<Owned>,
     /// Keys were taken over whose last writes may be lost, and nobody was told.
     #[prost(bool, tag = "3")]
     pub untold: bool,
@@ -391,14 +403,12 @@ pub struct Close {
     #[prost(sint64, tag = "4")]
     pub at_ns: i64,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Closed {
-    #[prost(uint32, tag = "1")]
-    pub session: u32,
-    #[prost(uint32, tag = "2")]
-    pub epoch: u32,
+    #[prost(message, repeated, tag = "1")]
+    pub sessions: ::prost::alloc::vec::Vec<Owned>,
 }
-/// Controller to server, and to an owner that closes after another has opened: this session's owner has
+/// Controller to server, and to an owner whose session another one has opened since: its owner has
 /// this epoch now.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Fence {
@@ -554,12 +564,10 @@ pub struct Synced {
 }
 /// Owner to controller: all that I had written when a server was lost, with the loss that configuration
 /// `last_loss` names, is on every replica again.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Settled {
-    #[prost(uint32, tag = "1")]
-    pub session: u32,
-    #[prost(uint32, tag = "2")]
-    pub epoch: u32,
+    #[prost(message, repeated, tag = "1")]
+    pub sessions: ::prost::alloc::vec::Vec<Owned>,
     #[prost(uint32, tag = "3")]
     pub last_loss: u32,
 }
@@ -602,10 +610,10 @@ pub struct Status {
     pub json: ::prost::alloc::string::String,
 }
 /// Owner to server: which keys of my session are you the first of that has them?
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct List {
-    #[prost(uint32, tag = "1")]
-    pub session: u32,
+    #[prost(message, repeated, tag = "1")]
+    pub sessions: ::prost::alloc::vec::Vec<Owned>,
     #[prost(uint32, tag = "2")]
     pub number: u32,
     /// Those that have ended at this time of mine, or those that have not.
@@ -619,8 +627,11 @@ pub struct List {
     /// Look at so many records.
     #[prost(uint32, tag = "6")]
     pub records: u32,
+    /// Every replica has the owner's writes up to this one.
+    #[prost(uint64, tag = "7")]
+    pub stable: u64,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Listed {
     #[prost(uint32, tag = "1")]
     pub server: u32,

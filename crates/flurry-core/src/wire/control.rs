@@ -10,6 +10,7 @@ use super::body::{self, control::Kind as Body};
 use super::consensus;
 use super::copying;
 use super::header::{Header, Kind, WireError};
+use super::sessions;
 use crate::config::{
     ADDRESS_BYTES_MAX, Config, Disk, MEMBERS_MAX, Member, REPLICAS_MAX, SHARDS_MAX, SavedLife,
 };
@@ -17,14 +18,14 @@ use crate::id::{
     ConfigNumber, DurationNs, Endpoint, Epoch, Incarnation, MonoNs, ServerId, SessionId, ShardId,
     WallNs,
 };
-use crate::message::{Control, Copies, Departure, FoundSession, Life, List, Listed, Opened, Ping};
+use crate::message::{Control, Departure, FoundSession, Life, Ping, SESSIONS_OPENED_MAX};
 
 /// What a member has in a configuration beside its addresses, and each of these beside its text.
 const MEMBER_BYTES: usize = 32;
 const ADDRESS_BYTES: usize = 2;
 
 /// What an opening has beside the members of its configuration, with room to spare.
-const OPENED_BYTES: usize = 256;
+const OPENED_BYTES: usize = 256 + SESSIONS_OPENED_MAX * 48;
 
 // The largest of these messages: an opening, which carries the configuration, during a change.
 const _: () = assert!(
@@ -133,7 +134,7 @@ fn member(read: body::Member) -> Result<Member, WireError> {
     })
 }
 
-fn put_config(config: &Config) -> body::Config {
+pub(super) fn put_config(config: &Config) -> body::Config {
     body::Config {
         number: config.number.0,
         replicas: u32::from(config.replicas),
@@ -148,7 +149,7 @@ fn put_config(config: &Config) -> body::Config {
     }
 }
 
-fn config(read: body::Config) -> Result<Arc<Config>, WireError> {
+pub(super) fn config(read: body::Config) -> Result<Arc<Config>, WireError> {
     let members = |list: Vec<body::Member>| {
         if list.len() > MEMBERS_MAX {
             return Err(WireError::Field {
@@ -212,28 +213,25 @@ fn put_prove(incarnation: Incarnation, proof: u64) -> body::Prove {
 fn kind(control: &Control) -> Body {
     match control {
         Control::Open {
-            name,
+            names,
             nonce,
             patience,
             copies,
-        } => Body::Open(put_open(name, *nonce, *patience, *copies)),
+        } => Body::Open(sessions::put_open(names, *nonce, *patience, *copies)),
         Control::OwnerLives { nonce, epoch } => Body::OwnerLives(body::OwnerLives {
             nonce: *nonce,
             epoch: epoch.0,
         }),
         Control::FindSession(name, number) => Body::FindSession(put_find(name, *number)),
         Control::FoundSession(found) => Body::FoundSession(put_found(found)),
-        Control::Opened(opened) => Body::Opened(put_opened(opened)),
+        Control::Opened(opened) => Body::Opened(sessions::put_opened(opened)),
         Control::OpenRefused { nonce, reason } => Body::OpenRefused(body::OpenRefused {
             nonce: *nonce,
             reason: reason.clone(),
         }),
-        Control::Close(session, epoch, untold, at) => {
-            Body::Close(put_close(*session, *epoch, *untold, *at))
-        }
-        Control::Closed(session, epoch) => Body::Closed(body::Closed {
-            session: session.0,
-            epoch: epoch.0,
+        Control::Close(owned, untold, at) => Body::Close(sessions::put_close(owned, *untold, *at)),
+        Control::Closed(owned) => Body::Closed(body::Closed {
+            sessions: sessions::put_owned(owned),
         }),
         Control::Fence(session, epoch) => Body::Fence(body::Fence {
             session: session.0,
@@ -244,9 +242,7 @@ fn kind(control: &Control) -> Body {
         Control::Prove(incarnation, proof) => Body::Prove(put_prove(*incarnation, *proof)),
         Control::ConfigQuery => Body::ConfigQuery(body::ConfigQuery {}),
         Control::Config(config) => Body::Config(put_config(config)),
-        Control::Settled(session, epoch, loss) => {
-            Body::Settled(put_settled(*session, *epoch, *loss))
-        }
+        Control::Settled(owned, loss) => Body::Settled(sessions::put_settled(owned, *loss)),
         Control::SettledHeard(session, epoch, loss) => Body::SettledHeard(body::SettledHeard {
             session: session.0,
             epoch: epoch.0,
@@ -269,40 +265,14 @@ fn kind(control: &Control) -> Body {
         }
         Control::Ping(ping) => Body::Ping(put_ping(ping)),
         Control::Pull(pull) => Body::Pull(copying::put_pull(pull)),
-        Control::List(list) => Body::List(put_list(*list)),
-        Control::Listed(listed) => Body::Listed(put_listed(listed)),
+        Control::List(list) => Body::List(sessions::put_list(list)),
+        Control::Listed(listed) => Body::Listed(sessions::put_listed(listed)),
         Control::Consensus(from, message) => Body::Consensus(consensus::put(*from, message)),
         Control::Synced(life, number) => Body::Synced(body::Synced {
             life: Some(put_life(*life)),
             number: number.0,
         }),
     }
-}
-
-fn put_opened(opened: &Opened) -> body::Opened {
-    body::Opened {
-        nonce: opened.nonce,
-        session: opened.session.0,
-        epoch: opened.epoch.0,
-        clean_since: opened.clean_since.map_or(0, |epoch| epoch.0),
-        unknown_through: opened.unknown_through.0,
-        at_ns: opened.at.0,
-        copies_earlier: u32::from(opened.copies_earlier),
-        config: Some(put_config(&opened.config)),
-    }
-}
-
-fn opened(read: body::Opened) -> Result<Opened, WireError> {
-    Ok(Opened {
-        nonce: read.nonce,
-        session: SessionId(read.session),
-        epoch: Epoch(read.epoch),
-        clean_since: (read.clean_since != 0).then_some(Epoch(read.clean_since)),
-        unknown_through: Epoch(read.unknown_through),
-        at: WallNs(read.at_ns),
-        copies_earlier: u8::try_from(read.copies_earlier).unwrap_or(1).max(1),
-        config: config(read.config.ok_or(WireError::Body("configuration"))?)?,
-    })
 }
 
 fn put_number_taken(server: ServerId, address: &str) -> body::NumberTaken {
@@ -333,29 +303,6 @@ fn ping(read: body::Ping) -> Result<Ping, WireError> {
         sent: MonoNs(read.sent_ns),
         quiet: DurationNs(read.quiet_ns),
     })
-}
-
-/// What stands for [`Copies::Majority`] on the wire.
-const MAJORITY: u32 = 65_535;
-
-fn put_open(name: &str, nonce: u64, patience: DurationNs, copies: Copies) -> body::Open {
-    body::Open {
-        name: name.to_owned(),
-        nonce,
-        patience_ns: patience.0,
-        copies: match copies {
-            Copies::Count(count) => u32::from(count),
-            Copies::Majority => MAJORITY,
-        },
-    }
-}
-
-fn copies(read: u32) -> Result<Copies, WireError> {
-    if read == MAJORITY {
-        return Ok(Copies::Majority);
-    }
-    let count = u8::try_from(read).map_err(|_| WireError::Body("number of copies"))?;
-    Ok(Copies::Count(count))
 }
 
 fn put_find(name: &str, number: u64) -> body::FindSession {
@@ -395,15 +342,6 @@ fn found(read: body::FoundSession) -> Result<FoundSession, WireError> {
     })
 }
 
-fn put_close(session: SessionId, epoch: Epoch, untold: bool, at: WallNs) -> body::Close {
-    body::Close {
-        session: session.0,
-        epoch: epoch.0,
-        untold,
-        at_ns: at.0,
-    }
-}
-
 fn put_fence_held(life: Life, session: SessionId, epoch: Epoch, at: WallNs) -> body::FenceHeld {
     body::FenceHeld {
         life: Some(put_life(life)),
@@ -417,14 +355,6 @@ fn fence_held(read: body::FenceHeld) -> Result<Control, WireError> {
     let (session, epoch) = (SessionId(read.session), Epoch(read.epoch));
     let at = WallNs(read.at_ns);
     Ok(Control::FenceHeld(life(read.life)?, session, epoch, at))
-}
-
-fn put_settled(session: SessionId, epoch: Epoch, loss: ConfigNumber) -> body::Settled {
-    body::Settled {
-        session: session.0,
-        epoch: epoch.0,
-        last_loss: loss.0,
-    }
 }
 
 fn put_depart_heard(server: ServerId, departure: Departure, refusal: &str) -> body::DepartHeard {
@@ -473,74 +403,25 @@ fn departure(number: u32) -> Result<Departure, WireError> {
     }
 }
 
-fn put_list(list: List) -> body::List {
-    body::List {
-        session: list.session.0,
-        number: list.config.0,
-        at_ns: list.at.0,
-        ended: list.ended,
-        below: list.below,
-        records: list.records,
-    }
-}
-
-fn list(read: body::List) -> List {
-    List {
-        session: SessionId(read.session),
-        config: ConfigNumber(read.number),
-        at: WallNs(read.at_ns),
-        ended: read.ended,
-        below: read.below,
-        records: read.records,
-    }
-}
-
-fn put_listed(listed: &Listed) -> body::Listed {
-    body::Listed {
-        server: u32::from(listed.from.server.0),
-        shard: u32::from(listed.from.shard.0),
-        question: Some(put_list(listed.question)),
-        next: listed.next.unwrap_or(0),
-        keys: listed.keys.clone(),
-    }
-}
-
-fn listed(read: body::Listed) -> Result<Listed, WireError> {
-    Ok(Listed {
-        from: endpoint(read.server, read.shard)?,
-        question: list(read.question.ok_or(WireError::Body("list"))?),
-        next: (read.next != 0).then_some(read.next),
-        keys: read.keys,
-    })
-}
-
 pub(super) fn read(bytes: Bytes) -> Result<Control, WireError> {
     let read = body::Control::decode(bytes).map_err(|_| WireError::Body("control message"))?;
     Ok(match read.kind.ok_or(WireError::Body("control message"))? {
-        Body::Open(it) => Control::Open {
-            name: it.name,
-            nonce: it.nonce,
-            patience: DurationNs(it.patience_ns),
-            copies: copies(it.copies)?,
-        },
+        Body::Open(it) => sessions::open(it)?,
         Body::OwnerLives(it) => Control::OwnerLives {
             nonce: it.nonce,
             epoch: Epoch(it.epoch),
         },
         Body::FindSession(it) => Control::FindSession(it.name, it.number),
         Body::FoundSession(it) => Control::FoundSession(found(it)?),
-        Body::Opened(it) => Control::Opened(opened(it)?),
+        Body::Opened(it) => Control::Opened(sessions::opened(it)?),
         Body::OpenRefused(it) => Control::OpenRefused {
             nonce: it.nonce,
             reason: it.reason,
         },
-        Body::Close(it) => Control::Close(
-            SessionId(it.session),
-            Epoch(it.epoch),
-            it.untold,
-            WallNs(it.at_ns),
-        ),
-        Body::Closed(it) => Control::Closed(SessionId(it.session), Epoch(it.epoch)),
+        Body::Close(it) => {
+            Control::Close(sessions::owned(&it.sessions)?, it.untold, WallNs(it.at_ns))
+        }
+        Body::Closed(it) => Control::Closed(sessions::owned(&it.sessions)?),
         Body::Fence(it) => Control::Fence(SessionId(it.session), Epoch(it.epoch)),
         Body::FenceHeld(it) => fence_held(it)?,
         Body::Join(it) => join(it)?,
@@ -560,13 +441,11 @@ pub(super) fn read(bytes: Bytes) -> Result<Control, WireError> {
         Body::Pull(it) => Control::Pull(copying::pull(it)?),
         Body::Batch(it) => Control::Batch(copying::batch(it)?),
         Body::Synced(it) => Control::Synced(life(it.life)?, ConfigNumber(it.number)),
-        Body::List(it) => Control::List(list(it)),
-        Body::Listed(it) => Control::Listed(listed(it)?),
-        Body::Settled(it) => Control::Settled(
-            SessionId(it.session),
-            Epoch(it.epoch),
-            ConfigNumber(it.last_loss),
-        ),
+        Body::List(it) => Control::List(sessions::list(&it)?),
+        Body::Listed(it) => Control::Listed(sessions::listed(it)?),
+        Body::Settled(it) => {
+            Control::Settled(sessions::owned(&it.sessions)?, ConfigNumber(it.last_loss))
+        }
         Body::SettledHeard(it) => Control::SettledHeard(
             SessionId(it.session),
             Epoch(it.epoch),

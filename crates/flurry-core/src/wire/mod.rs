@@ -17,6 +17,7 @@ mod header;
 mod operation;
 mod pack;
 mod record;
+mod sessions;
 #[allow(missing_docs, reason = "generated; the contract is documented in schema/flurry/flurry.proto")]
 #[rustfmt::skip]
 pub mod stored;

@@ -16,7 +16,7 @@ use flurry_core::controller::{self, Controller, ControllerParams, Output};
 use flurry_core::id::{DurationNs, Endpoint, Incarnation, MonoNs, ServerId, ShardId, WallNs};
 use flurry_core::key_value::{Answer, KeyValue, Operation};
 use flurry_core::message::{Control, Copies, Life, Message};
-use flurry_core::portal::{self, Event, Outcome, Portal, PortalParams, Submission};
+use flurry_core::portal::{self, Event, Outcome, Portal, PortalParams, Sessions, Submission};
 use flurry_core::router::{self, Router, RouterParams};
 use flurry_core::server::{self, Server, ServerParams};
 
@@ -93,7 +93,7 @@ pub(crate) fn portal_of(now: MonoNs, nonce: u64, copies: Copies) -> Portal {
     Portal::new(
         now,
         PortalParams {
-            name: "calls".to_owned(),
+            sessions: Sessions::one("calls"),
             nonce,
             operations_max: 100,
             bytes_max: 1 << 20,

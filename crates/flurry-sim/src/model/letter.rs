@@ -187,11 +187,16 @@ impl fmt::Display for Letter {
                     config.next.is_some()
                 )
             }
-            Message::Control(Control::Opened(opened)) => write!(
-                out,
-                "epoch {} is yours, clean since {:?}, unknown through {:?}, configuration {}",
-                opened.epoch.0, opened.clean_since, opened.unknown_through, opened.config.number.0
-            ),
+            Message::Control(Control::Opened(opened)) => {
+                for it in &opened.sessions {
+                    write!(
+                        out,
+                        "epoch {} is yours, clean since {:?}, unknown through {:?}, ",
+                        it.epoch.0, it.clean_since, it.unknown_through
+                    )?;
+                }
+                write!(out, "configuration {}", opened.config.number.0)
+            }
             other => write!(out, "{other:?}"),
         }
     }

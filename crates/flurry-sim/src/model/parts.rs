@@ -8,7 +8,7 @@ use flurry_core::id::{
 };
 use flurry_core::key_value::KeyValue;
 use flurry_core::message::{Ask, Control, Life, Message, Verdict};
-use flurry_core::portal::{self, Event, Outcome, Portal, PortalParams, Submission};
+use flurry_core::portal::{self, Event, Outcome, Portal, PortalParams, Sessions, Submission};
 use flurry_core::router::{self, Router, RouterParams};
 use flurry_core::server::{self, Server, ServerParams};
 
@@ -122,7 +122,7 @@ fn start(place: Place, life: u8, now: MonoNs) -> Part {
             .map_or(Part::Down, |it| Part::Controller(Box::new(it)));
     }
     let params = PortalParams {
-        name: "session".to_owned(),
+        sessions: Sessions::one("session"),
         nonce: u64::from(place.0),
         operations_max: 16,
         bytes_max: 1 << 20,
@@ -307,7 +307,9 @@ impl Done {
                         let index = usize::try_from(number - 1).unwrap_or(usize::MAX);
                         self.step.told.push(Told::Answered(index, outcome));
                     }
-                    Event::Fenced(_) => self.step.told.push(Told::Fenced),
+                    Event::Fenced(_) | Event::PartFenced(..) => {
+                        self.step.told.push(Told::Fenced);
+                    }
                     Event::Refused(_) | Event::StandsBy(_) | Event::Stable(_) | Event::Closed => {}
                 }
             }

@@ -15,6 +15,7 @@ use flurry_core::config::Level;
 use flurry_core::id::{DurationNs, Epoch};
 use flurry_core::key_value::{Answer, Condition};
 use flurry_core::message::Copies;
+use flurry_core::portal::Sessions;
 
 use crate::Error;
 use crate::address::Controllers;
@@ -166,7 +167,7 @@ impl Client {
         let (tell, told) = mpsc::sync_channel(1);
         let shared = Arc::<Shared>::default();
         let params = OwnerParams {
-            name: options.session.clone(),
+            sessions: Sessions::one(&options.session),
             nonce: u64::from_le_bytes(crate::random::bytes()?),
             ways: Ways {
                 controllers,

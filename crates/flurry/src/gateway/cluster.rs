@@ -1,18 +1,20 @@
 //! Which gateway serves which slots, and how a client of a cluster is told.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
 use flurry_core::resp::{Reply, error};
 
-use super::slots::{SLOTS, slot_of};
+use super::slots::{PART_SLOTS, SLOTS, are_parts, parts_of, slot_of};
+use crate::Error;
 
 /// A gateway as clients know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GatewayPlace {
     /// Where clients reach it.
     pub address: SocketAddr,
-    /// The slots that it serves; two that serve the same stand in for each other.
+    /// The slots that it serves, in whole parts of 256; two that serve the same stand in for each other.
     pub slots: RangeInclusive<u16>,
 }
 
@@ -26,17 +28,24 @@ impl GatewayPlace {
         }
     }
 
-    /// The session that holds its keys.
-    #[must_use]
-    pub fn session(&self) -> String {
+    /// Checks that its slots are whole parts.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        if are_parts(&self.slots) {
+            return Ok(());
+        }
         let (first, last) = (self.slots.start(), self.slots.end());
-        format!("{}{first}-{last}", flurry_core::controller::SLOTS)
+        Err(Error::Refused {
+            reason: format!(
+                "slots: they are {first}-{last}; wanted whole parts of {PART_SLOTS} slots; hint: 0-8191 and 8192-16383"
+            ),
+        })
     }
 
     /// 40 digits, the same as long as it serves the same at the same place.
     pub(super) fn id(&self) -> String {
         let of = |seed: u64| {
-            let text = format!("{} {}", self.address, self.session());
+            let (first, last) = (self.slots.start(), self.slots.end());
+            let text = format!("{} slots/{first}-{last}", self.address);
             flurry_core::machine::digest(Some(format!("{seed} {text}").as_bytes()))
         };
         format!("{:016x}{:016x}{:08x}", of(0), of(1), of(2) >> 32)
@@ -51,6 +60,23 @@ impl GatewayPlace {
     }
 }
 
+/// A range of slots, the gateway that serves it, and those that stand in for that one.
+struct Served<'a> {
+    slots: RangeInclusive<u16>,
+    main: &'a GatewayPlace,
+    spare: Vec<&'a GatewayPlace>,
+}
+
+impl<'a> Served<'a> {
+    fn new((slots, main): (RangeInclusive<u16>, &'a GatewayPlace)) -> Self {
+        Self {
+            slots,
+            main,
+            spare: Vec::new(),
+        }
+    }
+}
+
 /// All gateways, and which of them this is.
 #[derive(Debug, Clone)]
 pub(super) struct Cluster {
@@ -58,7 +84,8 @@ pub(super) struct Cluster {
     /// The others.
     pub(super) others: Vec<GatewayPlace>,
     epoch: u32,
-    serves_all: bool,
+    /// Parts of its own slots that another gateway serves now.
+    lost: BTreeSet<u16>,
 }
 
 impl Cluster {
@@ -66,10 +93,36 @@ impl Cluster {
         let others = all.iter().filter(|it| it.address != own.address);
         Self {
             others: others.cloned().collect(),
-            serves_all: own.slots == (0..=SLOTS - 1),
             own,
             epoch,
+            lost: BTreeSet::new(),
         }
+    }
+
+    /// Another gateway serves a part of the slots now, the one of this place among the own ones.
+    /// Returns the slots of the part.
+    pub(super) fn lose(&mut self, place: usize) -> RangeInclusive<u16> {
+        let part = parts_of(&self.own.slots).nth(place).unwrap_or(0);
+        self.lost.insert(part);
+        part * PART_SLOTS..=part * PART_SLOTS + (PART_SLOTS - 1)
+    }
+
+    fn serves(&self, slot: u16) -> bool {
+        self.own.slots.contains(&slot) && !self.lost.contains(&(slot / PART_SLOTS))
+    }
+
+    /// The slots that it still serves.
+    fn served(&self) -> Vec<RangeInclusive<u16>> {
+        let parts = parts_of(&self.own.slots).filter(|it| !self.lost.contains(it));
+        let mut ranges: Vec<RangeInclusive<u16>> = Vec::new();
+        for part in parts {
+            let (first, last) = (part * PART_SLOTS, part * PART_SLOTS + (PART_SLOTS - 1));
+            match ranges.last_mut() {
+                Some(range) if range.end() + 1 == first => *range = *range.start()..=last,
+                _ => ranges.push(first..=last),
+            }
+        }
+        ranges
     }
 
     pub(super) fn is_alone(&self) -> bool {
@@ -78,11 +131,8 @@ impl Cluster {
 
     /// Where to go with a key that is not served here.
     pub(super) fn elsewhere(&self, key: &[u8]) -> Option<Reply> {
-        if self.serves_all {
-            return None;
-        }
         let slot = slot_of(key);
-        if self.own.slots.contains(&slot) {
+        if self.serves(slot) {
             return None;
         }
         let other = self.others.iter().find(|it| it.slots.contains(&slot));
@@ -92,17 +142,18 @@ impl Cluster {
         })
     }
 
-    /// Whoever serves slots of its own, and who stands in for it.
-    fn parts(&self) -> Vec<(&GatewayPlace, Vec<&GatewayPlace>)> {
-        let mut parts: Vec<(&GatewayPlace, Vec<&GatewayPlace>)> = vec![(&self.own, Vec::new())];
+    /// The ranges of slots, who serves each, and who stands in for it.
+    fn parts(&self) -> Vec<Served<'_>> {
+        let own = self.served().into_iter().map(|slots| (slots, &self.own));
+        let mut parts: Vec<Served<'_>> = own.map(Served::new).collect();
         for other in &self.others {
-            let same = parts.iter_mut().find(|(it, _)| it.slots == other.slots);
+            let same = parts.iter_mut().find(|it| it.main.slots == other.slots);
             match same {
-                Some((_, spare)) => spare.push(other),
-                None => parts.push((other, Vec::new())),
+                Some(part) => part.spare.push(other),
+                None => parts.push(Served::new((other.slots.clone(), other))),
             }
         }
-        parts.sort_by_key(|(it, _)| *it.slots.start());
+        parts.sort_by_key(|it| *it.slots.start());
         parts
     }
 
@@ -140,14 +191,13 @@ impl Cluster {
                 Reply::Array(Vec::new()),
             ])
         };
-        let part = |(main, spare): &(&GatewayPlace, Vec<&GatewayPlace>)| {
-            let (first, last) = (*main.slots.start(), *main.slots.end());
+        let part = |it: &Served<'_>| {
             let mut reply = vec![
-                Reply::Integer(i64::from(first)),
-                Reply::Integer(i64::from(last)),
-                node(main),
+                Reply::Integer(i64::from(*it.slots.start())),
+                Reply::Integer(i64::from(*it.slots.end())),
+                node(it.main),
             ];
-            reply.extend(spare.iter().map(|it| node(it)));
+            reply.extend(it.spare.iter().map(|it| node(it)));
             Reply::Array(reply)
         };
         Reply::Array(self.parts().iter().map(part).collect())
@@ -166,11 +216,11 @@ impl Cluster {
                 (Reply::text("health"), Reply::text("online")),
             ])
         };
-        let part = |(main, spare): &(&GatewayPlace, Vec<&GatewayPlace>)| {
-            let (first, last) = (*main.slots.start(), *main.slots.end());
-            let slots = [first, last].map(|slot| Reply::Integer(i64::from(slot)));
-            let mut nodes = vec![node(main, "master")];
-            nodes.extend(spare.iter().map(|it| node(it, "replica")));
+        let part = |it: &Served<'_>| {
+            let ends = [*it.slots.start(), *it.slots.end()];
+            let slots = ends.map(|slot| Reply::Integer(i64::from(slot)));
+            let mut nodes = vec![node(it.main, "master")];
+            nodes.extend(it.spare.iter().map(|it| node(it, "replica")));
             Reply::Map(vec![
                 (Reply::text("slots"), Reply::Array(slots.to_vec())),
                 (Reply::text("nodes"), Reply::Array(nodes)),
@@ -182,14 +232,23 @@ impl Cluster {
     fn nodes(&self) -> String {
         let epoch = self.epoch;
         let mut lines = String::new();
-        for (main, spare) in self.parts() {
-            let myself = |it: &GatewayPlace| if *it == self.own { "myself," } else { "" };
-            let (first, last) = (main.slots.start(), main.slots.end());
-            let place = |it: &GatewayPlace| format!("{} {}@0", it.id(), it.address);
+        let place = |it: &GatewayPlace| format!("{} {}@0", it.id(), it.address);
+        let mut told: Vec<&GatewayPlace> = Vec::new();
+        let parts = self.parts();
+        for Served { main, spare, .. } in &parts {
+            if told.contains(main) {
+                continue;
+            }
+            told.push(main);
+            let myself = if **main == self.own { "myself," } else { "" };
+            let its = parts.iter().filter(|it| it.main == *main);
+            let ranges: Vec<String> = its
+                .map(|it| format!("{}-{}", it.slots.start(), it.slots.end()))
+                .collect();
             lines += &format!(
-                "{} {}master - 0 0 {epoch} connected {first}-{last}\n",
+                "{} {myself}master - 0 0 {epoch} connected {}\n",
                 place(main),
-                myself(main)
+                ranges.join(" ")
             );
             for it in spare {
                 let (place, main) = (place(it), main.id());
@@ -201,7 +260,7 @@ impl Cluster {
 
     fn info(&self) -> String {
         let parts = self.parts();
-        let slots: usize = parts.iter().map(|(it, _)| it.slots.len()).sum();
+        let slots: usize = parts.iter().map(|it| it.slots.len()).sum();
         let state = if slots == usize::from(SLOTS) {
             "ok"
         } else {

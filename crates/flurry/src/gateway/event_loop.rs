@@ -499,6 +499,16 @@ impl Part for EventLoop {
             warn!(epoch = epoch.0, "another gateway has these slots");
             return Err(Error::Fenced { epoch });
         }
+        for (place, epoch) in self.dispatcher.owner.take_lost() {
+            let slots = self.dispatcher.cluster.lose(place);
+            let (first, last) = slots.into_inner();
+            warn!(
+                first,
+                last,
+                epoch = epoch.0,
+                "another gateway has these slots"
+            );
+        }
         self.walk(now, link);
         self.dispatcher.owner.carry_out(now, link)?;
         Ok(listed.len())

@@ -48,7 +48,7 @@ pub use cluster::GatewayPlace;
 use dispatcher::Dispatcher;
 use event_loop::{EventLoop, Order, Orders};
 use passwords::PasswordChecker;
-pub use slots::SLOTS;
+pub use slots::{PART_SLOTS, SLOTS, are_parts, is_of_slots, session_of_slots};
 use sockets::Sockets;
 pub use tls::Tls;
 pub use users::{Rights, User, Users, hash_password};
@@ -149,9 +149,9 @@ impl GatewayOptions {
 
 impl GatewayOptions {
     /// Returns the parameters of the owner of its slots.
-    fn owner(&self, session: String, controllers: Allowed) -> Result<OwnerParams, Error> {
+    fn owner(&self, controllers: Allowed) -> Result<OwnerParams, Error> {
         Ok(OwnerParams {
-            name: session,
+            sessions: slots::sessions_of(&self.place.slots),
             nonce: u64::from_le_bytes(random::bytes()?),
             ways: Ways {
                 controllers,
@@ -265,6 +265,7 @@ impl Gateway {
         let controllers = options.controllers.allowed(&options.security)?;
         let failed = |error: std::io::Error| Error::io(listen, "to listen there", &error);
         options.may_listen()?;
+        options.place.check()?;
         options.users_keep_the_level()?;
         let listener = listen_at(listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -292,7 +293,7 @@ impl Gateway {
         };
         let orders = Orders::default();
         let obeyed = Arc::clone(&orders);
-        let params = options.owner(own.session(), controllers)?;
+        let params = options.owner(controllers)?;
         let (tell, told) = mpsc::sync_channel(1);
         let shared = Arc::<Shared>::default();
         let known = Arc::clone(&shared);

@@ -7,8 +7,8 @@
 
 use bytes::Bytes;
 use flurry_core::config::Config;
-use flurry_core::id::{ConfigNumber, DurationNs, Endpoint, MonoNs, SessionId, ShardId, WallNs};
-use flurry_core::message::{List, Listed};
+use flurry_core::id::{ConfigNumber, DurationNs, Endpoint, MonoNs, Sequence, ShardId, WallNs};
+use flurry_core::message::{List, Listed, Owned};
 use flurry_core::resp::{Reply, error};
 
 use super::glob;
@@ -62,6 +62,18 @@ impl Position {
     fn cursor(self) -> u64 {
         u64::from(self.number) << 48 | u64::from(self.place) << 32 | u64::from(self.below)
     }
+}
+
+/// Whose keys walks go through.
+#[derive(Debug, Clone)]
+pub(super) struct Of {
+    pub(super) sessions: Vec<Owned>,
+    /// The owner's time.
+    pub(super) at: WallNs,
+    /// Every replica has the owner's writes up to this one.
+    pub(super) stable: u64,
+    /// The same, as numbered on the wire.
+    pub(super) stable_sequence: Sequence,
 }
 
 /// A walk under way.
@@ -137,12 +149,10 @@ impl Walk {
     pub(super) fn poll(
         &mut self,
         now: MonoNs,
-        at: WallNs,
-        session: SessionId,
+        of: &Of,
         config: &Config,
-        stable: u64,
     ) -> Option<(Endpoint, List)> {
-        self.waits = stable < self.after;
+        self.waits = of.stable < self.after;
         if self.waits || self.is_over || now < self.next {
             return None;
         }
@@ -160,9 +170,10 @@ impl Walk {
             return None;
         };
         let question = List {
-            session,
+            sessions: of.sessions.clone(),
+            stable: of.stable_sequence,
             config: config.number,
-            at,
+            at: of.at,
             ended: self.goal == Goal::Ended,
             below: match self.position.below {
                 0 => FROM_THE_END,
@@ -170,7 +181,7 @@ impl Walk {
             },
             records: self.records,
         };
-        self.asked = Some((now, endpoint, question));
+        self.asked = Some((now, endpoint, question.clone()));
         self.next = now.after(self.pause);
         Some((endpoint, question))
     }
@@ -197,7 +208,7 @@ impl Walk {
     /// Takes an answer, if it is one to what was asked last.
     pub(super) fn handle(&mut self, listed: &Listed, places: usize) {
         let expected = self.asked.as_ref().is_some_and(|(_, from, question)| {
-            (*from, *question) == (listed.from, listed.question)
+            (from, question) == (&listed.from, &listed.question)
         });
         if !expected {
             return;
@@ -305,7 +316,13 @@ mod tests {
     }
 
     fn ask(walk: &mut Walk, config: &Config, stable: u64) -> Option<(Endpoint, List)> {
-        walk.poll(MonoNs(0), WallNs(0), SessionId(1), config, stable)
+        let of = Of {
+            sessions: vec![Owned::default()],
+            at: WallNs(0),
+            stable,
+            stable_sequence: Sequence(2 * stable),
+        };
+        walk.poll(MonoNs(0), &of, config)
     }
 
     fn tell(

@@ -9,7 +9,7 @@ use flurry_core::resp::{Reply, error};
 
 use super::connection::{Connection, Place};
 use super::dispatcher::{Asked, Dispatcher, Purpose};
-use super::walk::{Goal, Position, Walk, places_of};
+use super::walk::{Goal, Of, Position, Walk, places_of};
 use crate::Error;
 use crate::link::Link;
 
@@ -110,14 +110,15 @@ impl Dispatcher {
         if self.walks.clients.is_empty() && self.walks.own.is_none() {
             return Vec::new();
         }
-        let (at, session, stable) = (
-            self.owner.wall(now),
-            self.owner.session(),
-            self.owner.stable(),
-        );
+        let of = Of {
+            sessions: self.owner.owned(),
+            at: self.owner.wall(now),
+            stable: self.owner.stable(),
+            stable_sequence: self.owner.stable_on_the_wire(),
+        };
         let clients = self.walks.clients.iter_mut().map(|it| &mut it.walk);
         for walk in clients.chain(self.walks.own.as_mut()) {
-            if let Some((endpoint, question)) = walk.poll(now, at, session, &config, stable) {
+            if let Some((endpoint, question)) = walk.poll(now, &of, &config) {
                 self.owner.ask(endpoint, Control::List(question), link);
             }
         }

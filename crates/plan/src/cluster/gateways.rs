@@ -12,6 +12,9 @@ const MAX_GATEWAYS: usize = 64;
 /// Slots that keys are in, as in a Redis Cluster.
 const SLOTS: u16 = 16_384;
 
+/// Slots of one part: what gateways divide among them.
+const PART_SLOTS: u16 = 256;
+
 const HINT: &str = "slots = \"0-8191\" and slots = \"8192-16383\"";
 
 pub(super) fn sections<'a>(top: &Section<'a>) -> Result<Vec<Section<'a>>, PlanError> {
@@ -60,7 +63,15 @@ fn slots(section: &Section<'_>) -> Result<RangeInclusive<u16>, PlanError> {
     let range = text.split_once('-');
     let range = range.and_then(|(first, last)| number(first).zip(number(last)));
     match range.filter(|(first, last)| first <= last) {
-        Some((first, last)) => Ok(first..=last),
+        Some((first, last))
+            if first.is_multiple_of(PART_SLOTS) && (last + 1).is_multiple_of(PART_SLOTS) =>
+        {
+            Ok(first..=last)
+        }
+        Some(_) => {
+            let wanted = format!("must be whole parts of {PART_SLOTS} slots");
+            Err(section.refuse("slots", wanted, HINT))
+        }
         None => {
             let wanted = format!("must be FIRST-LAST, both from 0 to {}", SLOTS - 1);
             Err(section.refuse("slots", wanted, HINT))

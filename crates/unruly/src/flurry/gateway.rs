@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
-use flurry::{Gateway, GatewayOptions, GatewayPlace, SLOTS, Transport};
+use flurry::{Gateway, GatewayOptions, GatewayPlace, PART_SLOTS, SLOTS, Transport, are_parts};
 use unruly_plan::{Bytes, DurationNs};
 
 use super::config::Config;
@@ -32,7 +32,7 @@ pub(super) struct GatewayArguments {
     /// Addresses of the controllers, separated by commas
     #[arg(long, default_value = DEFAULT_CONTROLLER)]
     controller: String,
-    /// Slots to serve, of 0-16383
+    /// Slots to serve, of 0-16383, in whole parts of 256 such as 0-8191
     #[arg(long, default_value = "0-16383", value_parser = slots)]
     slots: RangeInclusive<u16>,
     /// Another gateway and its slots, such as 127.0.0.1:6380=8192-16383; may be repeated
@@ -226,6 +226,11 @@ fn slots(text: &str) -> Result<RangeInclusive<u16>, String> {
     if first > last {
         return Err(wrong());
     }
+    if !are_parts(&(first..=last)) {
+        return Err(format!(
+            "slots are {text}; wanted whole parts of {PART_SLOTS} slots; hint: 0-8191 and 8192-16383"
+        ));
+    }
     Ok(first..=last)
 }
 
@@ -248,8 +253,8 @@ mod tests {
     #[test]
     fn slots_are_a_range_within_those_that_there_are() {
         assert_eq!(slots("0-16383"), Ok(0..=16_383));
-        assert_eq!(slots("7-7"), Ok(7..=7));
-        for text in ["", "5", "5-4", "0-16384", "-1-5", "a-b"] {
+        assert_eq!(slots("256-511"), Ok(256..=511));
+        for text in ["", "5", "5-4", "0-16384", "-1-5", "a-b", "0-8000", "1-255"] {
             assert!(slots(text).is_err(), "{text}");
         }
     }

@@ -222,7 +222,7 @@ enum Verb {
     Get {
         /// Key
         key: OsString,
-        /// Session: a key space with one owner at a time; a gateway's is slots/0-16383
+        /// Session: a key space with one owner at a time; `slots` for a key of a gateway
         #[arg(long, default_value = "default")]
         session: String,
         #[command(flatten)]

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use flurry::{Answer, Client, Condition, Operation};
 use unruly_plan::DurationNs;
 
@@ -38,7 +38,13 @@ pub(super) fn operate(
     key: OsString,
     operation: &Operation,
 ) -> Result<u8> {
-    let client = Client::open(&common.options(keyed)?)?;
+    let options = common.options(keyed)?;
+    ensure!(
+        !flurry::is_of_slots(&options.session),
+        "flurry: session {}: it belongs to a gateway, which would lose its keys; hint: write with a client of Redis",
+        options.session
+    );
+    let client = Client::open(&options)?;
     let code = match client.call().run(key.into_vec(), operation) {
         Ok(done) => {
             if done.is_tail_unknown {
@@ -69,10 +75,14 @@ pub(super) fn operate(
 pub(super) fn observe(operator: &Operator, session: &str, key: OsString) -> Result<u8> {
     let (controllers, security) = (&operator.controllers, &operator.security);
     let key = key.into_vec();
-    let seen = flurry::observe(controllers, operator.timeout, security, session, key)?;
+    let session = match session {
+        "slots" => flurry::session_of_slots(&key),
+        other => other.to_owned(),
+    };
+    let seen = flurry::observe(controllers, operator.timeout, security, &session, key)?;
     if !seen.is_known {
         say_error(&format!(
-            "flurry: session {session}: nobody has opened it yet; hint: --session NAME for another one"
+            "flurry: session {session}: nobody has opened it yet; hint: --session NAME for another one, --session slots for a key of a gateway"
         ));
     }
     if seen.is_tail_unknown {
