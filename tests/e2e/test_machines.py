@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from chaos import DEAF
 from house import REPOSITORY, need_root, wait_for
-from machines import Typist, typist
+from machines import Typist, run, typist
 
 PAGE = REPOSITORY / "docs" / "flurry" / "machines.md"
 
@@ -45,11 +46,33 @@ def test_three_machines_serve_redis_clients_and_lose_any_one_as_the_page_says(
     assert said[2:] == ["OK\n", "hello\n", "OK\n"]
 
 
+def test_a_machine_that_hears_nothing_counts_as_lost_though_it_is_heard(tmp_path: Path) -> None:
+    need_root("network namespaces")
+    blocks = [(int(where), line.strip()) for where, back, line in BLOCK.findall(PAGE.read_text())]
+    (status,) = [line for _, line in blocks if line.startswith("flurry status")]
+    parts = ("flurry controller", "flurry server", "flurry gateway")
+    with typist(tmp_path) as someone:
+        for machine, line in blocks:
+            if line.startswith("flurry key"):
+                someone.type(machine, line)
+            elif line == status:
+                wait_for(lambda: someone.type(2, status).count(" up ") == 3, "three servers")
+            elif line.startswith(parts):
+                someone.leave_running(machine, line)
+        serves(someone, 3, "before")
+        # Its gateway goes on reporting that it lives, its server asking for leases.
+        run(someone.pids[2], "nft", f"table ip trouble {{ {DEAF}; }}")
+        serves(someone, 2, "without machine 3")
+        run(someone.pids[2], "nft", "delete table ip trouble")
+        wait_for(lambda: someone.try_to(2, status).stdout.count(" up ") == 3, "machine 3 again")
+        assert someone.type(2, "redis-cli get greeting") == "without machine 3\n"
+
+
 def serves(someone: Typist, machine: int, value: str) -> None:
     """Write and read on a machine as soon as a gateway serves there."""
 
     def answers() -> bool:
-        return someone.type(machine, f"redis-cli set greeting {value}") == "OK\n"
+        return someone.type(machine, f"redis-cli set greeting '{value}'") == "OK\n"
 
     wait_for(answers, f"a gateway on machine {machine} that serves")
     assert someone.type(machine, "redis-cli get greeting") == f"{value}\n"

@@ -244,6 +244,17 @@ pub struct Ping {
     pub sent: MonoNs,
     /// Time since it last granted a lease to a server that is not in that configuration, at least.
     pub quiet: DurationNs,
+    /// Time since anybody last answered such a question of it.
+    pub unheard: DurationNs,
+}
+
+impl Ping {
+    /// Whether the server hears what others send, as far as it can know. One that only sends must
+    /// not count as living: it answers nobody.
+    #[must_use]
+    pub fn hears(&self, lease: DurationNs) -> bool {
+        self.unheard.0 <= lease.0 / 2
+    }
 }
 
 /// Servers that have each write that an owner acknowledges, at least.
@@ -333,7 +344,8 @@ pub enum Control {
     Config(Arc<Config>),
     /// I go by this configuration; may I go on?
     Ping(Ping),
-    /// You may; `None` is the controller.
+    /// You may, for one lease from this time of your clock; `None` is the controller. From the time 0
+    /// it grants nothing, and says only that the question was heard.
     Pong(Option<ServerId>, ConfigNumber, MonoNs),
     /// What should I hold?
     Pull(Pull),
@@ -341,8 +353,9 @@ pub enum Control {
     Batch(Batch),
     /// I hold what I should.
     Synced(Life, ConfigNumber),
-    /// Owner to controller: all that I had written by this loss is on every replica again.
-    Settled(Vec<Owned>, ConfigNumber),
+    /// Owner to controller: all that I had written by this loss is on every replica again. The last
+    /// field is the time since the controller was last heard, 0 while it answers.
+    Settled(Vec<Owned>, ConfigNumber, DurationNs),
     /// So noted.
     SettledHeard(SessionId, Epoch, ConfigNumber),
     /// Operator to controller: this server leaves the cluster.

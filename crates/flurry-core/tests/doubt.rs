@@ -160,7 +160,7 @@ fn an_owner_that_has_outlived_one_loss_has_not_outlived_a_later_one() {
     let (session, epoch) = cluster.controller.sessions_in_doubt().next().unwrap();
     let last_loss = cluster.controller.config().unwrap().last_loss;
     let owned = Owned { session, epoch };
-    let settled = |loss: u32| Control::Settled(vec![owned], ConfigNumber(loss));
+    let settled = |loss: u32| Control::Settled(vec![owned], ConfigNumber(loss), DurationNs(0));
     cluster.ask_controller(3_000, settled(last_loss.0 - 1));
     assert_eq!(cluster.controller.sessions_in_doubt().count(), 1);
     cluster.ask_controller(3_000, settled(last_loss.0));

@@ -1,4 +1,5 @@
-//! Two servers of one number on two machines: the second waits as long as the first is up.
+//! Two servers of one number on two machines: the second waits as long as the first is up. On one
+//! machine the second proves that the first has ended.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
@@ -22,22 +23,34 @@ fn member(server: u16, life: u128, address: &str) -> Member {
     }
 }
 
+/// Asks to join with this number. Returns the answers, and the number that is asked for.
+fn ask(
+    controller: &mut Controller,
+    now: MonoNs,
+    member: &Member,
+    mut proof: u64,
+) -> (Vec<Control>, u64) {
+    let control = Control::Join(member.clone(), proof);
+    controller.handle_message(now, STRANGER, Message::Control(control));
+    let outputs: Vec<_> = std::iter::from_fn(|| controller.poll_output()).collect();
+    let mut answers = Vec::new();
+    for output in outputs {
+        if let flurry_core::controller::Output::Send(_, Message::Control(control)) = output {
+            if let Control::Prove(_, number) = control {
+                proof = number;
+            }
+            answers.push(control);
+        }
+    }
+    (answers, proof)
+}
+
 /// Asks to join as a server does, with the number that the controller asks for.
 fn join(controller: &mut Controller, now: MonoNs, member: &Member) -> Vec<Control> {
     let mut proof = 0;
     for _ in 0..2 {
-        let control = Control::Join(member.clone(), proof);
-        controller.handle_message(now, STRANGER, Message::Control(control));
-        let outputs: Vec<_> = std::iter::from_fn(|| controller.poll_output()).collect();
-        let mut answers = Vec::new();
-        for output in outputs {
-            if let flurry_core::controller::Output::Send(_, Message::Control(control)) = output {
-                if let Control::Prove(_, number) = control {
-                    proof = number;
-                }
-                answers.push(control);
-            }
-        }
+        let (answers, number) = ask(controller, now, member, proof);
+        proof = number;
         if proof == 0 {
             return answers;
         }
@@ -77,6 +90,7 @@ fn ping(controller: &mut Controller, now: MonoNs, server: u16) {
         number: controller.config().map_or(ConfigNumber(0), |it| it.number),
         sent: now,
         quiet: DurationNs(0),
+        unheard: DurationNs(0),
     };
     let synced = Control::Synced(ping.life, ping.number);
     for control in [Control::Ping(ping), synced] {
@@ -122,4 +136,27 @@ fn a_server_that_moved_is_let_in_once_its_old_place_is_silent() {
         join(&mut controller, now, &member(2, 77, "10.0.0.9:7701"));
     }
     assert!(!has(&controller, 2, 3) && has(&controller, 2, 77));
+}
+
+#[test]
+fn a_silent_server_is_waited_for_when_the_others_turn_out_to_have_ended() {
+    let (mut controller, mut now) = three();
+    join(&mut controller, now, &member(1, 77, "10.0.0.1:40000"));
+    let again = member(2, 88, "10.0.0.2:40000");
+    let mut proof = 0;
+    // Server 0 says nothing any more. Server 2 has ended too, and its successor asks to join.
+    for step in 0..4 {
+        now = now.after(DurationNs::millis(240));
+        if step < 3 {
+            ping(&mut controller, now, 2);
+        } else {
+            proof = ask(&mut controller, now, &again, 0).1;
+        }
+    }
+    assert!(has(&controller, 0, 1) && has(&controller, 2, 3));
+    // In the moment at which its life is proved the first one has been silent for a lease.
+    now = now.after(DurationNs::millis(100));
+    ask(&mut controller, now, &again, proof);
+    assert!(!has(&controller, 2, 3), "its successor is there");
+    assert!(has(&controller, 0, 1), "it alone has everything");
 }

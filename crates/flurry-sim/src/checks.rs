@@ -43,9 +43,11 @@ impl Owners {
         sender: u64,
         message: Message,
     ) -> Option<String> {
-        if let Message::Control(Control::Settled(sessions, _)) = &message {
+        if let Message::Control(Control::Settled(sessions, _, unheard)) = &message {
+            // An owner that does not hear the controller counts as silent since it last did.
+            let lived = MonoNs(now.0.saturating_sub(unheard.0));
             for it in sessions {
-                self.heard.insert((place, it.session), (it.epoch, now));
+                self.heard.insert((place, it.session), (it.epoch, lived));
             }
         }
         let Message::Control(Control::Open {

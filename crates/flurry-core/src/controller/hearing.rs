@@ -20,15 +20,17 @@ pub(super) struct Hearing {
     /// It has listened without a gap since then.
     since: MonoNs,
     woken: MonoNs,
+    lease: DurationNs,
     lives: BTreeMap<Life, MonoNs>,
     owners: BTreeMap<SessionId, (Epoch, MonoNs)>,
 }
 
 impl Hearing {
-    pub(super) fn new(now: MonoNs) -> Self {
+    pub(super) fn new(now: MonoNs, lease: DurationNs) -> Self {
         Self {
             since: now,
             woken: now,
+            lease,
             lives: BTreeMap::new(),
             owners: BTreeMap::new(),
         }
@@ -40,24 +42,25 @@ impl Hearing {
         if now.since(self.woken) > DurationNs(lease.0 / GAP_SHARE) {
             self.since = now;
         }
-        self.woken = now;
+        (self.woken, self.lease) = (now, lease);
     }
 
     /// Begins anew, because this machine's clock stood still or jumped.
     pub(super) fn clock_jumped(&mut self, now: MonoNs) {
-        *self = Self::new(now);
+        *self = Self::new(now, self.lease);
     }
 
     /// Notes who sent a message.
     pub(super) fn note(&mut self, now: MonoNs, message: &Message) {
         match message {
-            Message::Control(Control::Ping(ping)) => {
+            Message::Control(Control::Ping(ping)) if ping.hears(self.lease) => {
                 if self.lives.len() >= PARTS_MAX {
                     self.lives.clear();
                 }
                 self.lives.insert(ping.life, now);
             }
-            Message::Control(Control::Settled(sessions, _)) => {
+            // Whether it hears a controller says nothing while none leads.
+            Message::Control(Control::Settled(sessions, _, _)) => {
                 if self.owners.len() >= PARTS_MAX {
                     self.owners.clear();
                 }

@@ -34,6 +34,7 @@ impl Controller {
             number,
             sent,
             quiet,
+            ..
         } = ping;
         let Some(config) = self.config.clone() else {
             return;
@@ -43,6 +44,11 @@ impl Controller {
             self.reply(sender, Control::Config(Arc::clone(&config)));
         }
         if !member {
+            return;
+        }
+        if !ping.hears(config.lease) {
+            // It answers nobody, so it is as good as silent; this answer is for when it hears again.
+            self.reply(sender, Control::Pong(None, number, MonoNs(0)));
             return;
         }
         let seen = self.seen.entry(life).or_insert(Seen {
@@ -273,15 +279,20 @@ impl Controller {
             .map(|(life, _)| life.endpoint.server)
             .collect();
         let mut lost: Vec<Member> = Vec::new();
+        // Those that have ended come first: whether a silent one is the last depends on them.
+        for member in config.everybody().filter(|member| !member.gone) {
+            let ended = restarted(member) || self.is_removed(member);
+            if ended && !lost.contains(member) {
+                lost.push(member.clone());
+            }
+        }
         for member in config.everybody().filter(|member| !member.gone) {
             if lost.contains(member) {
                 continue;
             }
             let few = doubtful.len() + usize::from(!doubtful.contains(&member.server))
                 < self.majority_min;
-            if restarted(member) || self.is_removed(member) {
-                lost.push(member.clone());
-            } else if silent(member) && few && !is_last(config, &lost, member) {
+            if silent(member) && few && !is_last(config, &lost, member) {
                 doubtful.insert(member.server);
                 lost.push(member.clone());
             }

@@ -300,7 +300,10 @@ impl Controller {
             }
             Control::FindSession(name, number) => self.find_session(sender, &name, number),
             Control::Close(owned, untold, at) => self.close(sender, &owned, untold, at),
-            Control::Settled(owned, loss) => self.settled(now, sender, &owned, loss),
+            Control::Settled(owned, loss, unheard) => {
+                self.owners_live(now, &owned, unheard);
+                self.settled(sender, &owned, loss);
+            }
             Control::FenceHeld(life, session, epoch, at) => {
                 self.owners_time(session, at);
                 self.fence_held(life, session, epoch);

@@ -204,7 +204,7 @@ impl Replica {
             addresses: group.addresses,
             consensus: Consensus::new(now, group.consensus, record),
             leader: None,
-            hearing: Hearing::new(now),
+            hearing: Hearing::new(now, params.lease),
             asked: VecDeque::new(),
         })
     }

@@ -418,7 +418,7 @@ fn a_new_leader_knows_from_before_for_how_long_an_owner_has_been_silent() {
         session: opened.sessions[0].session,
         epoch: opened.sessions[0].epoch,
     };
-    let settled = Control::Settled(vec![owned], ConfigNumber(0));
+    let settled = Control::Settled(vec![owned], ConfigNumber(0), DurationNs(0));
     three.say_to_all(&settled);
     three.stop(first);
     while three.leader().is_none() {
@@ -506,6 +506,7 @@ fn pass(leader: &mut Leader, from_ms: u64, to_ms: u64) {
                 number,
                 sent: at(ms),
                 quiet: DurationNs(0),
+                unheard: DurationNs(0),
             }));
             leader.controller_mut().handle_message(at(ms), 1, ping);
         }

@@ -237,12 +237,17 @@ impl Controller {
         self.known(names).find(over).map(|it| it.epoch)
     }
 
-    /// Notes that the owner of a session has reported that it lives.
-    fn owner_lives(&mut self, now: MonoNs, owned: Owned) {
-        if let Some(session) = self.sessions.get_mut(&owned.session)
-            && session.epoch == owned.epoch
-        {
-            session.heard = session.heard.max(now);
+    /// Notes that an owner has reported that it lives. One that does not hear this controller is as
+    /// silent as if it had ended when it last did. It cannot have heard it before this one led.
+    pub(super) fn owners_live(&mut self, now: MonoNs, sessions: &[Owned], unheard: DurationNs) {
+        let heard = MonoNs(now.0.saturating_sub(unheard.0));
+        let lived = heard.max(self.began.min(now));
+        for owned in sessions {
+            if let Some(session) = self.sessions.get_mut(&owned.session)
+                && session.epoch == owned.epoch
+            {
+                session.heard = session.heard.max(lived);
+            }
         }
     }
 
@@ -475,16 +480,7 @@ impl Controller {
 
     /// The owner has seen to it that whatever it had written by this loss is on every replica: nothing
     /// of that can be lost when it ends. A later loss is another matter.
-    pub(super) fn settled(
-        &mut self,
-        now: MonoNs,
-        sender: u64,
-        sessions: &[Owned],
-        loss: ConfigNumber,
-    ) {
-        for owned in sessions {
-            self.owner_lives(now, *owned);
-        }
+    pub(super) fn settled(&mut self, sender: u64, sessions: &[Owned], loss: ConfigNumber) {
         let Some(last_loss) = self.config.as_ref().map(|config| config.last_loss) else {
             return;
         };

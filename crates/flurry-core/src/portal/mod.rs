@@ -242,6 +242,8 @@ pub struct Portal {
     settled: ConfigNumber,
     /// When it tells the controller so, and asks whether there is a later one.
     settled_again: MonoNs,
+    /// When the controller last answered.
+    heard: MonoNs,
     /// Something that it had written is lost.
     never_settles: bool,
     last: Sequence,
@@ -290,6 +292,7 @@ impl Portal {
             settling: None,
             settled: ConfigNumber(0),
             settled_again: MonoNs(u64::MAX),
+            heard: now,
             never_settles: false,
             last: Sequence(0),
             at: WallNs(0),
@@ -501,6 +504,7 @@ impl Portal {
             Message::Control(Control::SettledHeard(session, epoch, loss))
                 if self.owns(Owned { session, epoch }) =>
             {
+                self.heard = now;
                 self.lost(now, loss);
             }
             Message::Control(Control::Closed(closed)) if self.life == Life::Closing => {
@@ -545,6 +549,7 @@ impl Portal {
         self.last_loss = opened.config.last_loss;
         self.settled = self.last_loss;
         self.settled_again = self.later_asked(now);
+        self.heard = now;
         self.drive_again = now;
         let first = opened.sessions.first();
         let epoch = first.map_or(Epoch(0), |it| it.epoch);
@@ -591,7 +596,11 @@ impl Portal {
 
     fn tell_settled(&mut self, now: MonoNs) {
         self.settled_again = self.later_asked(now);
-        let settled = Control::Settled(self.owned(), self.settled);
+        // A report and its answer may be lost.
+        let unheard = now.since(self.heard);
+        let usual = self.params.heartbeat.is_none_or(|it| unheard.0 <= 2 * it.0);
+        let unheard = if usual { DurationNs(0) } else { unheard };
+        let settled = Control::Settled(self.owned(), self.settled, unheard);
         self.outbox
             .push_back((Destination::Controller, Message::Control(settled)));
     }

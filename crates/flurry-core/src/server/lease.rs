@@ -30,6 +30,8 @@ pub(super) struct Lease {
     since: MonoNs,
     /// When this process began: what an earlier one granted it does not know.
     began: MonoNs,
+    /// When anybody last answered a ping, or the server last became a member.
+    heard: MonoNs,
     /// When it last granted each of the others a lease.
     given: BTreeMap<(ServerId, Incarnation), MonoNs>,
 }
@@ -43,6 +45,7 @@ impl Lease {
             next_ping: now,
             since: MonoNs(0),
             began: now,
+            heard: now,
             given: BTreeMap::new(),
         }
     }
@@ -69,6 +72,15 @@ impl Lease {
         let kept = DurationNs(4 * self.length.0);
         self.given.retain(|_, at| now.since(*at) <= kept);
         quiet
+    }
+
+    /// Notes that somebody was heard. A server that had heard nobody for long asks again at once,
+    /// since that answer granted it nothing.
+    pub(super) fn heard(&mut self, now: MonoNs, granted: bool) {
+        self.heard = now;
+        if !granted {
+            self.next_ping = now;
+        }
     }
 
     pub(super) fn forget(&mut self) {
@@ -162,6 +174,7 @@ impl<M: StateMachine> Server<M> {
             number,
             sent: now,
             quiet,
+            unheard: now.since(self.lease.heard),
         }));
         self.send(Destination::Controller, ping.clone());
         for (server, _) in config.lives() {
@@ -191,10 +204,14 @@ impl<M: StateMachine> Server<M> {
         } = ping;
         let me = self.me();
         if number == config.number && config.has(from.endpoint.server, from.incarnation) {
-            self.lease.gave(now, from);
+            let granted = ping.hears(config.lease);
+            if granted {
+                self.lease.gave(now, from);
+            }
+            let from = if granted { sent } else { MonoNs(0) };
             self.send(
                 back,
-                Message::Control(Control::Pong(Some(me), number, sent)),
+                Message::Control(Control::Pong(Some(me), number, from)),
             );
         } else if number < config.number {
             // It has missed a change, and perhaps cannot hear the controller.

@@ -275,6 +275,7 @@ impl<M: StateMachine> Server<M> {
             Control::Ping(ping) => self.handle_ping(now, back, ping),
             // A late pong grants no more than the lease from when it was asked for.
             Control::Pong(from, number, sent) if self.number() == number => {
+                self.lease.heard(now, sent > MonoNs(0));
                 self.lease.granted(from, sent);
             }
             Control::Pull(pull) => self.handle_pull(back, &pull),
@@ -408,6 +409,7 @@ impl<M: StateMachine> Server<M> {
             }
             self.params.lease = config.lease;
             self.lease.set_length(config.lease);
+            self.lease.heard(now, true);
             let speaks = self.disk_speaks(config);
             if let Some(persist) = &mut self.persist {
                 persist.restores = speaks.then_some(config.number);

@@ -444,8 +444,12 @@ pub struct Ping {
     /// Time since this server last granted a lease to one that is not in its configuration, at least.
     #[prost(fixed64, tag = "4")]
     pub quiet_ns: u64,
+    /// Time since anybody last answered a ping of this server.
+    #[prost(fixed64, tag = "5")]
+    pub unheard_ns: u64,
 }
-/// You may, for one lease from when you sent the ping.
+/// You may, for one lease from when you sent the ping. With `sent_ns` 0 it grants nothing: the ping was
+/// heard from a server that had not heard anybody for long.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Pong {
     /// 65535 is the controller.
@@ -570,6 +574,9 @@ pub struct Settled {
     pub sessions: ::prost::alloc::vec::Vec<Owned>,
     #[prost(uint32, tag = "3")]
     pub last_loss: u32,
+    /// Time since the owner last heard the controller; 0 while it answers.
+    #[prost(fixed64, tag = "4")]
+    pub unheard_ns: u64,
 }
 /// Controller to owner: so noted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -242,7 +242,9 @@ fn kind(control: &Control) -> Body {
         Control::Prove(incarnation, proof) => Body::Prove(put_prove(*incarnation, *proof)),
         Control::ConfigQuery => Body::ConfigQuery(body::ConfigQuery {}),
         Control::Config(config) => Body::Config(put_config(config)),
-        Control::Settled(owned, loss) => Body::Settled(sessions::put_settled(owned, *loss)),
+        Control::Settled(owned, loss, unheard) => {
+            Body::Settled(sessions::put_settled(owned, *loss, *unheard))
+        }
         Control::SettledHeard(session, epoch, loss) => Body::SettledHeard(body::SettledHeard {
             session: session.0,
             epoch: epoch.0,
@@ -293,6 +295,7 @@ fn put_ping(ping: &Ping) -> body::Ping {
         number: ping.number.0,
         sent_ns: ping.sent.0,
         quiet_ns: ping.quiet.0,
+        unheard_ns: ping.unheard.0,
     }
 }
 
@@ -302,6 +305,7 @@ fn ping(read: body::Ping) -> Result<Ping, WireError> {
         number: ConfigNumber(read.number),
         sent: MonoNs(read.sent_ns),
         quiet: DurationNs(read.quiet_ns),
+        unheard: DurationNs(read.unheard_ns),
     })
 }
 
@@ -443,9 +447,11 @@ pub(super) fn read(bytes: Bytes) -> Result<Control, WireError> {
         Body::Synced(it) => Control::Synced(life(it.life)?, ConfigNumber(it.number)),
         Body::List(it) => Control::List(sessions::list(&it)?),
         Body::Listed(it) => Control::Listed(sessions::listed(it)?),
-        Body::Settled(it) => {
-            Control::Settled(sessions::owned(&it.sessions)?, ConfigNumber(it.last_loss))
-        }
+        Body::Settled(it) => Control::Settled(
+            sessions::owned(&it.sessions)?,
+            ConfigNumber(it.last_loss),
+            DurationNs(it.unheard_ns),
+        ),
         Body::SettledHeard(it) => Control::SettledHeard(
             SessionId(it.session),
             Epoch(it.epoch),

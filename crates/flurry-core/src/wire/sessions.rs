@@ -110,10 +110,15 @@ pub(super) fn put_close(sessions: &[Owned], untold: bool, at: WallNs) -> body::C
     }
 }
 
-pub(super) fn put_settled(sessions: &[Owned], loss: ConfigNumber) -> body::Settled {
+pub(super) fn put_settled(
+    sessions: &[Owned],
+    loss: ConfigNumber,
+    unheard: DurationNs,
+) -> body::Settled {
     body::Settled {
         sessions: put_owned(sessions),
         last_loss: loss.0,
+        unheard_ns: unheard.0,
     }
 }
 

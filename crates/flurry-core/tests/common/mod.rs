@@ -35,8 +35,10 @@ pub(crate) struct Cluster {
     pub(crate) router: Router,
     pub(crate) letters: VecDeque<Letter>,
     pub(crate) events: Vec<Event>,
-    /// Servers that hear nothing.
+    /// Servers that hear nothing, and are not heard.
     pub(crate) deaf: Vec<u16>,
+    /// Places that hear nothing, but are heard.
+    pub(crate) earless: Vec<u64>,
     /// Servers whose present life listens elsewhere: an owner that knows an earlier one reaches nobody.
     pub(crate) moved: Vec<u16>,
     /// The longest message that was delivered.
@@ -136,6 +138,7 @@ impl Cluster {
             letters: VecDeque::new(),
             events: Vec::new(),
             deaf: Vec::new(),
+            earless: Vec::new(),
             moved: Vec::new(),
             longest_bytes: 0,
             disk: Vec::new(),
@@ -265,7 +268,7 @@ impl Cluster {
     /// Delivers one letter.
     pub(crate) fn deliver(&mut self, (from, to, message): Letter) {
         let deaf = |place: u64| self.deaf.iter().any(|id| u64::from(*id) == place);
-        if deaf(from) || deaf(to) || !self.reaches(from, to) {
+        if deaf(from) || deaf(to) || self.earless.contains(&to) || !self.reaches(from, to) {
             return;
         }
         self.longest_bytes = self.longest_bytes.max(bytes_of(&message));
