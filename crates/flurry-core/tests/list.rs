@@ -40,7 +40,7 @@ fn asked(cluster: &mut Cluster, server: usize, question: List) -> Option<Listed>
 }
 
 /// How often each key is told by all servers, going through each to its end.
-fn all(cluster: &mut Cluster, question: List) -> BTreeMap<Bytes, u32> {
+fn all(cluster: &mut Cluster, question: &List) -> BTreeMap<Bytes, u32> {
     let mut counts = BTreeMap::new();
     for server in 0..cluster.servers.len() {
         let mut next = Some(question.below);
@@ -96,7 +96,7 @@ fn all_servers_together_tell_each_key_once_however_few_records_are_looked_at() {
             records,
             ..question(&cluster)
         };
-        assert_eq!(all(&mut cluster, question), left, "{records} at a time");
+        assert_eq!(all(&mut cluster, &question), left, "{records} at a time");
     }
 }
 
@@ -117,7 +117,7 @@ fn a_value_that_has_ended_by_the_owners_time_is_told_only_to_whoever_asks_for_th
             ended,
             ..question(&cluster)
         };
-        assert_eq!(all(&mut cluster, question), wanted, "{at:?} {ended}");
+        assert_eq!(all(&mut cluster, &question), wanted, "{at:?} {ended}");
     }
 }
 
@@ -127,7 +127,7 @@ fn keys_of_another_session_are_not_told() {
     set(&mut cluster, "mine", None);
     let mut question = question(&cluster);
     question.sessions[0].session.0 += 1;
-    assert_eq!(all(&mut cluster, question), BTreeMap::new());
+    assert_eq!(all(&mut cluster, &question), BTreeMap::new());
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn an_answer_fits_a_packet_however_long_the_keys_are() {
         let message = Message::Control(Control::Listed(listed));
         assert!(common::bytes_of(&message) < 60_000);
     }
-    assert_eq!(all(&mut cluster, question), once(names));
+    assert_eq!(all(&mut cluster, &question), once(names));
 }
 
 #[test]

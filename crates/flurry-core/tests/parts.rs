@@ -1,7 +1,5 @@
 //! An owner of several sessions, of which another owner may take some.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
-
 mod common;
 
 use bytes::Bytes;

@@ -118,11 +118,17 @@ pub fn resolve(text: &str, patience: Duration) -> Result<SocketAddr, Error> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok(address);
     }
+    let port = text.rsplit_once(':').map(|(_, port)| port);
+    let hint = if port.is_some_and(|port| port.parse::<u16>().is_ok()) {
+        "check the name; an IPv4 address needs no lookup"
+    } else {
+        "write a name or an address, a colon and a port number"
+    };
     let unknown = |problem: String| Error::Address {
         text: text.to_owned(),
         problem,
         wanted: "host:port",
-        hint: "use 127.0.0.1:7700",
+        hint,
     };
     let (tell, told) = mpsc::sync_channel(1);
     let name = text.to_owned();
@@ -151,8 +157,21 @@ mod tests {
         let plain = resolve("10.0.0.1:7700", soon).unwrap();
         assert_eq!(plain, SocketAddr::from(([10, 0, 0, 1], 7700)));
         assert!(resolve("localhost:7700", soon).unwrap().ip().is_loopback());
-        let refused = resolve("no port", soon).unwrap_err().to_string();
-        assert!(refused.contains("wanted host:port"), "{refused}");
+        for (text, hint) in [
+            (
+                "no port",
+                "hint: write a name or an address, a colon and a port number",
+            ),
+            (
+                "localhost:6379x",
+                "hint: write a name or an address, a colon and a port number",
+            ),
+            ("nowhere.invalid:6379", "hint: check the name"),
+        ] {
+            let refused = resolve(text, soon).unwrap_err().to_string();
+            assert!(refused.contains("wanted host:port"), "{refused}");
+            assert!(refused.contains(hint), "{refused}");
+        }
     }
 
     #[test]

@@ -95,6 +95,16 @@ impl Writes {
     }
 }
 
+/// The sessions of an opening that was not answered yet.
+struct Asked {
+    /// Who waits for the answer.
+    sender: u64,
+    /// Nobody serves an earlier owner of any of them.
+    ready: bool,
+    /// Each with its place among the names that were asked for.
+    sessions: Vec<(usize, SessionId)>,
+}
+
 /// What a portal asks for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Opening {
@@ -382,28 +392,33 @@ impl Controller {
         let lives = self.lives();
         // Whoever was counted out may still serve the earlier owner.
         let settled = self.agreed.is_some() && self.retiring.is_empty();
-        let mut openings: BTreeMap<u64, (u64, bool, Vec<(usize, SessionId)>)> = BTreeMap::new();
+        let mut openings: BTreeMap<u64, Asked> = BTreeMap::new();
         for (id, session) in &self.sessions {
             let Some(sender) = session.opening else {
                 continue;
             };
             let all = lives.iter().all(|life| session.fenced.contains(life));
             let ready = session.free || (all && settled) || planted(Bug::OpenBeforeFence);
-            let opening = openings.entry(session.nonce);
-            let (_, are_ready, ids) = opening.or_insert((sender, true, Vec::new()));
-            *are_ready &= ready;
-            ids.push((session.place, *id));
+            let asked = openings.entry(session.nonce).or_insert(Asked {
+                sender,
+                ready: true,
+                sessions: Vec::new(),
+            });
+            asked.ready &= ready;
+            asked.sessions.push((session.place, *id));
         }
-        openings.retain(|_, (_, ready, _)| *ready);
-        for (nonce, (sender, _, mut ids)) in openings {
-            ids.sort_unstable();
-            let ids = ids.iter().map(|(_, id)| id);
+        for (nonce, mut asked) in openings {
+            if !asked.ready {
+                continue;
+            }
+            asked.sessions.sort_unstable();
+            let ids = asked.sessions.iter().map(|(_, id)| id);
             let opened = Opened {
                 nonce,
                 sessions: ids.filter_map(|id| self.end_opening(*id)).collect(),
                 config: std::sync::Arc::clone(&config),
             };
-            self.reply(sender, Control::Opened(opened));
+            self.reply(asked.sender, Control::Opened(opened));
         }
     }
 

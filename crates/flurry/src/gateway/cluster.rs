@@ -138,6 +138,10 @@ impl Cluster {
         let other = self.others.iter().find(|it| it.slots.contains(&slot));
         Some(match other {
             Some(other) => error(format!("MOVED {slot} {}", other.address)),
+            // One that it does not know has taken it.
+            None if self.own.slots.contains(&slot) => error(
+                "FENCED another gateway has these slots now; hint: ask that one, or start this one with --other",
+            ),
             None => error("CLUSTERDOWN Hash slot not served"),
         })
     }
