@@ -96,10 +96,6 @@ bugs! {
     OpenBeforeFence = "open-before-fence",
     /// At level `disk` a write is acknowledged while it is in memory alone.
     DiskLevelInMemory = "disk-level-in-memory",
-    /// A server counts as having copied everything while its disk has not.
-    SyncedBeforeDisk = "synced-before-disk",
-    /// A server believes its disk though others have lived on.
-    DiskOverLiving = "disk-over-living",
     /// Level `disk` takes a majority of those that are left, of whom the others may lose all.
     DisksOfTheLiving = "disks-of-the-living",
     /// After all were lost, the first disk that comes back speaks for all.

@@ -122,7 +122,7 @@ impl Persist {
             self.copied = (number, self.position);
         }
         let on_disk = self.complete && self.durable >= self.copied.1;
-        self.restores.is_none() && (on_disk || planted(Bug::SyncedBeforeDisk))
+        self.restores.is_none() && on_disk
     }
 
     /// A reply that has waited long enough.
@@ -344,7 +344,7 @@ impl<M: StateMachine> Server<M> {
         };
         let hash = key.hash();
         let mine = self.params.life.incarnation;
-        let left = config.is_left_on_disks(self.me(), hash) || planted(Bug::DiskOverLiving);
+        let left = config.is_left_on_disks(self.me(), hash);
         // Of one that lives the memory has everything but the deletions that it has forgotten. What shall
         // be elsewhere in future is taken too, since those who shall have it copy it from here.
         let is_full = config.holds_fully(self.me(), mine, hash);
@@ -388,6 +388,6 @@ impl<M: StateMachine> Server<M> {
         let may = config.needs_disks()
             && (config.disks_missing().is_empty() || planted(Bug::DisksNotWaitedFor))
             && config.is_in_time(through);
-        takes_part && (may || planted(Bug::DiskOverLiving))
+        takes_part && may
     }
 }
