@@ -116,16 +116,6 @@ fn what_a_server_says_of_itself_arrives() {
         below: u64::MAX,
         records: 7,
     };
-    let key = Key::new(SessionId(3), Bytes::from_static(b"k")).unwrap();
-    let pull = |cursor| {
-        Control::Pull(Pull {
-            life,
-            config: ConfigNumber(4),
-            cursor,
-            lists: cursor != Cursor::START,
-            keys: vec![key.clone()],
-        })
-    };
     for control in [
         Control::Join(member, 77),
         Control::Prove(life.incarnation, u64::MAX),
@@ -139,6 +129,46 @@ fn what_a_server_says_of_itself_arrives() {
         }),
         Control::Pong(None, ConfigNumber(4), MonoNs(9)),
         Control::Pong(Some(ServerId(2)), ConfigNumber(4), MonoNs(9)),
+        Control::List(question.clone()),
+        Control::Listed(Listed {
+            from: life.endpoint,
+            question,
+            next: Some(5),
+            keys: vec![Bytes::from_static(b"k"), Bytes::from_static(b"l")],
+        }),
+        Control::Synced(life, ConfigNumber(4)),
+        Control::FenceHeld(life, SessionId(1), Epoch(2), WallNs(-3)),
+        Control::Close(vec![owned], true, WallNs(7)),
+        Control::Closed(vec![owned, owned]),
+        Control::Settled(vec![owned, owned], ConfigNumber(3), DurationNs(5)),
+        Control::SettledHeard(SessionId(1), Epoch(2), ConfigNumber(3)),
+        Control::Depart(ServerId(9), Departure::Drained),
+        Control::DepartHeard(ServerId(9), Departure::Removed, "it is up".to_owned()),
+    ] {
+        arrives(control);
+    }
+}
+
+/// What is read is what was sent.
+fn arrives(control: Control) {
+    let message = Message::Control(control);
+    assert_eq!(decode(&bytes_of(&message)), Ok(message));
+}
+
+#[test]
+fn what_a_joining_server_copies_arrives() {
+    let life = some_life();
+    let key = Key::new(SessionId(3), Bytes::from_static(b"k")).unwrap();
+    let pull = |cursor| {
+        Control::Pull(Pull {
+            life,
+            config: ConfigNumber(4),
+            cursor,
+            lists: cursor != Cursor::START,
+            keys: vec![key.clone()],
+        })
+    };
+    for control in [
         pull(Cursor::START),
         pull(Cursor::Sessions(SessionId(70_000))),
         pull(Cursor::Keys(0)),
@@ -157,24 +187,8 @@ fn what_a_server_says_of_itself_arrives() {
             entries: Vec::new(),
             listed: vec![(key.clone(), Version::NONE)],
         }),
-        Control::List(question.clone()),
-        Control::Listed(Listed {
-            from: life.endpoint,
-            question,
-            next: Some(5),
-            keys: vec![Bytes::from_static(b"k"), Bytes::from_static(b"l")],
-        }),
-        Control::Synced(life, ConfigNumber(4)),
-        Control::FenceHeld(life, SessionId(1), Epoch(2), WallNs(-3)),
-        Control::Close(vec![owned], true, WallNs(7)),
-        Control::Closed(vec![owned, owned]),
-        Control::Settled(vec![owned, owned], ConfigNumber(3), DurationNs(5)),
-        Control::SettledHeard(SessionId(1), Epoch(2), ConfigNumber(3)),
-        Control::Depart(ServerId(9), Departure::Drained),
-        Control::DepartHeard(ServerId(9), Departure::Removed, "it is up".to_owned()),
     ] {
-        let message = Message::Control(control);
-        assert_eq!(decode(&bytes_of(&message)), Ok(message));
+        arrives(control);
     }
 }
 
@@ -205,8 +219,7 @@ fn what_is_said_of_an_owner_arrives() {
             config,
         }),
     ] {
-        let message = Message::Control(control);
-        assert_eq!(decode(&bytes_of(&message)), Ok(message));
+        arrives(control);
     }
 }
 
