@@ -47,7 +47,7 @@ impl Controller {
             return;
         }
         if !ping.hears(config.lease) {
-            // It answers nobody, so it is as good as silent; this answer is for when it hears again.
+            // The server can answer nobody, so it counts as silent. When it hears this pong, it asks again.
             self.reply(sender, Control::Pong(None, number, MonoNs(0)));
             return;
         }

@@ -117,7 +117,7 @@ pub(super) struct Opening {
 }
 
 impl Controller {
-    /// Makes a portal the owner of sessions, of all or of none.
+    /// Makes a portal the owner of all these sessions, or of none.
     pub(super) fn open(&mut self, now: MonoNs, sender: u64, names: &[String], asked: Opening) {
         if let Some(reason) = self.open_refusal(names) {
             let nonce = asked.nonce;
@@ -132,7 +132,7 @@ impl Controller {
             return;
         }
         if let Some(epoch) = self.opened_since(names, asked.nonce) {
-            // A late copy. Nobody waits for the answer but an owner that was never told of its epoch.
+            // A late copy. Only an owner that never got its epoch waits for the answer.
             let reason = format!(
                 "session: another owner has opened it since, under epoch {}; hint: start again",
                 epoch.0
@@ -159,7 +159,7 @@ impl Controller {
         self.opened(&given);
     }
 
-    /// Why sessions of these names cannot be opened.
+    /// Returns why sessions of these names cannot be opened, or `None` if they can.
     fn open_refusal(&self, names: &[String]) -> Option<String> {
         let count = names.len();
         if count == 0 || count > SESSIONS_OPENED_MAX {
@@ -247,8 +247,8 @@ impl Controller {
         self.known(names).find(over).map(|it| it.epoch)
     }
 
-    /// Notes that an owner has reported that it lives. One that does not hear this controller is as
-    /// silent as if it had ended when it last did. It cannot have heard it before this one led.
+    /// Notes that an owner has reported that it lives. An owner that does not hear the controller counts
+    /// as silent since it last did. The time before this controller led does not count.
     pub(super) fn owners_live(&mut self, now: MonoNs, sessions: &[Owned], unheard: DurationNs) {
         let heard = MonoNs(now.0.saturating_sub(unheard.0));
         let lived = heard.max(self.began.min(now));
@@ -455,7 +455,7 @@ impl Controller {
         }
     }
 
-    /// Tells an owner that another one has opened its session since, if that is so.
+    /// Notifies an owner if another one has opened its session since. Returns whether that is so.
     fn tells_fenced(&mut self, sender: u64, owned: Owned) -> bool {
         let Owned { session: id, epoch } = owned;
         let later = self.sessions.get(&id).map(|it| it.epoch);

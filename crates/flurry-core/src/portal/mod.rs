@@ -510,7 +510,7 @@ impl Portal {
             Message::Control(Control::Closed(closed)) if self.life == Life::Closing => {
                 self.note_closed(&closed);
             }
-            // With nothing under way no server tells it.
+            // An owner with no operation under way does not hear it from a server.
             Message::Control(Control::Fence(session, epoch))
                 if self.part(session).is_some_and(|it| it.owned.epoch < epoch) =>
             {

@@ -69,7 +69,7 @@ impl<M: StateMachine> Server<M> {
             return Some(Verdict::NoLease);
         }
         if !self.is_ready() {
-            // What it kept may count: a takeover must not go on as if there were nothing here.
+            // A kept record may count. `Joining` would tell a takeover that this server has nothing.
             let may_have = !self.kept_is_settled();
             return Some(if may_have {
                 Verdict::Unregistered

@@ -11,13 +11,13 @@ use crate::table::state_of;
 /// A part of a copy has this many bytes at most: it fits a datagram unless one value does not.
 pub(super) const PART_BYTES_MAX: usize = 32 << 10;
 
-/// What a key has in a part beside itself, its snapshot and its answer, at most.
+/// Upper bound of the bytes that a record takes in a part, without its key, snapshot and answer.
 const ENTRY_BYTES: usize = 64;
 
-/// What a key has in a part beside itself where its version alone is told, at most.
+/// Upper bound of the bytes that a listed version takes in a part, without its key.
 const LISTED_BYTES: usize = 32;
 
-/// What a session has in a part at most: four numbers with their tags, and the length of them all.
+/// Upper bound of the bytes that a session takes in a part: four numbers with their tags, and a length.
 const SESSION_BYTES: usize = 31;
 
 /// A part that grows to its limit.
@@ -50,8 +50,8 @@ impl<M: StateMachine> Server<M> {
         if config.number != pull.config || !config.has(server, incarnation) {
             return;
         }
-        // What comes from the disk, or was kept, goes to the end of the table, behind which no scan
-        // looks.
+        // Records from the disk, and kept ones, are appended to the table. A scan that has begun does not
+        // see them.
         let grows = self.restores().is_some() || !self.kept_is_settled();
         if self.restores().is_some() || (grows && !matches!(pull.cursor, Cursor::Sessions(_))) {
             return;
@@ -111,8 +111,8 @@ impl<M: StateMachine> Server<M> {
         Some(self.table.len() as u64)
     }
 
-    /// Adds the keys that the joining server wants, from a place of the table downwards: their
-    /// records, or where it has records of its own their versions.
+    /// Adds the keys that the joining server wants, from a place of the table downwards. It adds their
+    /// versions if that server has records of its own, and their records otherwise.
     fn put_keys(&self, part: &mut Part, below: u64, lists: bool, wanted: impl Fn(&Key) -> bool) {
         let len = self.table.len();
         let end = usize::try_from(below).map_or(len, |below| below.min(len));

@@ -6,9 +6,8 @@
 //! and no member took an operation of the session since this server was counted out. Then nobody
 //! decided anything without it, and it may have the only copy of an acknowledged write. This case is
 //! left out when all replicas of some key were lost meanwhile: the owner is notified of that loss, and
-//! must not find a part of it again. All other
-//! records go once everything is copied: they may have been deleted meanwhile, and the members may
-//! have forgotten the deletion.
+//! must not find a part of it again. The server drops all other records once it has copied everything:
+//! they may have been deleted meanwhile, and the members may have forgotten the deletion.
 
 use super::Server;
 use super::join::Join;
@@ -39,8 +38,8 @@ impl<M: StateMachine> Server<M> {
             });
             return;
         };
-        // It was counted out again before it had copied everything: what it kept first is as old as
-        // before, and what it has copied since counts as no newer.
+        // The server was counted out again before it had copied everything. `since` stays as it is, so
+        // the records that it has copied meanwhile are treated as if they were as old as the kept ones.
         kept.settled = false;
         for (key, record) in table.into_records() {
             let have = kept.table.find(&key).map(|it| it.version);

@@ -138,7 +138,7 @@ impl Cluster {
         let other = self.others.iter().find(|it| it.slots.contains(&slot));
         Some(match other {
             Some(other) => error(format!("MOVED {slot} {}", other.address)),
-            // One that it does not know has taken it.
+            // A gateway that this one does not know has taken the slot.
             None if self.own.slots.contains(&slot) => error(
                 "FENCED another gateway has these slots now; hint: ask that one, or start this one with --other",
             ),
