@@ -52,8 +52,9 @@ impl<M: StateMachine> Server<M> {
         }
         // Records from the disk, and kept ones, are appended to the table. A scan that has begun does not
         // see them.
-        let grows = self.restores().is_some() || !self.kept_is_settled();
-        if self.restores().is_some() || (grows && !matches!(pull.cursor, Cursor::Sessions(_))) {
+        let grows = !self.kept_is_settled();
+        let asks_for_keys = !matches!(pull.cursor, Cursor::Sessions(_));
+        if self.restores().is_some() || (grows && asks_for_keys) {
             return;
         }
         let mut part = Part {
@@ -142,9 +143,7 @@ impl<M: StateMachine> Server<M> {
     /// Adds the records of these keys, as many as fit. The asker asks for the others again.
     fn put_missing(&self, part: &mut Part, keys: &[Key]) {
         for key in keys {
-            if self.table.peek(key).is_none() {
-                part.batch.entries.push((key.clone(), State::ABSENT));
-            } else if !self.put_entry(part, key) {
+            if !self.put_entry(part, key) {
                 return;
             }
         }
@@ -152,10 +151,8 @@ impl<M: StateMachine> Server<M> {
 
     /// Adds a key's record if it fits, and says whether it did.
     fn put_entry(&self, part: &mut Part, key: &Key) -> bool {
-        let Some(record) = self.table.peek(key) else {
-            return true;
-        };
-        let state = state_of(&self.machine, record);
+        let record = self.table.peek(key);
+        let state = record.map_or(State::ABSENT, |it| state_of(&self.machine, it));
         let snapshot_bytes = state.snapshot.as_ref().map_or(0, bytes::Bytes::len);
         let bytes = key.bytes().len() + snapshot_bytes + state.answer.len() + ENTRY_BYTES;
         let fits = part.takes(bytes);
