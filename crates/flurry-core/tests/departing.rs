@@ -129,6 +129,25 @@ fn a_drained_server_passes_on_what_it_has_and_stays_out_until_it_is_taken_back()
 }
 
 #[test]
+fn a_server_that_is_out_already_counts_as_removed_and_one_that_never_was_in_does_not() {
+    let mut cluster = Cluster::open();
+    cluster.deaf.push(2);
+    cluster.pass(seconds(5));
+    assert_eq!(members(&cluster), (vec![0, 1], false));
+    assert_eq!(depart(&mut cluster, 2, Departure::Removed), "");
+    let refusal = depart(&mut cluster, 9, Departure::Removed);
+    assert!(
+        refusal.contains("server 9 is not in the cluster"),
+        "{refusal}"
+    );
+    // It is no ban: its successor is let in.
+    cluster.deaf.clear();
+    cluster.servers[2] = server(2, 77);
+    cluster.pass(seconds(5));
+    assert_eq!(members(&cluster), (vec![0, 1, 2], false));
+}
+
+#[test]
 fn no_more_servers_are_drained_than_a_quorum_can_do_without() {
     let mut cluster = Cluster::open();
     assert_eq!(depart(&mut cluster, 0, Departure::Drained), "");

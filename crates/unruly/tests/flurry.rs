@@ -77,7 +77,7 @@ fn what_one_process_sets_another_gets() {
     assert_eq!(said(&run(&["set", "k", "hello"])), (0, "ok", ""));
     assert_eq!(said(&run(&["get", "k"])), (0, "hello", ""));
     assert_eq!(said(&run(&["get", "other"])), (1, "", "(not found)"));
-    let unopened = "flurry: session other: nobody has opened it yet; hint: --session NAME for another one\n(not found)";
+    let unopened = "flurry: session other: nobody has opened it yet; hint: --session NAME for another one, --session slots for a key of a gateway\n(not found)";
     assert_eq!(
         said(&run(&["get", "k", "--session", "other"])),
         (1, "", unopened)

@@ -73,6 +73,8 @@ impl Controller {
             }
             // Said again: the answer may have been lost.
             Departure::Drained if self.drained.contains(&server) => String::new(),
+            // It may have been counted out between two commands of an operator who removes several.
+            Departure::Removed if !known && self.left.contains(&server) => String::new(),
             Departure::Removed if !known && !self.waits_out(server) => {
                 format!("server {number} is not in the cluster; hint: flurry status")
             }

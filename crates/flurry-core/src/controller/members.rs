@@ -127,6 +127,10 @@ impl Controller {
     /// Notes the lives of a configuration that the next one leaves out.
     fn retire_left_out(&mut self, now: MonoNs, before: &Config, config: &Config) {
         let kept = config.lives();
+        let is_kept = |server: ServerId| kept.iter().any(|it| it.0 == server);
+        let before_it = before.everybody().map(|it| it.server);
+        self.left.extend(before_it);
+        self.left.retain(|it| !is_kept(*it));
         for life in self.lives_of(before) {
             let (server, incarnation) = (life.endpoint.server, life.incarnation);
             if kept.contains(&(server, incarnation)) {

@@ -158,6 +158,8 @@ pub struct Controller {
     removed: BTreeSet<(ServerId, Incarnation)>,
     /// Servers that an operator takes out of service.
     drained: BTreeSet<ServerId>,
+    /// Servers that were members since this controller began to lead, and are not any more.
+    left: BTreeSet<ServerId>,
     /// When the configuration was made, or this life of the controller began.
     decided: MonoNs,
     /// The configuration is not stored yet. So it was not sent either, and a new member cannot know that
@@ -229,6 +231,7 @@ impl Controller {
             joining: BTreeMap::new(),
             removed: BTreeSet::new(),
             drained: BTreeSet::new(),
+            left: BTreeSet::new(),
             decided: now,
             unsent: false,
             majority_min: usize::MAX,
