@@ -146,8 +146,8 @@ def test_a_stop_is_in_the_response_times_of_all_that_were_due_meanwhile(
     (began, ended) = run.rows("select started_ns, ended_ns from events where kind = 'fault stop'")[
         0
     ]
-    # Of those that were scheduled in the stop, one each millisecond, all but the last 250 waited for so
-    # long. A busy runner may stop the process for somewhat less than half a second, or more.
+    # One request was scheduled each millisecond of the stop. All but the last 250 waited for so long.
+    # A busy runner may stop the process for somewhat less than half a second, or more.
     long = (ended - began) / 1e6 - 250
     assert (rows, bad) == (3000, 0)
     assert long - 10 <= waited <= long + 70

@@ -237,23 +237,33 @@ fn the_gateways_of_a_file_serve_each_slot_once() {
     for (first, second, message) in [
         (
             "0-8191",
-            "8191-16383",
-            "15: slots are 8191-16383, and another gateway serves 8191 too; must be one gateway's alone",
+            "7936-16383",
+            "15: slots are 7936-16383, and another gateway serves 7936 too; must be one gateway's alone",
         ),
         (
-            "0-8190",
+            "0-7935",
             "8192-16383",
-            "15: no gateway serves the slots 8191-8191; must serve all together",
+            "15: no gateway serves the slots 7936-8191; must serve all together",
         ),
         (
-            "1-8191",
+            "256-8191",
             "8192-16383",
-            "12: no gateway serves the slots 0-0; must serve all together",
+            "12: no gateway serves the slots 0-255; must serve all together",
+        ),
+        (
+            "0-8191",
+            "8192-16127",
+            "15: no gateway serves the slots 16128-16383; must serve all together",
         ),
         (
             "0-8191",
             "8192-16382",
-            "15: no gateway serves the slots 16383-16383; must serve all together",
+            "15: slots is \"8192-16382\"; must be whole parts of 256 slots",
+        ),
+        (
+            "1-8191",
+            "8192-16383",
+            "12: slots is \"1-8191\"; must be whole parts of 256 slots",
         ),
         (
             "0-8191",
