@@ -146,7 +146,7 @@ def test_a_stop_is_in_the_response_times_of_all_that_were_due_meanwhile(
     (began, ended) = run.rows("select started_ns, ended_ns from events where kind = 'fault stop'")[
         0
     ]
-    # One request was scheduled each millisecond of the stop. All but the last 250 waited for so long.
+    # One request was scheduled each millisecond of the stop. All but the last 250 waited 250 ms.
     # A busy runner may stop the process for somewhat less than half a second, or more.
     long = (ended - began) / 1e6 - 250
     assert (rows, bad) == (3000, 0)
