@@ -13,13 +13,16 @@ CHECKED := target/checked
 export UNRULY_PYTHON := $(CURDIR)/$(PY)
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
+PYTHON_SOURCES := common flurry scripts tests unruly
+E2E := unruly/tests/e2e flurry/tests/e2e
+
 SEED ?= 1
 SEEDS ?= 200
 COUNT ?= 20000
 OPERATIONS ?= 5000
 SIM := $(CHECKED)/flurry-sim
 CHECKER := target/linearizability
-JVM := jvm/target/unruly-jvm.jar
+JVM := unruly/jvm/target/unruly-jvm.jar
 
 .PHONY: help setup build demo-build fmt lint lint-text test test-long test-all tools compile compile-benches test-rust \
 	test-flurry test-model sim sim-bugs fuzz test-python test-python-slow rules smoke e2e \
@@ -35,7 +38,7 @@ $(VENV)/.installed: requirements.lock
 	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is not installed; hint: make PYTHON=python3 setup" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --no-compile --require-hashes --no-deps -r requirements.lock
-	$(PY) -c "import site, pathlib; pathlib.Path(site.getsitepackages()[0], 'unruly-checkout.pth').write_text('$(CURDIR)/python\n')"
+	$(PY) -c "import site, pathlib; pathlib.Path(site.getsitepackages()[0], 'unruly-checkout.pth').write_text('$(CURDIR)/unruly/python\n')"
 	touch $@
 
 # With the fuzzer, so that both have the same dependencies; with the whole workspace, the core would get the simulation's planted bugs.
@@ -50,16 +53,16 @@ demo-build: ## Build the programs without what the demo does not need
 
 fmt: setup ## Format everything
 	cargo fmt --all
-	$(VENV)/bin/ruff format python tests bench docs examples scripts
-	$(VENV)/bin/ruff check --fix-only --quiet python tests bench docs examples scripts
+	$(VENV)/bin/ruff format $(PYTHON_SOURCES)
+	$(VENV)/bin/ruff check --fix-only --quiet $(PYTHON_SOURCES)
 
 lint: lint-text ## Check formatting, lints and types; warnings are errors
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
 lint-text: setup ## The same without clippy, which `compile` runs
 	cargo fmt --all --check
-	$(VENV)/bin/ruff format --check python tests bench docs examples scripts
-	$(VENV)/bin/ruff check python tests bench docs examples scripts
+	$(VENV)/bin/ruff format --check $(PYTHON_SOURCES)
+	$(VENV)/bin/ruff check $(PYTHON_SOURCES)
 	$(VENV)/bin/mypy
 	@if command -v cargo-deny >/dev/null; then cargo deny --offline check --hide-inclusion-graph licenses bans sources; fi
 
@@ -109,7 +112,7 @@ FORCE:
 
 test-flurry: $(SIM) ## Whole Flurry clusters on virtual time: SEEDS seeds, and every planted bug by its seed
 	$(SIM) seeds --count $(SEEDS)
-	$(SIM) bugs --recorded tests/flurry/planted-bugs.tsv
+	$(SIM) bugs --recorded flurry/tests/planted-bugs.tsv
 
 test-model: $(SIM) ## Small Flurry clusters explored to their end, and the planted bugs that show there
 	$(SIM) model
@@ -117,7 +120,7 @@ test-model: $(SIM) ## Small Flurry clusters explored to their end, and the plant
 sim: $(SIM) ## Replay one seed: make sim SEED=7 OPERATIONS=5000
 	$(SIM) replay $(SEED) --operations $(OPERATIONS)
 
-sim-bugs: $(SIM) ## Search a seed for every planted bug, as tests/flurry/planted-bugs.tsv has them
+sim-bugs: $(SIM) ## Search a seed for every planted bug, as flurry/tests/planted-bugs.tsv has them
 	$(SIM) bugs
 
 fuzz: build ## Feed every parser with input that is nearly right, 10 s for each kind
@@ -127,26 +130,26 @@ fuzz: build ## Feed every parser with input that is nearly right, 10 s for each 
 PYTEST := $(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 test-python: setup ## Python tests that need neither a browser nor Spark
-	UNRULY_BINARY=$(CURDIR)/$(CHECKED)/unruly $(PYTEST) -m "not slow" python
+	UNRULY_BINARY=$(CURDIR)/$(CHECKED)/unruly $(PYTEST) -m "not slow" unruly/python
 
 test-python-slow: setup build ## Python tests of the report in a real Chromium, of Spark, and of methods by simulation
 	scripts/debian.sh chromium chromium fonts-dejavu-core
 	scripts/debian.sh java default-jre-headless
-	$(PYTEST) -m slow python
+	$(PYTEST) -m slow unruly/python
 
 rules: setup ## Layers, sizes, links, licences: what holds for the whole repository
 	MAKEFLAGS= $(PY) -m pytest -q tests/rules
 
 jvm: $(JVM) ## Build what runs in the virtual machine of Java
 
-$(JVM): jvm/pom.xml $(shell find jvm/src/main -name '*.java')
+$(JVM): unruly/jvm/pom.xml $(shell find unruly/jvm/src/main -name '*.java')
 	scripts/debian.sh javac openjdk-17-jdk-headless
 	scripts/debian.sh mvn maven
-	mvn -q -B -f jvm/pom.xml -DskipTests package
+	mvn -q -B -f unruly/jvm/pom.xml -DskipTests package
 	touch $@
 
 test-jvm: $(JVM) ## Java tests: golden bytes, every protocol over loopback, whole processes
-	mvn -q -B -f jvm/pom.xml verify
+	mvn -q -B -f unruly/jvm/pom.xml verify
 
 mutations: setup ## Break three promises, chosen by the commit, and see their tests go red
 	$(PY) tests/mutations/run.py
@@ -159,37 +162,37 @@ mutations-all: setup ## Break every promise in turn: hours
 
 $(CHECKER): FORCE
 	scripts/debian.sh go golang-go
-	cd tests/linearizability && go vet ./... && test -z "$$(gofmt -l .)" && go test ./... && go build -o $(CURDIR)/$@ .
+	cd flurry/tests/linearizability && go vet ./... && test -z "$$(gofmt -l .)" && go test ./... && go build -o $(CURDIR)/$@ .
 
 # Programs and examples of the build that the other tests use.
 smoke: setup ## A few end-to-end tests of each part: plan, run, trace, report on this machine
-	UNRULY_PROGRAMS=$(CURDIR)/$(CHECKED) $(PY) -m pytest -q -n 2 -m smoke -k "not jvm" tests/e2e
+	UNRULY_PROGRAMS=$(CURDIR)/$(CHECKED) $(PY) -m pytest -q -n 2 -m smoke -k "not jvm" $(E2E)
 
 e2e: setup build compile $(CHECKER) $(JVM) tools ## All end-to-end tests, with planted truth, and histories of Flurry under kills, pauses and partitions
-	@code=0; $(PY) -m pytest -q tests/e2e/test_planted.py || code=1; \
-	$(PY) -m pytest -q -n 3 --dist loadfile tests/e2e --ignore tests/e2e/test_planted.py || code=1; \
+	@code=0; $(PY) -m pytest -q unruly/tests/e2e/test_planted.py || code=1; \
+	$(PY) -m pytest -q -n 3 --dist loadfile $(E2E) --ignore unruly/tests/e2e/test_planted.py || code=1; \
 	exit $$code
 
 e2e-services: setup build ## Start Cassandra and Garage once each; the first time they are fetched and built
 	scripts/debian.sh java openjdk-17-jdk-headless
 	scripts/debian.sh mvn maven
-	$(PY) -m pytest -q tests/services
+	$(PY) -m pytest -q unruly/tests/services
 
 fuzz-files: setup ## Files, limits, manifests and segments that are nearly right, COUNT of them by SEED
 	$(PY) tests/fuzz/files.py $(COUNT) $(SEED)
 
 CHAOS_SECONDS ?= 1800
 chaos: setup build $(CHECKER) tools ## Kill, stop, freeze and switch off parts of a Flurry cluster with gateways for CHAOS_SECONDS at each level
-	CHAOS_SECONDS=$(CHAOS_SECONDS) CHAOS_SEED=$(SEED) $(PY) -m pytest -q -s tests/e2e/test_chaos.py
+	CHAOS_SECONDS=$(CHAOS_SECONDS) CHAOS_SEED=$(SEED) $(PY) -m pytest -q -s flurry/tests/e2e/test_chaos.py
 
 soak: setup build ## Ten minutes under load: the memory of every process after two and after ten
-	$(PY) -m pytest -q -s tests/soak
+	$(PY) -m pytest -q -s unruly/tests/soak
 
-bench: setup build ## Side-by-side benchmarks; results go to bench/runs/
-	$(PY) -m bench
+bench: setup build ## Side-by-side benchmarks; results go to unruly/bench/runs/
+	PYTHONPATH=unruly:. $(PY) -m bench $(NAMES)
 
 bench-flurry: setup build ## Flurry beside memcached, Redis and etcd: twenty minutes on a quiet machine
-	$(PY) -m bench flurry
+	PYTHONPATH=unruly:. $(PY) -m bench flurry
 
 advisories: setup ## Ask RustSec and PyPI about advisories against our pins; says what it could not ask
 	scripts/advisories/run.sh $(PY)
@@ -207,7 +210,7 @@ sbom: setup $(JVM) ## Write the bill of materials, CycloneDX JSON, to target/unr
 	$(THIRD_PARTY) sbom
 
 docs: setup ## Check the documents: links, titles, examples
-	$(PY) -m pytest -q tests/rules/test_documents.py python/tests/test_docs.py
+	$(PY) -m pytest -q tests/rules/test_documents.py unruly/python/tests/test_docs.py
 
 # A spoiled run is the host's doing: the demo has worked when its report was written.
 demo: ## The main job: seven agents for a minute, their verdict and report

@@ -26,8 +26,8 @@ PLATFORMS = ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu")
 PROGRAMS = "unruly"
 """The package whose programs are shipped; the simulation and the fuzzer are not."""
 POM = "{http://maven.apache.org/POM/4.0.0}"
-JARS = ROOT / "jvm" / "target" / "lib"
-JAVASCRIPT = ROOT / "python" / "unruly" / "html" / "javascript.txt"
+JARS = ROOT / "unruly" / "jvm" / "target" / "lib"
+JAVASCRIPT = ROOT / "unruly" / "python" / "unruly" / "html" / "javascript.txt"
 JAVASCRIPT_LINE = re.compile(r"^(vega[\w-]*) ([\d.]+)$", re.MULTILINE)
 LICENCES = {
     "Apache Software License": "Apache-2.0",
@@ -141,8 +141,8 @@ def runtime_python() -> set[str]:
 
 
 def pinned_jars() -> list[Component]:
-    """The libraries that jvm/pom.xml names for running, without those that they bring."""
-    pom = ElementTree.parse(ROOT / "jvm" / "pom.xml").getroot()
+    """The libraries that unruly/jvm/pom.xml names for running, without those that they bring."""
+    pom = ElementTree.parse(ROOT / "unruly" / "jvm" / "pom.xml").getroot()
     properties = {it.tag.removeprefix(POM): it.text or "" for it in pom.find(f"{POM}properties")}
     found = set()
     for it in pom.find(f"{POM}dependencies"):

@@ -146,7 +146,7 @@ def copy_of_the_tree(place: Path) -> None:
 
 def forget_builds() -> None:
     """Have cargo build the tree's crates anew: what it has of them now was built from the copy."""
-    for manifest in (ROOT / "crates").glob("*/Cargo.toml"):
+    for manifest in ROOT.glob("*/crates/*/Cargo.toml"):
         name = tomllib.loads(manifest.read_text(encoding="utf-8"))["package"]["name"]
         for built in (ROOT / "target" / PROFILE / ".fingerprint").glob(f"{name}-*"):
             shutil.rmtree(built)
@@ -156,7 +156,7 @@ def environment(place: Path) -> dict[str, str]:
     """The copy's Python package goes before the installed one; cargo builds beside our target."""
     shared = str(ROOT.parent / "shared" / "data")
     return os.environ | {
-        "PYTHONPATH": str(place / "python"),
+        "PYTHONPATH": str(place / "unruly" / "python"),
         # Bytecode goes by second and size: it would outlive a mutation as long as what it replaces.
         "PYTHONDONTWRITEBYTECODE": "1",
         "CARGO_TARGET_DIR": str(ROOT / "target"),

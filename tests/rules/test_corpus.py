@@ -12,7 +12,7 @@ OTHER_NAMES = {"jvm-gc": ("gc-jdk8", "gc-unified"), "sar": ("sadf",)}
 
 
 def test_every_format_that_is_imported_has_a_file_in_the_corpus() -> None:
-    folder = ROOT / "python" / "unruly" / "ingest"
+    folder = ROOT / "unruly" / "python" / "unruly" / "ingest"
     sources = (path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py")))
     names = [it for text in sources for it in re.findall(r"Format\(\s*\"([a-z0-9-]+)\"", text)]
     assert len(names) > 20

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from repository import ROOT
 
-ONE = "python/tests/test_stats.py"
+ONE = "unruly/python/tests/test_stats.py"
 NAME = "published_table"
 
 

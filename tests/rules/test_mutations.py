@@ -16,10 +16,12 @@ from repository import ROOT
 PLACE = ROOT / "tests" / "mutations"
 PATCHES = sorted(PLACE.glob("*.patch"))
 BROKEN_FILE = re.compile(r"^\+\+\+ b/(.+)$", re.MULTILINE)
-PRODUCT = re.compile(r"^(crates/([\w-]+)/src/.+\.rs|python/unruly/.+\.py)$")
+PRODUCT = re.compile(
+    r"^(((?:unruly|flurry)/crates/[\w-]+)/src/.+\.rs|unruly/python/unruly/.+\.py)$"
+)
 NARROW = re.compile(
     r"^(cargo test -q --locked -p (unruly|flurry)(-\w+)? (--lib|--test \w+) \w+"
-    r"|pytest python/tests/[\w/]+\.py -k \w+)$"
+    r"|pytest unruly/python/tests/[\w/]+\.py -k \w+)$"
 )
 
 
@@ -61,7 +63,8 @@ def test_no_room_of_the_product_is_without_a_mutation() -> None:
     files = {file for patch in PATCHES for file in broken_files(patch)}
     rooms = {found.group(2) or "python" for file in files if (found := PRODUCT.match(file))}
     # The simulation is a test itself, with its own mutations: the planted bugs.
-    shipped = {path.name for path in (ROOT / "crates").iterdir()} - {"flurry-sim", "fuzz"}
+    crates = {str(path.relative_to(ROOT)) for path in ROOT.glob("*/crates/*")}
+    shipped = crates - {"flurry/crates/sim"}
     assert rooms == shipped | {"python"}
 
 

@@ -1,5 +1,0 @@
-"""Benchmarks: side by side with the peers, in interleaved pairs.
-
-``python -m bench`` measures every bar that it knows, or those that are named, keeps what was
-measured under ``bench/runs/<date>-<host>/`` and writes the page ``bench/README.md`` from it.
-"""

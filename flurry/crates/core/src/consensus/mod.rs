@@ -1,0 +1,450 @@
+//! A group of controllers that agree on one state.
+//!
+//! The state is small and is written as a whole, so there is no log: each write replaces the one
+//! before. Every member keeps a [`Record`] on its disk: the highest ballot that it has promised, and the
+//! state that it has accepted, with its stamp (the ballot and version of the write).
+//!
+//! First, a member that has not heard from a leader for a while asks the others whether they would vote
+//! for it (a trial, which writes nothing). If enough would, it promises itself a new ballot and asks for
+//! votes. A member votes only for a candidate whose state is at least as new as its own. Second, the
+//! winner writes the state that it has again, under its own ballot: once a majority has that on disk, no
+//! state of an earlier leader can come back, and the winner leads. Third, each further write counts as
+//! stored when a majority has it on disk.
+//!
+//! A leader is sure that it leads for less time after its last round of answers than the others wait
+//! before they vote. This rests on clocks that run about equally fast. What is stored does not: a
+//! deposed leader finds no majority, whatever the clocks do.
+//!
+//! A member without a state may be new, or it may have lost its disk and with it the knowledge of what
+//! it had acknowledged and promised. So its vote counts only where all members vote, and it obeys a
+//! leader only when all others have told it what they have promised. The candidate that it last voted
+//! for is one of these. A new group therefore begins when all of its members run, and an emptied disk cannot make an
+//! older state the newest.
+//!
+//! This is Raft with a log of one entry, which is its own snapshot. Why it is not a library:
+//! `flurry/docs/controllers.md`.
+
+mod election;
+mod replication;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
+
+use crate::id::{DurationNs, MonoNs};
+use election::Candidacy;
+use replication::{Leadership, Parts};
+
+/// A member of a group; the driver derives it from the member's address.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberId(pub u32);
+
+/// One candidacy of one member. Later ones are greater; no two members have the same.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ballot(pub u64);
+
+impl Ballot {
+    fn new(round: u64, member: MemberId) -> Self {
+        Self(round << 32 | u64::from(member.0))
+    }
+
+    fn round(self) -> u64 {
+        self.0 >> 32
+    }
+
+    fn member(self) -> MemberId {
+        MemberId(u32::try_from(self.0 & 0xffff_ffff).unwrap_or(0))
+    }
+}
+
+/// Which write of which leader; 0 is none. Greater is newer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stamp {
+    /// The leader's.
+    pub ballot: Ballot,
+    /// Counts the writes of all leaders.
+    pub version: u64,
+}
+
+/// What a member keeps on its disk.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Record {
+    /// The highest ballot that it has promised: it obeys no lower one.
+    pub promised: Ballot,
+    /// Of the state.
+    pub stamp: Stamp,
+    /// The state that it accepted last.
+    pub state: Bytes,
+}
+
+/// What members say to each other.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Message {
+    /// Candidate to all: vote for me.
+    Ask {
+        /// Of this candidacy.
+        ballot: Ballot,
+        /// Of the candidate's state.
+        stamp: Stamp,
+        /// The vote is not binding: would you?
+        trial: bool,
+    },
+    /// To the candidate: you have my vote.
+    Vote {
+        /// Of the candidacy.
+        ballot: Ballot,
+        /// It is not binding.
+        trial: bool,
+        /// The voter has no state.
+        empty: bool,
+    },
+    /// To a candidate or leader of a lower ballot, and to a member that inquires: I have promised this
+    /// ballot.
+    Promised(Ballot),
+    /// Leader to all: I lead, and perhaps a part of the state.
+    Append {
+        /// The leader's.
+        ballot: Ballot,
+        /// When it was sent, by the leader's clock.
+        sent: MonoNs,
+        /// Of the leader's state.
+        stamp: Stamp,
+        /// Which part of the state this is, from 0.
+        part: u32,
+        /// Parts that the state has; 0 if none comes along.
+        parts: u32,
+        /// The part.
+        bytes: Bytes,
+    },
+    /// To the leader: I obey you, and have this on disk.
+    Appended {
+        /// The leader's.
+        ballot: Ballot,
+        /// When the leader sent what this answers.
+        sent: MonoNs,
+        /// Of the state on disk.
+        stamp: Stamp,
+    },
+    /// Leader to all: I end.
+    Resign(Ballot),
+    /// From a member without a state: what have you promised?
+    Inquire,
+}
+
+/// What a member wants done. Messages may leave at once: whatever one says is on disk is there.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Output {
+    /// This replaces what is on disk; [`Consensus::persisted`] when it is synced.
+    Persist(Record),
+    /// Send this.
+    Send(MemberId, Message),
+    /// It leads from now on, with this state; empty if none was ever written.
+    Elected(Bytes),
+    /// What was proposed is stored.
+    Stored,
+    /// It does not lead any more. What it proposed may be stored or not.
+    Deposed,
+}
+
+/// The parameters of a member.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ConsensusParams {
+    /// Its own number.
+    pub me: MemberId,
+    /// All members, itself among them.
+    pub members: Vec<MemberId>,
+    /// How long a leader must have been silent before a member votes for another.
+    pub silence: DurationNs,
+    /// Decides how long this member waits beyond that; the members should have different ones.
+    pub seed: u64,
+    /// The longest part in which a state travels.
+    pub part_bytes_max: usize,
+}
+
+/// How often a leader says that it leads, as a part of the silence.
+const HEARTBEATS: u64 = 10;
+
+/// A leader is sure for so many fifths of the silence.
+const SURE_FIFTHS: u64 = 4;
+
+/// A member of a group.
+#[derive(Debug, Clone, Hash)]
+pub struct Consensus {
+    params: ConsensusParams,
+    /// As it should be on disk.
+    record: Record,
+    /// As it is on disk.
+    durable: Record,
+    /// What is being written to disk.
+    writing: Option<Record>,
+    /// When it last heard from a leader, or must assume that it did; `None` once the leader resigned.
+    heard: Option<MonoNs>,
+    /// Members that have told what they promised, while it has no state; `None` when it need not ask.
+    inquiry: Option<BTreeSet<MemberId>>,
+    /// When a candidate or an inquiring member asks again.
+    ask_again_at: MonoNs,
+    /// The leader that it obeys, and when that sent its latest message.
+    obeyed: Option<(Ballot, MonoNs)>,
+    /// When it stands as a candidate unless it hears from a leader.
+    campaign_at: MonoNs,
+    /// Candidacies since it last heard from a leader: each waits longer, should disks be slow.
+    campaigns: u32,
+    /// The highest round that it has heard of.
+    round: u64,
+    /// A vote that is sent once the promise is on disk.
+    owed_vote: Option<Ballot>,
+    candidacy: Option<Candidacy>,
+    leadership: Option<Leadership>,
+    parts: Parts,
+    /// When each member was last heard.
+    heard_from: BTreeMap<MemberId, MonoNs>,
+    random: u64,
+    outbox: VecDeque<Output>,
+}
+
+impl Consensus {
+    /// A member as its disk has it; `None` for an empty disk.
+    #[must_use]
+    pub fn new(now: MonoNs, params: ConsensusParams, record: Option<Record>) -> Self {
+        let record = record.unwrap_or_default();
+        let alone = params.members.len() < 2;
+        let empty = record.stamp == Stamp::default();
+        let mut member = Self {
+            round: record.promised.round(),
+            random: params.seed,
+            durable: record.clone(),
+            record,
+            writing: None,
+            // Its memory of a leader that it obeyed is gone, so it assumes the latest.
+            heard: (!alone).then_some(now),
+            inquiry: (!alone && empty).then(BTreeSet::new),
+            ask_again_at: now,
+            obeyed: None,
+            campaign_at: now,
+            campaigns: 0,
+            owed_vote: None,
+            candidacy: None,
+            leadership: None,
+            parts: Parts::default(),
+            heard_from: BTreeMap::new(),
+            outbox: VecDeque::new(),
+            params,
+        };
+        if !alone {
+            member.campaign_later(now);
+        }
+        member
+    }
+
+    /// A message of another member. One from elsewhere is ignored.
+    pub fn handle_message(&mut self, now: MonoNs, from: MemberId, message: Message) {
+        if from == self.params.me || !self.params.members.contains(&from) {
+            return;
+        }
+        self.heard_from.insert(from, now);
+        match message {
+            Message::Ask {
+                ballot,
+                stamp,
+                trial,
+            } => self.asked(now, from, ballot, stamp, trial),
+            Message::Vote {
+                ballot,
+                trial,
+                empty,
+            } => self.voted(now, from, ballot, trial, empty),
+            Message::Promised(ballot) => {
+                self.inquired(from, ballot);
+                self.outbid(now, ballot);
+            }
+            Message::Inquire => self.send(from, Message::Promised(self.record.promised)),
+            Message::Append {
+                ballot,
+                sent,
+                stamp,
+                part,
+                parts,
+                bytes,
+            } => {
+                if ballot.member() == from && stamp.ballot == ballot {
+                    self.append(now, sent, stamp, (part, parts, bytes));
+                }
+            }
+            Message::Appended {
+                ballot,
+                sent,
+                stamp,
+            } => self.appended(now, from, ballot, sent, stamp),
+            Message::Resign(ballot) => self.leader_resigned(now, from, ballot),
+        }
+        self.persist();
+    }
+
+    /// Time has come to [`Self::poll_timeout`].
+    pub fn handle_timeout(&mut self, now: MonoNs) {
+        if self.leadership.is_some() {
+            self.lead_on(now);
+        } else if now >= self.campaign_at {
+            self.campaign(now);
+        }
+        self.ask_again(now);
+        self.persist();
+    }
+
+    /// When to call [`Self::handle_timeout`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> MonoNs {
+        let leads = self.leadership.as_ref();
+        let next = leads.map_or(self.campaign_at, |it| it.heartbeat_at);
+        let asks = self.candidacy.is_some() || self.inquiry.is_some();
+        if asks {
+            next.min(self.ask_again_at)
+        } else {
+            next
+        }
+    }
+
+    /// The record of the last [`Output::Persist`] is on disk.
+    pub fn persisted(&mut self, now: MonoNs) {
+        let Some(written) = self.writing.take() else {
+            return;
+        };
+        self.durable = written;
+        self.promise_is_durable(now);
+        self.answer_leader();
+        self.count_copies(now);
+        self.persist();
+    }
+
+    /// Makes this the state, once [`Output::Stored`] says so. Only for a leader, one state at a time.
+    ///
+    /// # Panics
+    ///
+    /// In a debug build, if this member does not lead or has another write under way.
+    pub fn propose(&mut self, now: MonoNs, state: Bytes) {
+        self.write(now, state);
+        self.persist();
+    }
+
+    /// True if it leads and is sure of it.
+    #[must_use]
+    pub fn is_leader(&self, now: MonoNs) -> bool {
+        let leads = self.leadership.as_ref();
+        leads.is_some_and(|it| it.begun && now < self.sure_until(it))
+    }
+
+    /// This machine's clock stood still for a while, or jumped: what it knows of silence is void.
+    pub fn clock_jumped(&mut self, now: MonoNs) {
+        if self.params.members.len() < 2 {
+            return;
+        }
+        self.heard = Some(now);
+        self.campaign_later(now);
+        let grace = now.after(self.params.silence);
+        if let Some(leadership) = &mut self.leadership {
+            leadership.doubts_before = now;
+            leadership.grace = grace;
+        }
+    }
+
+    /// Lets another member lead at once, if this one does.
+    pub fn resign(&mut self, now: MonoNs) {
+        if let Some(leadership) = &self.leadership {
+            let ballot = leadership.ballot;
+            self.broadcast(&Message::Resign(ballot));
+            self.step_down(now);
+        }
+    }
+
+    /// The next thing to do.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outbox.pop_front()
+    }
+
+    /// All members, itself among them.
+    #[must_use]
+    pub fn members(&self) -> &[MemberId] {
+        &self.params.members
+    }
+
+    /// True if it leads, or has heard from a leader within this span.
+    #[must_use]
+    pub fn knows_leader(&self, now: MonoNs, span: DurationNs) -> bool {
+        let obeys =
+            self.obeyed.is_some() && self.heard.is_some_and(|heard| now.since(heard) <= span);
+        obeys || self.is_leader(now)
+    }
+
+    /// Members that were not heard for this long, or ever.
+    pub fn silent(&self, now: MonoNs, span: DurationNs) -> impl Iterator<Item = MemberId> + '_ {
+        let me = self.params.me;
+        let others = self
+            .params
+            .members
+            .iter()
+            .copied()
+            .filter(move |it| *it != me);
+        others.filter(move |it| {
+            let heard = self.heard_from.get(it);
+            heard.is_none_or(|heard| now.since(*heard) > span)
+        })
+    }
+
+    /// True if it has never had a state.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.record.stamp == Stamp::default()
+    }
+
+    /// The state that it has on disk, and its stamp.
+    #[must_use]
+    pub fn durable(&self) -> &Record {
+        &self.durable
+    }
+
+    fn majority(&self) -> usize {
+        self.params.members.len() / 2 + 1
+    }
+
+    fn others(&self) -> Vec<MemberId> {
+        let me = self.params.me;
+        let all = self.params.members.iter().copied();
+        all.filter(|it| *it != me).collect()
+    }
+
+    fn send(&mut self, to: MemberId, message: Message) {
+        self.outbox.push_back(Output::Send(to, message));
+    }
+
+    fn broadcast(&mut self, message: &Message) {
+        for member in self.others() {
+            self.send(member, message.clone());
+        }
+    }
+
+    /// Begins to write the record if the disk has an older one.
+    fn persist(&mut self) {
+        if self.writing.is_none() && self.record != self.durable {
+            self.writing = Some(self.record.clone());
+            self.outbox.push_back(Output::Persist(self.record.clone()));
+        }
+    }
+
+    fn promise(&mut self, ballot: Ballot) {
+        debug_assert!(
+            ballot >= self.record.promised,
+            "a promise is never taken back"
+        );
+        self.record.promised = ballot;
+        self.round = self.round.max(ballot.round());
+    }
+
+    /// A number below `bound`, from the seed (splitmix64).
+    fn random(&mut self, bound: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ mixed >> 31) % bound.max(1)
+    }
+}

@@ -1,0 +1,37 @@
+//! Flurry's state machines: the first correct response, without losing a write.
+//!
+//! This crate has no socket, no clock, no thread, no file and no randomness of its own. What happens
+//! is an argument (`handle_*`), what shall happen is a result (`poll_*`). The same code runs in real
+//! processes (`flurry/crates/node`) and, whole clusters at once, in a simulation that chooses every delay,
+//! loss and crash from a seed (`flurry/crates/sim`).
+//!
+//! - [`portal`]: the owner of a session. Gives each operation its identity.
+//! - [`router`]: sends a copy to every replica, takes the first correct reply, repairs the others.
+//! - [`server`]: checks whether it may answer, executes, remembers.
+//! - [`controller`]: who takes part, and who owns what.
+//! - [`consensus`]: how several controllers agree on that.
+//! - [`machine`]: what is replicated; [`key_value`] is the first instance.
+//!
+//! # The check
+//!
+//! A sequence number alone cannot reveal that a replica has missed a write, unless numbers are dense
+//! for each key. So every operation names the version that it depends on: that of the key's previous
+//! write. A replica that has exactly this version has everything that came before, and its answer is
+//! the right one, whatever the others do. That is why one reply is enough.
+
+pub mod bugs;
+pub mod config;
+pub mod consensus;
+pub mod controller;
+pub mod decimal;
+pub mod id;
+pub mod key_value;
+pub mod log;
+pub mod machine;
+pub mod message;
+pub mod portal;
+pub mod resp;
+pub mod router;
+pub mod server;
+mod table;
+pub mod wire;

@@ -1,0 +1,70 @@
+//! The bytes of a message: a fixed header of 48 bytes, then a protobuf body.
+//!
+//! What routes a message and what tells that it is out of date is in the header, so that neither
+//! reads the body. Nothing that comes is believed: lengths are checked, the checksum covers
+//! everything behind it, and numbers that name something are checked where they are used. The layout
+//! is written in `flurry/schema/wire.md`.
+
+#[allow(missing_docs, reason = "generated; the contract is documented in flurry/schema/flurry.proto")]
+#[rustfmt::skip]
+pub mod body;
+mod bounds;
+mod consensus;
+pub(crate) mod control;
+mod copying;
+mod frame;
+mod header;
+mod operation;
+mod pack;
+mod record;
+mod sessions;
+#[allow(missing_docs, reason = "generated; the contract is documented in flurry/schema/flurry.proto")]
+#[rustfmt::skip]
+pub mod stored;
+
+pub use frame::{LENGTH_BYTES, cut_frame, take_frame};
+pub use header::{HEADER_BYTES, Header, Kind, WireError};
+pub use pack::{PACK_BYTES_MAX, Pack, Unpack};
+pub use record::{decode_record, encode_record};
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::message::Message;
+
+/// The longest message: a state of the largest value, with its key and envelope.
+pub const MESSAGE_BYTES_MAX: usize = (1 << 20) + 4096;
+
+/// The longest message that goes into a datagram; a longer one goes over TCP.
+pub const DATAGRAM_BYTES_MAX: usize = 60_000;
+
+/// Appends the bytes of a message.
+pub fn encode(message: &Message, out: &mut BytesMut) {
+    let start = out.len();
+    out.put_bytes(0, HEADER_BYTES);
+    let header = match message {
+        Message::Request(copy) => operation::put_request(copy, out),
+        Message::Reply(reply) => operation::put_reply(reply, out),
+        Message::Answer(answer) => operation::put_answer(answer, out),
+        Message::Control(control) => control::put(control, out),
+    };
+    header.seal(&mut out[start..]);
+}
+
+/// Reads a message that fills `bytes` to its end.
+///
+/// # Errors
+///
+/// [`WireError`], whatever the bytes are.
+pub fn decode(bytes: &Bytes) -> Result<Message, WireError> {
+    let header = Header::open(bytes)?;
+    let body = bytes.slice(HEADER_BYTES..);
+    match header.kind {
+        Kind::Request => operation::request(&header, body).map(Message::Request),
+        Kind::Reply => operation::reply(&header, body).map(Message::Reply),
+        Kind::Answer => operation::answer(&header, body).map(Message::Answer),
+        Kind::Control => {
+            bounds::check(&body)?;
+            control::read(body).map(Message::Control)
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The plans and the notices that come with the program.
+
+use anyhow::Result;
+use unruly_plan::did_you_mean;
+
+/// The libraries in the program, with their licences.
+pub(crate) const NOTICES: &str = include_str!("../../../../THIRD-PARTY.txt");
+
+/// A plan by its name.
+pub(crate) const PLANS: [(&str, &str); 15] = [
+    ("demo", include_str!("../../../plans/demo.toml")),
+    ("group-rpc", include_str!("../../../plans/group-rpc.toml")),
+    (
+        "group-rpc-jvm",
+        include_str!("../../../plans/group-rpc-jvm.toml"),
+    ),
+    ("echo", include_str!("../../../plans/echo.toml")),
+    ("store", include_str!("../../../plans/store.toml")),
+    ("stores", include_str!("../../../plans/stores.toml")),
+    (
+        "store-levels",
+        include_str!("../../../plans/store-levels.toml"),
+    ),
+    ("store-ramp", include_str!("../../../plans/store-ramp.toml")),
+    (
+        "store-faults",
+        include_str!("../../../plans/store-faults.toml"),
+    ),
+    (
+        "stream-slow-reader",
+        include_str!("../../../plans/stream-slow-reader.toml"),
+    ),
+    (
+        "stream-collectors",
+        include_str!("../../../plans/stream-collectors.toml"),
+    ),
+    (
+        "throughput-stability",
+        include_str!("../../../plans/throughput-stability.toml"),
+    ),
+    (
+        "unruly-1-percent",
+        include_str!("../../../plans/unruly-1-percent.toml"),
+    ),
+    (
+        "unruly-1-percent-full",
+        include_str!("../../../plans/unruly-1-percent-full.toml"),
+    ),
+    (
+        "unruly-1-percent-open",
+        include_str!("../../../plans/unruly-1-percent-open.toml"),
+    ),
+];
+
+/// Returns the text of a shipped plan.
+///
+/// # Errors
+///
+/// When there is no such plan.
+pub(crate) fn plan(name: &str) -> Result<&'static str> {
+    let found = PLANS.iter().find(|(known, _)| *known == name);
+    found.map(|(_, text)| *text).ok_or_else(|| {
+        let known = PLANS.map(|(name, _)| name);
+        let hint = did_you_mean(name, known, "unruly plans lists the shipped plans");
+        anyhow::anyhow!("{name}: there is no such plan; hint: {hint}")
+    })
+}
+
+/// The first comment of a plan: what it is for.
+pub(crate) fn purpose(text: &str) -> &str {
+    text.lines()
+        .next()
+        .unwrap_or_default()
+        .trim_start_matches("# ")
+}

@@ -1,0 +1,316 @@
+//! Before a run: does the store answer, and does it let us in? A run that fails a million times because
+//! of a wrong password tells less than this one sentence.
+
+use std::io;
+use std::time::Duration;
+
+use unruly_trace::{ErrorKind, monotonic};
+
+use crate::link::{Link, Place};
+use crate::poller::Poller;
+use crate::socket::receive_waiting;
+use crate::target::{Answer, GREETING, Incoming, ProtocolError, Target};
+use crate::targets::Driver;
+
+/// Longest answer to a greeting.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+/// Why a store is not driven.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {wrong}; wanted {wanted}; hint: {hint}")]
+pub struct IntroductionError {
+    place: String,
+    wrong: String,
+    wanted: &'static str,
+    hint: &'static str,
+}
+
+/// Connects to every place of a driver once, and hears its greeting out.
+///
+/// # Errors
+///
+/// When a place is not there, does not let us in, speaks otherwise, or is silent for `patience`.
+pub fn introduce(driver: &dyn Driver, patience: Duration) -> Result<(), IntroductionError> {
+    for place in driver.places() {
+        let until_ns = monotonic().0 + i64::try_from(patience.as_nanos()).unwrap_or(i64::MAX / 4);
+        // Nobody answers a datagram that asks for nothing.
+        if matches!(place, Place::Stream(_) | Place::Program { .. }) {
+            meet(place, driver.target(), until_ns)?;
+        }
+    }
+    Ok(())
+}
+
+fn meet(
+    place: &Place,
+    target: Box<dyn Target>,
+    until_ns: i64,
+) -> Result<Conversation, IntroductionError> {
+    let mut link = Link::new(place.clone());
+    connect(&mut link, until_ns).map_err(|error| unreachable_place(place, &error))?;
+    let mut conversation = Conversation {
+        place: place.clone(),
+        link,
+        target,
+        input: Vec::new(),
+    };
+    let mut expected = 0;
+    conversation.say(|target, out| {
+        expected = target.greet(out);
+        expected > 0
+    });
+    while expected > 0 {
+        let heard = conversation.hear(until_ns, |incoming| match incoming.answer {
+            Answer::Failed(kind, words) => Err(refused(place, kind, words)),
+            _ => Ok(incoming.request),
+        });
+        expected -= usize::from(heard?? == GREETING);
+    }
+    Ok(conversation)
+}
+
+/// A connection outside a run, on which one thing is asked after the other.
+pub(crate) struct Conversation {
+    place: Place,
+    link: Link,
+    target: Box<dyn Target>,
+    input: Vec<u8>,
+}
+
+impl Conversation {
+    /// Connects to a place and hears its greeting out.
+    pub(crate) fn open(
+        place: &Place,
+        target: Box<dyn Target>,
+        until_ns: i64,
+    ) -> Result<Self, IntroductionError> {
+        meet(place, target, until_ns)
+    }
+
+    /// Queues what `encode` appends. Returns what it returns: whether there is something.
+    pub(crate) fn say(
+        &mut self,
+        encode: impl FnOnce(&mut dyn Target, &mut Vec<u8>) -> bool,
+    ) -> bool {
+        let mut said = false;
+        let target = self.target.as_mut();
+        self.link.queue(None, |out| said = encode(target, out));
+        said
+    }
+
+    /// Sends what was said, and returns what `take` makes of the next reply.
+    pub(crate) fn hear<T>(
+        &mut self,
+        until_ns: i64,
+        take: impl FnOnce(&Incoming<'_>) -> T,
+    ) -> Result<T, IntroductionError> {
+        loop {
+            let decoded = self.target.decode(&self.input);
+            let decoded = decoded.map_err(|error| stranger(&self.place, &error))?;
+            if let Some(incoming) = decoded {
+                let (bytes, taken) = (incoming.bytes, take(&incoming));
+                self.input.drain(..bytes);
+                return Ok(taken);
+            }
+            let heard = exchange(&mut self.link, &mut self.input, until_ns);
+            heard.map_err(|error| silent(&self.place, &error))?;
+        }
+    }
+}
+
+fn connect(link: &mut Link, until_ns: i64) -> io::Result<()> {
+    link.connect()?;
+    let mut poller = Poller::new()?;
+    if let Some(socket) = link.socket() {
+        poller.add(socket, 0, true)?;
+    }
+    while !link.is_open() {
+        let mut ready = false;
+        poller.wait(Some(until_ns), false, &mut |_, _, writable| {
+            ready |= writable;
+        })?;
+        if ready {
+            link.finish_connect()?;
+        } else if monotonic().0 >= until_ns {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+    }
+    Ok(())
+}
+
+/// Sends what is to be sent, and waits for something.
+fn exchange(link: &mut Link, input: &mut Vec<u8>, until_ns: i64) -> io::Result<()> {
+    let (mut space, mut control) = (vec![0; 4_096], vec![0; 256]);
+    loop {
+        // One that is gone may have said why.
+        let _ = link.flush(&mut |_, _| {});
+        let Some(socket) = link.socket() else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        match receive_waiting(socket, &mut space, &mut control) {
+            Ok(received) if received.bytes == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(received) => {
+                input.extend_from_slice(&space[..received.bytes]);
+                if input.len() > ANSWER_BYTES_MAX {
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+                return Ok(());
+            }
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) => {}
+            Err(error) => return Err(error),
+        }
+        if monotonic().0 >= until_ns {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+    }
+}
+
+fn unreachable_place(place: &Place, error: &io::Error) -> IntroductionError {
+    let wrong = match error.kind() {
+        io::ErrorKind::ConnectionRefused => "nothing listens there".to_owned(),
+        io::ErrorKind::TimedOut => "nothing answers there".to_owned(),
+        _ => format!("cannot be reached: {error}"),
+    };
+    IntroductionError {
+        place: place.to_string(),
+        wrong,
+        wanted: "the server that the URL names",
+        hint: "is it running, and is the port right?",
+    }
+}
+
+fn silent(place: &Place, error: &io::Error) -> IntroductionError {
+    let wrong = match error.kind() {
+        io::ErrorKind::TimedOut => "it took the connection and says nothing".to_owned(),
+        io::ErrorKind::UnexpectedEof => "it closed the connection without a word".to_owned(),
+        _ => format!("the connection failed: {error}"),
+    };
+    IntroductionError {
+        place: place.to_string(),
+        wrong,
+        wanted: "an answer to a greeting",
+        hint: match place {
+            Place::Program { .. } => {
+                "it must say \"unruly 1\" when it is ready: unruly/docs/drivers.md"
+            }
+            _ => "does that store listen there, and without TLS?",
+        },
+    }
+}
+
+fn stranger(place: &Place, error: &ProtocolError) -> IntroductionError {
+    IntroductionError {
+        place: place.to_string(),
+        wrong: match error {
+            ProtocolError::Reply { found, .. } => format!("it says {found:?}"),
+            other => other.to_string(),
+        },
+        wanted: "the server that the URL names",
+        hint: "something else listens there",
+    }
+}
+
+fn refused(place: &Place, kind: ErrorKind, words: &[u8]) -> IntroductionError {
+    let said = String::from_utf8_lossy(words);
+    IntroductionError {
+        place: place.to_string(),
+        wrong: format!("it says {:?}", said.trim()),
+        wanted: "to be let in",
+        hint: match kind {
+            ErrorKind::Denied => {
+                "scheme://user@host in the url, and the password in UNRULY_PASSWORD"
+            }
+            _ => "is it running, and is the url right?",
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::targets::tests::driver_of;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// What is said of a server that answers a Redis greeting like this, or hangs up.
+    fn met(answer: Option<&'static [u8]>) -> Result<(), String> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            if let Some(answer) = answer {
+                let mut asked = [0; 64];
+                let _ = stream.read(&mut asked).unwrap();
+                stream.write_all(answer).unwrap();
+                // Until the other side has hung up: what is left unread would reset the connection,
+                // and take the answer with it.
+                while stream.read(&mut asked).is_ok_and(|bytes| bytes > 0) {}
+            }
+        });
+        let driver = driver_of(&format!("url = \"redis://{address}\""), None).unwrap();
+        let met = introduce(driver.as_ref(), PATIENCE);
+        server.join().unwrap();
+        met.map_err(|error| error.to_string().replace(&address.to_string(), "PLACE"))
+    }
+
+    #[test]
+    fn a_store_that_answers_is_met() {
+        assert_eq!(met(Some(b"+PONG\r\n")), Ok(()));
+    }
+
+    #[test]
+    fn a_store_that_does_not_let_us_in_is_told_in_its_own_words() {
+        assert_eq!(
+            met(Some(b"-NOAUTH Authentication required.\r\n")).unwrap_err(),
+            "PLACE: it says \"NOAUTH Authentication required.\"; wanted to be let in; hint: scheme://user@host in the url, and the password in UNRULY_PASSWORD"
+        );
+    }
+
+    #[test]
+    fn whatever_else_listens_there_is_named() {
+        let said = met(Some(b"HTTP/1.1 400 Bad Request\r\n\r\n")).unwrap_err();
+        assert!(said.contains("it says \"HTTP/1.1 400"), "{said}");
+        let said = met(None).unwrap_err();
+        assert!(said.contains("wanted an answer to a greeting"), "{said}");
+    }
+
+    #[test]
+    fn a_port_where_nothing_listens_is_told() {
+        // Not a port that was free a moment ago: another test may listen there by now.
+        let free = "127.0.0.1:1";
+        let driver = driver_of(&format!("url = \"redis://{free}\""), None).unwrap();
+        let said = introduce(driver.as_ref(), PATIENCE)
+            .unwrap_err()
+            .to_string();
+        assert!(said.contains("nothing listens there"), "{said}");
+    }
+
+    #[test]
+    fn a_program_has_the_password_in_its_environment() {
+        let command = "url = \"program:sh -c '[ $UNRULY_PASSWORD = secret ] && echo unruly 1'\"";
+        for (password, met) in [(Some("secret"), true), (Some("other"), false)] {
+            let driver = driver_of(command, password).unwrap();
+            assert_eq!(introduce(driver.as_ref(), PATIENCE).is_ok(), met);
+        }
+    }
+
+    #[test]
+    fn a_program_is_met_when_it_says_that_it_is_ready() {
+        let met = |command: &str| {
+            let driver = driver_of(&format!("url = \"program:{command}\""), None).unwrap();
+            introduce(driver.as_ref(), PATIENCE).map_err(|error| error.to_string())
+        };
+        assert_eq!(met("echo unruly 1"), Ok(()));
+        let said = met("true").unwrap_err();
+        assert!(said.contains("must say \"unruly 1\""), "{said}");
+        let said = met("echo hello").unwrap_err();
+        assert!(said.contains("it says \"hello\""), "{said}");
+    }
+}

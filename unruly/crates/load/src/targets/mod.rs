@@ -1,0 +1,335 @@
+//! The drivers: a file for each system that can be asked, and a line for it here.
+
+mod group_rpc;
+mod http;
+mod library;
+mod memcached;
+mod null;
+mod program;
+mod redis;
+
+use std::net::{SocketAddr, ToSocketAddrs as _};
+
+use unruly_plan::{Secret, Store, Transport};
+
+use crate::link::Place;
+use crate::target::Target;
+
+pub use group_rpc::GroupRpc;
+
+/// What makes a driver of what the plan says.
+type Make = fn(&Settings<'_>) -> Result<Box<dyn Driver>, DriverError>;
+
+/// Every driver: the scheme of its URLs, what it speaks to, and how it is made.
+const DRIVERS: [(&str, &str, Make); 9] = [
+    ("redis", "Redis, and what speaks its protocol", redis::make),
+    ("memcached", "memcached, over TCP or UDP", memcached::make),
+    ("http", "an HTTP/1.1 server", http::make),
+    ("cassandra", "Apache Cassandra, by CQL", library::make),
+    ("etcd", "etcd, by gRPC", library::make),
+    ("flurry", "Flurry, by its public client", library::make),
+    ("garage-k2v", "Garage, by its K2V", library::make),
+    (
+        "program",
+        "a program of yours, in any language",
+        program::make,
+    ),
+    ("null", "nothing at all: what we ourselves take", null::make),
+];
+
+/// What a driver is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings<'a> {
+    /// What the plan says of the store.
+    pub store: &'a Store,
+    /// How requests travel.
+    pub transport: Transport,
+    /// How long a reply is awaited.
+    pub timeout_ns: i64,
+    /// What lets the user in.
+    pub password: Option<&'a Secret>,
+    /// Where the program `unruly` is, which asks some stores in a process of its own.
+    pub own: Option<&'a str>,
+}
+
+/// A plan that a driver cannot carry out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("drive.{key}: {wrong}; {wanted}; hint: {hint}")]
+pub struct DriverError {
+    /// The key of the plan.
+    pub key: &'static str,
+    /// What is wrong, with the value.
+    pub wrong: String,
+    /// What was wanted.
+    pub wanted: String,
+    /// What to do next.
+    pub hint: String,
+}
+
+impl DriverError {
+    fn new(
+        key: &'static str,
+        wrong: impl Into<String>,
+        wanted: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
+        Self {
+            key,
+            wrong: wrong.into(),
+            wanted: wanted.into(),
+            hint: hint.into(),
+        }
+    }
+}
+
+/// Speaks to one store.
+pub trait Driver: Send {
+    /// Where it is: the connections of the clients lead to these in turn.
+    fn places(&self) -> &[Place];
+
+    /// What the bytes of a new connection mean.
+    fn target(&self) -> Box<dyn Target>;
+
+    /// Whether all clients share one connection.
+    fn is_shared(&self) -> bool {
+        false
+    }
+}
+
+/// The driver of a plan.
+///
+/// # Errors
+///
+/// When there is no such driver, or it cannot do what the plan says, or the host is unknown.
+pub fn driver(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverError> {
+    let url = &settings.store.url;
+    let found = DRIVERS.iter().find(|(scheme, ..)| *scheme == url.scheme);
+    let Some((.., make)) = found else {
+        let known: Vec<&str> = DRIVERS.iter().map(|(scheme, ..)| *scheme).collect();
+        return Err(DriverError::new(
+            "url",
+            format!("there is no driver {:?}", url.scheme),
+            format!("wanted one of {}", known.join(", ")),
+            "any other store can be asked by a program: unruly/docs/drivers.md",
+        ));
+    };
+    if settings.transport == Transport::Udp && url.scheme != "memcached" {
+        return Err(DriverError::new(
+            "transport",
+            format!("{} is not spoken over udp", url.scheme),
+            "wanted tcp",
+            "remove transport",
+        ));
+    }
+    make(settings)
+}
+
+/// Every driver: the scheme of its URLs, and what it speaks to.
+pub fn drivers() -> impl Iterator<Item = (&'static str, &'static str)> {
+    DRIVERS.iter().map(|(scheme, about, _)| (*scheme, *about))
+}
+
+/// The addresses of the hosts of a URL.
+fn addresses(settings: &Settings<'_>, port: u16) -> Result<Vec<SocketAddr>, DriverError> {
+    let hosts = settings.store.url.hosts.iter().map(|(host, given)| {
+        let port = given.unwrap_or(port);
+        let found = (host.as_str(), port).to_socket_addrs().ok();
+        found.and_then(|mut found| found.next()).ok_or_else(|| {
+            DriverError::new(
+                "url",
+                format!("{host:?} leads nowhere"),
+                "wanted a host that has an address",
+                "is the name right?",
+            )
+        })
+    });
+    hosts.collect()
+}
+
+/// The places of the hosts of a URL.
+fn places(settings: &Settings<'_>, port: u16) -> Result<Vec<Place>, DriverError> {
+    let place = match settings.transport {
+        Transport::Tcp => Place::Stream,
+        Transport::Udp => Place::Datagram,
+    };
+    Ok(addresses(settings, port)?.into_iter().map(place).collect())
+}
+
+/// Refuses options of a URL that a driver does not know.
+fn check_options(settings: &Settings<'_>, known: &[&str]) -> Result<(), DriverError> {
+    let url = &settings.store.url;
+    match url
+        .options
+        .keys()
+        .find(|name| !known.contains(&name.as_str()))
+    {
+        None => Ok(()),
+        Some(name) => Err(DriverError::new(
+            "url",
+            format!("{} has no option {name:?}", url.scheme),
+            if known.is_empty() {
+                "wanted none".to_owned()
+            } else {
+                format!("wanted {}", known.join(", "))
+            },
+            "see unruly/docs/drivers.md",
+        )),
+    }
+}
+
+/// Refuses a level for a store that has none.
+fn without_level(settings: &Settings<'_>) -> Result<(), DriverError> {
+    match settings.store.level {
+        None => Ok(()),
+        Some(level) => Err(DriverError::new(
+            "level",
+            format!(
+                "{} knows no level, and this is {:?}",
+                settings.store.url.scheme,
+                level.name()
+            ),
+            "wanted none",
+            "remove level",
+        )),
+    }
+}
+
+/// Refuses a path.
+fn without_path(settings: &Settings<'_>) -> Result<(), DriverError> {
+    let url = &settings.store.url;
+    if matches!(url.path.as_str(), "" | "/") {
+        return Ok(());
+    }
+    Err(DriverError::new(
+        "url",
+        format!("it has the path {:?}", url.path),
+        format!("wanted none for {}", url.scheme),
+        format!("{}://host:port", url.scheme),
+    ))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use unruly_plan::{Load, Plan};
+
+    use super::*;
+    use crate::target::{Answer, Incoming, Operation, Outgoing};
+
+    /// The driver of a drive with these lines.
+    pub(crate) fn driver_of(
+        lines: &str,
+        password: Option<&str>,
+    ) -> Result<Box<dyn Driver>, String> {
+        let text = format!("name = \"t\"\n[run]\nduration = \"1s\"\n[drive]\n{lines}");
+        let Load::Drive(drive) = Plan::parse("plan", &text).expect("a plan").load else {
+            panic!("a drive was written");
+        };
+        let password = password.map(|it| Secret::new(it.to_owned()));
+        let settings = Settings {
+            store: drive.store.as_ref().expect("a store was written"),
+            transport: drive.transport,
+            timeout_ns: 1_000_000_000,
+            password: password.as_ref(),
+            own: Some("/a/path/to/unruly"),
+        };
+        driver(&settings).map_err(|error| error.to_string())
+    }
+
+    /// A new connection of a drive with these lines, and what it says first.
+    pub(crate) fn target_of(lines: &str) -> (Box<dyn Target>, Vec<u8>) {
+        let mut target = driver_of(lines, None).expect("a driver").target();
+        let mut greeting = Vec::new();
+        target.greet(&mut greeting);
+        (target, greeting)
+    }
+
+    pub(crate) fn asked(
+        target: &mut dyn Target,
+        request: u64,
+        operation: Operation<'_>,
+    ) -> Vec<u8> {
+        let mut out = Vec::new();
+        let outgoing = Outgoing {
+            request,
+            session: 3,
+            intended_ns: 0,
+            operation,
+        };
+        target.encode(&outgoing, &mut out);
+        out
+    }
+
+    pub(crate) const READ: Operation<'static> = Operation::Read { key: "k" };
+    pub(crate) const WRITE: Operation<'static> = Operation::Write {
+        key: "k",
+        value: "value",
+    };
+
+    /// Takes one whole reply, and sees that no shorter input is taken for one.
+    pub(crate) fn reply<'a>(target: &mut dyn Target, input: &'a [u8]) -> (u64, Answer<'a>) {
+        for end in 0..input.len() {
+            assert_eq!(target.decode(&input[..end]), Ok(None), "after {end} bytes");
+        }
+        let Incoming {
+            request,
+            answer,
+            bytes,
+            ..
+        } = whole(target, input);
+        assert_eq!(bytes, input.len());
+        (request, answer)
+    }
+
+    pub(crate) fn whole<'a>(target: &mut dyn Target, input: &'a [u8]) -> Incoming<'a> {
+        target
+            .decode(input)
+            .expect("it is a reply")
+            .expect("it is whole")
+    }
+
+    #[test]
+    fn a_driver_that_is_not_known_is_named_with_those_that_are() {
+        let said = driver_of("url = \"oracle://h\"", None)
+            .err()
+            .expect("there is none");
+        assert_eq!(
+            said,
+            "drive.url: there is no driver \"oracle\"; wanted one of redis, memcached, http, cassandra, etcd, flurry, garage-k2v, program, null; hint: any other store can be asked by a program: unruly/docs/drivers.md"
+        );
+    }
+
+    #[test]
+    fn what_a_driver_does_not_do_is_refused() {
+        for (lines, wrong) in [
+            (
+                "url = \"redis://h\"\ntransport = \"udp\"",
+                "redis is not spoken over udp",
+            ),
+            (
+                "url = \"redis://127.0.0.1?x=1\"",
+                "redis has no option \"x\"",
+            ),
+            (
+                "url = \"redis://127.0.0.1\"\nlevel = \"quorum\"",
+                "\"quorum\" of how many replicas",
+            ),
+            ("url = \"redis://127.0.0.1/one\"", "the database is \"one\""),
+            (
+                "url = \"memcached://127.0.0.1\"\nlevel = \"all\"",
+                "memcached knows no level",
+            ),
+            (
+                "url = \"memcached://127.0.0.1/x\"",
+                "it has the path \"/x\"",
+            ),
+            (
+                "url = \"redis://no-such-host.invalid\"",
+                "\"no-such-host.invalid\" leads nowhere",
+            ),
+            ("url = \"program:\"", "no command"),
+        ] {
+            let said = driver_of(lines, None).err().expect(lines);
+            assert!(said.contains(wrong), "{said}");
+        }
+    }
+}

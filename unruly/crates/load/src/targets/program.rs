@@ -1,0 +1,213 @@
+//! A program of the user's: any language, any store. `unruly/docs/drivers.md` has its lines.
+//!
+//! It is one process for all clients, and may answer in any order. What it says of when it sent and
+//! received is what the rows say, so that the way to it is no part of a latency.
+
+use unruly_trace::{ErrorKind, monotonic};
+
+use super::{Driver, DriverError, Settings};
+use crate::link::Place;
+use crate::target::{Answer, GREETING, Incoming, Operation, Outgoing, ProtocolError, Target};
+
+const WANTED: &str = "a line of a driver: unruly/docs/drivers.md";
+
+/// Longest line: the longest value, and some words.
+const LINE_BYTES_MAX: usize = 32 << 20;
+
+/// What a program may say of a request that it failed.
+const KINDS: [(&[u8], ErrorKind); 4] = [
+    (b"store", ErrorKind::Store),
+    (b"denied", ErrorKind::Denied),
+    (b"unavailable", ErrorKind::Unavailable),
+    (b"disconnected", ErrorKind::Disconnected),
+];
+
+pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverError> {
+    let command = settings.store.url.path.clone();
+    if command.is_empty() {
+        return Err(DriverError::new(
+            "url",
+            "there is no command",
+            "wanted the program that asks",
+            "program:python3 driver.py",
+        ));
+    }
+    Ok(Box::new(Program::new(command, settings)))
+}
+
+/// A program, and what it is told first.
+pub(super) struct Program {
+    place: [Place; 1],
+    greeting: String,
+}
+
+impl Program {
+    pub(super) fn new(command: String, settings: &Settings<'_>) -> Self {
+        let password = settings.password.cloned();
+        let level = settings.store.level.map_or("-", |level| level.name());
+        Self {
+            place: [Place::Program { command, password }],
+            greeting: format!("unruly 1 {level} {}\n", settings.timeout_ns),
+        }
+    }
+}
+
+impl Driver for Program {
+    fn places(&self) -> &[Place] {
+        &self.place
+    }
+
+    fn target(&self) -> Box<dyn Target> {
+        Box::new(Lines {
+            greeting: self.greeting.clone(),
+        })
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+}
+
+struct Lines {
+    greeting: String,
+}
+
+impl Target for Lines {
+    fn greet(&mut self, out: &mut Vec<u8>) -> usize {
+        out.extend_from_slice(self.greeting.as_bytes());
+        1
+    }
+
+    fn encode(&mut self, outgoing: &Outgoing<'_>, out: &mut Vec<u8>) {
+        use std::io::Write as _;
+        let (request, session) = (outgoing.request, outgoing.session);
+        // Writing to memory does not fail.
+        let _ = match outgoing.operation {
+            Operation::Read { key } => writeln!(out, "read {request} {session} {key}"),
+            Operation::Write { key, value } => {
+                writeln!(out, "write {request} {session} {key} {value}")
+            }
+            Operation::Call { .. } => writeln!(out, "read {request} {session} -"),
+        };
+    }
+
+    fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Option<Incoming<'a>>, ProtocolError> {
+        let Some(end) = input.iter().position(|byte| *byte == b'\n') else {
+            if input.len() > LINE_BYTES_MAX {
+                return Err(ProtocolError::reply(input, WANTED));
+            }
+            return Ok(None);
+        };
+        let line = input[..end].strip_suffix(b"\r").unwrap_or(&input[..end]);
+        let wrong = || ProtocolError::reply(line, WANTED);
+        if line == b"unruly 1" {
+            return Ok(Some(Incoming::new(GREETING, Answer::Done, end + 1)));
+        }
+        if let Some(words) = line.strip_prefix(b"no ") {
+            let answer = Answer::Failed(ErrorKind::Store, words);
+            return Ok(Some(Incoming::new(GREETING, answer, end + 1)));
+        }
+        let mut words = line.splitn(5, |byte| *byte == b' ');
+        let mut word = || words.next();
+        let what = word().unwrap_or_default();
+        let request = word().and_then(number).ok_or_else(wrong)?;
+        let times = [word(), word()].map(|it| it.and_then(number));
+        let [Some(sent_ns), Some(received_ns)] = times else {
+            return Err(wrong());
+        };
+        if [sent_ns, received_ns].iter().any(|at| *at > latest_ns()) {
+            return Err(wrong());
+        }
+        let rest = word().unwrap_or_default();
+        let answer = match what {
+            b"done" => Answer::Done,
+            b"found" => Answer::Found(rest),
+            b"missing" => Answer::Missing,
+            b"failed" => {
+                let (kind, said) = match rest.iter().position(|byte| *byte == b' ') {
+                    Some(space) => (&rest[..space], &rest[space + 1..]),
+                    None => (rest, &[][..]),
+                };
+                let known = KINDS.iter().find(|(name, _)| *name == kind);
+                Answer::Failed(known.ok_or_else(wrong)?.1, said)
+            }
+            _ => return Err(wrong()),
+        };
+        let signed = |time_ns: u64| i64::try_from(time_ns).unwrap_or(i64::MAX / 4);
+        Ok(Some(Incoming {
+            sent_ns: Some(signed(sent_ns)),
+            received_ns: Some(signed(received_ns)),
+            ..Incoming::new(request, answer, end + 1)
+        }))
+    }
+}
+
+/// A program has the host's monotonic clock: nothing was sent or received after now.
+fn latest_ns() -> u64 {
+    u64::try_from(monotonic().0).unwrap_or(0)
+}
+
+fn number(word: &[u8]) -> Option<u64> {
+    std::str::from_utf8(word).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{READ, WRITE, asked, reply, target_of};
+    use super::*;
+
+    #[test]
+    fn a_time_that_has_not_come_yet_is_no_answer() {
+        let (mut target, _) = target_of("url = \"program:cat\"");
+        asked(target.as_mut(), 8, WRITE);
+        for late in [
+            i64::MAX.unsigned_abs(),
+            u64::MAX,
+            latest_ns() + 60_000_000_000,
+        ] {
+            let line = format!("done 8 {late} {late}\n");
+            assert!(target.decode(line.as_bytes()).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_program_is_told_in_lines_and_answers_in_lines() {
+        let lines = "url = \"program:cat\"\nlevel = \"quorum\"";
+        let (mut target, greeting) = target_of(lines);
+        assert_eq!(greeting, b"unruly 1 quorum 1000000000\n");
+        assert_eq!(
+            reply(target.as_mut(), b"unruly 1\n"),
+            (GREETING, Answer::Done)
+        );
+        assert_eq!(asked(target.as_mut(), 8, WRITE), b"write 8 3 k value\n");
+        assert_eq!(asked(target.as_mut(), 9, READ), b"read 9 3 k\n");
+        let found = target.decode(b"found 9 20 35 value\n").unwrap().unwrap();
+        assert_eq!((found.request, found.answer), (9, Answer::Found(b"value")));
+        assert_eq!((found.sent_ns, found.received_ns), (Some(20), Some(35)));
+        assert_eq!(reply(target.as_mut(), b"done 8 1 2\n"), (8, Answer::Done));
+        assert_eq!(
+            reply(target.as_mut(), b"missing 8 1 2\n"),
+            (8, Answer::Missing)
+        );
+        let failed = reply(target.as_mut(), b"failed 8 1 2 denied no such user\n");
+        assert_eq!(
+            failed,
+            (8, Answer::Failed(ErrorKind::Denied, b"no such user"))
+        );
+    }
+
+    #[test]
+    fn what_is_no_line_of_a_driver_is_refused() {
+        for input in [
+            "done\n",
+            "done x 1 2\n",
+            "done 1 2\n",
+            "failed 1 2 3 otherwise\n",
+            "Traceback (most recent call last):\n",
+            "unruly 2\n",
+        ] {
+            let (mut target, _) = target_of("url = \"program:cat\"");
+            assert!(target.decode(input.as_bytes()).is_err(), "{input:?}");
+        }
+    }
+}

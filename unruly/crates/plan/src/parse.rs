@@ -1,0 +1,336 @@
+//! From text to a checked plan.
+
+use toml_edit::DocumentMut;
+
+use crate::error::PlanError;
+use crate::keys;
+use crate::limits::*;
+use crate::matrix::set;
+use crate::model::{Hosts, Load, Plan, Probe, Run};
+use crate::parse_extras::{Processes, check_scale, matrix, pins, quotas};
+use crate::parse_fault::faults;
+use crate::parse_load::{drive, mesh};
+use crate::parse_stream::{compete, jvm, scaled, stream};
+use crate::section::{Limits, Section, Source};
+use crate::slo::{Slo, SloError};
+use crate::units::DurationNs;
+use crate::until::Until;
+
+impl Plan {
+    /// Reads a plan and checks it, with every cell of its matrix.
+    ///
+    /// `path_for_messages` is what errors call the text; nothing is opened.
+    ///
+    /// # Errors
+    ///
+    /// Returns what is wrong first, with its line: text that is not TOML, a key that is unknown or
+    /// missing, a value of the wrong type or out of bounds, values which contradict each other, or
+    /// a cell of the matrix for which any of this holds.
+    pub fn parse(path_for_messages: &str, text: &str) -> Result<Self, PlanError> {
+        let source = Source {
+            path: path_for_messages,
+            text,
+        };
+        let (plan, matrix_offset_bytes) = read(source)?;
+        if let Err(error) = plan.cells() {
+            return Err(PlanError {
+                place: source.place(matrix_offset_bytes),
+                ..error
+            });
+        }
+        Ok(plan)
+    }
+}
+
+impl Plan {
+    /// The plan of values by their paths, `("drive.rate", "100/s")`: what a command line amounts to.
+    ///
+    /// # Errors
+    ///
+    /// As [`Plan::parse`]; `place` stands for the lines that there are none of.
+    pub fn of_values<'a>(
+        place: &str,
+        values: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, PlanError> {
+        let mut document = DocumentMut::new();
+        for (path, value) in values {
+            set(&mut document, path, value);
+        }
+        let place = place.to_owned();
+        Self::parse(&place, &document.to_string()).map_err(|error| PlanError { place, ..error })
+    }
+}
+
+impl Plan {
+    /// A plan with other values for some of its keys: `("drive.rate", "100/s")`, or `("rate", "100/s")`
+    /// where no other key ends so. A key that its matrix varies is varied no more.
+    ///
+    /// # Errors
+    ///
+    /// As [`Plan::parse`], and for a key that there is not.
+    pub fn parse_with(
+        path_for_messages: &str,
+        text: &str,
+        values: &[(&str, &str)],
+    ) -> Result<Self, PlanError> {
+        // What is wrong with the text itself has its line.
+        let document = Source {
+            path: path_for_messages,
+            text,
+        };
+        document.document("see unruly/docs/plan-format.md")?;
+        let mut document: DocumentMut = text.parse().unwrap_or_default();
+        for (key, value) in values {
+            let path = path_of(key).map_err(|(wanted, hint)| PlanError {
+                place: "--set".to_owned(),
+                key: String::new(),
+                wrong: format!("there is no key {key:?}"),
+                wanted,
+                hint,
+            })?;
+            set(&mut document, &path, value);
+            // A store that runs already and one that is started are one choice.
+            for (one, other) in [("drive.store", "url"), ("drive.url", "store")] {
+                if path == one
+                    && let Some(drive) = document
+                        .get_mut("drive")
+                        .and_then(|it| it.as_table_like_mut())
+                {
+                    drive.remove(other);
+                }
+            }
+            if let Some(matrix) = document
+                .get_mut("matrix")
+                .and_then(|it| it.as_table_like_mut())
+            {
+                matrix.remove(&path);
+                if matrix.is_empty() {
+                    document.remove("matrix");
+                }
+            }
+        }
+        Self::parse(path_for_messages, &document.to_string())
+    }
+}
+
+/// The path of a key that a person wrote, whole or by its end; else what was wanted, and a hint.
+fn path_of(key: &str) -> Result<String, (String, String)> {
+    let known = keys::known_keys();
+    let known = known.iter().filter(|path| !path.starts_with("fault"));
+    let ends = |path: &&String| path.rsplit('.').next() == Some(key);
+    // Its keys are processes, of which only the plan knows.
+    if keys::quota_of(key).is_some() || known.clone().any(|path| path == key) {
+        return Ok(key.to_owned());
+    }
+    let found: Vec<&String> = known.clone().filter(ends).collect();
+    match found.as_slice() {
+        [path] => Ok((*path).clone()),
+        [] => Err(("must be a key of the plan".to_owned(), {
+            let ends = known.filter_map(|path| path.rsplit('.').next());
+            keys::did_you_mean(key, ends, "see unruly/docs/plan-format.md")
+        })),
+        several => {
+            let names: Vec<&str> = several.iter().map(|path| path.as_str()).collect();
+            Err((
+                format!("must be one of {}", names.join(", ")),
+                format!("--set {}=..", names[0]),
+            ))
+        }
+    }
+}
+
+/// Reads a plan without trying its cells; also the place of its matrix.
+pub(crate) fn read(source: Source<'_>) -> Result<(Plan, usize), PlanError> {
+    let document = source.document("see unruly/docs/plan-format.md")?;
+    plan(&source.top(&document, "the plan"))
+}
+
+fn plan(top: &Section<'_>) -> Result<(Plan, usize), PlanError> {
+    top.check_keys(keys::PLAN)?;
+    let name = name(top)?;
+    let seed = Limits {
+        default: Some(1),
+        least: Some(0),
+        most: MAX_SEED,
+        example: 1,
+    };
+    let seed = top.number("seed", &seed)?;
+    let tag = tag(top)?;
+    let Some(run_section) = top.child("run", "[run]")? else {
+        return Err(top.missing(
+            "[run]",
+            "must be a table",
+            "[run] with duration = \"60s\"".into(),
+        ));
+    };
+    let (run, scale) = run(&run_section)?;
+    let (load, load_name) = load(top, &run, scale)?;
+    let jvm = jvm(top)?;
+    let compete = compete(top, jvm, scale)?;
+    let processes = Processes::of(&load, compete.as_ref(), run.hosts);
+    let matrix_section = top.child("matrix", "[matrix]")?;
+    if let Some(section) = &matrix_section {
+        check_scale(section, scale)?;
+    }
+    let faults = faults(top, &processes, &run)?;
+    let plan = Plan {
+        compete,
+        jvm,
+        probe: probe(top)?,
+        pins: pins(top, &processes)?,
+        quotas: quotas(top, &processes, &faults)?,
+        faults,
+        matrix: matrix_section.map_or(Ok(Vec::new()), |section| {
+            matrix(&section, load_name, &processes)
+        })?,
+        name,
+        seed,
+        tag,
+        run,
+        load,
+    };
+    Ok((
+        plan,
+        matrix_section.map_or(0, |section| section.offset_bytes),
+    ))
+}
+
+fn name(top: &Section<'_>) -> Result<String, PlanError> {
+    const HINT: &str = "name = \"demo\"";
+    let wanted = format!("must be 1 to {MAX_NAME_CHARS} of A-Z a-z 0-9 . _ -, not . first");
+    let Some(name) = top.text("name", HINT)? else {
+        return Err(top.missing("name", &wanted, HINT.to_owned()));
+    };
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let short = (1..=MAX_NAME_CHARS).contains(&name.len());
+    if !short || name.starts_with('.') || !name.chars().all(fits) {
+        return Err(top.refuse("name", wanted, HINT));
+    }
+    Ok(name.to_owned())
+}
+
+fn tag(top: &Section<'_>) -> Result<String, PlanError> {
+    const HINT: &str = "tag = \"before the fix\"";
+    let tag = top.text("tag", HINT)?.unwrap_or("");
+    if tag.chars().count() > MAX_TAG_CHARS || tag.chars().any(char::is_control) {
+        let wanted = format!("must be at most {MAX_TAG_CHARS} characters on one line");
+        return Err(top.refuse("tag", wanted, HINT));
+    }
+    Ok(tag.to_owned())
+}
+
+/// How long and how often; and the scale of its times, which are scaled already.
+fn run(section: &Section<'_>) -> Result<(Run, f64), PlanError> {
+    section.check_keys(keys::RUN)?;
+    let example = DurationNs(60_000_000_000);
+    let duration = Limits {
+        default: None,
+        least: None,
+        most: MAX_DURATION,
+        example,
+    };
+    let warmup = Limits {
+        default: Some(DurationNs(0)),
+        least: Some(DurationNs(0)),
+        most: MAX_WARMUP,
+        example: DurationNs(3_000_000_000),
+    };
+    let repeat = Limits {
+        default: Some(1),
+        least: Some(1),
+        most: MAX_REPEAT.into(),
+        example: 5,
+    };
+    let hosts = [
+        ("processes", Hosts::Processes),
+        ("namespaces", Hosts::Namespaces),
+    ];
+    let scale = section.real("scale", Some(1.0), (MIN_SCALE, MAX_SCALE), 0.05)?;
+    let run = Run {
+        duration: scaled(section.number("duration", &duration)?, scale),
+        warmup: scaled(section.number("warmup", &warmup)?, scale),
+        repeat: section.whole("repeat", &repeat)?,
+        hosts: section.choice("hosts", &hosts, Some(Hosts::Processes))?,
+        until: until(section)?,
+        slo: slo(section)?,
+    };
+    Ok((run, scale))
+}
+
+fn until(section: &Section<'_>) -> Result<Option<Until>, PlanError> {
+    const HINT: &str = "until = \"p99 within 10%\"";
+    let Some(text) = section.text("until", HINT)? else {
+        return Ok(None);
+    };
+    let wanted = "must be a percentile from p1 and how well it is to be known";
+    let until = text.parse::<Until>();
+    until
+        .map(Some)
+        .map_err(|()| section.refuse("until", wanted, HINT))
+}
+
+fn slo(section: &Section<'_>) -> Result<Vec<Slo>, PlanError> {
+    const HINT: &str = "slo = [\"p99 < 20ms\"]";
+    let values = section.list("slo", HINT)?.unwrap_or_default();
+    let read = values.into_iter().map(|value| {
+        let slo = value.as_str().ok_or(SloError).and_then(str::parse);
+        slo.map_err(|error: SloError| {
+            let wrong = format!("slo holds {}", value.to_string().trim());
+            section.complain("slo", wrong, error.to_string(), HINT)
+        })
+    });
+    read.collect()
+}
+
+fn load(top: &Section<'_>, run: &Run, scale: f64) -> Result<(Load, &'static str), PlanError> {
+    const WANTED: &str = "must have exactly one of [mesh], [drive] and [stream]";
+    const NAMES: [(&str, &str); 3] = [
+        ("mesh", "[mesh]"),
+        ("drive", "[drive]"),
+        ("stream", "[stream]"),
+    ];
+    let mut found = Vec::new();
+    for (key, name) in NAMES {
+        found.extend(top.child(key, name)?.map(|section| (key, section)));
+    }
+    let (load, section) = match found.as_slice() {
+        [one] => *one,
+        [(first, _), (second, later), ..] => {
+            let wrong = format!("the plan has both [{first}] and [{second}]");
+            return Err(later.complain("", wrong, WANTED, "remove one, or make two plans"));
+        }
+        [] => {
+            let wrong = "the plan has none of [mesh], [drive] and [stream]";
+            let hint = "add [drive] with rate = \"100/s\"";
+            return Err(top.complain("", wrong, WANTED, hint));
+        }
+    };
+    if run.until.is_some() && load != "drive" {
+        let wrong = format!("[run] has until, and the load is a {load}");
+        let wanted = "must be left out: only requests of clients are counted while it runs";
+        let hint = "remove until, or measure with [drive]";
+        return Err(section.complain("", wrong, wanted, hint));
+    }
+    let read = match load {
+        "mesh" => Load::Mesh(mesh(&section, run)?),
+        "drive" => Load::Drive(drive(&section)?),
+        _ => Load::Stream(stream(&section, run, scale)?),
+    };
+    Ok((read, load))
+}
+
+fn probe(top: &Section<'_>) -> Result<Option<Probe>, PlanError> {
+    let second = DurationNs(1_000_000_000);
+    let Some(section) = top.child("probe", "[probe]")? else {
+        return Ok(Some(Probe { period: second }));
+    };
+    section.check_keys(keys::PROBE)?;
+    let period = Limits {
+        default: Some(second),
+        least: Some(MIN_PROBE_PERIOD),
+        most: MAX_PROBE_PERIOD,
+        example: second,
+    };
+    let period = section.number("period", &period)?;
+    Ok(section.switch("enabled", true)?.then_some(Probe { period }))
+}

@@ -1,0 +1,38 @@
+//! The only writer of the trace.
+//!
+//! A process that measures hands fixed-size [`Record`]s to a [`Recorder`]; they cross a bounded
+//! ring to a drain thread, which appends them to a *spool* (a plain file of fixed-size records, so
+//! that a `kill -9` loses at most what the ring held) and turns full spools into Parquet segments.
+//! Tables of few rows (events, resources, ...) go through a [`TableSpool`] of JSON lines instead.
+//! [`recover`] does for a run that was cut off what the drain thread would have done.
+//!
+//! What the columns are is written once, in `unruly/schema/trace/*.schema`.
+
+mod checksum;
+mod clock;
+mod error;
+mod locks;
+mod manifest;
+mod record;
+mod recorder;
+mod recovery;
+mod schema;
+mod segment;
+mod spool;
+pub mod stamp;
+mod table_spool;
+mod tally_page;
+
+pub use clock::{Clock, ClockPair, ClockWatch, MonoNs, StepNs, WallNs, monotonic};
+pub use error::TraceError;
+pub use locks::{RunLock, WriterLock};
+pub use manifest::{
+    Cell, Copies, Counts, Exit, Host, Manifest, Process, Requests, RunStatus, Tool,
+};
+pub use record::{ErrorKind, Level, NULL_NS, Record, Status};
+pub use recorder::{Recorder, RecorderOptions, RecorderReport, Tally};
+pub use recovery::{Loss, Recovery, grouped, recover};
+pub use schema::{SCHEMA_VERSION, Table};
+pub use segment::{SegmentMeta, SegmentWriter, Value};
+pub use spool::{SPOOL_ROWS_MAX, Sealed, SpoolHeader, SpoolReader, seal_spool};
+pub use table_spool::TableSpool;

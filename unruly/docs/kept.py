@@ -1,0 +1,46 @@
+"""Tables of a page, written from what is kept of a run, so that no number of them was typed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+RUNS = Path(__file__).resolve().parents[1] / "bench" / "runs"
+
+
+def read(place: str) -> dict[str, Any]:
+    """Read what is kept, at a place below unruly/bench/runs."""
+    found: dict[str, Any] = json.loads((RUNS / place).read_text(encoding="utf-8"))
+    return found
+
+
+def write(page: Path, written: Callable[[str], str]) -> None:
+    """Write a page anew, and say which."""
+    page.write_text(written(page.read_text(encoding="utf-8")), encoding="utf-8")
+    sys.stdout.write(f"{page}\n")
+
+
+def filled(page: str, parts: Mapping[str, str]) -> str:
+    """Return a page with these parts between their marks; the words around them stand in it."""
+    for name, lines in parts.items():
+        before, begin, rest = page.partition(f"<!-- {name} -->\n")
+        _, end, after = rest.partition("<!-- end -->")
+        page = before + begin + "\n" + lines + "\n" + end + after
+    return page
+
+
+def table(head: list[str], rows: list[list[str]], *, right: bool = True) -> str:
+    """Lay out a table, all but its first column to the right."""
+    rule = "---:" if right else "---"
+    lines = ["| " + " | ".join(head) + " |", "|---" + f"|{rule}" * (len(head) - 1) + "|"]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
+
+
+def number(value: float) -> str:
+    """Three digits."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"

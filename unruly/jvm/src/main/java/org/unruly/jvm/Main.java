@@ -1,0 +1,77 @@
+package org.unruly.jvm;
+
+import java.util.Arrays;
+import java.util.Set;
+import org.unruly.jvm.foreign.Kind;
+import org.unruly.jvm.foreign.Parent;
+
+/** A process that an agent starts beside itself: see {@code unruly/jvm/README.md}. */
+public final class Main {
+  /** Exit status of a run that did what it was asked. */
+  private static final int DONE = 0;
+
+  /** Exit status of a run that could not. */
+  private static final int FAILED = 2;
+
+  private Main() {}
+
+  /** Runs a verb with its options; the process ends with it. */
+  public static void main(String[] words) {
+    // before any class of the network is there: streams are of IPv4, multicast among them
+    System.setProperty("java.net.preferIPv4Stack", "true");
+    // libraries greet on stdout, which is nobody's here
+    System.setOut(System.err);
+    Parent parent = null;
+    int status = DONE;
+    try {
+      String verb = words.length > 0 ? words[0] : "";
+      Options options = new Options(Arrays.asList(words).subList(Math.min(1, words.length), words.length), keys(verb));
+      parent = Parent.connect(options.text("socket"), Ending::atOnce);
+      run(verb, options, parent);
+      parent.tell(Kind.DONE);
+    } catch (Exception | Error thrown) {
+      status = FAILED;
+      parent = parent == null ? parentDespite(words) : parent;
+      Telling.failure(parent, thrown);
+    }
+    if (parent != null) {
+      parent.close();
+    }
+    Ending.now(status);
+  }
+
+  /** Of options that are wrong the agent is told too, if only that of the socket is right. */
+  private static Parent parentDespite(String[] words) {
+    for (String word : words) {
+      if (word.startsWith("socket=")) {
+        try {
+          return Parent.connect(word.substring("socket=".length()), Ending::atOnce);
+        } catch (Problem thrown) {
+          // then stderr alone is told
+        }
+      }
+    }
+    return null;
+  }
+
+  private static Set<String> keys(String verb) {
+    return switch (verb) {
+      case "stream" -> StreamRun.KEYS;
+      case "collector" -> CollectorRun.KEYS;
+      case "aeron-driver" -> AeronDriverRun.KEYS;
+      case "agent" -> AgentRun.KEYS;
+      default ->
+          throw new Problem("jvm", "the verb is '" + verb + "'", "stream, collector, aeron-driver or agent", "see unruly/jvm/README.md");
+    };
+  }
+
+  private static void run(String verb, Options options, Parent parent) throws Exception {
+    switch (verb) {
+      case "stream" -> StreamRun.run(options, parent);
+      case "collector" -> CollectorRun.run(options, parent);
+      case "aeron-driver" -> AeronDriverRun.run(options, parent);
+      case "agent" -> AgentRun.run(options, parent);
+      default -> throw new IllegalStateException(verb);
+    }
+  }
+}

@@ -1,0 +1,72 @@
+"""Runs that several tests read, written once."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import unruly
+from synthetic import write_run
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+# Read when Spark starts, here or in a process that a test starts.
+os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "spark")
+
+
+@pytest.fixture(scope="session")
+def clean_run(tmp_path_factory):
+    return write_run(tmp_path_factory.mktemp("clean") / "run")
+
+
+@pytest.fixture(scope="session")
+def clean(clean_run):
+    return unruly.analyse(unruly.open_run(clean_run))
+
+
+@pytest.fixture(scope="session")
+def slow_run(tmp_path_factory):
+    return write_run(
+        tmp_path_factory.mktemp("slow") / "run", slow_agent=3, failed_share=0.002, late_share=0.5
+    )
+
+
+@pytest.fixture(scope="session")
+def slow(slow_run):
+    return unruly.analyse(unruly.open_run(slow_run))
+
+
+@pytest.fixture
+def analysed(tmp_path):
+    """Write a run of a given shape and analyse it."""
+
+    def of(*, causes=False, target=None, **changes):
+        run = unruly.open_run(write_run(tmp_path / "run", **changes))
+        return unruly.analyse(run, causes=causes, target=target)
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def shared_data():
+    """The directory of known answers; without it CI fails, and a person's run skips."""
+    named = os.environ.get("UNRULY_SHARED_DATA")
+    path = Path(named) if named else REPOSITORY.parent / "shared" / "data"
+    if not path.is_dir():
+        message = f"known answers are not at {path}: set UNRULY_SHARED_DATA"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    return path
+
+
+@pytest.fixture(scope="session")
+def schema():
+    path = REPOSITORY / "unruly" / "schema" / "summary.schema.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(document)
+    return jsonschema.Draft202012Validator(document)

@@ -1,0 +1,776 @@
+"""From numbers to findings: each rule looks at one thing and says it once, or is silent.
+
+A rule is a generator over the evidence. Its code has a page in unruly/docs/findings/, and a test
+that raises it and one that does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from unruly.findings import (
+    rules_causes,
+    rules_generator,
+    rules_rate,
+    rules_runtime,
+    rules_store,
+    rules_stream,
+    rules_time,
+    rules_warmup,
+)
+from unruly.findings.clock import Clock
+from unruly.findings.model import SECTIONS, SEVERITIES, Finding
+from unruly.findings.promise_words import CONFIDENCE, bound_words
+from unruly.findings.words import named
+from unruly.findings.worked import NOTHING, Worked, failure_step, kinds_words
+from unruly.quantity import count, duration, p_value, percent, significant, times
+from unruly.stats.blocks import DRIFTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from unruly.findings.bare_matrix import BareMatrix
+    from unruly.findings.cause_model import Causes
+    from unruly.findings.magical import Magical
+    from unruly.findings.model import (
+        BlindSpot,
+        CellSummary,
+        Conservation,
+        Correlations,
+        GroupSummary,
+        SelfDistrust,
+        SlowNodes,
+    )
+    from unruly.findings.runtime_model import Runtimes
+    from unruly.findings.steadiness import OverTime
+    from unruly.findings.stores import Stores
+    from unruly.findings.stream_model import Streams
+    from unruly.findings.tails import Tail
+    from unruly.run import Run
+
+STEAL_MEAN_LIMIT: Final = 0.01
+STEAL_MAX_LIMIT: Final = 0.10
+STAMPED_WANTED: Final = 0.99
+SAMPLER_LAG_LIMIT: Final = 0.5
+"""Of a sampling period, at the p99."""
+ROWS_WANTED: Final = 1_000
+"""Ten rows beyond the p99."""
+ALIKE: Final = 0.8
+FALSE_DISCOVERY: Final = 0.05
+DISK_FACTOR: Final = 2.0
+P99_BOUND: Final = 25.0
+FACTOR_P: Final = 0.01
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the rules look at."""
+
+    run: Run
+    cells: list[CellSummary]
+    groups: list[GroupSummary]
+    slow_nodes: SlowNodes
+    correlations: Correlations
+    conservation: Conservation
+    self_distrust: SelfDistrust
+    blind_spot: list[BlindSpot]
+    magical: Magical | None = None
+    over_time: OverTime | None = None
+    bare_matrices: tuple[BareMatrix, ...] = ()
+    causes: Causes | None = None
+    stores: Stores | None = None
+    streams: Streams | None = None
+    runtimes: Runtimes | None = None
+    worked: Worked = NOTHING
+    started_ns: int | None = None
+    """When the first measured request was scheduled."""
+
+    @cached_property
+    def clock(self) -> Clock:
+        """Times since the first measured request, and times of day."""
+        return Clock.of(self.run, self.started_ns)
+
+    @cached_property
+    def responses(self) -> list[CellSummary]:
+        """Response time of each (cell, op), without the sum over ops."""
+        return [row for row in self.cells if row.latency == "response" and row.op != "*"]
+
+    @cached_property
+    def out(self) -> frozenset[str]:
+        """Cells with an outage: what follows from it is not found a second time."""
+        return frozenset(it.cell for it in self.worked.outages)
+
+    def label(self, row: CellSummary | Tail) -> str:
+        """Name a (cell, op): the op alone where there is one cell."""
+        return f"{row.op} ({row.cell})" if self._several_cells else row.op
+
+    @cached_property
+    def _several_cells(self) -> bool:
+        return len({row.cell for row in self.cells}) > 1
+
+
+def find(evidence: Evidence) -> list[Finding]:
+    """Apply every rule; sort by section, severity, rank. A spoiled run makes no promise."""
+    found = [finding for rule in RULES for finding in rule(evidence)]
+    if any(it.severity == "spoils" for it in found):
+        found = [it for it in found if it.code != "promise-made"]
+    found.sort(key=lambda f: (SECTIONS.index(f.section), SEVERITIES.index(f.severity), f.rank))
+    return found
+
+
+def _nothing_measured(evidence: Evidence) -> Iterator[Finding]:
+    if evidence.cells or (evidence.streams and evidence.streams.legs):
+        return
+    yield Finding(
+        "nothing-measured",
+        "trust",
+        "spoils",
+        0,
+        "nothing was measured",
+        "The run has no measured row: it ended before the warm-up did, or nothing was sent.",
+        {"rows": evidence.conservation.rows, "by_status": evidence.conservation.by_status},
+        "Look at logs/ in the run directory, then run it again for longer than its warm-up.",
+    )
+
+
+def _rows_dropped(evidence: Evidence) -> Iterator[Finding]:
+    dropped = evidence.self_distrust.dropped
+    if not dropped:
+        return
+    scheduled = (evidence.conservation.copies or {}).get("scheduled", 0)
+    share = dropped / scheduled if scheduled else None
+    yield Finding(
+        "rows-dropped",
+        "trust",
+        "spoils",
+        1,
+        f"{count(dropped)} rows were dropped",
+        f"{count(dropped)} rows ({percent(share)}) were not recorded, because the recorder's "
+        "buffer or "
+        f"its disk was full. Most likely they belong to the slow requests.",
+        {"dropped": dropped, "scheduled": scheduled},
+        "Look in logs/ for a disk error. Otherwise lower the rate, or use a faster disk.",
+    )
+
+
+def _run_incomplete(evidence: Evidence) -> Iterator[Finding]:
+    broken = evidence.run.broken
+    if evidence.run.status != "incomplete" and not broken:
+        return
+    yield Finding(
+        "run-incomplete",
+        "trust",
+        "spoils",
+        0,
+        broken[0] if broken else "a process that measures did not end properly",
+        ("; ".join(broken) or "The manifest says no more")
+        + ". What it lost are most likely the slow requests, so every percentile is too low.",
+        {"status": evidence.run.status, "broken": broken},
+        "Find out what ended it (memory, a limit, a full disk: its log is in logs/), and repeat "
+        "the run.",
+    )
+
+
+def _run_cut_off(evidence: Evidence) -> Iterator[Finding]:
+    if evidence.run.status not in ("cut off", "running"):
+        return
+    missing = evidence.run.missing
+    yield Finding(
+        "run-cut-off",
+        "trust",
+        "warns",
+        3,
+        "the run was cut off",
+        "The runner died before the end. The analysis uses the rows that were written; "
+        + ("; ".join(missing) if missing else "at most the last second of rows is missing")
+        + ".",
+        {"status": evidence.run.status, "missing": missing},
+        "Judge it as a shorter run, or run it again.",
+    )
+
+
+def _run_stopped(evidence: Evidence) -> Iterator[Finding]:
+    if evidence.run.status != "stopped":
+        return
+    measured = max((row.duration_ns for row in evidence.cells), default=0.0)
+    planned = evidence.run.manifest.get("planned_ns")
+    yield Finding(
+        "run-stopped",
+        "trust",
+        "informs",
+        4,
+        "the run was asked to end early",
+        f"It measured for {duration(measured)} of the {duration(planned)} planned. Its results are "
+        f"valid for that time.",
+        {"planned_ns": planned, "measured_ns": measured},
+        "Run it to its end if this was too short.",
+    )
+
+
+def _failures(evidence: Evidence) -> Iterator[Finding]:
+    worked = evidence.worked
+    if not worked.failed:
+        return
+    failed = {evidence.label(row): row.failed for row in evidence.responses if row.failed}
+    yield Finding(
+        "failures",
+        "trust",
+        "warns",
+        5,
+        f"{count(worked.failed)} of {count(worked.requests)} requests failed",
+        f"{kinds_words(worked.kinds, most=8)}. A failed request counts as slower than every "
+        "answered one. So there is no mean, and no percentile that falls among the failures.",
+        {"failed": failed, "by_status": dict(worked.kinds)},
+        failure_step(worked),
+    )
+
+
+def _steal_high(evidence: Evidence) -> Iterator[Finding]:
+    mean, largest = evidence.self_distrust.steal_share_mean, evidence.self_distrust.steal_share_max
+    if (mean or 0) <= STEAL_MEAN_LIMIT and (largest or 0) <= STEAL_MAX_LIMIT:
+        return
+    yield Finding(
+        "steal-high",
+        "trust",
+        "warns",
+        6,
+        f"other virtual machines took {percent(mean)} of the CPU time",
+        f"CPU steal is {percent(mean)} on average and {percent(largest)} in the worst sample. "
+        "Part of "
+        f"the slow requests is due to other virtual machines on this hardware.",
+        {"steal_share_mean": mean, "steal_share_max": largest},
+        "Measure on a dedicated host, or at several times of day, and compare.",
+    )
+
+
+def _samples_late(evidence: Evidence) -> Iterator[Finding]:
+    doubt = evidence.self_distrust
+    lag, period = doubt.sampler_lag_ns.get("p99"), doubt.sampler_period_ns
+    if lag is None or not period or lag <= SAMPLER_LAG_LIMIT * period:
+        return
+    yield Finding(
+        "samples-late",
+        "trust",
+        "warns",
+        7,
+        "resource samples were taken late",
+        f"One sample in 100 is {duration(lag)} late or later, with a sample every "
+        f"{duration(period)}. "
+        "So a reply may be paired with the state of the host after the event.",
+        {"sampler_lag_ns": doubt.sampler_lag_ns, "period_ns": period},
+        "Sample less often, or give the probe a higher priority.",
+    )
+
+
+def _kernel_stamps_missing(evidence: Evidence) -> Iterator[Finding]:
+    share = evidence.self_distrust.kernel_stamp_share
+    if share is None or share >= STAMPED_WANTED or evidence.run.status == "imported":
+        return
+    if evidence.streams is not None:  # its reader stamps messages itself
+        return
+    yield Finding(
+        "kernel-stamps-missing",
+        "trust",
+        "informs",
+        8,
+        f"{percent(1 - share)} of the replies have no kernel time stamp",
+        "Without kernel time stamps the delay between kernel and user space cannot be separated "
+        "from the delay of the network.",
+        {
+            "kernel_stamp_share": share,
+            "server_kernel_stamp_share": evidence.self_distrust.server_kernel_stamp_share,
+        },
+        "Run `unruly doctor`: it reports which time stamps this host supports.",
+    )
+
+
+def _times_made_up(evidence: Evidence) -> Iterator[Finding]:
+    cells = sorted({row.cell for row in evidence.responses} & evidence.run.timeless)
+    if not cells:
+        return
+    yield Finding(
+        "times-made-up",
+        "trust",
+        "warns",
+        9,
+        "the source has no timestamps",
+        "Its rows are placed one after another in the order of the file. Drift and bursts cannot "
+        "be detected. Every interval assumes that this order is the order of time.",
+        {"cells": cells},
+        "Import the column with the timestamps as well (--time), if there is one.",
+    )
+
+
+def _promise_made(evidence: Evidence) -> Iterator[Finding]:
+    blind = {(spot.cell, spot.op): spot for spot in evidence.blind_spot}
+    for place, row in enumerate(evidence.responses):
+        step = row.ladder.highest
+        if step is None or step.promise is None:
+            continue
+        spot = blind.get((row.cell, row.op))
+        rest = f"; {spot.sentence}" if spot else ", if the order of the rows is that of time"
+        yield Finding(
+            "promise-made",
+            "promise",
+            "informs",
+            place,
+            f"{bound_words(step, evidence.label(row))}, with {CONFIDENCE}",
+            f"It rests on {step.promise.n_effective:.0f} independent tail episodes and survives "
+            f"stalls{rest}.",
+            {
+                "cell": row.cell,
+                "op": row.op,
+                "percentile": step.name,
+                "bound_ns": step.promise.high,
+                "measured_ns": step.estimate,
+                "n_effective": step.promise.n_effective,
+            },
+            "Promise this much and no more; a longer run narrows it.",
+        )
+
+
+def _few_rows(evidence: Evidence) -> Iterator[Finding]:
+    few = {evidence.label(row): row.n for row in evidence.responses if row.n < ROWS_WANTED}
+    if not few:
+        return
+    words = named([f"{label} has {count(n)}" for label, n in few.items()])
+    yield Finding(
+        "few-rows",
+        "promise",
+        "warns",
+        1000,
+        "too few requests for a p99",
+        f"{words}. Of fewer than {count(ROWS_WANTED)} requests fewer than ten lie beyond the p99.",
+        {"rows": few, "wanted": ROWS_WANTED},
+        "Run longer, or at a higher rate.",
+    )
+
+
+def _drift(evidence: Evidence) -> Iterator[Finding]:
+    moved = [
+        row
+        for row in evidence.responses
+        if row.abstained in DRIFTS and row.cell not in evidence.out
+    ]
+    if not moved:
+        return
+    labels = [evidence.label(row) for row in moved]
+    longest = max(row.needed_ns or 0.0 for row in moved)
+    yield Finding(
+        "drift",
+        "promise",
+        "warns",
+        1001,
+        f"latency drifted during the run: {named(labels)}",
+        "Neighbouring blocks of time resemble each other: the p99 is not stationary. Its numbers "
+        "describe this run only, and it has no promise.",
+        {"ops": labels, "needed_ns": longest, "details": _details(evidence, moved)},
+        f"Run {duration(longest)}, or use a longer warm-up.",
+    )
+
+
+def _abstained(evidence: Evidence) -> Iterator[Finding]:
+    short = [row for row in evidence.responses if row.abstained == "A1" and row.n >= ROWS_WANTED]
+    if not short:
+        return
+    labels = [evidence.label(row) for row in short]
+    lengths = {evidence.label(row): row.needed_ns for row in short}
+    # a lower step may need longer, when it was refused because it drifted
+    steps = (row.ladder.next for row in short)
+    known = [value for value in lengths.values() if value is not None]
+    known += [step.needed_ns for step in steps if step and step.needed_ns is not None]
+    bounds = named(
+        [
+            f"{evidence.label(row)} at least {duration(row.p99_lower_bound)}"
+            for row in short
+            if row.p99_lower_bound is not None
+        ]
+    )
+    longest = duration(max(known)) if known else "much longer"
+    yield Finding(
+        "abstained",
+        "promise",
+        "warns",
+        1002,
+        f"no p99 promise for {named(labels)}",
+        "There is not enough data for an interval of the p99"
+        + (f"; this run can say: {bounds}" if bounds else "")
+        + ".",
+        {
+            "ops": labels,
+            "needed_ns": lengths,
+            "lower_bound_ns": {evidence.label(row): row.p99_lower_bound for row in short},
+            "details": _details(evidence, short),
+        },
+        f"Run {longest}.",
+    )
+
+
+def _details(evidence: Evidence, rows: list[CellSummary]) -> dict[str, str]:
+    """The numbers behind each refused p99."""
+    steps = {evidence.label(row): row.ladder.step("p99") for row in rows}
+    return {label: step.details for label, step in steps.items() if step}
+
+
+def _run_tail_heavy(evidence: Evidence) -> Iterator[Finding]:
+    heavy = [row for row in evidence.responses if row.over_10x_mean]
+    if not heavy:
+        return
+    worst = max(heavy, key=lambda row: row.max_over_mean or 0.0)
+    counts = {evidence.label(row): row.over_10x_mean for row in heavy}
+    words = named([f"{count(v or 0)} of {label}" for label, v in counts.items()])
+    yield Finding(
+        "run-tail-heavy",
+        "unruly",
+        "informs",
+        0,
+        f"the slowest {evidence.label(worst)} took {times(worst.max_over_mean)} the mean",
+        f"Requests that took more than ten times the mean: {words}. The maximum of such a system "
+        f"cannot be predicted. Its p99 may be predictable.",
+        {"over_10x_mean": counts, "max_over_mean": worst.max_over_mean, "op": worst.op},
+        "Promise a percentile, not a maximum. The report lists the outliers with their times.",
+    )
+
+
+def _cells_unruly(evidence: Evidence) -> Iterator[Finding]:
+    """C1 over a matrix: in how many configurations the maximum is beyond ten times the mean."""
+    view = evidence.magical
+    if view is None:
+        return
+    known = [cell for cell in view.cells if cell.mean and cell.largest is not None]
+    wild = [cell for cell in known if (cell.largest or 0.0) > 10 * (cell.mean or 0.0)]
+    if not wild:
+        return
+    worst = max(wild, key=lambda cell: (cell.largest or 0.0) / (cell.mean or 1.0))
+    cuts = [c.smallest_haircut for c in wild if c.smallest_haircut is not None]
+    needed = f" Without the slowest {percent(max(cuts))} no cell would be." if cuts else ""
+    yield Finding(
+        "cells-unruly",
+        "unruly",
+        "informs",
+        1,
+        f"the maximum exceeds 10 × the mean in {len(wild)} of {len(known)} cells",
+        f"The worst is {worst.cell}: {times((worst.largest or 0.0) / (worst.mean or 1.0))} its "
+        f"mean, with a p99 of {duration(worst.p99)}.{needed}",
+        {
+            "cells": len(known),
+            "unruly": len(wild),
+            "worst": worst.cell,
+            "largest_over_mean": (worst.largest or 0.0) / (worst.mean or 1.0),
+            "smallest_haircut": max(cuts) if cuts else None,
+        },
+        "Promise percentiles of such a system, not its maximum.",
+    )
+
+
+def _p99_bound(evidence: Evidence) -> Iterator[Finding]:
+    """The study's bound on p99 over mean: reported where a cell is beyond it."""
+    view = evidence.magical
+    if view is None:
+        return
+    known = [c for c in view.cells if c.p99_over_mean is not None and c.p99_over_mean.estimate]
+    beyond = [c for c in known if (c.p99_over_mean.estimate or 0.0) > P99_BOUND]  # type: ignore[union-attr]
+    if not beyond:
+        return
+    yield Finding(
+        "p99-beyond-bound",
+        "unruly",
+        "warns",
+        2,
+        f"the p99 exceeds {P99_BOUND:.0f} × the mean in {len(beyond)} of {len(known)} cells",
+        f"A study of sixteen systems found it below that with 99 % confidence. Here it is not: "
+        f"{named([cell.cell for cell in beyond])}. Even the p99 of such a cell cannot be predicted "
+        "from its mean.",
+        {"cells": {c.cell: c.p99_over_mean.estimate for c in beyond if c.p99_over_mean}},
+        "Look at these cells one by one: something stalls there more than 1 % of the time.",
+    )
+
+
+def _factor_effect(evidence: Evidence) -> Iterator[Finding]:
+    """C3: which factor explains the p99, when one does."""
+    view = evidence.magical
+    if view is None:
+        return
+    for explained in view.explained:
+        if explained.measure != "p99":
+            continue
+        effects = [it for it in explained.effects if it.p_value is not None]
+        strong = [it for it in effects if (it.p_value or 1.0) < FACTOR_P and it.partial is not None]
+        if not strong:
+            continue
+        best = max(strong, key=lambda it: it.share or 0.0)
+        assert best.partial is not None
+        yield Finding(
+            "factor-effect",
+            "why",
+            "informs",
+            50,
+            f"{best.factor} explains {percent(best.share)} of the variance of the p99",
+            f"Over {explained.observations} cells and repeats: F = {significant(best.f)}, "
+            f"{p_value(best.p_value)}. Of the variance that the other factors leave, it "
+            f"explains {percent(best.partial.estimate)} [{percent(best.partial.low)}, "
+            f"{percent(best.partial.high)}].",
+            {
+                it.factor: {"f": it.f, "p_value": it.p_value, "variance_share": it.share}
+                for it in effects
+            },
+            "Choose this factor first. The report shows the distribution for each of its levels.",
+        )
+
+
+def _two_modes(evidence: Evidence) -> Iterator[Finding]:
+    view = evidence.magical
+    if view is None:
+        return
+    bimodal = [c.cell for c in view.cells if c.dip_q is not None and c.dip_q < FALSE_DISCOVERY]
+    if not bimodal:
+        return
+    yield Finding(
+        "more-than-one-mode",
+        "unruly",
+        "informs",
+        3,
+        f"{len(bimodal)} of {len(view.cells)} cells have more than one mode",
+        f"Their latencies gather around several values, so the mean is a latency that few requests "
+        f"have: {named(bimodal)}.",
+        {"cells": bimodal},
+        "Look in their distributions for a cache, a second path or a timer.",
+    )
+
+
+def _slow_node(evidence: Evidence) -> Iterator[Finding]:
+    for place, node in enumerate(evidence.slow_nodes.named):
+        yield Finding(
+            "slow-node",
+            "where",
+            "warns",
+            place,
+            f"{node.node} is slow",
+            node.words + ".",
+            {
+                "node": node.node,
+                "ops": list(node.ops),
+                "ratio": node.ratio,
+                "windows": node.windows,
+                "windows_slow": node.windows_slow,
+                "observers": node.observers,
+            },
+            "Find out what its host does (see the causes), or leave it out of quorums.",
+        )
+
+
+def _slow_seen_alike(evidence: Evidence) -> Iterator[Finding]:
+    slow = evidence.slow_nodes
+    if slow.jaccard_mean is None or slow.jaccard_mean < ALIKE or not slow.named:
+        return
+    yield Finding(
+        "slow-seen-alike",
+        "where",
+        "informs",
+        100,
+        "all observers see the same nodes as slow",
+        f"The sets of slow nodes of two observers overlap by {percent(slow.jaccard_mean)} on "
+        "average "
+        f"(Jaccard index over {count(len(slow.jaccard))} pairs of observers). So the node is slow, "
+        "not a link.",
+        {"jaccard_mean": slow.jaccard_mean, "pairs": len(slow.jaccard)},
+        "Look at the node itself, not at its links.",
+    )
+
+
+def _slow_columns(evidence: Evidence) -> Iterator[Finding]:
+    for place, it in enumerate(evidence.bare_matrices):
+        if not it.slow:
+            continue
+        rule = f"the p{100 * it.percentile:g} of its column is at least {times(it.factor)}"
+        yield Finding(
+            "slow-columns",
+            "where",
+            "informs",
+            50 + place,
+            f"{len(it.slow)} of {it.nodes} nodes are slow for every sender: {named(list(it.slow))}",
+            f"In a matrix of one value for each pair a node is slow when {rule} that of the "
+            "fastest "
+            f"column, {duration(it.smallest_ns)}. A node's value to itself is left out.",
+            {
+                "cell": it.cell,
+                "op": it.op,
+                "slow": list(it.slow),
+                "levels_ns": [level if level < float("inf") else None for level in it.levels_ns],
+                "smallest_ns": it.smallest_ns,
+            },
+            "Send to these nodes last, or leave them out of groups that wait for all replies.",
+        )
+
+
+def _disk_dominates(evidence: Evidence) -> Iterator[Finding]:
+    """Group-RPC workloads: what each adds to the median of null."""
+    by_cell: dict[str, dict[str, float | None]] = {}
+    for row in evidence.responses:
+        by_cell.setdefault(row.cell, {})[row.op] = row.p50
+    for cell, medians in by_cell.items():
+        base, disk = medians.get("null"), medians.get("disk")
+        if base is None or disk is None or disk < DISK_FACTOR * base:
+            continue
+        others = [v for op, v in medians.items() if op not in ("disk", "mixed") and v is not None]
+        if any(value - base >= disk - base for value in others):
+            continue
+        yield Finding(
+            "disk-dominates",
+            "why",
+            "informs",
+            200,
+            f"the disk takes {percent((disk - base) / disk)} of the time of a disk request",
+            f"The median of disk is {duration(disk)}, that of null {duration(base)}. No other "
+            "workload "
+            f"adds as much.",
+            {"cell": cell, "p50_ns": medians},
+            "Reply before the write, batch writes, or use a disk that syncs faster.",
+        )
+        return
+
+
+def _next_step(evidence: Evidence) -> Iterator[Finding]:
+    """What would help: waiting for fewer replies."""
+    best: dict[str, Any] | None = None
+    for last in evidence.groups:
+        if last.level != "all" or last.p99 is None:
+            continue
+        for early in evidence.groups:
+            same = (early.cell, early.op, early.size) == (last.cell, last.op, last.size)
+            if same and early.level == "first" and early.p99 and last.p99 >= 2 * early.p99:
+                gain = last.p99 / early.p99
+                if best is None or gain > best["gain"]:
+                    best = {"gain": gain, "first": early, "all": last}
+    if best is None:
+        return
+    early, last = best["first"], best["all"]
+    shorter = times(best["gain"])
+    yield Finding(
+        "first-reply",
+        "help",
+        "informs",
+        0,
+        f"the first of {last.size} replies has a p99 of {last.op} that is {shorter} shorter",
+        f"For the same requests the p99 of the first reply is {duration(early.p99)}, and of all "
+        f"{last.size} replies {duration(last.p99)}.",
+        {
+            "cell": last.cell,
+            "op": last.op,
+            "size": last.size,
+            "first_p99_ns": early.p99,
+            "all_p99_ns": last.p99,
+        },
+        "Use the first correct reply where the operation allows it, a majority where it does not.",
+    )
+
+
+RULES: Final[tuple[Callable[[Evidence], Iterator[Finding]], ...]] = (
+    rules_rate.not_reached,
+    _nothing_measured,
+    _rows_dropped,
+    rules_generator.stalled,
+    _run_incomplete,
+    _run_cut_off,
+    _run_stopped,
+    _failures,
+    _steal_high,
+    _samples_late,
+    _kernel_stamps_missing,
+    _times_made_up,
+    _promise_made,
+    _few_rows,
+    _drift,
+    _abstained,
+    _run_tail_heavy,
+    _cells_unruly,
+    _p99_bound,
+    _two_modes,
+    _factor_effect,
+    _slow_node,
+    _slow_seen_alike,
+    _slow_columns,
+    rules_warmup.warmup_short,
+    rules_time.p99_moved,
+    rules_time.outage,
+    rules_time.recovery,
+    rules_time.throughput_unsteady,
+    rules_time.arrivals_bursty,
+    rules_causes.slow_because,
+    rules_store.target,
+    rules_store.extreme_tail,
+    rules_store.fault_hurts,
+    rules_store.knee,
+    rules_store.generator_limit,
+    rules_stream.unaccounted,
+    rules_stream.load_off_target,
+    rules_stream.realtime_refused,
+    rules_stream.failed,
+    rules_stream.unstable,
+    rules_stream.slow,
+    rules_stream.one_core,
+    rules_stream.saturated,
+    rules_stream.left_beside,
+    rules_stream.hypothesis,
+    rules_runtime.tail,
+    rules_runtime.collector,
+    rules_causes.correlate,
+    _disk_dominates,
+    _next_step,
+)
+CODES: Final = (
+    "rate-not-reached",
+    "nothing-measured",
+    "rows-dropped",
+    "generator-stalled",
+    "run-incomplete",
+    "run-cut-off",
+    "run-stopped",
+    "failures",
+    "steal-high",
+    "samples-late",
+    "kernel-stamps-missing",
+    "times-made-up",
+    "promise-made",
+    "few-rows",
+    "drift",
+    "abstained",
+    "run-tail-heavy",
+    "cells-unruly",
+    "p99-beyond-bound",
+    "more-than-one-mode",
+    "factor-effect",
+    "slow-node",
+    "slow-seen-alike",
+    "slow-columns",
+    "warmup-short",
+    "p99-moved",
+    "outage",
+    "recovery",
+    "throughput-unsteady",
+    "arrivals-bursty",
+    "slow-because",
+    "target",
+    "extreme-tail",
+    "fault-hurts",
+    "knee",
+    "generator-limit",
+    "stream-unaccounted",
+    "load-off-target",
+    "realtime-refused",
+    "stream-failed",
+    "stream-unstable",
+    "stream-slow",
+    "stream-one-core",
+    "stream-saturated",
+    "stream-loses",
+    "stream-hypothesis",
+    "runtime-tail",
+    "runtime-collector",
+    "correlate",
+    "disk-dominates",
+    "first-reply",
+)
+"""Every code that a rule can raise, in the order of the rules."""

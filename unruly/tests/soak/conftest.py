@@ -1,0 +1,8 @@
+"""Lets these tests import the shared helpers of all tests."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "common" / "testing"))
