@@ -10,6 +10,7 @@ import pytest
 from unruly import quantity
 
 SOURCE = Path(quantity.__file__).parent
+GOLDEN = Path(__file__).resolve().parents[2] / "schema" / "golden" / "quantities.tsv"
 DURATIONS = [
     (0.0, "0 s"), (0.4, "0.4 ns"), (1.0, "1 ns"), (999.4, "999 ns"), (999.6, "1 µs"),
     (1_000.0, "1 µs"), (12_345.0, "12.3 µs"), (598_000.0, "598 µs"), (999_400.0, "999 µs"),
@@ -46,6 +47,17 @@ def test_a_duration_has_three_digits_and_a_unit_that_fits(ns, text):
 )
 def test_other_quantities_read_like_durations(write, table):
     assert [write(value) for value, _ in table] == [text for _, text in table]
+
+
+def test_numbers_look_as_those_of_the_doctor_and_of_the_progress():
+    """The same table holds the Rust module to the same texts."""
+    write = {
+        it.__name__: it
+        for it in (quantity.duration, quantity.size, quantity.percent, quantity.rate)
+    }
+    rows = [line.split("\t") for line in GOLDEN.read_text(encoding="utf-8").splitlines()]
+    assert [write[kind](float(value)) for kind, value, _ in rows] == [text for *_, text in rows]
+    assert {kind for kind, *_ in rows} == set(write)
 
 
 @pytest.mark.parametrize("ns", [1.5 * 10.0**power for power in range(12)])

@@ -32,6 +32,7 @@ mod parse_load;
 mod parse_store;
 mod parse_stream;
 mod portion;
+pub mod quantity;
 mod random;
 mod render;
 mod secret;

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use unruly_plan::quantity;
+
 use super::{Diagnosis, Examination, HostFacts, NoiseFloor, Severity};
 
 /// Columns of the text.
@@ -97,13 +99,13 @@ fn floor(noise: &NoiseFloor) -> String {
 fn gaps(noise: &NoiseFloor) -> String {
     let gaps = &noise.gaps;
     format!(
-        "{} over 10 us, {} over 100 us, {} over 1 ms, {} over 10 ms; lost {} of {}",
+        "{} of {} lost; {} over 10 µs, {} over 100 µs, {} over 1 ms, {} over 10 ms",
+        share(noise.lost_share()),
+        time(noise.spun_ns),
         gaps.over_10us,
         gaps.over_100us,
         gaps.over_1ms,
-        gaps.over_10ms,
-        share(noise.lost_share()),
-        time(noise.spun_ns)
+        gaps.over_10ms
     )
 }
 
@@ -128,31 +130,19 @@ fn paragraph(text: &mut String, head: &str, words: &str) {
     text.push('\n');
 }
 
-/// A time in the unit that suits it.
+/// Returns a time as people read it.
 pub(super) fn time(time_ns: i64) -> String {
-    let ns = time_ns as f64;
-    match time_ns {
-        ..1_000 => format!("{time_ns} ns"),
-        1_000..1_000_000 => format!("{:.1} us", ns / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} ms", ns / 1e6),
-        _ => format!("{:.1} s", ns / 1e9),
-    }
+    quantity::duration(time_ns as f64)
 }
 
-/// An amount of memory in the unit that suits it.
+/// Returns an amount of memory as people read it.
 pub(super) fn bytes(count: u64) -> String {
-    let amount = count as f64;
-    match count {
-        ..0x400 => format!("{count} B"),
-        0x400..0x10_0000 => format!("{:.1} KiB", amount / f64::from(1 << 10)),
-        0x10_0000..0x4000_0000 => format!("{:.1} MiB", amount / f64::from(1 << 20)),
-        _ => format!("{:.1} GiB", amount / f64::from(1 << 30)),
-    }
+    quantity::memory(count)
 }
 
-/// A share as a percentage.
+/// Returns a share as a percentage.
 pub(super) fn share(share: f64) -> String {
-    format!("{:.2} %", share * 100.0)
+    quantity::percent(share)
 }
 
 #[cfg(test)]
@@ -206,11 +196,11 @@ mod tests {
         let expected = "\
 This host is fit to measure.
 
-  host         node-1, 4 x Xeon, 8.0 GiB, Linux 6.1.0
+  host         node-1, 4 x Xeon, 8 GiB, Linux 6.1.0
   clock        tsc, 23 ns a reading, steps of 21 ns
-  noise floor  412.0 us in one of ten windows of 10 ms; longest 4.1 ms
-  gaps         12 over 10 us, 3 over 100 us, 1 over 1 ms, 0 over 10 ms; lost
-               0.20 % of 3.0 s
+  noise floor  412 µs in one of ten windows of 10 ms; longest 4.1 ms
+  gaps         0.2 % of 3 s lost; 12 over 10 µs, 3 over 100 µs, 1 over 1 ms, 0
+               over 10 ms
 ";
         assert_eq!(render(&examination(Vec::new())), expected);
     }
@@ -240,9 +230,9 @@ This host is fit to measure.
     #[test]
     fn numbers_have_the_unit_that_suits_them() {
         assert_eq!(time(999), "999 ns");
-        assert_eq!(time(1_500), "1.5 us");
-        assert_eq!(time(62_000_000_000), "62.0 s");
-        assert_eq!(bytes(8 << 20), "8.0 MiB");
+        assert_eq!(time(1_500), "1.5 µs");
+        assert_eq!(time(62_000_000_000), "62 s");
+        assert_eq!(bytes(8 << 20), "8 MiB");
         assert_eq!(bytes(0), "0 B");
         assert_eq!(share(0.0123), "1.23 %");
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use unruly_agent::ProgressLine;
-use unruly_plan::{Arrivals, Load, Plan, RateHz};
+use unruly_plan::{Arrivals, Load, Plan, RateHz, quantity};
 use unruly_trace::grouped;
 
 use crate::terminal::printable;
@@ -320,22 +320,11 @@ fn write_line(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", printable(text));
 }
 
-/// A time with three significant digits and its unit.
+/// Returns a time as people read it.
 fn human_ns(time_ns: i64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "a time for people")]
-    let value = time_ns as f64;
-    let (value, unit) = match time_ns {
-        ..1_000 => (value, "ns"),
-        1_000..1_000_000 => (value / 1e3, "us"),
-        1_000_000..1_000_000_000 => (value / 1e6, "ms"),
-        _ => (value / 1e9, "s"),
-    };
-    let digits = if value < 10.0 {
-        2
-    } else {
-        usize::from(value < 100.0)
-    };
-    format!("{value:.digits$} {unit}")
+    let ns = time_ns as f64;
+    quantity::duration(ns)
 }
 
 #[cfg(test)]
@@ -414,13 +403,5 @@ mod tests {
         let mut progress = begun(BEHIND_AFTER);
         progress.heard(0, &late);
         assert!(progress.said_behind);
-    }
-
-    #[test]
-    fn times_have_three_digits_and_a_unit() {
-        assert_eq!(human_ns(950), "950 ns");
-        assert_eq!(human_ns(5_500), "5.50 us");
-        assert_eq!(human_ns(25_040_000), "25.0 ms");
-        assert_eq!(human_ns(1_250_000_000), "1.25 s");
     }
 }
