@@ -1,9 +1,10 @@
 """Three machines with a controller and a server each, two with a gateway, one at a time in trouble.
 
 `test_chaos.py` starts it in network and process namespaces of its own, and each machine has another
-network namespace. One fault follows another:
-the next begins when all servers take part again, and not before the controllers have judged the
-silence of the last one. So at most one machine is in trouble at any moment, and nothing that was written at `quorum` may be lost, nor reported as lost.
+network namespace. One fault
+follows another: the next begins when all servers take part again, and not before the controllers
+have judged the silence of the last one. So at most one machine is in trouble at any moment, and
+nothing that was written at `quorum` may be lost, nor reported as lost.
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ pub fn memory(bytes: u64) -> String {
     format!("{} {unit}", significant(bytes / scale, DIGITS))
 }
 
-/// Returns a share in per cent; an en dash if it is not finite. A share close to 1 has as many nines as
-/// tell it from 100 %.
+/// Returns a share in per cent; an en dash if it is not finite. A share close to 1 keeps the nines that
+/// distinguish it from 100 %.
 #[must_use]
 pub fn percent(share: f64) -> String {
     if !share.is_finite() {
@@ -92,13 +92,13 @@ pub fn rate(hz: f64) -> String {
     format!("{}/s", significant(hz, DIGITS))
 }
 
-/// Returns the number with so many significant digits, its thousands apart.
+/// Returns the number rounded to `digits` significant digits, its thousands apart.
 fn significant(value: f64, digits: usize) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
     let (number, exponent) = rounded(value, digits);
-    // A number of as many digits before the point has no decimals.
+    // A number with that many digits before the point has no decimals.
     let last = i32::try_from(digits - 1).unwrap_or(i32::MAX);
     let places = usize::try_from(last - exponent).unwrap_or(0);
     let text = format!("{number:.places$}");
@@ -108,7 +108,7 @@ fn significant(value: f64, digits: usize) -> String {
     format!("{}{point}{part}", with_thousands(whole))
 }
 
-/// Returns the number with so many significant digits, and its power of ten.
+/// Returns the number rounded to `digits` significant digits, and its power of ten.
 fn rounded(value: f64, digits: usize) -> (f64, i32) {
     let text = format!("{value:.*e}", digits - 1);
     let exponent = text.split_once('e').and_then(|(_, it)| it.parse().ok());
