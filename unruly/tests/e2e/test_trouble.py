@@ -295,3 +295,14 @@ def test_a_run_that_goes_on_is_not_recovered(tmp_path: Path) -> None:
         said = call("recover", folder)
     assert said.returncode == 2
     assert "still going on" in said.stderr
+
+
+def test_a_package_in_the_working_directory_is_not_run(tmp_path: Path) -> None:
+    """It may be anybody's: a checkout of this project has a folder of that name too."""
+    package = tmp_path / "unruly"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "__main__.py").write_text("open('ran', 'w').close()")
+    said = call("verdict", tmp_path / "nowhere", cwd=tmp_path)
+    assert not (tmp_path / "ran").exists()
+    assert "there is no such" in said.stderr or "nowhere" in said.stderr, said.stderr

@@ -12,6 +12,8 @@ use nix::sys::resource::{Resource, getrlimit};
 const ADDRESS_SPACE_BYTES_MIN: u64 = 1 << 30;
 
 /// Looks for the package without importing it, which takes a hundred times as long.
+/// Keeps the working directory out of the module path: a folder `unruly` there may be anybody's.
+const SAFE_PATH: &str = "-P";
 const HAS_PACKAGE: &str =
     "import sys, importlib.util; sys.exit(importlib.util.find_spec('unruly') is None)";
 
@@ -23,7 +25,7 @@ const HAS_PACKAGE: &str =
 pub(crate) fn find() -> Result<PathBuf> {
     for candidate in candidates() {
         let imports = Command::new(&candidate)
-            .args(["-c", HAS_PACKAGE])
+            .args([SAFE_PATH, "-c", HAS_PACKAGE])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status();
@@ -93,7 +95,7 @@ pub(crate) fn run_verb(verb: &str, arguments: &[&OsStr]) -> Result<i32> {
 /// When there is no such interpreter.
 pub(crate) fn module(name: &str, arguments: &[impl AsRef<OsStr>]) -> Result<Command> {
     let mut command = Command::new(find()?);
-    command.args(["-m", name]).args(arguments);
+    command.args([SAFE_PATH, "-m", name]).args(arguments);
     Ok(command)
 }
 
@@ -112,7 +114,9 @@ fn ensure_address_space() -> Result<()> {
 fn command(verb: &str, arguments: &[impl AsRef<OsStr>]) -> Result<Command> {
     ensure_address_space()?;
     let mut command = Command::new(find()?);
-    command.args(["-m", "unruly", verb]).args(arguments);
+    command
+        .args([SAFE_PATH, "-m", "unruly", verb])
+        .args(arguments);
     // The Python side calls back for recovery; it must find this very program.
     if let Ok(binary) = std::env::current_exe() {
         command.env("UNRULY_BINARY", binary);
