@@ -13,7 +13,23 @@ PAGES = tracked("*.md")
 HEADING = re.compile(r"^(#{1,6}) +(.*?) *$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
-MAKE = re.compile(r"^\s*(?:\$ )?make ([a-z0-9-]+(?: \| [a-z0-9-]+)*)", re.MULTILINE)
+PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]*)`")
+"""A word between backticks that may be a path: with a slash, without wildcards."""
+BASES = (ROOT, ROOT / "unruly", ROOT / "flurry", ROOT / "unruly" / "python" / "unruly")
+"""Folders from which a page may name a path, besides its own."""
+ROOMS = {
+    part
+    for path in tracked()
+    for base in BASES
+    if path.is_relative_to(base)
+    for part in path.relative_to(base).parts[:-1][:1]
+}
+"""Folders that begin a path of this repository."""
+MAKE = re.compile(
+    r"^\s*(?:\$ |- )?(?:[A-Z_]+=\S+ )*make (?:-C \S+ )?([a-z0-9-]+(?:(?: \| | )[a-z0-9-]+)*)",
+    re.MULTILINE,
+)
+"""A command of a document, with the targets that it names."""
 
 
 def prose(page: Path) -> str:
@@ -48,6 +64,32 @@ def test_a_page_has_one_title_and_begins_with_it(page: Path) -> None:
     assert prose(page).startswith("# ")
 
 
+def lost_paths(page: Path, text: str) -> set[str]:
+    """Return the paths of this repository that a page names between backticks and that are gone."""
+    places = (page.parent, *BASES)
+    return {
+        word
+        for word in PATH.findall(text)
+        if word.partition("/")[0] in ROOMS and not any((it / word).exists() for it in places)
+    }
+
+
+# The changelog names files as they were called at the time.
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.name != "CHANGELOG.md"],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_every_path_between_backticks_exists(page: Path) -> None:
+    assert lost_paths(page, prose(page)) == set()
+
+
+def test_a_path_that_is_gone_is_found() -> None:
+    page = ROOT / "CONTRIBUTING.md"
+    text = "`unruly/crates/load/src/rpc.rs` `crates/load` `schema/` `redis/7` `docs/nowhere.md`"
+    assert lost_paths(page, text) == {"unruly/crates/load/src/rpc.rs", "docs/nowhere.md"}
+
+
 def test_the_commands_of_the_documents_are_targets_of_the_makefile() -> None:
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE))
@@ -55,9 +97,10 @@ def test_the_commands_of_the_documents_are_targets_of_the_makefile() -> None:
         (word, page.name)
         for page in PAGES
         for words in MAKE.findall(code(page))
-        for word in words.split(" | ")
+        for word in words.replace(" | ", " ").split()
     }
     assert {("demo", "README.md"), ("check", "CONTRIBUTING.md")} <= named
+    assert {("demo-build", "ci.md"), ("bench-flurry", "README.md")} <= named
     assert {(word, page) for word, page in named if word not in targets} == set()
 
 
