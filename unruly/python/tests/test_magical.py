@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ from test_findings import MATRIX, ODD
 from unruly.__main__ import main
 from unruly.findings import magical
 from unruly.html import write_report
+from unruly.html.figures import matrix
+from unruly.html.view import views_of
 from unruly.output.summary import summary
 
 
@@ -165,3 +169,78 @@ def test_a_factor_of_one_level_is_named_and_the_others_are_computed(tmp_path):
     effects = {it.factor: it for it in view.explained[0].effects}
     assert effects["same"].reason == "it has one level"
     assert effects["x"].f is not None
+
+
+PLANS = Path(__file__).resolve().parents[2] / "plans"
+
+
+def matrix_of(plan):
+    """The factors of a shipped plan, each with its values."""
+    return tomllib.loads((PLANS / plan).read_text(encoding="utf-8"))["matrix"]
+
+
+def analysis_of(root, factors):
+    """Write a run whose cells have these factors, and analyse it."""
+    names = [" ".join(it.values()) for it in factors]
+    manifest = {"cells": [{"name": n, "factors": f} for n, f in zip(names, factors, strict=True)]}
+    scale = {name: 1.0 + place for place, name in enumerate(names)}
+    write_run(
+        root, cells=tuple(names), ops=("read",), agents=1, kind="drive", duration_s=2.0,
+        stalls_hz=0.0, rate_hz=100, cell_scale=scale, manifest=manifest,
+    )  # fmt: skip
+    return unruly.analyse(unruly.open_run(root), causes=False)
+
+
+def test_a_matrix_over_seven_stores_has_seven_systems_with_a_line_each(tmp_path):
+    stores = matrix_of("stores.toml")["drive.store"]
+    clients = ("1", "4", "16")
+    factors = [{"drive.store": store, "drive.clients": n} for store in stores for n in clients]
+    view = analysis_of(tmp_path / "run", factors).magical
+    assert len(stores) == 7
+    assert view.systems == tuple(stores)
+    assert set(view.lines) == {*stores, "*"}
+    for store in stores:
+        assert view.lines[store].n == len(clients)
+        assert view.lines[store].slope.estimate is not None
+    assert view.lines["*"].n == len(factors)
+
+
+def test_a_store_of_a_single_cell_has_no_line_and_the_reason_is_given(tmp_path):
+    stores = matrix_of("stores.toml")["drive.store"]
+    view = analysis_of(tmp_path / "run", [{"drive.store": it} for it in stores]).magical
+    assert view.systems == tuple(stores)
+    for store in stores:
+        assert view.lines[store].slope is None
+        assert view.lines[store].reason == "1 points; 3 are needed"
+
+
+@pytest.mark.parametrize(
+    ("plan", "key"),
+    [
+        ("store-levels.toml", "drive.store"), ("store-faults.toml", "drive.store"),
+        ("echo.toml", "drive.transport"), ("stream-slow-reader.toml", "stream.protocol"),
+        ("throughput-stability.toml", "stream.protocol"),
+    ],
+)  # fmt: skip
+def test_the_systems_of_a_shipped_plan_are_its_stores_its_transports_or_its_protocols(plan, key):
+    factors = matrix_of(plan)
+    rest = {name: str(values[0]) for name, values in factors.items() if name != key}
+    assert [magical.system_of({key: level, **rest}) for level in factors[key]] == factors[key]
+
+
+def test_an_address_and_a_transport_name_a_system_together():
+    factors = {"drive.transport": "udp", "drive.clients": "4", "drive.address": "b:7"}
+    assert magical.system_of(factors) == "b:7 udp"
+    assert magical.system_of({"drive.clients": "4", "mesh.runtime": "jvm"}) == "all"
+
+
+def test_more_systems_than_colours_are_drawn_in_one_colour_and_have_their_lines_in_the_table(
+    tmp_path,
+):
+    protocols = matrix_of("throughput-stability.toml")["stream.protocol"]
+    factors = [{"stream.protocol": it, "compete.kind": load} for it in protocols
+               for load in ("none", "cpu", "gc")]  # fmt: skip
+    (view,) = views_of([analysis_of(tmp_path / "run", factors)])
+    figure = matrix.p99_on_mean(view)
+    assert [key.label for key in figure.legend] == [*protocols[:7], "other systems"]
+    assert [row[0].text for row in figure.tables[0].rows] == [*protocols, "all"]

@@ -48,7 +48,18 @@ BOUND: Final = 25.0
 MEASURES: Final = ("mean", "p99", "maximum", "outliers")
 CURVE: Final = (*(round(0.01 * k, 2) for k in range(1, 100)), 0.995, 0.999)
 THINNED: Final = 500
-SYSTEM_FACTORS: Final = ("drive.target", "drive.transport", "mesh.transport")
+SYSTEM_FACTORS: Final = (
+    "drive.store", "drive.url", "drive.address", "drive.transport", "mesh.transport",
+    "stream.protocol",
+)  # fmt: skip
+"""The keys of a plan whose value selects the server or the protocol that is measured.
+
+`drive.store`, `drive.url` and `drive.address` select the server that answers. The two transports
+and `stream.protocol` select the software that carries a request or a message. Every other key sets
+something up within one system: its clients, payload, consistency level, collector or quota.
+`mesh.runtime` is left out, because one cell of `mixed` runs both implementations; the view of the
+runtimes compares those.
+"""
 CELLS_MAX: Final = 5_000
 
 
@@ -334,7 +345,7 @@ def _cell(
     return MatrixCell(
         cell=row.cell,
         factors=factors,
-        system=next((factors[name] for name in SYSTEM_FACTORS if name in factors), "all"),
+        system=system_of(factors),
         n=row.n,
         failed=row.failed,
         mean=row.mean,
@@ -354,6 +365,14 @@ def _cell(
         dip_p=p_value,
         absent=absent,
     )
+
+
+def system_of(factors: dict[str, str]) -> str:
+    """Return the name of a cell's system: the levels of `SYSTEM_FACTORS`, ``"all"`` without one.
+
+    A matrix over two of them, such as an address and a transport, has a system for each pair.
+    """
+    return " ".join(factors[name] for name in SYSTEM_FACTORS if name in factors) or "all"
 
 
 def _with_haircuts(cells: list[MatrixCell], cuts: dict[str, dict[str, Any]]) -> list[MatrixCell]:

@@ -20,6 +20,8 @@ MOST_LEVELS: Final = 8
 FIELDS: Final = ("mean", "p99", "maximum")
 SHAPES: Final = ("circle", "triangle-up", "cross")
 BOUND: Final = 25
+OTHERS: Final = "other systems"
+"""The common name of the systems for which there is no colour left."""
 CURVE_MARKS: Final = (0.5, 0.9, 0.99, 0.999)
 
 
@@ -133,13 +135,15 @@ def p99_on_mean(view: View) -> Figure | None:
     cells = [c for c in _cells(view) if c.mean and c.p99]
     if magical is None or len(cells) < 3:
         return None
-    systems = list(magical.systems)[: chart.MOST_COLOURS]
+    shown = _shown_systems(magical)
+    systems = list(dict.fromkeys(shown.values()))
     frame = pd.DataFrame(
-        [{"mean": c.mean, "p99": c.p99, "system": c.system, "cell": c.cell} for c in cells]
+        [{"mean": c.mean, "p99": c.p99, "system": shown[c.system], "cell": c.cell} for c in cells]
     )
     lines = [
         {"system": system, "mean": at, "p99": value}
         for system in systems
+        if system != OTHERS
         for at, value in _line_points(magical, system, frame)
     ]
     x_ends, y_ends = chart.span_of(frame["mean"]), chart.span_of(frame["p99"])
@@ -270,14 +274,15 @@ def outliers(view: View) -> Figure | None:
     cells = [c for c in _cells(view) if c.outlier_share and c.outlier_size]
     if magical is None or not cells:
         return None
+    shown = _shown_systems(magical)
+    systems = list(dict.fromkeys(shown.values()))
     frame = pd.DataFrame(
         [
             {"cell": c.cell, "share": c.outlier_share, "size": c.outlier_size,
-             "streak": c.streak.estimate if c.streak else None, "system": c.system}
+             "streak": c.streak.estimate if c.streak else None, "system": shown[c.system]}
             for c in cells
         ]
     )  # fmt: skip
-    systems = list(magical.systems)[: chart.MOST_COLOURS]
     log = alt.Scale(type="log", nice=False, padding=10)
     marks = alt.Chart(
         chart.records(frame, ["cell", "share", "size", "streak", "system"])
@@ -377,6 +382,13 @@ def _marks(frame: pd.DataFrame, ends: tuple[float, float]) -> Any:
         tooltip=["cell:N", "field:N", chart.latency_tooltip("value", "response time")],
     )  # fmt: skip
     return chart.finish(marks, 280)
+
+
+def _shown_systems(magical: Magical) -> dict[str, str]:
+    """Return the name under which each system is drawn: beyond the colours there are, `OTHERS`."""
+    systems = list(magical.systems)
+    most = len(systems) if len(systems) <= chart.MOST_COLOURS else chart.MOST_COLOURS - 1
+    return {name: name if place < most else OTHERS for place, name in enumerate(systems)}
 
 
 def _line_points(magical: Magical, system: str, frame: pd.DataFrame) -> list[tuple[float, float]]:
