@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -16,6 +18,7 @@ from unruly.__main__ import main
 from unruly.errors import ParameterError
 from unruly.findings.context import Context
 from unruly.findings.receivers import correlate, pair
+from unruly.output.summary import summary
 from unruly.tables import fetch
 from unruly.tables.resources import METRICS
 
@@ -282,11 +285,37 @@ def test_windows_are_as_asked_for(clean_run):
     found = unruly.analyse(run, causes=False, window=20_000_000_000).slow_nodes
     assert found.windows == 3
     regrouped = clean_run / "plan.toml"
-    regrouped.write_text('[groups]\nregroup = "30s"\n')
+    regrouped.write_text('[mesh]\nregroup = "30s"\n')
     try:
         assert unruly.analyse(run).options.window_ns == 30_000_000_000
     finally:
         regrouped.unlink()
+
+
+def test_a_sweep_of_the_regroup_period_gives_each_cell_its_own_windows(tmp_path, schema):
+    periods = {"regroup=10s": "10s", "regroup=40s": "40s"}
+    cells = [{"name": it, "factors": {"mesh.regroup": period}} for it, period in periods.items()]
+    root = write_run(
+        tmp_path / "run", agents=3, ops=("null",), rate_hz=20, duration_s=40,
+        cells=tuple(periods), manifest={"cells": cells},
+    )  # fmt: skip
+    (root / "plan.toml").write_text(
+        '[mesh]\nregroup = "20s"\n[matrix]\n"mesh.regroup" = ["10s", "40s"]\n'
+    )
+    found = unruly.analyse(unruly.open_run(root), causes=False)
+    windows = found.slow_nodes.pairs.groupby("cell")["window"].nunique()
+    assert windows.to_dict() == {"regroup=10s": 4, "regroup=40s": 1}
+    told = json.loads(json.dumps(summary(found)))
+    schema.validate(told)
+    assert told["slow_nodes"]["window_ns"] == 40_000_000_000
+    assert told["slow_nodes"]["cell_windows_ns"] == {
+        "regroup=10s": 10_000_000_000, "regroup=40s": 40_000_000_000,
+    }  # fmt: skip
+    asked = unruly.analyse(unruly.open_run(root), causes=False, window=20_000_000_000)
+    assert set(asked.slow_nodes.pairs.groupby("cell")["window"].nunique()) == {2}
+    told = summary(asked)["slow_nodes"]
+    assert told["window_ns"] == 20_000_000_000
+    assert "cell_windows_ns" not in told
 
 
 def test_the_correlate_of_a_planted_slow_node_is_its_wait_for_a_cpu(slow):

@@ -209,6 +209,19 @@ def test_requests_of_a_closed_loop_are_no_arrivals(tmp_path):
     assert "closed loop" in row.absent["dispersion"]
 
 
+def test_closed_and_open_arrivals_of_one_plan_are_judged_by_cell(tmp_path):
+    ways = ("constant", "closed")
+    cells = [{"name": it, "factors": {"drive.arrivals": it}} for it in ways]
+    run = write_run(tmp_path / "run", **DRIVE, cells=ways, manifest={"cells": cells})
+    for base in ways:
+        (run / "plan.toml").write_text(f'[drive]\narrivals = "{base}"\n')
+        rows = unruly.analyse(unruly.open_run(run), causes=False).over_time.rows
+        by_cell = {row.cell: row for row in rows}
+        assert by_cell["constant"].dispersion is not None
+        assert by_cell["closed"].dispersion is None
+        assert "closed loop" in by_cell["closed"].absent["dispersion"]
+
+
 def test_a_run_whose_times_are_made_up_has_no_steadiness(tmp_path):
     run = write_run(tmp_path / "run", **DRIVE, manifest={"timeless": ["base"]})
     over_time = unruly.analyse(unruly.open_run(run), causes=False).over_time

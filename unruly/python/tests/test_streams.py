@@ -18,7 +18,6 @@ from unruly.errors import ParameterError
 from unruly.findings.stream_hypotheses import hypotheses
 from unruly.findings.stream_legs import Flow, longest_silence
 from unruly.findings.stream_model import HELD, NOT_HELD, OPEN
-from unruly.findings.stream_plan import StreamPlan
 from unruly.findings.stream_table import stream_lines
 from unruly.findings.stream_words import hypothesis_line, protocol_sentences
 from unruly.html import write_report
@@ -220,20 +219,6 @@ def test_without_a_plan_all_that_flowed_is_counted_and_that_is_said(tmp_path):
     assert streams.note.startswith("the plan says no duration")
     (leg,) = streams.legs
     assert leg.last_ns - leg.first_ns == 9 * NS
-
-
-def test_a_plan_is_read_with_its_units_and_its_factors(tmp_path):
-    (tmp_path / "plan.toml").write_text(
-        '[run]\nduration = "1.5h"\nwarmup = "250us"\n[stream]\nlink = "100Mbit/s"\n'
-        '[pin]\n"writer-0" = [0, 1]\n'
-    )
-    factors = {"b": {"stream.link": "none", "run.duration": "2min"}}
-    plan = StreamPlan.of(tmp_path / "plan.toml", factors)
-    assert plan.measured_ns("a") == (250_000, 250_000 + 5_400 * NS)
-    assert plan.measured_ns("b") == (250_000, 250_000 + 120 * NS)
-    assert (plan.link_bps("a"), plan.link_bps("b")) == (100e6, None)
-    assert plan.pinned("writer-0") == {0, 1}
-    assert StreamPlan.of(tmp_path / "none.toml", {}).measured_ns("a") is None
 
 
 def test_a_stream_begins_where_its_writer_wrote_however_long_its_machine_was_there(loads):

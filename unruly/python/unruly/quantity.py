@@ -1,4 +1,4 @@
-"""Numbers with units, as people read them: the only place that writes them.
+"""Numbers with units: the only place that writes them for people, and that reads those of plans.
 
 Three significant digits, no trailing zeros, and the unit in which the number lies between 1 and
 1,000. An absent value (``None``, ``NaN``, an infinity) is an en dash, never 0. Terminal, report and
@@ -8,6 +8,7 @@ JSON sentences all call these functions, so that one latency looks the same ever
 from __future__ import annotations
 
 import math
+import re
 from typing import Final
 
 DASH: Final = "\u2013"
@@ -21,6 +22,13 @@ TINY: Final = 1e-5
 P_SHOWN: Final = 0.001
 _SHORT: Final = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 _LONG: Final = ((86_400e9, "d"), (3_600e9, "h"), (60e9, "min"))
+_PLAN_DURATIONS: Final = {
+    "d": 86_400 * 10**9, "h": 3_600 * 10**9, "min": 60 * 10**9, "s": 10**9, "ms": 10**6,
+    "us": 10**3, "ns": 1,
+}  # fmt: skip
+_PLAN_BANDWIDTHS: Final = {"Gbit/s": 10**9, "Mbit/s": 10**6, "kbit/s": 10**3, "bit/s": 1}
+_PLAN_NUMBER: Final = re.compile(r"([0-9]+)(?:\.([0-9]+))?\s*([A-Za-z/]*)\s*")
+_WHOLE_MOST: Final = (1 << 64) - 1
 _BYTES: Final = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 _BITS: Final = ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s"))
 
@@ -82,6 +90,57 @@ def as_option(ns: float) -> str:
     """
     scale, unit = next((it for it in _SHORT[:2] if ns >= it[0]), _SHORT[2])
     return f"{ns / scale:.6g}{unit.replace('µ', 'u')}"
+
+
+def parse_duration(text: str) -> int:
+    """Return the nanoseconds of a duration, written as a plan writes it.
+
+    The units are ns, us, ms, s, min, h and d; a number without a unit is in seconds. The grammar is
+    that of the runner, so there is no ``m``, no sign and no exponent.
+
+    Raises
+    ------
+    ValueError
+        If the text is no duration, or not a whole number of nanoseconds below 2**64.
+
+    Examples
+    --------
+    >>> parse_duration("250us"), parse_duration("1.5h"), parse_duration("5 min")
+    (250000, 5400000000000, 300000000000)
+    >>> parse_duration("0.1")
+    100000000
+    """
+    return _parse(text, "duration", _PLAN_DURATIONS, "s")
+
+
+def parse_bandwidth(text: str) -> int:
+    """Return the bit/s of a bandwidth, written as a plan writes it; the unit is required.
+
+    Raises
+    ------
+    ValueError
+        If the text is no bandwidth, or not a whole number of bit/s below 2**64.
+
+    Examples
+    --------
+    >>> parse_bandwidth("1Gbit/s"), parse_bandwidth("0.5Mbit/s")
+    (1000000000, 500000)
+    """
+    return _parse(text, "bandwidth", _PLAN_BANDWIDTHS, "")
+
+
+def _parse(text: str, quantity: str, units: dict[str, int], bare: str) -> int:
+    found = _PLAN_NUMBER.fullmatch(text)
+    scale = units.get(found[3] or bare) if found else None
+    if found is None or scale is None:
+        raise ValueError(f"{text!r} is not a {quantity} ({', '.join(reversed(units))})")
+    part = found[2] or ""
+    divisor: int = 10 ** len(part)
+    value, rest = divmod(int(found[1] + part) * scale, divisor)
+    if rest or value > _WHOLE_MOST:
+        smallest = list(units)[-1]
+        raise ValueError(f"{text!r} is not a whole number of {smallest} below 2**64")
+    return value
 
 
 def unit_of(ns: float) -> tuple[float, str]:

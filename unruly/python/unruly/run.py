@@ -6,13 +6,11 @@ Every error says which file it is about. A segment that cannot be read is left o
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-import tomllib
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +21,8 @@ import pyarrow.parquet as pq
 
 from unruly import checksum
 from unruly.errors import RecoveryError, RunError, TraceError
+from unruly.plan import Plan
+from unruly.plan import problems as plan_problems
 from unruly.shown import Sheet, Shown
 from unruly.tables import SCHEMA_VERSION, TABLES, open_engine, required_columns
 from unruly.tables import requests as request_tables
@@ -96,15 +96,22 @@ class Run(Shown):
         """It ended as somebody wanted, and all that it wrote can be read."""
         return self.status in WHOLE and not self.broken
 
+    @property
+    def factors(self) -> dict[str, dict[str, str]]:
+        """The factors of each cell, by its name and in the plan's order."""
+        return {
+            str(it["name"]): {str(k): str(v) for k, v in (it.get("factors") or {}).items()}
+            for it in self.manifest.get("cells") or []
+            if isinstance(it, dict)
+        }
+
     @cached_property
-    def plan(self) -> dict[str, Any]:
-        """The plan that is kept with it; empty when it has none, or none that can be read."""
-        try:
-            file = self.path / "plan.toml"
-            text = file.read_text(encoding="utf-8") if file.is_file() else ""
-            return tomllib.loads(text)
-        except (OSError, ValueError, RecursionError):
-            return {}
+    def plan(self) -> Plan:
+        """The plan that is kept with it, with the factors of each cell applied.
+
+        All settings are absent when it has no plan, or none that can be read.
+        """
+        return Plan.read(self.path, self.factors)
 
     @property
     def timeless(self) -> frozenset[str]:
@@ -243,23 +250,10 @@ def open_run(
                 "at least one whole Parquet file",
                 "copy the run again, or measure again",
             )
-    unreadable += _plan_problems(root, str(manifest.get("plan_sha256") or ""))
+    unreadable += plan_problems(root, str(manifest.get("plan_sha256") or ""))
     if recovered and manifest.get("status") == "running":
         manifest["status"] = "cut off"
     return Run(root, manifest, missing, tables, segments, unreadable)
-
-
-def _plan_problems(root: Path, sha256: str) -> list[str]:
-    """Say when the plan is not the one that was run: its targets are not those of the run."""
-    file = root / "plan.toml"
-    try:
-        found = file.read_bytes() if file.is_file() else None
-    except OSError:
-        found = None
-    if not sha256 or (found is not None and hashlib.sha256(found).hexdigest() == sha256):
-        return []
-    what = "is missing" if found is None else "is not as it was written"
-    return [f"plan.toml {what}, so that nobody knows the targets of this run"]
 
 
 def _read_manifest(root: Path) -> dict[str, Any]:

@@ -67,8 +67,8 @@ def analyse(
     run : Run
         As `unruly.open_run` gives it.
     window : int, optional
-        Length (ns) of the windows in which slow nodes are judged. By default one day, the plan's
-        regroup period, or a third to a sixth of a short run.
+        Length (ns) of the windows in which slow nodes are judged. By default one day, the regroup
+        period of each cell's plan, or a third to a sixth of a short run.
     factor, percentile : float
         A node is slow for an observer when this percentile is at least `factor` times that of the
         fastest node of the group.
@@ -119,11 +119,14 @@ def analyse(
     _check(window, factor, percentile, floor_ns, slow_beyond_ns)
     conservation = distrust.conservation(run)
     context = Context.of(run, Progress())
+    windows_ns = synchrony.windows_ns(context, window)
+    longest_ns = synchrony.DAY_NS if window is None else window
     options = Options(
-        window if window is not None else synchrony.default_window_ns(context),
+        max(windows_ns.values(), default=longest_ns),
         factor,
         percentile,
         floor_ns if floor_ns is not None else _floor_ns(run),
+        windows_ns,
     )
     imported = histograms.summarise(run, TIMELINE_BINS)
     if context.empty:

@@ -270,11 +270,7 @@ class Context:
     @property
     def factors(self) -> dict[str, dict[str, str]]:
         """The factors of each cell, in the plan's order."""
-        return {
-            str(it["name"]): {str(k): str(v) for k, v in (it.get("factors") or {}).items()}
-            for it in self.run.manifest.get("cells") or []
-            if isinstance(it, dict)
-        }
+        return self.run.factors
 
     @property
     def processes(self) -> list[dict[str, Any]]:

@@ -45,9 +45,12 @@ class Options:
     """What a person may set about an analysis; the defaults filled in."""
 
     window_ns: int
+    """The longest window of any cell; the cells have one length unless the plan sweeps it."""
     factor: float
     percentile: float
     floor_ns: int
+    windows_ns: dict[str, int] = field(default_factory=dict)
+    """The length of the windows of each cell."""
 
 
 @dataclass(frozen=True, repr=False)

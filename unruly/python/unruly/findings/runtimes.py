@@ -16,7 +16,6 @@ from unruly.findings.runtime_meetings import collecting_of, meetings_of
 from unruly.findings.runtime_model import FAILED, JVM, RuntimeRatio, Runtimes, RuntimeTail
 from unruly.findings.runtime_spans import Spans
 from unruly.findings.runtime_tails import tails_of
-from unruly.findings.stream_plan import StreamPlan
 from unruly.stats.blocks import BLOCKS
 from unruly.tables import inline
 from unruly.tables import runtimes as runtime_tables
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from unruly.findings.runtime_model import Collecting, CollectorMeetings
 
 KIND: Final = "mesh"
-TIMEOUT: Final = "mesh.timeout"
 TIMEOUT_NS: Final = 1e9
 """What a plan that does not say waits for a reply."""
 KEPT: Final = "runtime_rows"
@@ -144,7 +142,7 @@ def _places(context: Context, summaries: Sequence[CellSummary]) -> pd.DataFrame:
     known = [it for it in summaries if it.latency == "response"]
     p99 = {(it.cell, it.op): it.p99 for it in known}
     few = {(it.cell, it.op) for it in known if it.p99 is None and not it.failed}
-    plan = StreamPlan.of(context.run.path / "plan.toml", context.factors)
+    plan = context.run.plan
     own = ["first_ns", "last_ns", "before_ns", "block_ns"]
     places = context.places(BLOCKS).drop(columns=own)
     places = places.rename(columns={f"cell_{name}": name for name in own})
@@ -153,7 +151,7 @@ def _places(context: Context, summaries: Sequence[CellSummary]) -> pd.DataFrame:
     limits = [p99.get(key) for key in keys if key not in few]
     places["limit_ns"] = [FAILED if it is None else it for it in limits]
     waits = {
-        cell: plan.duration_ns(cell, TIMEOUT) or TIMEOUT_NS for cell in places["cell"].unique()
+        cell: plan.cell(cell).reply_timeout_ns or TIMEOUT_NS for cell in places["cell"].unique()
     }
     places["timeout_ns"] = places["cell"].map(waits).astype("int64")
     return places

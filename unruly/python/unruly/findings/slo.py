@@ -6,15 +6,15 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from unruly.findings.judging import Outcome, judge
-from unruly.findings.limits import UNITS, Limit
+from unruly.findings.limits import Limit
+from unruly.quantity import parse_duration
 
 if TYPE_CHECKING:
     from unruly.findings.model import Analysis
     from unruly.run import Run
 
 FAILED: Final = "failed"
-_SLO: Final = re.compile(r"(?:(\S+) )?(\S+) < ([0-9.]+) ?(%|ns|us|ms|s|min|h|d)")
-_LONG: Final = {"h": 3600e9, "d": 86400e9}
+_SLO: Final = re.compile(r"(?:(\S+) )?(\S+) < ([0-9]+(?:\.[0-9]+)?) ?(%|ns|us|ms|s|min|h|d)")
 
 
 def slos(run: Run) -> list[Limit]:
@@ -22,15 +22,19 @@ def slos(run: Run) -> list[Limit]:
 
     The plan's parser has checked them; a line of a newer plan that is not understood is left out.
     """
-    found = (_SLO.fullmatch(str(text)) for text in run.plan.get("run", {}).get("slo", []))
-    return [_limit(it) for it in found if it is not None]
+    found = (_SLO.fullmatch(text) for text in run.plan.slo)
+    limits = (_limit(it) for it in found if it is not None)
+    return [it for it in limits if it is not None]
 
 
-def _limit(found: re.Match[str]) -> Limit:
+def _limit(found: re.Match[str]) -> Limit | None:
     op, statistic, number, unit = found.groups()
     if statistic == FAILED:
         return Limit(found[0], "failed_share", float(number) / 100, op=op)
-    return Limit(found[0], statistic, float(number) * (UNITS | _LONG)[unit], op=op)
+    try:
+        return Limit(found[0], statistic, float(parse_duration(number + unit)), op=op)
+    except ValueError:
+        return None
 
 
 def judged(analysis: Analysis) -> tuple[Outcome, ...]:

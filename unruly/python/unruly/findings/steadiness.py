@@ -189,12 +189,13 @@ def _rows(context: Context, places: pd.DataFrame) -> list[Steadiness]:
     answered = _by_key(fetch(steadiness_tables.answered_each_second(context.rows, table)))
     due = _by_key(fetch(steadiness_tables.due_in_bins(context.rows, table, copies=copies)))
     by_block = _by_key(levels)
-    closed = _closed_loop(context)
+    plan = context.run.plan
     found = []
     alpha = ALPHA / len(places[["cell", "op"]].drop_duplicates())
     for key, own in places.groupby(["cell", "op"], sort=True):
         absent: dict[str, str] = {}
         one = own.iloc[0]
+        closed = plan.cell(str(one["cell"])).is_closed_loop
         changes, changed_ns = _changes(by_block.get(key), own, alpha, absent)
         found.append(
             Steadiness(
@@ -285,14 +286,6 @@ def _changes(
         own = places[places["before_ns"] <= since].iloc[-1]
         changed.append(int(own["first_ns"]) + int(since - own["before_ns"]))
     return found, tuple(changed)
-
-
-def _closed_loop(context: Context) -> bool:
-    """Whether the plan that is kept with the run says so."""
-    plan = context.run.plan
-    drive = plan.get("drive")
-    # a stream's writer hands over the next message when the last was taken
-    return "stream" in plan or (isinstance(drive, dict) and drive.get("arrivals") == "closed")
 
 
 def _fault_recoveries(context: Context) -> list[FaultRecovery]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unruly.findings.context import Context
-    from unruly.findings.stream_plan import StreamPlan
+    from unruly.plan import Plan
     from unruly.stats import Growth
 
 SECOND_NS: Final = stream_tables.SECOND_NS
@@ -49,7 +49,7 @@ class Flow:
         return sorted(repeat for name, repeat in self.mean_bps if name == cell)
 
 
-def flow(context: Context, plan: StreamPlan) -> Flow:
+def flow(context: Context, plan: Plan) -> Flow:
     """Read what the legs did, second by second."""
     intervals = context.run.intervals
     begins = fetch(stream_tables.begins(intervals))
@@ -92,7 +92,7 @@ def _least(
 
 
 def _legs(
-    context: Context, plan: StreamPlan, begins: pd.DataFrame, events: pd.DataFrame
+    context: Context, plan: Plan, begins: pd.DataFrame, events: pd.DataFrame
 ) -> tuple[pd.DataFrame, str]:
     """Each leg's measured time: that which the plan says, since the stream began.
 
@@ -119,12 +119,12 @@ def _legs(
     rows, unknown = [], False
     for it in spans.to_dict("records"):
         begun, ended = int(it["first_ns"]), int(it["last_ns"])
-        window = plan.measured_ns(str(it["cell"]))
+        window = plan.cell(str(it["cell"])).measured_ns
         unknown |= window is None
         first, last = (begun, ended) if window is None else (begun + window[0], begun + window[1])
         last = last if context.run.status == "complete" else min(last, ended)
         rows.append({**it, "first_ns": first, "last_ns": max(first, last)})
-    order = {cell: place for place, cell in enumerate(plan.factors)}
+    order = {cell: place for place, cell in enumerate(plan.cells)}
     rows.sort(key=lambda it: (order.get(str(it["cell"]), len(order)), it["cell"], it["repeat"]))
     note = "the plan says no duration: all that flowed is counted as measured" if unknown else ""
     return pd.DataFrame(rows, columns=[*keys, "first_ns", "last_ns"]), note

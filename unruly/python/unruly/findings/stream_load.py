@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from unruly.findings.context import Context
     from unruly.findings.stream_legs import Flow
-    from unruly.findings.stream_plan import StreamPlan
+    from unruly.plan import CellPlan, Plan
 
 _SHARE: Final = re.compile(r"([0-9.]+) of ([0-9]+) cores")
 OFF_MOST: Final = 0.02
 """Two points: what the load may be off its target."""
 
 
-def held(context: Context, plan: StreamPlan, flow: Flow, cell: str) -> tuple[Held, ...]:
+def held(context: Context, plan: Plan, flow: Flow, cell: str) -> tuple[Held, ...]:
     """Say of each host how much of its cores the load used, against what it was to use.
 
     Its workers say so themselves (`competing`); a collector's load does not, and has the plan's
@@ -32,7 +32,8 @@ def held(context: Context, plan: StreamPlan, flow: Flow, cell: str) -> tuple[Hel
     told = flow.events[
         (flow.events["kind"] == stream_tables.COMPETING) & (flow.events["cell"] == cell)
     ]
-    asked = plan.said(cell, "compete.occupancy")
+    planned = plan.cell(cell)
+    asked = planned.occupancy
     found = []
     for host, own in usage.groupby("host"):
         shares = told[told["host"] == host].drop_duplicates(["repeat", "process"])["detail"]
@@ -47,8 +48,8 @@ def held(context: Context, plan: StreamPlan, flow: Flow, cell: str) -> tuple[Hel
             target = sum(share for share, _ in known) / own["repeat"].nunique() / cores
         elif not known and asked is not None:
             names = own["process"].unique()
-            cores = float(len(frozenset().union(*(_kept_on(context, plan, it) for it in names))))
-            target = float(asked)
+            cores = float(len(frozenset().union(*(_kept_on(context, planned, it) for it in names))))
+            target = asked
         else:  # the event of some worker is missing: its run was cut off
             continue
         occupied = used / cores
@@ -64,22 +65,23 @@ def unknown(flow: Flow, cell: str, known: tuple[Held, ...]) -> tuple[str, ...]:
     return tuple(sorted(set(map(str, hosts)) - {it.host for it in known}))
 
 
-def _kept_on(context: Context, plan: StreamPlan, process: str) -> frozenset[int]:
+def _kept_on(context: Context, plan: CellPlan, process: str) -> frozenset[int]:
     """The cores of a process: its own, those of its group (compete-0 of compete-0-3), or all."""
     own = plan.pinned(process) or plan.pinned(process.rsplit("-", 1)[0])
     return own or frozenset(range(_cores(context.run.manifest)))
 
 
-def rooms(context: Context, plan: StreamPlan, flow: Flow, cell: str) -> dict[str, float]:
+def rooms(context: Context, plan: Plan, flow: Flow, cell: str) -> dict[str, float]:
     """Return how many cores each end could use: its own, less what others used of them.
 
     Others are the competing loads, and other ends of the stream that are kept there too. It is no
     more than its quota, where the plan gives it one.
     All hosts of a run are namespaces of one machine, or it itself: a core is the same in all.
     """
+    planned = plan.cell(cell)
     usage = flow.usage[flow.usage["cell"] == cell]
     used = [
-        (str(process), side, _kept_on(context, plan, str(process)), _cores_of(own))
+        (str(process), side, _kept_on(context, planned, str(process)), _cores_of(own))
         for (process, side), own in usage.groupby(["process", "side"])
     ]
     found = {}
@@ -90,9 +92,9 @@ def rooms(context: Context, plan: StreamPlan, flow: Flow, cell: str) -> dict[str
             cores * len(may & on) / len(on)
             for other, its, on, cores in used
             # an end with no cores of its own is moved to where there is room
-            if its == stream_tables.COMPETE or (other != process and plan.pinned(other))
+            if its == stream_tables.COMPETE or (other != process and planned.pinned(other))
         )
-        found[process] = min(plan.quota(cell, process), max(0.0, len(may) - taken))
+        found[process] = min(planned.quota(process), max(0.0, len(may) - taken))
     return found
 
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
-from unruly.findings import stream_legs, stream_load, stream_verdicts
+from unruly.findings import stream_factors, stream_legs, stream_load, stream_verdicts
 from unruly.findings.stream_hypotheses import hypotheses
 from unruly.findings.stream_kept import kept
 from unruly.findings.stream_model import NONE, End, Stream, Streams
-from unruly.findings.stream_plan import StreamPlan
 from unruly.stats import stability
 from unruly.tables import fetch
 from unruly.tables import streams as stream_tables
@@ -24,10 +23,13 @@ if TYPE_CHECKING:
     from unruly.findings.context import Context
     from unruly.findings.model import CellSummary
     from unruly.findings.stream_legs import Flow
+    from unruly.plan import Plan
     from unruly.stats import Interval, Throughput
 
 KINDS: Final = frozenset({"writer", "reader"})
 MESSAGE: Final = "message"
+UNKNOWN: Final = "unknown"
+"""The protocol of a cell whose plan does not say it."""
 GROWN_LEAST_BYTES: Final = 16 << 20
 GROWN_LEAST_SHARE: Final = 0.10
 """Of what it held at first: less growth of a process's memory is nobody's trouble."""
@@ -46,7 +48,7 @@ def streams(context: Context, summaries: Sequence[CellSummary]) -> Streams | Non
     if not wanted(context):
         return None
     context.progress("streams")
-    plan = StreamPlan.of(context.run.path / "plan.toml", context.factors)
+    plan = context.run.plan
     flow = stream_legs.flow(context, plan)
     cells = list(dict.fromkeys(leg.cell for leg in flow.legs))
     latencies = {
@@ -65,7 +67,7 @@ def streams(context: Context, summaries: Sequence[CellSummary]) -> Streams | Non
 
 
 def _stream(
-    context: Context, plan: StreamPlan, flow: Flow, cell: str, latency: CellSummary | None
+    context: Context, plan: Plan, flow: Flow, cell: str, latency: CellSummary | None
 ) -> Stream:
     """All of a cell but what other cells say of it."""
     repeats = flow.repeats(cell)
@@ -79,7 +81,8 @@ def _stream(
             latency.absent.get("p99", "too few") if latency else "no sampled message was measured"
         )
     variation = spread.variation if spread and "variation" not in absent else None
-    load = plan.load(cell)
+    planned = plan.cell(cell)
+    load = planned.competing or NONE
     held = stream_load.held(context, plan, flow, cell)
     unknown = stream_load.unknown(flow, cell, held) if load != NONE and repeats else ()
     if unknown:
@@ -87,8 +90,8 @@ def _stream(
     if not read + lost:
         absent["loss_share"] = "no message came"
     return Stream(
-        cell, context.factors.get(cell, {}), plan.protocol(cell), load, plan.series(cell),
-        len(legs), plan.link_bps(cell), bandwidth, variation,
+        cell, context.factors.get(cell, {}), planned.protocol or UNKNOWN, load,
+        stream_factors.series(planned), len(legs), planned.link_bps, bandwidth, variation,
         spread.quantiles if spread else {}, spread.stalled_share if spread else None,
         None, None, latency.p99 if latency else None, latency.p99_interval if latency else None,
         lost / (read + lost) if read + lost else None, sum(leg.duplicated for leg in legs),
@@ -122,7 +125,7 @@ def _bandwidth(
 
 
 def _ends(
-    context: Context, plan: StreamPlan, flow: Flow, cell: str, repeats: list[int]
+    context: Context, plan: Plan, flow: Flow, cell: str, repeats: list[int]
 ) -> dict[str, End]:
     usage = flow.usage[(flow.usage["cell"] == cell) & flow.usage["repeat"].isin(repeats)]
     rooms = stream_load.rooms(context, plan, flow, cell)
@@ -173,10 +176,10 @@ def _end(process: str, usage: pd.DataFrame, load: pd.DataFrame, room: float) -> 
     )  # fmt: skip
 
 
-def _beside_unloaded(plan: StreamPlan, flow: Flow, rows: list[Stream]) -> list[Stream]:
+def _beside_unloaded(plan: Plan, flow: Flow, rows: list[Stream]) -> list[Stream]:
     """Hold each cell with a load against the one whose factors are the same without it."""
     bases = {
-        (row.protocol, tuple(plan.rest(row.cell).items())): row.cell
+        (row.protocol, tuple(stream_factors.rest(plan.cell(row.cell)).items())): row.cell
         for row in rows
         if row.load == NONE
     }
@@ -185,7 +188,7 @@ def _beside_unloaded(plan: StreamPlan, flow: Flow, rows: list[Stream]) -> list[S
         if row.load == NONE:
             found.append(replace(row, absent={**row.absent, "of_unloaded": "it is unloaded"}))
             continue
-        base = bases.get((row.protocol, tuple(plan.rest(row.cell).items())))
+        base = bases.get((row.protocol, tuple(stream_factors.rest(plan.cell(row.cell)).items())))
         share, reason = kept(flow, row.cell, base)
         absent = row.absent if share else {**row.absent, "of_unloaded": reason}
         found.append(replace(row, of_unloaded=share, unloaded_cell=base, absent=absent))

@@ -191,13 +191,22 @@ def complete(
     return {**by, "by_op": by_op, "by_size": by_size}
 
 
-def default_window_ns(context: Context) -> int:
-    """One day; the regroup period of the plan; or as short as leaves each pair enough rows."""
-    if context.empty:
-        return DAY_NS
-    regroup = _regroup_ns(context)
-    if regroup is not None:
-        return min(DAY_NS, regroup)
+def windows_ns(context: Context, asked: int | None) -> dict[str, int]:
+    """Return the length (ns) of the windows of each cell in which slow nodes are judged.
+
+    It is `asked`, or the regroup period that the plan has for the cell, or as short as leaves each
+    pair enough rows; the last two are one day at most.
+    """
+    cells = [str(cell) for cell in context.extents["cell"].unique()]
+    if asked is not None:
+        return dict.fromkeys(cells, asked)
+    periods = {cell: context.run.plan.cell(cell).regroup_ns for cell in cells}
+    otherwise = None if all(periods.values()) else _window_by_rows_ns(context)
+    return {cell: min(DAY_NS, period or otherwise or DAY_NS) for cell, period in periods.items()}
+
+
+def _window_by_rows_ns(context: Context) -> int:
+    """Return the shortest window that leaves each pair enough rows, one day at most."""
     extents = context.extents
     pairs = (extents["senders"] * extents["receivers"]).clip(lower=1)
     length = int((extents["last_ns"] - extents["first_ns"]).max()) + 1
@@ -215,10 +224,11 @@ def slow_nodes(context: Context, options: Options) -> SlowNodes:
     if meshed.empty:
         return nothing()
     starts = extents.groupby(["cell", "repeat"], as_index=False)["first_ns"].min()
+    starts["window_ns"] = starts["cell"].map(options.windows_ns).astype("int64")
     table = inline(starts.rename(columns={"first_ns": "origin_ns"}))
     ops = sorted(set(meshed["op"]))
     parts = [
-        _pair_windows(part, ops, request_tables.in_windows(table, options.window_ns), probabilities)
+        _pair_windows(part, ops, request_tables.in_windows(table), probabilities)
         for part in context.parts()
     ]
     pairs = pd.concat(parts).sort_values(_PAIR_WINDOW, ignore_index=True)
@@ -295,35 +305,6 @@ def decomposition(pairs: pd.DataFrame) -> pd.DataFrame:
         )
     columns = ["op", "sender_share", "receiver_share", "pair_share", "pairs"]
     return pd.DataFrame(rows, columns=columns)
-
-
-def _regroup_ns(context: Context) -> int | None:
-    """The plan's regroup period, when plan.toml has one."""
-    held: list[Any] = [context.run.plan]
-    while held:
-        value = held.pop()
-        if isinstance(value, dict):
-            if isinstance(value.get("regroup"), str):
-                return _parse_duration_ns(value["regroup"])
-            held.extend(value.values())
-    return None
-
-
-def _parse_duration_ns(text: str) -> int | None:
-    units = {
-        "ms": 10**6,
-        "s": 10**9,
-        "min": 60 * 10**9,
-        "m": 60 * 10**9,
-        "h": 3600 * 10**9,
-        "d": DAY_NS,
-    }
-    number = text.rstrip("abcdefghijklmnopqrstuvwxyz ")
-    unit = text[len(number) :].strip()
-    try:
-        return int(float(number) * units[unit]) or None
-    except (ValueError, KeyError):
-        return None
 
 
 def _group(row: dict[str, Any], k: int) -> GroupSummary:

@@ -53,7 +53,7 @@ def summary(analysis: Analysis) -> dict[str, Any]:
         "cells": [_deep(cell) for cell in analysis.cells],
         "groups": [_flat(group) for group in analysis.groups],
         "slow_nodes": {
-            "window_ns": analysis.options.window_ns,
+            **_windows(analysis),
             "factor": analysis.options.factor,
             "percentile": analysis.options.percentile,
             "floor_ns": analysis.options.floor_ns,
@@ -102,6 +102,15 @@ def write_summary(analysis: Analysis) -> Path | None:
     except OSError:
         return None
     return path
+
+
+def _windows(analysis: Analysis) -> dict[str, Any]:
+    """Return the window of the slow nodes in ns, and that of each cell where they differ."""
+    options = analysis.options
+    found: dict[str, Any] = {"window_ns": options.window_ns}
+    if len(set(options.windows_ns.values())) > 1:
+        found["cell_windows_ns"] = dict(options.windows_ns)
+    return found
 
 
 def _worked(analysis: Analysis) -> dict[str, Any]:

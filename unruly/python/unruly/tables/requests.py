@@ -334,19 +334,20 @@ _OUTLIER_COLUMNS: Final = (
 )
 
 
-def in_windows(starts: Table, window_ns: int) -> Callable[[Table], Table]:
+def in_windows(starts: Table) -> Callable[[Table], Table]:
     """Return what adds ``window`` to rows.
 
     Parameters
     ----------
     starts : Table
-        ``origin_ns`` of each (cell, repeat): windows count from there.
+        ``origin_ns`` and ``window_ns`` of each (cell, repeat): where its windows begin, and how
+        long they are.
     """
 
     def windowed(rows: Table) -> Table:
         joined = rows.join(starts, ["cell", "repeat"])
         since = joined.intended_ns - joined.origin_ns
-        return joined.mutate(window=(since // window_ns).cast("int32"))
+        return joined.mutate(window=(since // joined.window_ns).cast("int32"))
 
     return windowed
 
