@@ -2,8 +2,12 @@ package org.unruly.jvm;
 
 import java.util.Arrays;
 import java.util.Set;
-import org.unruly.jvm.foreign.Kind;
+import org.unruly.jvm.collector.Load;
+import org.unruly.jvm.collector.Workload;
+import org.unruly.jvm.foreign.ForeignRecord.Kind;
 import org.unruly.jvm.foreign.Parent;
+import org.unruly.jvm.protocol.AeronDriver;
+import org.unruly.jvm.watch.ProcessMonitor;
 
 /** A process that an agent starts beside itself: see {@code unruly/jvm/README.md}. */
 public final class Main {
@@ -26,18 +30,18 @@ public final class Main {
     try {
       String verb = words.length > 0 ? words[0] : "";
       Options options = new Options(Arrays.asList(words).subList(Math.min(1, words.length), words.length), keys(verb));
-      parent = Parent.connect(options.text("socket"), Ending::atOnce);
+      parent = Parent.connect(options.text("socket"), Shutdown::atOnce);
       run(verb, options, parent);
-      parent.tell(Kind.DONE);
+      parent.report(Kind.DONE);
     } catch (Exception | Error thrown) {
       status = FAILED;
       parent = parent == null ? parentDespite(words) : parent;
-      Telling.failure(parent, thrown);
+      Session.failure(parent, thrown);
     }
     if (parent != null) {
       parent.close();
     }
-    Ending.now(status);
+    Shutdown.now(status);
   }
 
   /** Of options that are wrong the agent is told too, if only that of the socket is right. */
@@ -45,7 +49,7 @@ public final class Main {
     for (String word : words) {
       if (word.startsWith("socket=")) {
         try {
-          return Parent.connect(word.substring("socket=".length()), Ending::atOnce);
+          return Parent.connect(word.substring("socket=".length()), Shutdown::atOnce);
         } catch (Problem thrown) {
           // then stderr alone is told
         }
@@ -72,6 +76,46 @@ public final class Main {
       case "aeron-driver" -> AeronDriverRun.run(options, parent);
       case "agent" -> AgentRun.run(options, parent);
       default -> throw new IllegalStateException(verb);
+    }
+  }
+
+  /** Aeron's media driver in a process of its own, which streams of this host share. */
+  static final class AeronDriverRun {
+    static final Set<String> KEYS = Set.of("socket", "directory");
+
+    private AeronDriverRun() {}
+
+    /** Runs until it is stopped. */
+    static void run(Options options, Parent parent) throws InterruptedException {
+      AeronDriver driver = AeronDriver.launch(options.text("directory"));
+      Session.hello(parent, -1);
+      ProcessMonitor watch = new ProcessMonitor(parent, null, 0, null);
+      try {
+        Session.awaitStop(parent);
+      } finally {
+        watch.close();
+        driver.close();
+      }
+    }
+  }
+
+  /** A collector's workload alone in its process. */
+  static final class CollectorRun {
+    static final Set<String> KEYS = Set.of("socket", "live", "occupancy", "cores");
+
+    private CollectorRun() {}
+
+    /** Runs until it is stopped. */
+    static void run(Options options, Parent parent) throws InterruptedException {
+      try (Load load = Load.build(Workload.of(options), true, parent)) {
+        Session.hello(parent, -1);
+        ProcessMonitor watch = new ProcessMonitor(parent, null, 0, load);
+        try {
+          Session.awaitStop(parent);
+        } finally {
+          watch.close();
+        }
+      }
     }
   }
 }

@@ -5,21 +5,21 @@ import java.util.List;
 import java.util.Set;
 import org.unruly.jvm.collector.Load;
 import org.unruly.jvm.collector.Workload;
-import org.unruly.jvm.foreign.Command;
-import org.unruly.jvm.foreign.Kind;
+import org.unruly.jvm.foreign.ForeignRecord.Kind;
+import org.unruly.jvm.foreign.Parent.Command;
 import org.unruly.jvm.foreign.Parent;
 import org.unruly.jvm.protocol.Protocols;
 import org.unruly.jvm.stream.Accounting;
-import org.unruly.jvm.stream.End;
-import org.unruly.jvm.stream.Inlet;
+import org.unruly.jvm.stream.Endpoint.Receiver;
+import org.unruly.jvm.stream.Endpoint.Sender;
+import org.unruly.jvm.stream.Endpoint;
 import org.unruly.jvm.stream.Intake;
-import org.unruly.jvm.stream.Outlet;
-import org.unruly.jvm.stream.Sent;
-import org.unruly.jvm.stream.Tally;
-import org.unruly.jvm.stream.Terms;
-import org.unruly.jvm.stream.Timetable;
+import org.unruly.jvm.stream.StreamConfig;
+import org.unruly.jvm.stream.StreamCounts.SentCounts;
+import org.unruly.jvm.stream.StreamCounts;
+import org.unruly.jvm.stream.Writer.Schedule;
 import org.unruly.jvm.stream.Writer;
-import org.unruly.jvm.watch.Watch;
+import org.unruly.jvm.watch.ProcessMonitor;
 
 /** One side of a stream, from its first record to its last. */
 public final class StreamRun {
@@ -37,16 +37,16 @@ public final class StreamRun {
 
   private static final long WAKING_MS = 1000;
 
-  private final Terms terms;
+  private final StreamConfig config;
   private final String protocol;
   private final boolean writes;
   private final Workload workload;
   private final Parent parent;
-  private final Sent sent = new Sent();
+  private final SentCounts sent = new SentCounts();
   private final Accounting accounting = new Accounting();
 
   private StreamRun(Options options, Parent parent) {
-    terms = Terms.of(options);
+    config = StreamConfig.of(options);
     protocol = options.oneOf("protocol", Protocols.NAMES);
     writes = options.oneOf("role", List.of("writer", "reader")).equals("writer");
     workload = Workload.competing(options);
@@ -60,25 +60,25 @@ public final class StreamRun {
 
   private void run() throws IOException, InterruptedException {
     Load load = workload == null ? null : Load.build(workload, false, parent);
-    try (End end = writes ? Protocols.outlet(protocol, terms) : Protocols.inlet(protocol, terms)) {
-      Telling.hello(parent, end.port());
-      Tally tally = writes ? sent : accounting;
-      Watch watch = new Watch(parent, tally, terms.messageBytes(), load);
+    try (Endpoint end = writes ? Protocols.sender(protocol, config) : Protocols.receiver(protocol, config)) {
+      Session.hello(parent, end.port());
+      StreamCounts counts = writes ? sent : accounting;
+      ProcessMonitor watch = new ProcessMonitor(parent, counts, config.messageBytes(), load);
       try {
-        Timetable timetable = awaitStart(end);
-        if (timetable != null) {
-          stream(end, timetable);
+        Schedule schedule = awaitStart(end);
+        if (schedule != null) {
+          stream(end, schedule);
         }
       } finally {
         watch.close();
         long next = writes ? sent.messages() : accounting.next();
-        parent.tell(Kind.DRAINED, tally.messages(), next);
+        parent.report(Kind.DRAINED, counts.messages(), next);
       }
     }
   }
 
   /** Null when it was stopped before. */
-  private Timetable awaitStart(End end) throws IOException, InterruptedException {
+  private Schedule awaitStart(Endpoint end) throws IOException, InterruptedException {
     boolean met = false;
     while (true) {
       Command command = parent.next();
@@ -86,22 +86,22 @@ public final class StreamRun {
         met = true;
         int members = meet(end, command);
         if (members > 0) {
-          parent.tell(Kind.PEERS, members);
+          parent.report(Kind.PEERS, members);
         }
       } else if (command.kind() == Kind.START && writes && !met) {
         throw new Problem(protocol, "start came before a peer", "the reader's address first", "send kind 16, then kind 17");
       } else if (command.kind() == Kind.START) {
-        return new Timetable(command.first(), command.second());
+        return new Schedule(command.first(), command.second());
       } else if (command.kind() == Kind.STOP) {
         return null;
       } else if (command.kind() == Command.FINISHED) {
         // not the stream, which has not begun: its competition
-        tellOf(command.cause());
+        throwCause(command.cause());
       }
     }
   }
 
-  private int meet(End end, Command command) {
+  private int meet(Endpoint end, Command command) {
     try {
       return end.meet(command.peer());
     } catch (IOException thrown) {
@@ -110,13 +110,13 @@ public final class StreamRun {
     }
   }
 
-  private void stream(End end, Timetable timetable) throws IOException, InterruptedException {
-    Thread thread = new Thread(() -> parent.add(Command.finished(attempt(end, timetable))), "stream");
+  private void stream(Endpoint end, Schedule schedule) throws IOException, InterruptedException {
+    Thread thread = new Thread(() -> parent.add(Command.finished(attempt(end, schedule))), "stream");
     // a reader that cannot be woken must not hold the process
     thread.setDaemon(true);
     thread.start();
     try {
-      awaitEnd(timetable);
+      awaitEnd(schedule);
     } finally {
       // before it is closed no one may use it any more
       end.wake();
@@ -124,11 +124,11 @@ public final class StreamRun {
     }
   }
 
-  private void awaitEnd(Timetable timetable) throws InterruptedException {
+  private void awaitEnd(Schedule schedule) throws InterruptedException {
     long graceNs = writes ? SETTLE_NS : READER_NS;
     boolean stopped = false;
     while (true) {
-      Command command = parent.next(timetable.endNs() + graceNs);
+      Command command = parent.next(schedule.endNs() + graceNs);
       if (command == null && writes && !stopped) {
         String wrong = "message " + sent.messages() + " is held up " + graceNs / 1_000_000_000 + " s after the end";
         throw new Problem(protocol, wrong, "a reader that reads", "see what the reader told");
@@ -138,22 +138,22 @@ public final class StreamRun {
       } else if (command == null) {
         return;
       } else if (command.kind() == Kind.STOP) {
-        timetable.endNow();
-        graceNs = Ending.STOP_NS;
+        schedule.endNow();
+        graceNs = Shutdown.STOP_NS;
         stopped = true;
       } else if (command.kind() == Command.FINISHED) {
-        tellOf(command.cause());
+        throwCause(command.cause());
         return;
       }
     }
   }
 
-  private Throwable attempt(End end, Timetable timetable) {
+  private Throwable attempt(Endpoint end, Schedule schedule) {
     try {
-      if (end instanceof Outlet outlet) {
-        new Writer(terms, outlet, timetable, sent).run(SETTLE_NS / 2);
-      } else if (end instanceof Inlet inlet) {
-        inlet.receive(new Intake(terms, accounting, parent.ring()));
+      if (end instanceof Sender sender) {
+        new Writer(config, sender, schedule, sent).run(SETTLE_NS / 2);
+      } else if (end instanceof Receiver receiver) {
+        receiver.receive(new Intake(config, accounting, parent.ring()));
       }
       return null;
     } catch (IOException | RuntimeException | Error thrown) {
@@ -161,7 +161,7 @@ public final class StreamRun {
     }
   }
 
-  private void tellOf(Throwable cause) {
+  private void throwCause(Throwable cause) {
     if (cause instanceof Problem problem) {
       throw problem;
     } else if (cause != null) {

@@ -17,12 +17,12 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import org.unruly.jvm.foreign.ForeignRecord.Kind;
 import org.unruly.jvm.foreign.ForeignRecord;
-import org.unruly.jvm.foreign.Kind;
 
 /** An agent for tests: starts a process, and speaks with it. */
 final class Agent implements AutoCloseable {
-  private static final long PATIENCE_S = 30;
+  private static final long TIMEOUT_S = 30;
 
   private final Path folder = Files.createTempDirectory("unruly");
   private final Path path = folder.resolve("s");
@@ -58,7 +58,7 @@ final class Agent implements AutoCloseable {
     return fail("the process left before it told " + kind + ": " + text());
   }
 
-  void tell(int kind, long... fields) throws IOException {
+  void report(int kind, long... fields) throws IOException {
     ByteBuffer buffer = ByteBuffer.allocate(ForeignRecord.BYTES);
     ForeignRecord.write(buffer, kind, fields, 0, fields.length);
     channel.write(buffer.flip());
@@ -69,7 +69,7 @@ final class Agent implements AutoCloseable {
     while (read() != null) {
       // kept
     }
-    assertTrue(process.waitFor(PATIENCE_S, TimeUnit.SECONDS));
+    assertTrue(process.waitFor(TIMEOUT_S, TimeUnit.SECONDS));
     return process.exitValue();
   }
 

@@ -12,10 +12,10 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
-import org.unruly.jvm.agent.Asker;
-import org.unruly.jvm.agent.Caller;
+import org.unruly.jvm.agent.AgentClient;
+import org.unruly.jvm.agent.RpcClient;
+import org.unruly.jvm.foreign.ForeignRecord.Kind;
 import org.unruly.jvm.foreign.ForeignRecord;
-import org.unruly.jvm.foreign.Kind;
 
 /** Whole group members as processes of their own, beside an agent. */
 @Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
@@ -62,9 +62,9 @@ class AgentRunTest {
       int port = (int) hello.fields()[1];
       assertEquals(agent.process.pid(), hello.fields()[0]);
       assertTrue(Files.exists(asking()));
-      try (Caller caller = new Caller(COOKIE, BODY_BYTES, port);
+      try (RpcClient caller = new RpcClient(COOKIE, BODY_BYTES, port);
           Socket stranger = new Socket("127.0.0.1", port);
-          Asker asker = new Asker(asking())) {
+          AgentClient asker = new AgentClient(asking())) {
         for (long number = 0; number < 20; number++) {
           caller.call(number, (int) number % (ALL + 1));
         }
@@ -75,7 +75,7 @@ class AgentRunTest {
         stranger.getOutputStream().write("what?".getBytes());
         assertEquals(-1, stranger.getInputStream().read());
         agent.await(Kind.COLLECTOR);
-        agent.tell(Kind.STOP);
+        agent.report(Kind.STOP);
         assertEquals(0, agent.awaitEnd());
       }
       List<Integer> last = agent.kinds().subList(agent.kinds().size() - 2, agent.kinds().size());

@@ -15,8 +15,8 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
+import org.unruly.jvm.foreign.ForeignRecord.Kind;
 import org.unruly.jvm.foreign.ForeignRecord;
-import org.unruly.jvm.foreign.Kind;
 import org.unruly.jvm.stream.Header;
 
 /** Whole processes, beside an agent. */
@@ -40,11 +40,11 @@ class ProcessTest {
     assertEquals(reader.process.pid(), hello.fields()[0]);
     assertEquals(1, hello.fields()[2]);
     writer.await(Kind.HELLO);
-    writer.tell(Kind.PEER, LOOPBACK, hello.fields()[1]);
+    writer.report(Kind.PEER, LOOPBACK, hello.fields()[1]);
     assertEquals(2, writer.await(Kind.PEERS).fields()[0]);
     long startNs = System.nanoTime();
-    reader.tell(Kind.START, startNs, startNs + STREAM_NS);
-    writer.tell(Kind.START, startNs, startNs + STREAM_NS);
+    reader.report(Kind.START, startNs, startNs + STREAM_NS);
+    writer.report(Kind.START, startNs, startNs + STREAM_NS);
     assertEquals(0, writer.awaitEnd());
     assertEquals(0, reader.awaitEnd());
   }
@@ -101,7 +101,7 @@ class ProcessTest {
         assertEquals(0, sum(reader, 4));
       }
       assertTrue(Files.exists(folder));
-      driver.tell(Kind.STOP);
+      driver.report(Kind.STOP);
       assertEquals(0, driver.awaitEnd());
       assertTrue(driver.of(Kind.INTERVAL).stream().mapToLong(record -> record.fields()[8]).sum() > 0, "its CPU");
       assertFalse(Files.exists(folder));
@@ -127,8 +127,8 @@ class ProcessTest {
   void aRunThatIsStoppedTellsItsEnd() throws Exception {
     try (Agent agent = stream("reader", "jvm-nio")) {
       agent.await(Kind.HELLO);
-      agent.tell(Kind.START, System.nanoTime(), Long.MAX_VALUE / 2);
-      agent.tell(Kind.STOP);
+      agent.report(Kind.START, System.nanoTime(), Long.MAX_VALUE / 2);
+      agent.report(Kind.STOP);
       assertEquals(0, agent.awaitEnd());
       assertEquals(0, agent.of(Kind.DRAINED).get(0).fields()[0]);
       assertEquals(1, agent.of(Kind.DONE).size());
@@ -140,7 +140,7 @@ class ProcessTest {
     try (Agent agent = stream("writer", "jvm-tcp")) {
       agent.await(Kind.HELLO);
       // port 1 of loopback: nobody listens there
-      agent.tell(Kind.PEER, LOOPBACK, 1);
+      agent.report(Kind.PEER, LOOPBACK, 1);
       assertEquals(2, agent.awaitEnd());
       assertEquals(1, agent.of(Kind.FAILURE).size());
       assertTrue(agent.text().contains("jvm-tcp: /127.0.0.1:1 cannot be reached: "), agent.text());
@@ -152,7 +152,7 @@ class ProcessTest {
   void aReaderWhoseWriterGoesWithoutAnEndFailsInWords() throws Exception {
     try (Agent agent = stream("reader", "jvm-tcp")) {
       int port = (int) agent.await(Kind.HELLO).fields()[1];
-      agent.tell(Kind.START, System.nanoTime(), Long.MAX_VALUE / 2);
+      agent.report(Kind.START, System.nanoTime(), Long.MAX_VALUE / 2);
       ByteBuffer message = ByteBuffer.allocate(2000);
       Header.writeCommon(message, 9, 2000);
       Header.write(message, 0, 0, 0);
@@ -184,7 +184,7 @@ class ProcessTest {
       assertTrue(second.fields()[5] > first.fields()[5], "elements replaced");
       assertTrue(second.fields()[1] > 0, "collections");
       assertTrue(second.fields()[3] > 20_000_000, "heap used");
-      agent.tell(Kind.STOP);
+      agent.report(Kind.STOP);
       assertEquals(0, agent.awaitEnd());
     }
   }

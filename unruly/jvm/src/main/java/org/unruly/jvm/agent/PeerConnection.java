@@ -5,9 +5,16 @@ import io.netty.channel.Channel;
 import io.netty.channel.ChannelFuture;
 import io.netty.channel.EventLoop;
 import io.netty.util.concurrent.Future;
+import java.net.InetSocketAddress;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import org.unruly.jvm.Problem;
+import org.unruly.jvm.agent.Codec.Head;
+import org.unruly.jvm.agent.Codec.Stamps;
+import org.unruly.jvm.agent.OutcomeReporter.Failure;
+import org.unruly.jvm.agent.RequestQueue.Request;
+import org.unruly.jvm.foreign.Parent.Command;
 
 /**
  * The way to one peer: asks when it is time, tells what comes of it, connects again with back-off. On one event loop.
@@ -24,11 +31,11 @@ final class PeerConnection {
   /** Asked before replies are looked at again: after a stop of ours they would be late by our doing. */
   private static final int BURST_MAX = 16;
 
-  private final Dial dial;
+  private final PeerConnector dial;
   private final Peer peer;
   private final Codec codec;
-  private final Asks asks;
-  private final Answers answers;
+  private final RequestQueue requests;
+  private final OutcomeReporter outcomes;
   private final EventLoop loop;
   private State state = State.DOWN;
   private Failure down = Failure.DISCONNECTED;
@@ -39,13 +46,13 @@ final class PeerConnection {
   private Future<?> timer;
   private long timerNs;
 
-  PeerConnection(Peer peer, AgentTerms terms, Answers answers, EventLoop loop) {
+  PeerConnection(Peer peer, AgentConfig config, OutcomeReporter outcomes, EventLoop loop) {
     this.peer = peer;
-    this.answers = answers;
+    this.outcomes = outcomes;
     this.loop = loop;
-    codec = terms.codec();
-    asks = new Asks(terms.patienceNs());
-    dial = new Dial(peer, codec, loop, this);
+    codec = config.codec();
+    requests = new RequestQueue(config.timeoutNs());
+    dial = new PeerConnector(peer, codec, loop, this);
   }
 
   /** Connects, for the first time or again. */
@@ -68,12 +75,12 @@ final class PeerConnection {
   }
 
   /** Has this asked in its time. */
-  void add(Ask ask) {
-    asks.add(ask, System.nanoTime());
+  void add(Request ask) {
+    requests.add(ask, System.nanoTime());
   }
 
   /** Asks what is due, and sees to it that the next is asked in its time. */
-  void askDue() {
+  void sendDue() {
     long nowNs = System.nanoTime();
     if (state == State.OPEN) {
       bursting = true;
@@ -82,11 +89,11 @@ final class PeerConnection {
     }
     // not else: it may have broken just now
     if (state == State.DOWN) {
-      for (Ask due = asks.take(nowNs); due != null; due = asks.take(nowNs)) {
-        answers.failed(due.ticket(), down);
+      for (Request due = requests.take(nowNs); due != null; due = requests.take(nowNs)) {
+        outcomes.failed(due.ticket(), down);
       }
     }
-    answers.flush();
+    outcomes.flush();
     awaitNext();
   }
 
@@ -98,14 +105,14 @@ final class PeerConnection {
       backoffNs = BACKOFF_NS_MIN;
     }
     if (ticket != Head.GREETING) {
-      asks.ended(ticket);
-      answers.reply(ticket, receivedNs, Stamps.of(reply), bytes);
+      requests.ended(ticket);
+      outcomes.reply(ticket, receivedNs, Stamps.of(reply), bytes);
     }
   }
 
   /** Tells the agent what has come. */
   void flush() {
-    answers.flush();
+    outcomes.flush();
   }
 
   /** A connection has broken, or could not be made: all that is open on it has failed. */
@@ -120,8 +127,8 @@ final class PeerConnection {
     if (which.isRegistered()) {
       which.close();
     }
-    asks.endAll(System.nanoTime()).forEach(ticket -> answers.failed(ticket, failure));
-    answers.flush();
+    requests.endAll(System.nanoTime()).forEach(ticket -> outcomes.failed(ticket, failure));
+    outcomes.flush();
     loop.schedule(this::connect, backoffNs, TimeUnit.NANOSECONDS);
     backoffNs = Math.min(2 * backoffNs, BACKOFF_NS_MAX);
     awaitNext();
@@ -146,9 +153,9 @@ final class PeerConnection {
       backoffNs = peer.datagrams() ? backoffNs : BACKOFF_NS_MIN;
       // so that we are no stranger before the first ask
       channel.writeAndFlush(request(channel, Head.GREETING, 0));
-      askDue();
+      sendDue();
     } else {
-      broken(channel, Dial.isRefused(made.cause()) ? Failure.REFUSED : Failure.RESET);
+      broken(channel, PeerConnector.isRefused(made.cause()) ? Failure.REFUSED : Failure.RESET);
     }
   }
 
@@ -158,48 +165,48 @@ final class PeerConnection {
     while (asked < BURST_MAX && unsent == 0 && state == State.OPEN) {
       // what goes may break it
       Channel open = channel;
-      List<Handing> batch = give(open, most, nowNs);
+      List<PendingWrite> batch = give(open, most, nowNs);
       if (batch.isEmpty()) {
         return;
       }
       long sentNs = System.nanoTime();
-      batch.forEach(handing -> handing.sentNs = sentNs);
+      batch.forEach(pending -> pending.sentNs = sentNs);
       open.flush();
       asked += batch.size();
     }
   }
 
   /** Encodes what is due; it goes with the flush. */
-  private List<Handing> give(Channel open, int most, long nowNs) {
-    List<Handing> batch = new ArrayList<>();
-    for (Ask due = asks.take(nowNs); due != null; due = batch.size() < most ? asks.take(nowNs) : null) {
-      Handing handing = new Handing(open, due);
-      batch.add(handing);
-      asks.opened(due);
+  private List<PendingWrite> give(Channel open, int most, long nowNs) {
+    List<PendingWrite> batch = new ArrayList<>();
+    for (Request due = requests.take(nowNs); due != null; due = batch.size() < most ? requests.take(nowNs) : null) {
+      PendingWrite pending = new PendingWrite(open, due);
+      batch.add(pending);
+      requests.opened(due);
       unsent++;
-      open.write(request(open, due.ticket(), due.flags())).addListener(future -> handed(handing, future));
+      open.write(request(open, due.ticket(), due.flags())).addListener(future -> written(pending, future));
     }
     return batch;
   }
 
-  private void handed(Handing handing, Future<?> future) {
-    if (handing.channel != channel) {
+  private void written(PendingWrite pending, Future<?> future) {
+    if (pending.channel != channel) {
       // of a connection that is gone, whose asks have failed
       return;
     }
     unsent--;
-    long ticket = handing.ask.ticket();
+    long ticket = pending.ask.ticket();
     if (future.isSuccess()) {
-      answers.sent(ticket, handing.sentNs, codec.requestBytes(handing.ask.flags()));
-    } else if (peer.datagrams() && Dial.isRefused(future.cause())) {
+      outcomes.sent(ticket, pending.sentNs, codec.requestBytes(pending.ask.flags()));
+    } else if (peer.datagrams() && PeerConnector.isRefused(future.cause())) {
       broken(channel, Failure.REFUSED);
     } else if (peer.datagrams()) {
-      asks.ended(ticket);
-      answers.failed(ticket, Failure.SEND);
+      requests.ended(ticket);
+      outcomes.failed(ticket, Failure.SEND);
     }
     // TCP's connection breaks with it, and all its asks
     if (!bursting) {
-      askDue();
+      sendDue();
     }
   }
 
@@ -210,7 +217,7 @@ final class PeerConnection {
   }
 
   private void awaitNext() {
-    long nextNs = asks.nextNs();
+    long nextNs = requests.nextNs();
     boolean waits = state == State.DOWN || state == State.OPEN && unsent == 0;
     if (!waits || nextNs == Long.MAX_VALUE) {
       // what makes room, and who adds, asks then
@@ -225,7 +232,7 @@ final class PeerConnection {
 
   private void ring() {
     timer = null;
-    askDue();
+    sendDue();
   }
 
   private void cancel() {
@@ -243,14 +250,49 @@ final class PeerConnection {
   }
 
   /** A message on its way to the kernel. */
-  private static final class Handing {
+  private static final class PendingWrite {
     private final Channel channel;
-    private final Ask ask;
+    private final Request ask;
     private long sentNs;
 
-    private Handing(Channel channel, Ask ask) {
+    private PendingWrite(Channel channel, Request ask) {
       this.channel = channel;
       this.ask = ask;
+    }
+  }
+
+  /**
+   * Whom a connection of the agent asks.
+   *
+   * @param server its number
+   * @param client the number of who asks
+   * @param address of its server
+   * @param datagrams whether over UDP
+   */
+  record Peer(int server, int client, InetSocketAddress address, boolean datagrams) {
+    private static final int ID_MAX = 0xFFFF;
+    private static final int PORT_MAX = 0xFFFF;
+
+    /** The peer of a record's fields. */
+    static Peer of(long[] fields) {
+      int server = (int) within("server", fields[0], 0, ID_MAX);
+      int client = (int) within("client", fields[1], 0, ID_MAX);
+      long address = within("address", fields[2], 0, 0xFFFF_FFFFL);
+      long port = within("port", fields[3], 1, PORT_MAX);
+      return new Peer(server, client, Command.address(address, port), within("transport", fields[4], 0, 1) == 1);
+    }
+
+    /** The head of a request to it. */
+    Head head(long request, int flags) {
+      return new Head(flags, request, client, server);
+    }
+
+    private static long within(String name, long value, long least, long most) {
+      if (value < least || value > most) {
+        String wrong = "the " + name + " of a route is " + value;
+        throw new Problem("agent", wrong, "from " + least + " to " + most, "see unruly/schema/foreign.md");
+      }
+      return value;
     }
   }
 }

@@ -1,10 +1,16 @@
 package org.unruly.jvm.agent;
 
 import io.netty.buffer.ByteBuf;
+import io.netty.channel.Channel;
+import io.netty.channel.socket.DatagramPacket;
 import io.netty.util.concurrent.FastThreadLocal;
+import java.net.InetSocketAddress;
 import java.net.ProtocolException;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
+import org.unruly.jvm.agent.Codec.Head;
+import org.unruly.jvm.agent.Codec.Stamps;
+import org.unruly.jvm.agent.Disk.DiskRing;
 
 /** What a server does with a whole request, whatever brought it. */
 final class Service implements AutoCloseable {
@@ -18,10 +24,10 @@ final class Service implements AutoCloseable {
     }
   };
 
-  Service(AgentTerms terms) {
-    codec = terms.codec();
-    wallOffsetNs = terms.wallOffsetNs();
-    disk = terms.disk() == null ? null : new Disk(this, DiskRing.open(terms.disk(), terms.diskBytes()));
+  Service(AgentConfig config) {
+    codec = config.codec();
+    wallOffsetNs = config.wallOffsetNs();
+    disk = config.disk() == null ? null : new Disk(this, DiskRing.open(config.disk(), config.diskBytes()));
   }
 
   Codec codec() {
@@ -34,7 +40,7 @@ final class Service implements AutoCloseable {
    * @param request all its bytes
    * @return whether the reply was appended
    */
-  boolean answer(ByteBuf request, Route route, ByteBuf into) throws ProtocolException {
+  boolean answer(ByteBuf request, ReplyRoute route, ByteBuf into) throws ProtocolException {
     long receivedNs = wallNs();
     Head head = Head.of(request);
     if (head.asksFor(Head.HASH)) {
@@ -81,6 +87,26 @@ final class Service implements AutoCloseable {
     private void take(ByteBuf message) {
       digest.update(message.nioBuffer());
       last = digest.digest();
+    }
+  }
+
+  /**
+   * Where a reply goes.
+   *
+   * @param channel a connection, or the socket of the datagrams
+   * @param to whom a datagram goes; null on a connection
+   */
+  record ReplyRoute(Channel channel, InetSocketAddress to) {
+    /** Sends a whole reply; on the channel's event loop. */
+    void send(ByteBuf reply) {
+      if (to == null) {
+        channel.writeAndFlush(reply);
+      } else if (channel.isWritable()) {
+        channel.writeAndFlush(new DatagramPacket(reply, to));
+      } else {
+        // a datagram that does not go is lost, as on any network
+        reply.release();
+      }
     }
   }
 }

@@ -6,9 +6,10 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.locks.LockSupport;
 import org.unruly.jvm.Problem;
-import org.unruly.jvm.foreign.Command;
+import org.unruly.jvm.foreign.Parent.Command;
 import org.unruly.jvm.foreign.Parent;
-import org.unruly.jvm.watch.Competition;
+import org.unruly.jvm.stream.StreamCounts.Counter;
+import org.unruly.jvm.watch.ProcessMonitor.CompetingLoad;
 import org.unruly.jvm.watch.TaskTimes;
 
 /**
@@ -17,7 +18,7 @@ import org.unruly.jvm.watch.TaskTimes;
  * <p>Its CPU time is that of its workers and of all threads of the collector: what the stream beside it leaves as garbage
  * is collected by the same threads and cannot be told apart. Alone in its process, it is the whole process's.
  */
-public final class Load implements Competition, AutoCloseable {
+public final class Load implements CompetingLoad, AutoCloseable {
   private static final long STEP_NS = 100_000_000;
 
   private final boolean alone;
@@ -120,5 +121,61 @@ public final class Load implements Competition, AutoCloseable {
   private static Problem outOfMemory(Workload workload, OutOfMemoryError thrown) {
     String wrong = thrown.getMessage() + ", with " + workload.liveBytes() + " bytes live in a heap of " + Runtime.getRuntime().maxMemory();
     return new Problem("collector", wrong, "room for the collector to work in", "a larger -Xmx, or a smaller live", thrown);
+  }
+
+  /** Drops and adds elements of a structure of its own, evenly, at a rate that may change. */
+  static final class Worker implements Runnable {
+    private static final long TICK_NS = 1_000_000;
+
+    /**
+     * What a pause of the world has kept from being done is made up for after it, or with a collector that pauses half of the
+     * time the rate would be half of what was set; but of a stop longer than this, which is none of a collector's, no more.
+     */
+    private static final long TICK_NS_MAX = 1000 * TICK_NS;
+
+    /** After so many the clock is looked at, and whether to end. */
+    private static final long BATCH = 10_000;
+
+    private final Structure structure;
+    private final Counter replaced = new Counter();
+    private volatile double rateHz;
+    private volatile boolean closing;
+
+    Worker(Structure structure) {
+      this.structure = structure;
+    }
+
+    void setRate(double elementsHz) {
+      rateHz = elementsHz;
+    }
+
+    long replaced() {
+      return replaced.get();
+    }
+
+    void close() {
+      closing = true;
+    }
+
+    @Override
+    public void run() {
+      double owed = 0;
+      long beforeNs = System.nanoTime();
+      while (!closing) {
+        long nowNs = System.nanoTime();
+        owed += Math.min(nowNs - beforeNs, TICK_NS_MAX) * rateHz / 1e9;
+        beforeNs = nowNs;
+        long now = Math.min((long) owed, BATCH);
+        for (long one = 0; one < now; one++) {
+          structure.replaceOne();
+        }
+        owed -= now;
+        replaced.add(now);
+        long leftNs = nowNs + TICK_NS - System.nanoTime();
+        if (leftNs > 0) {
+          LockSupport.parkNanos(leftNs);
+        }
+      }
+    }
   }
 }

@@ -1,7 +1,10 @@
 package org.unruly.jvm.foreign;
 
 import java.io.IOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
 import java.net.UnixDomainSocketAddress;
+import java.net.UnknownHostException;
 import java.nio.ByteBuffer;
 import java.nio.channels.SocketChannel;
 import java.nio.file.Path;
@@ -10,6 +13,7 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import org.unruly.jvm.Problem;
+import org.unruly.jvm.foreign.ForeignRecord.Kind;
 
 /**
  * The agent that started this process, at the other end of a Unix-domain socket.
@@ -25,7 +29,7 @@ public final class Parent implements AutoCloseable {
   private static final long PAUSE_NS = 5_000_000;
 
   /** A record that must not be dropped waits so long for room, and the last ones to be sent: through pauses of the world. */
-  private static final long PATIENCE_NS = 10_000_000_000L;
+  private static final long TIMEOUT_NS = 10_000_000_000L;
 
   private final SocketChannel channel;
   private final Runnable gone;
@@ -67,8 +71,8 @@ public final class Parent implements AutoCloseable {
   }
 
   /** Tells what must not be dropped: waits for room, though not for ever. Not for threads that are measured. */
-  public void tell(int kind, long... fields) {
-    long untilNs = System.nanoTime() + PATIENCE_NS;
+  public void report(int kind, long... fields) {
+    long untilNs = System.nanoTime() + TIMEOUT_NS;
     while (!ring.tryOffer(kind, fields, fields.length)) {
       if (System.nanoTime() > untilNs) {
         ring.offer(kind, fields, fields.length);
@@ -99,7 +103,7 @@ public final class Parent implements AutoCloseable {
     closing = true;
     LockSupport.unpark(sender);
     try {
-      TimeUnit.NANOSECONDS.timedJoin(sender, PATIENCE_NS);
+      TimeUnit.NANOSECONDS.timedJoin(sender, TIMEOUT_NS);
       channel.close();
     } catch (InterruptedException thrown) {
       Thread.currentThread().interrupt();
@@ -158,6 +162,44 @@ public final class Parent implements AutoCloseable {
   private void leave() {
     if (!closing) {
       gone.run();
+    }
+  }
+
+  /**
+   * What a run is told, by its agent or by its own stream.
+   *
+   * @param kind {@link Kind#PEER}, {@link Kind#START}, {@link Kind#STOP} or {@link #FINISHED}
+   * @param first the record's first field
+   * @param second its second field
+   * @param cause why the stream ended, or null when it ended well
+   */
+  public record Command(int kind, long first, long second, Throwable cause) {
+    /** The stream's own: it has ended. No record has this kind. */
+    public static final int FINISHED = 0;
+
+    /** The command of a record. */
+    public static Command of(ForeignRecord record) {
+      return new Command(record.kind(), record.fields()[0], record.fields()[1], null);
+    }
+
+    /** That the stream has ended. */
+    public static Command finished(Throwable cause) {
+      return new Command(FINISHED, 0, 0, cause);
+    }
+
+    /** The address that {@link Kind#PEER} tells; its port is 0 when the peer has none. */
+    public InetSocketAddress peer() {
+      return address(first, Math.max(0, second));
+    }
+
+    /** The address of a number, as records tell it. */
+    public static InetSocketAddress address(long number, long port) {
+      byte[] address = ByteBuffer.allocate(Integer.BYTES).putInt((int) number).array();
+      try {
+        return new InetSocketAddress(InetAddress.getByAddress(address), (int) port);
+      } catch (UnknownHostException thrown) {
+        throw new IllegalStateException("four bytes are an address", thrown);
+      }
     }
   }
 }

@@ -5,10 +5,12 @@ import io.aeron.driver.MediaDriver;
 import io.aeron.driver.ThreadingMode;
 import java.io.File;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.BooleanSupplier;
 import org.agrona.IoUtil;
 import org.agrona.concurrent.BackoffIdleStrategy;
-import org.unruly.jvm.Ending;
 import org.unruly.jvm.Problem;
+import org.unruly.jvm.Shutdown;
+import org.unruly.jvm.stream.StreamConfig;
 
 /** Aeron's media driver: one of our own, in this process, or a stand-alone one that others share. */
 public final class AeronDriver implements AutoCloseable {
@@ -22,7 +24,7 @@ public final class AeronDriver implements AutoCloseable {
 
   private AeronDriver(String directory) {
     this.directory = directory;
-    Ending.atEnd(() -> IoUtil.delete(new File(directory), true));
+    Shutdown.atEnd(() -> IoUtil.delete(new File(directory), true));
     try {
       driver =
           MediaDriver.launch(
@@ -73,5 +75,45 @@ public final class AeronDriver implements AutoCloseable {
   @Override
   public void close() {
     driver.close();
+  }
+
+  /** A client of Aeron with the driver it needs, as both ends have it. */
+  static final class AeronClient implements AutoCloseable {
+    /** One stream for each channel: the run's cookie tells runs apart. */
+    static final int STREAM = 1;
+
+    /** Connections take up to some hundred milliseconds, on a busy host seconds. */
+    static final long CONNECT_NS = 10_000_000_000L;
+
+    private final AeronDriver driver;
+    private final Aeron aeron;
+
+    AeronClient(StreamConfig config) {
+      driver = config.driver() == null ? AeronDriver.launch() : null;
+      aeron = AeronDriver.connect(driver == null ? config.driver() : driver.directory());
+    }
+
+    Aeron aeron() {
+      return aeron;
+    }
+
+    /** Waits by yielding, as Aeron's own loops do. */
+    static boolean await(BooleanSupplier come, long untilNs) {
+      while (!come.getAsBoolean()) {
+        if (System.nanoTime() >= untilNs) {
+          return false;
+        }
+        Thread.yield();
+      }
+      return true;
+    }
+
+    @Override
+    public void close() {
+      aeron.close();
+      if (driver != null) {
+        driver.close();
+      }
+    }
   }
 }

@@ -1,15 +1,25 @@
 package org.unruly.jvm.protocol;
 
+import java.io.DataOutput;
 import java.io.IOException;
+import java.net.DatagramPacket;
+import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.net.MulticastSocket;
+import java.net.NetworkInterface;
 import java.net.ServerSocket;
+import java.net.SocketTimeoutException;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import org.jgroups.Address;
+import org.jgroups.BytesMessage;
 import org.jgroups.Event;
 import org.jgroups.JChannel;
+import org.jgroups.Message;
 import org.jgroups.Receiver;
 import org.jgroups.View;
 import org.jgroups.protocols.Discovery;
@@ -17,7 +27,7 @@ import org.jgroups.protocols.UDP;
 import org.jgroups.protocols.pbcast.GMS;
 import org.jgroups.stack.IpAddress;
 import org.unruly.jvm.Problem;
-import org.unruly.jvm.stream.Terms;
+import org.unruly.jvm.stream.StreamConfig;
 
 /**
  * A member of the group of a run, over a stack that JGroups comes with.
@@ -39,7 +49,7 @@ final class JGroupsMember {
   private static final int DISCOVERIES = 10;
 
   private final String protocol;
-  private final Terms terms;
+  private final StreamConfig config;
   private final JChannel channel;
   private final Set<Address> served = new HashSet<>();
   private List<Address> members = List.of();
@@ -53,28 +63,28 @@ final class JGroupsMember {
    * @param protocol its name, {@code jgroups-udp} or {@code jgroups-tcp}
    * @param first where a member already is, or null to be the first
    */
-  JGroupsMember(String protocol, Terms terms, InetSocketAddress first) throws IOException {
+  JGroupsMember(String protocol, StreamConfig config, InetSocketAddress first) throws IOException {
     this.protocol = protocol;
-    this.terms = terms;
+    this.config = config;
     boolean tcp = protocol.equals("jgroups-tcp");
-    int port = tcp && terms.listen().getPort() == 0 ? freePort(terms) : terms.listen().getPort();
-    channel = open(tcp ? "tcp.xml" : "udp.xml", terms, port, first);
+    int port = tcp && config.listen().getPort() == 0 ? freePort(config) : config.listen().getPort();
+    channel = open(tcp ? "tcp.xml" : "udp.xml", config, port, first);
   }
 
   /**
    * A port that is free: with a list of members JGroups takes no port 0. When another takes it meanwhile, JGroups takes
    * one of the next, and which it is, is told.
    */
-  private static int freePort(Terms terms) throws IOException {
+  private static int freePort(StreamConfig config) throws IOException {
     try (ServerSocket free = new ServerSocket()) {
-      free.bind(terms.listen());
+      free.bind(config.listen());
       return free.getLocalPort();
     }
   }
 
   /** The bundled stacks take what differs from properties of the system, read while a channel is made. */
-  private static synchronized JChannel open(String stack, Terms terms, int port, InetSocketAddress first) throws IOException {
-    String host = terms.listen().getAddress().getHostAddress();
+  private static synchronized JChannel open(String stack, StreamConfig config, int port, InetSocketAddress first) throws IOException {
+    String host = config.listen().getAddress().getHostAddress();
     String members = first == null ? host + "[" + port + "]" : first.getAddress().getHostAddress() + "[" + first.getPort() + "]";
     System.setProperty("jgroups.bind_addr", host);
     System.setProperty("jgroups.bind_port", Integer.toString(port));
@@ -102,7 +112,7 @@ final class JGroupsMember {
     checkMulticast();
     channel.setReceiver(receiver);
     try {
-      channel.connect(String.format("unruly-%08x", terms.cookie()));
+      channel.connect(String.format("unruly-%08x", config.cookie()));
     } catch (Exception thrown) {
       throw new IOException(thrown.getMessage(), thrown);
     }
@@ -110,10 +120,10 @@ final class JGroupsMember {
 
   private void checkMulticast() {
     UDP transport = channel.getProtocolStack().findProtocol(UDP.class);
-    if (transport == null || Multicast.comesBack(terms.listen().getAddress(), transport.getMcastGroupAddr())) {
+    if (transport == null || Multicast.comesBack(config.listen().getAddress(), transport.getMcastGroupAddr())) {
       return;
     }
-    String wrong = "nothing that is sent to " + transport.getMcastGroupAddr().getHostAddress() + " comes back to " + terms.listen().getAddress().getHostAddress();
+    String wrong = "nothing that is sent to " + transport.getMcastGroupAddr().getHostAddress() + " comes back to " + config.listen().getAddress().getHostAddress();
     throw new Problem(protocol, wrong, "a network with multicast", "try jgroups-tcp");
   }
 
@@ -131,7 +141,7 @@ final class JGroupsMember {
   synchronized void see(View view) {
     left |= members.stream().anyMatch(it -> !view.containsMember(it) && !served.contains(it));
     members = view.getMembers();
-    met |= members.size() > terms.readers();
+    met |= members.size() > config.readers();
     notifyAll();
   }
 
@@ -152,11 +162,11 @@ final class JGroupsMember {
    * @return how many they are
    */
   int awaitAll() {
-    int wanted = terms.readers() + 1;
+    int wanted = config.readers() + 1;
     if (!await(() -> met || closed, System.nanoTime() + VIEW_NS)) {
       int found = size();
       String there = found < 2 ? "no other member" : "only " + found + " members";
-      String wrong = there + " in " + VIEW_NS / 1_000_000_000 + " s at " + terms.listenText();
+      String wrong = there + " in " + VIEW_NS / 1_000_000_000 + " s at " + config.listenText();
       String hint = protocol.equals("jgroups-udp") ? "is there multicast? try jgroups-tcp" : "start the reader first";
       throw new Problem(protocol, wrong, "a view of " + wanted, hint);
     }
@@ -169,7 +179,7 @@ final class JGroupsMember {
 
   /** Waits until all readers have everything, or one has left without, or a time. */
   void awaitServed(long untilNs) {
-    await(() -> served.size() >= terms.readers() || left || closed, untilNs);
+    await(() -> served.size() >= config.readers() || left || closed, untilNs);
   }
 
   /** Whoever waits ends. */
@@ -197,5 +207,98 @@ final class JGroupsMember {
       return false;
     }
     return true;
+  }
+
+  /** Whether datagrams to many reach anybody: where they do not, a group would only be found to be empty. */
+  static final class Multicast {
+    private static final int TRIES = 5;
+    private static final int WAIT_MS = 1000;
+
+    private Multicast() {}
+
+    /**
+     * Sends to a group and listens to it, over the network of one address, at a port that nobody else has.
+     *
+     * @return whether what was sent came back
+     */
+    static boolean comesBack(InetAddress own, InetAddress group) {
+      try (MulticastSocket socket = new MulticastSocket(0)) {
+        NetworkInterface network = NetworkInterface.getByInetAddress(own);
+        socket.setNetworkInterface(network);
+        socket.setTimeToLive(0);
+        socket.setSoTimeout(WAIT_MS);
+        socket.joinGroup(new InetSocketAddress(group, 0), network);
+        byte[] sent = (own.getHostAddress() + ":" + socket.getLocalPort()).getBytes(StandardCharsets.US_ASCII);
+        byte[] room = new byte[sent.length + 1];
+        for (int tries = 0; tries < TRIES; tries++) {
+          socket.send(new DatagramPacket(sent, sent.length, group, socket.getLocalPort()));
+          DatagramPacket came = new DatagramPacket(room, room.length);
+          try {
+            socket.receive(came);
+          } catch (SocketTimeoutException thrown) {
+            continue;
+          }
+          if (Arrays.equals(sent, Arrays.copyOf(room, came.getLength()))) {
+            return true;
+          }
+        }
+        return false;
+      } catch (IOException thrown) {
+        // the system has no way there, or none that we may take
+        return false;
+      }
+    }
+  }
+
+  /**
+   * A message with a head of its own and a body that all share; it arrives as any message of bytes does.
+   *
+   * <p>The group keeps each message until all have it: what it keeps outlives young collections, and a body each would be
+   * copied in all of them.
+   */
+  static final class HeadedMessage extends BytesMessage {
+    private final byte[] whole;
+
+    /**
+     * A message to all.
+     *
+     * @param head its first bytes, which nobody changes any more
+     * @param whole its length, and its bytes after the head, which nobody changes either
+     */
+    HeadedMessage(byte[] head, byte[] whole) {
+      super(null, head);
+      this.whole = whole;
+    }
+
+    @Override
+    public int getLength() {
+      return whole.length;
+    }
+
+    /** The whole of it, for who cuts it into fragments. */
+    @Override
+    public byte[] getArray() {
+      byte[] copy = whole.clone();
+      System.arraycopy(array, 0, copy, 0, array.length);
+      return copy;
+    }
+
+    /** A copy goes to one member that has missed it: it is whole. */
+    @Override
+    protected Message copyPayload(Message copy) {
+      return copy.setArray(getArray(), 0, whole.length);
+    }
+
+    @Override
+    protected int sizeOfPayload() {
+      return super.sizeOfPayload() - array.length + whole.length;
+    }
+
+    @Override
+    public void writePayload(DataOutput out) throws IOException {
+      out.writeInt(whole.length);
+      out.write(array);
+      out.write(whole, array.length, whole.length - array.length);
+    }
   }
 }

@@ -1,11 +1,14 @@
 package org.unruly.jvm.protocol;
 
+import java.io.Closeable;
 import java.io.IOException;
 import java.util.List;
 import org.unruly.jvm.Problem;
-import org.unruly.jvm.stream.Inlet;
-import org.unruly.jvm.stream.Outlet;
-import org.unruly.jvm.stream.Terms;
+import org.unruly.jvm.protocol.UdpEndpoint.UdpReceiver;
+import org.unruly.jvm.protocol.UdpEndpoint.UdpSender;
+import org.unruly.jvm.stream.Endpoint.Receiver;
+import org.unruly.jvm.stream.Endpoint.Sender;
+import org.unruly.jvm.stream.StreamConfig;
 
 /** The protocols by name. */
 public final class Protocols {
@@ -16,36 +19,36 @@ public final class Protocols {
   private Protocols() {}
 
   /** Opens the writer's end. */
-  public static Outlet outlet(String protocol, Terms terms) {
+  public static Sender sender(String protocol, StreamConfig config) {
     try {
       return switch (protocol) {
-        case "jvm-tcp" -> new TcpOutlet(terms);
-        case "jvm-nio" -> new NioOutlet(terms);
-        case "jvm-udp" -> new UdpOutlet(terms);
-        case "jgroups-udp", "jgroups-tcp" -> new JGroupsOutlet(protocol, terms);
-        case "aeron" -> new AeronOutlet(terms);
+        case "jvm-tcp" -> new TcpSender(config);
+        case "jvm-nio" -> new NioSender(config);
+        case "jvm-udp" -> new UdpSender(config);
+        case "jgroups-udp", "jgroups-tcp" -> new JGroupsSender(protocol, config);
+        case "aeron" -> new AeronSender(config);
         default -> throw unknown(protocol);
       };
     } catch (IOException thrown) {
-      throw notOpened(protocol, terms, thrown);
+      throw notOpened(protocol, config, thrown);
     } catch (LinkageError thrown) {
       throw notLinked(protocol, thrown);
     }
   }
 
   /** Opens the reader's end. */
-  public static Inlet inlet(String protocol, Terms terms) {
+  public static Receiver receiver(String protocol, StreamConfig config) {
     try {
       return switch (protocol) {
-        case "jvm-tcp" -> new TcpInlet(terms);
-        case "jvm-nio" -> new NioInlet(terms);
-        case "jvm-udp" -> new UdpInlet(terms);
-        case "jgroups-udp", "jgroups-tcp" -> new JGroupsInlet(protocol, terms);
-        case "aeron" -> new AeronInlet(terms);
+        case "jvm-tcp" -> new TcpReceiver(config);
+        case "jvm-nio" -> new NioReceiver(config);
+        case "jvm-udp" -> new UdpReceiver(config);
+        case "jgroups-udp", "jgroups-tcp" -> new JGroupsReceiver(protocol, config);
+        case "aeron" -> new AeronReceiver(config);
         default -> throw unknown(protocol);
       };
     } catch (IOException thrown) {
-      throw notOpened(protocol, terms, thrown);
+      throw notOpened(protocol, config, thrown);
     } catch (LinkageError thrown) {
       throw notLinked(protocol, thrown);
     }
@@ -61,8 +64,24 @@ public final class Protocols {
     return new Problem(protocol, "its library does not load: " + cause, "its jar, and the JDK open to it", hint, thrown);
   }
 
-  private static Problem notOpened(String protocol, Terms terms, IOException thrown) {
-    String wrong = terms.listenText() + " cannot be opened: " + thrown.getMessage();
+  private static Problem notOpened(String protocol, StreamConfig config, IOException thrown) {
+    String wrong = config.listenText() + " cannot be opened: " + thrown.getMessage();
     return new Problem(protocol, wrong, "a free port of an address of this host", "listen=IP:0", thrown);
+  }
+
+  /** Closing what is not needed any more. */
+  static final class Closing {
+    private Closing() {}
+
+    /** Closes; what goes wrong then harms no one. */
+    static void quietly(Closeable open) {
+      try {
+        if (open != null) {
+          open.close();
+        }
+      } catch (IOException thrown) {
+        // it is closed all the same
+      }
+    }
   }
 }

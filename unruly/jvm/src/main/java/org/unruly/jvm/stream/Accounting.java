@@ -1,6 +1,7 @@
 package org.unruly.jvm.stream;
 
 import java.util.Arrays;
+import org.unruly.jvm.stream.StreamCounts.Counter;
 
 /**
  * Which messages of a stream have come, over a window of sequences.
@@ -9,7 +10,7 @@ import java.util.Arrays;
  * later one, is reordered; one whose sequence was counted before, as come or as lost, is duplicated. At any time {@code
  * highest + 1 == messages - duplicated + lost + in flight}.
  */
-public final class Accounting implements Tally {
+public final class Accounting implements StreamCounts {
   /** Sequences of the window. */
   public static final int WINDOW = 65_536;
 

@@ -11,6 +11,8 @@ import java.io.IOException;
 import java.net.ProtocolException;
 import java.util.Random;
 import org.junit.jupiter.api.Test;
+import org.unruly.jvm.agent.Codec.Head;
+import org.unruly.jvm.agent.Codec.Stamps;
 import org.unruly.jvm.foreign.Golden;
 
 class CodecTest {

@@ -12,6 +12,7 @@ import java.nio.file.Path;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.unruly.jvm.Problem;
+import org.unruly.jvm.agent.Disk.DiskRing;
 
 class DiskRingTest {
   @TempDir Path folder;

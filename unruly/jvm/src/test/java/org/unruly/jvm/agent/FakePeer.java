@@ -10,6 +10,8 @@ import java.io.IOException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import org.unruly.jvm.agent.Codec.Head;
+import org.unruly.jvm.agent.Codec.Stamps;
 
 /** A peer that does what a test has it do: one connection at a time. */
 final class FakePeer implements AutoCloseable {
@@ -25,25 +27,25 @@ final class FakePeer implements AutoCloseable {
   /** Waits for a connection, and its greeting. */
   void accept() throws IOException {
     connection = server.accept();
-    assertEquals(new Head(0, Head.GREETING, Asker.CLIENT, Asker.SERVER), request(0));
+    assertEquals(new Head(0, Head.GREETING, AgentClient.CLIENT, AgentClient.SERVER), request(0));
   }
 
   /** The next request, which has these flags. */
   Head request(int flags) throws IOException {
-    byte[] bytes = new byte[Member.CODEC.requestBytes(flags)];
+    byte[] bytes = new byte[GroupMember.CODEC.requestBytes(flags)];
     new DataInputStream(connection.getInputStream()).readFully(bytes);
     return head(bytes, bytes.length);
   }
 
   static Head head(byte[] bytes, int length) throws IOException {
     ByteBuf request = Unpooled.wrappedBuffer(bytes, 0, length);
-    assertEquals(length, Member.CODEC.requestBytes(request));
+    assertEquals(length, GroupMember.CODEC.requestBytes(request));
     return Head.of(request);
   }
 
   static byte[] reply(Head head, Stamps stamps) {
     ByteBuf buffer = Unpooled.buffer();
-    Member.CODEC.writeReply(buffer, head, stamps);
+    GroupMember.CODEC.writeReply(buffer, head, stamps);
     return ByteBufUtil.getBytes(buffer);
   }
 

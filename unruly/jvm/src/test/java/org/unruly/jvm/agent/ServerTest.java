@@ -22,6 +22,9 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import org.unruly.jvm.Problem;
+import org.unruly.jvm.agent.Codec.Head;
+import org.unruly.jvm.agent.Codec.Stamps;
+import org.unruly.jvm.agent.Server.Limits;
 
 @Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class ServerTest {
@@ -30,33 +33,33 @@ class ServerTest {
 
   private static void inOrder(long beforeNs, Stamps stamps) {
     assertEquals(0, stamps.kernelReceivedNs());
-    assertTrue(beforeNs + Member.OFFSET_NS <= stamps.receivedNs(), stamps + " after " + beforeNs);
+    assertTrue(beforeNs + GroupMember.OFFSET_NS <= stamps.receivedNs(), stamps + " after " + beforeNs);
     assertTrue(stamps.receivedNs() <= stamps.sentNs(), stamps.toString());
-    assertTrue(stamps.sentNs() <= System.nanoTime() + Member.OFFSET_NS, stamps.toString());
+    assertTrue(stamps.sentNs() <= System.nanoTime() + GroupMember.OFFSET_NS, stamps.toString());
   }
 
   private static byte[] changed(int at) {
-    byte[] request = Caller.request(Member.CODEC, 1, Head.BODY);
+    byte[] request = RpcClient.request(GroupMember.CODEC, 1, Head.BODY);
     request[at] ^= 1;
     return request;
   }
 
   /** Garbage; and requests that are wrong in one thing: the cookie, the length, the checksum. */
   private static List<byte[]> wrongs() {
-    Codec otherRun = new Codec(Member.CODEC.cookie() + 1, Member.CODEC.bodyBytes());
-    Codec otherBody = new Codec(Member.CODEC.cookie(), Member.CODEC.bodyBytes() + 1);
+    Codec otherRun = new Codec(GroupMember.CODEC.cookie() + 1, GroupMember.CODEC.bodyBytes());
+    Codec otherBody = new Codec(GroupMember.CODEC.cookie(), GroupMember.CODEC.bodyBytes() + 1);
     return List.of(
         "GET / HTTP/1.1\r\n\r\n".getBytes(),
-        Caller.request(otherRun, 1, 0),
-        Caller.request(otherBody, 1, Head.BODY),
+        RpcClient.request(otherRun, 1, 0),
+        RpcClient.request(otherBody, 1, Head.BODY),
         changed(27));
   }
 
   @ParameterizedTest
   @ValueSource(ints = {0, Head.HASH, Head.DISK, Head.BODY, ALL})
   void everyWorkloadIsAnsweredOverTcpWithItsStampsInOrder(int flags) throws Exception {
-    try (Member member = new Member();
-        Caller caller = member.caller()) {
+    try (GroupMember member = new GroupMember();
+        RpcClient caller = member.caller()) {
       for (long number = 0; number < 10; number++) {
         long beforeNs = System.nanoTime();
         caller.send(caller.request(number, flags));
@@ -68,25 +71,25 @@ class ServerTest {
   @ParameterizedTest
   @ValueSource(ints = {0, Head.HASH, Head.DISK, Head.BODY, ALL})
   void everyWorkloadIsAnsweredOverUdpOnTheSamePort(int flags) throws Exception {
-    try (Member member = new Member();
+    try (GroupMember member = new GroupMember();
         DatagramSocket socket = new DatagramSocket()) {
       socket.connect(InetAddress.getLoopbackAddress(), member.server.port());
       for (long number = 0; number < 10; number++) {
-        byte[] request = Caller.request(Member.CODEC, number, flags);
+        byte[] request = RpcClient.request(GroupMember.CODEC, number, flags);
         long beforeNs = System.nanoTime();
         socket.send(new DatagramPacket(request, request.length));
         DatagramPacket packet = new DatagramPacket(new byte[1 << 16], 1 << 16);
         socket.receive(packet);
         var reply = Unpooled.wrappedBuffer(packet.getData(), 0, packet.getLength());
-        inOrder(beforeNs, Caller.check(Member.CODEC, reply, number, flags));
+        inOrder(beforeNs, RpcClient.check(GroupMember.CODEC, reply, number, flags));
       }
     }
   }
 
   @Test
   void requestsThatComeInOneReadOrByteByByteAreAnsweredInTheirOrder() throws Exception {
-    try (Member member = new Member();
-        Caller caller = member.caller()) {
+    try (GroupMember member = new GroupMember();
+        RpcClient caller = member.caller()) {
       for (long number = 0; number < 3; number++) {
         for (byte one : caller.request(number, 0)) {
           caller.send(new byte[] {one});
@@ -105,7 +108,7 @@ class ServerTest {
     }
   }
 
-  private static Void assertAnswered(Caller caller) throws IOException {
+  private static Void assertAnswered(RpcClient caller) throws IOException {
     for (long number = 0; number < 1003; number++) {
       caller.take(Math.min(number, 3), number < 3 ? 0 : Head.BODY);
     }
@@ -114,9 +117,9 @@ class ServerTest {
 
   @Test
   void strangersWhoSayWhatIsNoRequestOfThisRunAreClosedAndCounted() throws Exception {
-    try (Member member = new Member()) {
+    try (GroupMember member = new GroupMember()) {
       for (byte[] wrong : wrongs()) {
-        try (Caller stranger = member.caller()) {
+        try (RpcClient stranger = member.caller()) {
           stranger.send(wrong);
           stranger.awaitEnd();
         }
@@ -127,8 +130,8 @@ class ServerTest {
 
   @Test
   void aPeerWhoSaysWhatIsNoRequestIsClosedToo() throws Exception {
-    try (Member member = new Member();
-        Caller peer = member.caller()) {
+    try (GroupMember member = new GroupMember();
+        RpcClient peer = member.caller()) {
       peer.call(1, 0);
       peer.send(changed(27));
       peer.awaitEnd();
@@ -140,10 +143,10 @@ class ServerTest {
   @Test
   void datagramsThatAreNoRequestOfThisRunAreDroppedAndCounted() throws Exception {
     List<byte[]> wrongs = new ArrayList<>(wrongs());
-    byte[] request = Caller.request(Member.CODEC, 1, 0);
+    byte[] request = RpcClient.request(GroupMember.CODEC, 1, 0);
     wrongs.add(Arrays.copyOf(request, request.length - 1));
     wrongs.add(Arrays.copyOf(request, request.length + 1));
-    try (Member member = new Member();
+    try (GroupMember member = new GroupMember();
         DatagramSocket socket = new DatagramSocket()) {
       socket.connect(InetAddress.getLoopbackAddress(), member.server.port());
       for (byte[] wrong : wrongs) {
@@ -152,15 +155,15 @@ class ServerTest {
       socket.send(new DatagramPacket(request, request.length));
       DatagramPacket packet = new DatagramPacket(new byte[1 << 16], 1 << 16);
       socket.receive(packet);
-      Caller.check(Member.CODEC, Unpooled.wrappedBuffer(packet.getData(), 0, packet.getLength()), 1, 0);
+      RpcClient.check(GroupMember.CODEC, Unpooled.wrappedBuffer(packet.getData(), 0, packet.getLength()), 1, 0);
       assertEquals(wrongs.size(), member.refused());
     }
   }
 
   @Test
   void aReplyFromDiskIsNotAskedOfAServerWithoutOne() throws Exception {
-    try (Member member = new Member(Member.CODEC, Limits.USUAL, 0);
-        Caller caller = member.caller()) {
+    try (GroupMember member = new GroupMember(GroupMember.CODEC, Limits.USUAL, 0);
+        RpcClient caller = member.caller()) {
       caller.call(1, Head.BODY);
       caller.send(caller.request(2, Head.DISK));
       caller.awaitEnd();
@@ -169,8 +172,8 @@ class ServerTest {
 
   @Test
   void theDisksFileHasNoNameWhileItIsServedFrom() throws Exception {
-    try (Member member = new Member();
-        Caller caller = member.caller()) {
+    try (GroupMember member = new GroupMember();
+        RpcClient caller = member.caller()) {
       caller.call(1, ALL);
       assertFalse(Files.exists(member.folder.resolve("disk")));
     }
@@ -179,10 +182,10 @@ class ServerTest {
   @Test
   void aSilentStrangerIsClosedWhenItsTimeIsOverAndAPeerStays() throws Exception {
     Limits limits = new Limits(2_000_000_000, 256, 1024, NEVER_NS);
-    try (Member member = new Member(Member.CODEC, limits, 0);
-        Caller peer = member.caller()) {
+    try (GroupMember member = new GroupMember(GroupMember.CODEC, limits, 0);
+        RpcClient peer = member.caller()) {
       peer.call(1, 0);
-      try (Caller stranger = member.caller()) {
+      try (RpcClient stranger = member.caller()) {
         stranger.awaitEnd();
       }
       peer.call(2, 0);
@@ -193,14 +196,14 @@ class ServerTest {
   @Test
   void oneStrangerTooManyClosesTheOldestAndNoPeer() throws Exception {
     Limits limits = new Limits(NEVER_NS, 2, 1024, NEVER_NS);
-    try (Member member = new Member(Member.CODEC, limits, 0);
-        Caller peer = member.caller()) {
+    try (GroupMember member = new GroupMember(GroupMember.CODEC, limits, 0);
+        RpcClient peer = member.caller()) {
       peer.call(1, 0);
-      try (Caller oldest = member.caller();
-          Caller second = member.caller();
-          Caller third = member.caller()) {
+      try (RpcClient oldest = member.caller();
+          RpcClient second = member.caller();
+          RpcClient third = member.caller()) {
         oldest.awaitEnd();
-        for (Caller known : List.of(peer, second, third)) {
+        for (RpcClient known : List.of(peer, second, third)) {
           known.call(2, 0);
         }
       }
@@ -211,12 +214,12 @@ class ServerTest {
   @Test
   void oneConnectionTooManyIsTurnedAway() throws Exception {
     Limits limits = new Limits(NEVER_NS, 256, 2, NEVER_NS);
-    try (Member member = new Member(Member.CODEC, limits, 0);
-        Caller first = member.caller();
-        Caller second = member.caller()) {
+    try (GroupMember member = new GroupMember(GroupMember.CODEC, limits, 0);
+        RpcClient first = member.caller();
+        RpcClient second = member.caller()) {
       first.call(1, 0);
       second.call(1, 0);
-      try (Caller third = member.caller()) {
+      try (RpcClient third = member.caller()) {
         third.awaitEnd();
       }
       first.call(2, 0);
@@ -226,9 +229,9 @@ class ServerTest {
 
   @Test
   void whoDoesNotReadItsRepliesIsClosed() throws Exception {
-    Codec codec = new Codec(Member.CODEC.cookie(), 1 << 20);
-    try (Member member = new Member(codec, new Limits(NEVER_NS, 256, 1024, 1), 0);
-        Caller caller = new Caller(codec.cookie(), codec.bodyBytes(), member.server.port())) {
+    Codec codec = new Codec(GroupMember.CODEC.cookie(), 1 << 20);
+    try (GroupMember member = new GroupMember(codec, new Limits(NEVER_NS, 256, 1024, 1), 0);
+        RpcClient caller = new RpcClient(codec.cookie(), codec.bodyBytes(), member.server.port())) {
       assertThrows(
           IOException.class,
           () -> {
@@ -241,11 +244,11 @@ class ServerTest {
 
   @Test
   void aPortThatIsTakenIsTold() throws Exception {
-    try (Member member = new Member();
-        Loops loops = Loops.start(1)) {
+    try (GroupMember member = new GroupMember();
+        EventLoops loops = EventLoops.start(1)) {
       var listen = new InetSocketAddress(InetAddress.getLoopbackAddress(), member.server.port());
-      var terms = new AgentTerms(listen, Path.of("unused"), Member.CODEC, 0, 1, null, 0);
-      Problem told = assertThrows(Problem.class, () -> Server.open(terms, Limits.USUAL, loops.serving()));
+      var config = new AgentConfig(listen, Path.of("unused"), GroupMember.CODEC, 0, 1, null, 0);
+      Problem told = assertThrows(Problem.class, () -> Server.open(config, Limits.USUAL, loops.serving()));
       String begin = "netty: 127.0.0.1:" + member.server.port() + " cannot be opened for TCP: ";
       assertTrue(told.getMessage().startsWith(begin), told.getMessage());
     }
@@ -254,10 +257,10 @@ class ServerTest {
   @Test
   void aPortThatIsTakenForDatagramsAloneIsTold() throws Exception {
     try (DatagramSocket taken = new DatagramSocket(0, InetAddress.getLoopbackAddress());
-        Loops loops = Loops.start(1)) {
+        EventLoops loops = EventLoops.start(1)) {
       var listen = new InetSocketAddress(InetAddress.getLoopbackAddress(), taken.getLocalPort());
-      var terms = new AgentTerms(listen, Path.of("unused"), Member.CODEC, 0, 1, null, 0);
-      Problem told = assertThrows(Problem.class, () -> Server.open(terms, Limits.USUAL, loops.serving()));
+      var config = new AgentConfig(listen, Path.of("unused"), GroupMember.CODEC, 0, 1, null, 0);
+      Problem told = assertThrows(Problem.class, () -> Server.open(config, Limits.USUAL, loops.serving()));
       assertTrue(told.getMessage().contains(" cannot be opened for UDP: "), told.getMessage());
     }
   }

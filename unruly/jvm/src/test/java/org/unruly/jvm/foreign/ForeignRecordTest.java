@@ -15,6 +15,8 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import org.unruly.jvm.Problem;
+import org.unruly.jvm.foreign.ForeignRecord.Kind;
+import org.unruly.jvm.foreign.Parent.Command;
 
 class ForeignRecordTest {
   private static final long ABSENT = ForeignRecord.ABSENT;

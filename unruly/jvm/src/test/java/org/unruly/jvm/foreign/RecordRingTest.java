@@ -8,6 +8,7 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
+import org.unruly.jvm.foreign.ForeignRecord.Kind;
 
 class RecordRingTest {
   private static final int PRODUCERS = 3;

@@ -11,6 +11,7 @@ import org.jgroups.BytesMessage;
 import org.jgroups.Message;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
+import org.unruly.jvm.protocol.JGroupsMember.HeadedMessage;
 
 class HeadedMessageTest {
   @ParameterizedTest

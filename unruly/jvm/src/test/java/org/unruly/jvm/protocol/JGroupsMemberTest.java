@@ -33,10 +33,10 @@ class JGroupsMemberTest {
 
   @BeforeEach
   void open() throws IOException {
-    reader = new JGroupsMember(PROTOCOL, Streaming.terms(7), null);
+    reader = new JGroupsMember(PROTOCOL, Streaming.config(7), null);
     reader.join(seeing(reader, new LinkedBlockingQueue<>()));
     InetSocketAddress there = new InetSocketAddress(InetAddress.getLoopbackAddress(), reader.port());
-    writer = new JGroupsMember(PROTOCOL, Streaming.terms(7), there);
+    writer = new JGroupsMember(PROTOCOL, Streaming.config(7), there);
   }
 
   @AfterEach
@@ -91,8 +91,8 @@ class JGroupsMemberTest {
 
     @Override
     public Object down(Message message) {
-      boolean asks = message.getHeaders().values().stream().anyMatch(it -> it instanceof PingHeader);
-      return asks && done.compareAndSet(false, true) ? null : super.down(message);
+      boolean requests = message.getHeaders().values().stream().anyMatch(it -> it instanceof PingHeader);
+      return requests && done.compareAndSet(false, true) ? null : super.down(message);
     }
   }
 }

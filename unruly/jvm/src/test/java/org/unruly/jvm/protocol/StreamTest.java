@@ -9,8 +9,8 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
+import org.unruly.jvm.foreign.ForeignRecord.Kind;
 import org.unruly.jvm.foreign.ForeignRecord;
-import org.unruly.jvm.foreign.Kind;
 
 @Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class StreamTest {
@@ -65,7 +65,7 @@ class StreamTest {
   void aReaderToWhomNobodyWritesEndsWhenItIsWoken(String protocol) throws Exception {
     try (Streaming streaming = new Streaming(protocol, 3)) {
       CompletableFuture<Void> received = streaming.receive();
-      streaming.inlet.wake();
+      streaming.receiver.wake();
       received.get(30, TimeUnit.SECONDS);
       assertEquals(0, streaming.accounting.messages());
     }

@@ -8,12 +8,12 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.unruly.jvm.foreign.RecordRing;
 import org.unruly.jvm.stream.Accounting;
-import org.unruly.jvm.stream.Inlet;
+import org.unruly.jvm.stream.Endpoint.Receiver;
+import org.unruly.jvm.stream.Endpoint.Sender;
 import org.unruly.jvm.stream.Intake;
-import org.unruly.jvm.stream.Outlet;
-import org.unruly.jvm.stream.Sent;
-import org.unruly.jvm.stream.Terms;
-import org.unruly.jvm.stream.Timetable;
+import org.unruly.jvm.stream.StreamConfig;
+import org.unruly.jvm.stream.StreamCounts.SentCounts;
+import org.unruly.jvm.stream.Writer.Schedule;
 import org.unruly.jvm.stream.Writer;
 
 /** Both ends of a stream in this process, over loopback, with ports that the kernel chooses. */
@@ -22,9 +22,9 @@ final class Streaming implements AutoCloseable {
   static final long SETTLE_NS = 5_000_000_000L;
 
   final Accounting accounting = new Accounting();
-  final Sent sent = new Sent();
+  final SentCounts sent = new SentCounts();
   final RecordRing ring = new RecordRing(8192);
-  final Inlet inlet;
+  final Receiver receiver;
   private final String protocol;
   private final int cookie;
   private final AtomicBoolean closed = new AtomicBoolean();
@@ -32,19 +32,19 @@ final class Streaming implements AutoCloseable {
   Streaming(String protocol, int cookie) {
     this.protocol = protocol;
     this.cookie = cookie;
-    inlet = Protocols.inlet(protocol, terms(cookie));
+    receiver = Protocols.receiver(protocol, config(cookie));
   }
 
-  static Terms terms(int cookie) {
-    return terms(cookie, 0, MESSAGE_BYTES);
+  static StreamConfig config(int cookie) {
+    return config(cookie, 0, MESSAGE_BYTES);
   }
 
-  static Terms terms(int cookie, int port, int messageBytes) {
-    return new Terms(new InetSocketAddress(InetAddress.getLoopbackAddress(), port), messageBytes, 100, cookie, 1, false, null);
+  static StreamConfig config(int cookie, int port, int messageBytes) {
+    return new StreamConfig(new InetSocketAddress(InetAddress.getLoopbackAddress(), port), messageBytes, 100, cookie, 1, false, null);
   }
 
   InetSocketAddress reader() {
-    return new InetSocketAddress(InetAddress.getLoopbackAddress(), inlet.port());
+    return new InetSocketAddress(InetAddress.getLoopbackAddress(), receiver.port());
   }
 
   /** Starts the reader; done when it has ended. */
@@ -54,7 +54,7 @@ final class Streaming implements AutoCloseable {
         new Thread(
             () -> {
               try {
-                inlet.receive(new Intake(terms(cookie), accounting, ring));
+                receiver.receive(new Intake(config(cookie), accounting, ring));
                 // as a run does: a group's writer waits for it
                 close();
                 done.complete(null);
@@ -69,74 +69,74 @@ final class Streaming implements AutoCloseable {
 
   /** Writes so many messages and the end. */
   void write(int messages) throws IOException {
-    try (Outlet outlet = Protocols.outlet(protocol, terms(cookie))) {
-      outlet.meet(reader());
-      Timetable timetable = new Timetable(System.nanoTime(), Long.MAX_VALUE);
-      new Writer(terms(cookie), new Counted(outlet, messages, timetable), timetable, sent).run(SETTLE_NS);
+    try (Sender sender = Protocols.sender(protocol, config(cookie))) {
+      sender.meet(reader());
+      Schedule schedule = new Schedule(System.nanoTime(), Long.MAX_VALUE);
+      new Writer(config(cookie), new Counted(sender, messages, schedule), schedule, sent).run(SETTLE_NS);
     }
   }
 
   @Override
   public void close() {
     if (!closed.getAndSet(true)) {
-      inlet.close();
+      receiver.close();
     }
   }
 
   /** Has the time end with the last message. */
-  private static final class Counted implements Outlet {
-    private final Outlet outlet;
-    private final Timetable timetable;
+  private static final class Counted implements Sender {
+    private final Sender sender;
+    private final Schedule schedule;
     private int left;
 
-    private Counted(Outlet outlet, int messages, Timetable timetable) {
-      this.outlet = outlet;
-      this.timetable = timetable;
+    private Counted(Sender sender, int messages, Schedule schedule) {
+      this.sender = sender;
+      this.schedule = schedule;
       left = messages;
     }
 
     @Override
     public ByteBuffer message() {
-      return outlet.message();
+      return sender.message();
     }
 
     @Override
     public void send() throws IOException {
-      outlet.send();
+      sender.send();
       left--;
       if (left == 0) {
-        timetable.endNow();
+        schedule.endNow();
       }
     }
 
     @Override
     public int endings() {
-      return outlet.endings();
+      return sender.endings();
     }
 
     @Override
     public void settle(long untilNs) throws IOException {
-      outlet.settle(untilNs);
+      sender.settle(untilNs);
     }
 
     @Override
     public int port() {
-      return outlet.port();
+      return sender.port();
     }
 
     @Override
     public int meet(InetSocketAddress peer) throws IOException {
-      return outlet.meet(peer);
+      return sender.meet(peer);
     }
 
     @Override
     public void wake() {
-      outlet.wake();
+      sender.wake();
     }
 
     @Override
     public void close() {
-      outlet.close();
+      sender.close();
     }
   }
 }
