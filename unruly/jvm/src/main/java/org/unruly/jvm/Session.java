@@ -6,18 +6,18 @@ import org.unruly.jvm.foreign.ForeignRecord;
 import org.unruly.jvm.foreign.Parent.Command;
 import org.unruly.jvm.foreign.Parent;
 
-/** The records with which every verb begins and ends. */
+/** The records that every verb sends at its start and end, and the wait between them. */
 final class Session {
   private static final long LONG_NS = Long.MAX_VALUE / 4;
 
   private Session() {}
 
-  /** The first record. */
+  /** Sends the first record. */
   static void hello(Parent parent, int port) {
     parent.report(Kind.HELLO, ProcessHandle.current().pid(), port, ForeignRecord.VERSION);
   }
 
-  /** The whole text to stderr; to the agent in as many records as it needs, of which the last says that it is over. */
+  /** Prints the error to stderr and sends it to the agent in one or more records. The last one has the kind FAILURE. */
   static void failure(Parent parent, Throwable thrown) {
     String text = thrown instanceof Problem ? thrown.getMessage() : "jvm: " + thrown;
     System.err.println(text);
@@ -30,7 +30,7 @@ final class Session {
     parent.report(Kind.FAILURE, parts.get(last));
   }
 
-  /** Until it is stopped, or the end comes of which a start has told, or something breaks. */
+  /** Waits for a stop command or for the end time of a start command. Throws the failure of any thread that breaks. */
   static void awaitStop(Parent parent) throws InterruptedException {
     long endNs = System.nanoTime() + LONG_NS;
     while (true) {

@@ -27,9 +27,9 @@ import org.unruly.jvm.agent.RequestQueue.Request;
 import org.unruly.jvm.foreign.ForeignRecord.Kind;
 import org.unruly.jvm.foreign.ForeignRecord;
 
-/** The socket at which the agent asks: a connection for each peer. */
+/** The socket on which the agent sends its requests, one connection per peer. */
 public final class AgentSocket implements AutoCloseable {
-  /** Answers that the agent has not read, bytes: some 170,000, which is seconds of them. */
+  /** Limits for outcomes that the agent has not read, bytes. The high mark holds about 170,000 of them, several seconds. */
   private static final WriteBufferWaterMark UNREAD = new WriteBufferWaterMark(8 << 20, 16 << 20);
 
   private static final long TIMEOUT_MS = 1000;
@@ -42,10 +42,10 @@ public final class AgentSocket implements AutoCloseable {
     this.channels = channels;
   }
 
-  /** Listens; the socket's file is deleted at the end, also of the process. */
+  /** Opens the socket. Closing it, or the end of the process, deletes the file. */
   public static AgentSocket open(AgentConfig config, EventLoopGroup loop) {
     if (Files.exists(config.asking(), LinkOption.NOFOLLOW_LINKS)) {
-      // Netty would delete it, whatever it is
+      // Netty would delete any file at this path
       throw notOpened(config.asking(), "something is there", null);
     }
     ChannelGroup channels = new DefaultChannelGroup(loop.next(), true);
@@ -90,11 +90,11 @@ public final class AgentSocket implements AutoCloseable {
         Files.delete(path.getParent());
       }
     } catch (IOException thrown) {
-      // somebody has something else there
+      // the folder holds other files
     }
   }
 
-  /** A connection of the agent: its first record says which peer, the others what to ask of it and when. */
+  /** A connection of the agent. Its first record names the peer; each later record schedules a request. */
   static final class AgentConnection extends ByteToMessageDecoder {
     private final AgentConfig config;
     private PeerConnection peer;
@@ -106,7 +106,7 @@ public final class AgentSocket implements AutoCloseable {
     @Override
     public void channelRead(ChannelHandlerContext context, Object bytes) throws Exception {
       super.channelRead(context, bytes);
-      // all that came with one read is there: what is due of it is asked in one go
+      // all records of this read are queued: send the requests whose scheduled time has passed
       if (peer != null) {
         peer.sendDue();
       }
@@ -121,7 +121,7 @@ public final class AgentSocket implements AutoCloseable {
         take(context, ForeignRecord.read(bytes.nioBuffer(bytes.readerIndex(), ForeignRecord.BYTES)));
         bytes.skipBytes(ForeignRecord.BYTES);
       } catch (Problem thrown) {
-        // or it would be looked at once more at the connection's end
+        // Netty would otherwise decode these bytes again when the connection closes
         bytes.skipBytes(bytes.readableBytes());
         throw thrown;
       }
@@ -143,7 +143,7 @@ public final class AgentSocket implements AutoCloseable {
       }
     }
 
-    /** Who asks and does not listen to the answers would fill the memory with them. */
+    /** Closes the connection if the agent does not read the outcomes, because they would fill the memory. */
     @Override
     public void channelWritabilityChanged(ChannelHandlerContext context) {
       if (!context.channel().isWritable()) {

@@ -6,10 +6,10 @@ import java.util.Set;
 import org.unruly.jvm.agent.Server.Limits;
 
 /**
- * Who may stay connected: peers of the run for as long as they like, strangers for some seconds.
+ * Limits the connections of a server. Identified clients may stay; others have a few seconds.
  *
- * <p>A connection is a stranger until it has said a valid request of this run. There are never more than a bounded
- * number of strangers (the oldest goes first), nor of connections of all kinds. Asked by all event loops, a few times a
+ * <p>A connection is unidentified until it has sent a valid request of this run. Both the unidentified connections (the
+ * limiter closes the oldest first) and all connections have a limit. All event loops call it, a few times per
  * connection.
  */
 final class ConnectionLimiter {
@@ -22,7 +22,7 @@ final class ConnectionLimiter {
     this.limits = limits;
   }
 
-  /** Lets a connection in; false when it is full. */
+  /** Admits a connection. Returns false if the limit is reached. */
   boolean enter(Channel connection) {
     Channel oldest = null;
     synchronized (this) {
@@ -44,23 +44,23 @@ final class ConnectionLimiter {
     return true;
   }
 
-  /** It has said a valid request. */
+  /** Marks a connection as identified: it sent a valid request. */
   synchronized void identify(Channel connection) {
     unidentified.remove(connection);
   }
 
-  /** A connection that was let in has ended. */
+  /** Releases an admitted connection that has closed. */
   synchronized void leave(Channel connection) {
     connections--;
     refused += unidentified.remove(connection) ? 1 : 0;
   }
 
-  /** A datagram was no request of this run. */
+  /** Counts a datagram that was not a request of this run. */
   synchronized void refuse() {
     refused++;
   }
 
-  /** Connections and datagrams that were turned away. */
+  /** Returns the number of refused connections and datagrams. */
   synchronized long refused() {
     return refused;
   }

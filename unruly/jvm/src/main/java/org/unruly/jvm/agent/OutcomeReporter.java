@@ -6,7 +6,7 @@ import org.unruly.jvm.agent.Codec.Stamps;
 import org.unruly.jvm.foreign.ForeignRecord.Kind;
 import org.unruly.jvm.foreign.ForeignRecord;
 
-/** What the agent is told of one peer, in batches; on the event loop of its connection. */
+/** Reports the outcomes of requests to the agent in batches, on the event loop of its connection. */
 final class OutcomeReporter {
   private final Channel connection;
   private ByteBuf batch;
@@ -27,7 +27,7 @@ final class OutcomeReporter {
     report(Kind.FAILED, ticket, failure.code());
   }
 
-  /** Sends what was told since the last time. */
+  /** Sends the outcomes collected since the last call. */
   void flush() {
     if (batch != null) {
       connection.writeAndFlush(batch);
@@ -45,7 +45,7 @@ final class OutcomeReporter {
     batch.writerIndex(at + ForeignRecord.BYTES);
   }
 
-  /** What became of an ask that got no reply; the codes are in {@code unruly/schema/foreign.md}. */
+  /** The reason why a request got no reply. The codes are in {@code unruly/schema/foreign.md}. */
   enum Failure {
     /** There was no connection. */
     DISCONNECTED(1),
@@ -53,7 +53,7 @@ final class OutcomeReporter {
     REFUSED(2),
     /** The connection broke, or the peer closed it. */
     RESET(3),
-    /** The peer sent what is no reply of this run. */
+    /** The peer sent bytes that are not a reply of this run. */
     PROTOCOL(4),
     /** The kernel did not take the message. */
     SEND(5);

@@ -17,18 +17,20 @@ import org.unruly.jvm.agent.RequestQueue.Request;
 import org.unruly.jvm.foreign.Parent.Command;
 
 /**
- * The way to one peer: asks when it is time, tells what comes of it, connects again with back-off. On one event loop.
+ * A connection to one peer: sends each request at its scheduled time, reports the outcome and reconnects with back-off.
+ * All methods run on one event loop.
  *
- * <p>Nothing is given to a channel while an earlier message is not wholly with the kernel: so the stamp taken before
- * a message is given is that of its first byte, and what waits for room waits here.
+ * <p>A message is written only after the kernel has taken all of the earlier one. The stamp taken before the write is
+ * therefore the send time of its first byte, and requests queue here while the socket is full.
  */
 final class PeerConnection {
-  /** First pause before connecting again; doubles up to the most. */
+  /** Pause before the first reconnect, ns. It doubles up to {@link #BACKOFF_NS_MAX}. */
   private static final long BACKOFF_NS_MIN = 20_000_000;
 
   private static final long BACKOFF_NS_MAX = 2_000_000_000;
 
-  /** Asked before replies are looked at again: after a stop of ours they would be late by our doing. */
+  /** Largest number of requests before replies are read again. After a pause of this process, a longer burst would delay the
+   * replies. */
   private static final int BURST_MAX = 16;
 
   private final PeerConnector dial;
@@ -55,13 +57,13 @@ final class PeerConnection {
     dial = new PeerConnector(peer, codec, loop, this);
   }
 
-  /** Connects, for the first time or again. */
+  /** Connects or reconnects. */
   void connect() {
     if (state == State.DOWN) {
       state = State.CONNECTING;
       ChannelFuture made = dial.connect();
       channel = made.channel();
-      // a channel that could not even be made tells so on a thread of its own
+      // a channel that could not be created reports that on another thread
       made.addListener(future -> inLoop(() -> connected(made)));
     }
   }
@@ -74,12 +76,12 @@ final class PeerConnection {
     }
   }
 
-  /** Has this asked in its time. */
+  /** Schedules a request. */
   void add(Request ask) {
     requests.add(ask, System.nanoTime());
   }
 
-  /** Asks what is due, and sees to it that the next is asked in its time. */
+  /** Sends the requests whose scheduled time has passed and sets the timer for the next one. */
   void sendDue() {
     long nowNs = System.nanoTime();
     if (state == State.OPEN) {
@@ -87,7 +89,7 @@ final class PeerConnection {
       burst(nowNs);
       bursting = false;
     }
-    // not else: it may have broken just now
+    // not else: the burst may have broken the connection
     if (state == State.DOWN) {
       for (Request due = requests.take(nowNs); due != null; due = requests.take(nowNs)) {
         outcomes.failed(due.ticket(), down);
@@ -97,11 +99,11 @@ final class PeerConnection {
     awaitNext();
   }
 
-  /** A reply has come, whole. */
+  /** Handles a complete reply. */
   void replied(ByteBuf reply, int bytes, long receivedNs) {
     long ticket = Head.of(reply).request();
     if (peer.datagrams()) {
-      // connected is what answers; a datagram socket is always so
+      // a UDP socket is always connected; only a reply shows that the peer is there
       backoffNs = BACKOFF_NS_MIN;
     }
     if (ticket != Head.GREETING) {
@@ -110,12 +112,12 @@ final class PeerConnection {
     }
   }
 
-  /** Tells the agent what has come. */
+  /** Sends the collected outcomes to the agent. */
   void flush() {
     outcomes.flush();
   }
 
-  /** A connection has broken, or could not be made: all that is open on it has failed. */
+  /** Handles a broken or failed connection: fails its open requests and schedules a reconnect. */
   void broken(Channel which, Failure failure) {
     if (which != channel) {
       return;
@@ -134,7 +136,7 @@ final class PeerConnection {
     awaitNext();
   }
 
-  /** The agent asks no more. */
+  /** Closes the connection without a reconnect. */
   void close() {
     state = State.CLOSED;
     cancel();
@@ -151,7 +153,7 @@ final class PeerConnection {
     } else if (made.isSuccess()) {
       state = State.OPEN;
       backoffNs = peer.datagrams() ? backoffNs : BACKOFF_NS_MIN;
-      // so that we are no stranger before the first ask
+      // identifies this client to the server before the first request
       channel.writeAndFlush(request(channel, Head.GREETING, 0));
       sendDue();
     } else {
@@ -163,7 +165,7 @@ final class PeerConnection {
     int most = peer.datagrams() ? 1 : BURST_MAX;
     int asked = 0;
     while (asked < BURST_MAX && unsent == 0 && state == State.OPEN) {
-      // what goes may break it
+      // a write may break the connection
       Channel open = channel;
       List<PendingWrite> batch = give(open, most, nowNs);
       if (batch.isEmpty()) {
@@ -176,7 +178,7 @@ final class PeerConnection {
     }
   }
 
-  /** Encodes what is due; it goes with the flush. */
+  /** Encodes the requests whose scheduled time has passed. The next flush sends them. */
   private List<PendingWrite> give(Channel open, int most, long nowNs) {
     List<PendingWrite> batch = new ArrayList<>();
     for (Request due = requests.take(nowNs); due != null; due = batch.size() < most ? requests.take(nowNs) : null) {
@@ -191,7 +193,7 @@ final class PeerConnection {
 
   private void written(PendingWrite pending, Future<?> future) {
     if (pending.channel != channel) {
-      // of a connection that is gone, whose asks have failed
+      // the connection is gone and its requests have failed
       return;
     }
     unsent--;
@@ -204,7 +206,7 @@ final class PeerConnection {
       requests.ended(ticket);
       outcomes.failed(ticket, Failure.SEND);
     }
-    // TCP's connection breaks with it, and all its asks
+    // over TCP the connection breaks, and with it all its requests
     if (!bursting) {
       sendDue();
     }
@@ -220,7 +222,7 @@ final class PeerConnection {
     long nextNs = requests.nextNs();
     boolean waits = state == State.DOWN || state == State.OPEN && unsent == 0;
     if (!waits || nextNs == Long.MAX_VALUE) {
-      // what makes room, and who adds, asks then
+      // the next completed write or added request sends then
       return;
     }
     if (timer == null || timerNs > nextNs) {
@@ -249,7 +251,7 @@ final class PeerConnection {
     CLOSED
   }
 
-  /** A message on its way to the kernel. */
+  /** A message that the kernel has not taken yet. */
   private static final class PendingWrite {
     private final Channel channel;
     private final Request ask;
@@ -262,18 +264,18 @@ final class PeerConnection {
   }
 
   /**
-   * Whom a connection of the agent asks.
+   * The peer of one connection.
    *
-   * @param server its number
-   * @param client the number of who asks
-   * @param address of its server
-   * @param datagrams whether over UDP
+   * @param server number of its server
+   * @param client number of this client
+   * @param address address of its server
+   * @param datagrams true for UDP, false for TCP
    */
   record Peer(int server, int client, InetSocketAddress address, boolean datagrams) {
     private static final int ID_MAX = 0xFFFF;
     private static final int PORT_MAX = 0xFFFF;
 
-    /** The peer of a record's fields. */
+    /** Returns the peer in the fields of a {@code ROUTE} record. */
     static Peer of(long[] fields) {
       int server = (int) within("server", fields[0], 0, ID_MAX);
       int client = (int) within("client", fields[1], 0, ID_MAX);
@@ -282,7 +284,7 @@ final class PeerConnection {
       return new Peer(server, client, Command.address(address, port), within("transport", fields[4], 0, 1) == 1);
     }
 
-    /** The head of a request to it. */
+    /** Returns the head of a request to this peer. */
     Head head(long request, int flags) {
       return new Head(flags, request, client, server);
     }

@@ -25,9 +25,9 @@ import org.unruly.jvm.agent.Codec.Head;
 import org.unruly.jvm.agent.OutcomeReporter.Failure;
 import org.unruly.jvm.agent.PeerConnection.Peer;
 
-/** How a peer is connected to. */
+/** Opens TCP connections and UDP sockets to one peer. */
 final class PeerConnector {
-  /** Netty has no type for it; its words are the system's, in the system's language. */
+  /** Message text of a refused connection, in the language of the system. Netty has no exception type for it. */
   private static final String REFUSED =
       new Errors.NativeIoException("", Errors.ERROR_ECONNREFUSED_NEGATIVE).getMessage();
 
@@ -51,12 +51,12 @@ final class PeerConnector {
         });
   }
 
-  /** Begins to connect. */
+  /** Starts connecting and returns the future of the connection. */
   ChannelFuture connect() {
     return bootstrap.connect(peer.address());
   }
 
-  /** Whether the peer's host refuses: of a datagram the next one tells, or a read. */
+  /** Returns true if the peer's host refused. For UDP, a later send or read reports the refusal. */
   static boolean isRefused(Throwable thrown) {
     if (thrown instanceof PortUnreachableException) {
       return true;
@@ -74,7 +74,7 @@ final class PeerConnector {
     return new Bootstrap()
         .channel(EpollSocketChannel.class)
         .option(ChannelOption.TCP_NODELAY, true)
-        // the kernel's own patience, as that of the clients in Rust
+        // 0 = the kernel's timeout, as the Rust clients have it
         .option(ChannelOption.CONNECT_TIMEOUT_MILLIS, 0);
   }
 
@@ -87,7 +87,7 @@ final class PeerConnector {
         .option(ChannelOption.RCVBUF_ALLOCATOR, new FixedRecvByteBufAllocator(Math.min(room, 1 << 16)));
   }
 
-  /** Replies of a UDP socket, one a datagram; a datagram that is none is noise. */
+  /** Reads replies from a UDP socket, one per datagram. It ignores every other datagram. */
   static final class ReplyDatagrams extends SimpleChannelInboundHandler<DatagramPacket> {
     private final Codec codec;
     private final PeerConnection connection;
@@ -109,7 +109,7 @@ final class PeerConnector {
           connection.flush();
         }
       } catch (ProtocolException thrown) {
-        // someone else's
+        // not a reply of this run
       }
     }
 
@@ -118,7 +118,7 @@ final class PeerConnector {
       connection.broken(context.channel(), Failure.RESET);
     }
 
-    /** Nobody listens there; of other errors the socket stays. */
+    /** Closes the socket if the peer refused. Other errors leave it open. */
     @Override
     public void exceptionCaught(ChannelHandlerContext context, Throwable thrown) {
       if (PeerConnector.isRefused(thrown)) {
@@ -127,7 +127,7 @@ final class PeerConnector {
     }
   }
 
-  /** Replies of a TCP connection. */
+  /** Reads replies from a TCP connection. */
   static final class ReplyStream extends ByteToMessageDecoder {
     private final Codec codec;
     private final PeerConnection connection;
@@ -155,7 +155,7 @@ final class PeerConnector {
           bytes.skipBytes(length);
         }
       } catch (ProtocolException thrown) {
-        // or it would be looked at once more at the connection's end
+        // Netty would otherwise decode these bytes again when the connection closes
         bytes.skipBytes(bytes.readableBytes());
         throw thrown;
       }

@@ -9,49 +9,49 @@ import java.util.Map;
 import java.util.PriorityQueue;
 
 /**
- * What is to be asked of a peer, and what was asked and is open. What is older than the patience is forgotten, so that
- * neither grows without end. Sans clock and sans socket.
+ * The scheduled and the open requests to one peer. The queue forgets requests older than the timeout, so it stays
+ * bounded. It uses neither clock nor socket.
  */
 final class RequestQueue {
   private final long timeoutNs;
   private final PriorityQueue<Request> waiting =
       new PriorityQueue<>(Comparator.comparingLong(Request::intendedNs).thenComparingLong(Request::ticket));
 
-  /** Intended times by ticket, in the order of asking. */
+  /** Scheduled times by ticket, in the order of sending, ns. */
   private final Map<Long, Long> open = new LinkedHashMap<>();
 
   RequestQueue(long timeoutNs) {
     this.timeoutNs = timeoutNs;
   }
 
-  /** It waits for its time. */
+  /** Adds a scheduled request. */
   void add(Request ask, long nowNs) {
     forget(nowNs);
     waiting.add(ask);
   }
 
-  /** When the next one is due; at the end of time when none waits. */
+  /** Returns the scheduled time of the next request, or {@code Long.MAX_VALUE} if none waits. */
   long nextNs() {
     return waiting.isEmpty() ? Long.MAX_VALUE : waiting.peek().intendedNs();
   }
 
-  /** Takes the next one whose time has come, or null. */
+  /** Removes and returns the next request if its scheduled time has passed, otherwise null. */
   Request take(long nowNs) {
     forget(nowNs);
     return nextNs() <= nowNs ? waiting.poll() : null;
   }
 
-  /** It has been asked. */
+  /** Records that a request was sent. */
   void opened(Request ask) {
     open.put(ask.ticket(), ask.intendedNs());
   }
 
-  /** It was answered, or has failed. */
+  /** Records that a request was answered or failed. */
   void ended(long ticket) {
     open.remove(ticket);
   }
 
-  /** Ends all that are open, and all whose time has come. */
+  /** Ends every open request and every request whose scheduled time has passed. Returns their tickets. */
   List<Long> endAll(long nowNs) {
     forget(nowNs);
     List<Long> tickets = new ArrayList<>(open.keySet());
@@ -62,7 +62,7 @@ final class RequestQueue {
     return tickets;
   }
 
-  /** How many are remembered. */
+  /** Returns the number of scheduled and open requests. */
   int size() {
     return waiting.size() + open.size();
   }
@@ -79,11 +79,11 @@ final class RequestQueue {
   }
 
   /**
-   * What the agent wants asked.
+   * A request that the agent scheduled.
    *
-   * @param ticket the request's number on the wire
-   * @param intendedNs when, CLOCK_MONOTONIC
-   * @param flags of the wire
+   * @param ticket number of the request on the wire
+   * @param intendedNs scheduled time by CLOCK_MONOTONIC, ns
+   * @param flags flags of the request on the wire
    */
   record Request(long ticket, long intendedNs, int flags) {}
 }

@@ -21,16 +21,16 @@ public record ForeignRecord(int kind, long[] fields) {
   /** Fields of a record. */
   public static final int FIELDS = 10;
 
-  /** The value of a field that is not there. */
+  /** Value of an absent field. */
   public static final long ABSENT = Long.MIN_VALUE;
 
   /** Version of the protocol. */
   public static final int VERSION = 1;
 
-  /** Bytes of text that a record has room for. */
+  /** Capacity of one record for text, bytes. */
   public static final int TEXT_BYTES = FIELDS * Long.BYTES;
 
-  /** A text takes no more records than this. */
+  /** Largest number of records for one text. */
   static final int TEXTS_MAX = 10;
 
   private static final int MAGIC = 0x554E524A;
@@ -68,7 +68,7 @@ public record ForeignRecord(int kind, long[] fields) {
     return new ForeignRecord(from.getShort(at + 6), fields);
   }
 
-  /** The fields of the records that carry a text: whole characters in each, then zeroes; what is beyond the last is cut. */
+  /** Returns the fields of the records that carry a text, cut after {@link #TEXTS_MAX} records. No character is split. */
   public static List<long[]> texts(String text) {
     byte[] whole = text.getBytes(StandardCharsets.UTF_8);
     List<long[]> parts = new ArrayList<>();
@@ -97,58 +97,58 @@ public record ForeignRecord(int kind, long[] fields) {
     /** To the agent: process id, bound port, protocol version. */
     public static final int HELLO = 1;
 
-    /** To the agent: what this process did in an interval. */
+    /** To the agent: counts and resource use of this process in an interval. */
     public static final int INTERVAL = 2;
 
     /** To the agent: the stamps of one message. */
     public static final int SAMPLE = 3;
 
-    /** To the agent: what the collector has done so far. */
+    /** To the agent: cumulative work of the garbage collector. */
     public static final int COLLECTOR = 4;
 
     /** To the agent: the stream is over, and accounted for. */
     public static final int DRAINED = 5;
 
-    /** To the agent: all is told; the process ends. */
+    /** To the agent: the run succeeded and every record was sent. */
     public static final int DONE = 6;
 
-    /** To the agent: how many records found no room. */
+    /** To the agent: number of records dropped because the ring was full. */
     public static final int DROPPED = 7;
 
-    /** To the agent: why the process ends. */
+    /** To the agent: last part of the error message. */
     public static final int FAILURE = 8;
 
-    /** To the agent: how many members the group has. */
+    /** To the agent: number of group members. */
     public static final int PEERS = 9;
 
-    /** To the agent: a part of why the process ends. */
+    /** To the agent: earlier part of an error message that needs several records. */
     public static final int WORDS = 10;
 
-    /** From the agent: where the other side is. */
+    /** From the agent: address of the peer. */
     public static final int PEER = 16;
 
-    /** From the agent: when the stream begins and ends. */
+    /** From the agent: start time and end time of the stream. */
     public static final int START = 17;
 
-    /** From the agent: end now. */
+    /** From the agent: stop now. */
     public static final int STOP = 18;
 
-    /** From the agent, on an asking connection: whom it asks. */
+    /** From the agent, on a request connection: the peer. */
     public static final int ROUTE = 32;
 
-    /** From the agent, on an asking connection: ask this then. */
+    /** From the agent, on a request connection: a request and its scheduled time. */
     public static final int ASK = 33;
 
-    /** To the agent, on an asking connection: when a request was given to the kernel. */
+    /** To the agent, on a request connection: send time of a request. */
     public static final int SENT = 34;
 
-    /** To the agent, on an asking connection: a reply has come, with its stamps. */
+    /** To the agent, on a request connection: time stamps of a reply. */
     public static final int REPLY = 35;
 
-    /** To the agent, on an asking connection: what was asked has failed. */
+    /** To the agent, on a request connection: a request failed. */
     public static final int FAILED = 36;
 
-    /** To the agent: whom the server of a group member turned away. */
+    /** To the agent: number of connections and datagrams that the server refused. */
     public static final int REFUSED = 38;
 
     private Kind() {}

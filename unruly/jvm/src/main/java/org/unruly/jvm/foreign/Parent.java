@@ -18,8 +18,8 @@ import org.unruly.jvm.foreign.ForeignRecord.Kind;
 /**
  * The agent that started this process, at the other end of a Unix-domain socket.
  *
- * <p>Records go through a ring and one daemon thread, so that nothing that is measured ever waits for the agent. When
- * the socket ends, whoever held it is gone and this process ends at once.
+ * <p>Records go through a ring and one daemon thread, so a measured thread never waits for the agent. When
+ * the socket closes, the agent is gone and this process ends at once.
  */
 public final class Parent implements AutoCloseable {
   /** At 5,000 samples a second the ring holds the records of more than a second. */
@@ -28,7 +28,7 @@ public final class Parent implements AutoCloseable {
   private static final int BATCH = 256;
   private static final long PAUSE_NS = 5_000_000;
 
-  /** A record that must not be dropped waits so long for room, and the last ones to be sent: through pauses of the world. */
+  /** Timeout for a record that must not be dropped and for the final flush, ns. It exceeds any GC pause. */
   private static final long TIMEOUT_NS = 10_000_000_000L;
 
   private final SocketChannel channel;
@@ -46,8 +46,8 @@ public final class Parent implements AutoCloseable {
   /**
    * Connects to an agent.
    *
-   * @param path of the socket it listens at
-   * @param gone what to do when the socket ends
+   * @param path path of the socket on which the agent listens
+   * @param gone action when the socket closes
    */
   public static Parent connect(String path, Runnable gone) {
     SocketChannel channel;
@@ -65,12 +65,12 @@ public final class Parent implements AutoCloseable {
     return parent;
   }
 
-  /** Where measuring threads put their records. */
+  /** Returns the ring for the records of measured threads. */
   public RecordRing ring() {
     return ring;
   }
 
-  /** Tells what must not be dropped: waits for room, though not for ever. Not for threads that are measured. */
+  /** Queues a record and waits up to the timeout for a free slot. Measured threads use {@link #ring} instead. */
   public void report(int kind, long... fields) {
     long untilNs = System.nanoTime() + TIMEOUT_NS;
     while (!ring.tryOffer(kind, fields, fields.length)) {
@@ -82,22 +82,22 @@ public final class Parent implements AutoCloseable {
     }
   }
 
-  /** Adds a command of this process's own. */
+  /** Queues a command that this process sends to itself. */
   public void add(Command command) {
     commands.add(command);
   }
 
-  /** The next command, or null when none came until then, by {@link System#nanoTime}. */
+  /** Waits for a command and returns it, or null at a deadline of {@link System#nanoTime}. */
   public Command next(long untilNs) throws InterruptedException {
     return commands.poll(Math.max(0, untilNs - System.nanoTime()), TimeUnit.NANOSECONDS);
   }
 
-  /** The next command, whenever it comes. */
+  /** Waits for the next command and returns it. */
   public Command next() throws InterruptedException {
     return commands.take();
   }
 
-  /** Sends what is still in the ring, and leaves. */
+  /** Sends the records left in the ring, then closes the socket. */
   @Override
   public void close() {
     closing = true;
@@ -108,7 +108,7 @@ public final class Parent implements AutoCloseable {
     } catch (InterruptedException thrown) {
       Thread.currentThread().interrupt();
     } catch (IOException thrown) {
-      // we leave anyway
+      // the process ends in any case
     }
   }
 
@@ -116,7 +116,7 @@ public final class Parent implements AutoCloseable {
     ByteBuffer batch = ByteBuffer.allocateDirect((BATCH + 1) * ForeignRecord.BYTES);
     try {
       while (true) {
-        // asked before draining: what was put in before is then sent
+        // read the flag before draining, so that records queued before close() are sent
         boolean last = closing;
         batch.clear().limit(BATCH * ForeignRecord.BYTES);
         int drained = ring.drain(batch);
@@ -152,7 +152,7 @@ public final class Parent implements AutoCloseable {
         }
       }
     } catch (IOException thrown) {
-      // the same as its end
+      // handled like the end of the socket
     } catch (Problem problem) {
       System.err.println(problem.getMessage());
     }
@@ -166,7 +166,7 @@ public final class Parent implements AutoCloseable {
   }
 
   /**
-   * What a run is told, by its agent or by its own stream.
+   * A command from the agent, or from a thread of this process that ended.
    *
    * @param kind {@link Kind#PEER}, {@link Kind#START}, {@link Kind#STOP} or {@link #FINISHED}
    * @param first the record's first field
@@ -174,25 +174,25 @@ public final class Parent implements AutoCloseable {
    * @param cause why the stream ended, or null when it ended well
    */
   public record Command(int kind, long first, long second, Throwable cause) {
-    /** The stream's own: it has ended. No record has this kind. */
+    /** Kind of a thread that ended. No record has this kind. */
     public static final int FINISHED = 0;
 
-    /** The command of a record. */
+    /** Returns the command in a record. */
     public static Command of(ForeignRecord record) {
       return new Command(record.kind(), record.fields()[0], record.fields()[1], null);
     }
 
-    /** That the stream has ended. */
+    /** Returns the command that reports the end of a thread. */
     public static Command finished(Throwable cause) {
       return new Command(FINISHED, 0, 0, cause);
     }
 
-    /** The address that {@link Kind#PEER} tells; its port is 0 when the peer has none. */
+    /** Returns the address in a {@link Kind#PEER} record. The port is 0 if the peer has none. */
     public InetSocketAddress peer() {
       return address(first, Math.max(0, second));
     }
 
-    /** The address of a number, as records tell it. */
+    /** Converts an IPv4 address from its number in a record. */
     public static InetSocketAddress address(long number, long port) {
       byte[] address = ByteBuffer.allocate(Integer.BYTES).putInt((int) number).array();
       try {

@@ -5,10 +5,10 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicLongArray;
 
 /**
- * Records on their way to the agent: bounded, and without locks.
+ * A bounded lock-free queue of records for the agent.
  *
- * <p>The threads that are measured put records in and never wait: when there is no room, the record is dropped and
- * counted. One thread takes them out. Each slot has a turn that says whose it is (Vyukov's bounded queue): equal to the
+ * <p>Measured threads add records and never wait. If the ring is full, it drops and counts the record.
+ * One thread removes them. Each slot has a turn that gives its owner (Vyukov's bounded queue): equal to the
  * position, the producer's of that position; one more, the consumer's.
  */
 public final class RecordRing {
@@ -21,7 +21,7 @@ public final class RecordRing {
   private final AtomicLong dropped = new AtomicLong();
   private long head;
 
-  /** A ring with room for so many records: a power of two, at least 2, since of one slot a turn could not say whose it is. */
+  /** Creates a ring of {@code capacity} records: a power of two, at least 2 (a turn needs two slots to be unambiguous). */
   public RecordRing(int capacity) {
     if (capacity < 2 || Integer.bitCount(capacity) != 1) {
       throw new IllegalArgumentException("capacity " + capacity + " is no power of two from 2 on");
@@ -35,9 +35,9 @@ public final class RecordRing {
   }
 
   /**
-   * Puts a record in; from any thread.
+   * Adds a record, from any thread.
    *
-   * @return false when there was no room: it is dropped and counted
+   * @return false if the ring is full: the record is dropped and counted
    */
   public boolean offer(int kind, long[] fields, int count) {
     boolean taken = tryOffer(kind, fields, count);
@@ -47,7 +47,7 @@ public final class RecordRing {
     return taken;
   }
 
-  /** The same for who tries again: what finds no room is not counted. */
+  /** Adds a record, for callers that retry. A full ring returns false and counts nothing. */
   public boolean tryOffer(int kind, long[] fields, int count) {
     while (true) {
       long position = tail.get();
@@ -68,9 +68,9 @@ public final class RecordRing {
   }
 
   /**
-   * Takes records out, encoded, as many as the buffer has room for; from one thread only.
+   * Removes and encodes as many records as fit into the buffer. Only one thread may call it.
    *
-   * @return how many
+   * @return number of records removed
    */
   public int drain(ByteBuffer into) {
     int taken = 0;
@@ -88,7 +88,7 @@ public final class RecordRing {
     return taken;
   }
 
-  /** How many records found no room since this was last asked. */
+  /** Returns the number of records dropped since the last call. */
   public long takeDropped() {
     return dropped.getAndSet(0);
   }

@@ -4,45 +4,45 @@ import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
 
-/** One end of a stream: opened by its maker, told its peer, then used by one thread. */
+/** One end of a stream. After {@link #meet}, one thread uses it. */
 public interface Endpoint extends AutoCloseable {
-  /** The bound port, or -1 when the protocol has none to tell. */
+  /** Returns the bound port, or -1 if the protocol has none yet. */
   int port();
 
   /**
-   * The other side is there: connects to it where the protocol does.
+   * Connects to the peer, if the protocol has connections.
    *
-   * @return how many members the group has then, or 0 when this end has nothing to tell of it
+   * @return number of group members, or 0 if this end does not know it
    */
   int meet(InetSocketAddress peer) throws IOException;
 
-  /** Has a call that waits, and every later one, end soon; from any thread. */
+  /** Interrupts a blocked call and every later one, from any thread. */
   void wake();
 
-  /** Closes, once no thread uses it any more. */
+  /** Closes the endpoint. No thread may use it any more. */
   @Override
   void close();
 
   /** The reader's end of a stream. */
   public interface Receiver extends Endpoint {
-    /** Receives until the intake is over, or this end is closed. */
+    /** Receives until the stream ends or this endpoint is closed. */
     void receive(Intake intake) throws IOException;
   }
 
   /** The writer's end of a stream. */
   public interface Sender extends Endpoint {
-    /** The message: its writer changes it in place, then has it sent. */
+    /** Returns the message buffer. The writer changes it in place before each {@link #send}. */
     ByteBuffer message();
 
-    /** Sends the message; waits as the protocol's back-pressure has it wait. */
+    /** Sends the message and blocks under the protocol's back-pressure. */
     void send() throws IOException;
 
-    /** How often the end is told: more than once where messages may be lost. */
+    /** Returns the number of end messages to send: more than one if messages may be lost. */
     default int endings() {
       return 1;
     }
 
-    /** Waits until what was sent is safe without this end, as far as the protocol can tell, but not beyond a time. */
+    /** Waits until the peer has every sent message, as far as the protocol knows, or until a deadline. */
     default void settle(long untilNs) throws IOException {}
   }
 }
