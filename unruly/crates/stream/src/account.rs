@@ -1,28 +1,29 @@
-//! What became of the messages of a stream: who came, who came twice, late, or never.
+//! Counts the messages of a stream: received, duplicated, reordered and lost.
 
-/// How far behind the newest a message may still come. Beyond it, it is lost.
+/// The number of messages by which a message may arrive behind the newest one. A message that is
+/// later still counts as lost.
 const WINDOW: u64 = 65_536;
 const WORDS: usize = 1_024;
 
-/// Counts since they were taken last.
+/// Counts since the last call of [`Account::take`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Messages that came, each once.
+    /// Distinct messages that were received.
     pub messages: u64,
-    /// Messages that never came.
+    /// Messages that were never received.
     pub lost: u64,
-    /// Messages that had come already.
+    /// Messages that were received again.
     pub duplicated: u64,
-    /// Messages that came after one that was written later.
+    /// Messages that were received after one that was written later.
     pub reordered: u64,
 }
 
-/// The account of a stream, by the numbers of its messages.
+/// The account of a stream, by the sequence numbers of its messages.
 #[derive(Debug)]
 pub struct Account {
-    /// One more than the highest number that was seen.
+    /// The highest sequence number received so far, plus one.
     next: u64,
-    /// A bit for each of the last messages: it came.
+    /// One bit per message in the window: set if the message was received.
     came: Box<[u64; WORDS]>,
     counted: Counted,
     ended: bool,
@@ -40,7 +41,7 @@ impl Default for Account {
 }
 
 impl Account {
-    /// Message `sequence` came.
+    /// Counts message `sequence` as received.
     pub fn came(&mut self, sequence: u64) {
         if self.ended {
             return;
@@ -50,7 +51,7 @@ impl Account {
             self.mark(sequence);
             self.counted.messages += 1;
         } else if self.next - sequence > WINDOW {
-            // It was counted as lost, or came before: which of the two is not known any more.
+            // It was counted as lost or was received before. The account no longer knows which.
             self.counted.duplicated += 1;
         } else if self.has(sequence) {
             self.counted.duplicated += 1;
@@ -61,7 +62,8 @@ impl Account {
         }
     }
 
-    /// There were so many messages: who has not come by now is lost. What comes later counts no more.
+    /// Ends the account at a total of `messages`. Every message that is missing by now is lost, and
+    /// later arrivals are ignored.
     pub fn end(&mut self, messages: u64) {
         if self.ended {
             return;
@@ -72,25 +74,25 @@ impl Account {
         self.counted.lost += within.filter(|it| !self.has(*it)).count() as u64;
     }
 
-    /// Whether it was said how many there were.
+    /// Returns true if the account has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// One more than the highest number that was seen.
+    /// Returns the highest sequence number received so far, plus one.
     #[must_use]
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// What was counted since this was called last.
+    /// Returns the counts since the last call.
     pub fn take(&mut self) -> Counted {
         std::mem::take(&mut self.counted)
     }
 
-    /// Moves the window on to end before `next`. Each message that enters it takes the place of the one
-    /// a window before, which is lost if it has not come by now.
+    /// Moves the window so that it ends before `next`. Each message that enters takes the place of
+    /// the one a window earlier, which is lost if it has not been received by now.
     fn advance(&mut self, next: u64) {
         let ahead = next - self.next;
         let steps = ahead.min(WINDOW);
@@ -100,7 +102,7 @@ impl Account {
             }
             self.unmark(entering);
         }
-        // Those that were passed over whole: they entered and left in one step.
+        // The messages that the window skipped are lost too: they entered and left it in one step.
         self.counted.lost += ahead - steps;
         self.next = next;
     }

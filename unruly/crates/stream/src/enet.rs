@@ -1,5 +1,5 @@
-//! ENet: reliable packets in order, over datagrams. It takes whatever it is given and has no word for
-//! "wait": what the way does not take stays in the sender's memory.
+//! ENet: reliable, ordered packets over datagrams. The library accepts every packet and never asks
+//! the sender to wait. Packets that the network has not taken yet stay in the sender's memory.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -15,7 +15,7 @@ use crate::{Options, Reader, Received, Sent, Writer, out_of_time};
 pub(crate) const LIBRARY: &str = "libenet.so.7";
 pub(crate) const PACKAGE: &str = "libenet7";
 const RELIABLE: u32 = 1;
-/// Messages between two turns of the protocol: each is a call of the kernel or two.
+/// Messages between two service calls. Each service call is one or two system calls.
 const MESSAGES_A_TURN: u32 = 16;
 
 #[repr(C)]
@@ -25,7 +25,7 @@ struct Address {
     port: u16,
 }
 
-/// The beginning of a host: all that is read of one.
+/// The first fields of the library's host structure. The other fields are not read.
 #[repr(C)]
 struct Host {
     socket: c_int,
@@ -55,7 +55,7 @@ const CONNECTED: c_int = 1;
 const DISCONNECTED: c_int = 2;
 const RECEIVED: c_int = 3;
 
-/// The functions of the library that are used.
+/// The library functions that this file calls.
 struct Enet {
     service: unsafe extern "C" fn(*mut Host, *mut Event, u32) -> c_int,
     create_packet: unsafe extern "C" fn(*const c_void, usize, u32) -> *mut Packet,
@@ -95,8 +95,8 @@ impl Enet {
         }
     }
 
-    /// One turn of the protocol; waits for an event at most for so long.
-    fn turn(&mut self, patience: Duration) -> io::Result<Option<Event>> {
+    /// Services the protocol once. Waits at most `timeout` for an event.
+    fn turn(&mut self, timeout: Duration) -> io::Result<Option<Event>> {
         let mut event = Event {
             kind: 0,
             peer: ptr::null_mut(),
@@ -104,7 +104,7 @@ impl Enet {
             data: 0,
             packet: ptr::null_mut(),
         };
-        let wait = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
+        let wait = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
         // SAFETY: the host lives as long as this value, and the event is written whole.
         match unsafe { (self.service)(self.host.as_ptr(), &raw mut event, wait) } {
             0 => Ok(None),
@@ -113,10 +113,10 @@ impl Enet {
         }
     }
 
-    /// Gives a packet's bytes away, and the packet back.
+    /// Passes a packet's bytes to `take`, and frees the packet.
     fn unpack(&self, packet: *mut Packet, take: &mut dyn FnMut(&[u8])) {
-        // SAFETY: the library gave the packet with its event, its bytes are as many as it says (an empty one
-        // has none, and no place either), and it is destroyed once.
+        // SAFETY: the library passed the packet with its event. The packet has as many bytes as it
+        // states (an empty one has a null pointer), and it is destroyed once.
         unsafe {
             if !(*packet).data.is_null() {
                 take(std::slice::from_raw_parts((*packet).data, (*packet).length));
@@ -128,7 +128,7 @@ impl Enet {
 
 impl Drop for Enet {
     fn drop(&mut self) {
-        // SAFETY: it was created by this library, which is still loaded.
+        // SAFETY: this library created the host, and is still loaded.
         unsafe { (self.destroy_host)(self.host.as_ptr()) };
         let _ = &self.library;
     }
@@ -157,11 +157,12 @@ impl EnetWriter {
     pub(crate) fn connect(
         options: &Options,
         to: SocketAddr,
-        patience: Duration,
+        timeout: Duration,
     ) -> io::Result<Self> {
         let mut enet = Enet::open(options, None)?;
         let address = address_of(to)?;
-        // SAFETY: the type is that of the library's header, the host lives, the address is read once.
+        // SAFETY: the type matches the library's header, the host lives, and the address is read
+        // once.
         let peer = unsafe {
             let connect: unsafe extern "C" fn(
                 *mut Host,
@@ -172,7 +173,7 @@ impl EnetWriter {
             connect(enet.host.as_ptr(), &raw const address, 1, options.cookie)
         };
         let peer = NonNull::new(peer).ok_or_else(|| io::Error::other("enet: no peer is free"))?;
-        match enet.turn(patience)? {
+        match enet.turn(timeout)? {
             Some(event) if event.kind == CONNECTED => Ok(Self {
                 enet,
                 peer,
@@ -182,10 +183,10 @@ impl EnetWriter {
         }
     }
 
-    /// Lets the protocol do its part.
-    fn turn(&mut self, patience: Duration) -> io::Result<()> {
+    /// Services the protocol. Fails if the peer has disconnected.
+    fn turn(&mut self, timeout: Duration) -> io::Result<()> {
         self.since_turn = 0;
-        match self.enet.turn(patience)? {
+        match self.enet.turn(timeout)? {
             Some(event) if event.kind == DISCONNECTED => Err(io::Error::new(
                 io::ErrorKind::ConnectionAborted,
                 "the peer was given up",
@@ -199,7 +200,7 @@ impl EnetWriter {
     }
 
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
-        // SAFETY: the message is copied; a packet that was not taken is destroyed by us.
+        // SAFETY: the library copies the message. We destroy a packet that it did not take.
         unsafe {
             let packet =
                 (self.enet.create_packet)(message.as_ptr().cast(), message.len(), RELIABLE);
@@ -225,18 +226,18 @@ impl Writer for EnetWriter {
         Ok(Sent::Taken)
     }
 
-    fn idle(&mut self, patience: Duration) -> io::Result<()> {
-        self.turn(patience)
+    fn idle(&mut self, timeout: Duration) -> io::Result<()> {
+        self.turn(timeout)
     }
 
-    fn finish(&mut self, last: &[u8], patience: Duration) -> io::Result<()> {
-        let until = Instant::now() + patience;
+    fn finish(&mut self, last: &[u8], timeout: Duration) -> io::Result<()> {
+        let until = Instant::now() + timeout;
         self.send(last)?;
         // SAFETY: the peer belongs to the host, which lives.
         unsafe { (self.enet.disconnect_later)(self.peer.as_ptr(), 0) };
         while Instant::now() < until {
             if self.turn(Duration::from_millis(20)).is_err() {
-                // It disconnects when all of it was acknowledged.
+                // ENet disconnects after the reader has acknowledged everything.
                 return Ok(());
             }
         }
@@ -244,7 +245,7 @@ impl Writer for EnetWriter {
     }
 }
 
-/// Receives the packets of whoever connects with this run's cookie.
+/// Receives the packets of the first peer that connects with this run's cookie.
 pub(crate) struct EnetReader {
     enet: Enet,
     peer: *mut c_void,
@@ -254,7 +255,7 @@ pub(crate) struct EnetReader {
 impl EnetReader {
     pub(crate) fn listen(options: &Options, address: SocketAddr) -> io::Result<(Self, SocketAddr)> {
         let enet = Enet::open(options, Some(address))?;
-        // SAFETY: the host lives, and begins with these fields.
+        // SAFETY: the host lives, and its structure begins with these fields.
         let at = unsafe { enet.host.as_ref() }.address;
         let ip = Ipv4Addr::from(at.host.to_ne_bytes());
         let reader = Self {
@@ -267,8 +268,8 @@ impl EnetReader {
 }
 
 impl Reader for EnetReader {
-    fn read(&mut self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<Received> {
-        let Some(event) = self.enet.turn(patience)? else {
+    fn read(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<Received> {
+        let Some(event) = self.enet.turn(timeout)? else {
             return Ok(Received::Nothing);
         };
         match event.kind {

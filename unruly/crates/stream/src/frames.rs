@@ -1,9 +1,9 @@
-//! Messages of one length out of a stream of bytes.
+//! Cuts a stream of bytes into messages of one length.
 
-/// Bytes that a read may bring at once.
+/// Most bytes that one read can return.
 const READ_BYTES: usize = 256 << 10;
 
-/// A buffer that is read into, and cut into messages.
+/// A receive buffer that is cut into messages.
 #[derive(Debug)]
 pub(crate) struct Frames {
     buffer: Vec<u8>,
@@ -20,12 +20,12 @@ impl Frames {
         }
     }
 
-    /// Where the next bytes go.
+    /// Returns the free part of the buffer, for the next read.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         &mut self.buffer[self.filled..]
     }
 
-    /// So many bytes came: gives every message that is whole.
+    /// Accounts for `bytes` new bytes in the buffer, and passes each complete message to `take`.
     pub(crate) fn came(&mut self, bytes: usize, take: &mut dyn FnMut(&[u8])) {
         self.filled += bytes;
         let messages = self.buffer[..self.filled].chunks_exact(self.message_bytes);
@@ -36,12 +36,12 @@ impl Frames {
         self.filled = rest;
     }
 
-    /// What came was not for us.
+    /// Discards the buffered bytes.
     pub(crate) fn clear(&mut self) {
         self.filled = 0;
     }
 
-    /// The same for bytes that are elsewhere.
+    /// Copies `bytes` into the buffer, and passes each complete message to `take`.
     #[cfg(feature = "quic")]
     pub(crate) fn copy(&mut self, mut bytes: &[u8], take: &mut dyn FnMut(&[u8])) {
         while !bytes.is_empty() {

@@ -1,29 +1,31 @@
-//! The first bytes of every message, as `unruly/schema/foreign.md` writes them down for all languages.
+//! The header at the start of every message. `unruly/schema/foreign.md` defines it for all
+//! languages.
 
-/// Length of a header.
+/// Length of a header, in bytes.
 pub const HEADER_BYTES: usize = 32;
 
 const MAGIC: u32 = 0x756E_7273;
 const STAMPED: u32 = 1;
 const END: u32 = 2;
 
-/// What a message says of itself. The rest of it has no meaning.
+/// The part of a message that the analysis reads. The rest of a message is padding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// Number of the message, from 0; of an end, how many there were.
+    /// Sequence number of the message, from 0. The end message carries the number of messages.
     pub sequence: u64,
-    /// When it was written, on the writer's monotonic clock, if it was stamped.
+    /// Time of the write on the writer's monotonic clock in nanoseconds, if the message was
+    /// stamped.
     pub stamp_ns: Option<i64>,
-    /// No message comes after it.
+    /// True if no message comes after it.
     pub end: bool,
 }
 
 impl Header {
-    /// Writes it over the first bytes of a message.
+    /// Writes the header over the first bytes of a message.
     ///
     /// # Panics
     ///
-    /// When the message is shorter than a header.
+    /// Panics if the message is shorter than a header.
     pub fn write(&self, cookie: u32, message: &mut [u8]) {
         let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
         let stamped = if self.stamp_ns.is_some() { STAMPED } else { 0 };
@@ -35,13 +37,14 @@ impl Header {
         message[24..32].copy_from_slice(&self.stamp_ns.unwrap_or(0).to_be_bytes());
     }
 
-    /// Whether bytes begin as a message of this run does.
+    /// Returns true if the bytes begin like a message of this run.
     pub(crate) fn begins(cookie: u32, bytes: &[u8]) -> bool {
         bytes.get(..4) == Some(&MAGIC.to_be_bytes())
             && bytes.get(4..8) == Some(&cookie.to_be_bytes())
     }
 
-    /// Reads it, if the message is one of this run and as long as it says.
+    /// Returns the header, if the message belongs to this run and has the length that its header
+    /// states.
     #[must_use]
     pub fn read(cookie: u32, message: &[u8]) -> Option<Self> {
         let (head, _) = message.split_first_chunk::<HEADER_BYTES>()?;

@@ -1,4 +1,4 @@
-//! KCP: messages over datagrams, sent again early rather than late.
+//! KCP: messages over datagrams, with early retransmission.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,13 +11,14 @@ use crate::header::Header;
 use crate::runtime::{runtime, within};
 use crate::{Options, Reader, Received, Sent, Writer, out_of_time};
 
-/// Segments that may be under way. The protocol's own default of 256 is for interactive traffic.
+/// Segments that may be in flight. The protocol's own default of 256 is meant for interactive
+/// traffic.
 const WINDOW: u16 = 1_024;
 
-/// A conversation in which nothing is said for so long is over: longer than any load takes to settle.
+/// The idle time after which a conversation ends: longer than any load needs to settle.
 const SESSION_EXPIRE: Duration = Duration::from_secs(86_400);
 
-/// The mode that its makers call fastest, with a window for bulk.
+/// Returns the mode that the protocol's authors call fastest, with a window for bulk transfer.
 fn config() -> KcpConfig {
     KcpConfig {
         nodelay: KcpNoDelayConfig::fastest(),
@@ -28,7 +29,7 @@ fn config() -> KcpConfig {
     }
 }
 
-/// Writes messages into a conversation.
+/// Writes messages to a conversation.
 pub(crate) struct KcpWriter {
     runtime: Runtime,
     stream: KcpStream,
@@ -39,11 +40,11 @@ impl KcpWriter {
     pub(crate) fn connect(
         options: &Options,
         to: SocketAddr,
-        patience: Duration,
+        timeout: Duration,
     ) -> io::Result<Self> {
         let runtime = runtime()?;
         let made = runtime.block_on(async {
-            tokio::time::timeout(patience, KcpStream::connect(&config(), to)).await
+            tokio::time::timeout(timeout, KcpStream::connect(&config(), to)).await
         });
         let stream = made
             .map_err(|_| out_of_time("no conversation"))?
@@ -57,10 +58,10 @@ impl KcpWriter {
 }
 
 impl Writer for KcpWriter {
-    fn write(&mut self, message: &[u8], patience: Duration) -> io::Result<Sent> {
-        // A conversation has no beginning: the first message makes it, and is taken whole.
+    fn write(&mut self, message: &[u8], timeout: Duration) -> io::Result<Sent> {
+        // A conversation has no handshake. The first message creates it, and is taken as a whole.
         let stream = &mut self.stream;
-        let sent = within(&self.runtime, patience, |context| {
+        let sent = within(&self.runtime, timeout, |context| {
             stream.poll_send(context, message)
         });
         match sent {
@@ -69,13 +70,13 @@ impl Writer for KcpWriter {
         }
     }
 
-    fn finish(&mut self, last: &[u8], patience: Duration) -> io::Result<()> {
-        if self.write(last, patience)? == Sent::Full {
+    fn finish(&mut self, last: &[u8], timeout: Duration) -> io::Result<()> {
+        if self.write(last, timeout)? == Sent::Full {
             return Err(out_of_time("the reader takes no more"));
         }
-        // There is no end in this protocol: the reader sends the last message back.
+        // The protocol has no end marker, so the reader sends the last message back.
         let (stream, reply) = (&mut self.stream, &mut self.reply);
-        let heard = within(&self.runtime, patience, |context| {
+        let heard = within(&self.runtime, timeout, |context| {
             stream.poll_recv(context, reply)
         });
         match heard {
@@ -85,12 +86,12 @@ impl Writer for KcpWriter {
     }
 }
 
-/// Reads the messages of the first conversation of this run.
+/// Reads the messages of this run's first conversation.
 pub(crate) struct KcpReader {
     runtime: Runtime,
     listener: KcpListener,
     stream: Option<KcpStream>,
-    /// It has sent a message of this run.
+    /// True if the conversation has sent a message of this run.
     known: bool,
     message: Vec<u8>,
     cookie: u32,
@@ -114,11 +115,11 @@ impl KcpReader {
         Ok((reader, at))
     }
 
-    fn accept(&mut self, patience: Duration) -> io::Result<Received> {
+    fn accept(&mut self, timeout: Duration) -> io::Result<Received> {
         let listener = &mut self.listener;
         let came = self
             .runtime
-            .block_on(async { tokio::time::timeout(patience, listener.accept()).await });
+            .block_on(async { tokio::time::timeout(timeout, listener.accept()).await });
         if let Ok(came) = came {
             self.stream = Some(came.map_err(io::Error::other)?.0);
             return Ok(Received::Some);
@@ -128,19 +129,19 @@ impl KcpReader {
 }
 
 impl Reader for KcpReader {
-    fn read(&mut self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<Received> {
+    fn read(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<Received> {
         let Some(stream) = &mut self.stream else {
-            return self.accept(patience);
+            return self.accept(timeout);
         };
         let message = &mut self.message;
-        let came = within(&self.runtime, patience, |context| {
+        let came = within(&self.runtime, timeout, |context| {
             stream.poll_recv(context, message)
         });
         let bytes = match came {
-            // Any datagram makes a conversation: one that says nothing gives way to the next.
+            // Any datagram creates a conversation. A silent one makes room for the next.
             None if !self.known => return self.accept(Duration::ZERO),
             None => return Ok(Received::Nothing),
-            // One that ends or breaks without a word is nobody's.
+            // A conversation that ends or breaks without a message does not belong to this run.
             Some(Ok(0) | Err(_)) if !self.known => {
                 self.stream = None;
                 return Ok(Received::Nothing);
@@ -150,7 +151,7 @@ impl Reader for KcpReader {
             Some(Err(error)) => return Err(io::Error::other(error)),
         };
         let Some(header) = Header::read(self.cookie, &self.message[..bytes]) else {
-            // A stranger's: somebody else may come.
+            // The message is from another run: the reader waits for the next conversation.
             self.stream = None;
             return Ok(Received::Nothing);
         };
@@ -158,7 +159,7 @@ impl Reader for KcpReader {
         take(&self.message[..bytes]);
         if header.end {
             let last = &self.message[..bytes];
-            within(&self.runtime, patience, |context| {
+            within(&self.runtime, timeout, |context| {
                 stream.poll_send(context, last)
             });
         }

@@ -1,10 +1,11 @@
-//! Streams of messages over many protocols, each a file behind two traits: [`Writer`] and [`Reader`].
+//! Message streams over many protocols. Each protocol is a file that implements two traits:
+//! [`Writer`] and [`Reader`].
 //!
-//! A writer hands over messages of one length as fast as its protocol takes them; a reader gives back
-//! each message that is whole. What a message says of itself is [`Header`]; what became of all of them
-//! is counted by [`Account`].
+//! A writer sends messages of one length as fast as its protocol takes them. A reader returns each
+//! complete message. [`Header`] is the part of a message that the analysis reads. [`Account`]
+//! counts the received, lost, duplicated and reordered messages.
 //!
-//! Invariant: nothing waits for longer than it was told, so that whoever calls can look at the clock.
+//! Invariant: no call waits for longer than its `timeout`, so the caller can check the clock.
 
 mod account;
 mod cpg;
@@ -32,94 +33,98 @@ use unruly_plan::Protocol;
 pub use account::{Account, Counted};
 pub use header::{HEADER_BYTES, Header};
 
-/// What both ends of a stream agree on.
+/// The settings that both ends of a stream agree on.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How messages travel.
+    /// The protocol that carries the messages.
     pub protocol: Protocol,
-    /// Length of each message, its header included.
+    /// Length of each message including its header, in bytes.
     pub message_bytes: usize,
-    /// What tells this run's messages from others'.
+    /// The number that identifies this run's messages. A reader ignores messages with another
+    /// cookie.
     pub cookie: u32,
-    /// Where the library of the protocol is, when it is not of this program.
+    /// The folder of the protocol's shared library, if the library is not part of this program.
     pub library: Option<PathBuf>,
 }
 
-/// What became of a message that was to be sent.
+/// The outcome of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// The protocol has it.
+    /// The protocol has taken the message.
     Taken,
-    /// There was no room in time; nothing of it was taken.
+    /// There was no room within the timeout. No byte of the message was taken.
     Full,
 }
 
 /// The sending end.
 pub trait Writer {
-    /// Hands a message over; waits for room at most for `patience`.
+    /// Sends a message. Waits at most `timeout` for room.
     ///
     /// # Errors
     ///
-    /// When the stream has ended, or the protocol refuses such a message.
-    fn write(&mut self, message: &[u8], patience: Duration) -> io::Result<Sent>;
+    /// Fails if the stream has ended, or if the protocol refuses such a message.
+    fn write(&mut self, message: &[u8], timeout: Duration) -> io::Result<Sent>;
 
-    /// Hands over the last message, and waits at most for `patience` until the other end has all.
+    /// Sends the last message, and waits at most `timeout` until the other end has received
+    /// everything.
     ///
     /// # Errors
     ///
-    /// When it is not known that the other end has all, where the protocol could know it.
-    fn finish(&mut self, last: &[u8], patience: Duration) -> io::Result<()>;
+    /// Fails if the protocol can confirm that the other end has received everything, but has not
+    /// done so.
+    fn finish(&mut self, last: &[u8], timeout: Duration) -> io::Result<()>;
 
-    /// Has nothing to send for so long: a protocol that only works when it is called must be, or its peer
-    /// gives it up.
+    /// Keeps the stream alive for `timeout` when there is nothing to send. Some protocols work only
+    /// while they are called, and their peer drops a connection that stays silent.
     ///
     /// # Errors
     ///
-    /// When the stream has ended meanwhile.
-    fn idle(&mut self, patience: Duration) -> io::Result<()> {
-        std::thread::sleep(patience);
+    /// Fails if the stream has ended in the meantime.
+    fn idle(&mut self, timeout: Duration) -> io::Result<()> {
+        std::thread::sleep(timeout);
         Ok(())
     }
 
-    /// What the protocol holds that is not with the other end yet, in bytes, where it says so.
+    /// Returns how many bytes the protocol holds that the other end has not received yet, if the
+    /// protocol reports it.
     fn held_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// A process beside this one that does a part of the work, where there is one.
+    /// Returns the PID of a helper process that does part of the work, if there is one.
     fn helper(&self) -> Option<u32> {
         None
     }
 }
 
-/// How a look at the receiving end went.
+/// The outcome of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
-    /// There were bytes.
+    /// Bytes were received.
     Some,
-    /// There was nothing in time.
+    /// Nothing was received within the timeout.
     Nothing,
-    /// The stream is over.
+    /// The stream has ended.
     Ended,
 }
 
 /// The receiving end.
 pub trait Reader {
-    /// Gives every message that is there to `take`; waits for the first at most for `patience`.
+    /// Passes every available message to `take`. Waits at most `timeout` for the first one.
     ///
     /// # Errors
     ///
-    /// When the stream broke.
-    fn read(&mut self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<Received>;
+    /// Fails if the stream broke.
+    fn read(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<Received>;
 
-    /// A process beside this one that does a part of the work, where there is one.
+    /// Returns the PID of a helper process that does part of the work, if there is one.
     fn helper(&self) -> Option<u32> {
         None
     }
 }
 
-/// The shared library that a protocol is opened from, and the package that has it; none where it is a part
-/// of this program, or of the kernel.
+/// Returns the shared library that a protocol needs and the package that contains it. Returns
+/// `None` if the protocol is part of this program or of the kernel.
 #[must_use]
 pub fn library_of(protocol: Protocol) -> Option<(&'static str, &'static str)> {
     match protocol {
@@ -130,7 +135,8 @@ pub fn library_of(protocol: Protocol) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// The libraries that the library of a protocol needs itself, each after what it needs.
+/// Returns the libraries that the library of a protocol depends on. Each comes after its own
+/// dependencies.
 fn needed_by(protocol: Protocol) -> &'static [&'static str] {
     match protocol {
         Protocol::CorosyncCpg => &cpg::NEEDED,
@@ -138,11 +144,11 @@ fn needed_by(protocol: Protocol) -> &'static [&'static str] {
     }
 }
 
-/// Makes the receiving end, and says where it is reached.
+/// Creates the receiving end, and returns it with the address that it listens on.
 ///
 /// # Errors
 ///
-/// When the address is taken, or the protocol's library is not there.
+/// Fails if the address is in use, or if the protocol's library is missing.
 pub fn listen(options: &Options, address: SocketAddr) -> io::Result<(Box<dyn Reader>, SocketAddr)> {
     match options.protocol {
         Protocol::Tcp | Protocol::KernelSctp => boxed(tcp::TcpReader::listen(options, address)),
@@ -158,15 +164,16 @@ pub fn listen(options: &Options, address: SocketAddr) -> io::Result<(Box<dyn Rea
     }
 }
 
-/// Makes the sending end, to a reader that is there; where the protocol has groups, to several.
+/// Creates the sending end, connected to a listening reader. A protocol with groups can connect to
+/// several readers.
 ///
 /// # Errors
 ///
-/// When one does not answer within `patience`, or the protocol's library is not there.
+/// Fails if a reader does not answer within `timeout`, or if the protocol's library is missing.
 pub fn connect(
     options: &Options,
     readers: &[SocketAddr],
-    patience: Duration,
+    timeout: Duration,
 ) -> io::Result<Box<dyn Writer>> {
     let to = match *readers {
         [to, ..] if readers.len() == 1 || options.protocol.is_of_group() => to,
@@ -174,16 +181,16 @@ pub fn connect(
     };
     Ok(match options.protocol {
         Protocol::Tcp | Protocol::KernelSctp => {
-            Box::new(tcp::TcpWriter::connect(options, to, patience)?)
+            Box::new(tcp::TcpWriter::connect(options, to, timeout)?)
         }
         Protocol::Udp => Box::new(udp::UdpWriter::connect(options, to)?),
-        Protocol::Sctp => Box::new(sctp::SctpWriter::connect(options, to, patience)?),
-        Protocol::Enet => Box::new(enet::EnetWriter::connect(options, to, patience)?),
-        Protocol::CorosyncCpg => Box::new(cpg::CpgWriter::connect(options, readers, patience)?),
+        Protocol::Sctp => Box::new(sctp::SctpWriter::connect(options, to, timeout)?),
+        Protocol::Enet => Box::new(enet::EnetWriter::connect(options, to, timeout)?),
+        Protocol::CorosyncCpg => Box::new(cpg::CpgWriter::connect(options, readers, timeout)?),
         #[cfg(feature = "quic")]
-        Protocol::Quic => Box::new(quic::QuicWriter::connect(to, patience)?),
+        Protocol::Quic => Box::new(quic::QuicWriter::connect(to, timeout)?),
         #[cfg(feature = "kcp")]
-        Protocol::Kcp => Box::new(kcp::KcpWriter::connect(options, to, patience)?),
+        Protocol::Kcp => Box::new(kcp::KcpWriter::connect(options, to, timeout)?),
         other => return Err(not_built(other)),
     })
 }
@@ -208,7 +215,7 @@ fn not_built(protocol: Protocol) -> io::Error {
     ))
 }
 
-/// The end came before anything that was due.
+/// Returns the error of a wait that exceeded its timeout.
 fn out_of_time(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, what.to_owned())
 }

@@ -1,4 +1,4 @@
-//! Libraries that are opened when a stream needs them, and not before.
+//! Opens the shared library of a protocol when a stream needs it, not at program start.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use libloading::Library;
 
 use crate::{Options, library_of, needed_by};
 
-/// Opens the library of a protocol: where it was said to be, else where the system has it.
+/// Opens the library of a protocol, from the folder in the options or else from the system.
 pub(crate) fn open(options: &Options) -> io::Result<Library> {
     let Some(named) = library_of(options.protocol) else {
         return Err(io::Error::other("it has no library"));
@@ -36,31 +36,31 @@ fn open_named(options: &Options, (name, package): (&str, &str)) -> io::Result<Li
     )))
 }
 
-/// Opens what a library needs itself: the system does not look into a folder of ours, but takes what is
-/// open already.
+/// Opens the libraries that a library depends on. The system's loader does not search our folder,
+/// but it uses a library that is open already.
 fn open_needed(folder: &Path, names: &[&str]) {
     for name in names {
         // SAFETY: these libraries do nothing when they are loaded.
         if let Ok(library) = unsafe { Library::new(folder.join(name)) } {
-            // It is needed as long as what needs it, which is to the end of this process.
+            // The dependent library needs it until the end of this process.
             std::mem::forget(library);
         }
     }
 }
 
-/// The words of the system, where it has any.
+/// Returns the system's error text, if there is one.
 fn words_of(error: &libloading::Error) -> String {
     let system = std::error::Error::source(error);
     system.map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// A function of a library, for as long as the library lives in this process, which is to its end.
+/// Returns a function of a library. The library stays loaded until the end of this process.
 ///
 /// # Safety
 ///
-/// The function has the type `T`.
+/// The function must have the type `T`.
 pub(crate) unsafe fn function<T: Copy>(library: &Library, name: &str) -> io::Result<T> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller guarantees the type.
     let found = unsafe { library.get::<T>(name.as_bytes()) };
     found.map(|it| *it).map_err(io::Error::other)
 }

@@ -1,4 +1,4 @@
-//! QUIC: one stream of a connection, encrypted as it always is.
+//! QUIC: one stream of one connection, with QUIC's usual encryption.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,18 +23,18 @@ use crate::header::Header;
 use crate::runtime::{runtime, within};
 use crate::{Options, Reader, Received, Sent, Writer, out_of_time};
 
-/// Whoever is not a peer of this run is closed with it.
+/// The error code that closes a stream of another run.
 const STRANGER: VarInt = VarInt::from_u32(1);
-/// Of strangers' handshakes, connections and streams so many each wait at most.
+/// Most handshakes, connections and streams that may wait to be identified, for each of the three.
 const CANDIDATES_MAX: usize = 16;
-/// A handshake that takes longer is let go; beside a collector its packets may wait for a while.
+/// Time limit for a handshake. Its packets may wait for a while when the load competes for the CPU.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(2);
-/// A connection on which nothing is said is given up after 30 s: it is asked more often than that.
+/// Interval of the keep-alive packets. A connection that is silent for 30 s is closed.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
-/// Most that is read at once.
+/// Most bytes that one read returns.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Writes into a stream.
+/// Writes messages to a stream.
 pub(crate) struct QuicWriter {
     runtime: Runtime,
     endpoint: Endpoint,
@@ -43,7 +43,7 @@ pub(crate) struct QuicWriter {
 }
 
 impl QuicWriter {
-    pub(crate) fn connect(to: SocketAddr, patience: Duration) -> io::Result<Self> {
+    pub(crate) fn connect(to: SocketAddr, timeout: Duration) -> io::Result<Self> {
         let runtime = runtime()?;
         let any: SocketAddr = if to.is_ipv4() {
             ([0, 0, 0, 0], 0).into()
@@ -58,7 +58,7 @@ impl QuicWriter {
                 let connection = connecting.map_err(io::Error::other)?.await?;
                 connection.open_uni().await.map_err(io::Error::from)
             };
-            let stream = tokio::time::timeout(patience, opened).await;
+            let stream = tokio::time::timeout(timeout, opened).await;
             let stream = stream.map_err(|_| out_of_time("no connection"))??;
             Ok::<_, io::Error>((endpoint, stream))
         });
@@ -71,10 +71,10 @@ impl QuicWriter {
         })
     }
 
-    /// Hands over what is left of the message before. Returns whether all of it went.
-    fn write_rest(&mut self, patience: Duration) -> io::Result<bool> {
+    /// Writes the rest of the previous message. Returns true if the stream took all of it.
+    fn write_rest(&mut self, timeout: Duration) -> io::Result<bool> {
         while !self.rest.is_empty() {
-            match write(&self.runtime, &mut self.stream, &self.rest, patience)? {
+            match write(&self.runtime, &mut self.stream, &self.rest, timeout)? {
                 Some(taken) => drop(self.rest.drain(..taken)),
                 None => return Ok(false),
             }
@@ -83,25 +83,25 @@ impl QuicWriter {
     }
 }
 
-/// Bytes that were taken in time.
+/// Returns how many bytes the stream took, or `None` after `timeout`.
 fn write(
     runtime: &Runtime,
     stream: &mut SendStream,
     bytes: &[u8],
-    patience: Duration,
+    timeout: Duration,
 ) -> io::Result<Option<usize>> {
-    let written = within(runtime, patience, |context| {
+    let written = within(runtime, timeout, |context| {
         pin!(stream.write(bytes)).poll(context)
     });
     written.transpose().map_err(io::Error::from)
 }
 
 impl Writer for QuicWriter {
-    fn write(&mut self, message: &[u8], patience: Duration) -> io::Result<Sent> {
-        if !self.rest.is_empty() && !self.write_rest(patience)? {
+    fn write(&mut self, message: &[u8], timeout: Duration) -> io::Result<Sent> {
+        if !self.rest.is_empty() && !self.write_rest(timeout)? {
             return Ok(Sent::Full);
         }
-        match write(&self.runtime, &mut self.stream, message, patience)? {
+        match write(&self.runtime, &mut self.stream, message, timeout)? {
             Some(taken) => {
                 self.rest.extend_from_slice(&message[taken..]);
                 Ok(Sent::Taken)
@@ -110,16 +110,16 @@ impl Writer for QuicWriter {
         }
     }
 
-    fn finish(&mut self, last: &[u8], patience: Duration) -> io::Result<()> {
+    fn finish(&mut self, last: &[u8], timeout: Duration) -> io::Result<()> {
         self.rest.extend_from_slice(last);
-        if !self.write_rest(patience)? {
+        if !self.write_rest(timeout)? {
             return Err(out_of_time("the reader takes no more"));
         }
         self.stream.finish().map_err(io::Error::other)?;
         let stopped = self.stream.stopped();
         let acknowledged = self
             .runtime
-            .block_on(async { tokio::time::timeout(patience, stopped).await });
+            .block_on(async { tokio::time::timeout(timeout, stopped).await });
         match acknowledged {
             Ok(_) => Ok(()),
             Err(_) => Err(out_of_time("the reader has not read to the end")),
@@ -133,7 +133,7 @@ impl Drop for QuicWriter {
     }
 }
 
-/// Reads the first stream whose first message is one of this run.
+/// Reads the first stream whose first message belongs to this run.
 pub(crate) struct QuicReader {
     runtime: Runtime,
     endpoint: Endpoint,
@@ -143,7 +143,7 @@ pub(crate) struct QuicReader {
     cookie: u32,
 }
 
-/// Who has come, and has not said yet that it is of this run; of each kind some at most, the newest.
+/// Peers that have not been identified yet. Each list keeps only the newest ones.
 #[derive(Default)]
 struct Strangers {
     handshakes: Vec<(Instant, Connecting)>,
@@ -151,7 +151,7 @@ struct Strangers {
     streams: Vec<Candidate>,
 }
 
-/// A stream, and what of it is not a whole message yet.
+/// A stream, and the bytes of its incomplete message.
 struct Candidate {
     stream: RecvStream,
     frames: Frames,
@@ -159,7 +159,7 @@ struct Candidate {
 
 type Chunk = Result<Option<quinn::Chunk>, quinn::ReadError>;
 
-/// What comes first to one that waits: each with the place of whose it is.
+/// The first event of a wait. The number is the index of its source in the list.
 enum Came {
     Incoming(Box<quinn::Incoming>),
     Connection(usize, Option<Connection>),
@@ -184,13 +184,13 @@ impl QuicReader {
         Ok((reader, at))
     }
 
-    /// Lets who comes in one step further, and finds the stream of this run among them. Nobody holds up
-    /// another, nor this end.
-    fn meet(&mut self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> Received {
+    /// Advances one waiting peer by one step, and looks for this run's stream. A slow peer holds up
+    /// neither the others nor the reader.
+    fn meet(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8])) -> Received {
         let now = Instant::now();
         let strangers = &mut self.strangers;
         strangers.handshakes.retain(|(until, _)| now < *until);
-        match strangers.first(&self.runtime, &self.endpoint, patience) {
+        match strangers.first(&self.runtime, &self.endpoint, timeout) {
             None => return Received::Nothing,
             Some(Came::Incoming(incoming)) => {
                 let _inside = self.runtime.enter();
@@ -217,10 +217,10 @@ impl QuicReader {
         Received::Some
     }
 
-    /// What a stream says first: it is that of this run, or of none.
+    /// Decides by its first message whether a stream belongs to this run.
     fn hear(&mut self, number: usize, chunk: Chunk, take: &mut dyn FnMut(&[u8])) {
         let mut candidate = self.strangers.streams.remove(number);
-        // One that ends or breaks without a word is nobody's.
+        // A stream that ends or breaks without a message does not belong to this run.
         let Ok(Some(chunk)) = chunk else {
             return;
         };
@@ -245,13 +245,8 @@ impl QuicReader {
 }
 
 impl Strangers {
-    /// What comes first of all that may.
-    fn first(
-        &mut self,
-        runtime: &Runtime,
-        endpoint: &Endpoint,
-        patience: Duration,
-    ) -> Option<Came> {
+    /// Returns the first event among all waiting peers, or `None` after `timeout`.
+    fn first(&mut self, runtime: &Runtime, endpoint: &Endpoint, timeout: Duration) -> Option<Came> {
         let Self {
             handshakes,
             connections,
@@ -280,7 +275,7 @@ impl Strangers {
                 let incoming = accepting.as_mut().poll(context);
                 incoming.map(|it| it.map(|it| Came::Incoming(Box::new(it))))
             });
-            tokio::time::timeout(patience, first).await.ok().flatten()
+            tokio::time::timeout(timeout, first).await.ok().flatten()
         })
     }
 }
@@ -291,7 +286,7 @@ impl Candidate {
     }
 }
 
-/// One more; of too many the oldest goes.
+/// Adds an element. Drops the oldest one if there are too many.
 fn add<T>(waiting: &mut Vec<T>, one: T) {
     if waiting.len() == CANDIDATES_MAX {
         drop(waiting.remove(0));
@@ -300,11 +295,11 @@ fn add<T>(waiting: &mut Vec<T>, one: T) {
 }
 
 impl Reader for QuicReader {
-    fn read(&mut self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<Received> {
+    fn read(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<Received> {
         let Some(own) = &mut self.stream else {
-            return Ok(self.meet(patience, take));
+            return Ok(self.meet(timeout, take));
         };
-        match within(&self.runtime, patience, |context| own.poll(context)) {
+        match within(&self.runtime, timeout, |context| own.poll(context)) {
             None => Ok(Received::Nothing),
             Some(Ok(None)) => Ok(Received::Ended),
             Some(Ok(Some(chunk))) => {
@@ -316,8 +311,8 @@ impl Reader for QuicReader {
     }
 }
 
-/// A certificate of its own for each run: what is measured is the protocol with its encryption, and both
-/// ends are ours.
+/// Returns a configuration with a new self-signed certificate. A run measures the protocol with its
+/// encryption, and both ends belong to `unruly`, so the certificate needs no authority.
 fn server_config() -> io::Result<ServerConfig> {
     let made = rcgen::generate_simple_self_signed(vec!["unruly".to_owned()]);
     let made = made.map_err(io::Error::other)?;
@@ -326,8 +321,8 @@ fn server_config() -> io::Result<ServerConfig> {
     ServerConfig::with_single_cert(vec![made.cert.into()], key).map_err(io::Error::other)
 }
 
-/// Takes any certificate, as performance tools do: nothing secret goes over this connection, and the
-/// cookie in each message tells whose it is.
+/// Returns a configuration that accepts any certificate, as performance tools do. The connection
+/// carries no secrets, and the cookie in each message identifies its run.
 fn client_config() -> io::Result<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -344,7 +339,7 @@ fn client_config() -> io::Result<ClientConfig> {
     Ok(client)
 }
 
-/// Checks that the other end has the key of its certificate, and not who made it.
+/// Checks that the peer holds the key of its certificate, but not who issued the certificate.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

@@ -1,4 +1,4 @@
-//! The runtime under protocols whose libraries are asynchronous.
+//! The Tokio runtime for protocols whose libraries are asynchronous.
 
 use std::io;
 use std::task::{Context, Poll, Waker};
@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 
-/// One thread for what the protocol does by itself: retransmissions, acknowledgements, timers.
+/// Creates a runtime with one thread for the protocol's background work: retransmissions,
+/// acknowledgements and timers.
 pub(crate) fn runtime() -> io::Result<Runtime> {
     Builder::new_multi_thread()
         .worker_threads(1)
@@ -14,17 +15,18 @@ pub(crate) fn runtime() -> io::Result<Runtime> {
         .build()
 }
 
-/// What a poll gives in time. What is ready at once needs no timer, and most is.
+/// Returns the result of `poll`, or `None` after `timeout`. It polls once without a timer first,
+/// because most results are ready at once.
 pub(crate) fn within<T>(
     runtime: &Runtime,
-    patience: Duration,
+    timeout: Duration,
     mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
 ) -> Option<T> {
     if let Poll::Ready(given) = poll(&mut Context::from_waker(Waker::noop())) {
         return Some(given);
     }
     runtime.block_on(async {
-        let given = tokio::time::timeout(patience, std::future::poll_fn(poll));
+        let given = tokio::time::timeout(timeout, std::future::poll_fn(poll));
         given.await.ok()
     })
 }

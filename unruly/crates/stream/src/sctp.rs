@@ -1,6 +1,7 @@
-//! SCTP in user mode (usrsctp), each of its packets in a datagram.
+//! SCTP in user mode (usrsctp). Each of its packets travels in a UDP datagram.
 //!
-//! The library listens on all addresses, whatever it is bound to: it is for network namespaces.
+//! The library listens on all addresses, even if it is bound to one, so it needs its own network
+//! namespace.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -21,10 +22,11 @@ const REMOTE_UDP_ENCAPS_PORT: c_int = 0x24;
 const SENDV_SNDINFO: u32 = 1;
 const EVENT_READ: c_int = 1;
 const EVENT_WRITE: c_int = 2;
-/// The ports are taken in threes: the association's, the reader's datagrams, the writer's datagrams.
+/// Range of ports. Each stream takes three: the association, the reader's datagrams and the
+/// writer's datagrams.
 const FIRST_PORT: u16 = 9_900;
 const LAST_PORT: u16 = 19_900;
-/// What its socket holds; a message is taken whole or not at all.
+/// Size of the socket's buffers, in bytes. The library takes a message as a whole or not at all.
 const BUFFER_BYTES: c_int = 1 << 20;
 
 /// A socket of the library.
@@ -47,7 +49,7 @@ struct SendInformation {
     association: u32,
 }
 
-/// The functions of the library that are used.
+/// The library functions that this file calls.
 #[derive(Clone, Copy)]
 struct Functions {
     set_option: unsafe extern "C" fn(Socket, c_int, c_int, *const c_void, u32) -> c_int,
@@ -98,12 +100,12 @@ struct Functions {
 }
 
 impl Functions {
-    /// Opens the library, with its datagrams on this port.
+    /// Opens the library, and binds its UDP socket to `port`.
     fn open(options: &Options, port: u16) -> io::Result<Self> {
         let library = open(options)?;
-        // Its threads run to the end of this process, so it is never closed.
+        // The library's threads run until the end of this process, so it is never closed.
         let library = Box::leak(Box::new(library));
-        // SAFETY: the types are those of the library's header.
+        // SAFETY: the types match the library's header.
         unsafe {
             let init: unsafe extern "C" fn(u16, *const c_void, *const c_void) =
                 function(library, "usrsctp_init")?;
@@ -127,7 +129,7 @@ impl Functions {
     }
 }
 
-/// Told by the library's threads that something happened at a socket.
+/// A flag that the library's threads set when something happened at a socket.
 #[derive(Default)]
 struct Bell {
     rung: Mutex<bool>,
@@ -140,17 +142,17 @@ impl Bell {
         self.changed.notify_all();
     }
 
-    fn wait(&self, patience: Duration) {
+    fn wait(&self, timeout: Duration) {
         let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self
             .changed
-            .wait_timeout_while(rung, patience, |rung| !*rung);
+            .wait_timeout_while(rung, timeout, |rung| !*rung);
         *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
     }
 }
 
 unsafe extern "C" fn happened(_socket: Socket, bell: *mut c_void, _flags: c_int) {
-    // SAFETY: the bell was leaked, so that it lives as long as the library's threads.
+    // SAFETY: the bell was leaked, so it lives as long as the library's threads.
     unsafe { &*bell.cast::<Bell>() }.ring();
 }
 
@@ -163,7 +165,7 @@ struct End {
 
 impl End {
     fn new(functions: Functions, encapsulated_to: u16) -> io::Result<Self> {
-        // SAFETY: no callbacks are given.
+        // SAFETY: the call passes no callbacks.
         let socket = unsafe {
             (functions.socket)(
                 libc::AF_INET,
@@ -190,7 +192,7 @@ impl End {
             socket,
             bell,
         };
-        // SAFETY: zeros are an address; of IPv4, they are any.
+        // SAFETY: zeros are a valid address. For IPv4 they mean any address.
         let mut address: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
         address.ss_family = libc::sa_family_t::try_from(libc::AF_INET).unwrap_or(0);
         let encapsulation = UdpEncapsulation {
@@ -199,7 +201,7 @@ impl End {
             port: encapsulated_to.to_be(),
         };
         end.set(IPPROTO_SCTP, REMOTE_UDP_ENCAPS_PORT, &encapsulation)?;
-        // SAFETY: the socket lives, and the bell as long as the library's threads.
+        // SAFETY: the socket lives, and the bell lives as long as the library's threads.
         unsafe {
             (functions.set_non_blocking)(socket.as_ptr(), 1);
             let bell = ptr::from_ref(bell).cast_mut().cast();
@@ -211,14 +213,14 @@ impl End {
     fn set<T>(&self, level: c_int, option: c_int, value: &T) -> io::Result<()> {
         let length = u32::try_from(size_of::<T>()).unwrap_or(0);
         let value: *const T = value;
-        // SAFETY: the value is read for its length.
+        // SAFETY: the call reads `value` for its length only.
         let set = unsafe {
             (self.functions.set_option)(self.socket.as_ptr(), level, option, value.cast(), length)
         };
         done(set)
     }
 
-    /// Waits until one of these events is there, or the time is over. Returns whether one is.
+    /// Waits for one of these events until the deadline. Returns true if an event is pending.
     fn wait(&self, events: c_int, until: Instant) -> bool {
         loop {
             // SAFETY: the socket lives.
@@ -233,12 +235,12 @@ impl End {
         }
     }
 
-    /// Hands bytes over as one message. Returns whether it was taken.
-    fn send(&self, message: &[u8], patience: Duration) -> io::Result<bool> {
+    /// Sends bytes as one message. Returns true if the library took it.
+    fn send(&self, message: &[u8], timeout: Duration) -> io::Result<bool> {
         let mut information = SendInformation::default();
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         loop {
-            // SAFETY: the message and its information are read for their lengths.
+            // SAFETY: the call reads the message and its information for their lengths only.
             let sent = unsafe {
                 (self.functions.send)(
                     self.socket.as_ptr(),
@@ -262,17 +264,18 @@ impl End {
             if Instant::now() >= until {
                 return Ok(false);
             }
-            // Room for a whole message may not be there yet although there is some.
+            // The socket may have some room, but not enough for a whole message yet.
             self.bell
                 .wait((until - Instant::now()).min(Duration::from_millis(1)));
         }
     }
 
-    /// Takes bytes that came; none at the end; nothing when nothing is there.
+    /// Receives bytes. Returns 0 at the end of the stream, and `None` if nothing is available.
     fn receive(&self, room: &mut [u8]) -> io::Result<Option<usize>> {
         let mut length = 0_u32;
         let (mut information_length, mut kind, mut flags) = (0_u32, 0_u32, 0);
-        // SAFETY: the room is written for at most its length; neither address nor information is asked for.
+        // SAFETY: the call writes at most the length of `room`. It returns neither address nor
+        // information.
         let came = unsafe {
             (self.functions.receive)(
                 self.socket.as_ptr(),
@@ -299,7 +302,7 @@ impl End {
 
 impl Drop for End {
     fn drop(&mut self) {
-        // SAFETY: it is closed once.
+        // SAFETY: the socket is closed once.
         unsafe { (self.functions.close)(self.socket.as_ptr()) };
     }
 }
@@ -330,7 +333,7 @@ fn address_of(ip: IpAddr, port: u16) -> io::Result<libc::sockaddr_in> {
 
 const ADDRESS_LENGTH: u32 = 16;
 
-/// Three ports that nobody's datagrams use.
+/// Returns the first of three consecutive ports of which the two for datagrams are free.
 fn free_ports() -> io::Result<u16> {
     let any = Ipv4Addr::UNSPECIFIED;
     let mut first = (FIRST_PORT..LAST_PORT).step_by(3);
@@ -339,7 +342,7 @@ fn free_ports() -> io::Result<u16> {
         .ok_or_else(|| io::Error::from(io::ErrorKind::AddrInUse))
 }
 
-/// Writes into an association.
+/// Writes messages to an association.
 pub(crate) struct SctpWriter {
     end: End,
 }
@@ -348,19 +351,19 @@ impl SctpWriter {
     pub(crate) fn connect(
         options: &Options,
         to: SocketAddr,
-        patience: Duration,
+        timeout: Duration,
     ) -> io::Result<Self> {
         let functions = Functions::open(options, to.port() + 2)?;
         let end = End::new(functions, to.port() + 1)?;
         let address = address_of(to.ip(), to.port())?;
-        // SAFETY: the address is read for its length.
+        // SAFETY: the call reads the address for its length only.
         let begun =
             unsafe { (functions.connect)(end.socket.as_ptr(), &raw const address, ADDRESS_LENGTH) };
         let error = io::Error::last_os_error();
         if begun != 0 && error.raw_os_error() != Some(libc::EINPROGRESS) {
             return Err(error);
         }
-        if !end.wait(EVENT_WRITE, Instant::now() + patience) {
+        if !end.wait(EVENT_WRITE, Instant::now() + timeout) {
             return Err(out_of_time("no association"));
         }
         Ok(Self { end })
@@ -368,19 +371,19 @@ impl SctpWriter {
 }
 
 impl Writer for SctpWriter {
-    fn write(&mut self, message: &[u8], patience: Duration) -> io::Result<Sent> {
-        let taken = self.end.send(message, patience)?;
+    fn write(&mut self, message: &[u8], timeout: Duration) -> io::Result<Sent> {
+        let taken = self.end.send(message, timeout)?;
         Ok(if taken { Sent::Taken } else { Sent::Full })
     }
 
-    fn finish(&mut self, last: &[u8], patience: Duration) -> io::Result<()> {
-        let until = Instant::now() + patience;
-        if !self.end.send(last, patience)? {
+    fn finish(&mut self, last: &[u8], timeout: Duration) -> io::Result<()> {
+        let until = Instant::now() + timeout;
+        if !self.end.send(last, timeout)? {
             return Err(out_of_time("the reader takes no more"));
         }
         // SAFETY: the socket lives.
         unsafe { (self.end.functions.shutdown)(self.end.socket.as_ptr(), libc::SHUT_WR) };
-        // The association ends when the reader has all.
+        // The association ends when the reader has received everything.
         loop {
             match self.end.receive(&mut [0; 64]) {
                 Ok(Some(0)) | Err(_) => return Ok(()),
@@ -391,7 +394,7 @@ impl Writer for SctpWriter {
     }
 }
 
-/// Reads from the first association whose first message is one of this run.
+/// Reads from the first association whose first message belongs to this run.
 pub(crate) struct SctpReader {
     listener: End,
     association: Option<End>,
@@ -411,7 +414,7 @@ impl SctpReader {
         let functions = Functions::open(options, port + 1)?;
         let listener = End::new(functions, port + 2)?;
         let own = address_of(address.ip(), port)?;
-        // SAFETY: the address is read for its length, and the socket lives.
+        // SAFETY: the calls read the address for its length only, and the socket lives.
         unsafe {
             done((functions.bind)(
                 listener.socket.as_ptr(),
@@ -436,7 +439,7 @@ impl SctpReader {
             return Ok(Received::Nothing);
         }
         let functions = self.listener.functions;
-        // SAFETY: no address is asked for.
+        // SAFETY: the call does not ask for an address.
         let socket = unsafe {
             let listener = self.listener.socket.as_ptr();
             (functions.accept)(listener, ptr::null_mut(), ptr::null_mut())
@@ -450,8 +453,8 @@ impl SctpReader {
 }
 
 impl Reader for SctpReader {
-    fn read(&mut self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<Received> {
-        let until = Instant::now() + patience;
+    fn read(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<Received> {
+        let until = Instant::now() + timeout;
         let Some(association) = &self.association else {
             return self.accept(until);
         };

@@ -1,5 +1,5 @@
-//! The kernel's TCP: a write for each message. And its SCTP with one association to a socket, which is used
-//! in the same way.
+//! The kernel's TCP, with one write call per message. The kernel's SCTP is used in the same way,
+//! with one association per socket.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -14,17 +14,17 @@ use crate::frames::Frames;
 use crate::header::Header;
 use crate::{Options, Reader, Received, Sent, Writer, out_of_time};
 
-/// Connections that have not said yet whose they are.
+/// Most connections that may wait to be identified as this run's stream.
 const CANDIDATES_MAX: usize = 16;
-/// The beginning of a message tells whose it is.
+/// Bytes at the start of a message that identify its run.
 const BEGINNING_BYTES: usize = 8;
 
-/// Writes into a connection.
+/// Writes messages to a connection.
 #[derive(Debug)]
 pub(crate) struct TcpWriter {
     socket: TcpStream,
-    patience: Duration,
-    /// What the kernel has not taken of the last message that was begun.
+    timeout: Duration,
+    /// The bytes of the last message that the kernel has not taken yet.
     rest: Vec<u8>,
 }
 
@@ -32,18 +32,18 @@ impl TcpWriter {
     pub(crate) fn connect(
         options: &Options,
         to: SocketAddr,
-        patience: Duration,
+        timeout: Duration,
     ) -> io::Result<Self> {
         let socket = socket(options, to)?;
-        socket.connect_timeout(&to.into(), patience)?;
+        socket.connect_timeout(&to.into(), timeout)?;
         Ok(Self {
             socket: socket.into(),
-            patience: Duration::ZERO,
+            timeout: Duration::ZERO,
             rest: Vec::new(),
         })
     }
 
-    /// Hands over what is left of the message before. Returns whether all of it went.
+    /// Writes the rest of the previous message. Returns true if the kernel took all of it.
     fn write_rest(&mut self) -> io::Result<bool> {
         while !self.rest.is_empty() {
             match self.socket.write(&self.rest) {
@@ -55,18 +55,18 @@ impl TcpWriter {
         Ok(true)
     }
 
-    fn wait_at_most(&mut self, patience: Duration) -> io::Result<()> {
-        if self.patience != patience {
-            self.socket.set_write_timeout(Some(patience))?;
-            self.patience = patience;
+    fn wait_at_most(&mut self, timeout: Duration) -> io::Result<()> {
+        if self.timeout != timeout {
+            self.socket.set_write_timeout(Some(timeout))?;
+            self.timeout = timeout;
         }
         Ok(())
     }
 }
 
 impl Writer for TcpWriter {
-    fn write(&mut self, message: &[u8], patience: Duration) -> io::Result<Sent> {
-        self.wait_at_most(patience)?;
+    fn write(&mut self, message: &[u8], timeout: Duration) -> io::Result<Sent> {
+        self.wait_at_most(timeout)?;
         if !self.rest.is_empty() && !self.write_rest()? {
             return Ok(Sent::Full);
         }
@@ -80,8 +80,8 @@ impl Writer for TcpWriter {
         }
     }
 
-    fn finish(&mut self, last: &[u8], patience: Duration) -> io::Result<()> {
-        let until = Instant::now() + patience;
+    fn finish(&mut self, last: &[u8], timeout: Duration) -> io::Result<()> {
+        let until = Instant::now() + timeout;
         self.rest.extend_from_slice(last);
         self.wait_at_most(Duration::from_millis(100))?;
         while !self.write_rest()? {
@@ -90,9 +90,9 @@ impl Writer for TcpWriter {
             }
         }
         self.socket.shutdown(Shutdown::Write)?;
-        // The reader closes when it has read the end.
+        // The reader closes the connection after it has read the end.
         self.socket
-            .set_read_timeout(Some(patience.max(Duration::from_millis(1))))?;
+            .set_read_timeout(Some(timeout.max(Duration::from_millis(1))))?;
         match self.socket.read(&mut [0]) {
             Err(error) if is_late(&error) => Err(out_of_time("the reader has not read to the end")),
             _ => Ok(()),
@@ -113,7 +113,7 @@ impl Writer for TcpWriter {
     }
 }
 
-/// A socket of the protocol.
+/// Creates a socket of the protocol.
 fn socket(options: &Options, address: SocketAddr) -> io::Result<Socket> {
     if options.protocol == Protocol::Tcp {
         return Socket::new(Domain::for_address(address), Type::STREAM, None);
@@ -129,7 +129,7 @@ fn socket(options: &Options, address: SocketAddr) -> io::Result<Socket> {
     })
 }
 
-/// Nothing happened in time; or a signal came, after which one looks again.
+/// Returns true if a call timed out or a signal interrupted it. The caller then tries again.
 pub(crate) fn is_late(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -137,7 +137,7 @@ pub(crate) fn is_late(error: &io::Error) -> bool {
     )
 }
 
-/// Reads from the first connection whose first message is one of this run.
+/// Reads from the first connection whose first message belongs to this run.
 #[derive(Debug)]
 pub(crate) struct TcpReader {
     listener: TcpListener,
@@ -145,7 +145,7 @@ pub(crate) struct TcpReader {
     connection: Option<TcpStream>,
     frames: Frames,
     cookie: u32,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl TcpReader {
@@ -162,15 +162,15 @@ impl TcpReader {
             connection: None,
             frames: Frames::new(options.message_bytes),
             cookie: options.cookie,
-            patience: Duration::ZERO,
+            timeout: Duration::ZERO,
         };
         Ok((reader, at))
     }
 
-    /// Looks for the connection that begins with a message of this run; those that begin otherwise are let
-    /// go, and those that say nothing do not keep it waiting.
-    fn accept(&mut self, patience: Duration) -> io::Result<Received> {
-        let wait = PollTimeout::try_from(patience).unwrap_or(PollTimeout::ZERO);
+    /// Looks for the connection whose first bytes belong to this run. A connection that begins
+    /// otherwise is closed. A silent connection does not hold up the others.
+    fn accept(&mut self, timeout: Duration) -> io::Result<Received> {
+        let wait = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO);
         let sockets = self.candidates.iter().map(AsFd::as_fd);
         let sockets = sockets.chain([self.listener.as_fd()]);
         let mut polled: Vec<PollFd<'_>> = sockets
@@ -182,7 +182,7 @@ impl TcpReader {
             match candidate.peek(&mut beginning) {
                 Ok(BEGINNING_BYTES) if Header::begins(self.cookie, &beginning) => {
                     candidate.set_nonblocking(false)?;
-                    self.patience = Duration::ZERO;
+                    self.timeout = Duration::ZERO;
                     self.connection = Some(candidate);
                     return Ok(Received::Some);
                 }
@@ -203,13 +203,13 @@ impl TcpReader {
 }
 
 impl Reader for TcpReader {
-    fn read(&mut self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<Received> {
+    fn read(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<Received> {
         let Some(connection) = &mut self.connection else {
-            return self.accept(patience);
+            return self.accept(timeout);
         };
-        if self.patience != patience {
-            connection.set_read_timeout(Some(patience))?;
-            self.patience = patience;
+        if self.timeout != timeout {
+            connection.set_read_timeout(Some(timeout))?;
+            self.timeout = timeout;
         }
         match connection.read(self.frames.room()) {
             Ok(0) => Ok(Received::Ended),

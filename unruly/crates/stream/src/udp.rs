@@ -1,4 +1,4 @@
-//! Datagrams: a message is one, and nothing is sent again.
+//! UDP: each message is one datagram, and nothing is retransmitted.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -10,22 +10,22 @@ use nix::sys::socket::{setsockopt, sockopt};
 use crate::tcp::is_late;
 use crate::{Options, Reader, Received, Sent, Writer};
 
-/// So much is handed over in one call: a tenth of the cost of one by one where the kernel cuts it into
-/// datagrams itself, and some percent less where it does not.
+/// Bytes that one system call sends. The call costs a tenth of single sends if the kernel cuts the
+/// bytes into datagrams itself, and a few percent less if it does not.
 const BATCH_BYTES: usize = 64_000;
 const BATCH_MESSAGES: usize = 32;
-/// What may wait for the reader: a tenth of a second at 5 Gbit/s.
+/// Size of the socket's receive buffer: a tenth of a second at 5 Gbit/s.
 const BUFFER_BYTES: usize = 64 << 20;
-/// Any of these may be lost, so the end is said so often.
+/// How often the end is sent, because each datagram may be lost.
 const ENDS: u32 = 20;
 const BETWEEN_ENDS: Duration = Duration::from_millis(5);
 
-/// How several messages go in one call.
+/// How one system call sends several messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// As one piece, which the kernel cuts.
+    /// As one buffer, which the kernel cuts into datagrams.
     Cut,
-    /// Each by itself.
+    /// As separate datagrams.
     Many,
 }
 
@@ -33,9 +33,9 @@ enum Way {
 #[derive(Debug)]
 pub(crate) struct UdpWriter {
     socket: UdpSocket,
-    patience: Duration,
+    timeout: Duration,
     way: Way,
-    /// Whole messages that wait for the next call.
+    /// Complete messages that wait for the next call.
     batch: Vec<u8>,
     batch_bytes: usize,
     message_bytes: usize,
@@ -55,7 +55,7 @@ impl UdpWriter {
         let cuts = messages > 1 && setsockopt(&socket, sockopt::UdpGsoSegment, &length).is_ok();
         Ok(Self {
             socket,
-            patience: Duration::ZERO,
+            timeout: Duration::ZERO,
             way: if cuts { Way::Cut } else { Way::Many },
             batch: Vec::with_capacity(BATCH_BYTES),
             batch_bytes: messages * options.message_bytes,
@@ -63,7 +63,7 @@ impl UdpWriter {
         })
     }
 
-    /// Sends what was gathered. Returns whether all of it went.
+    /// Sends the batch. Returns true if the kernel took all of it.
     fn send(&mut self) -> io::Result<bool> {
         let sent = match self.way {
             Way::Cut => self.socket.send(&self.batch),
@@ -73,12 +73,13 @@ impl UdpWriter {
             Ok(taken) => taken,
             Err(error) if is_late(&error) => 0,
             Err(error) => match error.raw_os_error() {
-                // Nobody is there (yet, or any more): datagrams are lost, which is how it is.
+                // No socket listens there yet, or any more. UDP loses such datagrams.
                 Some(libc::ECONNREFUSED) if self.way == Way::Many => self.message_bytes,
                 Some(libc::ECONNREFUSED) => self.batch.len(),
-                // The way's queue is full.
+                // The queue of the network device is full.
                 Some(libc::ENOBUFS) => 0,
-                // A message is longer than a packet of this way: the kernel will not cut, only fragment.
+                // A message is longer than a packet of this route. The kernel does not cut such
+                // messages, it only fragments them.
                 Some(libc::EINVAL | libc::EMSGSIZE) if self.way == Way::Cut => {
                     setsockopt(&self.socket, sockopt::UdpGsoSegment, &0)?;
                     self.way = Way::Many;
@@ -91,7 +92,8 @@ impl UdpWriter {
         Ok(self.batch.is_empty())
     }
 
-    /// Sends every message by itself, in one call. Returns the bytes of those that went.
+    /// Sends each message as its own datagram, in one call. Returns the number of bytes that were
+    /// sent.
     fn send_each(&self) -> io::Result<usize> {
         let mut parts: Vec<libc::iovec> = self
             .batch
@@ -102,7 +104,8 @@ impl UdpWriter {
             })
             .collect();
         let header = |part: &mut libc::iovec| {
-            // SAFETY: zeros are a message to the connected peer, without parts and control data.
+            // SAFETY: a header of zeros is a message to the connected peer without parts and
+            // control data.
             let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
             header.msg_hdr.msg_iov = part;
             header.msg_hdr.msg_iovlen = 1;
@@ -110,7 +113,7 @@ impl UdpWriter {
         };
         let mut headers: Vec<libc::mmsghdr> = parts.iter_mut().map(header).collect();
         let count = libc::c_uint::try_from(headers.len()).unwrap_or(0);
-        // SAFETY: the headers, their parts and the batch that these point into live until it returns.
+        // SAFETY: the headers, their parts and the batch live until the call returns.
         let sent =
             unsafe { libc::sendmmsg(self.socket.as_raw_fd(), headers.as_mut_ptr(), count, 0) };
         let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
@@ -119,10 +122,10 @@ impl UdpWriter {
 }
 
 impl Writer for UdpWriter {
-    fn write(&mut self, message: &[u8], patience: Duration) -> io::Result<Sent> {
-        if self.patience != patience {
-            self.socket.set_write_timeout(Some(patience))?;
-            self.patience = patience;
+    fn write(&mut self, message: &[u8], timeout: Duration) -> io::Result<Sent> {
+        if self.timeout != timeout {
+            self.socket.set_write_timeout(Some(timeout))?;
+            self.timeout = timeout;
         }
         if self.batch.len() + message.len() > self.batch_bytes && !self.send()? {
             return Ok(Sent::Full);
@@ -131,26 +134,26 @@ impl Writer for UdpWriter {
         Ok(Sent::Taken)
     }
 
-    fn finish(&mut self, last: &[u8], patience: Duration) -> io::Result<()> {
-        let until = Instant::now() + patience;
+    fn finish(&mut self, last: &[u8], timeout: Duration) -> io::Result<()> {
+        let until = Instant::now() + timeout;
         while !self.batch.is_empty() && !self.send()? && Instant::now() < until {}
         self.batch.clear();
         for _ in 0..ENDS {
             self.batch.extend_from_slice(last);
             self.send()?;
             self.batch.clear();
-            // Apart, so that one full queue does not swallow all of them.
+            // The pause keeps one full queue from dropping all of them.
             std::thread::sleep(BETWEEN_ENDS);
         }
         Ok(())
     }
 }
 
-/// Receives datagrams; several of one length may come in one piece.
+/// Receives datagrams. The kernel may return several datagrams of one length as one buffer.
 #[derive(Debug)]
 pub(crate) struct UdpReader {
     socket: UdpSocket,
-    patience: Duration,
+    timeout: Duration,
     buffer: Vec<u8>,
     message_bytes: usize,
 }
@@ -158,7 +161,7 @@ pub(crate) struct UdpReader {
 impl UdpReader {
     pub(crate) fn listen(options: &Options, address: SocketAddr) -> io::Result<(Self, SocketAddr)> {
         let socket = UdpSocket::bind(address)?;
-        // Where neither is allowed the kernel's own size must do; what is lost is counted.
+        // If the kernel allows neither, its own buffer size applies, and lost messages are counted.
         if setsockopt(&socket, sockopt::RcvBufForce, &BUFFER_BYTES).is_err() {
             let _ = setsockopt(&socket, sockopt::RcvBuf, &BUFFER_BYTES);
         }
@@ -166,7 +169,7 @@ impl UdpReader {
         let at = socket.local_addr()?;
         let reader = Self {
             socket,
-            patience: Duration::ZERO,
+            timeout: Duration::ZERO,
             buffer: vec![0; 1 << 16],
             message_bytes: options.message_bytes,
         };
@@ -175,14 +178,14 @@ impl UdpReader {
 }
 
 impl Reader for UdpReader {
-    fn read(&mut self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<Received> {
-        if self.patience != patience {
-            self.socket.set_read_timeout(Some(patience))?;
-            self.patience = patience;
+    fn read(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<Received> {
+        if self.timeout != timeout {
+            self.socket.set_read_timeout(Some(timeout))?;
+            self.timeout = timeout;
         }
         match self.socket.recv(&mut self.buffer) {
             Ok(bytes) => {
-                // Those of strangers are told by their headers.
+                // The caller recognises datagrams of other senders by their headers.
                 self.buffer[..bytes]
                     .chunks(self.message_bytes)
                     .for_each(take);

@@ -1,7 +1,8 @@
-//! Each protocol over loopback: what is written is read, once and in order where that is promised.
+//! Each protocol over loopback: the reader receives each written message, once and in order if the
+//! protocol guarantees that.
 //!
-//! SCTP in user mode listens on all addresses and is one to a process, and of corosync's daemon there is one
-//! to a host: they are tested in namespaces, by the program.
+//! SCTP in user mode listens on all addresses and allows one stream per process. Corosync's daemon
+//! runs once per host. The program's end-to-end tests cover both in network namespaces.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
@@ -16,7 +17,7 @@ use unruly_stream::{
 const MESSAGES: u64 = 3_000;
 const COOKIE: u32 = 77;
 const PATIENCE: Duration = Duration::from_secs(20);
-/// QUIC and ENet give a peer up that says nothing for 30 s.
+/// QUIC and ENet drop a peer that is silent for 30 s.
 const SILENCE: Duration = Duration::from_secs(32);
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
@@ -29,7 +30,7 @@ fn options(protocol: Protocol, message_bytes: usize) -> Options {
     }
 }
 
-/// Writes messages after a silence; a full protocol is asked again.
+/// Writes messages after a silence. Tries again when the protocol is full.
 fn write_after(options: &Options, to: SocketAddr, messages: u64, silence: Duration) {
     let mut writer = connect(options, &[to], PATIENCE).expect("a reader is there");
     let until = Instant::now() + silence;
@@ -68,12 +69,12 @@ fn write(options: &Options, to: SocketAddr, messages: u64) {
     write_after(options, to, messages, Duration::ZERO);
 }
 
-/// What came, in all, and how many were stamped.
+/// Returns the total counts, and the number of stamped messages.
 fn stream(options: &Options, messages: u64, before: impl FnOnce(SocketAddr)) -> (Counted, u64) {
     stream_after(options, messages, before, Duration::ZERO)
 }
 
-/// The same of a writer that is silent at first.
+/// Does the same with a writer that is silent at first.
 fn stream_after(
     options: &Options,
     messages: u64,
@@ -204,7 +205,7 @@ fn strangers_that_are_silent_or_go_do_not_hold_the_stream_up() {
         let (mut reader, at) = listen(&own, LOOPBACK).expect("loopback has a port");
         let (come, has_come) = mpsc::channel();
         let (go, may_go) = mpsc::channel::<()>();
-        // The first begins a message and is silent; the second says a word of another run, and goes.
+        // The first stranger begins a message and stays silent. The second connects and leaves.
         let silent = std::thread::spawn(move || {
             let mut begun = connect(&options(protocol, 100), &[at], PATIENCE).unwrap();
             let word = [7; 100];
@@ -227,7 +228,7 @@ fn strangers_that_are_silent_or_go_do_not_hold_the_stream_up() {
         let writing = std::thread::spawn(move || write(&own, at, 100));
         let (mut account, mut said) = (Account::default(), None);
         let until = Instant::now() + PATIENCE;
-        // The last of it is acknowledged by who reads.
+        // The reader acknowledges the end while it reads.
         while said.is_none() || !writing.is_finished() {
             assert!(Instant::now() < until, "{} is held up", protocol.name());
             read(&mut |message| match Header::read(COOKIE, message) {
@@ -260,7 +261,7 @@ fn messages_of_another_run_are_not_counted() {
 
 #[test]
 fn a_reader_that_is_not_there_is_told_in_time() {
-    // Not a port that was free a moment ago: another test may listen there by now.
+    // The port must never have been free: another test may listen on such a port by now.
     let gone = "127.0.0.1:1".parse().unwrap();
     for protocol in [Protocol::Tcp, Protocol::Quic, Protocol::Enet] {
         let connected = connect(

@@ -1,7 +1,9 @@
-//! The daemon of corosync: one for each member, in the network namespace of this process, and gone with it.
+//! The corosync daemon. Each member starts one in the network namespace of this process, and the
+//! daemon ends with the process.
 //!
-//! It and its library keep files in `/run` and `/dev/shm`. Both are file systems in memory here, which nobody
-//! else sees: what is in them goes with the last process that does, however that ends.
+//! The daemon and its library keep files in `/run` and `/dev/shm`. Here, both are tmpfs mounts that
+//! no other process sees. The files disappear with the last process that sees them, however that
+//! process ends.
 
 use std::ffi::OsString;
 use std::io;
@@ -24,23 +26,24 @@ use crate::out_of_time;
 
 const PROGRAM: &str = "corosync";
 pub(crate) const PACKAGE: &str = "corosync";
-/// Its own default: nobody else is on a host of a run.
+/// Corosync's default port. No other daemon runs on a host of a run.
 const PORT: u16 = 5_405;
-/// It receives into buffers of 10,000 bytes, and a longer packet would be cut off.
+/// Longest packet, in bytes. The daemon receives into buffers of 10,000 bytes and would truncate a
+/// longer packet.
 const LONGEST_PACKET: u16 = 9_000;
 const FOLDER: &str = "/run/unruly";
-/// Between two looks whether it answers.
+/// Time between two checks whether the daemon answers.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Where the daemons of a group are: they know each other from the beginning.
+/// The addresses of a group's daemons. Each daemon knows all of them from the start.
 #[derive(Debug, Clone)]
 pub(super) struct Places {
     pub(super) own: Ipv4Addr,
-    /// One at least.
+    /// The other members, at least one.
     pub(super) others: Vec<Ipv4Addr>,
 }
 
-/// A running daemon; it ends with this value, or with this process.
+/// A running daemon. It ends with this value, or with this process.
 pub(super) struct Daemon {
     pid: u32,
     stop: Option<Sender<()>>,
@@ -48,17 +51,19 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts it, and waits until `connect` has brought something; that is called where its files are seen.
+    /// Starts the daemon, and calls `connect` until it returns a value. `connect` runs in the
+    /// thread that sees the daemon's files.
     ///
-    /// A thread keeps the daemon: it alone has the daemon's file systems, so that files of a run in those
-    /// places stay where they belong. The kernel ends the daemon with the thread that started it.
+    /// A separate thread keeps the daemon. Only this thread sees the daemon's file systems, so a
+    /// run's own files in `/run` and `/dev/shm` stay visible elsewhere. The kernel ends the daemon
+    /// together with the thread that started it.
     pub(super) fn start<T: Send + 'static>(
         places: &Places,
         libraries: Option<&Path>,
-        patience: Duration,
+        timeout: Duration,
         mut connect: impl FnMut() -> io::Result<Option<T>> + Send + 'static,
     ) -> io::Result<(Self, T)> {
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         let command = command(libraries)?;
         let text = configuration(places, packet_bytes(places)?);
         let (stop, stopped) = mpsc::channel::<()>();
@@ -67,7 +72,7 @@ impl Daemon {
             match begin(command, &text, until, &mut connect) {
                 Ok((running, value)) => {
                     let _ = say.send(Ok((running.0.id(), value)));
-                    // Nothing is ever sent: it returns when the other end goes.
+                    // Nothing is ever sent. The call returns when the other end is dropped.
                     let _ = stopped.recv();
                 }
                 Err(error) => drop(say.send(Err(error))),
@@ -100,7 +105,7 @@ impl Drop for Daemon {
     }
 }
 
-/// What is wrong with a daemon, or with what it says.
+/// Returns the error of a daemon that is missing or misbehaves.
 pub(super) fn lacking(wrong: &str, wanted: &str) -> io::Error {
     io::Error::other(format!(
         "{wrong}; wanted {wanted}; hint: see the log of this process"
@@ -117,7 +122,7 @@ impl Drop for Running {
     }
 }
 
-/// Starts the daemon with file systems of its own, in this thread, and connects to it.
+/// Starts the daemon from this thread, with its own file systems, and connects to it.
 fn begin<T>(
     mut command: Command,
     text: &str,
@@ -150,11 +155,11 @@ fn begin<T>(
     }
 }
 
-/// Gives this thread, and what it starts, an empty `/run` and `/dev/shm`.
+/// Gives this thread and its children an empty `/run` and `/dev/shm`.
 fn own_files() -> nix::Result<()> {
     const NOTHING: Option<&str> = None;
     unshare(CloneFlags::CLONE_NEWNS)?;
-    // What is mounted here is not mounted anywhere else.
+    // Mounts made here stay invisible to other processes.
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
     mount(NOTHING, "/", NOTHING, private, NOTHING)?;
     for place in ["/run", "/dev/shm"] {
@@ -169,7 +174,8 @@ fn own_files() -> nix::Result<()> {
     Ok(())
 }
 
-/// The command of the daemon. Its words go to the log of this process, whose output is for the runner.
+/// Returns the command of the daemon. The daemon writes to the log of this process, because the
+/// runner reads this process's standard output.
 pub(super) fn command(libraries: Option<&Path>) -> io::Result<Command> {
     let (program, beside) = program(libraries).ok_or_else(|| {
         io::Error::other(format!(
@@ -186,12 +192,12 @@ pub(super) fn command(libraries: Option<&Path>) -> io::Result<Command> {
         command.env("LD_LIBRARY_PATH", beside);
     }
     let parent = getpid();
-    // SAFETY: between fork and exec it makes two calls of the kernel and allocates nothing.
+    // SAFETY: between fork and exec the closure makes two system calls and allocates nothing.
     unsafe { command.pre_exec(move || ends_with(parent)) };
     Ok(command)
 }
 
-/// Has the kernel end this process with the one that started it, which may be gone already.
+/// Asks the kernel to end this process with its parent. Fails if the parent has already ended.
 fn ends_with(parent: Pid) -> io::Result<()> {
     set_pdeathsig(Signal::SIGKILL)?;
     if getppid() == parent {
@@ -201,12 +207,12 @@ fn ends_with(parent: Pid) -> io::Result<()> {
     }
 }
 
-/// Where the daemon is: on this host, else beside the libraries that were fetched; then with the folders of
-/// what it needs.
+/// Returns the path of the daemon: on this host, or else next to the downloaded libraries. In the
+/// second case it also returns the folders of the daemon's libraries.
 fn program(libraries: Option<&Path>) -> Option<(PathBuf, Option<OsString>)> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let sbin = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    // A relative part means the working directory, which may be anybody's.
+    // A relative part means the working directory, where anyone may have put a program.
     let mut places = std::env::split_paths(&path)
         .filter(|it| it.is_absolute())
         .chain(sbin);
@@ -214,7 +220,7 @@ fn program(libraries: Option<&Path>) -> Option<(PathBuf, Option<OsString>)> {
     own.map(|it| (it, None)).or_else(|| fetched(libraries?))
 }
 
-/// The one beside the libraries that were fetched.
+/// Returns the daemon next to the downloaded libraries, with the folders of its libraries.
 fn fetched(libraries: &Path) -> Option<(PathBuf, Option<OsString>)> {
     let mut roots = libraries.ancestors();
     let (root, found) = roots.find_map(|it| Some((it, program_in(&it.join("usr/sbin"))?)))?;
@@ -228,7 +234,7 @@ fn program_in(folder: &Path) -> Option<PathBuf> {
     Some(folder.join(PROGRAM)).filter(|it| it.is_file())
 }
 
-/// The longest packet of the ways to the others.
+/// Returns the longest packet, in bytes, that every route to the other members carries.
 fn packet_bytes(places: &Places) -> io::Result<u16> {
     let mut longest = LONGEST_PACKET;
     for other in &places.others {
@@ -240,10 +246,11 @@ fn packet_bytes(places: &Places) -> io::Result<u16> {
     Ok(longest)
 }
 
-/// What the daemon reads. Its timers and windows are its own defaults; only its class of the scheduler is not:
-/// it is that of the end, beside which others compete.
+/// Returns the daemon's configuration. Timers and windows keep corosync's defaults. Real-time
+/// scheduling is off, so the daemon has the same scheduling class as its end and competes with
+/// other processes for the CPU.
 fn configuration(places: &Places, packet_bytes: u16) -> String {
-    // All have the same list; a number is an address, so that it is nobody else's.
+    // All members have the same list. The node number is the address, so it is unique.
     let mut nodes = [places.others.as_slice(), &[places.own]].concat();
     nodes.sort_unstable();
     let node = |it: &Ipv4Addr| {

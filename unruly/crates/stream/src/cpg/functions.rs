@@ -1,4 +1,5 @@
-//! The library of corosync's closed process groups, as its header has it, and what it calls.
+//! Bindings for the library of corosync's closed process groups (CPG), and the callbacks that it
+//! calls.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -23,7 +24,7 @@ pub(super) struct Name {
 }
 
 impl Name {
-    /// The group of a run.
+    /// Returns the group name of a run.
     pub(super) fn of(cookie: u32) -> Self {
         let text = format!("unruly-{cookie:08x}");
         let mut value = [0; 128];
@@ -64,7 +65,7 @@ struct Model {
     flags: u32,
 }
 
-/// The functions of the library that are used.
+/// The library functions that this module calls.
 #[derive(Clone, Copy)]
 pub(super) struct Functions {
     initialize: unsafe extern "C" fn(*mut u64, c_int, *mut Model, *mut c_void) -> c_int,
@@ -78,9 +79,9 @@ pub(super) struct Functions {
 
 impl Functions {
     pub(super) fn open(options: &Options) -> io::Result<Self> {
-        // It has state of its own, and is never closed.
+        // The library has global state, so it is never closed.
         let library: &Library = Box::leak(Box::new(open(options)?));
-        // SAFETY: the types are those of the library's header.
+        // SAFETY: the types match the library's header.
         unsafe {
             Ok(Self {
                 initialize: function(library, "cpg_model_initialize")?,
@@ -94,7 +95,7 @@ impl Functions {
         }
     }
 
-    /// Connects to the daemon of this network namespace, if it answers yet.
+    /// Connects to the daemon of this network namespace. Returns `None` if it does not answer yet.
     pub(super) fn connect(self) -> Option<u64> {
         let mut handle = 0;
         let mut model = Model {
@@ -104,31 +105,32 @@ impl Functions {
             ring_change: ptr::null(),
             flags: 0,
         };
-        // SAFETY: the handle is written, and the model is read before it returns.
+        // SAFETY: the call writes the handle, and reads the model before it returns.
         let said =
             unsafe { (self.initialize)(&raw mut handle, MODEL, &raw mut model, ptr::null_mut()) };
         (said == OK).then_some(handle)
     }
 }
 
-/// Who is in a group.
+/// The membership of a group.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct View {
     pub(super) members: usize,
-    /// Which others went, and why.
+    /// The other members that left: node number and reason.
     pub(super) gone: Vec<(u32, u32)>,
-    /// This end has left, and all others heard so.
+    /// True if this member has left and all others have been notified.
     pub(super) left: bool,
 }
 
 impl View {
-    /// Whether a member was here that is not any more.
+    /// Returns true if a member has left.
     pub(super) fn is_gone(&self, node: u32) -> bool {
         self.gone.iter().any(|(gone, _)| *gone == node)
     }
 }
 
-/// What is called while the library gives messages away: it hands its callbacks nothing of ours.
+/// The state that the callbacks use during one dispatch. The library passes its callbacks no
+/// pointer of ours.
 pub(super) struct Turn<'a> {
     pub(super) own: u32,
     pub(super) view: &'a mut View,
@@ -140,23 +142,25 @@ thread_local! {
 }
 
 impl Turn<'_> {
-    /// Has the library give one message or change away, if there is one. Returns what it says.
+    /// Lets the library deliver one message or membership change, if there is one. Returns its
+    /// error code.
     pub(super) fn dispatch(&mut self, functions: Functions, handle: u64) -> c_int {
         TURN.set(ptr::from_mut(self).cast());
-        // SAFETY: the callbacks find this value, which nothing else uses until they have returned.
+        // SAFETY: the callbacks use this value, and nothing else uses it until they have returned.
         let said = unsafe { (functions.dispatch)(handle, ONE_NONBLOCKING) };
         TURN.set(ptr::null_mut());
         said
     }
 }
 
-/// The turn that this thread is in.
+/// Returns the turn that this thread is in.
 ///
 /// # Safety
 ///
-/// It is called by the library out of `dispatch`, and the reference is gone before the next call.
+/// Only the library may call this, from within `dispatch`. The reference must be gone before the
+/// next call.
 unsafe fn turn<'a>() -> Option<&'a mut Turn<'a>> {
-    // SAFETY: while the library dispatches, it is the turn that was put there, or nothing.
+    // SAFETY: while the library dispatches, the cell holds the current turn or null.
     unsafe { TURN.get().cast::<Turn<'a>>().as_mut() }
 }
 
@@ -168,12 +172,12 @@ unsafe extern "C" fn delivered(
     bytes: *mut c_void,
     length: usize,
 ) {
-    // SAFETY: the library calls this out of `dispatch`.
+    // SAFETY: the library calls this from within `dispatch`.
     let turn = unsafe { turn() };
     if let Some(turn) = turn
         && !bytes.is_null()
     {
-        // SAFETY: the library gave so many bytes, which stay until this returns.
+        // SAFETY: the library passed `length` bytes, which live until this returns.
         (turn.take)(node, unsafe {
             std::slice::from_raw_parts(bytes.cast(), length)
         });
@@ -190,13 +194,13 @@ unsafe extern "C" fn changed(
     _joined: *const Address,
     _joined_length: usize,
 ) {
-    // SAFETY: the library calls this out of `dispatch`.
+    // SAFETY: the library calls this from within `dispatch`.
     let Some(turn) = (unsafe { turn() }) else {
         return;
     };
     turn.view.members = members;
     for at in 0..left_length {
-        // SAFETY: the library gave so many addresses, which stay until this returns.
+        // SAFETY: the library passed `left_length` addresses, which live until this returns.
         let it = unsafe { *left.add(at) };
         if it.node == turn.own {
             turn.view.left = true;
@@ -234,13 +238,13 @@ mod tests {
         let mut bytes = *b"abc";
         let none: *const Address = ptr::null();
         TURN.set(ptr::from_mut(&mut turn).cast());
-        // SAFETY: all that is given has the length that is said, and lives.
+        // SAFETY: each argument lives and has the length that is passed with it.
         unsafe {
             delivered(0, none.cast(), 2, 5, bytes.as_mut_ptr().cast(), 3);
             changed(0, none.cast(), none, 1, members.as_ptr(), 2, none, 0);
         }
         TURN.set(ptr::null_mut());
-        // SAFETY: nobody asks now, so that it looks at nothing.
+        // SAFETY: no turn is active, so the callback reads nothing.
         unsafe { delivered(0, none.cast(), 2, 5, bytes.as_mut_ptr().cast(), 3) };
         assert_eq!(heard, [(2, b"abc".to_vec())]);
         let wanted = View {

@@ -12,9 +12,9 @@ use super::daemon::{Daemon, Places, lacking};
 use super::functions::{AGREED, Functions, Name, OK, TRY_AGAIN, Turn, View};
 use crate::Options;
 
-/// Until the clock is looked at again.
+/// Messages between two checks of the clock.
 const MESSAGES_A_TURN: u32 = 64;
-/// For the others, to be heard once more before this end goes.
+/// Time limit for the other members to receive this member's departure.
 const LEAVE_PATIENCE: Duration = Duration::from_millis(500);
 const LEAVE_LOOK: Duration = Duration::from_millis(10);
 
@@ -24,10 +24,10 @@ pub(super) struct Group {
     handle: u64,
     file: RawFd,
     name: Name,
-    /// The number of this host.
+    /// The node number of this host.
     pub(super) own: u32,
     pub(super) view: View,
-    /// The daemon does not answer any more: it is not asked for anything either.
+    /// True if the daemon no longer answers. This member then sends it no more requests.
     broken: bool,
     daemon: Daemon,
 }
@@ -38,14 +38,13 @@ impl Group {
         functions: Functions,
         options: &Options,
         places: &Places,
-        patience: Duration,
+        timeout: Duration,
     ) -> io::Result<Self> {
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         let connect = move || Ok(functions.connect());
-        let (daemon, handle) =
-            Daemon::start(places, options.library.as_deref(), patience, connect)?;
+        let (daemon, handle) = Daemon::start(places, options.library.as_deref(), timeout, connect)?;
         let (mut file, mut own) = (0, 0);
-        // SAFETY: both are written.
+        // SAFETY: the calls write both values.
         unsafe {
             done((functions.file)(handle, &raw mut file), "it has no file")?;
             done(
@@ -64,7 +63,7 @@ impl Group {
             daemon,
         };
         loop {
-            // SAFETY: the name is read before it returns.
+            // SAFETY: the call reads the name before it returns.
             let said = unsafe { (functions.join)(handle, &raw const group.name) };
             if said != TRY_AGAIN || Instant::now() >= until {
                 return done(said, "the group cannot be joined").map(|()| group);
@@ -77,14 +76,14 @@ impl Group {
         self.daemon.pid()
     }
 
-    /// Sends to all members, this one included. Returns whether it was taken: the daemon takes no more than
-    /// its ring brings away.
+    /// Sends a message to all members, including this one. Returns true if the daemon took it. The
+    /// daemon takes no more than its ring can carry.
     pub(super) fn multicast(&mut self, message: &[u8]) -> io::Result<bool> {
         let part = libc::iovec {
             iov_base: message.as_ptr().cast_mut().cast(),
             iov_len: message.len(),
         };
-        // SAFETY: the message is copied before it returns, and not written.
+        // SAFETY: the call copies the message before it returns, and does not write to it.
         let said = unsafe { (self.functions.multicast)(self.handle, AGREED, &raw const part, 1) };
         match said {
             OK => Ok(true),
@@ -93,20 +92,20 @@ impl Group {
         }
     }
 
-    /// Gives messages away, some at most; waits for the first at most for `patience`. Returns whether
-    /// there were any, or a change of the view.
+    /// Passes some of the available messages to `take`. Waits at most `timeout` for the first one.
+    /// Returns true if there was a message or a membership change.
     pub(super) fn turn(
         &mut self,
-        patience: Duration,
+        timeout: Duration,
         take: &mut dyn FnMut(u32, &[u8]),
     ) -> io::Result<bool> {
         if self.drain(take)? {
             return Ok(true);
         }
-        if patience.is_zero() {
+        if timeout.is_zero() {
             return Ok(false);
         }
-        let over = self.wait(patience)?;
+        let over = self.wait(timeout)?;
         let came = self.drain(take)?;
         if over && !came {
             return Err(self.lost("its daemon is gone"));
@@ -134,13 +133,13 @@ impl Group {
         Ok(came)
     }
 
-    /// Waits until something is there. Returns whether the daemon's end of it is closed.
-    fn wait(&self, patience: Duration) -> io::Result<bool> {
-        // SAFETY: the file is the library's, and open as long as its handle.
+    /// Waits until something is available. Returns true if the daemon has closed its end.
+    fn wait(&self, timeout: Duration) -> io::Result<bool> {
+        // SAFETY: the file belongs to the library and is open as long as its handle.
         let file = unsafe { BorrowedFd::borrow_raw(self.file) };
         let mut files = [PollFd::new(file, PollFlags::POLLIN)];
-        let timeout = PollTimeout::try_from(patience.max(Duration::from_millis(1)));
-        match poll(&mut files, timeout.unwrap_or(PollTimeout::MAX)) {
+        let poll_timeout = PollTimeout::try_from(timeout.max(Duration::from_millis(1)));
+        match poll(&mut files, poll_timeout.unwrap_or(PollTimeout::MAX)) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -156,15 +155,16 @@ impl Group {
 }
 
 impl Drop for Group {
-    /// Leaves, where somebody is left to hear it: a daemon that just ends is missed only after seconds. The
-    /// handle is not given back, since that waits for a ring, and the daemon takes its end of it along.
+    /// Leaves the group if another member remains. The others notice a daemon that simply ends only
+    /// after seconds. The handle is not closed, because closing waits for the ring, and the daemon
+    /// releases its end of the handle itself.
     fn drop(&mut self) {
         let alone = !self.view.gone.is_empty() && self.view.members < 2;
         if self.broken || alone {
             return;
         }
         let until = Instant::now() + LEAVE_PATIENCE;
-        // SAFETY: the name is read before it returns.
+        // SAFETY: the call reads the name before it returns.
         let said = unsafe { (self.functions.leave)(self.handle, &raw const self.name) };
         let mut heard = said == OK;
         while heard && !self.view.left && Instant::now() < until {

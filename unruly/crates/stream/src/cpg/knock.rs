@@ -1,5 +1,5 @@
-//! How a writer comes to its readers: by a datagram that says who all of them are, so that the daemon of each
-//! knows the daemons of all from the beginning.
+//! The knock: a datagram with which a writer contacts its readers. It lists all readers, so that
+//! each daemon knows all the others from the start.
 
 use std::net::Ipv4Addr;
 
@@ -11,11 +11,11 @@ const KNOCK: Header = Header {
     end: false,
 };
 const ADDRESS_BYTES: usize = 4;
-/// The longest that is read.
+/// Longest knock that a reader accepts, in bytes.
 pub(super) const LONGEST_BYTES: usize =
     HEADER_BYTES + ADDRESS_BYTES * unruly_plan::MAX_READERS as usize;
 
-/// A knock at these readers.
+/// Returns a knock that lists these readers.
 pub(super) fn written(cookie: u32, readers: &[Ipv4Addr]) -> Vec<u8> {
     let mut knock = vec![0; HEADER_BYTES];
     knock.extend(readers.iter().flat_map(Ipv4Addr::octets));
@@ -23,7 +23,7 @@ pub(super) fn written(cookie: u32, readers: &[Ipv4Addr]) -> Vec<u8> {
     knock
 }
 
-/// At whom somebody knocked, if it is somebody of this run, and knocked here too.
+/// Returns the readers that a knock lists, if it belongs to this run and lists `own`.
 pub(super) fn read(cookie: u32, own: Ipv4Addr, knock: &[u8]) -> Option<Vec<Ipv4Addr>> {
     let readers = knock.get(HEADER_BYTES..)?;
     if Header::read(cookie, knock) != Some(KNOCK) || readers.len() % ADDRESS_BYTES != 0 {

@@ -1,5 +1,5 @@
-//! A group of corosync: whatever its members hear, who comes and who goes included, they hear in one order
-//! (extended virtual synchrony). The writer hears its own messages too.
+//! A corosync group. All members receive all messages and all membership changes in the same order
+//! (extended virtual synchrony). The writer also receives its own messages.
 
 mod daemon;
 mod functions;
@@ -17,10 +17,10 @@ pub(crate) use reader::CpgReader;
 pub(crate) use writer::CpgWriter;
 
 pub(crate) const LIBRARY: &str = "libcpg.so.4";
-/// What the library needs itself.
+/// The libraries that the library depends on.
 pub(crate) const NEEDED: [&str; 2] = ["libqb.so.100", "libcorosync_common.so.4"];
 
-/// There may be room again although nothing came back.
+/// Time between two tries to send. There may be room again although no message was received.
 const ROOM_LOOK: Duration = Duration::from_millis(1);
 const LOOK: Duration = Duration::from_millis(20);
 

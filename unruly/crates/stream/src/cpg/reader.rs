@@ -1,4 +1,4 @@
-//! The reading member: it comes into the group when its writer has knocked, and answers to the end.
+//! The reading member. It joins the group when its writer has knocked, and acknowledges the end.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -12,37 +12,38 @@ use super::{LOOK, ROOM_LOOK, ipv4, knock};
 use crate::header::{HEADER_BYTES, Header};
 use crate::{Options, Reader, Received, out_of_time};
 
-/// To start a daemon, beside whatever else starts.
+/// Time limit for starting the daemon while other processes start too.
 const START_PATIENCE: Duration = Duration::from_secs(10);
-/// For an answer to be handed over, and for the writer to go when it has it.
+/// Time limit for sending the acknowledgement, and for the writer to leave after it has received
+/// it.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Hears the group, and answers to the end.
+/// Receives the group's messages, and acknowledges the end.
 pub(crate) struct CpgReader {
     functions: Functions,
     options: Options,
     own: Ipv4Addr,
-    /// The number of the writer's host, when it has knocked.
+    /// The node number of the writer's host, once the writer has knocked.
     writer: u32,
     stage: Stage,
     answered: bool,
 }
 
-/// How far a reader is.
+/// The stage of a reader on its way into the group.
 enum Stage {
-    /// It listens for a knock.
+    /// It waits for a knock.
     Alone(UdpSocket),
-    /// Its daemon starts.
+    /// Its daemon is starting.
     Joining(JoinHandle<io::Result<Group>>),
     Member(Box<Group>),
-    /// It cannot be in the group.
+    /// It cannot join the group.
     Failed(String),
 }
 
 impl CpgReader {
     pub(crate) fn listen(options: &Options, address: SocketAddr) -> io::Result<(Self, SocketAddr)> {
         let functions = Functions::open(options)?;
-        // A daemon that there is not is told now.
+        // A missing daemon is reported now, before the run starts.
         daemon::command(options.library.as_deref())?;
         let socket = UdpSocket::bind(address)?;
         let at = socket.local_addr()?;
@@ -57,13 +58,13 @@ impl CpgReader {
         Ok((reader, at))
     }
 
-    /// Comes into the group, as far as it goes in this time.
-    fn advance(&mut self, patience: Duration) -> io::Result<()> {
+    /// Moves towards membership of the group, as far as `timeout` allows.
+    fn advance(&mut self, timeout: Duration) -> io::Result<()> {
         let next = match &mut self.stage {
             Stage::Member(_) => return Ok(()),
             Stage::Failed(text) => return Err(io::Error::other(text.clone())),
             Stage::Alone(socket) => {
-                let heard = knocked(socket, self.options.cookie, self.own, patience)?;
+                let heard = knocked(socket, self.options.cookie, self.own, timeout)?;
                 let Some((writer, readers)) = heard else {
                     return Ok(());
                 };
@@ -79,7 +80,7 @@ impl CpgReader {
                 }))
             }
             Stage::Joining(joining) if !joining.is_finished() => {
-                std::thread::sleep(patience.min(LOOK));
+                std::thread::sleep(timeout.min(LOOK));
                 return Ok(());
             }
             stage @ Stage::Joining(_) => {
@@ -99,15 +100,16 @@ impl CpgReader {
     }
 }
 
-/// Who knocked at whom, if somebody of this run did in this time.
+/// Returns the writer that knocked and the readers that its knock lists, if a writer of this run
+/// knocked within `timeout`.
 fn knocked(
     socket: &UdpSocket,
     cookie: u32,
     own: Ipv4Addr,
-    patience: Duration,
+    timeout: Duration,
 ) -> io::Result<Option<(Ipv4Addr, Vec<Ipv4Addr>)>> {
     let mut bytes = [0; knock::LONGEST_BYTES];
-    socket.set_read_timeout(Some(patience.max(ROOM_LOOK)))?;
+    socket.set_read_timeout(Some(timeout.max(ROOM_LOOK)))?;
     match socket.recv_from(&mut bytes) {
         Ok((length, from)) => match knock::read(cookie, own, &bytes[..length]) {
             Some(readers) => Ok(Some((ipv4(from.ip())?, readers))),
@@ -125,7 +127,7 @@ fn is_late(error: &io::Error) -> bool {
     )
 }
 
-/// Tells the writer that all of it was read.
+/// Acknowledges to the writer that everything was read.
 fn answer(group: &mut Group, cookie: u32, end: Header) -> io::Result<()> {
     let mut message = [0; HEADER_BYTES];
     end.write(cookie, &mut message);
@@ -140,13 +142,13 @@ fn answer(group: &mut Group, cookie: u32, end: Header) -> io::Result<()> {
 }
 
 impl Reader for CpgReader {
-    fn read(&mut self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<Received> {
-        self.advance(patience)?;
+    fn read(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<Received> {
+        self.advance(timeout)?;
         let Stage::Member(group) = &mut self.stage else {
             return Ok(Received::Nothing);
         };
         let (writer, cookie, mut end) = (self.writer, self.options.cookie, None);
-        let came = group.turn(patience, &mut |from, message| {
+        let came = group.turn(timeout, &mut |from, message| {
             if from == writer {
                 end = end.or_else(|| Header::read(cookie, message).filter(|it| it.end));
                 take(message);
@@ -156,7 +158,7 @@ impl Reader for CpgReader {
             answer(group, cookie, end)?;
             self.answered = true;
         }
-        // What it said before it went is heard before.
+        // Every message that the writer sent before it left is received before its departure.
         Ok(if came {
             Received::Some
         } else if group.view.is_gone(writer) {
@@ -179,7 +181,8 @@ impl Drop for CpgReader {
         let Stage::Member(group) = &mut self.stage else {
             return;
         };
-        // The daemon sends the answer again if it was lost on the way: it is there until the writer has it.
+        // The daemon sends the acknowledgement again if it was lost. It must live until the writer
+        // has it.
         let until = Instant::now() + END_PATIENCE;
         while self.answered && !group.view.is_gone(self.writer) && Instant::now() < until {
             if group.turn(LOOK, &mut |_, _| {}).is_err() {
@@ -195,18 +198,18 @@ mod tests {
 
     #[test]
     fn a_reader_hears_where_its_own_writer_is() {
-        let patience = Duration::from_secs(20);
+        let timeout = Duration::from_secs(20);
         let reader = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let writer = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let at = reader.local_addr().unwrap();
         let own = Ipv4Addr::LOCALHOST;
         let knock = knock::written(7, &[own]);
         writer.send_to(b"?", at).unwrap();
-        assert_eq!(knocked(&reader, 7, own, patience).unwrap(), None);
+        assert_eq!(knocked(&reader, 7, own, timeout).unwrap(), None);
         writer.send_to(&knock, at).unwrap();
-        assert_eq!(knocked(&reader, 8, own, patience).unwrap(), None);
+        assert_eq!(knocked(&reader, 8, own, timeout).unwrap(), None);
         writer.send_to(&knock, at).unwrap();
-        let heard = knocked(&reader, 7, own, patience).unwrap();
+        let heard = knocked(&reader, 7, own, timeout).unwrap();
         assert_eq!(heard, Some((Ipv4Addr::LOCALHOST, vec![own])));
     }
 }

@@ -1,4 +1,4 @@
-//! The writing member: it hears its own messages too.
+//! The writing member. It also receives its own messages.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -11,10 +11,10 @@ use super::{LOOK, ROOM_LOOK, ipv4, knock};
 use crate::header::Header;
 use crate::{Options, Sent, Writer, out_of_time};
 
-/// Messages between two looks at what came back: each is a call of the library or two.
+/// Messages between two checks for incoming messages. Each check is one or two library calls.
 const MESSAGES_A_TURN: u32 = 16;
 
-/// Sends to the group, and hears what it sent itself.
+/// Sends to the group, and receives its own messages.
 pub(crate) struct CpgWriter {
     group: Group,
     cookie: u32,
@@ -24,23 +24,24 @@ pub(crate) struct CpgWriter {
     heard: Heard,
 }
 
-/// What came to a writer.
+/// The messages that the writer has received.
 #[derive(Default)]
 struct Heard {
-    /// Of its own messages, in their place among all.
+    /// Bytes of the writer's own messages that came back in the group's order.
     own_bytes: u64,
-    /// Who has answered to the end.
+    /// Node numbers of the readers that have acknowledged the end.
     answered: Vec<u32>,
 }
 
 impl CpgWriter {
-    /// Knocks at the readers, which start their daemons then, as each daemon is to know all.
+    /// Knocks at the readers. The readers start their daemons then, because each daemon must know
+    /// all the others.
     pub(crate) fn connect(
         options: &Options,
         readers: &[SocketAddr],
-        patience: Duration,
+        timeout: Duration,
     ) -> io::Result<Self> {
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         let functions = Functions::open(options)?;
         let others: Vec<Ipv4Addr> = readers
             .iter()
@@ -48,7 +49,8 @@ impl CpgWriter {
             .collect::<io::Result<_>>()?;
         let knock = knock::written(options.cookie, &others);
         let sockets: Vec<UdpSocket> = readers.iter().map(to).collect::<io::Result<_>>()?;
-        // A knock that nobody hears is not told here: there is nobody in the group then.
+        // A lost knock is not an error here. The group stays empty then, and the loop below reports
+        // it.
         let knock = || sockets.iter().for_each(|it| drop(it.send(&knock)));
         knock();
         let own = sockets
@@ -59,7 +61,7 @@ impl CpgWriter {
             others,
         };
         let mut writer = Self {
-            group: Group::join(functions, options, &places, patience)?,
+            group: Group::join(functions, options, &places, timeout)?,
             cookie: options.cookie,
             readers: readers.len(),
             since_turn: 0,
@@ -79,11 +81,11 @@ impl CpgWriter {
         Ok(writer)
     }
 
-    /// Hears what came. The error is that a reader is gone that has not answered.
-    fn turn(&mut self, patience: Duration) -> io::Result<()> {
+    /// Receives the available messages. Fails if a reader has left without acknowledging the end.
+    fn turn(&mut self, timeout: Duration) -> io::Result<()> {
         self.since_turn = 0;
         let (own, cookie, heard) = (self.group.own, self.cookie, &mut self.heard);
-        self.group.turn(patience, &mut |from, message| {
+        self.group.turn(timeout, &mut |from, message| {
             if from == own {
                 heard.own_bytes += message.len() as u64;
             } else if Header::read(cookie, message).is_some_and(|it| it.end) {
@@ -110,9 +112,9 @@ impl CpgWriter {
 }
 
 impl Writer for CpgWriter {
-    fn write(&mut self, message: &[u8], patience: Duration) -> io::Result<Sent> {
+    fn write(&mut self, message: &[u8], timeout: Duration) -> io::Result<Sent> {
         if !self.send(message)? {
-            let until = Instant::now() + patience;
+            let until = Instant::now() + timeout;
             loop {
                 let left = until.saturating_duration_since(Instant::now());
                 self.turn(left.min(ROOM_LOOK))?;
@@ -131,15 +133,15 @@ impl Writer for CpgWriter {
         Ok(Sent::Taken)
     }
 
-    fn idle(&mut self, patience: Duration) -> io::Result<()> {
-        self.turn(patience)
+    fn idle(&mut self, timeout: Duration) -> io::Result<()> {
+        self.turn(timeout)
     }
 
-    /// That a message came back says that it has its place among all, and not that the reader has it: so the
-    /// reader answers.
-    fn finish(&mut self, last: &[u8], patience: Duration) -> io::Result<()> {
-        let until = Instant::now() + patience;
-        if self.write(last, patience)? == Sent::Full {
+    /// A message that comes back has its place in the group's order, but the reader may not have
+    /// received it. Each reader therefore acknowledges the end.
+    fn finish(&mut self, last: &[u8], timeout: Duration) -> io::Result<()> {
+        let until = Instant::now() + timeout;
+        if self.write(last, timeout)? == Sent::Full {
             return Err(out_of_time("the group takes no more"));
         }
         while self.heard.answered.len() < self.readers {
@@ -160,14 +162,14 @@ impl Writer for CpgWriter {
     }
 }
 
-/// A socket whose datagrams go there.
+/// Creates a socket that is connected to a reader.
 fn to(reader: &SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     socket.connect(reader)?;
     Ok(socket)
 }
 
-/// Why a member is gone, as the library counts the reasons.
+/// Returns why a member left, from the library's reason code.
 fn words(reason: u32) -> String {
     match reason {
         2 => "it left".to_owned(),
