@@ -32,10 +32,11 @@ pub(crate) struct Client<'a> {
 /// A load phase that fails more often than this, and than one time in a hundred, has failed.
 const LOAD_FAILURES_MAX: u64 = 100;
 
-/// After the end of its schedule a generator that is late has at least so long to send the rest.
+/// Time that a late generator has at least, after the end of its schedule, to send the remaining
+/// requests.
 const LATE_NS: i64 = 2_000_000_000;
 
-/// What an asking process says at the end.
+/// The report of a requesting process at its end.
 #[derive(Debug)]
 pub(crate) struct ClientReport {
     counts: Counts,
@@ -122,7 +123,7 @@ impl Client<'_> {
         Ok(Some(closed))
     }
 
-    /// Removes what was written from the store, where it is not to stay there.
+    /// Removes the written keys from the store, if the plan asks for it.
     fn tidy_up(&self, written: &[u64]) {
         if let Some(tidy) = self.tidy.as_ref().filter(|_| !written.is_empty()) {
             tidy.up(written);

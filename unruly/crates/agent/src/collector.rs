@@ -80,8 +80,8 @@ impl<'a> Collections<'a> {
         }
     }
 
-    /// Takes what a virtual machine tells of its collector; other records are nothing to it. Returns what a
-    /// competing load within the machine has cost since.
+    /// Counts a JVM's report about its garbage collector, and ignores other records. Returns the
+    /// cost of a load within the JVM since the last report.
     pub(crate) fn hear(&mut self, record: &Record) -> Result<Option<Spent>> {
         let Record::Collector {
             at_ns,
@@ -130,8 +130,9 @@ impl<'a> Collections<'a> {
     }
 }
 
-/// The collector's workload as a process of its own, beside a load that is none of Java's. What it cannot do is
-/// a result: the load is measured without it, and its cell is told to be in doubt.
+/// Runs the collector's workload in its own JVM, next to a load that does not run on a JVM. A
+/// failure is a result: the load is measured without the workload, and the cell is marked as
+/// doubtful.
 pub(crate) fn run(ground: Ground<'_>, events: &mut Events) -> Result<()> {
     let Ground { inbox, clock, .. } = ground;
     let begun = begin(ground);

@@ -58,10 +58,10 @@ pub(crate) fn run(ground: Ground<'_>, compete: &Compete, events: &mut Events) ->
     Ok(())
 }
 
-/// Uses its share of a core until it is told to stop.
+/// Uses its share of a core until the runner stops it.
 fn hold(share: f64, job: &Job, inbox: &Inbox, rows: &mut Rows<'_>) -> Result<()> {
     let mut owed = Owed::new(share, monotonic().0, own_cpu_ns());
-    // Each of them has turns of its own.
+    // Each process takes its turns at its own times.
     let own = format!("{}/{}", job.name, job.repeat);
     let seed = mix(job.plan.seed, crc32fast::hash(own.as_bytes()).into());
     for turn in 0.. {

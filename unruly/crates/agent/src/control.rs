@@ -29,7 +29,7 @@ pub struct Ready {
     pub kernel_stamps: bool,
 }
 
-/// A peer, as the runner tells it.
+/// A peer, as the runner reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerLine {
     /// Its name.
@@ -87,7 +87,7 @@ pub enum Report {
         /// The run cannot go on.
         fatal: bool,
     },
-    /// Something that whoever watches should read.
+    /// A message for the person who watches the run.
     Note {
         /// What happened.
         text: String,
@@ -127,9 +127,9 @@ pub enum Message {
     Peers(Vec<PeerLine>),
     /// When to start, on this process's monotonic clock.
     Start(i64),
-    /// Ask nothing more; what is open is waited for.
+    /// Send no more requests, and wait for the open ones.
     Finish,
-    /// End now. Also what a closed input means.
+    /// End now. A closed standard input means the same.
     Stop,
 }
 

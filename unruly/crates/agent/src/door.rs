@@ -16,7 +16,7 @@ const STRANGERS_MAX: usize = 256;
 /// Connections at one time, of all kinds; each has a thread.
 const CONNECTIONS_MAX: usize = 1024;
 
-/// A connection, shared by its thread, the door and whoever answers on it.
+/// A connection. Its own thread, the listener and the answering thread share it.
 #[derive(Debug)]
 pub(crate) struct Guest {
     pub(crate) stream: TcpStream,

@@ -65,12 +65,12 @@ pub struct Stress {
     pub times: Vec<(DurationNs, Option<DurationNs>)>,
 }
 
-/// Where a virtual machine of Java is, and what it runs.
+/// The path of the JVM, and the archives that it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JvmPlace {
-    /// The program.
+    /// The path of the `java` program.
     pub java: String,
-    /// Our archive and those that it needs.
+    /// Our archive and its dependencies.
     pub classpath: String,
 }
 
@@ -95,7 +95,7 @@ pub struct Job {
     pub cell: u16,
     /// The repeat.
     pub repeat: u16,
-    /// What tells this run's messages from others'.
+    /// The number that identifies this run's messages.
     pub cookie: u32,
     /// The IP address to listen on.
     pub listen: String,
@@ -108,7 +108,7 @@ pub struct Job {
     /// Where libraries are that the system does not have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub library: Option<String>,
-    /// The virtual machine of Java for what needs one, where there is one.
+    /// The JVM, for jobs that need one, if this host has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jvm: Option<JvmPlace>,
     /// The cell's plan.
@@ -141,7 +141,7 @@ impl Job {
             .with_context(|| format!("{place}: is not a job; wanted the keys of unruly/schema/job.md; hint: use the same unruly on every host"))
     }
 
-    /// Whether a virtual machine of Java does its part.
+    /// Returns true if a JVM does this job's work.
     #[must_use]
     pub fn needs_jvm(&self) -> bool {
         match (self.kind, &self.plan.load) {

@@ -38,7 +38,7 @@ pub(crate) fn run(ground: Ground<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Computes on so many threads until then.
+/// Computes on this number of threads until `until_ns`.
 fn compute(threads: u16, until_ns: i64, stop: &AtomicBool) {
     std::thread::scope(|scope| {
         for _ in 0..threads {

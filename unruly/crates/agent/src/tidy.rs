@@ -1,4 +1,4 @@
-//! After a run: the keys that it wrote are removed, and what stays is said.
+//! Removes a run's keys after the run, and reports the keys that remain.
 
 use std::time::Duration;
 

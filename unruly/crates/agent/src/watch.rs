@@ -68,7 +68,7 @@ impl Watch {
         *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = watched;
     }
 
-    /// Writes down what was seen meanwhile.
+    /// Writes the observed events to the trace.
     pub(crate) fn tell(&self, events: &mut Events, clock: &Clock) {
         for seen in self.seen.try_iter() {
             let span = [seen.started_ns, seen.ended_ns].map(|at| clock.column(MonoNs(at)));
@@ -76,7 +76,7 @@ impl Watch {
         }
     }
 
-    /// Looks no more, and writes down what was still so.
+    /// Stops watching, and writes the events that had not ended yet.
     pub(crate) fn end(mut self, events: &mut Events, clock: &Clock) {
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
@@ -205,7 +205,7 @@ impl Span {
         }
     }
 
-    /// It is so since then, or not; what ended is told.
+    /// Notes whether the state holds since `since_ns`. Reports the state when it has ended.
     fn is(&mut self, since_ns: Option<i64>, now_ns: i64, process: &str, sender: &Sender<Seen>) {
         match (self.started_ns, since_ns) {
             (None, Some(since_ns)) => self.started_ns = Some(since_ns),

@@ -1,4 +1,4 @@
-//! From what was seen to what it means. Touches nothing: evidence in, diagnoses out.
+//! Turns evidence into diagnoses. This file does not touch the host.
 
 use super::Severity::{Informs, Spoils, Warns};
 use super::evidence::Evidence;
@@ -8,7 +8,8 @@ use super::{Diagnosis, NoiseFloor, Severity};
 
 /// Clock sources that are read without asking the kernel or a hypervisor.
 const CLOCK_SOURCES_FAST: [&str; 2] = ["tsc", "arch_sys_counter"];
-/// Beyond this, reading the clock weighs on what is measured: the load reads it thrice a request.
+/// Cost of reading the clock above which the reading disturbs the measurement, in nanoseconds. The
+/// load generator reads the clock three times per request.
 const CLOCK_COST_NS_MAX: i64 = 200;
 /// A loopback round trip takes some ten of these.
 const CLOCK_RESOLUTION_NS_MAX: i64 = 1_000;

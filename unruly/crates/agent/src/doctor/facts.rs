@@ -10,7 +10,7 @@ use crate::probe::{CpuCounters, decimal, lines, words};
 /// Facts of a host. What is not known is `None`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostFacts {
-    /// The host's name, `unknown` if it does not tell.
+    /// The host's name, or `unknown`.
     pub name: String,
     /// The processor's name.
     pub cpu_model: Option<String>,
@@ -31,7 +31,7 @@ pub struct HostFacts {
     pub noise_floor_ns: Option<i64>,
 }
 
-/// The facts of this host, as far as files tell; takes well below a millisecond.
+/// Returns the facts that this host's files report, in well below a millisecond.
 #[must_use]
 pub fn host_facts() -> HostFacts {
     facts_below(Path::new("/"))
@@ -103,8 +103,8 @@ fn memory_bytes(root: &Path) -> Option<i64> {
     i64::try_from(kib.checked_mul(1024)?).ok()
 }
 
-/// On x86 the processor itself tells its guests. Elsewhere firmware may name a hypervisor; that
-/// it names none proves nothing.
+/// Returns true if the host is a virtual machine. On x86 the processor itself reports a hypervisor.
+/// Elsewhere firmware may name one, but a missing name proves nothing.
 fn is_virtualised(root: &Path, cpuinfo: &str) -> Option<bool> {
     if let Some(flags) = after_colon(cpuinfo, "flags") {
         return Some(flags.split(' ').any(|flag| flag == "hypervisor"));

@@ -1,13 +1,14 @@
-//! `unruly doctor`: is this host fit to measure.
+//! `unruly doctor` checks whether this host is fit for measurements.
 //!
-//! A number measured on a host that stalls, steals or cannot tell the time says more about the
-//! host than about the target. The doctor looks before anything is measured: it spins to hear the
-//! host's noise, tries what the drivers will need, reads what the kernel tells, and says for each
-//! thing that is not right what it means and what to do.
+//! If a host stalls, loses CPU time to its hypervisor or has a bad clock, a number measured there
+//! describes the host rather than the target. The doctor therefore checks the host before a
+//! measurement. It busy-polls the clock to measure the host's noise, tries the operations that the
+//! drivers need, and reads the kernel's settings. For each problem it reports what the problem
+//! means and what to do.
 //!
-//! Looking and judging are apart. `evidence` gathers facts (files below a root, and trials);
-//! `checks` turns them into diagnoses without touching the host, so each can be tested. The codes
-//! are explained in `unruly/docs/doctor.md`.
+//! Gathering and judging are separate. `evidence` gathers facts from files below a root and from
+//! trials. `checks` turns the facts into diagnoses without touching the host, so each part can be
+//! tested. `unruly/docs/doctor.md` explains the codes.
 
 mod checks;
 mod evidence;
@@ -104,7 +105,8 @@ impl NoiseFloor {
     }
 }
 
-/// Examines this host, in the current folder. `progress` is told the share done, from 0 to 1.
+/// Examines this host from the current folder. Calls `progress` with the completed share, from 0 to
+/// 1.
 pub fn examine(options: &Options, progress: &mut dyn FnMut(f64)) -> Examination {
     let evidence = evidence::gather(Path::new("/"), options.spin, progress);
     Examination {

@@ -1,15 +1,14 @@
-//! The noise floor: what this host does to a process that asks for nothing but to run.
+//! Measures the noise floor: how long this host stops a process that only wants to run.
 //!
-//! A thread reads the clock over and over. Two readings that follow each other are a few dozen
-//! nanoseconds apart unless something else ran in between: an interrupt, another process, or the
-//! hypervisor. Each such gap is a delay that any program here suffers, whatever it measures, and
-//! no measurement here can blame a target for less.
+//! A thread reads the clock over and over. Two consecutive readings are a few dozen nanoseconds
+//! apart unless something else ran in between: an interrupt, another process or the hypervisor.
+//! Each such gap delays any program on this host, so no measurement here can attribute a shorter
+//! delay to its target.
 //!
-//! One number of it goes far: the *floor* is the 90th percentile, over windows of 10 ms, of the
-//! longest gap in the window. That is how long this host stops a process in one of ten
-//! windows; a request that takes longer than its peers by less than that may just have been in
-//! such a window. A gap counts for every window that it touches. The longest gap alone would not
-//! do: it grows with the time spent listening.
+//! The *floor* is the 90th percentile, over windows of 10 ms, of the longest gap in the window.
+//! This host stops a process for that long in one of ten windows. A request that exceeds its peers
+//! by less than the floor may just have been in such a window. A gap counts in every window that it
+//! touches. The longest gap alone would not do, because it grows with the time spent measuring.
 
 use std::time::Duration;
 
@@ -27,8 +26,9 @@ const FLOOR_NS_MIN: i64 = 50_000;
 /// A gap above this is counted. Reading the clock takes far less.
 const GAP_NS_MIN: i64 = 10_000;
 
-/// A gap above this is time lost. Shorter ones cannot be told from a hop over the loopback, and on
-/// a virtual host the timer's interrupts alone, of some 20 us each, would add up to near 1 %.
+/// Shortest gap that counts as lost time, in nanoseconds. Shorter gaps look like a hop over the
+/// loopback. On a virtual host, timer interrupts of about 20 us each would alone add up to nearly 1
+/// %.
 const LOST_NS_MIN: i64 = FLOOR_NS_MIN;
 
 /// How long to spin between two reports of progress, whose own time is not counted.
@@ -79,8 +79,8 @@ impl NoiseFloor {
     }
 }
 
-/// Spins for `duration` on the calling thread. `progress` is told the share done, from 0 to 1,
-/// about ten times a second; the time it takes is not counted.
+/// Busy-polls the clock for `duration` on the calling thread. Calls `progress` about ten times a
+/// second with the completed share, from 0 to 1. The time of these calls is not counted.
 pub fn spin(duration: Duration, progress: &mut dyn FnMut(f64)) -> NoiseFloor {
     let duration_ns = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
     let clock_cost_ns = clock_cost_ns();

@@ -1,8 +1,8 @@
-//! Whether the kernel stamps what it receives, over the loopback.
+//! Checks whether the kernel stamps received data, over the loopback.
 //!
-//! The stamps tell a slow peer from a slow reader, so the drivers want them. The kernel turns
-//! stamping on some time after it was asked to: the first packets have no stamp, or a zero. So
-//! messages are sent until one has a stamp, up to a bound.
+//! The drivers need these stamps to distinguish a slow peer from a slow reader. The kernel enables
+//! stamping some time after the request, so the first packets have no stamp, or a zero. The check
+//! therefore sends messages until one has a stamp, up to a limit.
 
 use std::io::{self, IoSliceMut, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};

@@ -28,9 +28,9 @@ impl Trial {
     }
 }
 
-/// Whether a thread of ours may have real-time priority. The limit and the capability do not tell:
-/// a control group without a real-time budget refuses it even to root. So a thread of its own
-/// takes the lowest such priority, gives it back, and ends.
+/// Tries whether a thread of this process may have real-time priority. The limit and the capability
+/// do not show it: a control group without a real-time budget refuses it even to root. A separate
+/// thread therefore takes the lowest such priority, gives it back and ends.
 pub(super) fn try_realtime() -> Trial {
     let trial = || {
         Trial::of(|| {

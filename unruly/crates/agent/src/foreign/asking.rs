@@ -1,5 +1,6 @@
-//! A connection to a virtual machine that asks one peer for us: it is told what is due, and tells when it sent
-//! and what came, as `unruly/schema/foreign.md` writes it down.
+//! A connection to a JVM that sends requests to one peer for this process. This process sends the
+//! scheduled requests, and the JVM reports when it sent each one and when the reply arrived.
+//! `unruly/schema/foreign.md` defines the messages.
 
 use std::net::SocketAddrV4;
 

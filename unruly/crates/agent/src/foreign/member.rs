@@ -26,9 +26,10 @@ use crate::stream::Rows;
 /// To build a heap.
 const HELLO_PATIENCE: Duration = Duration::from_secs(45);
 const LOOK: Duration = Duration::from_millis(50);
-/// After it was told to stop.
+/// Time limit for ending after the stop command.
 const END_PATIENCE: Duration = Duration::from_secs(10);
-/// A request is told so long before it is due: longer than a socket and a scheduler take.
+/// How far ahead of its scheduled time a request is handed over, in nanoseconds. A socket and a
+/// scheduler take less.
 const LEAD_NS: i64 = 10_000_000;
 
 pub(crate) fn run(ground: Ground<'_>, mesh: &Mesh, events: &mut Events) -> Result<()> {
@@ -109,7 +110,7 @@ fn reach(client: u16, mesh: &Mesh, Peer { id, place }: Peer) -> Result<Reached> 
             address
         }
         other => bail!(
-            "peers: agent-{id} is at {other}; wanted IPv4; hint: a virtual machine of Java asks no other"
+            "peers: agent-{id} is at {other}; wanted IPv4; hint: a JVM agent connects to IPv4 addresses only"
         ),
     };
     let target: Box<dyn Target> = Box::new(Asking {
@@ -142,7 +143,7 @@ fn listen(
             foreign.say(Command::Stop);
         }
         match foreign.hear(LOOK) {
-            Ok(Some(Record::Failure(text))) => tell(format!("java failed: {text}")),
+            Ok(Some(Record::Failure(text))) => report_finding(format!("java failed: {text}")),
             Ok(Some(Record::Refused(count))) => refused += count,
             Ok(Some(Record::Dropped(records))) => say_dropped(records),
             Ok(Some(Record::Done)) => break,
@@ -153,15 +154,15 @@ fn listen(
             }
             Ok(None) if until.is_none_or(|until| Instant::now() < until) => {}
             Ok(None) => {
-                tell(format!(
+                report_finding(format!(
                     "java has not ended in {} s; hint: see its log",
                     END_PATIENCE.as_secs()
                 ));
                 break;
             }
             Err(error) => {
-                // Whoever asks it now is told that there is nobody; so are its peers.
-                tell(format!("java is gone: {error}; hint: see its log"));
+                // Its clients and its peers now find nobody listening.
+                report_finding(format!("java is gone: {error}; hint: see its log"));
                 break;
             }
         }
@@ -171,8 +172,8 @@ fn listen(
     Ok(refused)
 }
 
-/// What went wrong with one agent: the others go on.
-fn tell(text: String) {
+/// Reports a failure of one agent. The other agents go on.
+fn report_finding(text: String) {
     report(&Report::Finding { text, fatal: false });
 }
 

@@ -1,4 +1,5 @@
-//! Processes of another language, which this agent starts, tells what to do, and writes the trace for.
+//! Processes in another language. This agent starts them, sends them commands, and writes their
+//! trace.
 
 mod asking;
 mod member;
@@ -23,11 +24,11 @@ use crate::job::{Job, JobKind, JvmPlace};
 pub(crate) use member::{ahead, run as run_member};
 pub(crate) use record::{Command, Interval, RECORD_BYTES, Record};
 
-/// A virtual machine that has not come to the socket by then never will.
+/// Time limit for a JVM to connect to the socket after its start.
 const START_PATIENCE: Duration = Duration::from_secs(30);
-/// Between two looks whether it still lives.
+/// Time between two checks whether the process still lives, in milliseconds.
 const LOOK_MS: u8 = 100;
-/// After its last word, before it is ended.
+/// Time limit for a process to exit after its last message. Then this agent kills it.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The driver of Aeron reaches into the selectors of the JDK.
@@ -35,36 +36,39 @@ const OPENS: [&str; 2] = [
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
     "--add-opens=java.base/jdk.internal.misc=ALL-UNNAMED",
 ];
-/// The buffers of a driver are not in its heap.
+/// Heap size of a driver's JVM, in bytes. A driver's buffers are outside the heap.
 const BESIDE_HEAP_BYTES: u64 = 128 << 20;
 
-/// Of a load in its own machine. The scheduler deals by thread: beside as many busy ones as cores, one a core would
-/// get half of them while it stops the world, and the load never the rest of its share.
+/// Number of busy threads per core, for a collector's workload in its own JVM. The scheduler
+/// divides the CPU by thread. If the workload had only one thread per core and the load as many
+/// busy threads as cores, the workload would get half of the cores during a GC pause, and the load
+/// would never get the rest of its share.
 const COLLECTOR_THREADS_PER_CORE: usize = 2;
 
-/// Of why it ends no more is kept than this, and a record's.
+/// Most bytes kept of the reason why a process ends, plus those of one record.
 const WORDS_BYTES_MAX: usize = 720;
 
-/// A foreign process, and the way to it.
+/// A foreign process and its socket.
 pub(crate) struct Foreign {
     process: Child,
     socket: UnixStream,
-    /// Goes when this value does.
+    /// The folder is removed when this value is dropped.
     _folder: Folder,
     record: [u8; RECORD_BYTES],
     filled: usize,
-    /// What it has told so far of why it ends.
+    /// The reason why the process ends, as far as it has been reported.
     words: String,
 }
 
 impl Foreign {
-    /// Starts a virtual machine of Java with these words, and waits until it has come.
+    /// Starts a JVM with these arguments, and waits until it has connected.
     pub(crate) fn start(ground: Ground<'_>, words: &[String]) -> Result<Self> {
         let log = log_of(ground.job, ground.directory);
         Self::start_with(ground, words, &flags(ground.job, &log))
     }
 
-    /// Starts one that has nothing to do with the load: it has no collector to be told of, and a small heap.
+    /// Starts a JVM that takes no part in the load. Its garbage collector is not monitored, and its
+    /// heap is small.
     pub(crate) fn start_beside(ground: Ground<'_>, words: &[String]) -> Result<Self> {
         let flags = [
             format!("-Xmx{BESIDE_HEAP_BYTES}"),
@@ -78,7 +82,7 @@ impl Foreign {
         let job = ground.job;
         let Some(place) = &job.jvm else {
             bail!(
-                "{}: there is no virtual machine of Java here, or no unruly-jvm.jar; wanted both; hint: apt-get install openjdk-17-jre-headless, and make jvm",
+                "{}: there is no JVM here, or no unruly-jvm.jar; wanted both; hint: apt-get install openjdk-17-jre-headless, and make jvm",
                 job.name
             );
         };
@@ -117,8 +121,8 @@ impl Foreign {
     /// # Errors
     ///
     /// When the socket is over, or it speaks another language.
-    pub(crate) fn hear(&mut self, patience: Duration) -> io::Result<Option<Record>> {
-        let until = Instant::now() + patience;
+    pub(crate) fn hear(&mut self, timeout: Duration) -> io::Result<Option<Record>> {
+        let until = Instant::now() + timeout;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             self.socket
@@ -155,13 +159,13 @@ impl Foreign {
     pub(crate) fn wait_for<T>(
         &mut self,
         inbox: &Inbox,
-        patience: Duration,
+        timeout: Duration,
         mut wanted: impl FnMut(&Record) -> Option<T>,
     ) -> Result<T, String> {
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         while Instant::now() < until {
             if inbox.is_stopped() {
-                return Err("it was told to stop".to_owned());
+                return Err("the run was stopped".to_owned());
             }
             match self.hear(Duration::from_millis(LOOK_MS.into())) {
                 Ok(Some(Record::Failure(text))) => return Err(text),
@@ -174,7 +178,7 @@ impl Foreign {
                 Err(error) => return Err(format!("java is gone: {error}; hint: see its log")),
             }
         }
-        Err(format!("java is not ready after {} s", patience.as_secs()))
+        Err(format!("java is not ready after {} s", timeout.as_secs()))
     }
 
     /// Tells it something. One that is gone does not hear it; its end is met when it is listened to.
@@ -306,13 +310,13 @@ fn start_process(
     // It ends with us, however we end: the socket's end is its own, and leaves it the time to clean up.
     program.spawn().with_context(|| {
         format!(
-            "{}: cannot be started; wanted a virtual machine of Java; hint: apt-get install openjdk-17-jre-headless",
+            "{}: cannot be started; wanted a JVM; hint: apt-get install openjdk-17-jre-headless",
             place.java
         )
     })
 }
 
-/// Where a virtual machine tells of its pauses.
+/// Returns the file in which a JVM logs its GC pauses.
 fn log_of(job: &Job, directory: &Path) -> PathBuf {
     directory.join("logs").join(format!("{}.gc", job.stem()))
 }

@@ -62,12 +62,12 @@ pub(crate) struct Interval {
     pub(crate) rss_bytes: Option<u64>,
 }
 
-/// What a foreign process is told.
+/// A command to a foreign process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Command {
-    /// Where its peer is.
+    /// The address of its peer.
     Peer { address: u32, port: u16 },
-    /// From when until when.
+    /// The start and the end of the load.
     Start { start_ns: i64, end_ns: i64 },
     /// End now.
     Stop,

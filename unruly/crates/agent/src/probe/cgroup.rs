@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::file::{Buffer, Keep, KeptFile};
 use super::text::{lines, value_of, words};
 
-/// What a group's files tell.
+/// The counters in a control group's files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct CgroupCounters {
     pub(super) throttled_periods: Option<u64>,
@@ -130,7 +130,7 @@ impl Mount {
         }
     }
 
-    /// The folder of the group `path`; `None` where it lies outside what is mounted.
+    /// Returns the folder of the group `path`, or `None` if it lies outside the mounted part.
     fn folder(&self, path: &str) -> Option<PathBuf> {
         let below = path.strip_prefix(self.top.trim_end_matches('/'))?;
         if !below.is_empty() && !below.starts_with('/') || below.contains("/..") {
@@ -155,8 +155,8 @@ impl CgroupFiles {
         Self::choose(&folders("cpu"), &folders("memory"), keep, buffer)
     }
 
-    /// The files at the top of what is visible here. A root group shows little or nothing; inside
-    /// a container it is the container's own.
+    /// Opens the files at the top of the visible hierarchy. A root group shows little or nothing.
+    /// Inside a container, the top is the container's own group.
     pub(super) fn top(mounts: &Mounts, keep: Keep, buffer: &mut Buffer) -> Self {
         Self::choose(
             &mounts.top_folders("cpu"),

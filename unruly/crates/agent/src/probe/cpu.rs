@@ -15,11 +15,11 @@ const IOWAIT: usize = 4;
 const SOFTIRQ: usize = 6;
 const STEAL: usize = 7;
 
-/// What `/proc/stat` tells.
+/// The counters of `/proc/stat`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CpuCounters {
     pub(crate) all: Option<Ticks>,
-    /// By the core's number, as cores come and go.
+    /// Ticks by core number, because cores may come and go.
     pub(crate) cores: Vec<(u64, Ticks)>,
     pub(crate) context_switches: Option<u64>,
     /// Tasks that run or want to, this reader included.

@@ -1,9 +1,9 @@
 //! Disks: `/proc/diskstats`, whole physical disks only.
 //!
-//! The file lists layers over each other: a partition, the device mapper above it and the disk
-//! below count the same transfer thrice. A whole physical disk is what has a `device` link in
-//! `/sys/block` and is not hidden (the paths below a multipath NVMe disk are). Where there is no
-//! `/sys/block`, as in some containers, the name has to tell.
+//! The file lists stacked layers: a partition, the device mapper above it and the disk below all
+//! count the same transfer. A whole physical disk has a `device` link in `/sys/block` and is not
+//! hidden, unlike the paths below a multipath NVMe disk. If there is no `/sys/block`, as in some
+//! containers, the name must decide.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub(super) const SECTOR_BYTES: i64 = 512;
 /// Devices whose kind is remembered. Beyond it the kind is found anew each time.
 const KNOWN_MAX: usize = 1024;
 
-/// Sums over the disks; times in ms as the kernel tells them.
+/// Sums over the disks. Times are in milliseconds, as in the kernel's file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct DiskCounters {
     pub(super) reads: u64,

@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-/// The longest file that is read. `/proc/stat` of a host with thousands of interrupts stays below
-/// this; what is longer is cut, so that no file can make the probe grow without bound.
+/// Most bytes that are read of one file. `/proc/stat` of a host with thousands of interrupts stays
+/// below this. A longer file is cut, so no file can make the probe grow without limit.
 const FILE_BYTES_MAX: usize = 1 << 20;
 
 /// Memory for one file's text, shared by all files: they are parsed one after the other.

@@ -53,7 +53,7 @@ impl HostProbe {
         }
     }
 
-    /// Reads everything anew; what was read before becomes the baseline.
+    /// Reads everything again. The previous readings become the baseline.
     pub(super) fn read(&mut self, buffer: &mut Buffer) {
         std::mem::swap(&mut self.before, &mut self.now);
         self.files.read(&mut self.now, buffer);

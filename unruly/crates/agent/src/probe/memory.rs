@@ -55,7 +55,7 @@ pub(super) fn virtual_memory(vmstat: &[u8]) -> VirtualMemory {
     counters
 }
 
-/// Stall time of one resource so far, in microseconds as the kernel tells it.
+/// Total stall time of one resource so far, in microseconds, as in the kernel's file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Pressure {
     /// Some task waited.

@@ -1,10 +1,10 @@
-//! A watched process' row.
+//! A row for a watched process.
 //!
-//! `/proc/PID/stat` counts for the whole process, but two things are told for each thread alone:
-//! how long it waited for a core (`schedstat`) and how often it was switched out (`status`); the
-//! files of that name in `/proc/PID` are the first thread's. So they are read in
-//! `/proc/PID/task/*` and summed. The sum is over what each thread gained: a thread that ends takes
-//! along what it gained since the last sample, and no more.
+//! `/proc/PID/stat` counts for the whole process, but the kernel reports two things per thread
+//! only: the time waiting for a core (`schedstat`) and the context switches (`status`). The files
+//! of these names in `/proc/PID` describe the first thread alone. The probe therefore reads them in
+//! `/proc/PID/task/*` and adds up what each thread gained. When a thread ends, the sum misses only
+//! the thread's gain since the last sample.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -27,7 +27,7 @@ const THREADS_MAX: usize = 200;
 /// A tick of `/proc/PID/stat`: `USER_HZ` is 100 on every architecture that we build for.
 const TICK_NS: i64 = 10_000_000;
 
-/// What `/proc/PID/stat` tells.
+/// The counters of `/proc/PID/stat`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Stat {
     has_ended: bool,
@@ -73,7 +73,7 @@ fn status_bytes(status: &[u8], key: &[u8]) -> Option<u64> {
     value_of(status, key)?.checked_mul(1024)
 }
 
-/// What is told for each thread alone, or the sum of it.
+/// The counters that the kernel reports per thread, or their sum.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct ThreadCounters {
     wait_ns: Option<u64>,
@@ -114,7 +114,7 @@ struct Threads {
     /// Reused for the path of each file.
     path: String,
     known: HashMap<u32, (u64, ThreadCounters)>,
-    /// Number of the reading, to tell who is still there.
+    /// Number of the reading, which shows whether the thread still exists.
     round: u64,
     has_baseline: bool,
 }
@@ -166,7 +166,7 @@ impl Threads {
         Ok(())
     }
 
-    /// A thread that ended since it was listed has nothing to tell.
+    /// Reads one thread's counters. They are empty if the thread ended after it was listed.
     fn read_one(&mut self, thread: u32, buffer: &mut Buffer) -> ThreadCounters {
         let mut counters = ThreadCounters::default();
         if let Ok(text) = self.read_file(thread, "schedstat", buffer) {
@@ -254,7 +254,7 @@ impl ProcessProbe {
         self.pid == watched.pid && self.name == watched.name
     }
 
-    /// Reads everything anew; what was read before becomes the baseline.
+    /// Reads everything again. The previous readings become the baseline.
     pub(super) fn read(&mut self, mounts: &Mounts, buffer: &mut Buffer) -> Outcome {
         self.before = self.now.take();
         let stat = match self.stat.read(buffer) {

@@ -116,9 +116,10 @@ pub struct ResourceRow {
     pub involuntary_switches: Option<i64>,
     /// Process: threads at the end.
     pub threads: Option<i64>,
-    /// Garbage collections. Always `None` here: a JVM's agent tells them.
+    /// Number of garbage collections. Always `None` here, because a JVM's agent reports them.
     pub gc_count: Option<i64>,
-    /// Time of garbage collections. Always `None` here: a JVM's agent tells it.
+    /// Time of garbage collections, in nanoseconds. Always `None` here, because a JVM's agent
+    /// reports it.
     pub gc_ns: Option<i64>,
 }
 

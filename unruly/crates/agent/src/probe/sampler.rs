@@ -18,9 +18,9 @@ pub struct Watched {
     pub pid: u32,
 }
 
-/// Samples the host that it runs on, and processes on it.
+/// Samples the host that it runs on, and processes on that host.
 ///
-/// It owns no thread and no clock: whoever calls [`Sampler::sample`] says when it is now.
+/// It owns no thread and no clock. The caller of [`Sampler::sample`] passes the current time.
 #[derive(Debug)]
 pub struct Sampler {
     buffer: Buffer,

@@ -1,5 +1,5 @@
-//! Either end of a stream that a virtual machine of Java speaks: it sends and reads, and this agent writes
-//! down what it tells.
+//! Either end of a stream whose protocol runs in a JVM. The JVM sends and reads, and this agent
+//! writes its reports to the trace.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -201,7 +201,8 @@ impl Listening<'_> {
     fn run(&mut self) -> Result<Option<(&'static str, String)>> {
         let mut until = None;
         loop {
-            // It ends by itself, or soon after it was told to; then nothing is waited for for ever.
+            // The JVM ends by itself or soon after the stop command. From then on, the wait has a
+            // time limit.
             let over = monotonic().0 > self.samples.times().end_ns;
             if until.is_none() && (over || self.inbox.is_stopped()) {
                 until = Some(Instant::now() + END_PATIENCE + Duration::from_secs(5));

@@ -27,9 +27,9 @@ pub(crate) use writer::run as write;
 
 /// Between two looks at the clock, the inbox and the books.
 const LOOK: Duration = Duration::from_millis(20);
-/// After the last message is due: for what is still under way.
+/// Time limit for messages in flight, after the scheduled time of the last message.
 const END_PATIENCE: Duration = Duration::from_secs(10);
-/// For a reader that is there, to be reached.
+/// Time limit for reaching a listening reader.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The name of a reader.
@@ -37,7 +37,7 @@ fn reader(number: u16) -> String {
     format!("{}-{number}", JobKind::Reader.name())
 }
 
-/// Where a reader is, as the others were told.
+/// Returns a reader's address from the list of peers.
 fn address_of(peers: &[PeerLine], reader: &str) -> Result<SocketAddr, String> {
     let found = peers.iter().find(|peer| peer.name == reader);
     let address = found.and_then(|it| it.address.as_ref());
@@ -76,7 +76,7 @@ fn options(job: &Job, stream: &Stream) -> Options {
     }
 }
 
-/// What a stream could not do is a result: the run goes on with the next cell.
+/// Reports a failure of a stream. It is a result: the run goes on with the next cell.
 pub(crate) fn tell(events: &mut Events, kind: &str, text: &str, clock: &unruly_trace::Clock) {
     events.now(kind, Some(text), clock);
     report(&Report::Note {

@@ -1,4 +1,4 @@
-//! The reading end: it counts what came, and keeps the latency of the messages that were stamped.
+//! The reading end. It counts the received messages, and keeps the latency of the stamped ones.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -44,10 +44,10 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
     }
     let mut done = None;
     if let Ok((mut reader, _)) = made {
-        // A protocol of user mode answers only who calls it: the writer must be let in before the start.
-        // What goes wrong now is told when it is read.
-        let mut idle = |patience: Duration| {
-            let look = patience.min(LOOK);
+        // A user-mode protocol answers only while it is called, so the writer must be accepted
+        // before the start. An error that happens now is reported by the first read.
+        let mut idle = |timeout: Duration| {
+            let look = timeout.min(LOOK);
             match reader.read(look, &mut |_| {}) {
                 Ok(Received::Some | Received::Nothing) => {}
                 // It says so at once, and nothing waits.
@@ -57,7 +57,7 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
         let Some(start_ns) = inbox.start_while(|| idle(LOOK))? else {
             return Ok(());
         };
-        // Not to the last moment: what comes from the start on is counted.
+        // The loop stops a little before the start, because messages count from the start on.
         let stopped = inbox.stopped_while(start_ns - QUIET_NS, idle);
         let stopped = stopped || inbox.stopped_until(start_ns);
         let rows = Rows::new(ground, "reader", start_ns).with_helper(reader.helper());

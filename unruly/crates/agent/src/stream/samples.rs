@@ -31,7 +31,7 @@ pub(super) struct Samples<'a> {
     second: Second,
 }
 
-/// What came since it was told last.
+/// The bytes and latencies since the last report.
 #[derive(Default)]
 struct Second {
     told_ns: i64,
@@ -102,7 +102,7 @@ impl<'a> Samples<'a> {
         });
     }
 
-    /// So much came in an interval that ended then: said once a second.
+    /// Adds the bytes of an interval that ended at `now_ns`, and reports them once a second.
     pub(super) fn tell(&mut self, bytes: u64, now_ns: i64) {
         self.second.bytes += bytes;
         if now_ns - self.second.told_ns < 1_000_000_000 {

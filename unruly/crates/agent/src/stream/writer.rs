@@ -20,7 +20,8 @@ use crate::job::Job;
 
 /// A writer that holds more has run away: what it was given is not sent, and was not refused.
 const MEMORY_MAX_BYTES: u64 = 2 << 30;
-/// The clock is read once in so many messages that were taken at once; each takes about a microsecond.
+/// Messages between two readings of the clock, while the protocol takes each at once. Each takes
+/// about a microsecond.
 const MESSAGES_A_LOOK: u32 = 8;
 
 pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> Result<()> {
@@ -40,9 +41,10 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
     if let Err(text) = &writer {
         tell(events, "stream failed", text, clock);
     }
-    // A protocol of user mode must be called to live. What goes wrong now is told when it is written.
-    let mut idle = |patience: Duration| {
-        let look = patience.min(LOOK);
+    // A user-mode protocol must be called to stay alive. An error that happens now is reported by
+    // the first write.
+    let mut idle = |timeout: Duration| {
+        let look = timeout.min(LOOK);
         let lives = writer
             .as_mut()
             .is_ok_and(|writer| writer.idle(look).is_ok());
@@ -167,7 +169,7 @@ impl Writing<'_> {
         header.write(self.cookie, &mut self.message);
     }
 
-    /// Writes a row of what was handed over since the last one.
+    /// Writes a row about the messages sent since the last row.
     fn account(&mut self) -> Result<Option<u64>> {
         let messages = self.sequence - self.told;
         self.told = self.sequence;
