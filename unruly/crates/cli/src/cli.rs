@@ -480,7 +480,7 @@ fn services(name: Option<&str>, more: &[String]) -> Result<u8> {
     Ok(0)
 }
 
-/// A line for whoever reads our output; a reader that is gone (`| head`) is no error.
+/// Prints a line on standard output. A reader that has gone (`| head`) is no error.
 fn say(text: &str) -> Result<()> {
     match writeln!(std::io::stdout().lock(), "{}", printable(text)) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
@@ -496,7 +496,7 @@ fn say_error(text: &str) {
 mod tests {
     use super::*;
 
-    /// What is said of a run with these words of the command line.
+    /// Returns the command's sentence about a run with these command-line arguments.
     fn said(plan: &str, duration: Option<&str>, set: &[&str]) -> String {
         let changes = Changes {
             duration: duration.map(str::to_owned),

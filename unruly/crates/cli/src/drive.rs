@@ -1,6 +1,6 @@
-//! `unruly drive URL`: measure what is already running, without a plan file.
+//! `unruly drive URL` measures a running server without a plan file.
 //!
-//! Every key of `[drive]` is a flag; together they are a plan like any other, which the run keeps.
+//! Every key of `[drive]` is a flag. Together the flags form an ordinary plan, which the run keeps.
 
 use std::path::{Path, PathBuf};
 
@@ -319,7 +319,7 @@ mod tests {
             .map(|it| it.get_id().as_str())
             .collect();
         for key in known_keys() {
-            // The place is what is driven.
+            // The URL already gives the address and the store.
             let of_drive = key.strip_prefix("drive.");
             if let Some(key) = of_drive.filter(|key| !["address", "store"].contains(key)) {
                 assert!(flags.contains(&key), "{key}");

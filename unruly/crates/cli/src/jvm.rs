@@ -1,4 +1,4 @@
-//! Where the virtual machine of Java is, and our archive for it.
+//! Finds the JVM, and our archive for it.
 
 use std::path::{Path, PathBuf};
 

@@ -7,7 +7,7 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use unruly_trace::Exit;
 
-/// A started process; dropping it ends it, and whatever it has started.
+/// A started process. Dropping it kills the process and its descendants.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
@@ -54,7 +54,7 @@ impl Process {
         self.exit.is_some()
     }
 
-    /// Ends it for good, and whatever it has started.
+    /// Kills the process and its descendants.
     pub(crate) fn end(&mut self) {
         if self.reap() {
             return;

@@ -1,5 +1,5 @@
-//! What a run measures, in one sentence, and the command that started it. The manifest keeps both,
-//! so that a reader of the report knows what was measured and can repeat it.
+//! States in one sentence what a run measures, and keeps the command that started it. The manifest
+//! stores both, so a reader of the report knows the subject of the measurement and can repeat it.
 
 use std::ffi::OsString;
 

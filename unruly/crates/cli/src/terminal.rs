@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-/// `text` with a mark for each control character but ends of lines and tabs, and for each mark that reorders
-/// a line: a name cannot clear the screen or hide what was said before it.
+/// Returns `text` with a mark in place of each control character except line ends and tabs, and of
+/// each mark that reorders a line. A name can therefore neither clear the screen nor hide earlier
+/// output.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_control) {
         return Cow::Borrowed(text);

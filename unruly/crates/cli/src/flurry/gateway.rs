@@ -153,7 +153,7 @@ pub(super) fn guarded(options: GatewayOptions, guard: &Guard) -> Result<GatewayO
     })
 }
 
-/// What is said of one that serves.
+/// Returns the sentence about a serving gateway.
 pub(super) fn told(gateway: &Gateway, place: &GatewayPlace) -> String {
     let epoch = gateway.epoch().unwrap_or_default();
     format!("{}, epoch {}", named(gateway, place), epoch.0)

@@ -70,8 +70,8 @@ impl Guard {
         files.into_iter().flatten()
     }
 
-    /// Hands changed files to the gateway until `ended` says that there is none; what is wrong with
-    /// one is said, and what was before stays.
+    /// Passes changed files to the gateway until `ended` disconnects. A file with an error is
+    /// reported, and its previous content stays in force.
     pub(super) fn watch(&self, gateway: &GatewayHandle, ended: &Receiver<()>) {
         let (mut users, mut tls) = (seen(&self.users), seen(self.tls_files()));
         while ended.recv_timeout(LOOK_AGAIN) == Err(RecvTimeoutError::Timeout) {
@@ -130,7 +130,7 @@ fn read_users(path: &Path) -> Result<Users> {
 /// Longest password.
 const PASSWORD_BYTES_MAX: u64 = 64 << 10;
 
-/// `flurry password`: the hash of what is read.
+/// Runs `flurry password`: prints the hash of the password on standard input.
 pub(super) fn password() -> Result<u8> {
     let mut text = String::new();
     let read = std::io::stdin()

@@ -57,8 +57,8 @@ fn after_removal(view: &View) -> String {
     }
 }
 
-/// Waits until others hold all that a server holds.
-pub(super) fn drain(operator: &Operator, server: u16, patience: Duration) -> Result<u8> {
+/// Waits until other servers hold everything that a server holds.
+pub(super) fn drain(operator: &Operator, server: u16, timeout: Duration) -> Result<u8> {
     operator.depart(server, Departure::Drained)?;
     let start = Instant::now();
     let mut told = false;
@@ -67,9 +67,9 @@ pub(super) fn drain(operator: &Operator, server: u16, patience: Duration) -> Res
         if !view.has(server) && !view.is_changing() {
             break;
         }
-        if start.elapsed() > patience {
+        if start.elapsed() > timeout {
             bail!(
-                "server {server} still holds data after {patience:?}; hint: flurry status shows what it waits for; flurry drain {server} goes on waiting"
+                "server {server} still holds data after {timeout:?}; hint: flurry status shows what it waits for; flurry drain {server} goes on waiting"
             );
         }
         if !told && start.elapsed() > QUIET && std::io::stderr().is_terminal() {

@@ -595,7 +595,7 @@ fn local(text: &str) -> Result<SocketAddr> {
     Ok(flurry::resolve(text, Duration::from_secs(2))?)
 }
 
-/// A line for whoever reads our output; a reader that is gone (`| head`) is no error.
+/// Prints a line on standard output. A reader that has gone (`| head`) is no error.
 fn say(text: impl AsRef<[u8]>) -> Result<()> {
     let mut out = std::io::stdout().lock();
     let written = out

@@ -31,7 +31,7 @@ pub(super) fn set(
     operate(common, keyed, key, &operation)
 }
 
-/// Opens the session, does one operation, prints what came of it, and lets go of the session.
+/// Opens the session, performs one operation, prints its result and closes the session.
 pub(super) fn operate(
     common: &Common,
     keyed: &Keyed,

@@ -177,7 +177,7 @@ impl Whole {
         Ok((parts, flag))
     }
 
-    /// Starts all, tells what to try, and serves until it is killed.
+    /// Starts all parts, prints which commands to try, and serves until the process is killed.
     pub(super) fn run(self, keyed: &Keyed) -> Result<u8> {
         let (parts, flag) = self.parts(keyed)?;
         let controllers = parts.start_controllers()?;

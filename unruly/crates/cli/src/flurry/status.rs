@@ -8,10 +8,10 @@ use serde::Deserialize;
 use super::members::Operator;
 use super::say;
 
-/// A server that is silent for so long would have been counted out if it could be.
+/// Silence after which a server would have been removed if that were possible, in milliseconds.
 const SILENT_LONG_MS: u64 = 3_000;
 
-/// The commands that say of these servers that they are gone for good.
+/// Returns the commands that declare these servers permanently lost.
 fn remove_each(servers: &[u16]) -> String {
     let commands = servers.iter().map(|it| format!("flurry remove {it}"));
     commands.collect::<Vec<String>>().join(" and ")

@@ -1,4 +1,4 @@
-//! Where a part tells how it is.
+//! The address at which a part serves its metrics.
 
 use anyhow::Result;
 use clap::Args;

@@ -60,7 +60,8 @@ pub(super) fn pass(front: UdpSocket, to: SocketAddr, way: &Arc<Way>) {
     });
 }
 
-/// A socket that talks with whoever is behind, on the same address, which is of this machine.
+/// Returns a socket that is connected to the process behind the relay. The relay uses the same
+/// address, which belongs to this host.
 fn behind(to: SocketAddr) -> Option<Arc<UdpSocket>> {
     let socket = UdpSocket::bind((to.ip(), 0)).ok()?;
     socket.connect(to).ok()?;
@@ -73,7 +74,7 @@ fn listen(socket: &UdpSocket, way: &Way, mut heard: impl FnMut(&[u8], SocketAddr
         return;
     }
     while !way.is_closed() {
-        // An error is patience that ended, or somebody behind who is not there now.
+        // An error is a timeout, or the process behind the relay is not running now.
         if let Ok((count, from)) = socket.recv_from(&mut bytes) {
             heard(&bytes[..count], from);
         }
@@ -110,7 +111,7 @@ fn send(socket: &UdpSocket, to: Option<SocketAddr>, bytes: &[u8]) {
     };
 }
 
-/// Sends what is late when it is due, whatever came first.
+/// Sends each delayed datagram at its time, in order of these times.
 fn send_late(receiver: &Receiver<Late>, way: &Way) {
     let mut order: BinaryHeap<Reverse<(Instant, u64)>> = BinaryHeap::new();
     let mut held: BTreeMap<u64, Late> = BTreeMap::new();

@@ -1,7 +1,8 @@
-//! A way of our own before a process, which delays and loses what goes over it.
+//! A relay in front of a process, which delays and loses messages on their way.
 //!
-//! It stands there for the whole run and does nothing until it is told to, so that its own cost is in all of
-//! the run alike. What it does to a message follows from the seed and the message's number alone.
+//! The relay is there for the whole run, and forwards unchanged until a fault begins. Its own cost
+//! is therefore the same throughout the run. The seed and a message's number alone determine what
+//! happens to the message.
 
 mod datagrams;
 mod stream;

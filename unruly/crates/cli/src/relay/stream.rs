@@ -19,7 +19,7 @@ const LATE_MAX: usize = 4_096;
 /// What is read at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// How long whoever is behind may take to be reached.
+/// Time limit for connecting to the process behind the relay.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A part of a stream, and when it goes on.
@@ -54,9 +54,9 @@ fn wait_for_one(listener: &TcpListener) {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     use std::os::fd::AsFd as _;
     let mut watched = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
-    let patience = PollTimeout::try_from(LOOK_PERIOD).unwrap_or(PollTimeout::ZERO);
-    // Whatever it says, accept is tried again.
-    let _ = poll(&mut watched, patience);
+    let timeout = PollTimeout::try_from(LOOK_PERIOD).unwrap_or(PollTimeout::ZERO);
+    // The caller tries to accept in any case, so the result does not matter.
+    let _ = poll(&mut watched, timeout);
 }
 
 /// Both directions of one connection, until either end closes it.
@@ -89,7 +89,7 @@ fn direction(from: &TcpStream, to: &TcpStream, way: &Way) {
         scope.spawn(move || send_late(to, &receiver, late, way));
         read(from, to, &sender, late, way);
     });
-    // The end of this direction is told; what is under way in the other one still comes.
+    // Passes on the end of this direction. Data in the other direction still arrives.
     let _ = to.shutdown(Shutdown::Write);
     let _ = from.shutdown(Shutdown::Read);
 }

@@ -101,7 +101,7 @@ fn a_share_of_datagrams_is_lost_and_the_rest_finds_its_way_back() {
     };
     assert_eq!(answered(50), 50);
     relay.set(Some(network(0, 0.5)));
-    // Both directions lose a half: what is left is a quarter.
+    // Both directions lose a half, so about a quarter remains.
     let left = answered(40);
     assert!((1..=25).contains(&left), "{left} of 40 came back");
     assert!(relay.counts().lost >= 15, "{:?}", relay.counts());

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use unruly_plan::{Network, mix};
 
-/// After so long a sender takes a part of a stream for lost and sends it again: TCP's least.
+/// Time after which a sender retransmits a lost segment: TCP's minimum.
 const SENT_AGAIN: Duration = Duration::from_millis(200);
 
-/// What fits a packet of a stream.
+/// Bytes of a stream that fit a packet.
 const SEGMENT_BYTES: usize = 1_448;
 
 /// More losses of one part than this do not happen: the connection would have ended.
@@ -30,9 +30,9 @@ pub(super) struct Way {
 /// What has passed a relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WayCounts {
-    /// Messages while there was something to do: datagrams, or what was read of a stream at once.
+    /// Number of messages during an active fault: datagrams, or single reads of a stream.
     pub(crate) messages: u64,
-    /// Of them datagrams lost, and parts of a stream that were sent again.
+    /// Number of lost datagrams, or of retransmitted segments of a stream, among `messages`.
     pub(crate) lost: u64,
 }
 
@@ -117,7 +117,7 @@ impl Way {
     }
 }
 
-/// A number from 0 to 1 of what was mixed.
+/// Returns a number from 0 to 1 from mixed bits.
 fn uniform(mixed: u64) -> f64 {
     (mixed >> 11) as f64 / (1_u64 << 53) as f64
 }

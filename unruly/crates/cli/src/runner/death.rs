@@ -1,4 +1,4 @@
-//! A process of a run that died: what is said of it, and of the rows that it took with it.
+//! Reports a process that died during a run, and the rows that were lost with it.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ impl Death {
         )
     }
 
-    /// The same with what was lost, once its rows are counted.
+    /// Returns the same sentence with the loss, once the rows are counted.
     fn with_loss(&self, counts: Option<&Counts>, loss: Option<&Loss>) -> String {
         let told = self.told();
         if !self.job.kind.asks() {
@@ -53,7 +53,8 @@ impl Death {
         }
     }
 
-    /// Whether the run is not whole without it: all but the servers of a load, which are what is measured.
+    /// Returns true if the run is incomplete without this process. A load's servers are the
+    /// exception, because they are the subject of the measurement.
     pub(super) fn breaks(&self) -> bool {
         !self.planned && self.job.kind != JobKind::Echo
     }

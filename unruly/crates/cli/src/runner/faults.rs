@@ -23,7 +23,7 @@ struct Moment {
     begins: bool,
 }
 
-/// What is still to be done in a leg, and what is to be undone.
+/// The faults of a trial that are still to begin, and those that are still to end.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     moments: VecDeque<Moment>,
@@ -78,7 +78,7 @@ impl Faults {
 }
 
 impl Leg<'_> {
-    /// Does what is due.
+    /// Begins and ends the faults whose time has come.
     pub(super) fn do_faults(&mut self, progress: &mut Progress) {
         while let Some(moment) = self.faults.due(monotonic().0) {
             let done = if moment.begins {
@@ -94,7 +94,7 @@ impl Leg<'_> {
         }
     }
 
-    /// Undoes what is still on; also what would have had no end.
+    /// Ends all active faults, including those without a planned end.
     pub(super) fn undo_faults(&mut self, progress: &mut Progress) {
         self.faults.moments.clear();
         while let Some(active) = self.faults.active.pop() {
@@ -161,7 +161,7 @@ impl Leg<'_> {
 
     fn end_of(&mut self, number: usize, progress: &mut Progress) -> Result<()> {
         let mut active = self.faults.active.iter();
-        // It may not have begun, which was said then.
+        // The fault may have failed to begin. That was reported at the time.
         if let Some(place) = active.position(|it| it.fault == number) {
             let active = self.faults.active.remove(place);
             let (kind, process) = (self.plan.faults[number].kind, active.process.clone());

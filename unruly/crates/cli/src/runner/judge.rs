@@ -12,9 +12,9 @@ use unruly_plan::Until;
 /// What the analysis said at a look.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct Look {
-    /// In words, for whoever watches.
+    /// The state of the stop rule in words, for the person who watches.
     pub(super) said: String,
-    /// The run may end.
+    /// True if the run may end.
     pub(super) enough: bool,
 }
 

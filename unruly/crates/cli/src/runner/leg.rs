@@ -24,7 +24,8 @@ use super::telling::events_of;
 use crate::relay::Relay;
 use crate::services::{Ground, Services};
 
-/// After its schedule a load has so long to end: a stream whose reader does not read gives up after 10 s.
+/// Time that a load has to end after its schedule, in nanoseconds. A stream gives up after 10 s if
+/// its reader does not read.
 const SILENCE_NS: i64 = 20_000_000_000;
 /// A request that is tried again is late by several timeouts.
 const LATE_TIMEOUTS: i64 = 16;
@@ -33,13 +34,13 @@ const LATE_TIMEOUTS: i64 = 16;
 const READY_PATIENCE: Duration = Duration::from_secs(150);
 /// Between `start` and the first instant of the schedule: all have read the line by then.
 const LEAD_NS: i64 = 300_000_000;
-/// Who stops a run waits so long for the replies that are on their way.
+/// Time for open replies after a person stops the run, in nanoseconds.
 const STOP_PATIENCE_NS: i64 = 1_000_000_000;
-/// After `stop`, for writing the last segments.
+/// Time for writing the last segments after `stop`.
 const END_PATIENCE: Duration = Duration::from_secs(60);
 /// For those of a leg that was given up: longer than one waits for its virtual machine.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(7);
-/// How often the runner looks around when nothing is said.
+/// Interval at which the runner checks its processes if none reports.
 pub(super) const LOOK_PERIOD: Duration = Duration::from_millis(100);
 
 /// How a leg ended.
@@ -60,7 +61,7 @@ pub(super) struct Leg<'a> {
     pub(super) run: &'a Run,
     pub(super) cell: usize,
     pub(super) repeat: u16,
-    /// The cell's plan, with the places of what was started for it.
+    /// The cell's plan, with the addresses of the services started for it.
     pub(super) plan: Plan,
     pub(super) hosts: Hosts,
     pub(super) services: Option<Services>,
@@ -287,7 +288,7 @@ impl<'a> Leg<'a> {
         }
     }
 
-    /// Where others reach a process: at what stands before it, if anything does.
+    /// Returns the address at which others reach a process: that of its relay, if it has one.
     fn address_of(&self, child: &Child) -> Option<String> {
         let own = child.ready.as_ref().and_then(|ready| ready.address.clone());
         match &self.relay {
@@ -451,8 +452,8 @@ impl<'a> Leg<'a> {
             .or_else(|| own.map(Child::worker_pid))
     }
 
-    /// A service that ended is told, and the run goes on: its clients' rows say what that means. Returns
-    /// what a person should read.
+    /// Reports services that have ended. The run goes on, and its clients' rows show the effect.
+    /// Returns messages for the person who watches.
     pub(super) fn bury_services(&mut self) -> Vec<String> {
         let ended = self.services.as_mut().map(Services::ended);
         let mut told = Vec::new();
@@ -525,7 +526,7 @@ impl<'a> Leg<'a> {
         self.event("process died", &name, Some(&ended), now);
     }
 
-    /// Stops everyone, hears their last words, and ends whoever does not.
+    /// Stops all processes, waits for their last reports, and kills the ones that do not end.
     fn end(&mut self, progress: &mut Progress) {
         for child in &mut self.children {
             child.say("stop");

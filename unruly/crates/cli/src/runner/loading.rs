@@ -1,4 +1,5 @@
-//! The load phase of a leg: every key is written before the run begins, and whoever watches sees how far.
+//! The load phase of a trial. The runner writes every key before the run begins, and shows the
+//! progress.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use super::child::Child;
 use super::leg::{LOOK_PERIOD, Leg};
 use super::progress::Progress;
 
-/// How often it is said how far it is.
+/// Interval between two progress messages.
 const SAY_PERIOD: Duration = Duration::from_secs(2);
 
 impl Leg<'_> {

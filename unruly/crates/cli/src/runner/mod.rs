@@ -70,7 +70,7 @@ pub(crate) struct Run {
     pub(crate) password: Option<Secret>,
     /// Where libraries are that the system does not have.
     pub(crate) library: Option<String>,
-    /// The virtual machine of Java, for what needs one.
+    /// The JVM, for jobs that need one.
     pub(crate) jvm: Option<JvmPlace>,
     pub(crate) stop: Arc<AtomicBool>,
 }
@@ -257,7 +257,8 @@ fn driver_of(
     })?)
 }
 
-/// Refuses to write to a store that holds data of others. Where a store cannot say, nothing is said.
+/// Refuses to write to a store that holds foreign data. A store that cannot report its content is
+/// accepted.
 fn refuse_foreign_data(store: &Store, drive: &Drive, password: Option<&Secret>) -> Result<()> {
     if !store.preload && !store.operations.writes() {
         return Ok(());

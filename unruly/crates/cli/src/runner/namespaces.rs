@@ -47,7 +47,7 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Makes the hosts for so many agents.
+    /// Creates the hosts for this number of agents.
     fn new(kind: HostKind, agents: usize) -> Result<Self> {
         if kind == HostKind::Processes {
             return Ok(Self::Local);

@@ -1,4 +1,5 @@
-//! What a person sees while a run goes on: time left, and a line of what is happening.
+//! The progress that a person sees during a run: the remaining time, and a line about the current
+//! step.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
@@ -22,11 +23,12 @@ struct Second {
     /// By status.
     failed: BTreeMap<String, u64>,
     lag_ns: i64,
-    /// Of a stream.
+    /// Bytes of a stream.
     bytes: Option<u64>,
 }
 
-/// A generator that is later than this, so long after its start, cannot keep up.
+/// Send delay above which a generator cannot keep up, in nanoseconds. `BEHIND_AFTER` is the time
+/// after its start from which this applies.
 const BEHIND_NS: i64 = 1_000_000_000;
 const BEHIND_AFTER: Duration = Duration::from_secs(2);
 
@@ -86,7 +88,8 @@ impl Progress {
         }
     }
 
-    /// A leg begins, with so many processes, each of which has scheduled so many copies before.
+    /// Begins a trial. `scheduled` has one element per process: the copies that it has already
+    /// scheduled.
     pub(super) fn begin(&mut self, number: usize, label: &str, scheduled: Vec<u64>, plan: &Plan) {
         let processes = scheduled.len();
         self.number = number;
@@ -119,7 +122,8 @@ impl Progress {
             *self.second.failed.entry(status.clone()).or_insert(0) += count;
         }
         self.second.lag_ns = self.second.lag_ns.max(line.lag_ns);
-        // Nobody looks at what is not shown, and for months of it there is no room.
+        // Quiet runs keep no response times, because nobody sees them and months of them would not
+        // fit in memory.
         if !self.quiet {
             self.second
                 .responses_ns
@@ -255,7 +259,7 @@ impl Progress {
     }
 }
 
-/// How long a leg takes, with what goes before it and comes after it.
+/// Returns how long a trial takes, including its start and its end, in nanoseconds.
 fn leg_ns(plan: &Plan) -> u64 {
     let lead = plan.compete.map_or(0, |it| it.lead.0);
     let wind_down = match &plan.load {
@@ -360,7 +364,7 @@ mod tests {
         assert_eq!(progress.second.responses_ns.capacity(), 0);
     }
 
-    /// A leg of one second that began, as far as its progress knows, so long ago.
+    /// Returns the progress of a one-second trial that began `elapsed` ago.
     fn begun(elapsed: Duration) -> Progress {
         let text = "name = \"t\"\n[run]\nduration = \"1s\"\n[drive]\nrate = \"5/s\"";
         let plan = Plan::parse("plan", text).unwrap();

@@ -24,11 +24,11 @@ pub(super) struct Quota {
 }
 
 impl Quota {
-    /// Allows `pids`, all that they have started and all that they start later so many cores from now on.
+    /// Limits `pids` and all their present and future descendants to `cores` cores.
     ///
     /// # Errors
     ///
-    /// When there is no process, or no control group may be made here.
+    /// Fails if there is no process, or if this host does not allow a new control group.
     pub(super) fn set(pids: &[u32], cores: f64) -> Result<Self> {
         let pid = *pids.first().context("there is no process for a quota")?;
         let told = || {

@@ -1,4 +1,5 @@
-//! Whether this host has room for a plan: memory for what is known of a store's keys, and open files.
+//! Checks whether this host has room for a plan: memory for the state of a store's keys, and open
+//! files.
 
 use anyhow::{Result, bail, ensure};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -13,15 +14,15 @@ const FILES_OF_CHILD: u64 = 8;
 /// And an agent for each other agent: connections of both kinds, both ways.
 const FILES_OF_PEER: u64 = 4;
 
-/// Refuses a space of keys that this host has no memory for, before anything is begun: a client that is
-/// ended for want of memory would take its rows with it.
+/// Refuses a key space whose state does not fit this host's memory, before anything starts. If the
+/// kernel killed a client that ran out of memory, the client's rows would be lost too.
 ///
 /// # Errors
 ///
-/// When what is known of the keys alone is more than is available.
+/// Fails if the state of the keys alone needs more memory than is available.
 pub(super) fn for_keys(drive: &Drive) -> Result<()> {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    // A host that does not say is believed to have enough.
+    // A host that does not report its memory is assumed to have enough.
     refuse(drive, available_bytes(&text).unwrap_or(u64::MAX))
 }
 
@@ -30,7 +31,7 @@ fn refuse(drive: &Drive, available: u64) -> Result<()> {
     let needed = keys.saturating_mul(KNOWN_BYTES);
     if needed > available {
         bail!(
-            "drive.keys: {keys} keys need {:.1} GB here, and {:.1} GB are free; wanted memory for what is known of each; hint: keys = {}",
+            "drive.keys: {keys} keys need {:.1} GB here, and {:.1} GB are free; wanted memory for the state of each; hint: keys = {}",
             needed as f64 / 1e9,
             available as f64 / 1e9,
             available / KNOWN_BYTES / 2
@@ -108,7 +109,7 @@ mod tests {
             .to_string();
         assert_eq!(
             said,
-            "drive.keys: 100000000 keys need 1.6 GB here, and 0.8 GB are free; wanted memory for what is known of each; hint: keys = 25000000"
+            "drive.keys: 100000000 keys need 1.6 GB here, and 0.8 GB are free; wanted memory for the state of each; hint: keys = 25000000"
         );
         refuse(&drive("25000000"), 800_000_000).unwrap();
     }

@@ -11,19 +11,19 @@ use super::leg::Leg;
 use super::progress::Progress;
 use crate::services::{Services, pauses};
 
-/// More than one request in so many was late: then the rate was not reached,
+/// The rate was not reached if more than one request in `LATE_SHARE` was late,
 const LATE_SHARE: u64 = 100;
-/// if the latest was late by more than one part in so many of the run.
+/// and if the latest one was late by more than the run's duration divided by `BEHIND`.
 const BEHIND: u64 = 10;
 
 impl Leg<'_> {
-    /// Writes down how well things were known in the end, where the run was to know that.
+    /// Writes the final precision of the estimates to the trace, if the run has a stop rule.
     pub(super) fn tell_until(&mut self) {
         let Some(judge) = self.judge.take() else {
             return;
         };
         let last = judge.last.as_ref();
-        let said = last.map_or("the run was too short to tell", |look| &look.said);
+        let said = last.map_or("the run was too short for a result", |look| &look.said);
         let reached = last.is_some_and(|look| look.enough);
         let kind = if reached {
             "until reached"
@@ -73,7 +73,7 @@ impl Leg<'_> {
         self.event("rate not reached", "runner", Some(&told), now);
     }
 
-    /// What virtual machines of Java have told of their pauses, since the run began.
+    /// Writes the pauses in the logs of all JVMs to the trace, from the start of the run.
     pub(super) fn tell_pauses(&mut self, started_mono_ns: i64) {
         let logs = self.run.directory.join("logs");
         let own = self.children.iter().flat_map(|child| {

@@ -1,4 +1,5 @@
-//! The folder of what is fetched and built for services: programs that we run, so nobody else may write there.
+//! The folder for downloaded and built services. They are programs that this user runs, so no other
+//! user may write there.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, Metadata};
@@ -20,7 +21,7 @@ pub(super) fn folder() -> Result<PathBuf> {
     let built = DirBuilder::new().recursive(true).mode(0o700).create(&place);
     built.with_context(|| {
         format!(
-            "{}: cannot be made; wanted a folder for what is fetched; hint: set XDG_CACHE_HOME",
+            "{}: cannot be made; wanted a folder for downloads; hint: set XDG_CACHE_HOME",
             place.display()
         )
     })?;
@@ -40,7 +41,7 @@ fn place(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
     match cache {
         Some(cache) => Ok(cache.join("unruly")),
         None => bail!(
-            "there is no place for what is fetched; wanted a home; hint: set HOME or XDG_CACHE_HOME to an absolute path"
+            "there is no place for downloads; wanted a home; hint: set HOME or XDG_CACHE_HOME to an absolute path"
         ),
     }
 }

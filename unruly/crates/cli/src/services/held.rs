@@ -25,11 +25,11 @@ use unruly_agent::DISK_CALLS;
 /// The verb that starts a process so, on the command line.
 pub(crate) const VERB: &str = "held";
 
-/// The answer that lets the kernel do what was asked.
+/// The answer that lets the kernel carry out the system call.
 const GO_ON: u32 = 1;
 const _: () = assert!(libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE == 1);
 
-/// While calls wait, it is looked so often whether they may go on.
+/// Interval in milliseconds at which waiting calls are checked for release.
 const HELD_LOOK_MS: u8 = 5;
 
 /// Otherwise so often whether it is over.
@@ -108,7 +108,7 @@ pub(crate) fn run(words: &[String]) -> Result<Infallible> {
 
 const REFUSED: &str = "fault disk: the kernel does not let calls be held; wanted seccomp with a listener (Linux 5.5); hint: leave the fault out";
 
-/// Has the kernel ask about [`DISK_CALLS`] from now on; whom it asks is what is returned.
+/// Makes the kernel ask about [`DISK_CALLS`] from now on. Returns the descriptor on which it asks.
 fn listen() -> Result<OwnedFd> {
     let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
@@ -144,7 +144,7 @@ fn listen() -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(i32::try_from(number)?) })
 }
 
-/// A step of the filter, which jumps over so many others when it is true.
+/// Returns a step of the filter. It skips `jump` steps if its condition is true.
 fn statement(code: u32, value: u32, jump: u8) -> Result<libc::sock_filter> {
     Ok(libc::sock_filter {
         code: u16::try_from(code)?,
@@ -187,13 +187,13 @@ fn answer(listener: &OwnedFd, state: &State) {
         if over {
             return;
         }
-        let patience = if waiting.is_empty() {
+        let timeout = if waiting.is_empty() {
             LOOK_MS
         } else {
             HELD_LOOK_MS
         };
         let mut watched = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
-        let _ = poll(&mut watched, patience);
+        let _ = poll(&mut watched, timeout);
         let seen = watched[0].revents().unwrap_or(PollFlags::empty());
         if seen.contains(PollFlags::POLLIN) {
             let Some(id) = next(listener.as_fd()) else {

@@ -28,12 +28,13 @@ const COPY_GOAL: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:
 /// Programs of services, where they are on this host.
 #[derive(Debug, Clone)]
 pub(crate) struct Programs {
-    /// Where what was fetched is; nowhere without a folder that is ours alone.
+    /// The folder of downloaded programs, or `None` without a folder that belongs to this user
+    /// alone.
     cache: Option<PathBuf>,
 }
 
 impl Programs {
-    /// Those of this host, and what was unpacked earlier.
+    /// Returns the programs of this host, and those downloaded earlier.
     pub(crate) fn of_this_host() -> Self {
         Self {
             cache: cache::folder().ok(),
@@ -121,11 +122,12 @@ fn libraries(root: &Path, theirs: &OsStr) -> OsString {
     std::env::join_paths(all).unwrap_or_default()
 }
 
-/// Gets whatever a service misses; `say` hears what is done, as it takes a while the first time.
+/// Installs the missing programs of a service. Calls `say` with the progress, because the first
+/// time takes a while.
 ///
 /// # Errors
 ///
-/// When it cannot be had here: the message says which packages have it.
+/// Fails if a program is not available here. The message names the packages that contain it.
 pub(crate) fn install(name: &str, service: &Service, say: &dyn Fn(&str)) -> Result<Programs> {
     let programs = Programs::of_this_host();
     install_programs(&programs, name, service, say)?;
@@ -192,8 +194,8 @@ fn install_programs(
     Ok(())
 }
 
-/// The folder of a library of this name: nothing where the system finds it by itself. What is nowhere is
-/// fetched; what cannot be had is told by whoever opens it.
+/// Returns the folder of the library `name`, or `None` if the system finds it by itself. A missing
+/// library is downloaded. If that fails, the error is reported when the library is opened.
 pub(crate) fn library(name: &str, package: &str, say: &dyn Fn(&str)) -> Option<PathBuf> {
     let within = |root: &Path| {
         let mut places = LIBRARIES.iter().map(|place| root.join(place));
@@ -255,7 +257,7 @@ fn fetch_jars(programs: &Programs, folder: &Path, artifacts: &[String]) -> Resul
     Ok(())
 }
 
-/// Unpacks Debian's packages into a folder, each with what it needs beyond what is installed here.
+/// Unpacks Debian packages into a folder, each with its dependencies that this host lacks.
 fn fetch(root: &Path, packages: &[String]) -> Result<()> {
     std::fs::create_dir_all(root)?;
     let folder = tempfile::tempdir_in(root)?;
@@ -265,7 +267,7 @@ fn fetch(root: &Path, packages: &[String]) -> Result<()> {
         download.args(needed(packages)?).current_dir(folder.path());
         run(&mut download)
     };
-    // A fresh machine knows no packages yet; the second failure is the one that is told.
+    // A fresh host has no package lists yet. Only the second failure is reported.
     if download().is_err() {
         let _ = run(Command::new("apt-get").args(["update", "-qq"]));
         download()?;

@@ -1,14 +1,14 @@
-//! Pauses of a virtual machine of Java, from its own log: collections and safepoints.
+//! Reads the pauses of a JVM, collections and safepoints, from the JVM's own log.
 //!
-//! The log is of unified logging with `timenanos`, which is our own monotonic clock. A line is written when its
-//! pause is over.
+//! The log uses JVM unified logging with `timenanos`, which is this host's monotonic clock. The JVM
+//! writes a line when the pause is over.
 
-/// A time in which no thread of Java ran.
+/// A time in which no thread of the JVM ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pause {
-    /// `gc`, or `safepoint` with all that belongs to it: the words of what is imported.
+    /// `gc`, or `safepoint` and its variants. Imported data uses the same words.
     pub(crate) kind: &'static str,
-    /// What for.
+    /// The reason for the pause.
     pub(crate) detail: String,
     /// Monotonic.
     pub(crate) started_ns: i64,

@@ -52,9 +52,9 @@ pub(crate) struct Services {
 pub(crate) struct Ground<'a> {
     /// The run's directory.
     pub(crate) directory: &'a Path,
-    /// What tells the leg's files from those of others.
+    /// The prefix that distinguishes this trial's files from others.
     pub(crate) stem: String,
-    /// Somebody asked for the end.
+    /// True if a person asked for the end.
     pub(crate) stop: &'a AtomicBool,
     /// Cores by process.
     pub(crate) pins: &'a BTreeMap<String, Vec<u16>>,
@@ -62,7 +62,7 @@ pub(crate) struct Ground<'a> {
     pub(crate) faults: &'a [Fault],
     /// From which follows what a relay does.
     pub(crate) seed: u64,
-    /// Hears what is done.
+    /// Called with each step, for the progress display.
     pub(crate) say: &'a dyn Fn(&str),
 }
 
@@ -175,7 +175,7 @@ impl Services {
         Ok(true)
     }
 
-    /// The pauses that virtual machines of Java have told of, by process.
+    /// Returns the pauses in the logs of the JVMs, by process.
     pub(crate) fn pauses(&self) -> Vec<(String, Pause)> {
         let places = self.places.processes.iter();
         let of_process = places.flat_map(|(name, place)| {
@@ -202,8 +202,8 @@ impl Services {
         let port = place.ports.get(&process.ports[0]);
         let port = port.or_else(|| place.ports.values().next()).copied();
         let address = SocketAddr::new(host, port.unwrap_or(0));
-        let patience = Duration::from_nanos(process.ready.0);
-        let until = Instant::now() + patience;
+        let timeout = Duration::from_nanos(process.ready.0);
+        let until = Instant::now() + timeout;
         let wanted = match &process.says {
             Some(words) => format!("say {words:?}"),
             None => format!("listen on {address}"),
@@ -370,7 +370,7 @@ fn free_port(host: &str) -> u16 {
     bound.map_or(0, |address| address.port())
 }
 
-/// Where the program itself is, and what came with it.
+/// Returns the folder of this program and of the files shipped with it.
 fn own_folder() -> Result<String> {
     let own = std::env::current_exe()?;
     Ok(own
