@@ -1,4 +1,5 @@
-//! One client: what it has sent, what it still has to be told, and in which order.
+//! The state of one client: its unfinished input, its commands under way, and the replies that it
+//! still has to receive, in order.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -15,44 +16,45 @@ use super::shape::Shape;
 use super::users::User;
 use crate::Error;
 
-/// Commands of one client that are under way at most, and operations of all its commands; what it
-/// sends behind them waits unread.
+/// Maximum number of one client's commands under way, and of the operations of all its commands.
+/// The gateway leaves further input unread.
 const UNDER_WAY_MAX: usize = 1_024;
 
-/// Bytes of values that are kept for one reply at most.
+/// Maximum number of bytes of values that the gateway keeps for one reply.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// How long replies are taken to be before any is known.
+/// Assumed length in bytes of a client's replies before the first is known.
 const REPLY_BYTES: usize = 64 << 10;
 
-/// Bytes of replies that wait for one client, or will, before nothing more of it is begun.
+/// Bytes of replies, waiting or expected, beyond which the gateway begins no further command of a
+/// client.
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
-/// Keys of one client's writes that are kept at most.
+/// Maximum number of written keys that the gateway keeps for one client.
 const WRITTEN_MAX: usize = 64;
 
-/// Where a reply stands in the order of a client's commands.
+/// The position of a reply in the order of a client's commands.
 pub(super) type Place = u64;
 
-/// A reply of several answers, some of which are still to come.
+/// A reply that needs several answers, some of which are missing.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) shape: Shape,
-    /// When it was asked for.
+    /// Time of the command.
     pub(super) at: WallNs,
     pub(super) answers: Vec<Option<Answer>>,
     pub(super) missing: usize,
     /// Bytes of the values among the answers.
     bytes: usize,
-    /// The first thing that went wrong.
+    /// The first error among the outcomes.
     pub(super) failed: Option<Error>,
 }
 
-/// Operations of the last command that are not begun yet.
+/// The operations of the last command that have not begun yet.
 #[derive(Debug)]
 struct Rest {
     place: Place,
-    /// The number of the next one.
+    /// Number of the next operation.
     step: usize,
     steps: std::vec::IntoIter<(Bytes, Operation)>,
 }
@@ -63,32 +65,32 @@ enum Slot {
     Waiting(Pending),
 }
 
-/// What a client has said of itself.
+/// The settings of a client's connection: what the client has told the gateway about itself.
 #[derive(Debug)]
 pub(super) struct Said {
     pub(super) version: Version,
     pub(super) name: String,
     pub(super) library_name: String,
     pub(super) library_version: String,
-    /// Which replies its operations wait for.
+    /// Level of the client's operations: the replies that they wait for.
     pub(super) level: Level,
-    /// Only levels that promise several copies may be chosen.
+    /// True if the client may choose only levels that promise several copies.
     pub(super) needs_copies: bool,
-    /// It has to say who it is, and has not.
+    /// True if the client must authenticate and has not done so.
     pub(super) is_stranger: bool,
-    /// It knows that last writes of an earlier owner may be lost.
+    /// True if the client has been notified that last writes of an earlier owner may be lost.
     pub(super) knows_of_doubt: bool,
-    /// Who it is, once that is known.
+    /// The authenticated user.
     pub(super) user: Option<Arc<User>>,
 }
 
-/// What a client has written, as far as it is not known to be on every replica.
+/// The keys of a client's writes that some replica may still lack.
 #[derive(Debug, Default)]
 pub(super) struct Written {
-    /// The number of the last write.
+    /// Number of the last write.
     pub(super) last: u64,
     keys: Vec<Bytes>,
-    /// There were too many keys to keep.
+    /// True if there were too many keys to keep.
     many: bool,
 }
 
@@ -102,8 +104,9 @@ impl Written {
         }
     }
 
-    /// The keys that are not known to be on every replica, when it is known which these are: every write
-    /// up to `stable` is. They are kept, since whoever asks for copies may not get them.
+    /// Returns the keys that some replica may still lack, or `None` if there were too many to keep.
+    /// Every replica has every write up to number `stable`. The keys stay in the list, since a
+    /// client that asks for copies may not get them and may ask again.
     pub(super) fn keys(&mut self, stable: u64) -> Option<Vec<Bytes>> {
         if stable >= self.last {
             self.keys.clear();
@@ -113,7 +116,7 @@ impl Written {
     }
 }
 
-/// One client.
+/// A client of the gateway.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) number: u64,
@@ -123,24 +126,25 @@ pub(super) struct Connection {
     pub(super) said: Said,
     pub(super) last_command: &'static str,
     pub(super) written: Written,
-    /// Passwords that were wrong.
+    /// Number of wrong passwords so far.
     pub(super) wrong: u32,
     pub(super) input: BytesMut,
     pub(super) requests: Requests,
     /// Bytes of the words of the last command.
     pub(super) command_bytes: usize,
     pub(super) output: BytesMut,
-    /// Nothing behind what is written already will be read or told.
+    /// True if the connection ends. The gateway reads no further commands and adds no further
+    /// replies.
     pub(super) ends: bool,
-    /// What comes behind the command at this place begins when it is answered.
+    /// Place of a command that blocks later commands until it is answered.
     barrier: Option<Place>,
-    /// How long replies were lately.
+    /// Recent length of replies in bytes.
     reply_bytes: usize,
     slots: VecDeque<Slot>,
-    /// The place of the first slot.
+    /// Place of the first slot.
     first: Place,
     rest: Option<Rest>,
-    /// Operations that are begun and not answered.
+    /// Number of operations that have begun and are not answered.
     operations: usize,
 }
 
@@ -175,7 +179,7 @@ impl Connection {
         }
     }
 
-    /// Whether another of its commands may be begun.
+    /// Returns whether the gateway may begin another command of this client.
     pub(super) fn has_room(&self) -> bool {
         let under_way = self.slots.len();
         let bytes = self.output.len() + under_way * self.reply_bytes;
@@ -183,7 +187,8 @@ impl Connection {
         !self.ends && self.barrier.is_none() && few && bytes < OUTPUT_BYTES_MAX
     }
 
-    /// Keeps a place for the reply of these operations, which [`Self::next`] hands out one by one.
+    /// Reserves a place for the reply to these operations. [`Self::next`] hands them out one by
+    /// one.
     pub(super) fn plan(&mut self, plan: Plan, at: WallNs) {
         let place = self.expect(Pending::new(plan.shape, at, plan.steps.len()));
         self.rest = Some(Rest {
@@ -193,19 +198,20 @@ impl Connection {
         });
     }
 
-    /// Operations of its last command are not begun yet.
+    /// Returns whether some operations of the last command have not begun yet.
     pub(super) fn has_rest(&self) -> bool {
         self.rest.is_some()
     }
 
-    /// Bytes of the command that has not come whole, or whose operations are not all begun.
+    /// Returns the bytes of the command that has not arrived completely or whose operations have
+    /// not all begun.
     pub(super) fn unfinished_bytes(&self) -> usize {
         let rest = self.rest.as_ref().map_or(0, |_| self.command_bytes);
         self.input.len() + self.requests.unfinished_bytes() + rest
     }
 
-    /// The next operation of its last command, with its place and number; `None` while too many are
-    /// under way.
+    /// Returns the next operation of the last command, with its place and its step number, or
+    /// `None` while too many operations are under way.
     pub(super) fn next(&mut self) -> Option<(Place, usize, Bytes, Operation)> {
         let rest = self.rest.as_mut()?;
         if self.operations >= UNDER_WAY_MAX {
@@ -221,19 +227,19 @@ impl Connection {
         Some((place, step, key, operation))
     }
 
-    /// As [`Self::expect`], and whatever comes behind it waits until it is answered.
+    /// Does the same as [`Self::expect`], and blocks later commands until this one is answered.
     pub(super) fn expect_alone(&mut self) -> Place {
         let place = self.expect(Pending::new(Shape::Number, WallNs(0), 1));
         self.barrier = Some(place);
         place
     }
 
-    /// Commands that were begun and not told.
+    /// Returns the number of commands that have begun and whose reply is not written yet.
     pub(super) fn under_way(&self) -> usize {
         self.slots.len()
     }
 
-    /// Tells something as soon as everything before it is told.
+    /// Adds a reply, which is written as soon as all earlier replies are written.
     pub(super) fn tell(&mut self, reply: Reply) {
         if self.slots.is_empty() {
             reply.encode(self.said.version, &mut self.output);
@@ -242,13 +248,13 @@ impl Connection {
         }
     }
 
-    /// Keeps a place for a reply whose answers are still to come.
+    /// Reserves a place for a reply whose answers are still to come, and returns the place.
     pub(super) fn expect(&mut self, pending: Pending) -> Place {
         self.slots.push_back(Slot::Waiting(pending));
         self.first + (self.slots.len() as u64) - 1
     }
 
-    /// Notes the answer of one step of a command.
+    /// Records the outcome of one step of a command.
     pub(super) fn answered(&mut self, place: Place, step: usize, outcome: Result<Answer, Error>) {
         self.operations = self.operations.saturating_sub(1);
         let index = place.checked_sub(self.first).map(usize::try_from);
@@ -262,11 +268,12 @@ impl Connection {
         if pending.failed.is_some()
             && let Some(rest) = self.rest.take_if(|rest| rest.place == place)
         {
-            // The reply is an error, so the other operations would have no use.
+            // The reply is an error now, so the remaining operations would be useless.
             pending.missing -= rest.steps.len();
         }
         if pending.missing == 0 {
-            // Whatever was under way when the outcome of something got lost: its client must look anew.
+            // Some outcome is unknown, so the client cannot rely on its later commands either. It
+            // has to read the keys anew.
             let unknown = matches!(pending.failed, Some(Error::Unknown { .. }));
             *slot = Slot::Ready(pending.reply());
             if unknown {
@@ -278,7 +285,7 @@ impl Connection {
         self.advance();
     }
 
-    /// Notes the whole reply of a command.
+    /// Records the complete reply to a command.
     pub(super) fn settled(&mut self, place: Place, reply: Reply) {
         let index = place.checked_sub(self.first).map(usize::try_from);
         if let Some(Ok(index)) = index
@@ -302,7 +309,7 @@ impl Connection {
         }
     }
 
-    /// Everything that it will be told is written.
+    /// Returns whether the connection ends and every reply is written.
     pub(super) fn is_over(&self) -> bool {
         self.ends && self.slots.is_empty() && self.output.is_empty()
     }
@@ -336,7 +343,7 @@ impl Pending {
         }
     }
 
-    /// Notes an answer; of a reply that has failed none is kept.
+    /// Records an answer. Once the reply has failed, further answers are dropped.
     fn note(&mut self, step: usize, outcome: Result<Answer, Error>) {
         match outcome {
             Ok(answer) if self.failed.is_none() => {
@@ -415,7 +422,7 @@ mod tests {
         }
     }
 
-    /// Hands out what may be begun now.
+    /// Returns the operations that may begin now.
     fn begun(connection: &mut Connection) -> Vec<(Place, usize)> {
         let next = || connection.next().map(|(place, step, ..)| (place, step));
         std::iter::from_fn(next).collect()

@@ -1,4 +1,5 @@
-//! What a gateway does with a command: keys go to their owner, everything else is answered here.
+//! Runs the commands of a gateway's clients. Operations on keys go to the owner; the gateway
+//! answers all other commands itself.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -24,28 +25,28 @@ use crate::client::Answered;
 use crate::owner::{Caller, Owner};
 use crate::{Error, clock};
 
-/// Keys of one command at most.
+/// Maximum number of keys of one command.
 const KEYS_MAX: usize = 100_000;
 
-/// Waits of clients at most, each for copies of what it has written.
+/// Maximum number of clients that wait for copies of their writes.
 const WAITS_MAX: usize = 16_384;
 
-/// Where the outcome of an operation goes.
+/// The use of an operation's outcome.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Purpose {
-    /// To the reply of a client's command.
+    /// The outcome is a part of the reply to a client's command.
     Step {
         connection: u64,
         place: Place,
         step: usize,
     },
-    /// To a wait of this number.
+    /// The outcome counts for the `WAIT` of this number.
     Copies(u64),
-    /// Nowhere.
+    /// Nobody needs the outcome.
     Housekeeping,
 }
 
-/// How an operation is asked for.
+/// The conditions of an operation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked {
     pub(super) level: Level,
@@ -55,7 +56,7 @@ pub(super) struct Asked {
     pub(super) purpose: Purpose,
 }
 
-/// What came of an operation.
+/// The outcome of an operation.
 #[derive(Debug)]
 pub(super) struct Completion {
     purpose: Purpose,
@@ -64,10 +65,10 @@ pub(super) struct Completion {
     outcome: Result<Answered, Error>,
 }
 
-/// Outcomes that nobody has looked at yet; only one thread ever does.
+/// Outcomes that the dispatcher has not handled yet. Only one thread uses the list.
 type Completions = Arc<Mutex<Vec<Completion>>>;
 
-/// Who asked, for the owner to tell.
+/// The requester of an operation, which the owner notifies of the outcome.
 #[derive(Debug)]
 pub(super) struct Requester {
     purpose: Purpose,
@@ -92,45 +93,46 @@ impl Caller for Requester {
     }
 }
 
-/// A client that waits for copies of what it has written.
+/// A client that waits for copies of its writes.
 #[derive(Debug)]
 struct Wait {
     number: u64,
     connection: u64,
     place: Place,
-    /// Copies beside the first.
+    /// Number of copies in addition to the first.
     wanted: i64,
-    /// Its last write.
+    /// Number of the client's last write.
     through: u64,
     until: MonoNs,
-    /// Questions to a majority that are not answered; `None` is that not all were asked.
+    /// Number of unanswered questions to a majority. `None` means that some questions have not been
+    /// asked.
     asked: Option<usize>,
 }
 
-/// Something that concerns other clients.
+/// A command that concerns other clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum GlobalCommand {
-    /// Tell of all clients.
+    /// List all clients.
     List,
-    /// End these.
+    /// End the connections that match.
     Kill {
         number: Option<u64>,
         address: Option<String>,
         skip_me: bool,
         counted: bool,
     },
-    /// Tell about the gateway.
+    /// Report the state of the gateway.
     Info(Vec<String>),
 }
 
-/// What a gateway counts.
+/// The counters of a gateway.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
     pub(super) commands: u64,
     pub(super) connections: u64,
     pub(super) wrong_passwords: u64,
     pub(super) unknown: u64,
-    /// Values that had ended, and were let go.
+    /// Number of expired values that the gateway has removed.
     pub(super) swept: u64,
 }
 
@@ -140,7 +142,7 @@ pub(super) struct Dispatcher {
     pub(super) cluster: Cluster,
     pub(super) timeout: Duration,
     pub(super) level: Level,
-    /// Without saying who it is a client may stay for so long.
+    /// Time for which a client may stay connected without authenticating.
     pub(super) entry_timeout: DurationNs,
     pub(super) counts: Counts,
     pub(super) started: MonoNs,
@@ -149,7 +151,7 @@ pub(super) struct Dispatcher {
     next_wait: u64,
     pub(super) losses: Losses,
     pub(super) walks: Walks,
-    /// Who has to say who he is; without one nobody has.
+    /// The users' authentication. `None` means that no client has to authenticate.
     pub(super) authentication: Option<Authentication>,
 }
 
@@ -178,7 +180,7 @@ impl Dispatcher {
         }
     }
 
-    /// Does a command, or says what others have to do for it.
+    /// Runs a command. Returns a command that concerns other clients for the caller to run.
     pub(super) fn command(
         &mut self,
         now: MonoNs,
@@ -209,10 +211,10 @@ impl Dispatcher {
             return None;
         }
         connection.last_command = spec.name;
-        // PING too, so that a health check finds the gateway that serves.
+        // PING belongs to these, so that a health check finds the gateway that owns the slots.
         let needs_slots = matches!(spec.class, Class::Read | Class::Write)
             || matches!(spec.name, "ping" | "scan" | "keys" | "dbsize" | "wait")
-            // A standby knows nothing of losses.
+            // A standby knows nothing about losses.
             || spec.lists_losses(words);
         if needs_slots && !self.owner.is_open() {
             connection.tell(error(
@@ -241,14 +243,15 @@ impl Dispatcher {
         }
         let at = self.owner.wall(now);
         match keys::read(spec.name, &words[1..], at) {
-            // The table has let it pass: its words are an odd number.
+            // The table of commands lets this case pass: an even number of words behind the name is
+            // missing one.
             None => connection.tell(wrong_number(spec.name)),
             Some(Err(refusal)) => connection.tell(refusal),
             Some(Ok(plan)) => connection.plan(plan, at),
         }
     }
 
-    /// Begins operations of a client's last command, as many as `most`; how many.
+    /// Begins at most `most` operations of a client's last command. Returns how many it has begun.
     pub(super) fn begin(&mut self, now: MonoNs, connection: &mut Connection, most: usize) -> usize {
         for begun in 0..most {
             let Some((place, step, key, operation)) = connection.next() else {
@@ -261,7 +264,8 @@ impl Dispatcher {
             };
             let access = operation.access();
             let writes = access != Access::Read;
-            // Of its own, since what the client has sent is one piece with everything beside it.
+            // The key gets memory of its own. Otherwise it would keep the whole piece of input
+            // alive that contains it.
             let key = Bytes::copy_from_slice(&key);
             let knows = connection.said.knows_of_doubt;
             if self.losses.refuses(&key, access, knows) {
@@ -311,7 +315,7 @@ impl Dispatcher {
         self.owner.submit(now, submission, now, requester)
     }
 
-    /// What has come of operations since the last time.
+    /// Returns the outcomes of operations since the last call.
     pub(super) fn outcomes(&mut self) -> Vec<Completion> {
         let mut completions = self
             .completions
@@ -320,7 +324,8 @@ impl Dispatcher {
         std::mem::take(&mut *completions)
     }
 
-    /// Notes an outcome; which client's, and where it stands there.
+    /// Records an outcome. For a step of a command, returns the client, the place of the reply, the
+    /// step and the outcome.
     pub(super) fn settle(
         &mut self,
         told: Completion,
@@ -371,7 +376,7 @@ impl Dispatcher {
                 return Err(error);
             }
         };
-        // Its client knew of doubts, but others may not.
+        // This client was notified of doubts before, but other clients may not have been.
         if done.is_tail_unknown && access != Access::Blind {
             self.losses.doubt(key);
         }
@@ -380,7 +385,7 @@ impl Dispatcher {
         })
     }
 
-    /// `WAIT`: copies of everything that this client has written.
+    /// Runs `WAIT`: waits for copies of every write of this client.
     pub(super) fn wait(&mut self, now: MonoNs, connection: &mut Connection, words: &[Bytes]) {
         let numbers = [&words[1], &words[2]].map(|word| decimal(word));
         let [Some(wanted), Some(timeout_ms)] = numbers else {
@@ -392,7 +397,7 @@ impl Dispatcher {
         if self.waits.len() >= WAITS_MAX {
             return connection.tell(super::failure(&Error::Busy));
         }
-        // 0 is for ever; an hour is what a client is kept waiting for.
+        // A timeout of 0 means for ever in Redis. The gateway limits it to an hour.
         let limit_ms = if timeout_ms == 0 {
             3_600_000
         } else {
@@ -424,7 +429,8 @@ impl Dispatcher {
         });
     }
 
-    /// Waits that are over: which client's, where it stands there, and how many copies there are.
+    /// Returns the waits that are over: the client, the place of its reply, and the number of
+    /// copies.
     pub(super) fn waits_over(&mut self, now: MonoNs) -> Vec<(u64, Place, i64)> {
         if self.waits.is_empty() {
             return Vec::new();
@@ -450,18 +456,19 @@ impl Dispatcher {
         over
     }
 
-    /// When the next wait ends without its copies.
+    /// Returns the time at which the next wait ends without its copies.
     pub(super) fn due(&self) -> Option<MonoNs> {
         self.waits.iter().map(|wait| wait.until).min()
     }
 }
 
-/// Whether a browser was sent here by a page of somebody else's.
+/// Returns whether this is the begin of an HTTP request, which a browser sends for a malicious web
+/// page.
 fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
 
-/// What a user may not do.
+/// Returns the refusal of a command that the user may not run, or `None` if it may.
 fn refused(connection: &Connection, spec: &Spec, words: &[Bytes]) -> Option<Reply> {
     let user = connection.said.user.as_ref()?;
     let may_run = user.may_run(spec.class)

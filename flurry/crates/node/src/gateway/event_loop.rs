@@ -1,9 +1,11 @@
-//! The thread of a gateway: its clients on one side, the owner of their keys on the other.
+//! Runs the thread of a gateway. It serves the client sockets and drives the owner of their keys.
 
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use flurry_core::id::{DurationNs, MonoNs};
+use flurry_core::id::{DurationNs, Epoch, MonoNs};
 use flurry_core::message::{Control, Message};
 use flurry_core::resp::{Reply, Requests, error};
 use tracing::{info, warn};
@@ -20,17 +22,17 @@ use crate::link::{Letter, Link};
 use crate::metrics::{Page, count};
 use crate::node::Part;
 
-/// Reads and commands of one client in a row, and operations that they begin, before the others get their
-/// turn.
+/// Number of steps that one client gets per turn, before the gateway serves the next client. A step
+/// is a read, a command, or an operation that a command begins.
 const TURN_MAX: usize = 256;
 
-/// How often clients are looked through for those who have taken too long.
+/// Interval between two searches for clients that have exceeded a time limit.
 const TICK: DurationNs = DurationNs::millis(1_000);
 
-/// A client whose last reply does not go out for so long is let go.
+/// Time after which the gateway closes a connection whose last reply the client does not take.
 const LINGER: DurationNs = DurationNs::millis(5_000);
 
-/// What whoever runs a gateway wants changed.
+/// A change that the program around the gateway requests while the gateway runs.
 #[derive(Debug)]
 pub(super) enum Order {
     Users(Users),
@@ -38,21 +40,21 @@ pub(super) enum Order {
     Close,
 }
 
-/// Orders that are not carried out yet.
+/// Requested changes that the gateway's thread has not carried out yet.
 pub(super) type Orders = Arc<Mutex<Vec<Order>>>;
 
-/// A gateway that closes waits for so long until every write is on every replica.
+/// Time for which a closing gateway waits until every replica has every write.
 const CLOSING_MAX: DurationNs = DurationNs::millis(5_000);
 
-/// What listening to a client has come to.
+/// The result of reading from a client and running its commands.
 enum Heard {
-    /// It has nothing more, or no room for more.
+    /// The client has sent nothing more, or has no room for another command.
     Nothing,
-    /// It may have more.
+    /// The client may have sent more.
     More,
-    /// What it wants concerns others, and what is behind it must wait.
+    /// The client sent a command that concerns other clients. Its later commands must wait.
     GlobalCommand(GlobalCommand),
-    /// It is gone.
+    /// The client is gone.
     End,
 }
 
@@ -62,7 +64,7 @@ pub(super) struct EventLoop {
     pub(super) sockets: Sockets,
     orders: Orders,
     tick: MonoNs,
-    /// Wrong passwords that the log knows of.
+    /// Number of wrong passwords that the log already reports.
     wrong_logged: u64,
     closing: Option<Closing>,
 }
@@ -92,7 +94,7 @@ impl EventLoop {
         }
     }
 
-    /// Takes no more commands, answers those that there are, and lets go of the slots.
+    /// Stops taking commands, lets commands under way finish, and begins to give the slots back.
     fn begin_to_close(&mut self, now: MonoNs) {
         if self.closing.is_some() {
             return;
@@ -138,7 +140,7 @@ impl EventLoop {
         });
     }
 
-    /// Reads, does and writes what one client has, up to a limit.
+    /// Reads from one client, runs its commands and writes its replies, up to a limit.
     fn attend(&mut self, now: MonoNs, number: u64) {
         match self.hear(now, number) {
             Heard::Nothing => {}
@@ -159,12 +161,12 @@ impl EventLoop {
         }
     }
 
-    /// Does what a client has asked for, in its order, until something else has its turn.
+    /// Runs a client's commands in their order until another client gets its turn.
     fn hear(&mut self, now: MonoNs, number: u64) -> Heard {
         let Some((client, buffer)) = self.sockets.with_buffer(number) else {
             return Heard::Nothing;
         };
-        // What was in the way of more may go now.
+        // Unsent replies may have blocked further commands, so they are written first.
         if !client.connection.output.is_empty() && !client.write() {
             return Heard::End;
         }
@@ -173,7 +175,7 @@ impl EventLoop {
             if client.connection.has_rest() {
                 left -= self.dispatcher.begin(now, &mut client.connection, left);
                 if client.connection.has_rest() && left > 0 {
-                    // It goes on when something of it is answered.
+                    // The rest begins when an operation under way is answered.
                     return Heard::Nothing;
                 }
                 continue;
@@ -259,7 +261,7 @@ impl EventLoop {
         }
     }
 
-    /// Tells clients what has come of their operations.
+    /// Delivers the outcomes of operations, password checks and `WAIT` commands to their clients.
     fn tell(&mut self, now: MonoNs) {
         for told in self.dispatcher.outcomes() {
             if let Some((number, place, step, outcome)) = self.dispatcher.settle(told)
@@ -293,7 +295,7 @@ impl EventLoop {
         }
     }
 
-    /// Goes on with walks through the keys, and tells those whose walk is over.
+    /// Continues the walks through the keys, and answers the clients whose walk is over.
     fn walk(&mut self, now: MonoNs, link: &mut Link) {
         for (number, place, reply) in self.dispatcher.walk(now, link) {
             if let Some(client) = self.sockets.find(number) {
@@ -303,7 +305,7 @@ impl EventLoop {
         }
     }
 
-    /// Lets those go who have taken too long.
+    /// Closes the connections of clients that have exceeded a time limit.
     fn tick(&mut self, now: MonoNs) {
         if now < self.tick {
             return;
@@ -331,7 +333,7 @@ impl EventLoop {
         self.sockets.close(number);
     }
 
-    /// Ends a connection whose unfinished command takes the memory of others.
+    /// Closes a connection whose unfinished command takes too much of the shared memory.
     fn send_away(&mut self, number: u64) {
         if let Some(client) = self.sockets.find(number) {
             let most = UNFINISHED_BYTES_MAX >> 20;
@@ -363,7 +365,21 @@ impl EventLoop {
         }
     }
 
-    /// Whoever is no user any more, or has another password, has to come again.
+    /// Notes which slots other gateways have taken, and logs them with one line for each new epoch.
+    fn log_lost(&mut self) {
+        let mut lost: BTreeMap<Epoch, Vec<RangeInclusive<u16>>> = BTreeMap::new();
+        for (place, epoch) in self.dispatcher.owner.take_lost() {
+            let slots = self.dispatcher.cluster.lose(place);
+            lost.entry(epoch).or_default().push(slots);
+        }
+        for (epoch, slots) in lost {
+            let slots = merged(slots);
+            warn!(slots, epoch = epoch.0, "another gateway has these slots");
+        }
+    }
+
+    /// Replaces the users. A client must connect again if its user was removed or has a new
+    /// password.
     fn change(&mut self, users: Users) {
         let Some(authentication) = &mut self.dispatcher.authentication else {
             return;
@@ -459,7 +475,7 @@ impl Part for EventLoop {
         if self.sockets.has_listed() {
             return MonoNs(0);
         }
-        // Before it knows the servers it walks through no keys.
+        // The gateway does not walk through keys before it knows the servers.
         let walks = self.dispatcher.owner.config().is_some();
         let others = [
             Some(self.tick),
@@ -495,22 +511,37 @@ impl Part for EventLoop {
             self.attend(now, *number);
         }
         if let Some(epoch) = self.dispatcher.owner.fenced() {
-            // Its clients have been told what became of what was under way.
+            // By now the clients have received the outcomes of their operations under way.
             warn!(epoch = epoch.0, "another gateway has these slots");
             return Err(Error::Fenced { epoch });
         }
-        for (place, epoch) in self.dispatcher.owner.take_lost() {
-            let slots = self.dispatcher.cluster.lose(place);
-            let (first, last) = slots.into_inner();
-            warn!(
-                first,
-                last,
-                epoch = epoch.0,
-                "another gateway has these slots"
-            );
-        }
+        self.log_lost();
         self.walk(now, link);
         self.dispatcher.owner.carry_out(now, link)?;
         Ok(listed.len())
+    }
+}
+
+/// Returns ranges of slots in order, as `0-511,1024-1279`. Contiguous ranges become one.
+fn merged(mut ranges: Vec<RangeInclusive<u16>>) -> String {
+    ranges.sort_unstable_by_key(|range| *range.start());
+    let joined = ranges.chunk_by(|left, right| left.end() + 1 == *right.start());
+    let texts: Vec<String> = joined
+        .filter_map(|it| Some(format!("{}-{}", it.first()?.start(), it.last()?.end())))
+        .collect();
+    texts.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contiguous_ranges_of_slots_become_one() {
+        assert_eq!(
+            merged(vec![256..=511, 1_024..=1_279, 0..=255]),
+            "0-511,1024-1279"
+        );
+        assert_eq!(merged(Vec::new()), "");
     }
 }

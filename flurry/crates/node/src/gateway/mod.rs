@@ -1,4 +1,4 @@
-//! The gateway: the owner of a range of slots, for programs that speak the protocol of Redis.
+//! The gateway: the owner of a range of slots, which serves clients that speak the Redis protocol.
 
 mod about;
 mod authentication;
@@ -53,8 +53,8 @@ use sockets::Sockets;
 pub use tls::Tls;
 pub use users::{Rights, User, Users, hash_password};
 
-/// Operations under way at most, of all clients; while a server is silent its copies are kept too, until
-/// it is counted out.
+/// Maximum number of operations under way, over all clients. While a server is silent, the owner
+/// also keeps the copies that this server lacks, until the controller removes the server.
 const OPERATIONS_MAX: usize = 131_072;
 
 /// Period of a gateway's report to the controller that it lives. A standby's silence limit is
@@ -64,63 +64,64 @@ const HEARTBEAT: DurationNs = DurationNs::millis(100);
 /// Time after which a standby warns that no controller answers.
 const CONTROLLER_MISSED: Duration = Duration::from_secs(10);
 
-/// Connections that wait to be let in, as far as the system allows.
+/// Length of the queue of connections that wait to be accepted, as far as the system allows.
 const BACKLOG: i32 = 4_096;
 
-/// Descriptors that are not clients': the link's, files, and what a library may want.
+/// Number of descriptors kept for the link, for files and for libraries rather than for clients.
 const DESCRIPTORS_SPARE: u64 = 64;
 
-/// How a gateway is started.
+/// The options of a gateway.
 #[derive(Debug, Clone)]
 pub struct GatewayOptions {
-    /// Where it listens for clients, and which slots it serves.
+    /// Address on which the gateway listens for clients, and the slots that it serves.
     pub place: GatewayPlace,
-    /// All gateways of the cluster; this one may be among them.
+    /// All gateways of the cluster. The list may include this one.
     pub gateways: Vec<GatewayPlace>,
-    /// Where the controllers listen.
+    /// Addresses of the controllers.
     pub controllers: Controllers,
-    /// Which replies an operation waits for, unless its client wants others. With `Quorum`, `All` or
-    /// `Disk` clients may choose among these only.
+    /// Default level of an operation: the replies that it waits for. If it is `Quorum`, `All` or
+    /// `Disk`, clients may choose only among these three.
     pub level: Level,
-    /// How long an operation may take before its outcome is called unknown.
+    /// Time after which the outcome of an unanswered operation is reported as unknown.
     pub timeout: Duration,
-    /// How long the opening of its slots may take.
+    /// Time within which the gateway must open its slots.
     pub open_timeout: Duration,
     /// Silence of the present gateway after which this one takes its slots; it also takes them when
     /// that gateway closes. `None` takes the slots at once. A gateway reports every 100 ms that it
     /// lives.
     pub standby: Option<Duration>,
-    /// How messages travel to the servers.
+    /// Transport of the messages between the gateway and the servers.
     pub transport: Transport,
-    /// Clients at most.
+    /// Maximum number of clients.
     pub connections_max: usize,
-    /// Keys that it remembers the versions of; a forgotten one costs a question to all servers at its
-    /// next use.
+    /// Number of keys whose versions the gateway remembers. The next use of a forgotten key costs
+    /// one question to every server.
     pub keys_max: usize,
-    /// Memory in bytes for operations under way, and for answered writes that some server does not have
-    /// yet. When it is full, writes are refused and reads go on.
+    /// Memory in bytes for operations under way and for answered writes that some server still
+    /// lacks. When it is full, the gateway refuses writes and still serves reads.
     pub backlog_bytes_max: usize,
-    /// Copies of a write at level `quorum`, `all` or `disk` at least; without it a majority of the copies
-    /// that the cluster is meant to have.
+    /// Minimum number of copies of a write at level `quorum`, `all` or `disk`. `None` means a
+    /// majority of the copies that the cluster is configured for.
     pub copies_min: Option<u8>,
-    /// How long its thread looks for something to do before it sleeps.
+    /// Time for which the gateway's thread busy-polls before it sleeps.
     pub spin: Duration,
-    /// Who may come in; without it everybody may do everything.
+    /// Users that may connect. `None` lets every client do everything.
     pub users: Option<Users>,
-    /// How long a client may stay without saying who it is, where it must.
+    /// Time for which a client may stay connected without authenticating, if it must authenticate.
     pub entry_timeout: Duration,
-    /// How connections are secured; without it they are not.
+    /// Certificate for TLS connections. `None` means that connections are not encrypted.
     pub tls: Option<Tls>,
-    /// Where it tells how it is.
+    /// Address at which the gateway publishes its metrics.
     pub metrics: Option<Metrics>,
-    /// Who may be talked to, and what messages are sealed with.
+    /// Addresses that the gateway may talk to, and the key that seals its messages.
     pub security: Security,
-    /// Faults on purpose, between it and the servers.
+    /// Injected faults between the gateway and the servers.
     pub faults: Faults,
 }
 
 impl GatewayOptions {
-    /// All slots, the first correct reply, 10,000 clients, a million keys.
+    /// Returns the default options: all slots, the first correct reply, 10,000 clients and a
+    /// million keys.
     #[must_use]
     pub fn new(listen: SocketAddr, controllers: impl Into<Controllers>) -> Self {
         Self {
@@ -148,7 +149,7 @@ impl GatewayOptions {
 }
 
 impl GatewayOptions {
-    /// Returns the parameters of the owner of its slots.
+    /// Returns the parameters of the owner that holds the slots.
     fn owner(&self, controllers: Allowed) -> Result<OwnerParams, Error> {
         Ok(OwnerParams {
             sessions: slots::sessions_of(&self.place.slots),
@@ -188,7 +189,8 @@ impl GatewayOptions {
         Ok(())
     }
 
-    /// Whoever others can reach must know who they are, and nobody else may read along.
+    /// Checks that the gateway may listen on its address. An address that other machines can reach
+    /// needs users and TLS, unless the operator allows it explicitly.
     fn may_listen(&self) -> Result<(), Error> {
         let address = self.place.address;
         let guarded = self.users.is_some() && self.tls.is_some();
@@ -198,7 +200,7 @@ impl GatewayOptions {
         Err(Error::Address {
             text: address.to_string(),
             problem:
-                "others could reach it, and without users and TLS whoever does can do everything"
+                "other machines can reach it, and without users and TLS every one of them may do everything"
                     .to_owned(),
             wanted: "an address of 127.0.0.0/8, or users and a certificate",
             hint: "--users, --tls-cert and --tls-key (see flurry/docs/security.md), or --insecure where only friends are",
@@ -206,8 +208,8 @@ impl GatewayOptions {
     }
 }
 
-/// A running gateway; dropping it stops it. Another one that opens the same slots fences it off: then it
-/// lets its clients go, and ends.
+/// A running gateway. Dropping it stops it. When another gateway opens the same slots, this one is
+/// fenced off: it closes its clients' connections and ends.
 #[derive(Debug)]
 pub struct Gateway {
     node: Node,
@@ -336,7 +338,7 @@ impl Gateway {
         self.opening.wait()
     }
 
-    /// Where clients reach it.
+    /// Returns the address at which clients connect.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -349,13 +351,13 @@ impl Gateway {
         self.opening.epoch
     }
 
-    /// What its sockets have counted, those of clients left out.
+    /// Returns the counters of the link's sockets. Client sockets are not included.
     #[must_use]
     pub fn counts(&self) -> LinkCounts {
         self.node.counts()
     }
 
-    /// What another thread changes it with.
+    /// Returns a handle with which another thread can change the gateway.
     #[must_use]
     pub fn handle(&self) -> GatewayHandle {
         GatewayHandle {
@@ -364,12 +366,12 @@ impl Gateway {
         }
     }
 
-    /// Waits until it ends by itself, or was closed.
+    /// Waits until the gateway ends by itself or is closed.
     ///
     /// # Errors
     ///
-    /// [`Error::Fenced`]: another one has its slots now. [`Error::Stopped`]: its thread has ended, which
-    /// it should not.
+    /// [`Error::Fenced`]: another gateway has its slots now. [`Error::Stopped`]: its thread has
+    /// ended, which it should not.
     pub fn wait(mut self) -> Result<(), Error> {
         self.node.wait()
     }
@@ -383,19 +385,20 @@ pub struct GatewayHandle {
 }
 
 impl GatewayHandle {
-    /// Goes by these users from now on. Clients of a user that is no more, or has another password, are
-    /// let go. A gateway that was started without users stays so.
+    /// Replaces the users. The gateway closes the connections of users that were removed or have a
+    /// new password. A gateway that was started without users ignores the change.
     pub fn set_users(&self, users: Users) {
         self.order(Order::Users(users));
     }
 
-    /// Secures connections by this from now on; those that there are stay as they are.
+    /// Uses this certificate for new connections. Present connections stay as they are.
     pub fn set_tls(&self, tls: Tls) {
         self.order(Order::Tls(tls));
     }
 
-    /// Lets its clients go and gives its slots back once every write is on every replica, so that the
-    /// next owner starts without doubt. [`Gateway::wait`] returns then, or after some seconds at most.
+    /// Closes the connections of all clients and gives the slots back once every replica has every
+    /// write, so that the next owner starts without doubt. [`Gateway::wait`] returns then, or after
+    /// five seconds at the latest.
     pub fn close(&self) {
         self.order(Order::Close);
     }
@@ -413,7 +416,7 @@ fn patience(standby: Option<Duration>) -> DurationNs {
     DurationNs(u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
-/// A socket that many may knock at in one moment.
+/// Returns a listening socket with a queue long enough for many clients that connect at once.
 fn listen_at(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
@@ -423,7 +426,8 @@ fn listen_at(address: SocketAddr) -> std::io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Descriptors that may be clients', as many as the system grants.
+/// Returns how many descriptors clients may use, after raising the limit as far as the system
+/// allows.
 fn descriptors() -> usize {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let granted = getrlimit(Resource::RLIMIT_NOFILE).map_or(1_024, |(soft, hard)| {
@@ -433,7 +437,7 @@ fn descriptors() -> usize {
     usize::try_from(granted.saturating_sub(DESCRIPTORS_SPARE)).unwrap_or(usize::MAX)
 }
 
-/// What a client is told when nothing came of a command.
+/// Returns the error reply for a command that failed.
 fn failure(cause: &Error) -> Reply {
     let word = match cause {
         Error::Unknown { .. } => "UNKNOWN",

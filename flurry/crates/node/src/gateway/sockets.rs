@@ -1,4 +1,4 @@
-//! The clients' sockets: accepted, read, written, and never more of them than there may be.
+//! The client sockets. They are accepted, read and written here, and their number is limited.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,13 +19,13 @@ use crate::Error;
 const READ_BYTES: usize = 64 << 10;
 const EVENTS_MAX: usize = 256;
 
-/// Clients that are let in at once.
+/// Maximum number of clients accepted in one turn.
 const ACCEPTED_MAX: usize = 64;
 
 /// Bytes of unfinished commands that the gateway keeps for all clients together.
 pub(super) const UNFINISHED_BYTES_MAX: usize = 256 << 20;
 
-/// What the listening socket is called beside the connections' numbers.
+/// Number of the listening socket in epoll. No connection has it.
 const LISTENER: u64 = u64::MAX;
 
 /// A client and its socket.
@@ -33,17 +33,17 @@ const LISTENER: u64 = u64::MAX;
 pub(super) struct ClientSocket {
     pub(super) connection: Connection,
     channel: Channel,
-    /// The kernel may have something of it.
+    /// True if the kernel may have input from the client.
     readable: bool,
-    /// It stands in the list of those who have something to do.
+    /// True if the client is in the list of clients to be served.
     listed: bool,
-    /// Bytes of its unfinished command, as they were counted last.
+    /// Bytes of the client's unfinished command at the last count.
     unfinished_bytes: usize,
-    /// It was told that nothing more comes; what it still sends is not looked at.
+    /// True if the gateway has shut its direction of the connection down. It ignores later input.
     is_finished: bool,
 }
 
-/// What reading has come to.
+/// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Read {
     Some,
@@ -52,14 +52,15 @@ pub(super) enum Read {
 }
 
 impl ClientSocket {
-    /// Says that nothing more comes. To let go at once would take back what it has not read yet.
+    /// Shuts down the gateway's direction of the connection. Closing it at once would discard
+    /// replies that the client has not read yet.
     pub(super) fn finish(&mut self) {
         if !std::mem::replace(&mut self.is_finished, true) {
             self.channel.end();
         }
     }
 
-    /// Whether it has still to say who it is, or to begin to speak safely.
+    /// Returns whether the client still has to authenticate or to finish the TLS handshake.
     pub(super) fn is_stranger(&self) -> bool {
         self.connection.said.is_stranger || self.channel.is_handshaking()
     }
@@ -68,7 +69,7 @@ impl ClientSocket {
         self.is_finished
     }
 
-    /// Appends what the kernel has, a buffer's length at most.
+    /// Reads at most one buffer from the kernel and appends it to the input.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Read {
         if !self.readable {
             return Read::Nothing;
@@ -93,7 +94,7 @@ impl ClientSocket {
         }
     }
 
-    /// Writes what the kernel takes; says whether the connection is there.
+    /// Writes as much output as the kernel takes. Returns false if the connection is broken.
     pub(super) fn write(&mut self) -> bool {
         let written = self.channel.write(&mut self.connection.output);
         if self.connection.output.is_empty() && self.connection.output.capacity() > READ_BYTES {
@@ -115,9 +116,9 @@ pub(super) struct Sockets {
     clients: BTreeMap<u64, ClientSocket>,
     connections_max: usize,
     next: u64,
-    /// Bytes of unfinished commands of all clients.
+    /// Bytes of the unfinished commands of all clients.
     unfinished_bytes: usize,
-    /// Who may have something to do.
+    /// Numbers of the clients to be served.
     listed: Vec<u64>,
     buffer: Vec<u8>,
 }
@@ -146,12 +147,12 @@ impl Sockets {
         })
     }
 
-    /// Readable when there is something to do.
+    /// Returns a descriptor that becomes readable when a socket has an event.
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.0.as_fd()
     }
 
-    /// Secures connections from now on by this.
+    /// Uses this certificate for new connections.
     pub(super) fn secure(&mut self, tls: Tls) {
         self.tls = Some(tls.0);
     }
@@ -164,7 +165,7 @@ impl Sockets {
         self.connections_max
     }
 
-    /// Whether the kernel has something to say.
+    /// Returns whether the kernel has an event for one of the sockets.
     pub(super) fn has_events(&self) -> bool {
         let mut waited = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
         poll(&mut waited, PollTimeout::ZERO).is_ok_and(|count| count > 0)
@@ -188,13 +189,13 @@ impl Sockets {
             .map(|client| &mut client.connection)
     }
 
-    /// A client, and a buffer to read it with.
+    /// Returns a client, and a buffer to read its input with.
     pub(super) fn with_buffer(&mut self, number: u64) -> Option<(&mut ClientSocket, &mut [u8])> {
         let client = self.clients.get_mut(&number)?;
         Some((client, &mut self.buffer))
     }
 
-    /// Has a client looked at once more.
+    /// Adds a client to the list of clients to be served.
     pub(super) fn list(&mut self, number: u64) {
         if let Some(client) = self.clients.get_mut(&number)
             && !std::mem::replace(&mut client.listed, true)
@@ -203,7 +204,7 @@ impl Sockets {
         }
     }
 
-    /// Those who may have something to do, each once.
+    /// Returns the clients to be served, each once, and empties the list.
     pub(super) fn take_listed(&mut self) -> Vec<u64> {
         let listed = std::mem::take(&mut self.listed);
         for number in &listed {
@@ -226,8 +227,9 @@ impl Sockets {
         }
     }
 
-    /// Counts the unfinished command of a client that was read. Returns the client with the longest one
-    /// when all clients together have sent more than is kept: that one has to go.
+    /// Updates the size of a client's unfinished command. If all clients together exceed the limit,
+    /// returns the client with the longest unfinished command, whose connection the caller has to
+    /// close.
     pub(super) fn weigh(&mut self, number: u64) -> Option<u64> {
         let client = self.clients.get_mut(&number)?;
         let bytes = client.connection.unfinished_bytes();
@@ -240,8 +242,7 @@ impl Sockets {
         self.clients.iter().max_by_key(longest).map(|(it, _)| *it)
     }
 
-    /// Hears what the kernel has to say; `greet` makes a connection of a number and an address, or
-    /// says why there may be none.
+    /// Handles the events of all sockets. `greet` makes the connection of a number and an address.
     pub(super) fn look(&mut self, mut greet: impl FnMut(u64, SocketAddr) -> Connection) {
         let mut events = [EpollEvent::empty(); EVENTS_MAX];
         let count = self.epoll.wait(&mut events, EpollTimeout::ZERO);
@@ -258,7 +259,7 @@ impl Sockets {
         }
     }
 
-    /// Of those who have not said who they are the first has to go.
+    /// Closes the oldest connection that has not authenticated. Returns false if there is none.
     fn make_room(&mut self) -> bool {
         let stranger = |(_, client): &(&u64, &ClientSocket)| client.is_stranger();
         let first = self
@@ -273,7 +274,7 @@ impl Sockets {
     }
 
     fn accept(&mut self, greet: &mut impl FnMut(u64, SocketAddr) -> Connection) {
-        // As many as there are, but the others must get their turn.
+        // Accept all that wait, but leave the other clients their turn.
         for _ in 0..ACCEPTED_MAX {
             let (socket, from) = match self.listener.accept() {
                 Ok(accepted) => accepted,

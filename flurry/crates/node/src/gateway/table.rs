@@ -1,15 +1,15 @@
-//! The commands that there are: how many words each has, and where its keys stand.
+//! The table of commands: the number of words of each command, and the positions of its keys.
 
-/// What a user may be allowed to do.
+/// The right that a user needs for a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Class {
-    /// About the connection itself: everybody may.
+    /// Concerns the connection itself. Every user may run it.
     Connection,
     /// Reads keys.
     Read,
     /// Writes keys.
     Write,
-    /// Looks at other people's keys, or at the gateway.
+    /// Shows keys of other users, or the state of the gateway.
     Admin,
 }
 
@@ -17,13 +17,13 @@ pub(crate) enum Class {
 #[derive(Debug)]
 pub(crate) struct Spec {
     pub(crate) name: &'static str,
-    /// Words with the name; a negative number is at least so many.
+    /// Number of words, the name included. A negative number is a minimum.
     arity: i64,
     pub(crate) class: Class,
-    /// The words that are keys: first, last (negative ones count from the end), and how far apart; all
-    /// 0 for none.
+    /// Positions of the keys: the first, the last (a negative one counts from the end), and the
+    /// step between two. All are 0 if the command has no keys.
     keys: (i64, i64, i64),
-    /// What it does, for `COMMAND DOCS`.
+    /// Description of the command for `COMMAND DOCS`.
     pub(crate) summary: &'static str,
 }
 
@@ -53,10 +53,10 @@ const fn spec(
     }
 }
 
-/// No name is longer.
+/// Maximum length of a command's name in bytes.
 const NAME_BYTES_MAX: usize = 16;
 
-/// In the order of their names; a table is read by its rows.
+/// The commands, sorted by name. Each is one row, so that the table is easy to read.
 #[rustfmt::skip]
 static COMMANDS: &[Spec] = &[
     spec("append", 3, Write, ONE, "Adds bytes at the end of a value, and tells its length."),
@@ -114,7 +114,7 @@ static COMMANDS: &[Spec] = &[
     spec("wait", 3, Connection, NONE, "Waits for copies of what was written here."),
 ];
 
-/// The command of a name in any case.
+/// Returns the command of this name. Upper and lower case are alike.
 pub(crate) fn find(name: &[u8]) -> Option<&'static Spec> {
     let mut buffer = [0; NAME_BYTES_MAX];
     let name = {
@@ -127,13 +127,14 @@ pub(crate) fn find(name: &[u8]) -> Option<&'static Spec> {
     found.ok().and_then(|index| COMMANDS.get(index))
 }
 
-/// All of them.
+/// Returns all commands.
 pub(crate) fn all() -> &'static [Spec] {
     COMMANDS
 }
 
 impl Spec {
-    /// A write that answers with what was there: it needs the right to read as well.
+    /// Returns whether a write also returns the value. Such a command needs the right to read as
+    /// well.
     pub(crate) fn tells_value(&self, words: &[Bytes]) -> bool {
         let get = |word: &Bytes| word.eq_ignore_ascii_case(b"get");
         match self.name {
@@ -143,19 +144,19 @@ impl Spec {
         }
     }
 
-    /// It shows or ends connections of others, or shows their keys.
+    /// Returns whether the command shows or ends connections of other clients, or shows their keys.
     pub(crate) fn is_of_others(&self, words: &[Bytes]) -> bool {
         let named = |name: &[u8]| words.get(1).is_some_and(|it| it.eq_ignore_ascii_case(name));
         (self.name == "client" && (named(b"list") || named(b"kill"))) || self.lists_losses(words)
     }
 
-    /// It lists the keys whose last writes are lost, or may be.
+    /// Returns whether the command lists the keys whose last writes are lost or may be lost.
     pub(crate) fn lists_losses(&self, words: &[Bytes]) -> bool {
         let named = |name: &[u8]| words.get(1).is_some_and(|it| it.eq_ignore_ascii_case(name));
         self.name == "flurry" && named(b"losses")
     }
 
-    /// Whether so many words, its name included, can be this command.
+    /// Returns whether a command line of this many words, the name included, can be this command.
     pub(crate) fn fits(&self, words: usize) -> bool {
         let least = usize::try_from(self.arity.unsigned_abs()).unwrap_or(usize::MAX);
         if self.arity < 0 {
@@ -165,7 +166,7 @@ impl Spec {
         }
     }
 
-    /// The places of its keys among so many words.
+    /// Returns the positions of the keys in a command line of this many words.
     pub(crate) fn keys(&self, words: usize) -> impl Iterator<Item = usize> {
         let (first, last, step) = self.keys;
         let place = |at: i64| usize::try_from(at).unwrap_or(0);
@@ -178,7 +179,8 @@ impl Spec {
         all.step_by(place(step).max(1))
     }
 
-    /// How a client of a cluster spreads it over the gateways and makes one reply of theirs.
+    /// Returns the hints that tell a cluster client how to spread the command over the gateways and
+    /// how to combine their replies.
     fn tips(&self) -> &'static [&'static str] {
         match self.name {
             "dbsize" => &["request_policy:all_shards", "response_policy:agg_sum"],
@@ -198,7 +200,7 @@ impl Spec {
         }
     }
 
-    /// As `COMMAND` tells it.
+    /// Returns the entry of the command in the reply to `COMMAND`.
     pub(crate) fn told(&self) -> Reply {
         let texts =
             |all: &[&'static str]| Reply::Array(all.iter().map(|it| Reply::Status(it)).collect());
