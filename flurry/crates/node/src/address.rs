@@ -11,8 +11,9 @@ use crate::security::Security;
 /// More controllers than this only cost messages.
 const CONTROLLERS_MAX: usize = 8;
 
-/// Where the controllers of a cluster listen. One of them leads; everybody tells all of them what is
-/// for it, and the others keep silent, so that nobody has to find out which it is.
+/// Addresses of the controllers of a cluster. One of them leads. Every sender sends each message
+/// for the leader to all of them, and only the leader answers, so no sender has to find out which
+/// one leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Controllers(Vec<SocketAddr>);
 
@@ -59,12 +60,12 @@ impl Controllers {
         Ok(all)
     }
 
-    /// Looks up `host:port`, or several with commas between, each for at most `patience`.
+    /// Looks up `host:port`, or several with commas between, each for at most `timeout`.
     ///
     /// # Errors
     ///
     /// As [`resolve`] and [`Self::new`].
-    pub fn resolve(text: &str, patience: Duration) -> Result<Self, Error> {
+    pub fn resolve(text: &str, timeout: Duration) -> Result<Self, Error> {
         if text.contains("://") {
             return Err(Error::Address {
                 text: text.to_owned(),
@@ -73,7 +74,7 @@ impl Controllers {
                 hint: "flurry controller --etcd PLACE, and here its address, several with commas",
             });
         }
-        let found = text.split(',').map(|it| resolve(it, patience));
+        let found = text.split(',').map(|it| resolve(it, timeout));
         Self::new(found.collect::<Result<_, _>>()?)
     }
 
@@ -109,12 +110,12 @@ impl Allowed {
     }
 }
 
-/// Looks `host:port` up, for at most `patience`.
+/// Looks up `host:port` for at most `timeout`, and returns its address.
 ///
 /// # Errors
 ///
 /// [`Error::Address`] when it is no address, has none of IPv4, or is not found in time.
-pub fn resolve(text: &str, patience: Duration) -> Result<SocketAddr, Error> {
+pub fn resolve(text: &str, timeout: Duration) -> Result<SocketAddr, Error> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok(address);
     }
@@ -130,19 +131,19 @@ pub fn resolve(text: &str, patience: Duration) -> Result<SocketAddr, Error> {
         wanted: "host:port",
         hint,
     };
-    let (tell, told) = mpsc::sync_channel(1);
+    let (sender, told) = mpsc::sync_channel(1);
     let name = text.to_owned();
     // The resolver knows no deadline; its thread ends when it does.
     std::thread::spawn(move || {
         let found = name.to_socket_addrs().map(Iterator::collect::<Vec<_>>);
-        let _ = tell.send(found);
+        let _ = sender.send(found);
     });
     let found = told
-        .recv_timeout(patience)
-        .map_err(|_| unknown(format!("not found within {} ms", patience.as_millis())))?
+        .recv_timeout(timeout)
+        .map_err(|_| unknown(format!("not found within {} ms", timeout.as_millis())))?
         .map_err(|error| unknown(format!("it cannot be looked up ({error})")))?;
     let four = found.iter().copied().filter(SocketAddr::is_ipv4);
-    // Of several the one of this machine, where nobody else listens.
+    // If there are several addresses, take the loopback one, which no other machine can listen at.
     let best = four.min_by_key(|it| !it.ip().is_loopback());
     best.ok_or_else(|| unknown("it has no address of IPv4".to_owned()))
 }

@@ -72,7 +72,7 @@ pub enum Error {
     TailUnknown,
     /// The controller answers, but the session is not open yet.
     #[error(
-        "session: not open after {waited_ms} ms, though the controller at {controllers} answers; wanted it open; hint: `flurry status` tells whether servers are missing; after a server was lost an opening waits until its lease ends, so try again or wait longer"
+        "session: not open after {waited_ms} ms, though the controller at {controllers} answers; wanted it open; hint: `flurry status` shows whether servers are missing; after a server was lost an opening waits until its lease ends, so try again or wait longer"
     )]
     NotOpen {
         /// The controllers' addresses.

@@ -49,20 +49,20 @@ impl<T: Read + Write> Stream for T {}
 ///
 /// # Errors
 ///
-/// [`Error::Refused`] for a gateway that does not answer within `patience` or refuses, and
+/// [`Error::Refused`] for a gateway that does not answer within `timeout` or refuses, and
 /// [`Error::Io`] for a file that cannot be read.
-pub fn losses(gateway: &GatewayLogin, patience: Duration) -> Result<Vec<Loss>, Error> {
+pub fn losses(gateway: &GatewayLogin, timeout: Duration) -> Result<Vec<Loss>, Error> {
     let failed = |error: &dyn std::fmt::Display| Error::Refused {
         reason: format!(
             "gateway {}: {error}; wanted a gateway that answers there; hint: `flurry gateway` starts one, and --gateway names another; --cacert is for one that uses TLS",
             gateway.address
         ),
     };
-    let socket = TcpStream::connect_timeout(&gateway.address, patience);
+    let socket = TcpStream::connect_timeout(&gateway.address, timeout);
     let socket = socket.map_err(|error| failed(&error))?;
     for set in [
-        socket.set_read_timeout(Some(patience)),
-        socket.set_write_timeout(Some(patience)),
+        socket.set_read_timeout(Some(timeout)),
+        socket.set_write_timeout(Some(timeout)),
     ] {
         set.map_err(|error| failed(&error))?;
     }

@@ -78,7 +78,7 @@ impl Meter {
         }
     }
 
-    pub(crate) fn tell(&self, page: &mut Page) {
+    pub(crate) fn report(&self, page: &mut Page) {
         for ((level, outcome), count) in &self.operations {
             page.counter(
                 (
@@ -135,7 +135,7 @@ mod tests {
         meter.stable(MonoNs(31_000), 1);
         meter.stable(MonoNs(31_000), 2);
         let mut page = Page::of("p");
-        meter.tell(&mut page);
+        meter.report(&mut page);
         assert_eq!(meter.operations[&("first", "done")], 1);
         assert_eq!(meter.operations[&("quorum", "unknown")], 1);
         assert_eq!(meter.exposures.counts.iter().sum::<u64>(), 1);

@@ -33,7 +33,7 @@ pub(crate) trait Part: Send + 'static {
     fn due(&self) -> MonoNs;
 
     /// Tells how it is, on a page that has its name.
-    fn tell(&self, _page: &mut Page) {}
+    fn report(&self, _page: &mut Page) {}
 
     /// For how much of the last moments the thread was busy, in 255ths.
     fn was_busy(&mut self, _share: u8) {}
@@ -294,7 +294,7 @@ fn run(
             link.flush();
             return Ok(());
         }
-        teller.tell(clock::now(), part);
+        teller.publish(clock::now(), part);
         if let Some(found) = found {
             if let Some(letter) = found {
                 watch_clocks(link, part)?;

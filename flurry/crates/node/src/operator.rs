@@ -24,19 +24,20 @@ enum Heard<T> {
     Nothing,
 }
 
-/// Asks the controllers how the cluster is; the answer is a JSON object, of the one that leads.
+/// Asks the controllers for the state of the cluster. Returns the leader's answer, a JSON object.
 ///
 /// # Errors
 ///
-/// [`Error::NoAnswer`] within `patience`, [`Error::NoLeader`] when controllers answer and none of them
-/// leads, [`Error::Address`] for an address that may not be used.
+/// [`Error::NoAnswer`] when no controller answers within `timeout`, [`Error::NoLeader`] when
+/// controllers answer and none of them leads, [`Error::Address`] for an address that may not be
+/// used.
 pub fn status(
     controllers: &Controllers,
-    patience: Duration,
+    timeout: Duration,
     security: &Security,
 ) -> Result<String, Error> {
     let question = [Control::StatusQuery];
-    ask(controllers, patience, security, &question, |heard| {
+    ask(controllers, timeout, security, &question, |heard| {
         match heard {
             // One that stands by has nothing to say.
             Control::Status(text) if text.is_empty() => Heard::Standby,
@@ -54,7 +55,7 @@ pub fn status(
 /// Those of [`status`], and [`Error::Refused`] with the reason of the controller.
 pub fn depart(
     controllers: &Controllers,
-    patience: Duration,
+    timeout: Duration,
     security: &Security,
     server: u16,
     departure: Departure,
@@ -64,7 +65,7 @@ pub fn depart(
     let questions = [Control::Depart(wanted, departure), Control::StatusQuery];
     let refusal = ask(
         controllers,
-        patience,
+        timeout,
         security,
         &questions,
         |heard| match heard {
@@ -85,7 +86,7 @@ pub fn depart(
 
 fn ask<T>(
     controllers: &Controllers,
-    patience: Duration,
+    timeout: Duration,
     security: &Security,
     questions: &[Control],
     mut read: impl FnMut(Control) -> Heard<T>,
@@ -94,7 +95,7 @@ fn ask<T>(
     let mut link = Link::dial(Transport::Udp, false, allowed.any(), security)?;
     let start = Instant::now();
     let mut standby = false;
-    while start.elapsed() < patience {
+    while start.elapsed() < timeout {
         for controller in allowed.iter() {
             for question in questions {
                 link.send(link.to(controller), &Message::Control(question.clone()));

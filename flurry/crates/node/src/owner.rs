@@ -26,14 +26,15 @@ use crate::recording::ArrivalLog;
 use crate::security::Security;
 use crate::{Error, clock};
 
-/// How often a router of its own is told again what is not on every replica: it may have forgotten.
+/// Interval at which the owner repeats to its own router the operations that some replica lacks,
+/// since the router may have forgotten them.
 const DRIVE_AGAIN: DurationNs = DurationNs::millis(50);
 
 pub(crate) type Reply<T> = SyncSender<Result<T, Error>>;
 
-/// Who asked for an operation, and hears what came of it.
+/// The requester of an operation, which is notified of the outcome.
 pub(crate) trait Caller: Send + std::fmt::Debug + 'static {
-    /// Takes the outcome; nobody may be there for it any more, which is no error.
+    /// Takes the outcome. It is no error if the requester is gone.
     fn told(self, outcome: Result<Answered, Error>);
 }
 
@@ -97,7 +98,7 @@ pub(crate) struct Ways {
 pub(crate) struct OwnerParams {
     /// The sessions that it opens.
     pub(crate) sessions: Sessions,
-    /// Random: tells this opening from another.
+    /// Random number that distinguishes this opening from others.
     pub(crate) nonce: u64,
     pub(crate) ways: Ways,
     /// Operations that it holds at most, answered ones that are not on every replica yet included: while
@@ -296,7 +297,7 @@ impl<C: Caller> Owner<C> {
         })
     }
 
-    /// Counts what comes of operations from now on.
+    /// Counts the outcomes of operations from now on.
     pub(crate) fn with_meter(mut self) -> Self {
         self.meter = Some(Meter::default());
         self
@@ -316,7 +317,7 @@ impl<C: Caller> Owner<C> {
         );
         page.gauge(waiting, &[], count(self.waiting()));
         if let Some(meter) = &self.meter {
-            meter.tell(page);
+            meter.report(page);
         }
     }
 
@@ -378,7 +379,7 @@ impl<C: Caller> Owner<C> {
         }
     }
 
-    /// Whether what is written can come to be on a disk.
+    /// Returns whether any server has a disk.
     fn has_disks(&self) -> bool {
         let config = self.router.config();
         config.is_some_and(|config| config.everybody().any(|member| member.disk.is_some()))

@@ -121,7 +121,7 @@ impl Part for Shared {
         }
     }
 
-    fn tell(&self, page: &mut Page) {
+    fn report(&self, page: &mut Page) {
         routed(&self.machine, page);
     }
 

@@ -39,7 +39,7 @@ pub struct ServerOptions {
     /// The address under which others reach it, where that is another one: something stands before it
     /// that passes its ports on. Not with a key, which seals messages for the address they are sent to.
     pub announce: Option<IpAddr>,
-    /// Threads; the same as the controller is told.
+    /// Number of threads. The controller must be configured with the same number.
     pub shards: u8,
     /// Memory for records, of all shards together.
     pub memory_bytes_max: usize,
@@ -51,12 +51,13 @@ pub struct ServerOptions {
     pub disk_lost: bool,
     /// Tell in each reply when the request reached the kernel and the thread, and when the reply left.
     pub stamps: bool,
-    /// How long a thread looks for the next message again and again before it sleeps, giving way to
-    /// whoever else wants the core. Only where a core is spare; zero, the default, sleeps at once.
+    /// Time for which a thread busy-polls for the next message before it sleeps. It yields the core
+    /// to other threads meanwhile. Use it only where a core is spare. Zero, the default, sleeps at
+    /// once.
     pub spin: Duration,
-    /// Where it tells how it is.
+    /// Address at which the server publishes its metrics.
     pub metrics: Option<Metrics>,
-    /// Who may be talked to, and what messages are sealed with.
+    /// Addresses that the server may talk to, and the key that seals its messages.
     pub security: Security,
     /// Faults on purpose.
     pub faults: Faults,
@@ -247,9 +248,10 @@ impl Server {
     }
 }
 
-/// A new life proves to the controller that the earlier one of the same number has ended. So two must
-/// never run at once: the first holds names of the kernel's, which end with its process. One for each
-/// controller, since two servers of a cluster need not have been told of the same ones.
+/// Takes names in the kernel that only one process can hold, and that the kernel frees when the
+/// process ends. A new incarnation proves to the controller that the earlier one of the same number
+/// has ended, so two must never run at once. There is one name for each controller, since two
+/// servers of a cluster may be configured with different controllers.
 fn take_places(id: u16, controllers: &Allowed) -> Result<Vec<UnixDatagram>, Error> {
     let take = |controller| {
         let name = format!("flurry/{controller}/server/{id}");
@@ -309,7 +311,8 @@ impl Stamps {
         self.kernel_received_ns = self.clock.column_of_kernel_stamp(letter.stamp).unwrap_or(0);
     }
 
-    /// A reply that had to wait for something else tells only when it left.
+    /// Sets the time stamps of a reply. A reply that waited for another event carries only the time at
+    /// which it left.
     fn put(&self, message: &mut Message) {
         if let Message::Reply(reply) = message {
             let sent_ns = self.clock.column_now();
@@ -347,7 +350,7 @@ impl<M: StateMachine> Part for Shard<M> {
         self.machine.clock_jumped(now);
     }
 
-    fn tell(&self, page: &mut Page) {
+    fn report(&self, page: &mut Page) {
         let counts = self.machine.counts();
         let requests = (
             "flurry_requests_total",
@@ -398,7 +401,7 @@ impl<M: StateMachine> Part for Shard<M> {
         );
         page.gauge(info, &[("incarnation", &format!("{life:032x}"))], 1.0);
         if let Some(disk) = &self.disk {
-            disk.tell(page);
+            disk.report(page);
         }
     }
 

@@ -30,7 +30,7 @@ impl Teller {
         }
     }
 
-    pub(crate) fn tell(&mut self, now: MonoNs, part: &impl Part) {
+    pub(crate) fn publish(&mut self, now: MonoNs, part: &impl Part) {
         if now < self.next {
             return;
         }
@@ -41,7 +41,7 @@ impl Teller {
         if let Some(board) = &self.board {
             let mut page = Page::of(&self.name);
             messages(&mut page, &counts);
-            part.tell(&mut page);
+            part.report(&mut page);
             board.put(page);
         }
     }

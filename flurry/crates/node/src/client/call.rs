@@ -1,4 +1,4 @@
-//! One operation: asked for, waited for, and what came of it.
+//! Runs one operation: begins it, waits for it and returns its outcome.
 
 use std::marker::PhantomData;
 use std::sync::mpsc::{self, Receiver};
@@ -72,10 +72,10 @@ impl<'a> Call<'a> {
     /// [`Error::Refused`], [`Error::Busy`] when the client is full. Nothing is known: [`Error::Unknown`]. Lost: [`Error::DataLoss`],
     /// [`Error::Evicted`]. Over: [`Error::Fenced`], [`Error::Stopped`].
     pub fn run(self, key: impl Into<Bytes>, operation: &Operation) -> Result<Done, Error> {
-        let (tell, told) = mpsc::sync_channel(1);
+        let (sender, told) = mpsc::sync_channel(1);
         let waiting = self.waiting(told, value_bytes(operation))?;
         let bytes = waiting.bytes;
-        let task = self.begin(key.into(), operation.encode(), operation.access(), tell);
+        let task = self.begin(key.into(), operation.encode(), operation.access(), sender);
         done(self.finish(task, waiting)?, bytes)
     }
 
@@ -93,10 +93,10 @@ impl<'a> Call<'a> {
         operation: impl Into<Bytes>,
         access: Access,
     ) -> Result<Answered, Error> {
-        let (tell, told) = mpsc::sync_channel(1);
+        let (sender, told) = mpsc::sync_channel(1);
         let operation = operation.into();
         let waiting = self.waiting(told, operation.len())?;
-        let task = self.begin(key.into(), operation, access, tell);
+        let task = self.begin(key.into(), operation, access, sender);
         self.finish(task, waiting)
     }
 
@@ -108,16 +108,16 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Begins an operation; operations on one key are done in the order in which they were begun.
+    /// Begins an operation. Operations on one key run in the order in which they were begun.
     ///
     /// # Errors
     ///
-    /// Nothing was done: [`Error::ValueTooLarge`], [`Error::Busy`], [`Error::Stopped`]. Everything else
-    /// is told by [`Waiting::wait`].
+    /// [`Error::ValueTooLarge`], [`Error::Busy`] and [`Error::Stopped`]: nothing was done.
+    /// [`Waiting::wait`] returns all other errors.
     pub fn start(self, key: impl Into<Bytes>, operation: &Operation) -> Result<Waiting<'a>, Error> {
-        let (tell, told) = mpsc::sync_channel(1);
+        let (sender, told) = mpsc::sync_channel(1);
         let waiting = self.waiting(told, value_bytes(operation))?;
-        let task = self.begin(key.into(), operation.encode(), operation.access(), tell);
+        let task = self.begin(key.into(), operation.encode(), operation.access(), sender);
         self.client.engine.submit(task);
         Ok(waiting)
     }
@@ -279,7 +279,7 @@ pub struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// Waits for what comes of it.
+    /// Waits for the outcome and returns it.
     ///
     /// # Errors
     ///
@@ -315,7 +315,7 @@ impl Waiting<'_> {
     }
 }
 
-/// What the key-value machine answered to an operation that carried so many bytes of values.
+/// Returns the answer of the key-value state machine to an operation with `bytes` bytes of values.
 fn done(applied: Answered, bytes: usize) -> Result<Done, Error> {
     let answer = Answer::decode(applied.answer).map_err(|error| Error::Refused {
         reason: error.to_string(),

@@ -193,10 +193,10 @@ impl Engine {
                 core.link.look_for_messages();
             } else {
                 let wake_at = due(&core.link, &core.owner).min(until);
-                let patience = core.link.patience(wake_at.since(now));
+                let limit = core.link.wait_limit(wake_at.since(now));
                 self.shared.planned.store(wake_at.0, Ordering::Relaxed);
                 drop(core);
-                let ready = self.shared.waiter.wait(patience);
+                let ready = self.shared.waiter.wait(limit);
                 core = self.shared.locked();
                 core.link.look_at(ready);
             }

@@ -95,8 +95,9 @@ impl Options {
 /// How a client was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closed {
-    /// Every write is on every replica, and the next owner starts without asking. When not, what is
-    /// acknowledged is still on at least as many replicas as its level says.
+    /// True if every replica has every write, so that the next owner starts without asking all
+    /// servers. Otherwise each acknowledged write is still on at least as many replicas as its
+    /// level requires.
     pub is_stable: bool,
     /// Operations that were not yet on every replica. When there are none, the controller did not
     /// confirm: it is away.
@@ -164,7 +165,7 @@ impl Client {
         let controllers = options.controllers.allowed(security)?;
         let link = Link::dial(options.transport, records, controllers.any(), security)?
             .with_faults(&options.faults, 0);
-        let (tell, told) = mpsc::sync_channel(1);
+        let (sender, told) = mpsc::sync_channel(1);
         let shared = Arc::<Shared>::default();
         let params = OwnerParams {
             sessions: Sessions::one(&options.session),
@@ -184,7 +185,7 @@ impl Client {
             security: security.clone(),
         };
         let log = options.recording.as_ref().map(Recording::log).transpose()?;
-        let calls = Calls::new(tell);
+        let calls = Calls::new(sender);
         let owner = Owner::new(clock::now(), params, calls, Arc::clone(&shared), log);
         let engine = Engine::start(owner, link, options.spin, records)?;
         let epoch = shared.opened(&told, options.open_timeout, &options.controllers)?;
@@ -299,15 +300,15 @@ impl Client {
         self.call().compare_and_set(key, expected, value)
     }
 
-    /// Waits until every replica has every write, and lets go of the session. After the opening's time
-    /// it is left open; the result tells which.
+    /// Waits until every replica has every write, and closes the session. If that takes longer than
+    /// the timeout of the opening, the session stays open. The result says which.
     ///
     /// # Errors
     ///
     /// [`Error::Fenced`] when somebody else owns it by now, [`Error::Stopped`].
     pub fn close(self) -> Result<Closed, Error> {
-        let (tell, told) = mpsc::sync_channel(1);
-        self.engine.close(tell);
+        let (sender, told) = mpsc::sync_channel(1);
+        self.engine.close(sender);
         match told.recv_timeout(self.options.open_timeout) {
             Ok(closed) => closed.map(|()| Closed {
                 is_stable: true,

@@ -15,7 +15,7 @@ use crate::node::{Part as _, due, turn};
 use crate::owner::{Owner, Reply};
 use crate::{Error, clock};
 
-/// For so long after a caller was at work the thread leaves the sockets to the next one.
+/// Time after a caller's last work for which the thread leaves the sockets to the next caller.
 pub(super) const LEFT_ALONE: DurationNs = DurationNs::millis(1);
 
 /// The thread sleeps, and only [`std::thread::Thread::unpark`] wakes it.
@@ -41,13 +41,13 @@ pub(super) struct Core {
 pub(super) struct Shared {
     pub(super) core: Mutex<Core>,
     pub(super) inbox: Mutex<Vec<Task>>,
-    /// Whoever moves messages next has been told of the inbox.
+    /// True if the thread or caller that moves messages next has been notified of the inbox.
     pub(super) rung: AtomicBool,
     /// Callers that wait, as of the last turn.
     pub(super) waiting: AtomicUsize,
-    /// Of callers.
+    /// Busy-polling by callers.
     pub(super) looking: Looking,
-    /// Of the thread.
+    /// Busy-polling by the thread.
     pub(super) thread_looking: Looking,
     pub(super) waiter: Arc<Waiter>,
     pub(super) wake: Wake,
@@ -93,7 +93,7 @@ impl Shared {
         // What a caller has left before comes before: operations on a key are done in their order.
         let _ = self.take_in(core);
         core.submit(clock::now(), task);
-        // What cannot be carried out ends the thread, which whoever waits will hear.
+        // An error here ends the thread, and every waiting caller is notified of that.
         let _ = core.carry_out();
         self.waiting.store(core.owner.waiting(), Ordering::Relaxed);
     }
@@ -156,16 +156,16 @@ impl Shared {
                 Ok(false) => {}
                 Err(_) => return self.locked().owner.abandon(),
             }
-            let patience = {
+            let limit = {
                 let mut core = self.locked();
                 match self.plan(&mut core) {
-                    Ok(patience) => patience,
+                    Ok(limit) => limit,
                     Err(_) => return core.owner.abandon(),
                 }
             };
-            match patience {
-                Some(patience) => {
-                    let ready = self.waiter.wait(patience);
+            match limit {
+                Some(limit) => {
+                    let ready = self.waiter.wait(limit);
                     self.locked().link.look_at(ready);
                 }
                 None => {
@@ -192,6 +192,6 @@ impl Shared {
             return Ok(None);
         }
         self.planned.store(wake_at.0, Ordering::Relaxed);
-        Ok(Some(core.link.patience(wake_at.since(now))))
+        Ok(Some(core.link.wait_limit(wake_at.since(now))))
     }
 }

@@ -162,8 +162,8 @@ impl Part for Member {
         self.replica.handle_message(now, from.token(), message);
     }
 
-    fn tell(&self, page: &mut Page) {
-        told::tell(page, self.replica.controller());
+    fn report(&self, page: &mut Page) {
+        told::report(page, self.replica.controller());
         page.gauge(
             ("flurry_controllers", "Controllers of the group."),
             &[],

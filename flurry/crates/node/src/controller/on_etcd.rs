@@ -93,8 +93,8 @@ impl Part for OnEtcd {
         }
     }
 
-    fn tell(&self, page: &mut Page) {
-        told::tell(page, self.controller());
+    fn report(&self, page: &mut Page) {
+        told::report(page, self.controller());
     }
 
     fn clock_jumped(&mut self, now: MonoNs) {

@@ -7,7 +7,7 @@ use tracing::info;
 use crate::metrics::{Page, count};
 
 /// Writes a controller's metrics; `None` for one that does not lead.
-pub(super) fn tell(page: &mut Page, leading: Option<&Controller>) {
+pub(super) fn report(page: &mut Page, leading: Option<&Controller>) {
     page.gauge(
         (
             "flurry_controller_is_leader",

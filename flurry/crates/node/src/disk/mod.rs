@@ -39,7 +39,7 @@ enum Order {
         life: Incarnation,
         changes: Vec<Change>,
         at: WallNs,
-        /// Somebody waits for them, or for what was sent before.
+        /// True if a server waits for these records or for earlier ones to be written.
         hurry: bool,
     },
     /// Some of all the records that there are, and whether these are the last.
@@ -71,7 +71,8 @@ enum Order {
     Stop,
 }
 
-/// Whoever has started anew, without what it knew, must not take the place of what is on the disk.
+/// Returns the error for a server that started anew without its state. Its state must not replace
+/// the records on the disk.
 fn stranger() -> Error {
     Error::Refused {
         reason: "disk: it holds the records of another cluster, or of one whose controller has lost its state; wanted an empty directory; hint: give the controller its state back and remove the file refused from the directory, or give the server another --disk".to_owned(),
@@ -85,7 +86,7 @@ struct Place {
     after: Vec<u8>,
 }
 
-/// What the disk tells a shard.
+/// A notification from the disk thread to a shard.
 #[derive(Debug)]
 enum Told {
     /// All changes of this life up to this position are there.
@@ -100,7 +101,7 @@ enum Told {
         records: Vec<(Key, State)>,
         next: Option<Place>,
     },
-    /// It cannot be read: whoever needs it cannot go on.
+    /// The disk cannot be read. A shard that needs its records cannot go on.
     Broken(Error),
 }
 
@@ -112,7 +113,7 @@ struct Inbox {
 }
 
 impl Inbox {
-    fn tell(&self, told: Told) {
+    fn notify(&self, told: Told) {
         let mut waiting = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.push(told);
         drop(waiting);
@@ -125,7 +126,7 @@ impl Inbox {
     }
 }
 
-/// Numbers of the disk, for whoever watches.
+/// The disk's counters for the metrics.
 #[derive(Debug, Default)]
 struct Numbers {
     /// Bytes that wait to be written.
@@ -144,7 +145,7 @@ pub(crate) struct ServerDisk {
     found: Disk,
 }
 
-/// The thread; dropping it writes what has come, and ends it.
+/// The disk thread. Dropping it writes all pending records and ends the thread.
 #[derive(Debug)]
 pub(crate) struct DiskThread {
     orders: Sender<Order>,

@@ -22,7 +22,7 @@ const COPY_BYTES: usize = 64 << 10;
 /// holds is copied anew when it has time again.
 const WAITING_BYTES_MAX: usize = 512 << 20;
 
-/// How often a disk without changes is told that there are none.
+/// Interval at which a shard without changes reports to the disk that there are none.
 const TELL_EVERY: DurationNs = DurationNs::millis(5_000);
 
 /// What a shard knows of the disk.
@@ -33,13 +33,13 @@ pub(crate) struct ShardDisk {
     inbox: Inbox,
     numbers: Arc<Numbers>,
     found: Disk,
-    /// The life whose records the disk was told to copy.
+    /// The incarnation whose records the shard has asked the disk to copy.
     copies: Option<Incarnation>,
     /// A copy, and from which place of the table it goes on.
     copying: Option<(Incarnation, u64, u64)>,
     /// It wants more.
     wants: bool,
-    /// The life that the disk was told to count.
+    /// The incarnation that the shard has asked the disk to count.
     promoted: Option<Incarnation>,
     /// The configuration for which the disk is being read.
     reading: Option<ConfigNumber>,
@@ -92,7 +92,7 @@ impl ShardDisk {
         self.orders.send(order).map_err(stopped)
     }
 
-    /// Takes what the disk has told, and what the server wants of it.
+    /// Handles the notifications of the disk and the requests of the server.
     pub(crate) fn turn<M: StateMachine>(
         &mut self,
         now: MonoNs,
@@ -193,7 +193,7 @@ impl ShardDisk {
         let counted = server.counted_life();
         let next = self.found.next.map(|it| it.life);
         let Some(life) = counted.filter(|it| next == Some(*it)) else {
-            // It has it, or lost it, and will be told again.
+            // The disk has it already or has lost it, and will be asked again.
             self.promoted = None;
             return Ok(());
         };
@@ -294,7 +294,7 @@ impl ShardDisk {
     }
 
     /// Tells how it is.
-    pub(crate) fn tell(&self, page: &mut Page) {
+    pub(crate) fn report(&self, page: &mut Page) {
         let numbers = &self.numbers;
         let waiting = (
             "flurry_disk_waiting_bytes",

@@ -128,8 +128,8 @@ impl Writer {
         }
     }
 
-    /// All that came while the last commit was under way goes into the next one, and what comes in the
-    /// next moments as well, unless somebody waits.
+    /// Collects the records that arrived during the last commit for the next one. It also waits a
+    /// moment for further records, unless a server waits for the commit.
     fn gather(&mut self, orders: &Receiver<Order>) {
         let began = Instant::now();
         while self.bytes < COMMIT_BYTES_MAX && !self.stopped {
@@ -146,7 +146,8 @@ impl Writer {
         }
     }
 
-    /// Whether what has come is written at once; a copy is, since a server waits with it to take part.
+    /// Returns whether the pending records must be written at once. A copy is urgent, since a
+    /// server cannot take part before it is written.
     fn is_urgent(&self) -> bool {
         self.hurry || self.next.is_some() || self.rows.is_empty()
     }
@@ -180,7 +181,7 @@ impl Writer {
                     if last {
                         self.shards[usize::from(shard)].copied = Some(copy);
                     } else {
-                        self.inboxes[usize::from(shard)].tell(Told::Wants { life, copy });
+                        self.inboxes[usize::from(shard)].notify(Told::Wants { life, copy });
                     }
                 }
             }
@@ -194,7 +195,8 @@ impl Writer {
                     seen: position,
                     ..Shard::default()
                 };
-                // A copy of the same life again: it makes up for what was left out.
+                // This is a new copy of the same incarnation. It contains the records that were
+                // left out.
                 self.give_up(life);
                 self.copy_anew();
             }
@@ -284,7 +286,7 @@ impl Writer {
         }
     }
 
-    /// Writes what has come, and tells how far that is.
+    /// Writes the pending records, and notifies the shards how far they are written.
     fn commit(&mut self) -> Result<(), Error> {
         self.hurry = false;
         if self.failed.is_some() {
@@ -317,7 +319,7 @@ impl Writer {
         self.bytes = 0;
         let completed = self.complete()?;
         if has_whole || completed {
-            self.tell();
+            self.notify();
         }
         Ok(())
     }
@@ -353,11 +355,11 @@ impl Writer {
         for path in self.given_up.drain(..) {
             let _ = std::fs::remove_file(path);
         }
-        self.tell();
+        self.notify();
         Ok(())
     }
 
-    fn tell(&self) {
+    fn notify(&self) {
         let [current, next] =
             [&self.current, &self.candidate].map(|it| it.as_ref().map(Generation::saved));
         let holds = Disk {
@@ -369,8 +371,8 @@ impl Writer {
             return;
         };
         for (inbox, shard) in self.inboxes.iter().zip(&self.shards) {
-            inbox.tell(Told::Durable(life, shard.seen));
-            inbox.tell(Told::Holds(holds));
+            inbox.notify(Told::Durable(life, shard.seen));
+            inbox.notify(Told::Holds(holds));
         }
     }
 
@@ -397,7 +399,7 @@ impl Writer {
             self.put(key, Row::Is(state));
         }
         for inbox in &self.inboxes {
-            inbox.tell(Told::Wants { life, copy });
+            inbox.notify(Told::Wants { life, copy });
         }
     }
 
@@ -453,7 +455,7 @@ impl Writer {
                 ))
             }
         };
-        self.inboxes[shard].tell(match read {
+        self.inboxes[shard].notify(match read {
             Ok((records, after)) => {
                 let file = from.file + usize::from(after.is_none());
                 let next = Place {
@@ -471,7 +473,8 @@ impl Writer {
     }
 }
 
-/// What counts no more goes; what is left of it is tried again at the next start.
+/// Removes a generation that no longer counts. If a part of it cannot be removed, the next start
+/// tries again.
 fn remove(file: Generation) {
     let path = file.path().to_owned();
     drop(file);

@@ -98,13 +98,13 @@ impl Etcd {
     /// # Errors
     ///
     /// [`Error::Address`] for a node beyond this machine that would be talked to in the open, or one that
-    /// is not found within `patience`.
-    pub(crate) fn allow(&self, security: &Security, patience: Duration) -> Result<(), Error> {
+    /// is not found within `timeout`.
+    pub(crate) fn allow(&self, security: &Security, timeout: Duration) -> Result<(), Error> {
         if self.tls.is_some() || security.insecure {
             return Ok(());
         }
         for node in &self.nodes {
-            if !resolve(node, patience)?.ip().is_loopback() {
+            if !resolve(node, timeout)?.ip().is_loopback() {
                 return Err(Error::Address {
                     text: node.clone(),
                     problem: "it is not of the loopback network, and who takes part would be said in the open".to_owned(),

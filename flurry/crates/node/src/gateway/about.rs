@@ -35,7 +35,7 @@ impl Dispatcher {
             "time" => time(),
             "readonly" | "readwrite" => Reply::Status("OK"),
             "quit" => {
-                connection.tell(Reply::Status("OK"));
+                connection.respond(Reply::Status("OK"));
                 connection.ends = true;
                 return None;
             }
@@ -46,7 +46,7 @@ impl Dispatcher {
             }
             "scan" | "keys" | "dbsize" => {
                 if let Some(refusal) = self.begin_walk(now, connection, name, words) {
-                    connection.tell(refusal);
+                    connection.respond(refusal);
                 }
                 return None;
             }
@@ -74,7 +74,7 @@ impl Dispatcher {
             "flurry" => flurry(connection, &self.losses, words),
             _ => error(format!("ERR '{name}' is not served")),
         };
-        connection.tell(reply);
+        connection.respond(reply);
         None
     }
 }

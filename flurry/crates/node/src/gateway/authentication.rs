@@ -1,4 +1,4 @@
-//! Who a client is: `AUTH` and `HELLO`.
+//! Authenticates clients: `AUTH` and `HELLO`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use super::passwords::{Found, PasswordChecker, Taken};
 use super::users::{User, Users};
 use crate::{Error, VALUE_BYTES_MAX};
 
-/// Whoever is wrong so often has to come again.
+/// Number of wrong passwords after which the gateway closes a connection.
 const WRONG_MAX: u32 = 3;
 
-/// What a client gets when its password is right.
+/// The command whose reply a correct password allows.
 #[derive(Debug)]
 enum Wanted {
     Entry,
@@ -31,7 +31,7 @@ struct Waiting {
     wanted: Wanted,
 }
 
-/// Who is known, and who waits to be.
+/// The users of a gateway, and the clients whose password is being checked.
 #[derive(Debug)]
 pub(super) struct Authentication {
     users: Users,
@@ -48,13 +48,14 @@ impl Authentication {
         }
     }
 
-    /// Knows these users from now on.
+    /// Replaces the users.
     pub(super) fn change(&mut self, users: Users) {
         self.users = users;
         self.checker.forget();
     }
 
-    /// The user as it is now; `None` when it is no more, or has another password.
+    /// Returns the present entry of a user, or `None` if the user was removed or has a new
+    /// password.
     pub(super) fn still(&self, user: &User) -> Option<&Arc<User>> {
         let found = self.users.find(&user.name)?;
         (found.password_hash == user.password_hash).then_some(found)
@@ -70,7 +71,7 @@ fn wrong_password() -> Reply {
 }
 
 impl Dispatcher {
-    /// What a new client may send.
+    /// Returns the limits on the commands of a new client.
     pub(super) fn limits(&self) -> Limits {
         match self.authentication {
             None => Limits::with_words_up_to(VALUE_BYTES_MAX),
@@ -78,12 +79,12 @@ impl Dispatcher {
         }
     }
 
-    /// What is known of a client that has said nothing.
+    /// Returns the settings of a client that has sent nothing yet.
     pub(super) fn nobody(&self) -> Said {
         Said::new(self.level, self.authentication.is_some())
     }
 
-    /// As a client is at its beginning.
+    /// Resets a connection to its initial state.
     pub(super) fn reset(&mut self, connection: &mut Connection) -> Reply {
         connection.said = self.nobody();
         connection.requests.allow(self.limits());
@@ -94,7 +95,7 @@ impl Dispatcher {
         let (name, password) = match words {
             [_, password] => (Bytes::from_static(b"default"), password),
             [_, name, password] => (name.clone(), password),
-            _ => return connection.tell(error("ERR syntax error")),
+            _ => return connection.respond(error("ERR syntax error")),
         };
         if self.authentication.is_none() {
             let reply = match words.len() {
@@ -104,7 +105,7 @@ impl Dispatcher {
                 _ if *name == *b"default" => Reply::Status("OK"),
                 _ => wrong_password(),
             };
-            return connection.tell(reply);
+            return connection.respond(reply);
         }
         self.enter(connection, &name, password, Wanted::Entry);
     }
@@ -115,10 +116,12 @@ impl Dispatcher {
             version = match decimal(word) {
                 Some(2) => Version::Two,
                 Some(3) => Version::Three,
-                Some(_) => return connection.tell(error("NOPROTO unsupported protocol version")),
+                Some(_) => {
+                    return connection.respond(error("NOPROTO unsupported protocol version"));
+                }
                 None => {
                     let refusal = "ERR Protocol version is not an integer or out of range";
-                    return connection.tell(error(refusal));
+                    return connection.respond(error(refusal));
                 }
             };
         }
@@ -132,7 +135,7 @@ impl Dispatcher {
                 }
                 (b"SETNAME", [given, rest @ ..]) => {
                     if let Some(refusal) = super::about::refused_name(given) {
-                        return connection.tell(refusal);
+                        return connection.respond(refusal);
                     }
                     name = Some(String::from_utf8_lossy(given).into_owned());
                     rest
@@ -140,7 +143,7 @@ impl Dispatcher {
                 _ => {
                     let option = String::from_utf8_lossy(option);
                     let refusal = format!("ERR Syntax error in HELLO option '{option}'");
-                    return connection.tell(error(refusal));
+                    return connection.respond(error(refusal));
                 }
             };
         }
@@ -148,13 +151,13 @@ impl Dispatcher {
             Some((user, password)) if self.authentication.is_some() => {
                 self.enter(connection, user, password, Wanted::Hello(version, name));
             }
-            Some((user, _)) if **user != *b"default" => connection.tell(wrong_password()),
-            None if connection.said.is_stranger => connection.tell(error(
+            Some((user, _)) if **user != *b"default" => connection.respond(wrong_password()),
+            None if connection.said.is_stranger => connection.respond(error(
                 "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
             )),
             _ => {
                 let reply = self.welcome(connection, version, name);
-                connection.tell(reply);
+                connection.respond(reply);
             }
         }
     }
@@ -176,9 +179,9 @@ impl Dispatcher {
         {
             Taken::Known(user) => {
                 let reply = self.admit(connection, user, wanted);
-                connection.tell(reply);
+                connection.respond(reply);
             }
-            Taken::Full => connection.tell(super::failure(&Error::Busy)),
+            Taken::Full => connection.respond(super::failure(&Error::Busy)),
             Taken::Waits => {
                 let waiting = Waiting {
                     place: connection.expect_alone(),
@@ -190,7 +193,7 @@ impl Dispatcher {
         }
     }
 
-    /// Tells a client what was found of its password.
+    /// Handles the result of a password check and answers the client.
     pub(super) fn found(&mut self, connection: &mut Connection, found: Found) {
         let Some(authentication) = &mut self.authentication else {
             return;
@@ -198,7 +201,7 @@ impl Dispatcher {
         let Some(waiting) = authentication.waiting.remove(&connection.number) else {
             return;
         };
-        // It may have been taken away meanwhile.
+        // The user may have been removed meanwhile.
         let user = found
             .user
             .and_then(|user| authentication.still(&user).cloned());
@@ -217,7 +220,7 @@ impl Dispatcher {
         connection.settled(waiting.place, reply);
     }
 
-    /// A client that went away waits for nothing.
+    /// Forgets the password check of a client that is gone.
     pub(super) fn left(&mut self, number: u64) {
         if let Some(authentication) = &mut self.authentication {
             authentication.waiting.remove(&number);

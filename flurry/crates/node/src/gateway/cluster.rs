@@ -1,4 +1,4 @@
-//! Which gateway serves which slots, and how a client of a cluster is told.
+//! Records which gateway serves which slots, and answers the questions of cluster clients about it.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -14,12 +14,13 @@ use crate::Error;
 pub struct GatewayPlace {
     /// Where clients reach it.
     pub address: SocketAddr,
-    /// The slots that it serves, in whole parts of 256; two that serve the same stand in for each other.
+    /// The slots that it serves, in whole parts of 256. Two gateways with the same slots stand in
+    /// for each other.
     pub slots: RangeInclusive<u16>,
 }
 
 impl GatewayPlace {
-    /// One that serves everything.
+    /// Returns a gateway that serves all slots.
     #[must_use]
     pub fn of_all(address: SocketAddr) -> Self {
         Self {
@@ -41,7 +42,7 @@ impl GatewayPlace {
         })
     }
 
-    /// 40 digits, the same as long as it serves the same at the same place.
+    /// Returns an identifier of 40 digits. It stays the same while address and slots stay the same.
     pub(super) fn id(&self) -> String {
         let of = |seed: u64| {
             let (first, last) = (self.slots.start(), self.slots.end());
@@ -77,7 +78,7 @@ impl<'a> Served<'a> {
     }
 }
 
-/// All gateways, and which of them this is.
+/// All gateways of a cluster, as one of them sees it.
 #[derive(Debug, Clone)]
 pub(super) struct Cluster {
     pub(super) own: GatewayPlace,
@@ -99,8 +100,8 @@ impl Cluster {
         }
     }
 
-    /// Another gateway serves a part of the slots now, the one of this place among the own ones.
-    /// Returns the slots of the part.
+    /// Notes that another gateway serves a part of the own slots now. `place` is the position of
+    /// the part among the own parts. Returns the slots of the part.
     pub(super) fn lose(&mut self, place: usize) -> RangeInclusive<u16> {
         let part = parts_of(&self.own.slots).nth(place).unwrap_or(0);
         self.lost.insert(part);
@@ -111,7 +112,7 @@ impl Cluster {
         self.own.slots.contains(&slot) && !self.lost.contains(&(slot / PART_SLOTS))
     }
 
-    /// The slots that it still serves.
+    /// Returns the ranges of slots that this gateway still serves.
     fn served(&self) -> Vec<RangeInclusive<u16>> {
         let parts = parts_of(&self.own.slots).filter(|it| !self.lost.contains(it));
         let mut ranges: Vec<RangeInclusive<u16>> = Vec::new();
@@ -129,7 +130,8 @@ impl Cluster {
         self.others.is_empty()
     }
 
-    /// Where to go with a key that is not served here.
+    /// Returns the redirection for a key that this gateway does not serve, or `None` if it serves
+    /// the key.
     pub(super) fn elsewhere(&self, key: &[u8]) -> Option<Reply> {
         let slot = slot_of(key);
         if self.serves(slot) {
@@ -146,7 +148,7 @@ impl Cluster {
         })
     }
 
-    /// The ranges of slots, who serves each, and who stands in for it.
+    /// Returns the ranges of slots, each with the gateway that serves it and those that stand in.
     fn parts(&self) -> Vec<Served<'_>> {
         let own = self.served().into_iter().map(|slots| (slots, &self.own));
         let mut parts: Vec<Served<'_>> = own.map(Served::new).collect();

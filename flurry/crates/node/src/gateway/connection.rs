@@ -240,7 +240,7 @@ impl Connection {
     }
 
     /// Adds a reply, which is written as soon as all earlier replies are written.
-    pub(super) fn tell(&mut self, reply: Reply) {
+    pub(super) fn respond(&mut self, reply: Reply) {
         if self.slots.is_empty() {
             reply.encode(self.said.version, &mut self.output);
         } else {

@@ -195,19 +195,19 @@ impl Dispatcher {
             return None;
         }
         if connection.said.is_stranger && !enters {
-            connection.tell(error("NOAUTH Authentication required."));
+            connection.respond(error("NOAUTH Authentication required."));
             return None;
         }
         let Some(spec) = spec else {
-            connection.tell(unknown(words));
+            connection.respond(unknown(words));
             return None;
         };
         if !spec.fits(words.len()) {
-            connection.tell(wrong_number(spec.name));
+            connection.respond(wrong_number(spec.name));
             return None;
         }
         if let Some(refusal) = refused(connection, spec, words) {
-            connection.tell(refusal);
+            connection.respond(refusal);
             return None;
         }
         connection.last_command = spec.name;
@@ -217,7 +217,7 @@ impl Dispatcher {
             // A standby knows nothing about losses.
             || spec.lists_losses(words);
         if needs_slots && !self.owner.is_open() {
-            connection.tell(error(
+            connection.respond(error(
                 "LOADING the gateway does not own its slots yet; it waits for the controller and for earlier owners to end",
             ));
             return None;
@@ -234,19 +234,19 @@ impl Dispatcher {
             .keys(words.len())
             .find_map(|at| self.cluster.elsewhere(&words[at]));
         if let Some(elsewhere) = elsewhere {
-            return connection.tell(elsewhere);
+            return connection.respond(elsewhere);
         }
         let keys = spec.keys(words.len()).count();
         if keys > KEYS_MAX {
             let refusal = format!("ERR {keys} keys; at most {KEYS_MAX} are taken in one command");
-            return connection.tell(error(refusal));
+            return connection.respond(error(refusal));
         }
         let at = self.owner.wall(now);
         match keys::read(spec.name, &words[1..], at) {
             // The table of commands lets this case pass: an even number of words behind the name is
             // missing one.
-            None => connection.tell(wrong_number(spec.name)),
-            Some(Err(refusal)) => connection.tell(refusal),
+            None => connection.respond(wrong_number(spec.name)),
+            Some(Err(refusal)) => connection.respond(refusal),
             Some(Ok(plan)) => connection.plan(plan, at),
         }
     }
@@ -389,13 +389,13 @@ impl Dispatcher {
     pub(super) fn wait(&mut self, now: MonoNs, connection: &mut Connection, words: &[Bytes]) {
         let numbers = [&words[1], &words[2]].map(|word| decimal(word));
         let [Some(wanted), Some(timeout_ms)] = numbers else {
-            return connection.tell(error("ERR value is not an integer or out of range"));
+            return connection.respond(error("ERR value is not an integer or out of range"));
         };
         if timeout_ms < 0 {
-            return connection.tell(error("ERR timeout is negative"));
+            return connection.respond(error("ERR timeout is negative"));
         }
         if self.waits.len() >= WAITS_MAX {
-            return connection.tell(super::failure(&Error::Busy));
+            return connection.respond(super::failure(&Error::Busy));
         }
         // A timeout of 0 means for ever in Redis. The gateway limits it to an hour.
         let limit_ms = if timeout_ms == 0 {

@@ -100,8 +100,8 @@ impl EventLoop {
             return;
         }
         info!("closing: clients are let go, and the slots are given back");
-        let (tell, told) = sync_channel(1);
-        self.dispatcher.owner.close(now, tell);
+        let (sender, told) = sync_channel(1);
+        self.dispatcher.owner.close(now, sender);
         for connection in self.sockets.iter_mut() {
             connection.ends = true;
         }
@@ -206,7 +206,7 @@ impl EventLoop {
                     Read::End => return Heard::End,
                 },
                 Err(refusal) => {
-                    connection.tell(error(format!("ERR {refusal}")));
+                    connection.respond(error(format!("ERR {refusal}")));
                     connection.ends = true;
                 }
             }
@@ -257,12 +257,12 @@ impl EventLoop {
             }
         };
         if let Some(client) = self.sockets.find(number) {
-            client.connection.tell(reply);
+            client.connection.respond(reply);
         }
     }
 
     /// Delivers the outcomes of operations, password checks and `WAIT` commands to their clients.
-    fn tell(&mut self, now: MonoNs) {
+    fn deliver(&mut self, now: MonoNs) {
         for told in self.dispatcher.outcomes() {
             if let Some((number, place, step, outcome)) = self.dispatcher.settle(told)
                 && let Some(client) = self.sockets.find(number)
@@ -338,7 +338,7 @@ impl EventLoop {
         if let Some(client) = self.sockets.find(number) {
             let most = UNFINISHED_BYTES_MAX >> 20;
             let reason = format!("unfinished commands of all clients exceed {most} MiB");
-            client.connection.tell(error(format!("ERR {reason}")));
+            client.connection.respond(error(format!("ERR {reason}")));
             client.write();
             let (from, commands) = (client.connection.address, client.connection.under_way());
             warn!(%from, commands, "{reason}: the client with the longest one is sent away");
@@ -409,7 +409,7 @@ impl Part for EventLoop {
         }
     }
 
-    fn tell(&self, page: &mut Page) {
+    fn report(&self, page: &mut Page) {
         self.dispatcher.owner.tell_of(page);
         let counts = &self.dispatcher.counts;
         let clients = ("flurry_gateway_clients", "Clients that are connected.");
@@ -505,7 +505,7 @@ impl Part for EventLoop {
         if clients && self.closing.is_none() {
             self.look(now);
         }
-        self.tell(now);
+        self.deliver(now);
         let listed = self.sockets.take_listed();
         for number in &listed {
             self.attend(now, *number);

@@ -1,9 +1,11 @@
-//! Patterns of names, as Redis has them: `*`, `?`, `[a-z]`, `[^a]`, and `\` before what stands for itself.
+//! Matches names against patterns with the syntax of Redis: `*`, `?`, `[a-z]`, `[^a]`, and `\`
+//! before a character that stands for itself.
 
-/// Whether a text is as a pattern says. It takes no longer than both lengths multiplied.
+/// Returns whether a text matches a pattern. The time is at most proportional to the product of
+/// both lengths.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut pattern, mut text) = (pattern, text);
-    // Where to go on when what follows the last star does not fit.
+    // The place to resume when the text after the last star does not match.
     let mut again: Option<(&[u8], &[u8])> = None;
     loop {
         if let [b'*', rest @ ..] = pattern {

@@ -1,4 +1,4 @@
-//! What `INFO` tells: lines of a name and a value, in sections.
+//! Answers `INFO` with lines of a name and a value, in sections.
 
 use std::fmt::Write as _;
 

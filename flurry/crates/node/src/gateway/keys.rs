@@ -1,4 +1,4 @@
-//! What the words of a command ask for: operations on keys, and how their answers become one reply.
+//! Translates a command on keys into operations, and names the form of its reply.
 
 use bytes::Bytes;
 use flurry_core::decimal::decimal;
@@ -8,7 +8,7 @@ use flurry_core::resp::{Reply, error};
 
 use super::shape::{Base, Shape, Unit, too_large};
 
-/// Operations on keys, and what is made of their answers.
+/// Operations on keys, and the form in which their answers become one reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) steps: Vec<(Bytes, Operation)>,
@@ -17,8 +17,8 @@ pub(crate) struct Plan {
 
 const NS_PER_MS: i64 = 1_000_000;
 
-/// No value of Redis is longer; ours are shorter, but what is refused before a key is looked at says so
-/// in its words.
+/// Length limit of values in Redis. Values of a gateway have a lower limit, but a command that is
+/// refused before its key is looked at gets the error text of Redis.
 const OFFSET_MAX: i64 = 512 << 20;
 
 type Read = Result<Plan, Reply>;
@@ -44,7 +44,7 @@ fn each(keys: &[Bytes], operation: &Operation, shape: Shape) -> Read {
     })
 }
 
-/// When something ends that is given in this unit from this base.
+/// Returns the expiry time for a number in this unit from this base, or `None` if it does not fit.
 fn end(given: i64, unit: Unit, base: Base, now: WallNs) -> Option<WallNs> {
     let milliseconds = match unit {
         Unit::Seconds => given.checked_mul(1_000)?,
@@ -54,12 +54,13 @@ fn end(given: i64, unit: Unit, base: Base, now: WallNs) -> Option<WallNs> {
         Base::Now => now.0 / NS_PER_MS,
         Base::Epoch => 0,
     };
-    // Redis has room for more years than nanoseconds have: such an end is never.
+    // Redis can represent later years than nanoseconds can. Such an expiry is the latest time
+    // possible.
     let end_ms = milliseconds.checked_add(from_ms)?;
     Some(WallNs(end_ms.saturating_mul(NS_PER_MS)))
 }
 
-/// An option of SET and GETEX that says when the value ends.
+/// Returns the unit and base of an expiry option of SET and GETEX.
 fn ending(option: &[u8]) -> Option<(Unit, Base)> {
     match option {
         b"EX" => Some((Unit::Seconds, Base::Now)),
@@ -70,7 +71,7 @@ fn ending(option: &[u8]) -> Option<(Unit, Base)> {
     }
 }
 
-/// As [`end`], for a command that refuses what is not above 0.
+/// Returns the same as [`end`], for a command that refuses numbers that are not above 0.
 fn positive_end(
     word: &[u8],
     (unit, base): (Unit, Base),
@@ -82,8 +83,8 @@ fn positive_end(
     ends.ok_or_else(|| error(format!("ERR invalid expire time in '{command}' command")))
 }
 
-/// Reads a command on keys. `name` is in lower case, `words` are those behind it; `None` is no command on
-/// keys, a number of words that does not fit included.
+/// Reads a command on keys. `name` is in lower case, and `words` are the words behind it. Returns
+/// `None` if the command is not one on keys or has a wrong number of words.
 pub(crate) fn read(name: &str, words: &[Bytes], now: WallNs) -> Option<Read> {
     let fits = |least: usize, most: usize| (least..=most).contains(&words.len());
     let exactly = |count: usize| words.len() == count;
@@ -166,11 +167,11 @@ fn set_if(value: &Bytes, condition: Condition) -> Operation {
     }
 }
 
-/// What SET and GETEX are told about the end of a value.
+/// The expiry of a value as an option of SET or GETEX gives it.
 enum End<'a> {
-    /// It stays as it is.
+    /// The expiry stays as it is.
     Kept,
-    /// Never.
+    /// The value never expires.
     Never,
     At((Unit, Base), &'a Bytes),
 }
@@ -183,8 +184,8 @@ struct Options<'a> {
     end: Option<End<'a>>,
 }
 
-/// Reads options in any order. Of those that say the same the last one counts; others that do not fit
-/// together are refused.
+/// Reads options in any order. If an option is repeated, the last one counts. Options that
+/// contradict each other are refused.
 fn options<'a>(words: &'a [Bytes], sets: bool) -> Result<Options<'a>, Reply> {
     let mut found = Options::default();
     let mut rest = words.iter();

@@ -1,4 +1,4 @@
-//! What clients must know of writes that are lost, or may be.
+//! Keeps the keys whose writes are lost or may be lost, for clients and for the operator.
 //!
 //! A key is in *doubt* when it was taken over from an owner that ended, and a server that may have had
 //! that owner's last writes alone was lost too. A client hears of it once: its first command whose
@@ -47,8 +47,8 @@ pub(super) struct Losses {
 }
 
 impl Losses {
-    /// Whether a client must hear of a doubt before its operation is done. A blind write rests on
-    /// nothing, and ends the doubt.
+    /// Returns whether an operation must be refused because its client does not know of a doubt
+    /// yet. A blind write depends on no earlier value, and ends the doubt.
     pub(super) fn refuses(&mut self, key: &Bytes, access: Access, told: bool) -> bool {
         if self.doubtful.is_empty() {
             return false;

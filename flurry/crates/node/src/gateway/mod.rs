@@ -296,7 +296,7 @@ impl Gateway {
         let orders = Orders::default();
         let obeyed = Arc::clone(&orders);
         let params = options.owner(controllers)?;
-        let (tell, told) = mpsc::sync_channel(1);
+        let (sender, told) = mpsc::sync_channel(1);
         let shared = Arc::<Shared>::default();
         let known = Arc::clone(&shared);
         let cluster = Cluster::new(own, &options.gateways, 1);
@@ -305,7 +305,7 @@ impl Gateway {
             board: options.metrics.as_ref().map(Metrics::board),
         };
         let node = Node::start("gateway", link, node, |now| {
-            let owner = Owner::new(now, params, Calls::new(tell), known, None).with_meter();
+            let owner = Owner::new(now, params, Calls::new(sender), known, None).with_meter();
             let dispatcher = Dispatcher::new(owner, cluster, options, authentication);
             Ok(EventLoop::new(now, dispatcher, sockets, obeyed))
         })?;

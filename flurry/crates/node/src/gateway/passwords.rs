@@ -1,4 +1,5 @@
-//! Looks at passwords, on a thread of its own: each takes milliseconds, and nobody else should wait.
+//! Checks passwords on a separate thread. A check takes milliseconds, and other clients must not
+//! wait for it.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -12,47 +13,49 @@ use super::users::{User, Users, is_password};
 use crate::link::Wake;
 use crate::{Error, random};
 
-/// Passwords that wait to be looked at; more are told to come back.
+/// Maximum number of passwords that wait for their check. Further clients receive an error and may
+/// retry.
 const WAITING_MAX: usize = 256;
 
-/// What somebody says who he is.
+/// A user name and a password that a client has sent.
 #[derive(Debug)]
 pub(super) struct Claim {
-    /// Of which client.
+    /// Number of the client's connection.
     pub(super) connection: u64,
     pub(super) user: Option<Arc<User>>,
     pub(super) password: Bytes,
 }
 
-/// What was found.
+/// The result of a check.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) connection: u64,
-    /// Who it is; nobody when the password is wrong.
+    /// The user, or `None` if the password is wrong.
     pub(super) user: Option<Arc<User>>,
 }
 
 type Completions = Arc<Mutex<Vec<Found>>>;
 
-/// The thread, and what it has seen before.
+/// The checking thread, and a memory of correct passwords.
 #[derive(Debug)]
 pub(super) struct PasswordChecker {
     claims: Option<SyncSender<Claim>>,
     found: Completions,
-    /// Passwords that were right, by their hash: what is kept is of use to this process alone.
+    /// Digests of correct passwords, by password hash. Only this process can use a digest, since
+    /// the secret in it is random.
     known: BTreeMap<String, [u8; 32]>,
     secret: [u8; 32],
     thread: Option<JoinHandle<()>>,
 }
 
-/// How a claim was taken.
+/// The immediate result of a claim.
 #[derive(Debug)]
 pub(super) enum Taken {
-    /// It was right before, and is.
+    /// The password was correct before and has not changed.
     Known(Arc<User>),
-    /// It is being looked at.
+    /// The thread will check the password.
     Waits,
-    /// There are too many.
+    /// Too many passwords wait already.
     Full,
 }
 
@@ -61,7 +64,7 @@ impl PasswordChecker {
         let (claims, inbox) = sync_channel(WAITING_MAX);
         let found = Completions::default();
         let completions = Arc::clone(&found);
-        // Somebody who does not exist takes as long.
+        // A check for an unknown user takes as long as one for a known user.
         let nobody = super::users::hash_password("nobody")?;
         let thread = std::thread::Builder::new()
             .name("flurry-passwords".to_owned())
@@ -108,19 +111,19 @@ impl PasswordChecker {
         }
     }
 
-    /// Remembers that a password was right.
+    /// Remembers a correct password.
     pub(super) fn remember(&mut self, user: &User, password: &[u8]) {
         let digest = self.digest(password);
         self.known.insert(user.password_hash.clone(), digest);
     }
 
-    /// What was found since the last time.
+    /// Returns the results since the last call.
     pub(super) fn found(&self) -> Vec<Found> {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *found)
     }
 
-    /// Forgets passwords of users that are no more.
+    /// Forgets all correct passwords.
     pub(super) fn forget(&mut self) {
         self.known.clear();
     }
@@ -130,7 +133,7 @@ impl Drop for PasswordChecker {
     fn drop(&mut self) {
         self.claims = None;
         if let Some(thread) = self.thread.take() {
-            // It ends with the claims.
+            // The thread ends when the channel of claims closes.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Which keys a gateway serves, as a cluster of Redis divides them: by a checksum of the key.
+//! Maps keys to slots by a checksum of the key, as a Redis cluster does.
 
 use crc::{CRC_16_XMODEM, Crc};
 
@@ -6,23 +6,23 @@ use std::ops::RangeInclusive;
 
 use flurry_core::portal::Sessions;
 
-/// There are so many, numbered from 0.
+/// Number of slots. The first is slot 0.
 pub const SLOTS: u16 = 16_384;
 
 /// Slots of one part. A part is a session, so parts are what can move between gateways.
 pub const PART_SLOTS: u16 = 256;
 
-/// What the name of a part's session begins with; its number follows.
+/// Prefix of the name of a part's session. The part's number follows.
 const NAME: &str = "slots/";
 
 static CHECKSUM: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 
-/// The slot of a key. Of one with a part in braces only that part counts.
+/// Returns the slot of a key. If the key has a part in braces, only that part counts.
 pub(crate) fn slot_of(key: &[u8]) -> u16 {
     CHECKSUM.checksum(tagged(key)) % SLOTS
 }
 
-/// The part of the slots that a key belongs to.
+/// Returns the part of the slots that a key belongs to.
 fn part_of(key: &[u8]) -> usize {
     usize::from(slot_of(key) / PART_SLOTS)
 }
@@ -33,13 +33,13 @@ pub fn session_of_slots(key: &[u8]) -> String {
     format!("{NAME}{}", part_of(key))
 }
 
-/// Whether a session of this name belongs to gateways.
+/// Returns whether a session of this name belongs to gateways.
 #[must_use]
 pub fn is_of_slots(session: &str) -> bool {
     session.starts_with(NAME)
 }
 
-/// Whether slots are whole parts.
+/// Returns whether a range of slots consists of whole parts.
 #[must_use]
 pub fn are_parts(slots: &RangeInclusive<u16>) -> bool {
     let (first, last) = (*slots.start(), *slots.end());
@@ -49,12 +49,12 @@ pub fn are_parts(slots: &RangeInclusive<u16>) -> bool {
         && (last + 1).is_multiple_of(PART_SLOTS)
 }
 
-/// The numbers of the parts of some slots.
+/// Returns the numbers of the parts in a range of slots.
 pub(super) fn parts_of(slots: &RangeInclusive<u16>) -> RangeInclusive<u16> {
     slots.start() / PART_SLOTS..=slots.end() / PART_SLOTS
 }
 
-/// The sessions of some slots.
+/// Returns the sessions of a range of slots.
 pub(super) fn sessions_of(slots: &RangeInclusive<u16>) -> Sessions {
     let parts = parts_of(slots);
     Sessions {

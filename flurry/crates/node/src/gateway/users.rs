@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Keeps the users of a gateway and their rights.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use flurry_core::config::Level;
 use super::table::Class;
 use crate::{Error, random};
 
-/// Memory and passes of one hash: a few milliseconds for us, and for whoever tries passwords.
+/// Memory in KiB and number of passes of one hash. They make it take a few milliseconds, for the
+/// gateway as for an attacker who guesses passwords.
 const MEMORY_KIB: u32 = 8_192;
 const PASSES: u32 = 2;
 
@@ -29,15 +30,15 @@ pub struct Rights {
 /// A user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
-    /// Its name; `default` is whoever gives a password alone.
+    /// Its name. A client that gives a password without a name is the user `default`.
     pub name: String,
     /// What [`hash_password`] made of its password.
     pub password_hash: String,
-    /// Its keys begin with one of these; an empty one is all keys.
+    /// Prefixes of the keys that it may use. An empty prefix allows all keys.
     pub prefixes: Vec<String>,
     /// What it may do.
     pub rights: Rights,
-    /// Which replies its operations wait for, instead of the gateway's level.
+    /// Level of its operations, instead of the gateway's level.
     pub level: Option<Level>,
 }
 
@@ -62,7 +63,7 @@ impl User {
 pub struct Users(BTreeMap<String, Arc<User>>);
 
 impl Users {
-    /// The levels that users have of their own.
+    /// Returns the levels that users have instead of the gateway's.
     pub(super) fn levels(&self) -> Vec<Level> {
         self.0.values().filter_map(|user| user.level).collect()
     }
@@ -110,7 +111,7 @@ fn hasher() -> Argon2<'static> {
     Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
 }
 
-/// What may be kept of a password: Argon2id with a salt of its own.
+/// Returns a hash of a password that may be stored: Argon2id with a random salt.
 ///
 /// # Errors
 ///
@@ -122,7 +123,7 @@ pub fn hash_password(password: &str) -> Result<String, Error> {
         .map_err(|error| Error::io("password", "to hash it", &error))
 }
 
-/// Whether a password is the one of a hash. It takes milliseconds.
+/// Returns whether a password belongs to a hash. The check takes milliseconds.
 pub(super) fn is_password(password: &[u8], hash: &str) -> bool {
     let Ok(hash) = PasswordHash::new(hash) else {
         return false;

@@ -1,9 +1,9 @@
-//! Going through the keys of all servers: for `SCAN`, `KEYS` and `DBSIZE`, and to let go of values that
-//! have ended.
+//! Walks through the keys of all servers, for `SCAN`, `KEYS` and `DBSIZE` and to remove expired
+//! values.
 //!
-//! A walk starts when everything that was written before it is on every replica; from then on each key
-//! that stays is told once, by the first of its servers. When the configuration changes under way it
-//! starts again, and may tell a key twice.
+//! A walk starts when every replica has all writes that preceded it. From then on, the first of a
+//! key's servers reports each key that stays, so the walk finds it once. When the configuration
+//! changes meanwhile, the walk starts again and may report a key twice.
 
 use bytes::Bytes;
 use flurry_core::config::Config;
@@ -13,29 +13,30 @@ use flurry_core::resp::{Reply, error};
 
 use super::glob;
 
-/// When an unanswered question is repeated.
+/// Time after which an unanswered question is repeated.
 const ASK_AGAIN: DurationNs = DurationNs::millis(20);
 
-/// Bytes of keys that one walk collects at most.
+/// Maximum number of bytes of keys that one walk collects.
 const KEY_BYTES_MAX: usize = 64 << 20;
 
-/// From the end of a table.
+/// Record number that means the end of a table.
 const FROM_THE_END: u64 = u64::MAX >> 1;
 
-/// What a walk is for.
+/// The result that a walk collects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Goal {
-    /// Some keys and where to go on.
+    /// Some keys, and the position at which to continue.
     Some,
     /// All keys.
     All,
-    /// How many there are.
+    /// The number of keys.
     Count,
-    /// Keys whose values have ended.
+    /// The keys of expired values.
     Ended,
 }
 
-/// Where a client goes on: of which configuration, at which server, below which record.
+/// The position at which a client continues: a configuration, a server in it, and the record below
+/// which to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Position {
     number: u16,
@@ -64,15 +65,15 @@ impl Position {
     }
 }
 
-/// Whose keys walks go through.
+/// The sessions whose keys a walk goes through.
 #[derive(Debug, Clone)]
 pub(super) struct Of {
     pub(super) sessions: Vec<Owned>,
-    /// The owner's time.
+    /// The owner's wall-clock time.
     pub(super) at: WallNs,
-    /// Every replica has the owner's writes up to this one.
+    /// Number of the last write up to which every replica has the owner's writes.
     pub(super) stable: u64,
-    /// The same, as numbered on the wire.
+    /// The same write, as numbered on the wire.
     pub(super) stable_sequence: Sequence,
 }
 
@@ -81,21 +82,21 @@ pub(super) struct Of {
 pub(super) struct Walk {
     pub(super) goal: Goal,
     pattern: Option<Bytes>,
-    /// There are no keys of the kind that is wanted.
+    /// True if no key can be of the requested type.
     pub(super) finds_nothing: bool,
-    /// Between two questions.
+    /// Pause between two questions.
     pub(super) pause: DurationNs,
-    /// Every write up to this one must be on every replica first.
+    /// Number of the write up to which every replica must have all writes before the walk starts.
     pub(super) after: u64,
     pub(super) until: MonoNs,
-    /// Records that a server looks at for one answer.
+    /// Number of records that a server looks at for one answer.
     pub(super) records: u32,
     pub(super) position: Position,
     number: ConfigNumber,
     asked: Option<(MonoNs, Endpoint, List)>,
-    /// When the next question may be asked.
+    /// Earliest time of the next question.
     next: MonoNs,
-    /// Not before something else has happened.
+    /// True if the walk cannot go on before another event.
     waits: bool,
     keys: Vec<Bytes>,
     bytes: usize,
@@ -103,7 +104,7 @@ pub(super) struct Walk {
     is_over: bool,
 }
 
-/// Every shard of every server that takes part.
+/// Returns every shard of every server that takes part.
 fn places(config: &Config) -> Vec<Endpoint> {
     let members = config.members.iter().filter(|member| !member.gone);
     let shards = 0..config.shards;
@@ -139,13 +140,13 @@ impl Walk {
         }
     }
 
-    /// Only keys that are as this says.
+    /// Limits the walk to keys that match this pattern.
     pub(super) fn of(mut self, pattern: Bytes) -> Self {
         self.pattern = Some(pattern);
         self
     }
 
-    /// What to ask whom now, if anything.
+    /// Returns the next question and the shard to ask, if one is to be sent now.
     pub(super) fn poll(
         &mut self,
         now: MonoNs,
@@ -186,10 +187,11 @@ impl Walk {
         Some((endpoint, question))
     }
 
-    /// Starts in this configuration, or goes on where a client of it has stopped.
+    /// Starts in this configuration, or continues at the position of a client of the same
+    /// configuration.
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "the low bits tell two that follow apart"
+        reason = "the low bits differ between successive configurations"
     )]
     fn begin(&mut self, config: &Config) {
         let number = config.number.0 as u16;
@@ -205,7 +207,7 @@ impl Walk {
         (self.bytes, self.count) = (0, 0);
     }
 
-    /// Takes an answer, if it is one to what was asked last.
+    /// Handles an answer to the last question. Ignores any other answer.
     pub(super) fn handle(&mut self, listed: &Listed, places: usize) {
         let expected = self.asked.as_ref().is_some_and(|(_, from, question)| {
             (from, question) == (&listed.from, &listed.question)
@@ -242,7 +244,7 @@ impl Walk {
         self.is_over
     }
 
-    /// When it needs looking at again.
+    /// Returns the time at which the walk has to be polled again.
     pub(super) fn due(&self) -> MonoNs {
         let again = self
             .asked
@@ -252,16 +254,16 @@ impl Walk {
         again.unwrap_or(next).min(self.until)
     }
 
-    /// The keys that were found since the last time.
+    /// Returns the keys found since the last call.
     pub(super) fn take_keys(&mut self) -> Vec<Bytes> {
         std::mem::take(&mut self.keys)
     }
 
-    /// What its client is told at its end.
+    /// Returns the reply for the client at the end of the walk.
     pub(super) fn reply(&mut self) -> Reply {
         if !self.is_over {
             return error(
-                "TRYAGAIN keys: not all servers have told theirs in time; wanted all; hint: `flurry status` tells whether a server is missing",
+                "TRYAGAIN keys: not all servers have reported theirs in time; hint: `flurry status` shows whether a server is missing",
             );
         }
         if self.bytes > KEY_BYTES_MAX {
@@ -282,7 +284,7 @@ impl Walk {
     }
 }
 
-/// How many answers end a walk.
+/// Returns how many answers end a walk.
 pub(super) fn places_of(config: &Config) -> usize {
     places(config).len()
 }
@@ -325,7 +327,7 @@ mod tests {
         walk.poll(MonoNs(0), &of, config)
     }
 
-    fn tell(
+    fn answer(
         walk: &mut Walk,
         (from, question): (Endpoint, List),
         next: Option<u64>,
@@ -359,7 +361,7 @@ mod tests {
             assert!(!walk.is_over());
             let asked = ask(&mut walk, &config, 0).unwrap();
             assert_eq!(ask(&mut walk, &config, 0), None, "one question at a time");
-            tell(&mut walk, asked, next, keys);
+            answer(&mut walk, asked, next, keys);
         }
         assert!(walk.is_over());
         assert_eq!(walk.take_keys(), ["a", "b", "c"]);
@@ -370,7 +372,7 @@ mod tests {
         let old = config(3, 2);
         let mut walk = Walk::new(Goal::Some, 0, MonoNs(u64::MAX));
         let asked = ask(&mut walk, &old, 0).unwrap();
-        tell(&mut walk, asked, Some(5), &["a"]);
+        answer(&mut walk, asked, Some(5), &["a"]);
         let cursor = walk.position.cursor();
         assert_ne!(cursor, 0, "0 would be the end");
         let go_on = |config: &Config| {
@@ -391,7 +393,7 @@ mod tests {
             below: 3,
             ..question
         };
-        tell(&mut walk, (from, other), None, &["a"]);
+        answer(&mut walk, (from, other), None, &["a"]);
         assert_eq!(walk.count, 0);
     }
 }

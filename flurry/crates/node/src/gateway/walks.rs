@@ -1,4 +1,4 @@
-//! The walks of all clients, and the gateway's own, which lets go of values that have ended.
+//! Keeps the walks of all clients, and the gateway's own walk that removes expired values.
 
 use bytes::Bytes;
 use flurry_core::decimal::decimal;
@@ -13,20 +13,20 @@ use super::walk::{Goal, Of, Position, Walk, places_of};
 use crate::Error;
 use crate::link::Link;
 
-/// Walks at once, each for a client.
+/// Maximum number of walks of clients at a time.
 const WALKS_MAX: usize = 64;
 
 /// Bytes of a pattern at most: each key is compared with all of it.
 const PATTERN_BYTES_MAX: usize = 1_024;
 
-/// How long the gateway rests between two walks of its own.
+/// Pause between two walks of the gateway's own.
 const REST: DurationNs = DurationNs::millis(1_000);
 
 /// Records that a server looks at for one step of it, and the pause between two: others have their turn.
 const SWEEP_RECORDS: u32 = 64;
 const SWEEP_PAUSE: DurationNs = DurationNs::millis(1);
 
-/// Values that have ended and are let go at once.
+/// Maximum number of expired values removed at once.
 const SWEPT_MAX: usize = 256;
 
 #[derive(Debug)]
@@ -39,9 +39,9 @@ struct Walking {
 #[derive(Debug, Default)]
 pub(super) struct Walks {
     clients: Vec<Walking>,
-    /// For values that have ended.
+    /// The gateway's own walk, which looks for expired values.
     own: Option<Walk>,
-    /// When it begins again.
+    /// Time at which the gateway's own walk begins again.
     rests_until: MonoNs,
 }
 
@@ -54,7 +54,8 @@ impl Walks {
 }
 
 impl Dispatcher {
-    /// `SCAN`, `KEYS` and `DBSIZE`; what is wrong with it, if something is.
+    /// Begins the walk for `SCAN`, `KEYS` or `DBSIZE`. Returns an error reply if the command is
+    /// wrong.
     pub(super) fn begin_walk(
         &mut self,
         now: MonoNs,
@@ -90,7 +91,7 @@ impl Dispatcher {
         None
     }
 
-    /// A server has told keys.
+    /// Handles a server's answer that lists keys.
     pub(super) fn listed(&mut self, listed: &Listed) {
         let Some(places) = self.owner.config().map(|config| places_of(config)) else {
             return;
@@ -101,7 +102,7 @@ impl Dispatcher {
         }
     }
 
-    /// Goes on with all walks; the replies of those that are over.
+    /// Continues all walks. Returns the replies of those that are over.
     pub(super) fn walk(&mut self, now: MonoNs, link: &mut Link) -> Vec<(u64, Place, Reply)> {
         let Some(config) = self.owner.config().cloned() else {
             return Vec::new();
@@ -129,7 +130,7 @@ impl Dispatcher {
             .collect()
     }
 
-    /// Lets go of values that have ended: nobody may ever ask for them again.
+    /// Removes expired values, since clients may never ask for them again.
     fn sweep(&mut self, now: MonoNs) {
         let Some(walk) = &mut self.walks.own else {
             if now >= self.walks.rests_until {
@@ -145,9 +146,9 @@ impl Dispatcher {
             self.walks.own = None;
             self.walks.rests_until = now.after(REST);
         }
-        // What is not let go now is found again the next time.
+        // The next walk finds the keys that are left over.
         for key in keys.into_iter().take(SWEPT_MAX) {
-            // It changes nothing of a value that lives, and finds none where it has ended.
+            // The operation changes nothing of a live value, and finds no value if it has expired.
             let nothing = Operation::SetRange {
                 offset: 0,
                 value: Bytes::new(),

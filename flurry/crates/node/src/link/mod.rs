@@ -66,7 +66,7 @@ pub struct LinkCounts {
     pub replayed: u64,
     /// Messages sent.
     pub sent: u64,
-    /// Answers too long for a datagram: whoever asked was told to ask over TCP instead.
+    /// Number of answers too long for a datagram. The requester was asked to use TCP instead.
     pub too_long: u64,
     /// Messages that could not be handed over: lost, as on a network.
     pub not_taken: u64,
@@ -284,7 +284,8 @@ impl Link {
         })
     }
 
-    /// Has these faults from now on; `stream` tells the threads of one part apart.
+    /// Injects these faults from now on. `stream` is a different number for each thread of one
+    /// part.
     pub(crate) fn with_faults(mut self, faults: &Faults, stream: u64) -> Self {
         if !faults.is_none() {
             self.injector = Some(Injector::new(clock::now(), faults.clone(), stream));
@@ -327,7 +328,7 @@ impl Link {
     }
 
     /// How long to wait at most: not at all when something is here already.
-    pub(crate) fn patience(&self, left: DurationNs) -> Duration {
+    pub(crate) fn wait_limit(&self, left: DurationNs) -> Duration {
         let opened = self.opened.messages.is_empty();
         if opened && self.mailbox.is_empty() && self.streams.is_empty() {
             Duration::from_nanos(left.0)
@@ -382,7 +383,7 @@ impl Link {
     /// Waits for a message, for a call of [`Wake`], or for `left` to pass.
     pub(crate) fn wait(&mut self, left: DurationNs) {
         self.flush();
-        let ready = self.waiter.wait(self.patience(left));
+        let ready = self.waiter.wait(self.wait_limit(left));
         self.look_at(ready);
     }
 
@@ -617,8 +618,8 @@ fn bound(socket: &UdpSocket) -> Result<SocketAddrV4, Error> {
     }
 }
 
-/// The address of this machine by which `toward` is reached: what is sealed is bound to it, so it must be
-/// one.
+/// Returns the address of this machine from which `toward` is reached. A sealed message is bound to
+/// this address, so it must be a specific one.
 fn own_address(toward: SocketAddrV4) -> Result<Ipv4Addr, Error> {
     if toward.ip().is_loopback() {
         return Ok(Ipv4Addr::LOCALHOST);
@@ -629,7 +630,7 @@ fn own_address(toward: SocketAddrV4) -> Result<Ipv4Addr, Error> {
     bound(&socket).map(|address| *address.ip())
 }
 
-/// A socket for datagrams, and what waits for connections at the same port.
+/// Returns a socket for datagrams, and a listener for connections at the same port.
 fn bind(wanted: SocketAddrV4, listens: bool) -> Result<(UdpSocket, Streams), Error> {
     let failed = |error: std::io::Error| Error::io(wanted, "to listen there", &error);
     for attempt in 0.. {
