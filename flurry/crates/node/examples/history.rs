@@ -1,4 +1,4 @@
-//! One owner of a session that writes down what it asks and what it is told, for a checker.
+//! Runs one owner of a session that records its calls and their results for a checker.
 //!
 //! `flurry/tests/e2e/storm.py` starts these processes, stops and kills them, and starts the next owner; the
 //! checker in `flurry/tests/linearizability` reads what all of them wrote. Every call has two JSON lines: one
@@ -136,7 +136,7 @@ enum Outcome {
     },
     /// It may have happened, or happen yet.
     Unknown { why: String },
-    /// A loss was told, and it did not happen.
+    /// The owner was notified of a loss, and the call did not take effect.
     Lost { why: String },
     /// It did not happen.
     Refused { why: String },
@@ -319,7 +319,7 @@ impl Owner<'_> {
     }
 
     fn choose(&self, dice: &mut Dice, key: &str) -> Asked {
-        // No value is ever written twice, so that each tells which write it is from.
+        // Every written value is unique, so that a value identifies the write that produced it.
         let unique = dice.unique(self.client.epoch().0);
         let roll = dice.below(100);
         let is_counter = key.starts_with("counter");

@@ -19,8 +19,8 @@ pub(crate) fn now() -> MonoNs {
     MonoNs(u64::try_from(at_ns).unwrap_or(0))
 }
 
-/// The instant on the monotonic clock, which the rows of a trace go by. Of a machine that sleeps while it
-/// records the later rows are late by the sleep.
+/// Returns the instant on the monotonic clock, which the rows of a trace use. If a machine sleeps
+/// while it records, the later rows are late by the length of the sleep.
 pub(crate) fn monotonic_of(at: MonoNs) -> unruly_trace::MonoNs {
     static SLEPT_NS: OnceLock<i64> = OnceLock::new();
     let slept_ns = *SLEPT_NS.get_or_init(slept_ns);

@@ -14,7 +14,8 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Opens it, or makes it, and locks this file of it; `alone` says what whoever opens it wants to be.
+    /// Opens or creates the directory and locks the file `lock` in it. `alone` names the role of
+    /// which a directory may have only one, for the error message.
     pub(crate) fn open(path: &Path, lock: &str, alone: &'static str) -> Result<Self, Error> {
         let failed =
             |error: std::io::Error| Error::io(path.display(), "a directory to write to", &error);

@@ -1,4 +1,4 @@
-//! What can go wrong, for whoever calls.
+//! The errors that callers of this crate receive.
 
 use flurry_core::id::{Epoch, KeyLength, Version};
 use flurry_core::key_value::Answer;
@@ -116,7 +116,7 @@ pub enum Error {
         "value: it has {bytes} bytes; wanted at most {VALUE_BYTES_MAX}; hint: split it over several keys"
     )]
     ValueTooLarge {
-        /// Its length; for an append the length of what was to be added.
+        /// Length of the value in bytes. For an append, the length of the added bytes.
         bytes: usize,
     },
     /// The caller's sequence number is not above the last one. Nothing was done.
@@ -160,7 +160,7 @@ pub enum Error {
         "{part}: its thread has ended; wanted it running; hint: see what it said before, and start it again"
     )]
     Stopped {
-        /// Of which part.
+        /// Name of the part.
         part: String,
     },
     /// The operating system refused.
@@ -225,8 +225,8 @@ impl From<SubmitError> for Error {
     }
 }
 
-/// An address as it was given, unless it may hold a password: of what is no address nobody can say where
-/// that ends.
+/// Returns an address as it was given, unless it may contain a password. A text that is not an
+/// address is hidden completely, since nothing shows where a password in it would end.
 fn shown(text: &str) -> &str {
     if text.contains('@') {
         "(not shown, it may hold a password)"

@@ -66,7 +66,7 @@ pub struct Fault {
     pub concerned: Concerned,
     /// Which way; `None` is both.
     pub direction: Option<Direction>,
-    /// From so long after the part's start.
+    /// Time after the part's start at which the fault begins.
     pub after: Duration,
     /// For so long; `None` is for ever.
     pub lasts: Option<Duration>,
@@ -144,7 +144,7 @@ impl Ord for Held {
 #[derive(Debug)]
 pub(crate) struct Injector {
     faults: Faults,
-    /// Of single operations, by their numbers.
+    /// Faults of single operations, by operation number.
     operations: BTreeMap<u64, Fault>,
     start: MonoNs,
     random: Pcg64Mcg,
@@ -194,7 +194,8 @@ impl Fault {
 }
 
 impl Injector {
-    /// `stream` tells the threads of one part apart.
+    /// Returns the injector of these faults. `stream` is a different number for each thread of one
+    /// part.
     pub(crate) fn new(now: MonoNs, faults: Faults, stream: u64) -> Self {
         let state = u128::from(faults.seed) << 64 | u128::from(stream) << 1 | 1;
         let mut random = Pcg64Mcg::new(state);

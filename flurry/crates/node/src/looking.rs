@@ -19,7 +19,8 @@ pub(crate) struct Looking {
 }
 
 impl Looking {
-    /// After so many doublings it is still tried once in a while: messages may come faster again.
+    /// Maximum number of doublings. Busy-polling is still tried now and then, since messages may
+    /// arrive faster again.
     const DOUBLINGS_MAX: u32 = 6;
 
     pub(crate) fn new(most: std::time::Duration) -> Self {

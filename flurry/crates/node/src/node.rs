@@ -18,7 +18,7 @@ use tracing::warn;
 /// Messages taken before timers and callers get their turn.
 const BATCH: usize = 64;
 
-/// A state machine with whatever it needs to be carried out.
+/// A state machine with everything that its thread needs to run it.
 pub(crate) trait Part: Send + 'static {
     /// A message came.
     fn message(&mut self, now: MonoNs, letter: Letter);
@@ -68,7 +68,7 @@ pub(crate) trait Part: Send + 'static {
 pub(crate) struct NodeOptions {
     /// How long it looks for messages before it sleeps.
     pub(crate) spin: Duration,
-    /// Where it tells how it is.
+    /// The place where the thread publishes its metrics.
     pub(crate) board: Option<Board>,
 }
 
@@ -250,8 +250,9 @@ pub(crate) fn turn(link: &mut Link, part: &mut impl Part) -> Result<usize, Error
     Ok(letters)
 }
 
-/// Looks for something to do until there is some (a letter, or `None` for what is beside the link), something is due, or it has taken long enough. Gives
-/// way meanwhile: what it waits for may need this core.
+/// Busy-polls until a message arrives, another source than the link is ready (returned as `None`
+/// inside), something is due, or the time is over. It yields meanwhile, since the thread that it
+/// waits for may need this core.
 fn look(link: &mut Link, part: &impl Part, looking: &Looking) -> Option<Option<Letter>> {
     if !looking.begins() {
         return None;

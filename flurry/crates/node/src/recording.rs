@@ -35,14 +35,15 @@ pub struct About {
     pub tool: Tool,
     /// What its work was drawn from.
     pub seed: u64,
-    /// Rows of so long after the start are of the warm-up.
+    /// Length of the warm-up: rows up to this time after the start belong to it.
     pub warmup: Duration,
     /// How long it is meant to measure after that; zero is until it ends.
     pub duration: Duration,
 }
 
 impl About {
-    /// A run of this name, without a warm-up, on a host of which nothing is said.
+    /// Returns the options of a run of this name, without a warm-up and without a description of
+    /// the host.
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self {
@@ -114,7 +115,8 @@ impl Recording {
         })))
     }
 
-    /// Closes the run, when all clients that wrote to it are gone, and says what is in it.
+    /// Closes the run, once all clients that wrote to it are gone, and returns the counts of its
+    /// content.
     ///
     /// # Errors
     ///
@@ -216,7 +218,7 @@ fn new_manifest(about: &About, origin: ClockPair) -> Manifest {
     }
 }
 
-/// The log of one client. Dropping it writes what is left and closes its books.
+/// The log of one client. Dropping it writes the remaining rows and closes the log.
 #[derive(Debug)]
 pub(crate) struct ArrivalLog {
     recording: Recording,

@@ -15,7 +15,7 @@ use crate::node::{Node, NodeOptions, Part};
 use crate::peers::Peers;
 use crate::security::Security;
 
-/// An owner that has not driven an unanswered operation for so long is gone.
+/// Time after which an owner counts as gone if it has not repeated an unanswered operation.
 const ABANDONED: DurationNs = DurationNs::millis(5_000);
 
 /// How a router is started.
@@ -25,7 +25,7 @@ pub struct RouterOptions {
     pub listen: SocketAddr,
     /// Where the controllers listen.
     pub controllers: Controllers,
-    /// Where it tells how it is.
+    /// Address at which the router publishes its metrics.
     pub metrics: Option<Metrics>,
     /// Who may be talked to, and what messages are sealed with.
     pub security: Security,
@@ -47,8 +47,8 @@ impl RouterOptions {
     }
 }
 
-/// A running router; dropping it stops it. It holds nothing that would be lost: owners drive what is
-/// open again, through any router.
+/// A running router. Dropping it stops it. Its end loses nothing, since owners repeat their open
+/// operations through any router.
 #[derive(Debug)]
 pub struct Router(Node);
 

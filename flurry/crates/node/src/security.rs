@@ -87,7 +87,8 @@ impl ClusterKey {
 pub struct Security {
     /// What every message is sealed with.
     pub key: Option<ClusterKey>,
-    /// Talk beyond this machine without a key too: whoever reaches a part can do everything.
+    /// Allows connections to other machines without a key. Everybody who can reach a part may then
+    /// do everything.
     pub insecure: bool,
 }
 
@@ -146,7 +147,8 @@ impl Security {
 ///
 /// # Errors
 ///
-/// [`Error::Refused`] for such a file. One that cannot be looked at is left to whoever reads it.
+/// [`Error::Refused`] for such a file. If the file cannot be examined, the caller that reads it
+/// reports the error.
 pub fn check_secret(path: &Path, what: &str) -> Result<(), Error> {
     let Ok(found) = std::fs::metadata(path) else {
         return Ok(());

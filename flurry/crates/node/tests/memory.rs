@@ -7,7 +7,7 @@ use flurry::{Client, Error};
 
 const VALUE: [u8; 1_000] = [7; 1_000];
 
-/// Sets keys until it goes wrong; which were set, and what went wrong.
+/// Sets keys until one fails. Returns the number of keys that were set, and the error.
 fn fill(client: &Client) -> (u32, Error) {
     for number in 0..10_000 {
         if let Err(error) = client.set(format!("k{number}"), VALUE.as_slice()) {

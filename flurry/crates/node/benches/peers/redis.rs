@@ -11,7 +11,7 @@ use crate::store::{Item, PATIENCE, Store};
 /// No reply of ours is longer.
 const REPLY_BYTES: usize = 512;
 
-/// A connection whose writes wait for so many replicas.
+/// A connection whose writes wait for a number of replicas.
 pub(crate) struct Connection {
     stream: TcpStream,
     replicas: u8,

@@ -8,7 +8,7 @@ use crate::store::{Items, Operation, Store};
 /// Room for a round's latencies, so that a vector seldom grows while one runs.
 const LATENCIES: usize = 1 << 17;
 
-/// After so many failures a thread gives up: each takes as long as the patience.
+/// Number of failures after which a thread gives up, since each takes as long as the timeout.
 const FAILURES_MAX: u64 = 20;
 
 /// What a round is to do.

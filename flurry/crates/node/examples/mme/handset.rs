@@ -61,7 +61,7 @@ impl Handset {
         })
     }
 
-    /// Sends so many signals, one after the other.
+    /// Sends `signals` signals, one after the other.
     pub(crate) fn live(mut self, signals: u64, limit: Duration) -> Result<Tally> {
         let mut tally = Tally::default();
         for _ in 0..signals {

@@ -7,7 +7,7 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use flurry::WallNs;
 use flurry::machine::{Access, Applied, Malformed, StateMachine};
 
-/// What a phone tells the network.
+/// A signal from a phone to the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signal {
     /// I am here, in this tracking area.

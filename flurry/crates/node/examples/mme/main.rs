@@ -71,7 +71,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// Serves until whoever started it is gone.
+/// Serves until the parent process has ended.
 fn replica(id: u16, controller: SocketAddr) -> Result<()> {
     let _server = Server::start_with(&ServerOptions::new(id, controller), &Network)?;
     println!("ready");
@@ -87,7 +87,7 @@ fn city(city: &City) -> Result<()> {
     let controller = Controller::start(&ControllerOptions::new(listen, None))?;
     let address = controller.address();
     let mut replicas = Replicas::start(address, 3)?;
-    let (tell, told) = mpsc::channel();
+    let (sender, told) = mpsc::channel();
     let begun = Instant::now();
     let (tally, killed) = std::thread::scope(|scope| {
         let killer = scope.spawn(move || replicas.kill_each(kill_every, &told));
@@ -103,7 +103,7 @@ fn city(city: &City) -> Result<()> {
         for phone in phones {
             tally.add(&phone.join().map_err(|_| anyhow!("a phone panicked"))??);
         }
-        drop(tell);
+        drop(sender);
         let killed = killer
             .join()
             .map_err(|_| anyhow!("the killer panicked"))??;
@@ -132,7 +132,7 @@ fn report(city: &City, tally: &Tally, killed: u64, took: Duration) {
         match (low >= WANTED, high < WANTED) {
             (true, _) => "met",
             (_, true) => "missed",
-            _ => "undecided, more signals would tell",
+            _ => "undecided, more signals would decide",
         },
         1e3 * tally.slowest.as_secs_f64()
     );

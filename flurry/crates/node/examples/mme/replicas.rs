@@ -32,7 +32,8 @@ impl Replicas {
         Ok(replicas)
     }
 
-    /// Kills one after the other, each time so long after the one before, until told to stop; how many.
+    /// Kills the replicas one after the other with a pause before each, until a stop is received.
+    /// Returns how many it has killed.
     pub(crate) fn kill_each(&mut self, every: Duration, stop: &Receiver<()>) -> Result<u64> {
         let mut killed = 0;
         for index in (0..self.children.len()).cycle() {

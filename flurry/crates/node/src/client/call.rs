@@ -146,7 +146,7 @@ impl<'a> Call<'a> {
         reply: Reply<Answered>,
     ) -> thread::Task {
         let wanted = clock::since(self.wanted);
-        let patience = u64::try_from(self.timeout.as_nanos()).unwrap_or(u64::MAX);
+        let timeout = u64::try_from(self.timeout.as_nanos()).unwrap_or(u64::MAX);
         thread::Task {
             submission: Submission {
                 key,
@@ -154,7 +154,7 @@ impl<'a> Call<'a> {
                 access,
                 level: self.level,
                 at: wall(),
-                patience: DurationNs(patience),
+                patience: DurationNs(timeout),
                 sequence: self.sequence,
                 refuses_doubt: false,
             },

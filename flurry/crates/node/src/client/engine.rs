@@ -90,7 +90,7 @@ impl Engine {
         self.shared.waiting.load(Ordering::Relaxed) >= CROWD
     }
 
-    /// Leaves an operation to whoever moves messages next.
+    /// Leaves an operation to the thread or caller that moves messages next.
     fn drop_in(&self, task: Task) {
         self.shared.inbox().push(task);
         if self.shared.rung.swap(true, Ordering::SeqCst) {
@@ -125,7 +125,7 @@ impl Engine {
         let outcome = self.drive(core, told, until);
         let mut core = self.shared.locked();
         self.shared.driven.store(false, Ordering::SeqCst);
-        // What cannot be carried out ends the thread, which whoever waits will hear.
+        // An error here ends the thread, and every waiting caller is notified of that.
         let _ = self.shared.take_in(&mut core);
         let now = clock::now();
         self.shared.driven_at.store(now.0, Ordering::Relaxed);
@@ -210,7 +210,7 @@ impl Engine {
     pub(super) fn close(&self, reply: Reply<()>) {
         let mut core = self.shared.locked();
         core.owner.close(clock::now(), reply);
-        // What cannot be carried out ends the thread, which whoever waits will hear.
+        // An error here ends the thread, and every waiting caller is notified of that.
         let _ = core.carry_out();
         self.leave(&core);
     }
@@ -292,7 +292,7 @@ mod tests {
         .unwrap();
         let ((first, first_told), (second, second_told)) = (append("a"), append("b"));
         {
-            // While it is held nobody else can take what was left.
+            // While the lock is held, no other caller can take the task from the inbox.
             let mut core = client.engine.shared.locked();
             client.engine.drop_in(first);
             client.engine.shared.submit(&mut core, second);

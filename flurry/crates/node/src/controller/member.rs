@@ -20,10 +20,10 @@ use crate::{Error, LEASE, random};
 /// A state travels in parts that fit a datagram.
 const PART_BYTES_MAX: usize = 48 << 10;
 
-/// A leader that was silent for so long is followed by another.
+/// Silence of a leader after which the group elects another one.
 const SILENCE: DurationNs = DurationNs::millis(500);
 
-/// A group that has had no leader for so long says so, and names the members that are silent.
+/// Time without a leader after which a member logs a warning that names the silent members.
 const LEADERLESS: DurationNs = DurationNs(5_000_000_000);
 
 #[derive(Debug)]

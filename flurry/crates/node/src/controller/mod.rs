@@ -36,7 +36,7 @@ pub struct ControllerOptions {
     pub servers: u8,
     /// Copies of each key.
     pub replicas: u8,
-    /// Threads of each server; the same as the servers are told.
+    /// Number of threads of each server. The servers must be configured with the same number.
     pub shards: u8,
     /// Silence after which a server is counted out. It is fixed when the first servers have joined; a
     /// controller of such a cluster goes by the cluster's own.
@@ -46,7 +46,7 @@ pub struct ControllerOptions {
     /// Addresses of all controllers that agree with each other, its own among them; empty for one that
     /// is alone, or that agrees by etcd.
     pub group: Vec<SocketAddr>,
-    /// Where it tells how it is.
+    /// Address at which the controller publishes its metrics.
     pub metrics: Option<Metrics>,
     /// Who may be talked to, and what messages are sealed with.
     pub security: Security,
@@ -98,8 +98,9 @@ impl ControllerOptions {
 pub struct Controller(Node);
 
 impl Controller {
-    /// Starts a controller, from what is in its directory if there is something. One of a group, or one
-    /// with etcd, stands by until it is elected, and may begin without the others or without etcd.
+    /// Starts a controller from the state in its directory, if there is one. A controller that
+    /// belongs to a group or uses etcd stands by until it is elected. It may start before the other
+    /// controllers or etcd are there.
     ///
     /// # Errors
     ///
@@ -175,8 +176,9 @@ impl Controller {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`]: its state could not be written. Nobody was told what was not on disk.
-    /// [`Error::Refused`]: what etcd has is no state.
+    /// [`Error::Io`]: its state could not be written. It has sent nothing to anybody that depends
+    /// on the unwritten state.
+    /// [`Error::Refused`]: the value in etcd is not a controller's state.
     pub fn wait(mut self) -> Result<(), Error> {
         self.0.wait()
     }

@@ -1,8 +1,8 @@
-//! All records of one life of a server, in a file of their own.
+//! Stores all records of one incarnation of a server in a file.
 //!
-//! A database (redb) with two tables: records by session and key, and what is known of the whole. A
-//! commit is in two phases, each synced, so that one that was torn is as if it had not been; and at the
-//! opening every page is looked at, so that damage is found before anything is believed.
+//! The file is a database (redb) with two tables: the records by session and key, and the state of
+//! the whole. A commit has two phases, each synced, so a torn commit leaves the earlier state. The
+//! opening checks every page, so damage is found before any record is believed.
 
 use std::ops::Bound::{Excluded, Unbounded};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,13 +23,13 @@ const KNOWN: TableDefinition<'_, &str, u128> = TableDefinition::new("known");
 /// Pages that a database keeps in memory: records are there already.
 const CACHE_BYTES: usize = 16 << 20;
 
-/// A version of what is in the tables.
+/// Version of the format of the tables.
 const FORMAT: u128 = 1;
 
 /// What becomes of a record.
 #[derive(Debug, Clone)]
 pub(super) enum Row {
-    /// It is this, unless what is there is newer.
+    /// Write this state, unless the present one is newer.
     Is(State),
     /// It is a deletion that may go now, unless something newer is there.
     Forgotten(State),
@@ -198,7 +198,8 @@ impl Generation {
         Ok(())
     }
 
-    /// Records behind a row, of so many bytes at least, and the last row where there may be more.
+    /// Returns records behind a row, at least `bytes_max` bytes of them where there are so much,
+    /// and the last row if there may be more.
     pub(super) fn read(&self, after: &[u8], bytes_max: usize) -> Result<Slice, Error> {
         let damaged = |row: &[u8]| {
             let row = row.escape_ascii().to_string();

@@ -91,7 +91,7 @@ fn an_older_record_never_takes_the_place_of_a_newer_one() {
     assert_eq!(commit(Row::Moved), None);
 }
 
-/// What a damaged file comes to: an error, or exactly what was written.
+/// Checks that a damaged file yields either an error or exactly the written records.
 #[test]
 fn a_record_with_a_bit_changed_or_under_another_key_is_none() {
     let (row, other) = (row_key(&key("k1")), row_key(&key("k2")));

@@ -44,7 +44,7 @@ struct Shard {
     life: Option<Incarnation>,
     /// The last change that came.
     seen: u64,
-    /// Of all before this moment.
+    /// Moment up to which the file has all records, in nanoseconds.
     through_ns: i64,
     /// All its records have come, of this copy.
     copied: Option<u64>,

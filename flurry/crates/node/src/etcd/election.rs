@@ -61,10 +61,11 @@ struct Term {
 struct Campaign {
     /// A term that was won, and is not taken up yet.
     elected: Option<Term>,
-    /// The present term by what it was won at, and until when it is sure, on the clock of [`now_ns`]. Of a
-    /// term, not of the process: a later term must not make one sure of an earlier.
+    /// Revision of the present term, and the time until which the term is certain, on the clock of
+    /// [`now_ns`]. The time belongs to the term and not to the process, since a later term must not
+    /// prolong an earlier one.
     sure: Option<(i64, i64)>,
-    /// The term that was given up by whoever decides.
+    /// The term that the controller has given up.
     resigned: Option<i64>,
     stopped: bool,
 }
@@ -127,7 +128,7 @@ pub(crate) struct Election {
 struct Job {
     won_at: i64,
     lease: i64,
-    /// Of the state that it replaces.
+    /// Revision of the state that the new state replaces.
     revision: i64,
     bytes: Vec<u8>,
 }
@@ -346,7 +347,7 @@ impl Candidate {
         }
     }
 
-    /// Has whoever decides take the term up, and keeps it for as long as it can.
+    /// Lets the controller take the term up, and keeps the term for as long as possible.
     fn lead(&mut self, term: Term, asked_ns: i64) {
         let (won_at, lease) = (term.won_at, term.lease);
         info!(address = self.address, "it leads");

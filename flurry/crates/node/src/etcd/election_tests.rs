@@ -156,7 +156,7 @@ fn a_later_term_of_the_same_controller_makes_nobody_sure_of_the_earlier_one() {
     let mut controller = node.controller("only");
     elected(&mut controller);
     assert!(wrote(&mut controller, b"mine"));
-    // Its lease is taken from it, and it is elected again before whoever decides has looked.
+    // The candidate loses its lease and is elected again before the controller has looked.
     let mut caller = node.caller();
     let key = node.place.key("controller");
     let first = caller.get(&key).unwrap().unwrap();

@@ -23,7 +23,7 @@ pub struct Etcd {
     tls: Option<EtcdTls>,
 }
 
-/// How etcd's certificate is checked, and what is shown to it.
+/// How the client checks etcd's certificate, and the certificate that it presents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EtcdTls {
     /// The authorities that may have signed its certificate, in PEM.
@@ -127,7 +127,7 @@ impl Etcd {
         self.tls.as_ref()
     }
 
-    /// The key of what is called so.
+    /// Returns the key in etcd for this name.
     pub(crate) fn key(&self, what: &str) -> String {
         format!("/flurry/{}/{what}", self.name)
     }

@@ -65,7 +65,7 @@ enum Slot {
     Waiting(Pending),
 }
 
-/// The settings of a client's connection: what the client has told the gateway about itself.
+/// The settings of a client's connection.
 #[derive(Debug)]
 pub(super) struct Said {
     pub(super) version: Version,

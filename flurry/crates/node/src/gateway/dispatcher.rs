@@ -294,7 +294,7 @@ impl Dispatcher {
         operation: &Operation,
         asked: Asked,
     ) -> Option<u64> {
-        let patience = u64::try_from(asked.timeout.as_nanos()).unwrap_or(u64::MAX);
+        let timeout = u64::try_from(asked.timeout.as_nanos()).unwrap_or(u64::MAX);
         let access = operation.access();
         let submission = Submission {
             key: key.clone(),
@@ -302,7 +302,7 @@ impl Dispatcher {
             access,
             level: asked.level,
             at: self.owner.wall(now),
-            patience: DurationNs(patience),
+            patience: DurationNs(timeout),
             sequence: None,
             refuses_doubt: asked.refuses_doubt,
         };

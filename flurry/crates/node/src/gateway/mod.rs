@@ -163,7 +163,7 @@ impl GatewayOptions {
             keys_max: self.keys_max,
             copies_min: self.copies_min,
             heartbeat: HEARTBEAT,
-            patience: patience(self.standby),
+            patience: silence_limit(self.standby),
             copies: self.copies(),
             security: self.security.clone(),
         })
@@ -411,7 +411,7 @@ impl GatewayHandle {
 }
 
 /// Returns a standby's silence limit; zero for a gateway that takes its slots at once.
-fn patience(standby: Option<Duration>) -> DurationNs {
+fn silence_limit(standby: Option<Duration>) -> DurationNs {
     let ns = standby.map_or(0, |it| it.as_nanos().max(1));
     DurationNs(u64::try_from(ns).unwrap_or(u64::MAX))
 }

@@ -179,8 +179,8 @@ impl Spec {
         all.step_by(place(step).max(1))
     }
 
-    /// Returns the hints that tell a cluster client how to spread the command over the gateways and
-    /// how to combine their replies.
+    /// Returns the hints for cluster clients: how to spread the command over the gateways and how
+    /// to combine their replies.
     fn tips(&self) -> &'static [&'static str] {
         match self.name {
             "dbsize" => &["request_policy:all_shards", "response_policy:agg_sum"],

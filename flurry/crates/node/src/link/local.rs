@@ -22,7 +22,8 @@ pub(super) struct Mailbox {
     wake: Wake,
 }
 
-/// What is in the queue or the map is whole at every instant, whoever panicked elsewhere.
+/// Locks a queue or map even after a panic elsewhere, since its content is consistent at every
+/// instant.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,7 +6,8 @@ use flurry_core::wire::Pack;
 
 use super::seal::Seal;
 
-/// Places in one turn at most; with more, what is here goes out earlier.
+/// Maximum number of destinations in one turn. A further destination makes the outbox send its
+/// messages early.
 const PLACES_MAX: usize = 64;
 
 /// Messages that the kernel took, and that it did not.
@@ -25,7 +26,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// Adds a message to what this place gets. What had to go out to make room is told.
+    /// Adds a message for a destination. Returns the messages that had to leave to make room.
     pub(super) fn put(
         &mut self,
         socket: &UdpSocket,

@@ -20,7 +20,7 @@ pub enum Transport {
 pub(crate) enum Way {
     /// By a datagram; they listen, for connections too.
     Datagram,
-    /// By a datagram, to whoever sent one.
+    /// Reply by datagram to the sender of a datagram.
     Return,
     /// By a connection that we open.
     Dial,

@@ -1,13 +1,15 @@
-//! Sealed packets: nobody without the cluster's key can read one, make one, or use one twice.
+//! Seals packets: without the cluster's key nobody can read a packet, make one, or use one twice.
 //!
-//! A packet is `0xf3 0x01`, the sender's random name of 16 bytes, a number of 8 bytes, little-endian,
-//! and the message under AES-256-GCM, with its tag of 16 bytes. The key is the sender's own: HKDF of the
-//! cluster's key and its name, so that no two senders ever use one number with one key. Where the packet
-//! goes is sealed with it: it is good nowhere else.
+//! A packet is `0xf3 0x01`, the sender's random name of 16 bytes, a number of 8 bytes,
+//! little-endian, and the message under AES-256-GCM, with its tag of 16 bytes. The key belongs to
+//! the sender: it is derived by HKDF from the cluster's key and the sender's name, so no two
+//! senders ever use one number with one key. The destination of the packet is sealed with it, so
+//! the packet is valid nowhere else.
 //!
-//! Numbers are the sender's wall clock in microseconds, and never go back. So a receiver can refuse what
-//! is old without knowing the sender: what was sent more than a moment ago, or before the receiver's
-//! own start, and what it has opened before. The clocks of a cluster must agree within that moment.
+//! A number is the sender's wall clock in microseconds, and never goes back. So a receiver can
+//! refuse an old packet without knowing the sender. It refuses packets that were sent more than a
+//! moment ago or before its own start, and packets that it has opened before. The clocks of a
+//! cluster must agree within that moment.
 
 use std::collections::HashMap;
 use std::net::SocketAddrV4;
@@ -24,7 +26,7 @@ const NAME_BYTES: usize = 16;
 const NUMBER_BYTES: usize = 8;
 const FRONT_BYTES: usize = HEAD.len() + NAME_BYTES + NUMBER_BYTES;
 
-/// By how much a sealed packet is longer than what is in it.
+/// Number of bytes that sealing adds to a message.
 pub(crate) const SEAL_BYTES: usize = FRONT_BYTES + MAX_TAG_LEN;
 
 /// How old a packet may be, and how far clocks may differ.
@@ -130,7 +132,8 @@ impl Seal {
             .seal_in_place_separate_tag(nonce(self.last), bound_to(to), body);
         match tag {
             Ok(tag) => self.buffer.extend_from_slice(tag.as_ref()),
-            // Only of what is longer than any message; it is lost then, and nothing of it is sent.
+            // This happens only for input longer than any message. The message is lost, and no part
+            // of it is sent.
             Err(_) => self.buffer.clear(),
         }
         &self.buffer

@@ -22,7 +22,8 @@ const CONNECTIONS_MAX: usize = 1_024;
 /// Bytes that wait for one reader at most; what does not fit is lost, as on a network.
 const OUTPUT_BYTES_MAX: usize = 8 << 20;
 
-/// Who reads nothing for so long while something waits for it is cut off.
+/// Time after which the link closes a connection whose peer reads nothing although messages wait
+/// for it.
 const STUCK_MAX: Duration = Duration::from_secs(5);
 
 /// An address that refused is left alone for so long.
@@ -39,7 +40,7 @@ struct Connection {
     socket: TcpStream,
     /// The other side opened it.
     accepted: bool,
-    /// Our end of it, which what is sealed is bound to.
+    /// The local address of the connection, to which sealed packets are bound.
     own: Option<SocketAddrV4>,
     input: BytesMut,
     output: BytesMut,
@@ -65,7 +66,8 @@ pub(super) type Came = Result<(Peer, Message), Damaged>;
 #[derive(Debug)]
 pub(super) struct Streams {
     epoll: Epoll,
-    /// Connections are opened from here, so that whoever looks at addresses knows the part.
+    /// The local address from which connections are opened, so that a peer that checks addresses
+    /// recognises the part.
     own: Ipv4Addr,
     listener: Option<TcpListener>,
     connections: BTreeMap<SocketAddrV4, Connection>,

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-/// Numbers that are remembered: what is overtaken by more is refused.
+/// Number of remembered packet numbers. A packet is refused if more than this many later ones have
+/// overtaken it.
 pub(super) const RECENT_MAX: usize = 256;
 
 /// The numbers of a sender. The smallest are forgotten first, and nothing is taken at or below one that was

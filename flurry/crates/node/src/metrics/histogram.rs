@@ -11,7 +11,7 @@ pub(crate) const BOUNDS_S: [f64; 18] = [
 /// How many took how long.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Histogram {
-    /// Of each step alone; the last has no upper end.
+    /// Count of each step alone. The last step has no upper bound.
     pub(crate) counts: [u64; BOUNDS_S.len() + 1],
     pub(crate) sum_s: f64,
 }

@@ -167,7 +167,7 @@ fn is_loopback(host: &str) -> bool {
         || bare.parse::<IpAddr>().is_ok_and(|it| it.is_loopback())
 }
 
-/// Everything up to the empty line; what is longer, or takes longer, is cut.
+/// Reads a request up to the empty line. A longer or slower request is cut off.
 fn request(mut client: &TcpStream) -> std::io::Result<Vec<u8>> {
     let began = Instant::now();
     let mut request = Vec::new();

@@ -17,7 +17,7 @@ pub(crate) use histogram::Histogram;
 pub use http::MetricsServer;
 pub(crate) use page::Page;
 
-/// Where one thread tells how it is.
+/// The place where one thread publishes its metrics.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Board(Arc<Mutex<Page>>);
 
@@ -40,7 +40,7 @@ impl Metrics {
         board
     }
 
-    /// What all parts have told last, in Prometheus's text format.
+    /// Returns the latest metrics of all parts in Prometheus's text format.
     #[must_use]
     pub fn text(&self) -> String {
         let boards = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,8 +51,9 @@ impl Metrics {
         whole.text()
     }
 
-    /// Tells it to whoever asks for `/metrics` there. Of the loopback network alone: nothing is encrypted
-    /// and nobody has to say who he is, so whatever collects it runs on the same machine.
+    /// Serves the metrics at `/metrics` of this address. Only an address of the loopback network is
+    /// allowed, since the connection is not encrypted and collectors do not authenticate. A
+    /// collector has to run on the same machine.
     ///
     /// # Errors
     ///
@@ -71,7 +72,7 @@ pub(crate) fn count(count: usize) -> f64 {
     count as f64
 }
 
-/// What a router tells, wherever it is.
+/// Adds the metrics of a router, which may be a part of its own or inside an owner.
 pub(crate) fn routed(router: &Router, page: &mut Page) {
     let counts = router.counts();
     let copies = (

@@ -24,7 +24,7 @@ struct Family {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Page {
     families: BTreeMap<&'static str, Family>,
-    /// Who tells all this.
+    /// Name of the part that the metrics belong to.
     part: String,
 }
 
