@@ -1,4 +1,4 @@
-//! What must hold at every step, whoever is told what.
+//! Checks the invariants that must hold at every step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -100,7 +100,8 @@ impl Owners {
 }
 
 impl World {
-    /// What crosses the wire is what was sent.
+    /// Encodes and decodes a message as the wire does, checks that it stays the same, and returns
+    /// it.
     pub(crate) fn through_the_wire(&mut self, message: Message) -> Message {
         let mut bytes = BytesMut::new();
         wire::encode(&message, &mut bytes);

@@ -1,4 +1,5 @@
-//! The servers' disks: what is on them some moments after it was in memory, and what outlives a crash.
+//! Simulates the servers' disks: records reach a disk some moments after memory, and survive a
+//! crash.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -32,7 +33,7 @@ impl Copied {
     }
 }
 
-/// Of one shard's disk and another's: what both have.
+/// Returns what the disks of two shards have in common.
 fn earlier(own: Option<SavedLife>, other: Option<SavedLife>) -> Option<SavedLife> {
     own.map(|own| match other.filter(|it| it.life == own.life) {
         Some(other) => SavedLife {
@@ -76,7 +77,7 @@ fn install(rows: &mut Rows, key: Key, state: State) {
 }
 
 impl ShardDisk {
-    /// What a server is told of it at its start.
+    /// Returns the content that a server finds on its disk at its start.
     pub(crate) fn found(&self) -> Disk {
         Disk {
             current: self.whole.saved(),
@@ -104,7 +105,7 @@ impl ShardDisk {
         self.due.take_if(|due| *due <= now).is_some()
     }
 
-    /// The process ended: what was under way is not there.
+    /// Simulates the end of the process: writes under way are lost.
     pub(crate) fn crash(&mut self) {
         self.due = None;
         self.queue.clear();
@@ -125,7 +126,8 @@ impl ShardDisk {
         all.filter(move |it| it.life == Some(life))
     }
 
-    /// Writes what has been long enough under way, for the present life; how far that is.
+    /// Completes the writes that have been under way long enough, for the present incarnation.
+    /// Returns how far they reach.
     fn write(&mut self, now: u64, present: Incarnation) -> Option<(Incarnation, u64)> {
         let mut through = None;
         while self.queue.front().is_some_and(|(at, _, _)| *at <= now)

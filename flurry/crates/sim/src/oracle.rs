@@ -17,7 +17,8 @@ use flurry_core::portal::{Outcome, number_of};
 /// States that a key may be in at most, before the oracle gives up telling them apart.
 const STATES_MAX: usize = 128;
 
-/// Former states that are remembered, for owners who are told that a tail may be lost.
+/// Number of former states that are remembered, for owners that are notified of a possibly lost
+/// tail.
 const HISTORY_MAX: usize = 256;
 
 type State = Option<Value>;
@@ -90,8 +91,8 @@ pub struct Allowed {
     pub few_servers: bool,
     /// Memory is short.
     pub shortage: bool,
-    /// The members change, or have just done so: then a read at level `disk` tells of the disks of the
-    /// old members alone.
+    /// True while the members change or have just changed. A read at level `disk` then speaks for
+    /// the disks of the old members only.
     pub changing: bool,
 }
 
@@ -121,7 +122,8 @@ impl Truth {
         self.epoch
     }
 
-    /// A new owner: what the earlier one was not told may or may not have happened.
+    /// Begins the time of a new owner. An operation that the earlier owner had no result of may or
+    /// may not have happened.
     pub fn opened(&mut self, epoch: Epoch) {
         self.epoch = epoch;
         for truth in self.keys.values_mut() {
@@ -296,7 +298,8 @@ impl KeyTruth {
         if !allowed.tail_unknown {
             return Err("a lost tail was reported, but no server was lost".to_owned());
         }
-        // Operations that were under way together carry it all; only the first tells something.
+        // Operations that were under way together share these reasons; only the first of them
+        // proves anything.
         if self.taken_over || allowed.forgets || allowed.shortage || allowed.loss {
             self.possible.extend(self.history.iter().cloned());
             if self.on_disk.is_none() {

@@ -34,7 +34,7 @@ pub struct Summary {
     pub virtual_ns: u64,
     /// The trace as a number.
     pub hash: u64,
-    /// How often each outcome was told.
+    /// Number of times that owners received each outcome.
     pub outcomes: BTreeMap<&'static str, u64>,
 }
 
@@ -53,7 +53,7 @@ pub struct Violation {
 ///
 /// # Errors
 ///
-/// [`Violation`] when anything false was said, or something did not come right.
+/// [`Violation`] when an owner received a wrong result, or the cluster did not recover.
 pub fn run(seed: u64, operations: u64) -> Result<Summary, Box<Violation>> {
     run_traced(seed, operations, false)
 }
@@ -151,7 +151,8 @@ fn step(world: &mut World, workload: &mut Workload) -> bool {
     true
 }
 
-/// I15: what is under way ends by itself, without another operation that would carry news along.
+/// Checks I15: operations under way end by themselves, without another operation that would carry
+/// news along.
 fn become_quiet(world: &mut World, workload: &mut Workload) {
     let end = world.now + LIVENESS_MAX;
     while world.violation.is_none() && !workload.is_quiet(world) {

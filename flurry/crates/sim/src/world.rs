@@ -1,4 +1,4 @@
-//! A cluster on virtual time: nodes, a network, and what is checked at every step.
+//! Simulates a cluster on virtual time: nodes and a network, with checks at every step.
 
 mod controllers;
 mod interventions;
@@ -175,7 +175,8 @@ pub struct World {
     pub violation: Option<String>,
     pub(crate) digests: BTreeMap<(u64, OperationId), u64>,
     pub(crate) versions: BTreeMap<(Life, SessionId, u64), (ConfigNumber, Version)>,
-    /// Epochs that a session's new owner was told; nothing older may be executed.
+    /// Epochs that the new owners of sessions have received. No operation of an older epoch may be
+    /// executed.
     pub fenced: BTreeMap<u32, u32>,
     pub(crate) open_copies: BTreeMap<NodeId, BTreeSet<(OperationId, u16, u8)>>,
     /// A server was counted out or restarted empty.
@@ -183,7 +184,7 @@ pub struct World {
     /// Servers that were lost one after another, so that others may not have copied everything in
     /// between.
     pub losses: Losses,
-    /// A disk was lost with what was on it: the others must do.
+    /// True if a disk was lost with its content, so that the other disks must suffice.
     pub disk_lost: bool,
     /// So many servers ended at once that every replica of a key may have been lost.
     pub all_lost: bool,
@@ -428,7 +429,7 @@ impl World {
         }
     }
 
-    /// Whether the members were changing within the last so many nanoseconds.
+    /// Returns whether the members were changing within the last `span` nanoseconds.
     pub(crate) fn changed_within(&self, span: u64) -> bool {
         self.changing_at.is_some_and(|at| at + span >= self.now)
     }

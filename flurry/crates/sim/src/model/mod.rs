@@ -148,7 +148,7 @@ pub fn explore(plan: Plan, bug: Option<Bug>, threads: usize) -> Result<Explored,
     }
 }
 
-/// A path in words: what happened, and what owners were told of it.
+/// Describes a path in words: the events, and the results that the owners received.
 fn described(exploration: &Exploration, path: Path<World, Action>) -> Vec<String> {
     let mut lines = Vec::new();
     for (world, action) in path.into_vec() {

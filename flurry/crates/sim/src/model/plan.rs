@@ -10,7 +10,7 @@ use super::letter::Place;
 pub enum Wish {
     /// Its value.
     Get,
-    /// This value, whatever it was: a blind write.
+    /// Set this value, whatever the earlier one: a blind write.
     Set(i64),
     /// So much more: an update.
     Add(i64),
@@ -41,9 +41,9 @@ impl Wish {
 pub enum Sight {
     /// The second owner was let in while a write of the first was on one replica only.
     TakeoverInFlight,
-    /// The first owner was told "done" when the second was already let in.
+    /// The first owner was notified of success after the second had been let in.
     LateAnswer,
-    /// The first owner was told that it is fenced.
+    /// The first owner was notified that it is fenced.
     FenceTold,
     /// An owner was answered after a replica had forgotten everything, or was gone.
     AnsweredAfterCrash,
@@ -51,7 +51,7 @@ pub enum Sight {
     ReturnedAnswers,
     /// A replica that was behind was given the other's state.
     Repaired,
-    /// The second owner was told that the tail may be lost.
+    /// The second owner was notified that the tail may be lost.
     TailUnknownTold,
     /// A server that the others had given up refused for want of a lease.
     LeaseMissed,

@@ -1,4 +1,5 @@
-//! What is watched: what must never be, what must be met, and how both are said.
+//! Watches the model: states that must never occur, states that must be reached, and their
+//! descriptions.
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +16,7 @@ use super::world::{Action, Exploration, Faults, Letter, World, now};
 /// What must never be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Broken {
-    /// An owner was told what no order of the operations explains.
+    /// An owner received a result that no order of the operations explains.
     NotLinearizable,
     /// I1, I3: one version, two states.
     TwoStates,
@@ -25,9 +26,9 @@ pub(super) enum Broken {
     NotFenced,
     /// I11: a message of an earlier configuration did something.
     OldConfiguration,
-    /// A lost tail was told where nothing can be lost.
+    /// An owner was notified of a lost tail where nothing can be lost.
     FalseAlarm,
-    /// An owner that still runs was told that a write of its own is lost.
+    /// A running owner was notified that one of its own writes is lost.
     Lost,
     /// An assertion of the core failed.
     Assertion,
@@ -43,7 +44,7 @@ impl Exploration {
         self.met[sight as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What a step shows, against what was.
+    /// Notes what a step shows, compared with the state before it.
     pub(super) fn note(&self, world: &mut World, place: Place, step: &Step) {
         if step.panic.is_some() {
             world.broken.get_or_insert(Broken::Assertion);
@@ -169,7 +170,7 @@ impl Exploration {
 }
 
 impl Exploration {
-    /// An event in words, and what owners were told of it.
+    /// Describes an event in words, with the results that the owners received.
     pub(super) fn describe(&self, world: &World, action: Action) -> Vec<String> {
         let wish = |owner: u8| {
             let place = Place(Place::FIRST_OWNER.0 + owner);

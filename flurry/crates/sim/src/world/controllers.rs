@@ -16,7 +16,7 @@ use crate::scenario::MS;
 /// A short part: states of most worlds need several.
 const PART_BYTES_MAX: usize = 200;
 
-/// Where controllers run, and what is on their disks.
+/// The nodes on which controllers run, and the content of their disks.
 #[derive(Debug, Default)]
 pub(super) struct Controllers {
     places: Vec<NodeId>,
@@ -81,7 +81,7 @@ impl World {
         }
     }
 
-    /// Starts a controller from what is on its disk.
+    /// Starts a controller from the content of its disk.
     pub fn start_controller(&mut self, place: NodeId) {
         let several = self.controllers.places.len() > 1;
         let seed = if several { self.dice.number() } else { 0 };

@@ -48,7 +48,7 @@ impl World {
         self.disks.entry(place).or_default().lose();
     }
 
-    /// An operator declares that a disk does not have what is waited for.
+    /// Lets an operator declare that a disk does not have the records that the cluster waits for.
     pub(crate) fn give_up_disk(&mut self, place: NodeId) {
         self.disks.entry(place).or_default().give_up();
     }

@@ -3,7 +3,7 @@
 use flurry_core::config::Config;
 use flurry_core::id::{Incarnation, ServerId};
 
-/// Copies of a key that may be missing, as the configurations tell it.
+/// Copies of a key that may be missing, according to the configurations.
 #[derive(Debug, Default)]
 pub struct Losses {
     now: usize,

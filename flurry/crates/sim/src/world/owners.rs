@@ -54,7 +54,7 @@ impl World {
         [portal.poll_timeout(), own].into_iter().flatten().min()
     }
 
-    /// Sends what a router wants sent; returns what is for the portal that it is inside of.
+    /// Sends the messages of a router. Returns those for the portal that the router is inside of.
     pub(crate) fn drain_router(
         &mut self,
         place: NodeId,
