@@ -129,8 +129,8 @@ impl End {
             enable_stamps(socket.as_fd()).unwrap();
         }
         if parts.timeout {
-            let patience = Duration::from_millis(10);
-            socket.set_read_timeout(Some(patience)).unwrap();
+            let timeout = Duration::from_millis(10);
+            socket.set_read_timeout(Some(timeout)).unwrap();
         }
         if parts.thread {
             std::thread::spawn(|| std::thread::sleep(Duration::from_secs(3_600)));

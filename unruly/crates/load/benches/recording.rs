@@ -24,7 +24,8 @@ use unruly_trace::{
 };
 
 const PAIRS: usize = 80;
-/// Fewer than the ring holds: what is measured is the hot side, not a full ring.
+/// Fewer records than the ring holds, because the benchmark measures the hot side and not a full
+/// ring.
 const RECORDS: u64 = 50_000;
 const CONNECTIONS: usize = 16;
 const DURATION_NS: u64 = 500_000_000;

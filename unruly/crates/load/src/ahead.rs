@@ -1,9 +1,9 @@
-//! A schedule that is told before its time, for whoever keeps it in a process of its own.
+//! A schedule that is handed out ahead of time, for an engine whose requests another process sends.
 
 use crate::source::{Due, Source};
 
-/// Hands out the requests of another source some time before they are due. Their intended times stay what
-/// they are: whoever is told of them waits.
+/// Hands out the requests of another source `lead_ns` before their scheduled times. The scheduled
+/// times stay the same, so the receiver of a request must wait.
 #[derive(Debug)]
 pub struct Ahead<S> {
     source: S,

@@ -1,8 +1,8 @@
-//! Response times in logarithmic bins, for whoever must know how a run goes on before its rows are read.
+//! Response times in logarithmic bins, for statistics during a run, before its rows are read.
 
 use std::collections::BTreeMap;
 
-/// Relative width of a bin, that of `unruly/python/unruly/stats/histogram.py`.
+/// Relative width of a bin, the same as in `unruly/python/unruly/stats/histogram.py`.
 const WIDTH: f64 = 0.005;
 
 /// The bin of what failed, beyond every other.

@@ -1,5 +1,5 @@
-//! Before a run: does the store answer, and does it let us in? A run that fails a million times because
-//! of a wrong password tells less than this one sentence.
+//! Checks before a run that the store answers and accepts the login. One clear error is better than
+//! a run that fails a million times because of a wrong password.
 
 use std::io;
 use std::time::Duration;
@@ -25,15 +25,16 @@ pub struct IntroductionError {
     hint: &'static str,
 }
 
-/// Connects to every place of a driver once, and hears its greeting out.
+/// Connects once to every place of a driver, and waits for its greeting.
 ///
 /// # Errors
 ///
-/// When a place is not there, does not let us in, speaks otherwise, or is silent for `patience`.
-pub fn introduce(driver: &dyn Driver, patience: Duration) -> Result<(), IntroductionError> {
+/// Fails if a place is missing, rejects the login, speaks another protocol, or is silent for
+/// `timeout`.
+pub fn introduce(driver: &dyn Driver, timeout: Duration) -> Result<(), IntroductionError> {
     for place in driver.places() {
-        let until_ns = monotonic().0 + i64::try_from(patience.as_nanos()).unwrap_or(i64::MAX / 4);
-        // Nobody answers a datagram that asks for nothing.
+        let until_ns = monotonic().0 + i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX / 4);
+        // Nobody answers a datagram that contains no request.
         if matches!(place, Place::Stream(_) | Place::Program { .. }) {
             meet(place, driver.target(), until_ns)?;
         }
@@ -98,7 +99,7 @@ impl Conversation {
         said
     }
 
-    /// Sends what was said, and returns what `take` makes of the next reply.
+    /// Sends the queued bytes, and returns the result of `take` for the next reply.
     pub(crate) fn hear<T>(
         &mut self,
         until_ns: i64,
@@ -138,11 +139,11 @@ fn connect(link: &mut Link, until_ns: i64) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends what is to be sent, and waits for something.
+/// Sends the queued bytes, and waits for an event on the connection.
 fn exchange(link: &mut Link, input: &mut Vec<u8>, until_ns: i64) -> io::Result<()> {
     let (mut space, mut control) = (vec![0; 4_096], vec![0; 256]);
     loop {
-        // One that is gone may have said why.
+        // A server that hung up may have sent the reason first.
         let _ = link.flush(&mut |_, _| {});
         let Some(socket) = link.socket() else {
             return Err(io::ErrorKind::NotConnected.into());
@@ -239,7 +240,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    /// What is said of a server that answers a Redis greeting like this, or hangs up.
+    /// Returns the result for a server that answers a Redis greeting like this, or hangs up.
     fn met(answer: Option<&'static [u8]>) -> Result<(), String> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -249,8 +250,8 @@ mod tests {
                 let mut asked = [0; 64];
                 let _ = stream.read(&mut asked).unwrap();
                 stream.write_all(answer).unwrap();
-                // Until the other side has hung up: what is left unread would reset the connection,
-                // and take the answer with it.
+                // The server reads until the client hangs up. Unread bytes would reset the
+                // connection, and the answer would be lost.
                 while stream.read(&mut asked).is_ok_and(|bytes| bytes > 0) {}
             }
         });

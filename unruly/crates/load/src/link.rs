@@ -40,14 +40,16 @@ pub enum Place {
     Datagram(SocketAddr),
     /// A program that is started for it, by the shell, and speaks on its standard input and output.
     Program {
-        /// What the shell is told.
+        /// The shell command.
         command: String,
-        /// What lets it into its store; it has it in its environment, as whoever starts `unruly` may.
+        /// The store's password. The program gets it in its environment, which the user who starts
+        /// `unruly` can read anyway.
         password: Option<Secret>,
     },
-    /// A process of this host that asks for us, at this Unix-domain socket; it says itself when it sent.
+    /// A process on this host that sends the requests for us, at this Unix-domain socket. It
+    /// reports its own send times.
     Local(PathBuf),
-    /// Back to where it comes from: what is sent is received.
+    /// A loop back to the sender, which receives its own bytes.
     Own,
 }
 

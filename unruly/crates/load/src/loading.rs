@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::source::{Due, LOAD, Sessions, Source};
 
-/// Writes so many keys, each session the next one when its last is there.
+/// Writes `left` keys. Each session writes its next key when the previous one is stored.
 #[derive(Debug)]
 pub struct LoadSource {
     left: u64,

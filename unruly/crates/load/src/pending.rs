@@ -1,4 +1,5 @@
-//! Copies that are open: found by their reply, and by the instants at which patience ends.
+//! Open copies. They are found by their reply, or by the time at which one of their time limits
+//! ends.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -6,7 +7,7 @@ use unruly_trace::{Level, Record};
 
 use crate::work::Task;
 
-/// Index of an open copy; `generation` tells a reused place from the one that was meant.
+/// Index of an open copy. `generation` distinguishes a reused place from its earlier use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot {
     pub(crate) index: u32,
@@ -68,11 +69,11 @@ pub(crate) struct Pending {
     free_groups: Vec<u32>,
     by_reply: HashMap<(u64, u16), u32>,
     open: usize,
-    /// In the order of the schedule, one queue for each kind of patience.
+    /// The copies in schedule order, one queue for each kind of time limit.
     queues: [VecDeque<Slot>; 3],
 }
 
-/// Kinds of patience, each with its own delay after the intended instant.
+/// Kinds of time limit. Each has its own delay after the scheduled time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
     /// Note the copy in the spool.
@@ -229,27 +230,27 @@ impl Pending {
         }
     }
 
-    /// The next copy whose patience of this kind ends, without taking it.
-    pub(crate) fn first(&mut self, patience: Patience) -> Option<(Slot, i64)> {
+    /// Returns the next copy whose time limit of this kind ends, without removing it.
+    pub(crate) fn first(&mut self, limit: Patience) -> Option<(Slot, i64)> {
         loop {
-            let slot = *self.queues[patience as usize].front()?;
+            let slot = *self.queues[limit as usize].front()?;
             let wanted = self
                 .at(slot)
                 .map(|copy| (copy.asked.intended_ns, copy.timed_out));
             match wanted {
-                Some((intended_ns, timed_out)) if !(timed_out && patience == Patience::Timeout) => {
+                Some((intended_ns, timed_out)) if !(timed_out && limit == Patience::Timeout) => {
                     return Some((slot, intended_ns));
                 }
                 _ => {
-                    self.queues[patience as usize].pop_front();
+                    self.queues[limit as usize].pop_front();
                 }
             }
         }
     }
 
     /// Takes the copy that [`Pending::first`] showed off the queue.
-    pub(crate) fn pop(&mut self, patience: Patience) {
-        self.queues[patience as usize].pop_front();
+    pub(crate) fn pop(&mut self, limit: Patience) {
+        self.queues[limit as usize].pop_front();
     }
 
     /// Every copy that still holds a place, by link if one is given.

@@ -9,8 +9,8 @@ use std::collections::BinaryHeap;
 use unruly_plan::{Arrivals, DurationNs, Mesh, Portion, ThinkTimes, group_of, phase_ns};
 use unruly_trace::Level;
 
-/// The phase of a request: what was asked before the run, before it is measured, and measured. Each is the
-/// place of its name in the header of a spool.
+/// The phase of a request: written before the run, sent in the warm-up, or measured. The number is
+/// the index of the phase's name in the header of a spool.
 pub(crate) const LOAD: u8 = 2;
 const WARMUP: u8 = 0;
 const MEASURE: u8 = 1;
@@ -178,7 +178,7 @@ impl Source for MeshSource {
     }
 }
 
-/// Ends another source after so many measured requests; those of the warm-up do not count.
+/// Ends another source after a number of measured requests. Requests of the warm-up do not count.
 #[derive(Debug)]
 pub struct Limited<S> {
     source: S,
@@ -219,7 +219,7 @@ impl<S: Source> Source for Limited<S> {
     }
 }
 
-/// Ends another source as soon as somebody says so; what is open then is still waited for.
+/// Ends another source as soon as `end` is set. The engine still waits for the open requests.
 #[derive(Debug)]
 pub struct Ending<S> {
     source: S,

@@ -1,8 +1,8 @@
-//! A target: what the bytes of one connection mean to the system under test.
+//! A target defines what the bytes of one connection mean to the system under test.
 //!
-//! A target is sans-IO: it appends what to send and takes what came. Each connection has one of its
-//! own, so that a protocol whose replies only come in order can remember what was asked. A new system
-//! is a new file in `targets/`, and a line there.
+//! A target is sans-IO: it appends bytes to send and consumes received bytes. Each connection has
+//! its own target, so a protocol whose replies come in order can remember its requests. A new
+//! system needs a new file in `targets/` and a line there.
 
 use unruly_trace::ErrorKind;
 
@@ -84,7 +84,7 @@ pub struct Incoming<'a> {
     pub sent_ns: Option<i64>,
     /// When who asks for us received it.
     pub received_ns: Option<i64>,
-    /// Bytes of the message on the wire, where `bytes` only tell of it.
+    /// Bytes of the message on the wire, if `bytes` is only a report about the message.
     pub wire_bytes: Option<u32>,
     /// Bytes of the input that it took.
     pub bytes: usize,
@@ -138,9 +138,9 @@ pub enum ProtocolError {
     /// It is not what the driver knows of the store's protocol.
     #[error("reply is {found:?}; wanted {wanted}; hint: does that store listen there?")]
     Reply {
-        /// The beginning of what came.
+        /// The beginning of the received bytes.
         found: String,
-        /// What may come.
+        /// The expected bytes.
         wanted: &'static str,
     },
     /// Nothing was asked.
@@ -173,8 +173,9 @@ pub const KEY_PREFIX: &str = "unruly:";
 
 /// Turns requests into bytes and bytes into replies, for one connection. Sans-IO.
 pub trait Target: Send {
-    /// The connection is new: what was asked on an earlier one is forgotten, and what is said first is
-    /// appended, if there is anything. Returns how many replies with the number [`GREETING`] will come.
+    /// Prepares a new connection: forgets the requests of an earlier one, and appends the
+    /// protocol's first bytes, if it has any. Returns how many replies with the number [`GREETING`]
+    /// will come.
     fn greet(&mut self, out: &mut Vec<u8>) -> usize;
 
     /// Appends the bytes of one copy.

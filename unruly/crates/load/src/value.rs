@@ -1,8 +1,9 @@
-//! What clients write: values that say whose they are.
+//! The values that clients write. Every value identifies the write that produced it.
 //!
-//! A store that mixes up keys, brings an old value back or forgets one answers in time, and wrongly. So
-//! each value begins with who wrote it, 32 printable characters, and goes on with a pattern that is the
-//! same in all of them: whoever reads it sees whether it is whole, of this key, and how old.
+//! A store that mixes up keys, returns an old value or loses one still answers in time, but
+//! wrongly. Each value therefore begins with 32 printable characters that identify the write, and
+//! continues with a fixed pattern. A reader can check that the value is complete, belongs to its
+//! key, and how old it is.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,10 +1,11 @@
-//! What the sessions of a store do, and whether what came back is right.
+//! Decides what the sessions of a store do, and whether an answer is right.
 //!
-//! Of each key it is known how often it was written and which of its values a read may no longer find.
-//! A write that was acknowledged before a read was sent must be seen by it; so must it be by all that are
-//! sent later. Two writes at one time may take effect in either order, and one whose fate is unknown may
-//! take effect at any time: neither is ever held against the store. So a read is called `wrong`, `wrong:stale`
-//! or `wrong:lost` only when no order of the operations explains what it found.
+//! For each key, the client knows how often it was written and which of its values a read may no
+//! longer return. A read that was sent after a write was acknowledged must see that write, and so
+//! must all later reads. Two concurrent writes may take effect in either order, and a write whose
+//! outcome is unknown may take effect at any time. Neither counts against the store. A read is
+//! therefore called `wrong`, `wrong:stale` or `wrong:lost` only if no order of the operations
+//! explains its answer.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -24,7 +25,7 @@ pub(crate) struct Task {
     pub(crate) kind: OperationKind,
     /// Nothing where every request asks for one and the same thing: then no value is judged.
     pub(crate) key: Option<u64>,
-    /// Of a write, which one of its key.
+    /// The number of this write among the writes of its key.
     version: u32,
     /// Values of earlier writes than this may not be found any more: by a read, now; after a write, when
     /// it has been acknowledged.
@@ -54,7 +55,7 @@ struct Known {
     written: u32,
     /// Every write before this one has ended, and so has one that began after them.
     floor: u32,
-    /// Of the writes that are open, the first began after this many had ended.
+    /// The number of writes that had ended when the first of the open writes began.
     settled: u32,
     open: u32,
 }
@@ -161,7 +162,7 @@ impl Work {
         }
     }
 
-    /// What an answer says of a task, by what is known of its key.
+    /// Judges an answer to a task by the known history of its key.
     pub(crate) fn judge(&self, task: &Task, answer: Answer<'_>) -> Status {
         match (task.kind, answer) {
             (_, Answer::Failed(kind, _)) => Status::Error(kind),
@@ -174,7 +175,7 @@ impl Work {
         }
     }
 
-    /// Of several values that stand side by side one that is right is enough.
+    /// Judges several concurrent values. The answer is right if one of them is.
     fn judge_values(&self, task: &Task, values: &[u8]) -> Status {
         let mut found = values
             .split(|byte| *byte == b' ')
@@ -266,7 +267,7 @@ mod tests {
 
     const RUN: u32 = 77;
 
-    /// One key, whose sessions do what they are told to.
+    /// A single key, whose sessions run the tasks that the test gives them.
     struct OneKey(Work);
 
     impl OneKey {

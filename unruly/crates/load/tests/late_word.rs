@@ -77,8 +77,9 @@ impl Source for Two {
     }
 }
 
-/// What becomes of two requests, the first of which was answered so long after its scheduled time.
-/// The other process says so once it has both, which is after the first has timed out.
+/// Returns the results of two requests, the first of which was answered `took_ns` after its
+/// scheduled time. The other process reports this only when it has both, after the first has timed
+/// out.
 fn measured(took_ns: i64) -> (Tally, Outcome) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");

@@ -31,7 +31,7 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// Forgets what was of one connection; returns it.
+    /// Clears the state of one connection. Returns the previous state.
     fn reset(&mut self) -> Self {
         let empty = Self {
             pool: self.pool,

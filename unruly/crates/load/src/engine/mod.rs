@@ -1,10 +1,12 @@
-//! The engine: sends what is due when it is due, and accounts for every copy exactly once.
+//! The engine sends each scheduled request at its scheduled time, and accounts for every copy
+//! exactly once.
 //!
-//! One thread, non-blocking connections. The schedule is never bent: a request that is due while we
-//! were stopped is sent as soon as we run again, with its intended time; one that cannot be sent
-//! (no connection, too many in flight) is a row that says so. A timeout counts from the intended
-//! time, and a reply that comes later still fills in when it came, unless its connection carries
-//! one request at a time and was closed for the timeout.
+//! It uses one thread and non-blocking connections, and never changes the schedule. If the thread
+//! was stopped at a request's scheduled time, it sends the request as soon as it runs again and
+//! keeps the scheduled time. A request that cannot be sent (no connection, too many in flight)
+//! becomes a row with that reason. A timeout counts from the scheduled time. A later reply still
+//! adds its arrival time to the row, unless its connection carries one request at a time and was
+//! closed because of the timeout.
 
 mod lanes;
 mod links;
@@ -27,10 +29,10 @@ use crate::work::Work;
 use lanes::{Lane, Pool, lanes};
 use retries::Retries;
 
-/// A copy that is open for so long is noted in the spool: a crash must not forget it.
+/// Age at which an open copy is noted in the spool, so that a crash does not lose it.
 const NOTE_AFTER_NS: i64 = 500_000_000;
 
-/// How often the control callback is asked.
+/// Interval at which the engine calls the control callback.
 const CONTROL_PERIOD_NS: i64 = 1_000_000_000;
 
 /// A receive may wait when nothing else is due for this long: twice what it waits at most.
@@ -88,11 +90,11 @@ pub enum Control {
     Continue,
     /// Send no request that was not sent yet, and wait for those that are open.
     Abandon,
-    /// End the schedule now, wait for nothing, and account for what is open.
+    /// End the schedule now, wait for nothing, and account for the open copies.
     Stop,
 }
 
-/// What happened since the last look, for the live line.
+/// The events since the last progress line.
 #[derive(Debug, Clone, Default)]
 pub struct Live {
     /// Response times of answered copies, ns.
@@ -416,8 +418,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// A copy is not sent at once. Was it late already? Its row cannot tell: it has no time of sending,
-    /// or one that tells of its wait.
+    /// Counts a copy that cannot be sent at once, and notes whether it was late already. Its row
+    /// cannot show that: the row has no send time, or one that includes the wait.
     fn held_back(&mut self, asked: &Asked) {
         let late_ns = monotonic().0 - asked.intended_ns;
         self.live.lag_ns = self.live.lag_ns.max(late_ns);
@@ -449,16 +451,16 @@ impl<'a> Engine<'a> {
             operation,
         };
         let target = &mut self.targets[link];
-        let tells = self.links[link].tells_when_sent();
-        let mark = (!tells).then_some(slot);
+        let reports_sending = self.links[link].tells_when_sent();
+        let mark = (!reports_sending).then_some(slot);
         let length = self.links[link].queue(mark, |out| target.encode(&outgoing, out));
-        if !tells && let Some(copy) = self.pending.at(slot) {
+        if !reports_sending && let Some(copy) = self.pending.at(slot) {
             copy.asked.record.sent_bytes = length;
         }
         self.fresh.push(link);
     }
 
-    /// Hands over what was queued: all that is due goes in one call.
+    /// Sends the queued requests. All requests for one connection go in one call.
     fn flush_fresh(&mut self) {
         loop {
             self.serve_pools();

@@ -11,8 +11,8 @@ use crate::pending::{Patience, Slot};
 const DRAIN_PAUSE: Duration = Duration::from_millis(1);
 
 impl Engine<'_> {
-    fn delay_ns(&self, patience: Patience) -> i64 {
-        match patience {
+    fn delay_ns(&self, limit: Patience) -> i64 {
+        match limit {
             Patience::Note => NOTE_AFTER_NS,
             Patience::Timeout => self.options.timeout_ns,
             Patience::Linger => self.options.timeout_ns + self.options.linger_ns,
@@ -22,26 +22,26 @@ impl Engine<'_> {
     pub(super) fn next_patience_ns(&mut self) -> Option<i64> {
         [Patience::Note, Patience::Timeout, Patience::Linger]
             .into_iter()
-            .filter_map(|patience| {
-                let delay_ns = self.delay_ns(patience);
+            .filter_map(|limit| {
+                let delay_ns = self.delay_ns(limit);
                 self.pending
-                    .first(patience)
+                    .first(limit)
                     .map(|(_, intended_ns)| intended_ns + delay_ns)
             })
             .min()
     }
 
-    /// Ends what was waited for long enough, as long as the recorder has room for the rows: a row
-    /// without room would be lost, so the rest waits a moment longer.
+    /// Ends each copy whose time limit has passed, as long as the recorder has room for the rows. A
+    /// row without room would be lost, so the remaining copies wait a moment longer.
     pub(super) fn keep_patience(&mut self, now_ns: i64) {
-        for patience in [Patience::Note, Patience::Timeout, Patience::Linger] {
-            let delay_ns = self.delay_ns(patience);
-            while let Some((slot, intended_ns)) = self.pending.first(patience) {
+        for limit in [Patience::Note, Patience::Timeout, Patience::Linger] {
+            let delay_ns = self.delay_ns(limit);
+            while let Some((slot, intended_ns)) = self.pending.first(limit) {
                 if intended_ns + delay_ns > now_ns || self.recorder.is_crowded() {
                     break;
                 }
-                self.pending.pop(patience);
-                match patience {
+                self.pending.pop(limit);
+                match limit {
                     Patience::Note => self.note(slot),
                     Patience::Timeout => self.time_out(slot),
                     Patience::Linger => self.give_up(slot),
@@ -98,7 +98,8 @@ impl Engine<'_> {
         self.pending.release(copy.asked.group);
     }
 
-    /// The run is over: what timed out is a timeout, what is open is unfinished.
+    /// Accounts for all open copies at the end of the run: a copy past its timeout is a timeout,
+    /// any other is unfinished.
     pub(super) fn account_for_open(&mut self) {
         for slot in self.pending.all(None) {
             while self.recorder.is_crowded() {

@@ -1,4 +1,4 @@
-//! What comes back: replies are matched with what was asked, judged, and written down.
+//! Matches replies with their requests, judges them and records them.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use crate::work::Task;
 /// Longest beginning of a reply that is kept until the rest comes.
 const PARTIAL_BYTES_MAX: usize = 33 << 20;
 
-/// Of a complaint so much is kept.
+/// Most bytes kept of an error message.
 const COMPLAINT_BYTES: usize = 300;
 
 impl Engine<'_> {
@@ -89,7 +89,7 @@ impl Engine<'_> {
                 };
                 self.lane_replied(link, rest);
             }
-            // A datagram is one message; what is left of it is noise.
+            // A datagram is one message, and any bytes after the message are noise.
             Ok(used) => self.outcome.strays += u64::from(used < whole.len()),
             Err(error) if self.links[link].is_stream() => {
                 self.outcome.strays += 1;
@@ -159,7 +159,7 @@ impl Engine<'_> {
         }
     }
 
-    /// The copy of this connection that something was said of.
+    /// Returns the open copy that a reply on this connection belongs to.
     fn open_copy(&self, link: usize, incoming: &Incoming<'_>) -> Option<Slot> {
         let server = incoming.server.unwrap_or(self.peers[link].id);
         self.pending.find(incoming.request, server)

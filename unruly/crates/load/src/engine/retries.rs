@@ -58,7 +58,8 @@ impl Engine<'_> {
 
     /// A copy failed: it is tried again, if it may be.
     pub(super) fn will_retry(&mut self, record: &Record, asked: &Asked) -> bool {
-        // At the end nothing is tried any more, and what is wrong is so however often it is asked.
+        // Nothing is retried at the end, and a wrong answer is not retried because it would stay
+        // wrong.
         let told = matches!(
             record.status,
             Status::WrongStale | Status::WrongLost | Status::Wrong
@@ -98,7 +99,7 @@ impl Engine<'_> {
         self.flush_fresh();
     }
 
-    /// The run is over: what waits to be tried again was not answered.
+    /// Ends the waiting retries at the end of the run. They count as unfinished.
     pub(super) fn give_up_retries(&mut self) {
         while let Some(asked) = self.retries.take(i64::MAX) {
             self.task_ended(asked.task, Status::Unfinished);

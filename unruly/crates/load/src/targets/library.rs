@@ -19,7 +19,7 @@ pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverErr
     };
     check_options(settings, options)?;
     let known = PORTS.iter().find(|(scheme, _)| *scheme == url.scheme);
-    // A host that leads nowhere is told before a program is started for it.
+    // An unreachable host is reported before a program is started for it.
     addresses(settings, known.map_or(0, |(_, port)| *port))?;
     let Some(own) = settings.own else {
         return Err(DriverError::new(

@@ -1,4 +1,5 @@
-//! Nothing: what is sent comes back through the kernel at once. What it takes is what we take.
+//! The null target: the kernel returns the sent bytes at once. Its latency is the load generator's
+//! own cost.
 
 use super::{Driver, DriverError, Settings, without_level};
 use crate::link::Place;

@@ -1,7 +1,8 @@
-//! A program of the user's: any language, any store. `unruly/docs/drivers.md` has its lines.
+//! A user's program, in any language and for any store. `unruly/docs/drivers.md` defines its lines.
 //!
-//! It is one process for all clients, and may answer in any order. What it says of when it sent and
-//! received is what the rows say, so that the way to it is no part of a latency.
+//! One process serves all clients, and may answer in any order. The rows contain the send and
+//! receive times that the program reports, so the communication with the program is not part of a
+//! latency.
 
 use unruly_trace::{ErrorKind, monotonic};
 
@@ -14,7 +15,7 @@ const WANTED: &str = "a line of a driver: unruly/docs/drivers.md";
 /// Longest line: the longest value, and some words.
 const LINE_BYTES_MAX: usize = 32 << 20;
 
-/// What a program may say of a request that it failed.
+/// The kinds of failure that a program may report for a request.
 const KINDS: [(&[u8], ErrorKind); 4] = [
     (b"store", ErrorKind::Store),
     (b"denied", ErrorKind::Denied),
