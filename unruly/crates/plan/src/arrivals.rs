@@ -45,7 +45,8 @@ pub enum Arrivals {
         on: DurationNs,
         /// Mean time between bursts, in which nothing comes.
         off: DurationNs,
-        /// Of the distribution: below 2 there is no variance, and there is no mean at 1.
+        /// Shape of the distribution. Its variance is infinite up to 2, and its mean is infinite up
+        /// to 1.
         shape: f64,
     },
     /// At the times of a file: see [`crate::times_ns`].

@@ -20,7 +20,7 @@ pub(crate) struct Bursts {
     gaps_ns: [f64; 2],
     stays: Stays,
     in_burst: bool,
-    /// Of the present state, ns.
+    /// Remaining time in the present state, in nanoseconds.
     left_ns: f64,
     at: Offset,
     random: Random,
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use crate::random::Purpose;
 
-    /// Counts in windows of so many seconds, and their mean and index of dispersion.
+    /// Returns the mean and the index of dispersion of the counts in windows of `window_s` seconds.
     fn counted(mut bursts: Bursts, windows: usize, window_s: f64) -> (f64, f64) {
         let mut counts = vec![0.0; windows];
         loop {

@@ -46,12 +46,12 @@ pub enum FaultKind {
     Disk,
 }
 
-/// What a way does to what goes over it.
+/// The effect of a relay on the messages that it forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Network {
     /// Added to each direction.
     pub delay: DurationNs,
-    /// Up to so much more, drawn for each message.
+    /// Upper limit of a further random delay, drawn for each message.
     pub jitter: DurationNs,
     /// The share of messages that is lost.
     pub loss: f64,

@@ -1,7 +1,7 @@
-//! Who groups with whom, and when a probe ticks, without any coordination.
+//! Decides which agents form a group and when a probe ticks, without any coordination.
 //!
-//! Every agent computes the same answer from the seed and its own count of epochs, so that no
-//! leader, no message and no shared file can stall what is being measured.
+//! Every agent computes the same answer from the seed and its own count of epochs. No leader,
+//! message or shared file can therefore stall the measured system.
 
 use crate::random::{Purpose, Random, mix, scale};
 use crate::units::DurationNs;

@@ -1,4 +1,4 @@
-//! The virtual machines of Java that a run starts for itself.
+//! The JVMs that a run starts.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,9 +29,9 @@ pub enum Runtime {
     /// This program.
     #[default]
     Native,
-    /// A virtual machine of Java each.
+    /// Every agent runs on its own JVM.
     Jvm,
-    /// Even numbers on this program, odd ones on a virtual machine of Java.
+    /// Agents with even numbers run on this program, and agents with odd numbers on a JVM.
     Mixed,
 }
 
@@ -49,7 +49,7 @@ impl Runtime {
         }
     }
 
-    /// Whether the agent of this number runs on a virtual machine of Java.
+    /// Returns true if the agent with this number runs on a JVM.
     #[must_use]
     pub const fn is_jvm_of(self, agent: u16) -> bool {
         match self {
@@ -60,7 +60,7 @@ impl Runtime {
     }
 }
 
-/// A collector of garbage.
+/// A garbage collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Collector {
@@ -70,9 +70,9 @@ pub enum Collector {
     Parallel,
     /// Regions, mostly beside the program.
     G1,
-    /// Beside the program, with coloured pointers.
+    /// Concurrent, with coloured pointers.
     Z,
-    /// Beside the program, with forwarded pointers.
+    /// Concurrent, with forwarding pointers.
     Shenandoah,
 }
 

@@ -1,14 +1,14 @@
-//! The plan of a run: what is measured, for how long, under which load, with which faults.
+//! The plan of a run: the subject of the measurement, its duration, its load and its faults.
 //!
-//! A plan is read from TOML ([`Plan::parse`]), checked to the last key, and can be written back
-//! with every default in place ([`Plan::to_toml`]), so that what ran is never in doubt. All that
-//! is random in a run follows from the plan's seed: who groups with whom ([`groups`]), when a
-//! probe ticks ([`phase_ns`]), when a request is due ([`Arrivals::schedule`]), in which order the
-//! cells of the matrix go ([`Plan::order`]). Processes which hold the same plan therefore agree
-//! on all of it without a word between them.
+//! [`Plan::parse`] reads a plan from TOML and checks every key. [`Plan::to_toml`] writes it back
+//! with every default in place, so that a run's settings are never in doubt. Everything random in a
+//! run follows from the plan's seed: the groups of the agents ([`groups`]), the ticks of a probe
+//! ([`phase_ns`]), the scheduled times of requests ([`Arrivals::schedule`]) and the order of the
+//! matrix's cells ([`Plan::order`]). Processes that hold the same plan therefore agree on all of
+//! this without communication.
 //!
-//! Invariant: nothing here reads a clock, opens a socket or a file, starts a thread, or draws
-//! from randomness other than the seed it was given.
+//! Invariant: this crate reads no clock, opens no socket or file, starts no thread, and uses no
+//! randomness other than the plan's seed.
 
 mod arrivals;
 mod bursts;

@@ -67,7 +67,7 @@ pub const MAX_SAMPLE: u32 = 1_000_000_000;
 pub const MIN_LINK: BitRate = BitRate(64_000);
 /// See [`MIN_LINK`].
 pub const MAX_LINK: BitRate = BitRate(100_000_000_000);
-/// Smallest packet of a link: that which IPv6 needs.
+/// Smallest packet of a link: the minimum that IPv6 requires.
 pub const MIN_MTU: u16 = 1_280;
 /// Largest packet of a link.
 pub const MAX_MTU: u16 = 65_535;
@@ -97,7 +97,7 @@ pub const MAX_NETWORK_DELAY: DurationNs = DurationNs(60 * 1_000_000_000);
 pub const MAX_BUSY_THREADS: u16 = 1_024;
 /// Highest CPU number.
 pub const MAX_CPU: u16 = 8_191;
-/// Most keys of a store: what is known of each takes 16 bytes.
+/// Most keys of a store. The state of each key takes 16 bytes.
 pub const MAX_KEYS: u64 = 100_000_000;
 /// Most requests that a closed client of a store has open at once.
 pub const MAX_PIPELINE: u32 = 10_000;

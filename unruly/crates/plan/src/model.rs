@@ -30,12 +30,12 @@ pub struct Plan {
     /// What competes with it for the processors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compete: Option<Compete>,
-    /// The virtual machines of Java that the run starts.
+    /// The JVMs that the run starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jvm: Option<Jvm>,
     /// The probe of the host, unless it is off.
     pub probe: Option<Probe>,
-    /// What is done to the processes during measurement.
+    /// The faults during the measurement.
     pub faults: Vec<Fault>,
     /// CPUs which processes are pinned to, by process.
     pub pins: BTreeMap<String, Vec<u16>>,
@@ -212,7 +212,7 @@ pub struct Drive {
     pub timeout: DurationNs,
     /// Most requests awaited at once.
     pub in_flight: u32,
-    /// A cell ends when so many measured requests were sent, if that is before its duration.
+    /// Number of measured requests after which a cell ends, if its duration is not over before.
     #[serde(default)]
     pub requests: Option<u64>,
     /// The store that is driven instead of an echo server.

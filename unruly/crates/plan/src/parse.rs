@@ -23,9 +23,9 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// Returns what is wrong first, with its line: text that is not TOML, a key that is unknown or
-    /// missing, a value of the wrong type or out of bounds, values which contradict each other, or
-    /// a cell of the matrix for which any of this holds.
+    /// Returns the first problem with its line: text that is not TOML, an unknown or missing key, a
+    /// value of the wrong type or out of bounds, values that contradict each other, or a cell of
+    /// the matrix with any of these problems.
     pub fn parse(path_for_messages: &str, text: &str) -> Result<Self, PlanError> {
         let source = Source {
             path: path_for_messages,
@@ -113,7 +113,8 @@ impl Plan {
     }
 }
 
-/// The path of a key that a person wrote, whole or by its end; else what was wanted, and a hint.
+/// Returns the full path of a key that a person wrote in full or by its last part. Otherwise
+/// returns the expected keys and a hint.
 fn path_of(key: &str) -> Result<String, (String, String)> {
     let known = keys::known_keys();
     let known = known.iter().filter(|path| !path.starts_with("fault"));

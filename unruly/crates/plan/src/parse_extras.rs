@@ -1,4 +1,5 @@
-//! What processes are given of the cores, and what is varied between cells: `[pin]`, `[quota]`, `[matrix]`.
+//! Parses the CPU placement of processes and the factors that vary between cells: `[pin]`,
+//! `[quota]`, `[matrix]`.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use crate::section::Section;
 /// The processes that faults and pins may name: competing loads are kept on cores all together, and
 /// something is done to each by itself.
 pub(crate) struct Processes {
-    /// Of the load alone.
+    /// Names of the load's own processes.
     pub(crate) names: Vec<String>,
     /// The competing loads, one for each host.
     loads: Vec<String>,

@@ -210,7 +210,7 @@ fn check_count(section: &Section<'_>, fault: &Fault, run: &Run) -> Result<(), Pl
     Err(section.refuse("every", wanted, format!("every = \"{fitting}\"")))
 }
 
-/// That what is asked for can be done to these processes.
+/// Checks that the fault can be applied to these processes.
 fn check(
     section: &Section<'_>,
     fault: &Fault,

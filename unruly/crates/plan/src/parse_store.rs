@@ -24,7 +24,7 @@ const OF_HTTP: [&str; 2] = ["connections", "expect"];
 /// Keys that mean nothing where every request asks for one and the same thing.
 const OF_KEYS: [&str; 3] = ["keys", "order", "skew"];
 
-/// The store of a drive of so many clients; none when it calls an echo server.
+/// Returns the store of a drive with this number of clients, or `None` if it calls an echo server.
 pub(crate) fn store(section: &Section<'_>, clients: u32) -> Result<Option<Store>, PlanError> {
     const HINT: &str = "url = \"redis://127.0.0.1:6379\"";
     if !section.has("url") && !section.has("store") {
@@ -147,7 +147,7 @@ fn url(section: &Section<'_>, hint: &str) -> Result<Url, PlanError> {
         }
         return Ok(Url::of_service(name));
     }
-    // Of another type it may hold a password all the same, and is shown to nobody.
+    // A value of another type may hold a password too, so errors never show it.
     let text = section
         .text("url", hint)
         .map_err(|_| section.complain("url", "url is no text", "must be one", hint))?;

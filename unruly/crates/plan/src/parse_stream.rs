@@ -105,7 +105,7 @@ fn link(section: &Section<'_>, run: &Run) -> Result<Option<BitRate>, PlanError> 
     Ok(Some(link))
 }
 
-/// The virtual machines of Java that the run starts, where the plan says how.
+/// Returns the settings of the JVMs that the run starts, if the plan has any.
 pub(crate) fn jvm(top: &Section<'_>) -> Result<Option<Jvm>, PlanError> {
     let Some(section) = top.child("jvm", "[jvm]")? else {
         return Ok(None);

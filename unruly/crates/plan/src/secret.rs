@@ -81,8 +81,8 @@ pub(crate) fn encoded(text: &str) -> String {
     utf8_percent_encode(text, PLAIN).to_string()
 }
 
-/// A target as a person typed it, for a message about what is wrong with it: whole, unless it may
-/// hold a secret. Of a text that is no URL nobody can say where its secret ends.
+/// Returns a target as a person typed it, for an error message about it. If the text may hold a
+/// secret, the secret is hidden. If the text is no URL, the end of its secret is unknown.
 #[must_use]
 pub fn shown(text: &str) -> String {
     if text.contains(['@', '?']) || text.contains("://:") {

@@ -1,7 +1,8 @@
-//! How a real component is started: its processes, how it is seen to be ready, and where it is then.
+//! Describes how a real component is started: its processes, the sign that it is ready, and its
+//! addresses.
 //!
-//! A service is a file of its own, so that a new one is no code. Words in braces stand for what is only
-//! known when it is started: [`Service::fill`] says which.
+//! A service is a TOML file, so a new service needs no code. Words in braces stand for values that
+//! are known only at the start. [`Service::fill`] lists them.
 
 use std::collections::BTreeMap;
 
@@ -46,11 +47,11 @@ pub struct Service {
     pub packages: Vec<String>,
     /// Maven's artifacts that it is made of, as `group:artifact:version`; `{jars}` is where they are.
     pub jars: Vec<String>,
-    /// What `cargo install` is told, where its programs are built.
+    /// The arguments of `cargo install`, if cargo builds the service's programs.
     pub cargo: Vec<String>,
-    /// What runs.
+    /// The processes of the service.
     pub processes: Vec<ServiceProcess>,
-    /// What is done when all of it listens, in this order.
+    /// The commands to run when all processes listen, in this order.
     pub steps: Vec<ServiceStep>,
 }
 
@@ -101,9 +102,9 @@ pub struct ServicePlace {
     pub front: String,
     /// Its ports, by what they are for.
     pub ports: BTreeMap<String, u16>,
-    /// Its folder, which goes with it.
+    /// The process's folder, which is removed with the process.
     pub folder: String,
-    /// Its log, which stays with the run.
+    /// The process's log, which stays with the run.
     pub log: String,
 }
 
@@ -153,7 +154,7 @@ impl Service {
         Ok(service)
     }
 
-    /// That names are told apart, and that every word in braces stands for something.
+    /// Checks that names are unique, and that every word in braces stands for something.
     fn check(&self, top: &Section<'_>) -> Result<(), PlanError> {
         let names: Vec<&str> = self.processes.iter().map(|it| it.name.as_str()).collect();
         if let Some(twice) = names
@@ -266,13 +267,13 @@ impl Service {
 }
 
 impl ServicePlaces {
-    /// A text with its words in braces replaced: `{host}`, `{front}`, `{folder}`, `{log}` and `{PORT}` of the process that
-    /// it belongs to, `{NAME.host}` and so on of any other, and what was saved.
-    /// A brace that no word follows stays as it is.
+    /// Returns a text with its words in braces replaced: `{host}`, `{front}`, `{folder}`, `{log}`
+    /// and `{PORT}` of its own process, `{NAME.host}` and so on of any other process, and saved
+    /// values. A brace that no word follows stays as it is.
     ///
     /// # Errors
     ///
-    /// The first word that stands for nothing.
+    /// Returns the first word that stands for nothing.
     pub fn fill(&self, own: Option<&str>, text: &str) -> Result<String, String> {
         let mut out = String::new();
         let mut rest = text;

@@ -13,8 +13,8 @@ const LATENCIES: [&str; 8] = ["p50", "p90", "p95", "p99", "p99.9", "p99.99", "me
 /// The statistic that is a share of the requests.
 const FAILED: &str = "failed";
 
-/// A service level objective. It keeps its text; what was read is checked, and judged by the
-/// analysis.
+/// A service level objective. It keeps its text. The plan checks the text when it reads it, and the
+/// analysis judges it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slo(String);
 

@@ -13,9 +13,10 @@ pub struct Stream {
     pub readers: u16,
     /// Length of a message, its header included.
     pub message: Bytes,
-    /// The latency of one message in so many is kept.
+    /// Sampling interval: the reader keeps the latency of one message in `sample`.
     pub sample: u32,
-    /// What joins the two hosts; loopback, or the whole pair, when absent.
+    /// Rate of the link between the two hosts. If absent, they are joined by loopback or by the
+    /// whole pair.
     pub link: Option<BitRate>,
     /// Largest packet of that link.
     pub mtu: u16,
@@ -157,7 +158,7 @@ impl Protocol {
         )
     }
 
-    /// Whether it is spoken by a virtual machine of Java.
+    /// Returns true if a JVM speaks this protocol.
     #[must_use]
     pub const fn is_of_jvm(self) -> bool {
         matches!(

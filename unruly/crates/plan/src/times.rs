@@ -39,7 +39,7 @@ pub fn times_ns(place: &str, text: &str) -> Result<Vec<u64>, PlanError> {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "a cast from float saturates; what is negative is refused"
+            reason = "a cast from float saturates, and negative times are refused"
         )]
         let since_ns = (since * 1e9).round() as u64;
         if since < 0.0 || times.last().is_some_and(|last| since_ns < *last) {

@@ -1,4 +1,4 @@
-//! The file of a cluster: what is good, and every complaint word for word.
+//! The file of a cluster: valid files, and every error word for word.
 
 use unruly_plan::{
     Cluster, ClusterDelay, ClusterDirection, ClusterLevel, ClusterTransport, DurationNs, Part,

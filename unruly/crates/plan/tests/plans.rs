@@ -538,7 +538,7 @@ fn compete() -> impl Strategy<Value = Option<Compete>> {
     )
 }
 
-/// A fault of what was drawn for it.
+/// Returns a fault from the drawn values.
 fn fault((kind, at_ns, duration_ns, cpu): (u8, u64, u64, u16), process: &str) -> Fault {
     let busy = FaultKind::Busy {
         cpu: (cpu > 0).then_some(cpu),

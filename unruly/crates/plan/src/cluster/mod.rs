@@ -1,4 +1,4 @@
-//! A Flurry cluster in a file: who takes part, where each part listens, and what goes wrong on purpose.
+//! A file that describes a Flurry cluster: its parts, their addresses, and its planned faults.
 
 mod gateways;
 mod parts;
@@ -178,11 +178,11 @@ pub struct ClusterFault {
     pub peer: Option<Part>,
     /// Which way; `None` is both.
     pub direction: Option<ClusterDirection>,
-    /// From so long after the part's start.
+    /// Time from the part's start to the fault.
     pub after: DurationNs,
-    /// For so long; `None` is for ever.
+    /// Duration of the fault. `None` means without end.
     pub duration: Option<DurationNs>,
-    /// The share that is lost.
+    /// The share of messages that is lost.
     pub loss: f64,
     /// The share that comes twice.
     pub duplicate: f64,
@@ -226,11 +226,11 @@ pub struct Cluster {
     pub memory: Bytes,
     /// When it is full: evict, instead of refusing.
     pub evict: bool,
-    /// Replies tell when the request came and when they left.
+    /// True if replies carry the times when the request arrived and when the reply left.
     pub stamps: bool,
-    /// How long servers look for the next message before they sleep.
+    /// How long servers busy-poll for the next message before they sleep.
     pub spin: DurationNs,
-    /// Where a router of its own listens, if there is one.
+    /// The address of a separate router, if there is one.
     pub router: Option<SocketAddr>,
     /// Where clients of Redis come in.
     pub gateways: Vec<ClusterGateway>,

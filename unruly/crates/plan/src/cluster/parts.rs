@@ -21,7 +21,7 @@ const MAX_REPLICAS: u64 = 8;
 const MAX_SHARDS: u64 = 16;
 /// What takes longer is better slept for.
 const MAX_SPIN: DurationNs = DurationNs(10_000_000);
-/// Clients look unless they are told not to.
+/// Clients busy-poll for this long by default.
 const CLIENT_SPIN: DurationNs = DurationNs(50_000);
 /// Memory of a server.
 const MAX_MEMORY: Bytes = Bytes(1 << 44);

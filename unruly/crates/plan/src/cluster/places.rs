@@ -1,4 +1,4 @@
-//! Where parts listen: two at one address would be told apart by nobody.
+//! Checks the addresses of a cluster's parts. No two parts may share one.
 
 use std::net::SocketAddr;
 
