@@ -20,7 +20,7 @@ const DIGITS: usize = 8;
 /// A Parquet file ends with the length of its footer and a mark.
 const ENDING_BYTES: u64 = 8;
 
-/// A file, and the checksum of what has been written to it, from the start to the end.
+/// A file, and the checksum of its bytes from the first to the last.
 #[derive(Debug)]
 pub(crate) struct Summed {
     file: File,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// An error of the trace writer. Its text names the file, what is wrong, and the next step.
+/// An error of the trace writer. Its text names the file, the problem and the next step.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The operating system refused an operation on a file.

@@ -49,13 +49,13 @@ impl WriterLock {
         })
     }
 
-    /// Waits until nobody writes any more. Processes whose runner died end within seconds.
+    /// Waits until no process writes any more. Processes whose runner died end within seconds.
     ///
     /// # Errors
     ///
-    /// Names those that still write after `patience`.
-    pub(crate) fn alone(directory: &Path, patience: Duration) -> Result<Self, TraceError> {
-        let until = Instant::now() + patience;
+    /// Names the processes that still write after `timeout`.
+    pub(crate) fn alone(directory: &Path, timeout: Duration) -> Result<Self, TraceError> {
+        let until = Instant::now() + timeout;
         loop {
             if let Some(lock) = lock(directory, FILE, FlockArg::LockExclusiveNonblock)? {
                 return Ok(Self(lock));

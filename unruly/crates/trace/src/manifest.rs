@@ -21,11 +21,11 @@ pub enum RunStatus {
     /// It went to its planned end.
     #[serde(rename = "complete")]
     Complete,
-    /// It was asked to end early, or could not go on; what is there is valid.
+    /// A person ended the run early, or it could not go on. The recorded data is valid.
     #[serde(rename = "stopped")]
     Stopped,
-    /// A process that measures died before its time, or could not write; what is there is valid, and
-    /// what is known of the rest is in `broken`.
+    /// A measuring process died early or could not write. The recorded data is valid, and `broken`
+    /// describes the missing part.
     #[serde(rename = "incomplete")]
     Incomplete,
     /// Its runner died; recovery wrote this manifest.
@@ -228,11 +228,11 @@ pub struct Requests {
     /// among the scheduled ones and have no rows.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unsent: u64,
-    /// Measured ones that the generator took from the schedule more than 10 ms late, and whose rows do
-    /// not tell it: they were shed, refused, or waited for a connection.
+    /// Measured requests that the generator took from the schedule more than 10 ms late and whose
+    /// rows do not show it, because they were shed, refused, or waited for a connection.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub late: u64,
-    /// How late the latest of them was.
+    /// Delay of the latest of them, in nanoseconds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub late_max_ns: u64,
 }

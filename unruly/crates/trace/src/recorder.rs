@@ -172,8 +172,8 @@ impl Recorder {
             .is_ok()
     }
 
-    /// Whether the ring is so full that nothing more should be asked for until the drain thread has
-    /// made room. The room that is left is for the ends of what is open.
+    /// Returns true if the ring is so full that no new request should be sent until the drain
+    /// thread has made room. The remaining room is for the ends of open requests.
     #[must_use]
     pub fn is_crowded(&self) -> bool {
         let drained = !self.shared.failed.load(Ordering::Relaxed) && !self.ring.is_abandoned();
@@ -209,12 +209,12 @@ impl Recorder {
             .unwrap_or_default()
     }
 
-    /// Drains what is left, seals the spool, and returns the final counts: a record that the disk
-    /// refused moves from recorded to dropped.
+    /// Drains the remaining records, seals the spool, and returns the final counts. A record that
+    /// the disk refused moves from recorded to dropped.
     ///
     /// # Errors
     ///
-    /// When the drain thread panicked, or the counts do not add up.
+    /// Fails if the drain thread panicked, or if the counts do not add up.
     pub fn finish(mut self, place: &str) -> Result<(Tally, RecorderReport), TraceError> {
         self.shared.stop.store(true, Ordering::Release);
         let report = self
@@ -236,8 +236,8 @@ impl Recorder {
     }
 }
 
-/// Goes round the ring once: the first round would otherwise take a page fault for each page, on the
-/// hot side and in the middle of what is measured.
+/// Writes and reads the whole ring once. Otherwise the first round would take a page fault for each
+/// page on the hot side, in the middle of the measurement.
 fn touch(ring: &mut Producer<Record>, consumer: &mut Consumer<Record>) {
     while ring.push(Record::empty()).is_ok() {}
     while consumer.pop().is_ok() {}
@@ -292,7 +292,8 @@ impl Drain {
         let mut watch = ClockWatch::new(&self.options.clock);
         let mut paired = Instant::now();
         loop {
-            // Read before draining: what was pushed before the stop is drained after it.
+            // The flag is read before draining, so records pushed before the stop are drained after
+            // it.
             let stop = self.shared.stop.load(Ordering::Acquire);
             if let Err(error) = self.drain_ring() {
                 self.shared.fail(&error);
@@ -439,11 +440,12 @@ impl Sealer {
         })
     }
 
-    /// Seals what is left, and the last spool. Returns the rows of all segments.
+    /// Seals the remaining records and the last spool. Returns the number of rows in all segments.
     fn finish(self, last: Full) -> Result<u64, TraceError> {
         let _ = self.full.send(last);
         drop(self.full);
-        // Of use to a spool that it is in the middle of. The kernel lets only some users raise a priority.
+        // Helps the thread finish the spool that it is sealing. The kernel lets only some users
+        // raise a priority.
         set_priority(self.number.load(Ordering::Acquire), USUAL);
         let helped = seal_queued(&self.queue);
         let sealed = self.thread.join().unwrap_or_else(|_| {
@@ -467,7 +469,8 @@ fn seal_queued(queue: &Mutex<Receiver<Full>>) -> Result<u64, TraceError> {
     Ok(rows)
 }
 
-/// Encoding a segment must not compete with what is being measured.
+/// Priority of a thread that encodes segments, because encoding must not compete with the measured
+/// load.
 const LOW: i32 = 19;
 const USUAL: i32 = 0;
 

@@ -15,7 +15,7 @@ use crate::spool::{SpoolReader, as_unfinished, finish_spool, seal_spool, segment
 use crate::table_spool::seal_lines;
 use crate::tally_page::{self, LastTally};
 
-/// Processes whose runner died end within seconds; so long recovery waits for them.
+/// How long recovery waits for the writers. Processes whose runner died end within seconds.
 const WRITERS_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What recovery did.

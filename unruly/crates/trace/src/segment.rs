@@ -1,8 +1,9 @@
-//! Parquet segments: complete or absent. Written to a temporary name, synced, renamed.
+//! Parquet segments: complete or absent. A segment is written to a temporary name, synced and
+//! renamed.
 //!
-//! Times are delta-encoded (neighbouring rows differ little), numbers of few values and words are
-//! dictionaries, and zstd takes what is left. Rows come as values by column number, so that one
-//! writer serves all tables.
+//! Times are delta-encoded, because neighbouring rows differ little. Words and numbers with few
+//! distinct values are dictionaries, and zstd compresses the result. Rows arrive as values by
+//! column number, so one writer serves all tables.
 
 use std::fs::{self, File};
 use std::io::Write;

@@ -20,7 +20,7 @@ use crate::segment::{SegmentMeta, SegmentWriter};
 /// The last byte is the version of the records: 2 checks them by CRC-32C.
 const MAGIC: &[u8; 8] = b"UNRULYS2";
 
-/// Of version 1, whose records carry another checksum.
+/// The magic bytes of version 1, whose records carry another checksum.
 const MAGIC_OF_FIRST: &[u8; 8] = b"UNRULYSP";
 
 /// A header longer than this is not one of ours.
@@ -143,7 +143,7 @@ impl SpoolReader {
                 "move it out of the run",
             ));
         }
-        // Memory is taken for what is there, not for what the length says.
+        // The buffer grows with the bytes read, so a wrong length cannot exhaust memory.
         let mut json = Vec::new();
         input
             .by_ref()
@@ -196,7 +196,7 @@ impl Iterator for SpoolReader {
 /// What became of a spool.
 #[derive(Debug)]
 pub struct Sealed {
-    /// Of its rows, which are also in the segment's footer.
+    /// Counts of its rows. They are also in the segment's footer.
     pub counts: Counts,
     /// Whole records that could not be read, and where the spool is kept for their sake.
     pub unread: Option<(u64, PathBuf)>,
@@ -276,7 +276,8 @@ pub(crate) fn finish_spool(path: &Path) -> Result<Option<(u64, PathBuf)>, TraceE
     Ok(kept)
 }
 
-/// Puts a damaged spool where no recovery looks for one: what is in it may still be worth having.
+/// Moves a damaged spool to where no recovery looks for one, because its content may still be
+/// useful.
 fn keep_if_damaged(path: &Path, unread: u64) -> Result<Option<(u64, PathBuf)>, TraceError> {
     if unread == 0 {
         return Ok(None);

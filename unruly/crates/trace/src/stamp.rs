@@ -32,11 +32,12 @@ pub fn enable_stamps(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(setsockopt(&socket, sockopt::Timestamping, &flags)?)
 }
 
-/// Receives what is there, with the kernel's stamp. `control` is scratch space of 128 bytes or more.
+/// Receives the available bytes, with the kernel's timestamp. `control` is scratch space of 128
+/// bytes or more.
 ///
 /// # Errors
 ///
-/// What the kernel says; `WouldBlock` when nothing is there.
+/// Returns the kernel's error. It is `WouldBlock` if nothing is available.
 pub fn receive(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],

@@ -74,11 +74,11 @@ impl TableSpool {
         Ok(())
     }
 
-    /// Turns what is there into a segment. The next row starts a new one.
+    /// Writes the rows in the spool to a segment. The next row starts a new spool.
     ///
     /// # Errors
     ///
-    /// When the segment cannot be written; the spool then stays.
+    /// Fails if the segment cannot be written. The spool then stays.
     pub fn seal(&mut self) -> Result<(), TraceError> {
         self.rows = 0;
         self.sequence += 1;

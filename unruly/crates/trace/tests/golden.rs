@@ -1,7 +1,7 @@
-//! The golden files of tables, manifest and spool: what they hold is what is written down, for
-//! readers in any language.
+//! The golden files of tables, manifest and spool. Readers in any language can rely on their
+//! content.
 //!
-//! `UNRULY_REWRITE_GOLDEN=1 cargo test -p unruly-trace --test golden` writes them anew; read the diff.
+//! `UNRULY_REWRITE_GOLDEN=1 cargo test -p unruly-trace --test golden` rewrites them. Read the diff.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 

@@ -323,7 +323,7 @@ fn a_dead_process_s_rows_are_recovered_and_its_open_copies_are_unfinished() {
     );
 }
 
-/// A page of memory as a killed process leaves it: it had begun so many copies.
+/// Writes a page of memory as a killed process leaves it, after it has begun `begun` copies.
 fn left_page(begun: u64, last_ns: i64) -> (String, PathBuf) {
     let unique = ClockPair::now().wall_ns;
     let name = format!("unruly-tally-{unique:016x}{:016x}", std::process::id());
