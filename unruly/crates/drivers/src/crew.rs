@@ -49,7 +49,7 @@ impl Crew {
         if free.is_err() && self.workers < WORKERS_MAX {
             self.start(store)?;
         }
-        // A crew that is gone has nobody to answer to.
+        // If the worker pool has ended, nobody waits for the answer.
         let _ = self.sender.send(request);
         Ok(())
     }
@@ -120,24 +120,24 @@ mod tests {
         let store = Waits(sender, Arc::new(Mutex::new(asked)));
         let (lines, said) = sync_channel(10);
         let output: Output = Arc::new(Mutex::new(Said(lines)));
-        let mut crew = Crew::new(0, &output);
+        let mut pool = Crew::new(0, &output);
         let request = |number, key: &str| Request {
             number,
             key: key.to_owned(),
             value: None,
         };
-        crew.carry_out(request(1, "slow"), &store).unwrap();
-        crew.carry_out(request(2, "fast"), &store).unwrap();
+        pool.carry_out(request(1, "slow"), &store).unwrap();
+        pool.carry_out(request(2, "fast"), &store).unwrap();
         let words: Vec<String> = (0..2).map(|_| said.recv().unwrap()).collect();
         let of = |word: &str| words.iter().any(|line| line.starts_with(word));
         assert!(of("done 1 ") && of("missing 2 "), "{words:?}");
-        // Both are free now, and no third is taken on.
-        while crew.idle.load(Ordering::Acquire) < 2 {
+        // Both workers are idle now, so the pool starts no third one.
+        while pool.idle.load(Ordering::Acquire) < 2 {
             std::thread::yield_now();
         }
-        crew.carry_out(request(3, "fast"), &store).unwrap();
+        pool.carry_out(request(3, "fast"), &store).unwrap();
         assert!(said.recv().unwrap().starts_with("missing 3 "));
-        assert_eq!(crew.workers, 2);
+        assert_eq!(pool.workers, 2);
     }
 
     struct Said(std::sync::mpsc::SyncSender<String>);

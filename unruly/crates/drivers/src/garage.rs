@@ -1,8 +1,8 @@
-//! Garage, by its K2V: a store of the family of Dynamo, where writes that did not know of each other stand
-//! side by side until somebody who has read them writes again.
+//! Garage through its K2V interface: a store of the Dynamo family. Concurrent writes that did not
+//! know of each other coexist until a client that has read them writes again.
 //!
-//! Each read brings a token of what it has seen, and the next write of that key carries it. A read that
-//! finds several values tells them all.
+//! Each read returns a token of the values it has seen, and the next write of that key carries the
+//! token. A read that finds several values returns all of them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -21,16 +21,16 @@ pub(crate) type Output = Arc<Mutex<dyn Write + Send>>;
 pub(crate) struct Request {
     pub(crate) number: u64,
     pub(crate) key: String,
-    /// Of a write.
+    /// The value of a write.
     pub(crate) value: Option<String>,
 }
 
-/// Asks the store at `url` for whoever writes to `input`, until there is no more of it.
+/// Sends the requests that arrive on `input` to the store at `url`, until `input` ends.
 ///
 /// # Errors
 ///
-/// When a line is none, or nobody reads the answers any more. A store that cannot be reached is said in a
-/// line.
+/// Fails if a line is not a request, or if nobody reads the answers any more. If the store cannot
+/// be reached, the answer line says so.
 pub fn serve(
     url: &Url,
     password: Option<&Secret>,
@@ -69,9 +69,9 @@ pub fn serve(
                     key: (*key).to_owned(),
                     value: (*what == "write").then(|| value.join(" ")),
                 };
-                let crew = crews.entry(client);
-                let crew = crew.or_insert_with(|| Crew::new(client, &output));
-                crew.carry_out(request, store.as_ref())?;
+                let pool = crews.entry(client);
+                let pool = pool.or_insert_with(|| Crew::new(client, &output));
+                pool.carry_out(request, store.as_ref())?;
             }
             _ => bail!(
                 "{line:?}: no line of a run; wanted read or write; hint: unruly/docs/drivers.md"
@@ -94,7 +94,7 @@ fn level_of(word: &str) -> Result<Option<StoreLevel>> {
     }
 }
 
-/// Carries out a request, and says what came of it.
+/// Carries out a request, and writes its result as a line.
 pub(crate) fn answer(
     client: &mut dyn Client,
     request: &Request,
@@ -116,7 +116,7 @@ fn line_of(number: u64, sent_ns: i64, received_ns: i64, outcome: &Outcome) -> St
         Outcome::Missing => format!("missing {times}"),
         Outcome::Found(value) => match std::str::from_utf8(value) {
             Ok(value) if !value.contains(['\n', '\r']) => format!("found {times} {value}"),
-            // None of ours is like that, and it is told as one that is wrong.
+            // No value of ours looks like that, so it is reported as a wrong one.
             _ => format!("found {times} {}", "?".repeat(value.len())),
         },
         Outcome::Failed(kind, words) => {

@@ -1,5 +1,5 @@
-//! Signatures of requests as Amazon's services want them (version 4), which others took over: a chain of
-//! HMAC-SHA256 over the date, the region and the service, and then over what is asked.
+//! Request signatures of Amazon's services (version 4), which other services use too: a chain of
+//! HMAC-SHA256 over the date, the region and the service, and then over the request.
 
 use ring::digest::{SHA256, digest};
 use ring::hmac::{HMAC_SHA256, Key, sign};
@@ -20,9 +20,9 @@ pub(crate) struct Asked<'a> {
     pub(crate) query: &'a str,
     /// Names in lower case, in their order.
     pub(crate) headers: &'a [(&'a str, &'a str)],
-    /// Of the body, in hexadecimal.
+    /// The SHA-256 of the body, in hexadecimal.
     pub(crate) body_sha256: &'a str,
-    /// `20150830T123600Z`; it is one of the headers as well.
+    /// The date, such as `20150830T123600Z`. It is also one of the headers.
     pub(crate) date: &'a str,
 }
 
