@@ -1,8 +1,9 @@
-//! Feeds every parser that strangers reach with input that is nearly right: nothing may panic, and
-//! nothing may hold much more memory than the input is long.
+//! Feeds almost valid input to every parser that untrusted peers can reach. No parser may panic, or
+//! hold much more memory than the input is long.
 //!
-//! Input that comes to a new end is kept and changed further, so that the fuzzer works its way in. A
-//! round is told by its seed; what fails is written down, with the command that reads it again.
+//! The fuzzer keeps an input with a new outcome and mutates it further, so that it reaches deeper
+//! code. The seed determines a round. A failing input is written to a file, with the command that
+//! reads it again.
 
 #[path = "../../../flurry/crates/core/tests/common/mod.rs"]
 mod cluster;
@@ -104,11 +105,11 @@ fn say(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
-/// Reads one input, and says what came of it.
+/// Reads one input, and returns its outcome and the memory held.
 ///
 /// # Errors
 ///
-/// A panic, or too much memory.
+/// Fails on a panic, or on too much memory.
 fn judged(target: &Target, kind: Kind, input: &[u8]) -> Result<(String, usize)> {
     target.prepare(input)?;
     let read = AssertUnwindSafe(|| most_held(|| target.read(input)));
@@ -140,7 +141,7 @@ fn feed(arguments: &Arguments, kind: Kind) -> Result<()> {
         let mut input = kept[dice.below(kept.len())].clone();
         let other = kept[dice.below(kept.len())].clone();
         mutate(&mut dice, &mut input, &other, kind.bytes_max());
-        // One in eight keeps what is wrong with its frame.
+        // One input in eight keeps its broken frame.
         if dice.below(8) > 0 {
             target.mend(&mut input);
         }
@@ -161,7 +162,7 @@ fn feed(arguments: &Arguments, kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// Keeps an input that fails, and tells how it is read again.
+/// Keeps a failing input, and returns an error with the command that reads it again.
 fn written(folder: &Path, kind: Kind, input: &[u8], error: &anyhow::Error) -> anyhow::Error {
     let path = folder.join(format!("fuzz-{}.bin", kind.name()));
     let kept = match std::fs::write(&path, input) {

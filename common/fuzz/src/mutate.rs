@@ -1,4 +1,4 @@
-//! Input that is nearly right: what is only random gets no further than the first check.
+//! Almost valid input. Purely random input would fail the first check of a parser.
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng as _;

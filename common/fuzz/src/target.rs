@@ -166,7 +166,8 @@ impl Target {
         Ok(())
     }
 
-    /// Reads it. The word tells apart what came of it, so that input with a new end is kept.
+    /// Reads the input. The returned word distinguishes outcomes, so that an input with a new
+    /// outcome is kept.
     pub(crate) fn read(&self, input: &[u8]) -> String {
         match self.kind {
             Kind::Datagram => wire::Unpack::new(input)
@@ -330,7 +331,7 @@ fn answers(store: &str, input: &[u8]) -> String {
             Ok(Some(incoming)) => {
                 assert!(
                     (1..=rest.len()).contains(&incoming.bytes),
-                    "it takes what is there"
+                    "it takes at most the available bytes"
                 );
                 rest = &rest[incoming.bytes..];
                 ends.push_str(match incoming.answer {
@@ -357,7 +358,7 @@ fn answers(store: &str, input: &[u8]) -> String {
     }
 }
 
-/// What a stream of Redis's protocol says, when it comes in pieces of so many bytes.
+/// Returns the outcome of a Redis protocol stream that arrives in pieces of `bytes` bytes.
 fn commands(stream: &[u8], bytes: usize) -> String {
     let mut requests = Requests::new(Limits::with_words_up_to(4_096));
     let mut input = BytesMut::new();
