@@ -36,7 +36,7 @@ pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverErr
     Ok(Box::new(Program::new(command, settings)))
 }
 
-/// A program, and what it is told first.
+/// A program, and the first lines that it receives.
 pub(super) struct Program {
     place: [Place; 1],
     greeting: String,
