@@ -67,6 +67,23 @@ impl Version {
         epoch: Epoch(0),
         sequence: Sequence(0),
     };
+
+    /// Whether a takeover wrote it, and not an operation of a caller.
+    #[must_use]
+    pub const fn is_of_takeover(self) -> bool {
+        self.sequence.0 % 2 == 1
+    }
+
+    /// The epoch of the last operation of a caller that wrote a state of this version, if nothing
+    /// but the version is known: 0 for a takeover, which may have found a state of any age.
+    #[must_use]
+    pub const fn written_in(self) -> Epoch {
+        if self.is_of_takeover() {
+            Epoch(0)
+        } else {
+            self.epoch
+        }
+    }
 }
 
 impl fmt::Display for Version {

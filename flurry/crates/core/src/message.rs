@@ -17,6 +17,9 @@ use crate::machine::Access;
 pub struct State {
     /// Who wrote it.
     pub version: Version,
+    /// Epoch of the last operation of a caller that wrote it. A takeover gives the state a new
+    /// version and leaves this as it was: nobody has looked at the value.
+    pub written_in: Epoch,
     /// A snapshot; `None` after a delete.
     pub snapshot: Option<Bytes>,
     /// What the write answered.
@@ -31,6 +34,7 @@ impl State {
     /// That of a key that was never written.
     pub const ABSENT: Self = Self {
         version: Version::NONE,
+        written_in: Epoch(0),
         snapshot: None,
         answer: Bytes::new(),
         digest: crate::machine::ABSENT,
@@ -176,6 +180,8 @@ pub enum Outcome {
         version: Version,
         /// The version that an earlier owner had left.
         found: Version,
+        /// See [`State::written_in`].
+        written_in: Epoch,
         /// The configuration in which a server was last lost with what it held.
         last_loss: ConfigNumber,
         /// That in which a majority's copies may have been lost.

@@ -48,6 +48,8 @@ impl Hasher for KeyHasher {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Record<S> {
     pub(crate) version: Version,
+    /// See [`State::written_in`].
+    pub(crate) written_in: Epoch,
     pub(crate) state: Option<S>,
     pub(crate) answer: Bytes,
     pub(crate) evicted: bool,
@@ -188,12 +190,13 @@ impl<M: StateMachine> Table<M> {
         &mut self,
         machine: &M,
         key: Key,
-        version: Version,
+        (version, written_in): (Version, Epoch),
         state: Option<M::State>,
         answer: Bytes,
     ) {
         let record = Record {
             version,
+            written_in,
             state,
             answer,
             evicted: false,
@@ -409,6 +412,7 @@ pub(crate) fn state_of<M: StateMachine>(machine: &M, record: &Record<M::State>) 
     let snapshot = record.state.as_ref().map(|state| machine.snapshot(state));
     State {
         version: record.version,
+        written_in: record.written_in,
         digest: digest(snapshot.as_deref()),
         snapshot,
         answer: record.answer.clone(),

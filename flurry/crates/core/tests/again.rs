@@ -114,6 +114,7 @@ fn taken(version: Version, found: Version) -> Outcome {
     Outcome::Taken {
         version,
         found,
+        written_in: found.epoch,
         last_loss: ConfigNumber(0),
         last_majority_loss: ConfigNumber(0),
         last_wipe: ConfigNumber(0),

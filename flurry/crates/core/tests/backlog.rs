@@ -40,6 +40,7 @@ fn cluster(servers: Vec<Server<KeyValue>>, bytes_max: usize, keys_max: usize) ->
         drive_again: None,
         heartbeat: Some(DurationNs::millis(500)),
         patience: DurationNs(0),
+        tells_first: false,
         copies: Copies::Count(1),
     };
     cluster.pass(DurationNs::millis(300));

@@ -9,8 +9,8 @@ use common::{Cluster, portal, server};
 use flurry_core::config::Level;
 use flurry_core::id::{ConfigNumber, DurationNs, WallNs};
 use flurry_core::key_value::{Answer, Operation};
-use flurry_core::message::{Control, Owned};
-use flurry_core::portal::{Outcome, Submission};
+use flurry_core::message::{Control, Copies, Owned};
+use flurry_core::portal::{Outcome, Portal, PortalParams, Submission};
 
 fn set(value: &'static str) -> Operation {
     Operation::set(Bytes::from_static(value.as_bytes()))
@@ -165,4 +165,93 @@ fn an_owner_that_has_outlived_one_loss_has_not_outlived_a_later_one() {
     assert_eq!(cluster.controller.sessions_in_doubt().count(), 1);
     cluster.ask_controller(3_000, settled(last_loss.0));
     assert_eq!(cluster.controller.sessions_in_doubt().count(), 0);
+}
+
+/// The owner crashes, and another one comes that notifies callers of doubts first, as gateways do.
+fn next_gateway(cluster: &mut Cluster, nonce: u64) {
+    let params = PortalParams {
+        tells_first: true,
+        ..common::owner_params(nonce, Copies::Count(1))
+    };
+    cluster.portal = Portal::new(cluster.now, params);
+    cluster.letters.clear();
+    cluster.pass(DurationNs::millis(3_000));
+    assert!(cluster.portal.is_open());
+    cluster.events.clear();
+}
+
+/// A gateway in doubt of the keys "n", "read" and "unused", which an earlier one has written.
+fn gateway_in_doubt() -> Cluster {
+    let mut cluster = Cluster::open();
+    for key in ["n", "read", "unused"] {
+        cluster.answer(key, &Operation::Increment(5), Level::All);
+    }
+    cluster.servers[2] = server(2, 77);
+    next_gateway(&mut cluster, 2);
+    cluster.pass(DurationNs::millis(3_000));
+    cluster.events.clear();
+    cluster
+}
+
+#[test]
+fn a_doubt_ends_for_a_key_that_a_caller_writes_who_knows_of_it() {
+    let mut cluster = gateway_in_doubt();
+    let refused = refuse_doubt(&mut cluster);
+    assert_eq!(cluster.outcome(refused), Some(Outcome::TailUnknown));
+    assert!(doubts(&mut cluster, "n"), "the answer carries it once more");
+    let answer = cluster.answer("n", &Operation::Increment(1), Level::All);
+    assert_eq!(answer, Answer::Number(6));
+    for nonce in 3..6 {
+        next_gateway(&mut cluster, nonce);
+        assert!(!doubts(&mut cluster, "n"), "crash {nonce}");
+    }
+    assert!(doubts(&mut cluster, "unused"));
+}
+
+#[test]
+fn a_doubt_of_which_no_caller_has_heard_outlives_owners_that_write_the_key_back() {
+    let mut cluster = gateway_in_doubt();
+    for nonce in 3..6 {
+        // The takeover writes the key back, and the owner ends before its caller hears of the doubt.
+        refuse_doubt(&mut cluster);
+        next_gateway(&mut cluster, nonce);
+    }
+    let refused = refuse_doubt(&mut cluster);
+    assert_eq!(cluster.outcome(refused), Some(Outcome::TailUnknown));
+}
+
+#[test]
+fn a_blind_write_ends_a_doubt_since_it_rests_on_nothing() {
+    let mut cluster = gateway_in_doubt();
+    cluster.answer("n", &set("7"), Level::All);
+    next_gateway(&mut cluster, 3);
+    assert!(!doubts(&mut cluster, "n"));
+}
+
+#[test]
+fn a_key_that_is_written_after_a_loss_is_in_no_doubt_though_later_owners_only_read_it() {
+    let mut cluster = gateway_in_doubt();
+    cluster.answer("new", &set("v"), Level::All);
+    for nonce in 3..6 {
+        next_gateway(&mut cluster, nonce);
+        assert!(!doubts(&mut cluster, "new"), "crash {nonce}");
+    }
+}
+
+#[test]
+fn an_owner_that_closes_with_a_doubt_that_no_caller_heard_of_leaves_it_to_the_next() {
+    let mut cluster = gateway_in_doubt();
+    cluster.answer("new", &set("v"), Level::All);
+    // Nobody answers in time, so the caller hears that the outcome is unknown, and not of the doubt.
+    cluster.deaf = vec![0, 1, 2];
+    let unheard = refuse_doubt(&mut cluster);
+    cluster.pass(DurationNs::millis(600));
+    assert_eq!(cluster.outcome(unheard), Some(Outcome::Unknown));
+    cluster.deaf.clear();
+    cluster.pass(DurationNs::millis(1_000));
+    cluster.portal.close(cluster.now);
+    cluster.pass(DurationNs::millis(1_000));
+    next_gateway(&mut cluster, 3);
+    assert!(doubts(&mut cluster, "n"));
+    assert!(!doubts(&mut cluster, "new"));
 }

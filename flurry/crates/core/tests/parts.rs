@@ -40,6 +40,7 @@ fn owner(cluster: &Cluster, nonce: u64, sessions: Sessions, patience: DurationNs
         drive_again: None,
         heartbeat: Some(DurationNs::millis(100)),
         patience,
+        tells_first: false,
         copies: Copies::Count(1),
     };
     Portal::new(cluster.now, params)

@@ -124,6 +124,7 @@ fn the_last_write_of_a_fenced_owner_on_a_joining_server_is_found() {
     assert_eq!(told, [], "the joining server may know more");
     let written = State {
         version: LAST_WRITE,
+        written_in: LAST_WRITE.epoch,
         snapshot: Some(Bytes::from_static(b"\n\x03214")),
         answer: Bytes::new(),
         digest: 1,

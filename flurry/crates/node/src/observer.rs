@@ -234,7 +234,7 @@ impl Observer {
         Ok(Observed {
             answer: value_of(&state, at)?,
             is_known,
-            is_tail_unknown: written && state.version.epoch <= found.unknown_through,
+            is_tail_unknown: written && state.written_in <= found.unknown_through,
             silent,
         })
     }

@@ -113,6 +113,8 @@ pub(crate) struct OwnerParams {
     pub(crate) heartbeat: DurationNs,
     /// Silence of the present owner after which it takes the session; zero takes it at once.
     pub(crate) patience: DurationNs,
+    /// See [`PortalParams::tells_first`].
+    pub(crate) tells_first: bool,
     /// Servers that have each write that it acknowledges.
     pub(crate) copies: Copies,
     pub(crate) security: Security,
@@ -187,6 +189,7 @@ impl<C: Caller> Owner<C> {
             drive_again: ways.router.map(|_| DRIVE_AGAIN),
             heartbeat: Some(params.heartbeat),
             patience: params.patience,
+            tells_first: params.tells_first,
             copies: params.copies,
         };
         let router = Router::new(RouterParams {

@@ -58,6 +58,9 @@ struct KeyTruth {
     doubts: Vec<Asked>,
     /// The last operation that was answered from disks: nothing from before can be all that is left.
     on_disk: Option<(Epoch, u64)>,
+    /// The epoch of the last write, if it was answered and left a value. Nothing tells a deleted key
+    /// from one whose writes are lost.
+    written_in: Option<Epoch>,
     /// True where servers evict values.
     evicts: bool,
 }
@@ -73,6 +76,7 @@ impl Default for KeyTruth {
             taken_over: false,
             doubts: Vec::new(),
             on_disk: None,
+            written_in: None,
             evicts: false,
         }
     }
@@ -120,6 +124,12 @@ impl Truth {
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.epoch
+    }
+
+    /// Returns the epoch of the last write to a key, if it was answered and left a value.
+    #[must_use]
+    pub fn written_in(&self, key: &Bytes) -> Option<Epoch> {
+        self.keys.get(key)?.written_in
     }
 
     /// Begins the time of a new owner. An operation that the earlier owner had no result of may or
@@ -327,6 +337,9 @@ impl KeyTruth {
             self.unclear = false;
         }
         self.taken_over = false;
+        if entry.asked.access != Access::Read {
+            self.written_in = None;
+        }
         if self.unclear {
             return Ok(());
         }
@@ -346,6 +359,9 @@ impl KeyTruth {
                 answer.escape_ascii(),
                 self.possible.iter().take(4).collect::<Vec<_>>()
             ));
+        }
+        if entry.asked.access != Access::Read && after.iter().all(Option::is_some) {
+            self.written_in = Some(epoch);
         }
         let shown = entry.asked.access != Access::Read || !allowed.changing;
         if entry.asked.to_disk && shown {

@@ -35,6 +35,9 @@ pub struct Scenario {
     /// Half of the new owners are standbys, which wait until the owner before has closed or is
     /// silent.
     pub standbys: bool,
+    /// Owners notify a caller of a doubt before they do anything for it that rests on the key's
+    /// value, as gateways do.
+    pub tells_first: bool,
     /// Owners promise several copies of each write, and use only levels that have them.
     pub several_copies: bool,
     /// Bytes that an owner holds at most of operations which are not on every server.
@@ -107,6 +110,7 @@ impl Scenario {
             },
             standbys: seed % 8 == 3,
             suspends: seed % 8 == 5,
+            tells_first: seed.is_multiple_of(3),
             several_copies: seed % 8 == 1,
             backlog_bytes_max: if seed % 16 == 2 { 200 } else { 1 << 24 },
             depth: dice.between(1, 6),

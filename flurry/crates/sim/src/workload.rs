@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use flurry_core::config::Level;
-use flurry_core::id::{DurationNs, Epoch, OperationId, Sequence, WallNs};
+use flurry_core::id::{ConfigNumber, DurationNs, Epoch, OperationId, Sequence, WallNs};
 use flurry_core::key_value::{Condition, Operation};
 use flurry_core::machine::Access;
 use flurry_core::portal::{Event, Outcome, Submission, SubmitError};
@@ -45,7 +45,10 @@ pub struct Session {
     present: usize,
     owners: [Owner; 2],
     truth: Truth,
-    epochs: BTreeSet<Epoch>,
+    /// The epochs of its owners, and the last loss of a server that each knew of at its opening.
+    epochs: BTreeMap<Epoch, ConfigNumber>,
+    /// Keys that the present owner was refused an operation on, because they are in doubt.
+    known_doubts: BTreeSet<Bytes>,
     /// When the present owner's opening was answered.
     opened_at: u64,
     /// The latest owner's time of an operation that was done.
@@ -107,7 +110,8 @@ impl Workload {
                 present: 0,
                 owners: [Owner::default(), Owner::default()],
                 truth: Truth::new(world.scenario.evict),
-                epochs: BTreeSet::new(),
+                epochs: BTreeMap::new(),
+                known_doubts: BTreeSet::new(),
                 opened_at: 0,
                 done_at: WallNs(0),
                 left: operations / count + u64::from(index < operations % count),
@@ -204,8 +208,7 @@ impl Workload {
                 at,
                 patience: DurationNs(world.dice.between(200, 2_000) * MS),
                 sequence: None,
-                // Some callers want no answer that may rest on an older value.
-                refuses_doubt: session.truth.checked % 4 == 1,
+                refuses_doubt: session.refuses_doubt(&world.scenario, &key),
             };
             let now = world.now;
             let place = session.places[owner];
@@ -272,7 +275,9 @@ impl Workload {
             });
         let Some((index, owner)) = found else { return };
         match event {
-            Event::Opened(_, epoch) => self.opened(world, index, owner, epoch),
+            Event::Opened(config, epoch) => {
+                self.opened(world, index, owner, (epoch, config.last_loss));
+            }
             Event::Answered(number, outcome) => self.answered(world, index, owner, number, outcome),
             Event::Closed => {
                 let session = &mut self.sessions[index];
@@ -292,11 +297,17 @@ impl Workload {
         }
     }
 
-    fn opened(&mut self, world: &mut World, index: usize, owner: usize, epoch: Epoch) {
+    fn opened(
+        &mut self,
+        world: &mut World,
+        index: usize,
+        owner: usize,
+        (epoch, last_loss): (Epoch, ConfigNumber),
+    ) {
         let session = &mut self.sessions[index];
         session.heard += 1;
         session.owners[owner].epoch = epoch;
-        if !session.epochs.insert(epoch) {
+        if session.epochs.insert(epoch, last_loss).is_some() {
             world.violate(format!("epoch {} was given out again", epoch.0));
         }
         if epoch < session.truth_epoch() {
@@ -304,6 +315,7 @@ impl Workload {
             return;
         }
         session.truth.opened(epoch);
+        session.known_doubts.clear();
         session.opened_at = world.now;
         session.opened = true;
         if let Some(reads) = &mut session.final_reads {
@@ -378,6 +390,21 @@ impl Workload {
         if durable && done {
             check_copies(world, session.places[owner], epoch, (number, &key));
         }
+        if outcome == Outcome::TailUnknown {
+            session.known_doubts.insert(key.clone());
+        }
+        let doubtful = matches!(
+            outcome,
+            Outcome::TailUnknown
+                | Outcome::Done {
+                    tail_unknown: true,
+                    ..
+                }
+        );
+        if doubtful && let Some(what) = session.false_doubt(world, &key, allowed) {
+            world.violate(what);
+        }
+        let session = &mut self.sessions[index];
         let told = session.truth.told(epoch, &key, number, outcome, allowed);
         if let Err(what) = told {
             let place = session.places[owner];
@@ -642,6 +669,33 @@ impl Session {
             self.first_key += 1;
         }
         Some((key, operation(&mut world.dice, world.now)))
+    }
+
+    /// Whether the caller of the next operation wants no answer that may rest on an older value.
+    fn refuses_doubt(&self, scenario: &Scenario, key: &Bytes) -> bool {
+        if scenario.tells_first {
+            return !self.known_doubts.contains(key);
+        }
+        self.truth.checked % 4 == 1
+    }
+
+    /// Returns a violation of I28: a doubt of a key that a caller has written since the last loss of
+    /// a server. A loss while the writing owner was being let in is its own, as the controller sees it.
+    fn false_doubt(&self, world: &World, key: &Bytes, allowed: Allowed) -> Option<String> {
+        let scenario = &world.scenario;
+        if !scenario.tells_first || allowed.loss || allowed.forgets || allowed.shortage {
+            return None;
+        }
+        let written_in = self.truth.written_in(key)?;
+        let (_, known) = self.epochs.range(..written_in).next_back()?;
+        (*known == world.losses.last && written_in < self.truth.epoch()).then(|| {
+            format!(
+                "I28: {} is in doubt in epoch {}, though epoch {} has written it and no server was lost since the owner before that opened",
+                key.escape_ascii(),
+                self.truth.epoch().0,
+                written_in.0
+            )
+        })
     }
 
     /// A final read that could not be asked is asked again.

@@ -385,6 +385,7 @@ impl World {
             drive_again: (!inside).then_some(DurationNs(40 * MS)),
             heartbeat: Some(HEARTBEAT),
             patience,
+            tells_first: self.scenario.tells_first,
             copies,
         };
         let portal = Portal::new(self.nodes[place].local(self.now), params);

@@ -308,9 +308,7 @@ impl Controller {
         if !session.closed {
             session.earlier = session.earlier.and(session.writes);
             session.clean_since = None;
-            // A takeover that nobody was told of gives an old value a new version: what was unknown
-            // before stays so.
-            if session.lossy || session.unknown_through > Epoch(0) {
+            if session.lossy || planted(Bug::DoubtNeverEnds) && session.unknown_through > Epoch(0) {
                 session.unknown_through = session.epoch;
             }
         }
@@ -483,9 +481,12 @@ impl Controller {
             session.lossy = false;
             session.opening = None;
             if untold {
-                session.unknown_through = epoch;
-            }
-            if session.unknown_through < epoch {
+                // Some keys in doubt are written back under this epoch, and no caller knows.
+                session.clean_since = None;
+                if session.unknown_through == Epoch(0) {
+                    session.unknown_through = epoch;
+                }
+            } else if session.unknown_through < epoch {
                 session.clean_since.get_or_insert(epoch);
             }
             *changed = true;

@@ -70,6 +70,10 @@ pub struct PortalParams {
     /// Silence of the present owners after which this portal takes the sessions; zero takes them at
     /// once.
     pub patience: DurationNs,
+    /// Owners of these sessions notify a caller of a doubt about a key before they do for it what
+    /// rests on the key's value (see [`Submission::refuses_doubt`]). A value that was written after a
+    /// loss is then in doubt no more. All owners of a session must agree on this.
+    pub tells_first: bool,
     /// Servers that have each write that this owner acknowledges. With more than one, operations at
     /// a level that promises fewer are refused.
     pub copies: Copies,
@@ -615,7 +619,7 @@ impl Portal {
                 copies: self.params.copies,
             },
             Life::Closing => {
-                let untold = self.keys.values().any(|chain| chain.tail_unknown);
+                let untold = self.keys.values().any(Chain::is_untold);
                 let untold = untold || self.forgot_untold;
                 Control::Close(self.owned(), untold, self.at)
             }

@@ -11,6 +11,15 @@ use crate::id::{
 use crate::machine::Access;
 use crate::message::{Answer, Ask, Outcome as Routed, Owned, Request};
 
+/// The configurations in which copies were last lost.
+#[derive(Debug, Clone, Copy)]
+struct Losses {
+    /// As many copies as earlier owners' writes had.
+    last: ConfigNumber,
+    /// All copies of some key, perhaps.
+    wipe: ConfigNumber,
+}
+
 impl Portal {
     pub(super) fn handle_answer(&mut self, now: MonoNs, answer: Answer) {
         let Answer {
@@ -48,6 +57,7 @@ impl Portal {
             Routed::Taken {
                 version,
                 found,
+                written_in,
                 last_loss,
                 last_majority_loss,
                 last_wipe,
@@ -60,10 +70,14 @@ impl Portal {
                 };
                 // Its own write-back, by an earlier sending: what was there before is not known any more.
                 let unheard = self.keys.get(&key).is_some_and(|it| it.unheard);
-                let taken_before = found.epoch == id.epoch && found.sequence.0 % 2 == 1;
+                let taken_before = found.epoch == id.epoch && found.is_of_takeover();
                 let own = found == id.version() || (unheard && taken_before);
                 let found = if own { Version::NONE } else { found };
-                let lossy = self.is_lossy(id.session, found, last_loss, last_wipe);
+                let losses = Losses {
+                    last: last_loss,
+                    wipe: last_wipe,
+                };
+                let lossy = self.is_lossy(id.session, found, written_in, losses);
                 self.taken(id.sequence, version, absent, lossy);
                 self.was_executed(id.sequence, found, own);
             }
@@ -132,13 +146,14 @@ impl Portal {
         }
     }
 
-    /// Whether the last writes to a key that was found at this version may have been lost.
+    /// Whether the last writes to a key that was found at this version may have been lost, and nobody
+    /// who was told of it has written the key since.
     fn is_lossy(
         &self,
         session: SessionId,
         found: Version,
-        last_loss: ConfigNumber,
-        last_wipe: ConfigNumber,
+        written_in: Epoch,
+        losses: Losses,
     ) -> bool {
         let Some(part) = self.part(session) else {
             return false;
@@ -146,12 +161,13 @@ impl Portal {
         let clean = part
             .clean_since
             .is_some_and(|since| found.epoch >= since || since == Epoch(1));
-        let earlier = found.epoch <= part.unknown_through && part.unknown_through > Epoch(0)
-            || last_loss > part.opened_in;
-        let wiped = last_wipe > part.opened_in;
+        // A write of a later epoch ends a doubt only if its caller was told of it before.
+        let untold = !self.params.tells_first || written_in <= part.unknown_through;
+        let earlier = part.unknown_through > Epoch(0) && untold || losses.last > part.opened_in;
+        let wiped = losses.wipe > part.opened_in;
         // It may be a key in doubt that was forgotten before a caller heard of it.
-        let untold = self.forgot_untold && found.epoch == part.owned.epoch;
-        wiped || untold || (!clean && found.epoch < part.owned.epoch && earlier)
+        let forgot = self.forgot_untold && found.epoch == part.owned.epoch;
+        wiped || forgot || (!clean && found.epoch < part.owned.epoch && earlier)
     }
 
     fn taken(&mut self, sequence: Sequence, version: Version, absent: bool, lossy: bool) {
@@ -168,6 +184,7 @@ impl Portal {
             chain.deleted_at = absent.then_some(version);
             if lossy {
                 chain.tail_unknown = true;
+                chain.doubt_told = false;
                 chain.tail_unknown_through = self.last;
             }
         }
@@ -197,7 +214,7 @@ impl Portal {
         let answered = self.operations.get(&sequence).is_some_and(|it| it.answered);
         // Or a late copy of a refused write was executed after all: nothing can be lost of a key that
         // was never written. Or what a takeover wrote back is gone, of which others may have the original.
-        let taken_over = dep.epoch == epoch && dep.sequence.0 % 2 == 1 && !unproven;
+        let taken_over = dep.epoch == epoch && dep.is_of_takeover() && !unproven;
         // Every replica had the deletion, and has ended since: a disk that was late knows what was before.
         let is_older = |it: &Version| Version::NONE < have && have < *it;
         let back = chain

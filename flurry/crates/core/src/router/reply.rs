@@ -258,11 +258,12 @@ impl Router {
     }
 
     /// What a takeover amounts to, with what the owner must know of losses.
-    fn taken(&self, version: Version, found: Version) -> Outcome {
+    fn taken(&self, version: Version, found: &State) -> Outcome {
         let config = self.config.as_deref();
         Outcome::Taken {
             version,
-            found,
+            found: found.version,
+            written_in: found.written_in,
             last_loss: config.map_or(ConfigNumber(0), |it| it.last_loss),
             last_majority_loss: config.map_or(ConfigNumber(0), |it| it.last_majority_loss),
             last_wipe: self.last_wipe(),
@@ -271,7 +272,7 @@ impl Router {
 
     /// Makes what a takeover found the owner's: the same state under its own version, everywhere.
     fn take_over(&mut self, now: MonoNs, id: OperationId, found: State) {
-        let taken = self.taken(id.version(), found.version);
+        let taken = self.taken(id.version(), &found);
         let last_wipe = self.last_wipe();
         let Some(operation) = self.operations.get_mut(&id) else {
             return;
@@ -286,14 +287,19 @@ impl Router {
             value || (since.0 == 1 && found.version == Version::NONE)
         });
         if clean || found.version == Version::NONE || planted(Bug::NoWriteBack) {
-            let version = found.version;
-            let taken = self.taken(version, version);
+            let taken = self.taken(found.version, &found);
             self.answer(portal, id, taken);
             self.retire(now, id);
             return;
         }
+        let written_in = if planted(Bug::DoubtForgotten) {
+            id.epoch
+        } else {
+            found.written_in
+        };
         let state = State {
             version: id.version(),
+            written_in,
             evicted: false,
             ..found
         };

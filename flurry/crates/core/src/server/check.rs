@@ -331,13 +331,14 @@ impl<M: StateMachine> Server<M> {
         self.table.store(
             &self.machine,
             key.clone(),
-            version,
+            (version, version.epoch),
             applied.state,
             answer.clone(),
         );
         if self.persist.is_some() {
             let state = State {
                 version,
+                written_in: version.epoch,
                 digest,
                 snapshot,
                 answer: answer.clone(),
@@ -381,7 +382,7 @@ impl<M: StateMachine> Server<M> {
         {
             // Takes the version but executes on what is here.
             let answer = state.answer.clone();
-            let (key, version) = (request.key.clone(), state.version);
+            let (key, version) = (request.key.clone(), (state.version, state.written_in));
             self.table
                 .store(&self.machine, key, version, held.state, answer);
             return (Verdict::Held, 0);
@@ -415,7 +416,7 @@ impl<M: StateMachine> Server<M> {
             return Ok(false);
         }
         self.counts.pushed += 1;
-        let (version, answer) = (state.version, state.answer);
+        let (version, answer) = ((state.version, state.written_in), state.answer);
         self.table
             .store(&self.machine, key.clone(), version, restored, answer);
         if state.evicted {

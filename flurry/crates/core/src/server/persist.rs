@@ -283,6 +283,7 @@ impl<M: StateMachine> Server<M> {
         if let Some(persist) = &mut self.persist {
             let state = State {
                 version,
+                written_in: version.written_in(),
                 ..State::ABSENT
             };
             persist.note(key.clone(), What::Buried(state));

@@ -18,6 +18,9 @@ pub struct State {
     /// The value was evicted: only the version is known.
     #[prost(bool, tag = "6")]
     pub evicted: bool,
+    /// Epoch of the last operation of a caller that wrote it; a takeover leaves it as it was.
+    #[prost(uint32, tag = "7")]
+    pub written_in: u32,
 }
 /// Portal to router, router to server.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -30,6 +30,7 @@ pub(super) fn put_state(state: &State) -> body::State {
     body::State {
         epoch: state.version.epoch.0,
         sequence: state.version.sequence.0,
+        written_in: state.written_in.0,
         snapshot: state.snapshot.clone(),
         answer: state.answer.clone(),
         digest: state.digest,
@@ -38,11 +39,19 @@ pub(super) fn put_state(state: &State) -> body::State {
 }
 
 pub(super) fn state(read: body::State) -> Result<State, WireError> {
+    let version = Version {
+        epoch: Epoch(read.epoch),
+        sequence: Sequence(read.sequence),
+    };
+    // Records of before this field have 0.
+    let written_in = if version.is_of_takeover() {
+        Epoch(read.written_in)
+    } else {
+        version.written_in()
+    };
     let state = State {
-        version: Version {
-            epoch: Epoch(read.epoch),
-            sequence: Sequence(read.sequence),
-        },
+        version,
+        written_in,
         snapshot: read.snapshot,
         answer: read.answer,
         digest: read.digest,
@@ -281,14 +290,16 @@ pub(super) fn put_answer(answer: &Answer, out: &mut BytesMut) -> Header {
         Outcome::Taken {
             version,
             found,
+            written_in,
             last_loss,
             last_majority_loss,
             last_wipe,
         } => {
             header.version = *version;
-            let losses = [last_loss, last_majority_loss, last_wipe];
-            let losses = losses.map(|it| it.0.to_le_bytes()).concat();
-            (1, Bytes::from([put_version(*found), losses].concat()))
+            let losses = [last_loss, last_majority_loss, last_wipe].map(|it| it.0);
+            let numbers = [[written_in.0].as_slice(), &losses].concat();
+            let numbers = numbers.iter().flat_map(|it| it.to_le_bytes()).collect();
+            (1, Bytes::from([put_version(*found), numbers].concat()))
         }
         Outcome::NobodyHas { need, stable, have } => {
             header.version = *have;
@@ -313,19 +324,23 @@ pub(super) fn answer(header: &Header, bytes: Bytes) -> Result<Answer, WireError>
     let outcome = match header.sub {
         0 => Outcome::Done(bytes),
         1 => {
-            let (found, losses) = bytes
+            let (found, numbers) = bytes
                 .split_at_checked(12)
                 .ok_or(WireError::Body("version"))?;
-            let (loss, rest) = losses
-                .split_at_checked(4)
-                .ok_or(WireError::Body("losses"))?;
-            let (majority, wipe) = rest.split_at_checked(4).ok_or(WireError::Body("losses"))?;
+            let (numbers, rest) = numbers.as_chunks::<4>();
+            let ([written_in, losses @ ..], []) = (numbers, rest) else {
+                return Err(WireError::Body("losses"));
+            };
+            let losses = <[[u8; 4]; 3]>::try_from(losses).map_err(|_| WireError::Body("losses"))?;
+            let losses = losses.map(|it| ConfigNumber(u32::from_le_bytes(it)));
+            let [last_loss, last_majority_loss, last_wipe] = losses;
             Outcome::Taken {
                 version: header.version,
                 found: read_version(&bytes.slice_ref(found))?,
-                last_loss: ConfigNumber(read_number(&bytes.slice_ref(loss))?),
-                last_majority_loss: ConfigNumber(read_number(&bytes.slice_ref(majority))?),
-                last_wipe: ConfigNumber(read_number(&bytes.slice_ref(wipe))?),
+                written_in: Epoch(u32::from_le_bytes(*written_in)),
+                last_loss,
+                last_majority_loss,
+                last_wipe,
             }
         }
         2 => {

@@ -92,20 +92,22 @@ pub(crate) fn portal(now: MonoNs, nonce: u64) -> Portal {
 
 /// A portal whose acknowledged writes have so many copies.
 pub(crate) fn portal_of(now: MonoNs, nonce: u64, copies: Copies) -> Portal {
-    Portal::new(
-        now,
-        PortalParams {
-            sessions: Sessions::one("calls"),
-            nonce,
-            operations_max: 100,
-            bytes_max: 1 << 20,
-            keys_max: 100,
-            drive_again: None,
-            heartbeat: Some(DurationNs::millis(500)),
-            patience: DurationNs(0),
-            copies,
-        },
-    )
+    Portal::new(now, owner_params(nonce, copies))
+}
+
+pub(crate) fn owner_params(nonce: u64, copies: Copies) -> PortalParams {
+    PortalParams {
+        sessions: Sessions::one("calls"),
+        nonce,
+        operations_max: 100,
+        bytes_max: 1 << 20,
+        keys_max: 100,
+        drive_again: None,
+        heartbeat: Some(DurationNs::millis(500)),
+        patience: DurationNs(0),
+        tells_first: false,
+        copies,
+    }
 }
 
 /// How long a message is.

@@ -180,6 +180,8 @@ impl Client {
             copies_min: None,
             heartbeat: HEARTBEAT,
             patience: DurationNs(0),
+            // Callers learn of a doubt with the answer of the operation that rests on it.
+            tells_first: false,
             // Callers choose the level of each operation.
             copies: Copies::Count(1),
             security: security.clone(),

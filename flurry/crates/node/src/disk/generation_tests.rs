@@ -19,6 +19,7 @@ fn state(sequence: u64, value: Option<&str>) -> State {
             epoch: Epoch(1),
             sequence: Sequence(sequence),
         },
+        written_in: Epoch(1),
         digest: flurry_core::machine::digest(snapshot.as_deref()),
         snapshot,
         answer: Bytes::from_static(b"done"),

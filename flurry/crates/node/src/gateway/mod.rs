@@ -164,6 +164,7 @@ impl GatewayOptions {
             copies_min: self.copies_min,
             heartbeat: HEARTBEAT,
             patience: silence_limit(self.standby),
+            tells_first: true,
             copies: self.copies(),
             security: self.security.clone(),
         })

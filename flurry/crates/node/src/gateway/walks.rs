@@ -156,7 +156,7 @@ impl Dispatcher {
             let asked = Asked {
                 level: self.level,
                 timeout: self.timeout,
-                refuses_doubt: false,
+                refuses_doubt: true,
                 purpose: Purpose::Housekeeping,
             };
             self.submit(now, key, &nothing, asked);

@@ -130,6 +130,7 @@ fn start(place: Place, life: u8, now: MonoNs) -> Part {
         drive_again: None,
         heartbeat: None,
         patience: DurationNs(0),
+        tells_first: false,
         copies: flurry_core::message::Copies::Count(1),
     };
     let portal = Portal::new(now, params);

@@ -1,7 +1,7 @@
 //! How many servers were lost before others had copied what they had.
 
 use flurry_core::config::Config;
-use flurry_core::id::{Incarnation, ServerId};
+use flurry_core::id::{ConfigNumber, Incarnation, ServerId};
 
 /// Copies of a key that may be missing, according to the configurations.
 #[derive(Debug, Default)]
@@ -12,11 +12,14 @@ pub struct Losses {
     /// A server was lost while the members changed.
     amid_change: bool,
     was_changing: bool,
+    /// The configuration in which a server was last lost.
+    pub last: ConfigNumber,
 }
 
 impl Losses {
     /// Compares a configuration with the members of the one before.
     pub(crate) fn note(&mut self, config: &Config, before: &[(ServerId, Incarnation)]) {
+        self.last = self.last.max(config.last_loss);
         let lives = config.lives();
         let changing = config.next.is_some();
         if changing {
