@@ -1,4 +1,4 @@
-"""Tables of a page, written from what is kept of a run, so that no number of them was typed."""
+"""Tables of a page, written from the kept results of a run, so that nobody types their numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RUNS = Path(__file__).resolve().parents[1] / "bench" / "runs"
 
 
 def read(place: str) -> dict[str, Any]:
-    """Read what is kept, at a place below unruly/bench/runs."""
+    """Read a kept result, at a place below unruly/bench/runs."""
     found: dict[str, Any] = json.loads((RUNS / place).read_text(encoding="utf-8"))
     return found
 
@@ -26,7 +26,7 @@ def write(page: Path, written: Callable[[str], str]) -> None:
 
 
 def filled(page: str, parts: Mapping[str, str]) -> str:
-    """Return a page with these parts between their marks; the words around them stand in it."""
+    """Return the page with these parts between their marks; the text around them stays."""
     for name, lines in parts.items():
         before, begin, rest = page.partition(f"<!-- {name} -->\n")
         _, end, after = rest.partition("<!-- end -->")

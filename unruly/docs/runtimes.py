@@ -2,8 +2,8 @@
 
 Run ``python unruly/docs/runtimes.py``.
 
-The run is that of the plan ``group-rpc-jvm``; what its summary says by runtime is kept, so that no
-number of a table was typed.
+The run is that of the plan ``group-rpc-jvm``. The part of its summary about runtimes is kept, so
+that nobody types the numbers of a table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COLLECTORS = ("serial", "parallel", "g1", "shenandoah", "z")
 
 
 def written(page: str) -> str:
-    """Return the page with its tables as what is kept has them."""
+    """Return the page with its tables from the kept results."""
     found = kept.read(KEPT)
     parts = {"tails": tails(found), "meetings": meetings(found)}
     return kept.filled(page, parts)
@@ -60,7 +60,7 @@ def tails(found: dict[str, Any]) -> str:
 
 
 def meetings(found: dict[str, Any]) -> str:
-    """Whether slow copies met a collection, and others, in each cell with machines of Java."""
+    """Count the slow copies, and the others, that met a collection, in each cell with JVMs."""
     told = {it["cell"]: it for it in found["collecting"]}
     rows = []
     for it in found["meetings"]:

@@ -2,9 +2,9 @@
 
 Run ``python unruly/docs/stores.py``.
 
-The runs are those of the plans ``stores``, ``store-levels`` and ``store-faults``; of each its
-``summary.json`` is kept, so that no number of a table was typed. Above each table stands what the
-run's own findings doubt.
+The runs are those of the plans ``stores``, ``store-levels`` and ``store-faults``. The
+``summary.json`` of each is kept, so that nobody types the numbers of a table. Above each table
+stand the doubts that the run's own findings report.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KEPT = "2026-11-22-intel-2core/side-by-side"
 PAGE = Path(__file__).with_name("stores.md")
 MS = 1e6
 UNSETTLED = ("drift",)
-"""What is no matter of trust in the measuring, but leaves a number good for its run only."""
+"""Findings that do not question the measurement, but limit its numbers to this run."""
 
 
 def written(page: str) -> str:
@@ -49,7 +49,7 @@ def ms(value: float | None) -> str:
 
 
 def interval(value: dict[str, Any] | None, least: float | None = None) -> str:
-    """An estimate with its interval, or what it is at least."""
+    """An estimate with its interval, or its lower bound."""
     if value is None:
         return "-" if least is None else f"at least {ms(least)}"
     low, high = ms(value["low"]), ms(value["high"])
@@ -62,7 +62,7 @@ def name_of(cell: str) -> str:
 
 
 def doubts(found: dict[str, Any]) -> str:
-    """What the run's own findings doubt, and how late its requests were sent."""
+    """Return the doubts of the run's own findings, and how late its requests were sent."""
     told = [
         f"- `{it['code']}`, {it['severity']}: {it['title']}. {it['text']}"
         for it in found["findings"]
@@ -71,7 +71,7 @@ def doubts(found: dict[str, Any]) -> str:
     lag = found["self_distrust"]["send_lag_ns"]
     shown = (("p50", "p50"), ("p99", "p99"), ("p99_9", "p99.9"), ("max", "largest"))
     late = ", ".join(f"{name} {ms(lag[key])} ms" for key, name in shown)
-    verdict = f"Of this run its own verdict says `trustworthy: {json.dumps(found['trustworthy'])}`:"
+    verdict = f"The verdict of this run says `trustworthy: {json.dumps(found['trustworthy'])}`:"
     return "\n".join([verdict, "", *told, f"- the send lag: {late}.", "", ""])
 
 

@@ -2,8 +2,8 @@
 
 Run ``python unruly/docs/streams.py``.
 
-The run is that of the plan ``throughput-stability``; what its summary says of streams is kept, so
-that no number of a table was typed.
+The run is that of the plan ``throughput-stability``. The part of its summary about streams is kept,
+so that nobody types the numbers of a table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SAID = {"link saturated": "link full", "bound by one core": "one core", "stable"
 
 
 def written(page: str) -> str:
-    """Return the page with its tables as what is kept has them."""
+    """Return the page with its tables from the kept results."""
     found = kept.read(KEPT)
     parts = {
         "bandwidths": bandwidths(found["rows"]),
@@ -83,7 +83,7 @@ def mean(row: dict[str, Any]) -> float:
 
 
 def hypotheses(found: list[dict[str, Any]]) -> str:
-    """Each hypothesis, what became of it, and of each of its protocols."""
+    """Each hypothesis with its outcome, and the outcome for each of its protocols."""
     parts = []
     for it in found:
         rows = [
