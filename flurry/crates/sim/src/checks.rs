@@ -51,13 +51,15 @@ impl Owners {
             }
         }
         let Message::Control(Control::Open {
-            names, patience, ..
+            names,
+            patience: limit,
+            ..
         }) = &message
         else {
             controller.handle_message(now, sender, message);
             return None;
         };
-        let (names, patience) = (names.clone(), *patience);
+        let (names, limit) = (names.clone(), *limit);
         let owners = |controller: &Controller| -> Vec<Option<(SessionId, Epoch, bool)>> {
             names.iter().map(|it| controller.owner_of(it)).collect()
         };
@@ -72,7 +74,7 @@ impl Owners {
             (after != epoch).then_some((id, epoch, closed, after))
         });
         taken
-            .filter_map(|it| self.took(place, now, it, patience))
+            .filter_map(|it| self.took(place, now, it, limit))
             .next()
     }
 
@@ -82,7 +84,7 @@ impl Owners {
         place: NodeId,
         now: MonoNs,
         (id, epoch, closed, after): (SessionId, Epoch, bool, Epoch),
-        patience: DurationNs,
+        limit: DurationNs,
     ) -> Option<String> {
         if closed {
             self.after_closed.insert((id, after));
@@ -90,10 +92,10 @@ impl Owners {
         }
         let heard = self.heard.get(&(place, id)).filter(|it| it.0 == epoch);
         let silent = now.since(heard?.1);
-        (silent < patience).then(|| {
+        (silent < limit).then(|| {
             format!(
                 "I25: a standby took session {} from epoch {} after {} ns of silence, and waits for {} ns",
-                id.0, epoch.0, silent.0, patience.0
+                id.0, epoch.0, silent.0, limit.0
             )
         })
     }
@@ -123,8 +125,8 @@ impl World {
         wire::decode(&bytes.freeze()).ok()
     }
 
-    /// I27: what some server does not have yet takes no more memory than the owner may use, however
-    /// long that lasts. One operation may go beyond.
+    /// Checks I27: operations that some server does not have yet take no more memory than the owner
+    /// may use, however long that lasts. One operation may exceed the limit.
     pub(crate) fn check_backlog(&mut self, portal: &Portal) {
         let (bytes, most) = (portal.held_bytes(), self.scenario.backlog_bytes_max);
         if bytes > most + OPERATION_BYTES_MAX {
@@ -134,7 +136,7 @@ impl World {
         }
     }
 
-    /// Ends the logs of all routers: every copy must have its row then.
+    /// Ends the logs of all routers, and checks that every copy has its row then.
     pub fn close_logs(&mut self) {
         for place in 0..self.nodes.len() {
             let mut machine = std::mem::replace(&mut self.nodes[place].machine, Machine::Down);
@@ -154,11 +156,12 @@ impl World {
         }
     }
 
-    /// I18: nobody is counted out whom the controller could hear. I19: nobody is counted out with the
-    /// last copy of a key, unless that has ended or is on a disk too. Both are checked when the
-    /// controller decides. It may store several decisions at once long after that.
+    /// Checks I18, that the controller counts out no server that it could hear, and I19, that it
+    /// counts out no server with the last copy of a key, unless that server has ended or has the
+    /// key on a disk too. Both are checked when the controller decides; it may store several
+    /// decisions at once long after that.
     pub(crate) fn check_decision(&mut self, ballot: Ballot, config: &Config) {
-        // With losses a server may go unheard by chance.
+        // With many losses a server may go unheard by chance.
         let scenario = &self.scenario;
         let clear = scenario.loss <= 10_000 && scenario.slow <= 1_000;
         let lives = config.lives();
@@ -196,7 +199,7 @@ impl World {
         }
     }
 
-    /// I22: a server that is drained is not let in.
+    /// Checks I22: a drained server is not let in.
     pub(crate) fn check_counted_out(&mut self, config: &Config, drained: &[ServerId]) {
         let lives = config.lives();
         let before = std::mem::replace(&mut self.counted, lives.clone());
@@ -212,7 +215,7 @@ impl World {
         self.all_lost |= config.is_wiped();
     }
 
-    /// Whether this life of a server has all of its memory still.
+    /// Returns true if this incarnation of a server still has all of its memory.
     fn lives_on(&self, server: ServerId, incarnation: Incarnation) -> bool {
         let places = self.places_of(server.0);
         places
@@ -223,15 +226,15 @@ impl World {
             })
     }
 
-    /// Whether nothing kept the controller from hearing a server for two leases.
+    /// Returns true if nothing kept the controller from hearing a server for two leases.
     fn was_heard(&self, server: u16) -> bool {
         let since = self.now.saturating_sub(2 * self.scenario.lease);
         let mut places = self.places_of(server).into_iter();
         places.all(|place| self.nodes[place].troubled_until < since)
     }
 
-    /// I20: a write that was acknowledged at a level that promises copies has a majority of those that
-    /// there are meant to be, however many servers are left.
+    /// Checks I20: a write that was acknowledged at a level that promises copies is on a majority
+    /// of the configured replicas, however many servers are left.
     pub(crate) fn check_copies(&mut self, id: OperationId) {
         let held = self.holders.get(&id).map_or(0, BTreeSet::len);
         let wanted = majority(usize::from(self.scenario.replicas));
@@ -242,7 +245,7 @@ impl World {
         }
     }
 
-    /// What every reply of every server must satisfy.
+    /// Checks what every reply of every server must satisfy: I1 to I4 and I10.
     pub(crate) fn check_reply(&mut self, life: Life, config: Option<&Config>, reply: &Reply) {
         let server = life.endpoint.server;
         let holds = |it: &Config| it.holds_fully(server, life.incarnation, reply.key_hash);
@@ -276,7 +279,7 @@ impl World {
                 ));
             }
         }
-        // Stale: it has a later write of the owner's, or had this one and knows that all had it.
+        // Stale: it has a later write of the owner, or had this one and knows that all had it.
         let has = match reply.verdict {
             Verdict::Done(_) | Verdict::Held => reply.have >= reply.id.version(),
             Verdict::Stale => true,

@@ -12,16 +12,16 @@ use flurry_core::server::{Change, Server, What};
 use crate::scenario::MS;
 use crate::world::{NodeId, World};
 
-/// How many bytes of records are copied at once.
+/// Bytes of records that are copied at once.
 const SCAN_BYTES: usize = 200;
 
 type Rows = BTreeMap<Key, State>;
 
-/// Records of one life.
+/// Records of one incarnation.
 #[derive(Debug, Clone, Default)]
 struct Copied {
     life: Option<Incarnation>,
-    /// Up to when.
+    /// Virtual time up to which the records are complete.
     through: u64,
     rows: Rows,
 }
@@ -33,7 +33,7 @@ impl Copied {
     }
 }
 
-/// Returns what the disks of two shards have in common.
+/// Returns the incarnation that both shards have on disk, with the earlier of their two times.
 fn earlier(own: Option<SavedLife>, other: Option<SavedLife>) -> Option<SavedLife> {
     own.map(|own| match other.filter(|it| it.life == own.life) {
         Some(other) => SavedLife {
@@ -44,7 +44,7 @@ fn earlier(own: Option<SavedLife>, other: Option<SavedLife>) -> Option<SavedLife
     })
 }
 
-/// What is still to be read of the memory.
+/// Part of the memory that is still to be copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scan {
     From(u64),
@@ -54,18 +54,18 @@ enum Scan {
 /// The disk of one shard.
 #[derive(Debug, Default)]
 pub(crate) struct ShardDisk {
-    /// All records of a life.
+    /// All records of an incarnation.
     whole: Copied,
-    /// All records of a later life, which may not count yet.
+    /// All records of a later incarnation, which may not count yet.
     candidate: Option<Copied>,
-    /// Those of the present life, while they are copied; lost with its process.
+    /// Records of the present incarnation, while they are copied; lost with its process.
     next: Option<(Copied, Option<Scan>)>,
-    /// On their way to the disk, with when they are there.
+    /// Changes under way to the disk, with the time at which each is written.
     queue: VecDeque<(u64, Incarnation, Change)>,
     restored: Option<ConfigNumber>,
-    /// When it has its next turn.
+    /// Time of its next turn.
     due: Option<u64>,
-    /// What an earlier life had is declared lost.
+    /// True once the operator has declared the records of an earlier incarnation lost.
     given_up: bool,
 }
 
@@ -86,12 +86,12 @@ impl ShardDisk {
         }
     }
 
-    /// Whoever runs the server says that what an earlier life had is not on it.
+    /// Records that the operator declares the records of an earlier incarnation lost.
     pub(crate) fn give_up(&mut self) {
         self.given_up = true;
     }
 
-    /// Whether a turn at this time would come before the next one, which it then is.
+    /// Returns true if this time is before the next turn, and moves the next turn to it.
     pub(crate) fn is_earlier(&mut self, at: u64) -> bool {
         let earlier = self.due.is_none_or(|due| at < due);
         if earlier {
@@ -100,7 +100,7 @@ impl ShardDisk {
         earlier
     }
 
-    /// Whether its next turn is now, and not one that an earlier one has replaced.
+    /// Returns true if the next turn is now. A turn that an earlier one has replaced is not.
     pub(crate) fn is_due(&mut self, now: u64) -> bool {
         self.due.take_if(|due| *due <= now).is_some()
     }
@@ -113,12 +113,12 @@ impl ShardDisk {
         self.restored = None;
     }
 
-    /// It is broken, and a new one is in its place.
+    /// Replaces a broken disk by an empty one.
     pub(crate) fn lose(&mut self) {
         *self = Self::default();
     }
 
-    /// The records of a life, wherever they are.
+    /// Returns the records of an incarnation, wherever they are.
     fn of(&mut self, life: Incarnation) -> impl Iterator<Item = &mut Copied> {
         let next = self.next.as_mut().map(|(copied, _)| copied);
         let earlier = [&mut self.whole].into_iter().chain(&mut self.candidate);
@@ -151,7 +151,7 @@ impl ShardDisk {
         through
     }
 
-    /// Copies some more of the memory, when the server takes part.
+    /// Copies some more records of the memory, if the server takes part.
     fn copy(&mut self, server: &Server<KeyValue>) {
         let life = server.life().incarnation;
         if self.has_all(life) || !server.is_member() {
@@ -172,7 +172,7 @@ impl ShardDisk {
         let Some((copied, Some(scan))) = &mut self.next else {
             return;
         };
-        // From the end once it has everything, so that nothing is missed.
+        // The scan begins once the server has everything, so that it misses nothing.
         let Scan::From(below) = *scan else { return };
         if below == u64::MAX && !has_copied {
             return;
@@ -197,7 +197,7 @@ impl ShardDisk {
 }
 
 impl World {
-    /// Takes what a server wants written, and gives it what it wants back.
+    /// Queues the changes that a server wants written, and restores the records that it asks for.
     pub(crate) fn after_disk(&mut self, place: NodeId, server: &mut Server<KeyValue>) {
         if !self.scenario.disk {
             return;
@@ -234,7 +234,7 @@ impl World {
         }
     }
 
-    /// A disk has had its time.
+    /// Gives a disk its turn: completes writes, and copies more of the memory.
     pub(crate) fn disk_turn(&mut self, place: NodeId, server: &mut Server<KeyValue>) {
         let (now, local) = (self.now, self.local(place));
         let endpoint = server.life().endpoint;
@@ -246,7 +246,7 @@ impl World {
         disk.copy(server);
         let copied = disk.is_copied(life);
         self.count(server);
-        // One shard's is not the server's: all of them at once, or none.
+        // The shards of a server complete their copies together.
         let others = self.places_of(endpoint.server.0);
         let all = copied
             && others.iter().all(|other| {
@@ -265,8 +265,8 @@ impl World {
         self.disk_at(place, later);
     }
 
-    /// The life that takes part for good is the one whose records count; before those of another come,
-    /// which would take their place.
+    /// Makes the records of the incarnation that takes part for good the ones that count. This must
+    /// happen before records of another incarnation take the place of the candidate.
     fn count(&mut self, server: &Server<KeyValue>) {
         let Some(life) = server.counted_life() else {
             return;

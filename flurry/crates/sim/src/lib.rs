@@ -1,11 +1,12 @@
 //! Whole clusters on virtual time.
 //!
-//! The same state machines that run in real processes are put into a world in which every delay, loss,
-//! duplicate, pause, crash and partition follows from a seed. A run has two phases: in the first
-//! anything may go wrong, and no owner may be told anything false; in the second nothing goes wrong any
-//! more, and everything must come right. The same seed gives the same run, message for message.
+//! The same state machines that run in real processes run here in a world in which every delay,
+//! loss, duplicate, pause, crash and partition follows from a seed. A run has two phases. In the
+//! first anything may go wrong, and no owner may receive a wrong result. In the second nothing goes
+//! wrong any more, and the cluster must recover. The same seed gives the same run, message for
+//! message.
 //!
-//! Mistakes can be planted ([`flurry_core::bugs`]), to prove that they are found. Never shipped.
+//! Bugs can be planted ([`flurry_core::bugs`]), to prove that they are found. Never shipped.
 
 mod checks;
 pub mod dice;

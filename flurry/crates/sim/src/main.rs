@@ -19,15 +19,15 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run seeds, and every tenth of them twice.
+    /// Run a range of seeds, and every tenth of them twice.
     Seeds {
-        /// The first.
+        /// First seed.
         #[arg(long, default_value_t = 1)]
         from: u64,
-        /// How many.
+        /// Number of seeds.
         #[arg(short = 'n', long, default_value_t = 2_000)]
         count: u64,
-        /// Operations of each.
+        /// Operations of each seed.
         #[arg(long, default_value_t = 5_000)]
         operations: u64,
         /// Threads.
@@ -37,33 +37,33 @@ enum Command {
         #[arg(long)]
         all: bool,
     },
-    /// Run one seed and say what came of it.
+    /// Run one seed and print its summary.
     Replay {
-        /// Which.
+        /// Seed.
         seed: u64,
         /// Operations.
         #[arg(long, default_value_t = 5_000)]
         operations: u64,
-        /// A mistake to plant.
+        /// Bug to plant.
         #[arg(long)]
         bug: Option<String>,
         /// Write every message to standard error, with its virtual microsecond.
         #[arg(long)]
         trace: bool,
     },
-    /// Explore small worlds to their end, and find planted mistakes in them.
+    /// Explore small worlds to their end, and find planted bugs in them.
     Model {
-        /// Only this one.
+        /// Explore only this world.
         #[arg(long)]
         plan: Option<String>,
-        /// A mistake to plant: how does it show?
+        /// Bug to plant; prints the path that shows it.
         #[arg(long)]
         bug: Option<String>,
         /// Threads.
         #[arg(short, long, default_value_t = 2)]
         threads: usize,
     },
-    /// Find each planted mistake: in how many seeds?
+    /// Find each planted bug, and print the seed that found it.
     Bugs {
         /// Seeds to try for each.
         #[arg(long, default_value_t = 500)]
@@ -71,10 +71,11 @@ enum Command {
         /// Operations of each seed.
         #[arg(long, default_value_t = 2_000)]
         operations: u64,
-        /// Only this one.
+        /// Look for this bug only.
         #[arg(long)]
         bug: Option<String>,
-        /// Seeds that found it before, as written by this command: only those are run.
+        /// File with the seeds that found each bug before, as this command prints them: runs only
+        /// those.
         #[arg(long)]
         recorded: Option<std::path::PathBuf>,
     },
@@ -149,7 +150,7 @@ fn described(violation: &Violation, operations: u64) -> anyhow::Error {
     )
 }
 
-/// An assertion of the core that fails is a finding like any other.
+/// Turns a failed assertion of the core into a finding like any other.
 fn quietly(
     act: impl FnOnce() -> Result<Summary, Box<Violation>> + std::panic::UnwindSafe,
 ) -> Result<Summary, Box<Violation>> {
@@ -167,7 +168,7 @@ fn quietly(
     })
 }
 
-/// What seeds amount to.
+/// Sums over seeds.
 #[derive(Debug, Default)]
 struct Totals {
     answered: u64,
@@ -309,7 +310,7 @@ fn find_bugs(seeds: u64, operations: u64, only: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Every recorded seed still finds its bug, and is clean without it.
+/// Checks that every recorded seed still finds its bug, and is clean without it.
 #[allow(clippy::print_stdout, reason = "this is what the command is for")]
 fn replay_recorded(path: &std::path::Path, operations: u64) -> Result<()> {
     let text = std::fs::read_to_string(path)?;
@@ -421,10 +422,11 @@ fn explored(plan: Plan, threads: usize) -> Result<()> {
     Ok(())
 }
 
-/// How a planted mistake shows in a world. With one thread the path is the shortest, and always the same.
+/// Returns the path that shows a planted bug in a world. With one thread the path is the shortest,
+/// and always the same.
 fn shown(bug: Bug, plan: Plan) -> Result<Box<Found>> {
     let hook = std::panic::take_hook();
-    // An assertion of the core that fails is what it is planted for.
+    // The planted bug may make an assertion of the core fail: print no panic message for it.
     std::panic::set_hook(Box::new(|_| {}));
     let found = explore(plan, Some(bug), 1);
     std::panic::set_hook(hook);

@@ -1,5 +1,5 @@
-//! What an operator does: takes servers out that are gone for good, replaces them, and drains servers
-//! that shall be switched off.
+//! The operator: removes servers that are gone for good, replaces them, and drains servers before
+//! they are switched off.
 
 use flurry_core::config::Config;
 use flurry_core::id::ServerId;
@@ -8,14 +8,14 @@ use flurry_core::message::{Control, Departure, Message};
 use crate::scenario::MS;
 use crate::world::{Machine, World};
 
-/// Calls of the operator; the troubles have the numbers below.
+/// Numbers of the operator's calls; the faults have the numbers below.
 pub const FIRST: u64 = 1 << 40;
 const REMOVE: u64 = 1 << 40;
 const DRAIN: u64 = 1 << 41;
 const TAKE_BACK: u64 = 1 << 42;
 const REPLACE: u64 = 1 << 43;
 
-/// How often the operator looks at what came of it.
+/// How often the operator checks the result of a request.
 const LOOK: u64 = 50 * MS;
 
 /// Carries out a scheduled call.
@@ -39,7 +39,8 @@ pub fn call(world: &mut World, call: u64) {
     }
 }
 
-/// A server ends for good, its disk too. Some time later the operator says so, and starts another.
+/// Ends a server for good, with its disk. Some time later the operator removes it, and starts
+/// another.
 pub fn lose_for_good(world: &mut World, server: u16) {
     for place in world.places_of(server) {
         world.kill(place);
@@ -54,7 +55,7 @@ pub fn lose_for_good(world: &mut World, server: u16) {
     }
 }
 
-/// A server that serves is to be switched off.
+/// Begins to drain a server that serves.
 pub fn begin_drain(world: &mut World, server: u16) {
     if world.drained.is_empty() {
         world.drained.insert(server);
@@ -63,7 +64,8 @@ pub fn begin_drain(world: &mut World, server: u16) {
     }
 }
 
-/// Asks until the controller has heard it, and switches the server off once it holds nothing.
+/// Asks until the controller has received the request, and switches the server off once it holds
+/// nothing.
 fn drain(world: &mut World, server: u16) {
     if !world.drained.contains(&server) {
         return;
@@ -88,7 +90,7 @@ fn take_back(world: &mut World, server: u16) {
         world.call_at(world.now + LOOK, TAKE_BACK | u64::from(server));
         return;
     }
-    // Whether a controller is there to hear it or not: it is asked again.
+    // The message may find no controller: then it is sent again.
     if world.controller().is_some() {
         world.drained.remove(&server);
         if is_down(world, server) {
@@ -99,7 +101,7 @@ fn take_back(world: &mut World, server: u16) {
     }
 }
 
-/// Ends the troubles: the operator takes drains back, and removes and replaces servers that are gone.
+/// Ends the faults: the operator takes drains back, and removes and replaces servers that are gone.
 pub fn end(world: &mut World) {
     for server in world.drained.clone() {
         world.call_at(world.now, TAKE_BACK | u64::from(server));
@@ -132,7 +134,7 @@ fn is_drained(world: &World, server: u16) -> bool {
     controller.is_some_and(|it| it.drained().any(|it| it.0 == server))
 }
 
-/// Whether nobody waits for the server or its disk any more.
+/// Returns true if the cluster no longer waits for the server or its disk.
 fn is_out(world: &World, server: u16) -> bool {
     controller_config(world).is_some_and(|config| {
         let mut members = config.everybody().filter(|it| is(it, server));

@@ -1,10 +1,10 @@
-//! What an owner may be told.
+//! The results that an owner may receive.
 //!
-//! A session has one owner at a time, so what it may see on a key follows from what it did there, in
-//! its order: the oracle executes the same operations on the same machine. Where the outcome of a
-//! write is not known there are several states that may be; each answer rules some of them out, and an
-//! answer that rules out all is a violation. When the owner changes, what it had been told stays, and
-//! what it had not been told may or may not have happened.
+//! A session has one owner at a time, so the owner's own operations, in its order, determine what
+//! it may see on a key: the oracle executes the same operations on the same machine. When the
+//! outcome of a write is not known, several states are possible. Each answer rules some of them
+//! out, and an answer that rules out all is a violation. When the owner changes, operations with a
+//! reported result stay; the others may or may not have happened.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +14,7 @@ use flurry_core::key_value::{KeyValue, Value};
 use flurry_core::machine::{Access, StateMachine};
 use flurry_core::portal::{Outcome, number_of};
 
-/// States that a key may be in at most, before the oracle gives up telling them apart.
+/// Most possible states of a key before the oracle stops checking it.
 const STATES_MAX: usize = 128;
 
 /// Number of former states that are remembered, for owners that are notified of a possibly lost
@@ -26,13 +26,13 @@ type State = Option<Value>;
 /// An operation as the owner submitted it.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    /// Its bytes.
+    /// Encoded operation.
     pub operation: Bytes,
     /// How it depends on the state.
     pub access: Access,
     /// The owner's time.
     pub at: WallNs,
-    /// Its answer says that it is on a majority's disks.
+    /// True if its answer promises that it is on a majority's disks.
     pub to_disk: bool,
 }
 
@@ -48,15 +48,16 @@ struct KeyTruth {
     possible: Vec<State>,
     history: VecDeque<State>,
     queue: VecDeque<Entry>,
-    /// Too many states: no more is checked until a blind write.
+    /// True if there were too many states: no answer is checked until a blind write.
     unclear: bool,
-    /// It was unclear once: states of that time are not in the history.
+    /// True if it was unclear once: states of that time are not in the history.
     history_has_gap: bool,
-    /// A new owner has not heard of it yet.
+    /// True if a new owner has not received any answer on it yet.
     taken_over: bool,
     /// Writes since the last answer that may or may not have happened.
     doubts: Vec<Asked>,
-    /// The last operation that was answered from disks: nothing from before can be all that is left.
+    /// The last operation that was answered from disks: after a loss, at least this one must be
+    /// left.
     on_disk: Option<(Epoch, u64)>,
     /// The epoch of the last write, if it was answered and left a value. Nothing tells a deleted key
     /// from one whose writes are lost.
@@ -82,18 +83,18 @@ impl Default for KeyTruth {
     }
 }
 
-/// What may be reported in this scenario.
+/// Results that this scenario may report.
 #[derive(Debug, Clone, Copy)]
 pub struct Allowed {
-    /// Every replica may have forgotten.
+    /// True if every replica may have forgotten.
     pub loss: bool,
-    /// A server may have been lost while an owner had unshared writes.
+    /// True if a server may have been lost that alone had some of an owner's writes.
     pub tail_unknown: bool,
-    /// An owner has more keys than it remembers, and takes its own over again.
+    /// True if an owner has more keys than it remembers, and takes its own over again.
     pub forgets: bool,
-    /// Servers may be too few for a level.
+    /// True if servers may be too few for a level.
     pub few_servers: bool,
-    /// Memory is short.
+    /// True if memory is short.
     pub shortage: bool,
     /// True while the members change or have just changed. A read at level `disk` then speaks for
     /// the disks of the old members only.
@@ -106,7 +107,7 @@ pub struct Truth {
     epoch: Epoch,
     keys: BTreeMap<Bytes, KeyTruth>,
     evicts: bool,
-    /// Answers that were checked.
+    /// Number of answers that were checked.
     pub checked: u64,
 }
 
@@ -120,7 +121,7 @@ impl Truth {
         }
     }
 
-    /// The present owner's epoch.
+    /// Returns the present owner's epoch.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.epoch
@@ -144,7 +145,7 @@ impl Truth {
         }
     }
 
-    /// The owner asks.
+    /// Records that the owner submitted an operation.
     pub fn submitted(&mut self, epoch: Epoch, key: &Bytes, number: u64, asked: Asked) {
         if epoch != self.epoch {
             return;
@@ -161,11 +162,11 @@ impl Truth {
         });
     }
 
-    /// The owner is told.
+    /// Records a result that the owner received.
     ///
     /// # Errors
     ///
-    /// Why it must not be told that.
+    /// The reason why this result is wrong.
     pub fn told(
         &mut self,
         epoch: Epoch,
@@ -184,7 +185,7 @@ impl Truth {
             return Err(format!("operation {number} was answered twice"));
         };
         entry.outcome = Some(outcome);
-        // In the owner's order: an answer counts when all before it have theirs.
+        // An answer counts when all earlier operations of the owner have theirs.
         while let Some(entry) = truth.queue.pop_front_if(|entry| entry.outcome.is_some()) {
             truth.resolve(epoch, &entry, allowed).map_err(|what| {
                 format!(
@@ -200,7 +201,7 @@ impl Truth {
 }
 
 impl KeyTruth {
-    /// An operation that may or may not have happened.
+    /// Adds an operation that may or may not have happened.
     fn maybe(&mut self, entry: &Entry) {
         if entry.asked.access == Access::Read {
             return;
@@ -216,7 +217,7 @@ impl KeyTruth {
         self.possible.iter().chain(absent.then_some(&None))
     }
 
-    /// What may be, and what may be after one operation more.
+    /// Adds the states that are possible if one more operation happened.
     fn or_after(&mut self, asked: &Asked) {
         let more: Vec<State> = self
             .possible_now()
@@ -251,13 +252,13 @@ impl KeyTruth {
                 answer,
                 tail_unknown,
             } => self.done((epoch, entry), &answer, tail_unknown, allowed),
-            // Nothing was done, and the owner knows now that an older value may be left.
+            // Nothing was done, and the owner was notified that an older value may be left.
             Outcome::TailUnknown => self.tail_is_unknown(allowed),
             Outcome::Unknown => {
                 self.maybe(entry);
                 Ok(())
             }
-            // Refused for want of room: a late copy may yet find room.
+            // Refused because memory was full: a late copy may yet find room.
             Outcome::Busy => {
                 self.maybe(entry);
                 if allowed.shortage {
@@ -265,7 +266,7 @@ impl KeyTruth {
                 }
                 Err("refused for want of room where there is room".to_owned())
             }
-            // Driven before, by another router perhaps: a copy may be under way.
+            // Another router may have sent it before: a copy may be under way.
             Outcome::TooFewCopies => {
                 self.maybe(entry);
                 if allowed.few_servers {
@@ -273,7 +274,7 @@ impl KeyTruth {
                 }
                 Err("refused for want of servers where none was lost".to_owned())
             }
-            // Not evicted everywhere: where it was not, an update may be executed yet.
+            // Some replica may still have the value, and may yet execute an update.
             Outcome::Evicted if allowed.shortage => {
                 self.maybe(entry);
                 Ok(())
@@ -391,7 +392,7 @@ fn execute(state: &State, asked: &Asked) -> Option<(State, Bytes)> {
     let applied = KeyValue::default()
         .apply(state.as_ref(), &asked.operation, asked.at)
         .ok()?;
-    // Expired is as good as absent, but only from its own time on: a read leaves it as it is.
+    // Expired counts as absent, but only from its own time on: a read leaves the state unchanged.
     let state = if asked.access == Access::Read {
         state.clone()
     } else {

@@ -1,5 +1,5 @@
-//! One seed: a phase in which anything may go wrong and nothing false may be said, and a phase in
-//! which nothing goes wrong any more and everything must come right.
+//! The run of one seed: a phase in which anything may go wrong and no result may be wrong, and a
+//! phase in which nothing goes wrong any more and the cluster must recover.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,16 +12,16 @@ use crate::trouble;
 use crate::workload::Workload;
 use crate::world::{Effect, Machine, World};
 
-/// Virtual time of the first phase at most.
+/// Longest virtual time of the first phase.
 const SAFETY_MAX: u64 = 40_000 * MS;
 
-/// Virtual time in which everything must come right.
+/// Virtual time in which the cluster must recover.
 const LIVENESS_MAX: u64 = 60_000 * MS;
 
-/// Steps of a phase at most: a loop that does not end is found too.
+/// Most steps of a phase: finds a loop that does not end.
 const STEPS_MAX: u64 = 40_000_000;
 
-/// What a seed's run amounted to.
+/// Totals of a seed's run.
 #[derive(Debug, Clone, Default)]
 pub struct Summary {
     /// Operations answered.
@@ -32,20 +32,20 @@ pub struct Summary {
     pub delivered: u64,
     /// Virtual time.
     pub virtual_ns: u64,
-    /// The trace as a number.
+    /// Hash of the trace.
     pub hash: u64,
     /// Number of times that owners received each outcome.
     pub outcomes: BTreeMap<&'static str, u64>,
 }
 
-/// What must never happen, and did.
+/// An event that must never happen.
 #[derive(Debug, Clone)]
 pub struct Violation {
-    /// In this seed.
+    /// Seed.
     pub seed: u64,
-    /// At this virtual time.
+    /// Virtual time, in nanoseconds.
     pub at_ns: u64,
-    /// What.
+    /// Description.
     pub what: String,
 }
 
@@ -77,7 +77,7 @@ pub fn run_traced(seed: u64, operations: u64, trace: bool) -> Result<Summary, Bo
         steps += 1;
     }
     check(seed, &world)?;
-    // Troubles end; then, after a while without them, owners read everything again.
+    // The faults end; after a while without them, owners read everything again.
     trouble::end(&mut world);
     workload.stop_asking();
     let calm = world.now + 2_000 * MS;
@@ -152,7 +152,7 @@ fn step(world: &mut World, workload: &mut Workload) -> bool {
 }
 
 /// Checks I15: operations under way end by themselves, without another operation that would carry
-/// news along.
+/// the news.
 fn become_quiet(world: &mut World, workload: &mut Workload) {
     let end = world.now + LIVENESS_MAX;
     while world.violation.is_none() && !workload.is_quiet(world) {
@@ -163,8 +163,8 @@ fn become_quiet(world: &mut World, workload: &mut Workload) {
     }
 }
 
-/// I21: the writes of an owner that lives are on every replica some time after a loss, and its
-/// successor will not be in doubt of them.
+/// Checks I21: some time after a loss, the writes of an owner that lives are on every replica, and
+/// its successor will not be in doubt of them.
 fn nobody_is_in_doubt(world: &mut World, workload: &mut Workload) {
     let end = world.now + LIVENESS_MAX;
     while world.violation.is_none() {
@@ -178,7 +178,7 @@ fn nobody_is_in_doubt(world: &mut World, workload: &mut Workload) {
             .flatten()
             .map(|it| (it.session, it.epoch))
             .collect();
-        // Without a controller nobody can say.
+        // Without a controller nobody decides.
         let in_doubt = world.controller().map_or(1, |controller| {
             let all = controller.sessions_in_doubt();
             all.filter(|it| owned.contains(it)).count()
@@ -186,7 +186,7 @@ fn nobody_is_in_doubt(world: &mut World, workload: &mut Workload) {
         if world.trace && in_doubt > 0 {
             world.say_controllers();
         }
-        // One of which a write is lost has not outlived everything.
+        // An owner that lost a write has not outlived everything.
         if in_doubt == 0 || world.all_lost {
             return;
         }
@@ -198,7 +198,7 @@ fn nobody_is_in_doubt(world: &mut World, workload: &mut Workload) {
     }
 }
 
-/// I17: a deletion that every replica has, as far as a server knows, takes no memory there.
+/// Checks I17: a deletion that, as far as a server knows, every replica has takes no memory there.
 fn nothing_dead_is_kept(world: &mut World) {
     let kept: Vec<_> = world
         .servers()
@@ -213,7 +213,7 @@ fn nothing_dead_is_kept(world: &mut World) {
     }
 }
 
-/// What is under way between servers comes to its end, copying in small parts included.
+/// Checks that messages between servers end, copying in small parts included.
 fn repairs_end(world: &mut World, workload: &mut Workload) {
     let (mut soon, end) = (world.now + 500 * MS, world.now + LIVENESS_MAX);
     let changing = |world: &World| {
@@ -224,14 +224,14 @@ fn repairs_end(world: &mut World, workload: &mut Workload) {
         if !step(world, workload) {
             break;
         }
-        // A server works off what piled up meanwhile at its next ping.
+        // A server works off its backlog at its next ping.
         if changing(world) {
             soon = soon.max(world.now + world.scenario.lease);
         }
     }
 }
 
-/// I15: all replicas of a key hold the same; I12: and nothing that was deleted.
+/// Checks I15, that all replicas of a key hold the same, and I12, that they hold no deleted key.
 fn compare_replicas(world: &mut World) {
     let mut held: BTreeMap<Key, Vec<(u16, State)>> = BTreeMap::new();
     let mut config = None;
@@ -272,7 +272,8 @@ fn compare_replicas(world: &mut World) {
             .iter()
             .filter(|(_, state)| state.snapshot.is_some())
             .collect();
-        // A deletion may be buried here and not there; a value must be everywhere, and the same.
+        // One server may have forgotten a deletion that another still has. A value must be
+        // everywhere, and the same.
         let same = states.windows(2).all(|pair| {
             pair[0].1.snapshot == pair[1].1.snapshot && pair[0].1.version == pair[1].1.version
         });

@@ -1,14 +1,14 @@
-//! What a seed stands for: a cluster, a network, a workload, and what goes wrong.
+//! The scenario of a seed: a cluster, a network, a workload, and its faults.
 
 use crate::dice::Dice;
 
 /// A millisecond of virtual time.
 pub const MS: u64 = 1_000_000;
 
-/// A cluster and its troubles. Chances are in millionths, times in nanoseconds.
+/// A cluster and its faults. Chances are in millionths, times in nanoseconds.
 #[derive(Debug, Clone)]
 pub struct Scenario {
-    /// Data servers.
+    /// Number of data servers.
     pub servers: u8,
     /// Copies of each key.
     pub replicas: u8,
@@ -16,74 +16,75 @@ pub struct Scenario {
     pub shards: u8,
     /// Controllers; several are a group of which one leads.
     pub controllers: u8,
-    /// Routers that are processes of their own; 0 is one inside each portal.
+    /// Routers that are processes of their own; with 0 there is one inside each portal.
     pub routers: u8,
     /// Sessions.
     pub sessions: u8,
     /// Keys of each session, or keys in use at a time where they are used once.
     pub keys: u64,
-    /// Keys are used for a while and never again, as those of carts and calls are.
+    /// True if keys are used for a while and never again, as those of carts and calls are.
     pub fresh_keys: bool,
-    /// The controller stands still now and then, and so does the last server that has everything.
+    /// True if the controller stalls now and then, and so does the last server that has everything.
     pub stalls: bool,
-    /// Servers end for good or are switched off, and an operator takes them out and puts others in.
+    /// True if servers end for good or are switched off, and an operator removes and replaces them.
     pub operator: bool,
-    /// The clocks of owners are wrong by up to two seconds, each by another time.
+    /// True if the clocks of owners are wrong by up to two seconds, each by a different time.
     pub wrong_clocks: bool,
-    /// Sessions that each owner spreads its keys over.
+    /// Number of sessions that each owner spreads its keys over.
     pub parts: u8,
     /// Half of the new owners are standbys, which wait until the owner before has closed or is
     /// silent.
     pub standbys: bool,
-    /// Owners notify a caller of a doubt before they do anything for it that rests on the key's
+    /// True if owners notify a caller of a doubt before they do anything for it that rests on the key's
     /// value, as gateways do.
     pub tells_first: bool,
-    /// Owners promise several copies of each write, and use only levels that have them.
+    /// True if owners promise several copies of each write, and use only levels that have them.
     pub several_copies: bool,
-    /// Bytes that an owner holds at most of operations which are not on every server.
+    /// Limit of the bytes of operations that an owner holds because some server lacks them.
     pub backlog_bytes_max: usize,
-    /// Machines are suspended now and then, and their clocks stand still meanwhile.
+    /// True if machines are suspended now and then, so that their clocks stand still.
     pub suspends: bool,
     /// Operations that a session has under way.
     pub depth: u64,
-    /// Of a message.
+    /// Chance that a message is lost.
     pub loss: u64,
-    /// Of a message.
+    /// Chance that a message is duplicated.
     pub duplicates: u64,
-    /// Of a message.
+    /// Chance that a message is damaged.
     pub damage: u64,
-    /// Least time under way.
+    /// Shortest delay of a message.
     pub delay_min: u64,
-    /// Usual spread of it.
+    /// Usual spread of the delay.
     pub delay_spread: u64,
-    /// That a message takes a hundred times as long.
+    /// Chance that a message takes a hundred times as long.
     pub slow: u64,
-    /// Mean time between troubles of any kind.
+    /// Mean time between faults of any kind.
     pub trouble_every: u64,
-    /// Which troubles: pause, crash, partition, owner, controller, router.
+    /// Enabled faults: pause, crash, partition, owner, controller, router.
     pub troubles: [bool; 6],
-    /// Every replica may forget at once; then losses may be reported.
+    /// True if every replica may forget at once; then losses may be reported.
     pub catastrophe: bool,
-    /// Memory of a server; small ones refuse or evict.
+    /// Memory of a server; a small one refuses or evicts.
     pub memory_bytes_max: usize,
-    /// At the memory limit: evict.
+    /// True if a server with full memory evicts.
     pub evict: bool,
     /// Length of a lease.
     pub lease: u64,
     /// How much clocks may run apart, in millionths.
     pub drift: u64,
-    /// A server is added or taken away on purpose now and then.
+    /// Number of spare servers, which join or leave now and then.
     pub spare_servers: u8,
-    /// A restarted server listens elsewhere: whoever goes by an older configuration reaches nobody.
+    /// True if a restarted server listens at another address, so that a sender with an older
+    /// configuration does not reach it.
     pub moves: bool,
-    /// How large the parts are in which a server copies.
+    /// Size of the parts in which a server copies.
     pub part_bytes_max: usize,
-    /// Servers keep their records on disks, and all of them may end at once.
+    /// True if servers keep their records on disks, and all of them may end at once.
     pub disk: bool,
 }
 
 impl Scenario {
-    /// The scenario of a seed.
+    /// Returns the scenario of a seed.
     #[must_use]
     pub fn of(seed: u64) -> Self {
         let mut dice = Dice::new(seed ^ 0x5ce0_a410);
@@ -137,14 +138,14 @@ impl Scenario {
             drift: *dice.pick(&[0, 1_000, 20_000]),
             spare_servers: u8::from(dice.chance(250_000)),
             moves: dice.chance(500_000),
-            // All that a small cluster has fits one usual part.
+            // One part of the usual size holds all records of a small cluster.
             part_bytes_max: *dice.pick(&[32 << 10, 32 << 10, 60, 400]),
             disk: !tight && dice.chance(250_000),
         };
-        // Also where little else happens: the rest must not notice that another controller leads.
+        // Also in calm scenarios: the other parts must not notice that another controller leads.
         scenario.troubles[4] |= scenario.controllers > 1;
-        // Every fourth seed. Without disks: which of them speak after stalls of several servers one after
-        // another is not settled yet (flurry/docs/testing.md).
+        // Every fourth seed. Without disks: it is not settled yet which disks count after several
+        // servers stalled one after another (flurry/docs/testing.md).
         if seed.is_multiple_of(4) && !tight {
             scenario.fresh_keys = dice.chance(700_000);
             scenario.stalls = true;
@@ -152,7 +153,7 @@ impl Scenario {
         }
         if seed % 8 == 7 && !tight {
             scenario.operator = true;
-            // The oracle does not count how many disks are gone by now.
+            // The oracle does not count how many disks are gone.
             scenario.disk = false;
             scenario.spare_servers = 2;
             scenario.troubles[1] = true;

@@ -1,4 +1,4 @@
-//! What goes wrong, and when.
+//! The faults, and when they happen.
 
 use flurry_core::config::majority;
 use flurry_core::id::ServerId;
@@ -8,7 +8,7 @@ use crate::scenario::MS;
 use crate::workload::Workload;
 use crate::world::{Machine, NodeId, World};
 
-/// Calls of the troubles; sessions have the numbers below.
+/// Numbers of the faults' calls; sessions have the numbers below.
 pub const NEXT: u64 = 1 << 32;
 const RESTART_SERVER: u64 = 1 << 33;
 const RESTART_CONTROLLER: u64 = 1 << 34;
@@ -17,10 +17,10 @@ const START_SPARE: u64 = 1 << 36;
 const CRASH_OWNER: u64 = 1 << 37;
 const STALL: u64 = 1 << 38;
 
-/// Which of the troubles are those of owners.
+/// Index of the faults of owners.
 const OWNERS: usize = 3;
 
-/// Schedules the first.
+/// Schedules the first fault.
 pub fn begin(world: &mut World) {
     let every = world.scenario.trouble_every;
     let first = world.dice.between(every / 2, 2 * every);
@@ -96,7 +96,7 @@ fn trouble(world: &mut World, workload: &mut Workload) {
     }
 }
 
-/// A controller stands still or ends. Of a group any may, the one that leads most often.
+/// Stalls or ends a controller: in a group any one, and most often the leading one.
 fn controller(world: &mut World) {
     let places = world.controllers().to_vec();
     let place = match (world.leading_place(), places.as_slice()) {
@@ -116,14 +116,15 @@ fn controller(world: &mut World) {
     world.call_at(world.now + down, RESTART_CONTROLLER | place as u64);
 }
 
-/// Now and then an owner ends at the worst moment: what it was just told may be on one server only.
+/// Now and then ends an owner at the worst moment: its last answered write may be on one server
+/// only.
 pub fn perhaps_crash_owner(world: &mut World, index: usize) {
     if world.scenario.troubles[OWNERS] && !world.healed && world.dice.chance(3_000) {
         world.call_at(world.now, CRASH_OWNER | index as u64);
     }
 }
 
-/// A process stops for a while, and goes on as if nothing had been.
+/// Stops a process for a while; it goes on as if nothing had happened.
 fn pause(world: &mut World) {
     let place = usize::try_from(world.dice.below(world.nodes.len() as u64)).unwrap_or(0);
     let longest = *world.dice.pick(&[20, 200, 1_500]);
@@ -134,8 +135,8 @@ fn pause(world: &mut World) {
     }
 }
 
-/// The clock of a process that is stopped stands still until then, as far as it could stand still: a
-/// machine's clock is at least as old as the cluster.
+/// Makes the clock of a stopped process stand still until then, as far as possible: a machine's
+/// clock is at least as old as the cluster.
 fn suspend(world: &mut World, place: NodeId, until: u64) {
     let node = &mut world.nodes[place];
     if node.suspended == 0 && node.may_stand_still(until - world.now) {
@@ -143,14 +144,14 @@ fn suspend(world: &mut World, place: NodeId, until: u64) {
     }
 }
 
-/// A process does nothing until then.
+/// Stops a process until then.
 fn stop(world: &mut World, place: NodeId, until: u64) {
     let node = &mut world.nodes[place];
     node.paused_until = until;
     node.troubled_until = node.troubled_until.max(until);
 }
 
-/// All servers of some key but one end, and that one stands still while they copy from it.
+/// Ends all servers of some key but one, and stalls that one while they copy from it.
 fn stall_the_last_copy(world: &mut World) {
     let servers = u16::from(world.scenario.servers);
     if !(0..servers).all(|it| holds_everything(world, it)) {
@@ -171,10 +172,10 @@ fn stall_the_last_copy(world: &mut World) {
     world.call_at(world.now + begin, call);
 }
 
-/// All servers end at once; what is on their disks is all that there is.
+/// Ends all servers at once, so that only the records on their disks are left.
 fn crash_all(world: &mut World) {
     let servers = u16::from(world.scenario.servers);
-    // A promise of a majority's disks: one of three may be lost with them.
+    // Level `disk` promises a majority's disks, so one disk of three may be lost too.
     let may = world.scenario.replicas >= 3 && !world.disk_lost;
     let may = may && (0..servers).all(|it| holds_everything(world, it));
     let lost = (may && world.dice.chance(300_000))
@@ -191,7 +192,7 @@ fn crash_all(world: &mut World) {
     }
 }
 
-/// A server ends and comes back empty.
+/// Ends a server, which comes back empty.
 fn crash_server(world: &mut World) {
     if world.scenario.disk && world.dice.chance(150_000) {
         crash_all(world);
@@ -206,7 +207,7 @@ fn crash_server(world: &mut World) {
         return;
     }
     let server = *world.dice.pick(&taking_part);
-    // Without a full memory: down, not yet a member again, or still copying.
+    // Servers without a full memory: down, not yet a member again, or still copying.
     let lacks = |it: &&u16| **it == server || !holds_everything(world, **it);
     let without = taking_part.iter().filter(lacks).count();
     let replicas = usize::from(world.scenario.replicas);
@@ -231,7 +232,7 @@ fn crash_server(world: &mut World) {
     world.call_at(world.now + down, RESTART_SERVER | u64::from(server));
 }
 
-/// Servers that are there, or will be again.
+/// Returns the servers that are up, or will be again.
 fn taking_part(world: &World) -> Vec<u16> {
     let servers = u16::from(world.scenario.servers);
     let spares = servers..servers + u16::from(world.scenario.spare_servers);
@@ -275,7 +276,7 @@ fn partition(world: &mut World) {
     let length = world.dice.between(1, longest) * MS;
     let until = world.now + length;
     world.cut(group, all & !group, until);
-    // One way only, now and then.
+    // Now and then in one direction only.
     if world.dice.chance(700_000) {
         world.cut(all & !group, group, until);
     }
@@ -292,7 +293,7 @@ fn crash_router(world: &mut World) {
     world.kill(place);
     let down = world.dice.between(1, 300) * MS;
     world.call_at(world.now + down, RESTART_ROUTER | place as u64);
-    // Portals find another way, or wait for this one.
+    // Portals use another router, or wait for this one.
     let others: Vec<NodeId> = routers.into_iter().filter(|it| *it != place).collect();
     for index in 0..world.nodes.len() {
         if world.nodes[index].router == place && !others.is_empty() && world.dice.chance(500_000) {
@@ -301,8 +302,8 @@ fn crash_router(world: &mut World) {
     }
 }
 
-/// What an operator does where the cluster waits for disks that have come back without what they are
-/// waited for: a server that ended before its disk had all of its first life.
+/// Lets the operator act where the cluster waits for records of disks that have come back without
+/// them: a server ended before its disk had all records of its first incarnation.
 pub fn give_up_disks(world: &mut World) {
     let Some(config) = world.controller().and_then(|it| it.config()).cloned() else {
         return;
@@ -325,7 +326,7 @@ pub fn give_up_disks(world: &mut World) {
     }
 }
 
-/// Everything that is down comes back.
+/// Starts everything that is down.
 pub fn end(world: &mut World) {
     world.heal();
     world.start_controllers();

@@ -1,4 +1,4 @@
-//! The sessions: what owners ask, what they are told, and how owners change.
+//! The sessions: the operations of owners, their results, and changes of owners.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,13 +23,13 @@ pub const KEYS_REMEMBERED: u64 = 6;
 struct UnderWay {
     key: Bytes,
     asked_at: u64,
-    /// The owner's time that it goes by.
+    /// The owner's time of the operation.
     at: WallNs,
-    /// A write whose level promises copies.
+    /// True for a write whose level promises copies.
     durable: bool,
 }
 
-/// What one owner has under way.
+/// The operations that one owner has under way.
 #[derive(Debug, Default)]
 struct Owner {
     epoch: Epoch,
@@ -37,7 +37,7 @@ struct Owner {
     closing: bool,
 }
 
-/// A session and its owners: the present one, and perhaps a former one that does not know.
+/// A session and its owners: the present one, and perhaps a former one that does not know of it.
 #[derive(Debug)]
 pub struct Session {
     name: String,
@@ -49,7 +49,7 @@ pub struct Session {
     epochs: BTreeMap<Epoch, ConfigNumber>,
     /// Keys that the present owner was refused an operation on, because they are in doubt.
     known_doubts: BTreeSet<Bytes>,
-    /// When the present owner's opening was answered.
+    /// Time at which the present owner's opening was answered.
     opened_at: u64,
     /// The latest owner's time of an operation that was done.
     done_at: WallNs,
@@ -57,16 +57,16 @@ pub struct Session {
     left: u64,
     /// The number of the first key in use.
     first_key: u64,
-    /// Reads of every key, at the end.
+    /// Number of keys that are still to be read at the end.
     final_reads: Option<u64>,
     opened: bool,
-    /// The last owner closed it.
+    /// True if the last owner closed it.
     let_go: bool,
-    /// Owners that were started, and those of them that heard that they are.
+    /// Number of owners that were started, and number of them whose opening was answered.
     started: u64,
     heard: u64,
-    /// The controller had answered all owners before the present one when that was started, so that
-    /// nothing but a late copy can come from them.
+    /// True if the controller had answered all earlier owners when the present one was started, so
+    /// that only late copies can come from them.
     others_answered: bool,
 }
 
@@ -75,13 +75,13 @@ pub struct Session {
 pub struct Workload {
     sessions: Vec<Session>,
     log: bool,
-    /// Operations answered.
+    /// Number of operations answered.
     pub answered: u64,
-    /// How often each outcome was told.
+    /// Number of times that owners received each outcome.
     pub outcomes: BTreeMap<&'static str, u64>,
 }
 
-/// Whether an owner may be asked for the same again.
+/// Returns true if the owner may submit the same operation again.
 fn is_for_now(error: &SubmitError) -> bool {
     matches!(
         error,
@@ -90,7 +90,7 @@ fn is_for_now(error: &SubmitError) -> bool {
 }
 
 impl Workload {
-    /// The sessions of a scenario, their first owners started.
+    /// Creates the sessions of a scenario, and starts their first owners.
     #[must_use]
     pub fn new(world: &mut World, operations: u64) -> Self {
         let routers: Vec<NodeId> = (0..world.scenario.routers)
@@ -149,7 +149,7 @@ impl Workload {
         session.opened = false;
         session.others_answered = session.started == session.heard;
         session.started += 1;
-        // A session keeps to routers, or to none: an owner's operations go one way at a time.
+        // A session uses routers of its own processes or the one inside, never both.
         let router = if routers.is_empty() {
             place
         } else {
@@ -157,12 +157,12 @@ impl Workload {
         };
         let name = session.name.clone();
         // In milliseconds: none, shorter than a heartbeat, longer than two.
-        let patience = if world.scenario.standbys {
+        let silence_ms = if world.scenario.standbys {
             *world.dice.pick(&[0, 0, 200, 1_200])
         } else {
             0
         };
-        world.start_portal(place, &name, router, self.log, DurationNs(patience * MS));
+        world.start_portal(place, &name, router, self.log, DurationNs(silence_ms * MS));
         self.tick_later(world, index);
     }
 
@@ -170,7 +170,7 @@ impl Workload {
         world.call_at(world.now + MS, index as u64);
     }
 
-    /// Asks as many operations as a session may have under way.
+    /// Submits as many operations as a session may have under way.
     pub fn tick(&mut self, world: &mut World, index: usize) {
         if index >= self.sessions.len() {
             return;
@@ -255,7 +255,7 @@ impl Workload {
         }
     }
 
-    /// What portals told.
+    /// Handles the events of portals.
     pub fn effects(&mut self, world: &mut World, effects: Vec<crate::world::Effect>) {
         for effect in effects {
             if let crate::world::Effect::Told(place, event) = effect {
@@ -311,7 +311,7 @@ impl Workload {
             world.violate(format!("epoch {} was given out again", epoch.0));
         }
         if epoch < session.truth_epoch() {
-            // Its answer was overtaken by a later owner's.
+            // A later owner's opening was answered before this one.
             return;
         }
         session.truth.opened(epoch);
@@ -323,8 +323,8 @@ impl Workload {
         }
         let let_go = std::mem::take(&mut session.let_go);
         let owned = world.with_portal(session.places[owner], |portal, _| portal.owned());
-        // After an owner that let go nobody waits for the servers to know: none of its is under way
-        // but duplicates, which change nothing.
+        // After an owner that closed, servers need not know of the new one: only duplicates of the
+        // former owner's operations are under way, and they change nothing.
         for it in owned.into_iter().flat_map(|it| it.0) {
             if !let_go && !world.owners.had_closed(it.session, it.epoch) {
                 world.fenced.insert(it.session.0, it.epoch.0);
@@ -343,7 +343,7 @@ impl Workload {
     ) {
         let tight = world.scenario.memory_bytes_max < 1 << 20;
         let allowed = Allowed {
-            // A server without room cannot copy what a lost one held.
+            // A server without room cannot copy the records of a lost one.
             loss: world.all_lost || (tight && world.server_lost),
             tail_unknown: if world.scenario.several_copies {
                 let copies = usize::from(world.scenario.replicas / 2 + 1);
@@ -421,7 +421,7 @@ impl Workload {
         self.ask(world, index, owner);
     }
 
-    /// The present owner of a session ends, and another takes its place.
+    /// Ends the present owner of a session, and starts another in its place.
     pub fn crash_owner(&mut self, world: &mut World, index: usize) {
         let routers = Self::routers(world);
         let session = &self.sessions[index];
@@ -446,7 +446,7 @@ impl Workload {
         self.take_back(world, index, owner);
     }
 
-    /// Somebody else has opened the session since it asked.
+    /// Handles a refused opening: somebody else has opened the session since it was sent.
     fn refused(&mut self, world: &mut World, index: usize, owner: usize, reason: &str) {
         let session = &mut self.sessions[index];
         world.kill(session.places[owner]);
@@ -461,8 +461,8 @@ impl Workload {
         self.start_owner(world, index, &routers);
     }
 
-    /// A former owner's opening came late and won: once the present one has heard all, it comes anew.
-    /// A former one that was told needs nothing more.
+    /// Handles a late opening of a former owner that won. The former owner needs nothing more once
+    /// it was notified. The present one starts anew once all of its operations have a result.
     fn take_back(&mut self, world: &mut World, index: usize, owner: usize) {
         let session = &self.sessions[index];
         if !session.owners[owner].under_way.is_empty() {
@@ -475,7 +475,7 @@ impl Workload {
         }
     }
 
-    /// The owner of a session changes: it crashes, it is pushed aside, or it lets go.
+    /// Changes the owner of a session: the present one crashes, is fenced off, or closes.
     pub fn change_owner(&mut self, world: &mut World) {
         let index = usize::try_from(world.dice.below(self.sessions.len() as u64)).unwrap_or(0);
         let routers = Self::routers(world);
@@ -502,7 +502,7 @@ impl Workload {
         }
     }
 
-    /// A former owner ends, or closes what is not its own any more and must hear that.
+    /// Ends a former owner, or lets it close the session, so that it is notified that it lost it.
     fn end_former(world: &mut World, session: &mut Session) {
         let former = 1 - session.present;
         let place = session.places[former];
@@ -512,7 +512,7 @@ impl Workload {
         };
         if open && world.dice.chance(500_000) {
             session.owners[former].closing = true;
-            // It asks the controller; nothing comes of that at once.
+            // It asks the controller, whose answer comes later.
             let _ = world.with_portal(place, |portal, now| portal.close(now));
         } else {
             world.kill(place);
@@ -520,7 +520,7 @@ impl Workload {
         }
     }
 
-    /// Whether every session has been asked everything and answered.
+    /// Returns true if every operation of every session was submitted and answered.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.sessions.iter().all(|session| {
@@ -528,14 +528,14 @@ impl Workload {
         })
     }
 
-    /// No session is asked anything more for now.
+    /// Stops submitting new operations.
     pub fn stop_asking(&mut self) {
         for session in &mut self.sessions {
             session.left = 0;
         }
     }
 
-    /// Whether no owner, a former one included, holds anything that is not on every replica.
+    /// Returns true if no owner, a former one included, holds a write that is not on every replica.
     #[must_use]
     pub fn is_quiet(&self, world: &World) -> bool {
         let mut places = self.sessions.iter().flat_map(|session| session.places);
@@ -545,7 +545,8 @@ impl Workload {
         })
     }
 
-    /// After the troubles: owners that are sure to stay read every key, and some former ones close.
+    /// After the faults: lets the owners that are sure to stay read every key, and lets some former
+    /// ones close.
     pub fn finish(&mut self, world: &mut World) {
         let routers = Self::routers(world);
         for index in 0..self.sessions.len() {
@@ -567,7 +568,7 @@ impl Workload {
         }
     }
 
-    /// Whether every key was read again, and every write is on every replica.
+    /// Returns true if every key was read again, and every write is on every replica.
     #[must_use]
     pub fn is_settled(&self, world: &World) -> bool {
         self.sessions.iter().all(|session| {
@@ -586,7 +587,7 @@ impl Workload {
         })
     }
 
-    /// What is not settled yet, for a message.
+    /// Describes the unsettled sessions, for a message.
     #[must_use]
     pub fn unsettled(&self, world: &World) -> String {
         let mut text = String::new();
@@ -621,7 +622,7 @@ impl Workload {
         text
     }
 
-    /// Answers that were checked against the oracle.
+    /// Returns the number of answers that were checked against the oracle.
     #[must_use]
     pub fn checked(&self) -> u64 {
         self.sessions
@@ -645,7 +646,7 @@ impl Session {
         self.truth.epoch()
     }
 
-    /// The key and the operation that an owner asks for next, if it may ask for more.
+    /// Returns the key and the operation that an owner submits next, if it may submit more.
     fn wish(&mut self, world: &mut World, owner: usize) -> Option<(u64, Operation)> {
         let in_use = world.scenario.keys;
         let all = self.first_key + in_use;
@@ -698,7 +699,7 @@ impl Session {
         })
     }
 
-    /// A final read that could not be asked is asked again.
+    /// Repeats a final read that could not be submitted.
     fn put_back(&mut self, owner: usize) {
         if owner == self.present
             && let Some(reads) = &mut self.final_reads
@@ -708,9 +709,9 @@ impl Session {
     }
 }
 
-/// Checks the copies of a write that its owner got the answer of, at a level that promises copies.
+/// Checks the copies of a write whose owner received the answer, at a level that promises copies.
 fn check_copies(world: &mut World, place: NodeId, epoch: Epoch, (number, key): (u64, &Bytes)) {
-    // Skipped after a renumbering: the number on the wire is known to the owner only.
+    // Skipped after a renumbering: only the owner knows the number on the wire.
     let known = world.with_portal(place, |portal, _| {
         (portal.session_of(key), portal.tried_again())
     });
@@ -720,7 +721,7 @@ fn check_copies(world: &mut World, place: NodeId, epoch: Epoch, (number, key): (
     world.check_copies(OperationId {
         session,
         epoch,
-        // Odd numbers are those of takeovers.
+        // Takeovers have odd numbers.
         sequence: Sequence(2 * number),
     });
 }
@@ -743,7 +744,7 @@ fn name(outcome: &Outcome) -> &'static str {
     }
 }
 
-/// What the clock of an owner shows: the right time, or one that is wrong by up to two seconds.
+/// Returns the time of an owner's clock: right, or wrong by up to two seconds.
 fn clock(world: &World, epoch: Epoch) -> WallNs {
     let now = i64::try_from(world.now).unwrap_or(i64::MAX);
     let wrong_ms = i64::from(epoch.0.wrapping_mul(2_654_435_761) >> 20) % 4_000 - 2_000;

@@ -33,17 +33,17 @@ use losses::Losses;
 /// Period of an owner's report that it lives.
 pub const HEARTBEAT: DurationNs = DurationNs(500 * MS);
 
-/// A node's place in the world; a restarted process keeps it.
+/// Index of a node in the world; a restarted process keeps it.
 pub type NodeId = usize;
 
-/// What runs at a place.
+/// The process at a place.
 #[derive(Debug)]
 pub enum Machine {
     /// Nothing: it is down.
     Down,
     /// A shard of a data server.
     Server(Box<Server<KeyValue>>),
-    /// A router of its own.
+    /// A router that is a process of its own.
     Router(Box<Router>),
     /// A portal, with a router inside or without.
     Portal(Box<Portal>, Option<Box<Router>>),
@@ -51,29 +51,29 @@ pub enum Machine {
     Controller(Box<Replica>),
 }
 
-/// A place, its clock, and its troubles.
+/// A place, its clock, and its faults.
 #[derive(Debug)]
 pub struct Node {
-    /// What runs there.
+    /// The process there.
     pub machine: Machine,
-    /// It does nothing before this instant.
+    /// It does nothing before this time.
     pub paused_until: u64,
-    /// It was stopped, or the controller could not hear it, until this instant.
+    /// It was stopped, or the controller could not hear it, until this time.
     pub troubled_until: u64,
-    /// For how long its clock stands still, if it is suspended.
+    /// How long its clock stands still, if it is suspended.
     pub suspended: u64,
     timer_at: u64,
     clock_offset: u64,
     /// How much faster its clock runs, in millionths.
     clock_drift: i64,
-    /// For a portal: which router it asks.
+    /// For a portal: the place of its router.
     pub router: NodeId,
-    /// Processes that have run here.
+    /// Number of processes that have run here.
     started: u64,
 }
 
 impl Node {
-    /// Whether its clock can lose so much and still be positive.
+    /// Returns true if its clock can lose this much and stay positive.
     #[must_use]
     pub fn may_stand_still(&self, span: u64) -> bool {
         self.clock_offset > span
@@ -96,11 +96,11 @@ impl Node {
 enum What {
     Deliver(NodeId, Box<Message>),
     Timer,
-    /// A disk has had its time, for the process of this number.
+    /// A disk has its turn, for the process of this number.
     Disk(u64),
-    /// These bytes of a controller are on its disk.
+    /// These bytes of a controller have been written to its disk.
     StateWritten(u64, Vec<u8>),
-    /// For the workload and the troubles: something of theirs is due.
+    /// A call that the workload or the faults scheduled is due.
     Call(u64),
 }
 
@@ -137,41 +137,41 @@ struct Cut {
     until: u64,
 }
 
-/// What comes out of the world.
+/// An output of the world.
 #[derive(Debug)]
 pub enum Effect {
-    /// A portal told its caller.
+    /// A portal notified its caller.
     Told(NodeId, Event),
-    /// Something that the caller had scheduled is due.
+    /// A call that the caller scheduled is due.
     Call(u64),
 }
 
 /// The world.
 #[derive(Debug)]
 pub struct World {
-    /// What the seed stands for.
+    /// The scenario of the seed.
     pub scenario: Scenario,
     /// Virtual time.
     pub now: u64,
-    /// Chance.
+    /// Random numbers.
     pub dice: Dice,
     /// The places.
     pub nodes: Vec<Node>,
     endpoints: BTreeMap<Endpoint, NodeId>,
     controllers: Controllers,
-    /// Those of servers.
+    /// The disks of servers.
     pub(crate) disks: BTreeMap<NodeId, ShardDisk>,
     queue: BinaryHeap<Reverse<Happening>>,
     order: u64,
     cuts: Vec<Cut>,
-    /// No more losses, damage or cuts.
+    /// True once there are no more losses, damage or cuts.
     pub healed: bool,
     hash: u64,
-    /// Write every message to standard error.
+    /// True to write every message to standard error.
     pub trace: bool,
-    /// Messages delivered.
+    /// Number of messages delivered.
     pub delivered: u64,
-    /// What must never happen, and did.
+    /// The first violation.
     pub violation: Option<String>,
     pub(crate) digests: BTreeMap<(u64, OperationId), u64>,
     pub(crate) versions: BTreeMap<(Life, SessionId, u64), (ConfigNumber, Version)>,
@@ -179,39 +179,40 @@ pub struct World {
     /// executed.
     pub fenced: BTreeMap<u32, u32>,
     pub(crate) open_copies: BTreeMap<NodeId, BTreeSet<(OperationId, u16, u8)>>,
-    /// A server was counted out or restarted empty.
+    /// True if a server was counted out or restarted empty.
     pub server_lost: bool,
     /// Servers that were lost one after another, so that others may not have copied everything in
     /// between.
     pub losses: Losses,
     /// True if a disk was lost with its content, so that the other disks must suffice.
     pub disk_lost: bool,
-    /// So many servers ended at once that every replica of a key may have been lost.
+    /// True if enough servers ended at once that every replica of a key may have been lost.
     pub all_lost: bool,
     /// Servers that have ended for good.
     pub gone: BTreeSet<u16>,
     /// Servers that the operator switches off.
     pub drained: BTreeSet<u16>,
-    /// Those that it ever switched off.
+    /// Servers that the operator has ever switched off.
     pub ever_drained: BTreeSet<u16>,
-    /// Servers that have said of a write that they have it.
+    /// For each write, the servers that answered that they have it.
     pub(crate) holders: BTreeMap<OperationId, BTreeSet<ServerId>>,
-    /// When the members last were about to change.
+    /// Last time at which a change of the members was under way.
     changing_at: Option<u64>,
     /// What the controller received about owners.
     pub(crate) owners: Owners,
-    /// Lives that the controller counted when it last did anything.
+    /// Incarnations in the last configuration that the controller stored.
     pub(crate) counted: Vec<(ServerId, Incarnation)>,
-    /// The ballot of the controller that decides, and the lives that it counts, stored or not.
+    /// The ballot of the controller that decides, and the incarnations in its configuration, stored
+    /// or not.
     pub(crate) deciding: (Ballot, Vec<(ServerId, Incarnation)>),
 }
 
-/// Where the process of this number at a place listens.
+/// Returns the address of the process of this number at a place.
 fn address(place: NodeId, started: u64) -> String {
     format!("{place}:{started}")
 }
 
-/// The sessions that an owner spreads its keys over.
+/// Returns the sessions that an owner spreads its keys over.
 fn sessions_of(name: &str, parts: u8) -> Sessions {
     if parts == 1 {
         return Sessions::one(name);
@@ -224,7 +225,7 @@ fn sessions_of(name: &str, parts: u8) -> Sessions {
 }
 
 impl World {
-    /// The cluster of a scenario, everything started at time 0.
+    /// Creates the cluster of a scenario, with everything started at time 0.
     #[must_use]
     pub fn new(seed: u64, scenario: Scenario) -> Self {
         let mut world = Self {
@@ -278,7 +279,7 @@ impl World {
         world
     }
 
-    /// A place where nothing runs yet.
+    /// Adds a place where nothing runs yet.
     pub fn add_place(&mut self) -> NodeId {
         let drift = self.scenario.drift;
         let spread = self.dice.below(2 * drift + 1);
@@ -296,7 +297,7 @@ impl World {
         self.nodes.len() - 1
     }
 
-    /// The places of a server's shards.
+    /// Returns the places of a server's shards.
     #[must_use]
     pub fn places_of(&self, server: u16) -> Vec<NodeId> {
         self.endpoints
@@ -306,7 +307,7 @@ impl World {
             .collect()
     }
 
-    /// Whether a data server belongs there.
+    /// Returns true if a data server belongs to the place.
     #[must_use]
     pub fn is_endpoint(&self, place: NodeId) -> bool {
         self.endpoints.values().any(|known| *known == place)
@@ -351,7 +352,7 @@ impl World {
         }
     }
 
-    /// Starts a router of its own.
+    /// Starts a router that is a process of its own.
     pub fn start_router(&mut self, place: NodeId) {
         let router = Router::new(RouterParams {
             linger: DurationNs(500 * MS),
@@ -361,14 +362,14 @@ impl World {
         self.start(place, Machine::Router(Box::new(router)));
     }
 
-    /// Starts a portal; `router` is its own place for one inside.
+    /// Starts a portal; `router` is the portal's own place for a router inside.
     pub fn start_portal(
         &mut self,
         place: NodeId,
         name: &str,
         router: NodeId,
         log: bool,
-        patience: DurationNs,
+        silence_limit: DurationNs,
     ) {
         let copies = if self.scenario.several_copies {
             Copies::Majority
@@ -384,7 +385,7 @@ impl World {
             keys_max: usize::try_from(crate::workload::KEYS_REMEMBERED).unwrap_or(6),
             drive_again: (!inside).then_some(DurationNs(40 * MS)),
             heartbeat: Some(HEARTBEAT),
-            patience,
+            patience: silence_limit,
             tells_first: self.scenario.tells_first,
             copies,
         };
@@ -409,7 +410,8 @@ impl World {
         self.after(place);
     }
 
-    /// Where a shard is, as the sender's configuration says; nowhere if that process has ended.
+    /// Returns the place of a shard in the sender's configuration, or none if that process has
+    /// ended.
     fn find(&self, config: Option<&Arc<Config>>, to: Endpoint) -> Option<NodeId> {
         let known = config.and_then(|config| config.address_of(to));
         self.find_listed(known, to)
@@ -421,7 +423,7 @@ impl World {
         (!self.scenario.moves || here()).then_some(place)
     }
 
-    /// Ends what runs at a place; its memory is gone.
+    /// Ends the process at a place; its memory is lost.
     pub fn kill(&mut self, place: NodeId) {
         self.nodes[place].machine = Machine::Down;
         self.open_copies.remove(&place);
@@ -448,17 +450,17 @@ impl World {
         self.nodes[place].local(self.now)
     }
 
-    /// Schedules a call of the workload's or the troubles' own.
+    /// Schedules a call of the workload or the faults.
     pub fn call_at(&mut self, at: u64, call: u64) {
         self.push(at.max(self.now), 0, What::Call(call));
     }
 
-    /// Notes what must never happen; the first is kept.
+    /// Records a violation; the first one is kept.
     pub fn violate(&mut self, what: String) {
         self.violation.get_or_insert(what);
     }
 
-    /// The trace so far, as a number: equal for equal histories.
+    /// Returns a hash of the trace so far: equal for equal histories.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash
@@ -485,7 +487,7 @@ impl World {
         self.hash = xxhash_rust::xxh3::xxh3_64(&bytes);
     }
 
-    /// Lets the next thing happen. `None` when nothing is left.
+    /// Runs the next event. Returns `None` when none is left.
     pub fn step(&mut self) -> Option<Vec<Effect>> {
         let Reverse(next) = self.queue.pop()?;
         self.now = self.now.max(next.at);
@@ -494,7 +496,7 @@ impl World {
             return Some(vec![Effect::Call(call)]);
         }
         if matches!(next.what, What::Timer) && next.at != self.nodes[to].timer_at {
-            // An earlier one was set since.
+            // An earlier timer was set since.
             return Some(Vec::new());
         }
         let until = self.nodes[to].paused_until;
@@ -607,7 +609,7 @@ impl World {
         eprintln!("{:>12} {what}", self.now / 1_000);
     }
 
-    /// Carries out what a node wants after an input, and sets its timer.
+    /// Carries out the outputs of a node after an input, and sets its timer.
     fn after(&mut self, place: NodeId) -> Vec<Effect> {
         let mut machine = std::mem::replace(&mut self.nodes[place].machine, Machine::Down);
         let mut effects = Vec::new();
@@ -657,7 +659,7 @@ impl World {
         server.poll_timeout()
     }
 
-    /// Runs a portal's own input, if it runs.
+    /// Gives a portal an input, if it runs.
     pub fn with_portal<T>(
         &mut self,
         place: NodeId,
@@ -677,7 +679,7 @@ impl World {
         Some((result, effects))
     }
 
-    /// The servers' records, by server.
+    /// Returns the servers' records, by server.
     pub fn servers(&self) -> impl Iterator<Item = &Server<KeyValue>> {
         self.nodes.iter().filter_map(|node| match &node.machine {
             Machine::Server(server) => Some(&**server),

@@ -3,7 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "in a test a failure is what is looked for"
+    reason = "in a test a failure is the finding"
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ const MS: u64 = 1_000_000;
 const SILENCE: DurationNs = DurationNs(200 * MS);
 const MEMBERS: [MemberId; 3] = [MemberId(10), MemberId(20), MemberId(30)];
 
-/// Changes that a group is asked for, in one run.
+/// Number of changes that a run asks of the group.
 const WRITES: u64 = 60;
 
 enum What {
@@ -30,12 +30,12 @@ enum What {
 struct Member {
     machine: Option<Consensus>,
     disk: Option<Record>,
-    /// Processes that have run here.
+    /// Number of processes that have run here.
     process: u64,
     paused_until: u64,
     offset: u64,
     drift: i64,
-    /// What the leader asked to be stored, if it waits for that.
+    /// The write that the leader asked to store, while it waits for it.
     proposed: Option<Write>,
 }
 
@@ -77,10 +77,10 @@ struct World {
     dice: Dice,
     members: BTreeMap<MemberId, Member>,
     queue: BTreeMap<(u64, u64), (MemberId, What)>,
-    /// Nothing goes between these members until then; two of the same are one that is alone.
+    /// No messages pass between these members until then; twice the same member means it is alone.
     cut: Option<([MemberId; 2], u64)>,
     loss: u64,
-    /// That a disk takes up to 1.5 s for a write.
+    /// Chance that a disk takes up to 1.5 s for a write.
     slow_disk: u64,
     trouble_every: u64,
     disks_may_be_lost: bool,
@@ -154,7 +154,7 @@ impl World {
         self.push(0, id, What::Timer);
     }
 
-    /// Carries out what a member wants; returns a violation.
+    /// Carries out the outputs of a member. Returns a violation.
     fn after(&mut self, id: MemberId) -> Result<(), String> {
         loop {
             let now = self.now;
@@ -312,7 +312,7 @@ impl World {
                     return;
                 }
                 let lost = self.disks_may_be_lost && self.dice.chance(300_000);
-                // One disk at a time: the other members have all that is stored.
+                // One disk at a time: the other members have every stored write.
                 let stored = self.writes();
                 let others_have = self.members.iter().all(|(other, it)| {
                     let disk = it.disk.as_ref().map(|disk| Write::of(&disk.state));
@@ -406,7 +406,7 @@ fn no_stored_state_is_lost_and_one_member_leads_at_most() {
 }
 
 #[test]
-fn mistakes_of_a_member_are_found() {
+fn planted_bugs_of_a_member_are_found() {
     for bug in [
         Bug::OlderStateElected,
         Bug::VoteNotStored,

@@ -1,9 +1,9 @@
-//! What trouble of one server of three costs the callers, on virtual time.
+//! The latency of callers on virtual time, while one server of three has a fault.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "in a test a failure is what is looked for"
+    reason = "in a test a failure is the finding"
 )]
 
 use std::collections::BTreeMap;
@@ -20,12 +20,12 @@ const US: u64 = 1_000;
 const MS: u64 = 1_000 * US;
 const LEASE: u64 = 1_000 * MS;
 
-/// An operation is asked for every so often, whatever became of the others.
+/// Time between two operations, whatever the outcome of the earlier ones.
 const PERIOD: u64 = 200 * US;
 const LASTS: u64 = 8_000 * MS;
 const KEYS: u64 = 6;
 
-/// Calls of the world: the next operation, and the next turn of the trouble.
+/// Numbers of calls: the next operation, and the next turn of the fault.
 const ASK: u64 = 0;
 const TURN: u64 = 1;
 
@@ -38,16 +38,16 @@ enum Trouble {
     Stalled,
     /// It stands still for two leases, once.
     StalledForLong,
-    /// It does nothing for half of the time, 5 ms at once.
+    /// It stands still for half of the time, 5 ms at once.
     Slow,
 }
 
-/// What callers saw.
+/// Measurements of the callers.
 struct Seen {
     took_ns: Vec<u64>,
     /// The longest time without an answer.
     silence_ns: u64,
-    /// Operations that did not come to an answer.
+    /// Number of operations without an answer.
     failed: usize,
 }
 
@@ -60,7 +60,7 @@ impl Seen {
     }
 }
 
-/// A quiet cluster: what callers wait for is the network, and the trouble of one server.
+/// Returns a quiet cluster: callers wait only for the network and for the fault of one server.
 fn scenario() -> Scenario {
     Scenario {
         servers: 3,
@@ -189,7 +189,7 @@ impl Callers {
     }
 }
 
-/// Lets callers work while the third server has its trouble.
+/// Runs callers while the third server has its fault.
 fn seen(seed: u64, level: Level, trouble: Trouble) -> Seen {
     let mut callers = Callers::open(seed, level);
     let (start, mut number) = (callers.world.now, 0);

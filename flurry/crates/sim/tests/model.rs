@@ -1,9 +1,6 @@
-//! The exploration itself: that it comes to its end, and that it can fail.
+//! Tests of the exploration: it comes to its end, and it can fail.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "in a test a failure is what is looked for"
-)]
+#![allow(clippy::unwrap_used, reason = "in a test a failure is the finding")]
 
 use flurry_core::bugs::Bug;
 use flurry_sim::model::{BUGS, PLANS, Plan, Sight, Wish, explore};
@@ -42,7 +39,7 @@ fn a_situation_that_is_never_met_is_a_finding() {
 }
 
 #[test]
-fn a_mistake_is_found_and_the_path_tells_how() {
+fn a_planted_bug_is_found_and_the_path_shows_how() {
     let found = explore(SMALL, Some(Bug::RetryExecutesAgain), 1).unwrap_err();
     assert!(found.property.starts_with("I1"), "{found:?}");
     let asked = found.path.iter().position(|line| line.contains("Add(1)"));
@@ -52,7 +49,7 @@ fn a_mistake_is_found_and_the_path_tells_how() {
 }
 
 #[test]
-fn a_lost_fence_is_found_by_what_is_executed_and_not_by_what_is_told() {
+fn a_lost_fence_is_found_by_an_executed_operation_and_not_by_a_result() {
     let found = explore(SMALL, Some(Bug::NoFence), 1).unwrap_err();
     assert!(found.property.starts_with("I10"), "{found:?}");
 }

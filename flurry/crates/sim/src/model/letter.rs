@@ -1,4 +1,4 @@
-//! What is under way between the parts, and how it is called.
+//! Messages under way between the parts, and their names.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -6,16 +6,16 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use flurry_core::id::{DurationNs, Sequence, Version};
 use flurry_core::message::{Ask, Control, Copy, Message, Reply, Verdict};
 
-/// Data servers.
+/// Number of data servers.
 pub(super) const SERVERS: usize = 2;
 
-/// Places, of which each holds one part.
+/// Number of places; each holds one part.
 pub(super) const PLACES: usize = SERVERS + 3;
 
-/// The attempt that tells a repair's letters from those of its operation.
+/// The attempt number that marks the messages of a repair.
 pub(super) const REPAIR_ATTEMPT: u8 = 31;
 
-/// Where a part is.
+/// Place of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Place(pub(super) u8);
 
@@ -28,7 +28,7 @@ impl Place {
         usize::from(self.0)
     }
 
-    /// Which owner is there.
+    /// Returns the index of the owner at this place.
     pub(super) fn owner(self) -> Option<usize> {
         self.index().checked_sub(Self::FIRST_OWNER.index())
     }
@@ -37,7 +37,7 @@ impl Place {
         self.index() < SERVERS
     }
 
-    /// The place of a number that a driver of the core gave out.
+    /// Returns the place of a number that a driver of the core gave out.
     pub(super) fn of(number: u64) -> Self {
         Self(u8::try_from(number).unwrap_or(u8::MAX))
     }
@@ -63,11 +63,11 @@ pub(super) struct Letter {
 }
 
 impl Letter {
-    /// The letter without what its receiver never looks at, so that letters that mean the same are
-    /// the same. `None` when it means nothing.
+    /// Returns the message without the fields that its receiver never reads, so that messages with
+    /// the same effect are equal. Returns `None` when the message has no effect.
     pub(super) fn plain(mut self, time_passes: bool) -> Option<Self> {
         match &mut self.message {
-            // Everybody is told by the controller; see the head of `super`.
+            // The controller sends the configuration to everybody; see the head of `super`.
             Message::Control(Control::ConfigQuery) => return None,
             Message::Control(Control::Config(_)) if self.from != Place::CONTROLLER => return None,
             Message::Request(copy) if !time_passes && copy.attempt != REPAIR_ATTEMPT => {
@@ -80,20 +80,20 @@ impl Letter {
     }
 
     fn plain_reply(reply: &mut Reply, time_passes: bool) -> bool {
-        // Only a reply that is late needs to know which attempt it answers.
+        // Only for a late reply does it matter which attempt it answers.
         if !time_passes && reply.attempt != REPAIR_ATTEMPT {
             reply.attempt = 0;
         }
         match reply.verdict {
-            // A router goes on as if it had not heard it.
+            // A router goes on as if it had not received it.
             Verdict::Unregistered | Verdict::Joining | Verdict::NoLease => return false,
-            // But for asking for the configuration, which it hears of in any case.
+            // A router would only ask for the configuration, which it receives in any case.
             Verdict::WrongConfig(_) => return false,
             Verdict::Fenced(_) => reply.stable = Sequence(0),
             Verdict::Stale => {}
             _ => return true,
         }
-        // It is no proof of anything that would have to come in time.
+        // It proves nothing that depends on time.
         reply.attempt = 0;
         reply.lease_left = DurationNs(0);
         reply.have = Version::NONE;
@@ -111,7 +111,7 @@ impl Letter {
         )
     }
 
-    /// The configuration that it belongs to; 0 is any.
+    /// Returns the number of the configuration that it belongs to; 0 means any.
     fn config(&self) -> u32 {
         match &self.message {
             Message::Request(copy) => copy.config.0,
@@ -122,7 +122,7 @@ impl Letter {
         }
     }
 
-    /// What is never under way: see the head of [`super`].
+    /// Returns true for messages that are delivered at once: see the head of [`super`].
     fn is_instant(&self) -> bool {
         let Message::Control(control) = &self.message else {
             return false;
@@ -140,7 +140,7 @@ impl Letter {
     }
 }
 
-/// A letter's name: its hash, with what the exploration must know of it at once.
+/// Name of a message: its hash, with the facts that the exploration needs often.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct LetterId(u64);
 
@@ -157,12 +157,12 @@ impl LetterId {
         self.0 & 8 != 0
     }
 
-    /// Whether it is no operation on a key.
+    /// Returns true if it is not an operation on a key.
     pub(super) fn is_control(self) -> bool {
         self.0 & 1 << 8 != 0
     }
 
-    /// Whether it belongs to a configuration before this one.
+    /// Returns true if it belongs to a configuration before this one.
     pub(super) fn is_before(self, config: u8) -> bool {
         let own = self.0 >> 4 & 15;
         own != 0 && own < u64::from(config)

@@ -1,4 +1,4 @@
-//! What may come to a place, and what of it would change anything.
+//! Messages that may arrive at a place, and those among them that would have an effect.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use super::steps::hash_of;
 /// Everything that was ever sent to a place.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Mail {
-    /// In the order of their names.
+    /// Sorted by name.
     letters: Vec<LetterId>,
     hash: u64,
 }
 
 impl Mail {
-    /// Its hash: equal for equal letters.
+    /// Returns a hash that is equal for equal sets of messages.
     pub(super) fn hash(&self) -> u64 {
         self.hash
     }
@@ -24,7 +24,7 @@ impl Mail {
         &self.letters
     }
 
-    /// Takes out what belongs to configurations before this one.
+    /// Removes and returns the messages of configurations before this one.
     pub(super) fn forget(mail: &mut Arc<Self>, config: u8) -> Vec<LetterId> {
         let old = |letter: &LetterId| letter.is_before(config);
         let gone: Vec<LetterId> = mail.letters.iter().copied().filter(old).collect();
@@ -38,14 +38,14 @@ impl Mail {
         gone
     }
 
-    /// The same with another letter. Says whether it is new.
+    /// Adds a message. Returns true if it is new.
     pub(super) fn add(mail: &mut Arc<Self>, letter: LetterId) -> bool {
         let Err(at) = mail.letters.binary_search(&letter) else {
             return false;
         };
         let mail = Arc::make_mut(mail);
         mail.letters.insert(at, letter);
-        // A sum of hashes: the order in which they were sent does not matter.
+        // A sum of hashes does not depend on the order of sending.
         mail.hash = mail.hash.wrapping_add(hash_of(&letter));
         true
     }
@@ -65,15 +65,15 @@ impl Hash for Mail {
     }
 }
 
-/// What comes of all that may come to a part in one of its states.
+/// Effects that all pending messages would have on a part in one of its states.
 #[derive(Debug, Default)]
 pub(super) struct Outlook {
-    /// What would change it, or somebody else at once.
+    /// Messages that would change the part, or at once another part.
     pub(super) live: Vec<LetterId>,
-    /// What is sent on without any change.
+    /// Messages that the part would send in reply, without any change of its own.
     pub(super) sent: Vec<LetterId>,
-    /// Of operations of these epochs it says "done" without any change; a bit each.
+    /// Epochs of operations to which it answers "done" without any change; one bit each.
     pub(super) executed: u32,
-    /// It refuses some for want of a lease.
+    /// True if it refuses some message because it has no lease.
     pub(super) leaseless: bool,
 }

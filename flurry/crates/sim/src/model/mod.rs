@@ -1,53 +1,62 @@
 //! Small worlds, explored to their end: every order of events, not a sample of them.
 //!
-//! Two servers, a controller, and two owners of one session, of whom the second takes over from the
-//! first while messages of the first may still be under way. They are the real parts of the core
-//! ([`flurry_core`]), with its own key-value machine; `stateright` searches breadth first through all
-//! that can happen to them, until there is nothing new. Owners work at the level `first`, on one key.
+//! There are two servers, a controller, and two owners of one session, of whom the second takes
+//! over from the first while messages of the first may still be under way. They are the real parts
+//! of the core ([`flurry_core`]), with its own key-value machine. `stateright` searches breadth
+//! first through all possible events, until there is no new state. Owners work at the level
+//! `first`, on one key.
 //!
 //! # What may happen, at any moment
 //!
-//! - Any message that was ever sent comes: late, after later ones, again and again, or never. So loss,
-//!   duplicates, delay and every repetition by a timer need no events of their own, and have no bound.
+//! - Any message that was ever sent arrives: late, after later ones, again and again, or never. So
+//!   loss, duplicates, delay and every repetition by a timer need no events of their own, and have
+//!   no bound.
 //! - An owner submits its next operation, whether or not the earlier ones were answered.
 //! - The second owner asks for the session.
-//! - One fault ([`Plan`]): a server loses its memory, and stays away or comes back as another life; or
-//!   it is cut off from the other server and from the controller, while owners still reach it.
-//! - After the fault: so much time passes that a lease ends, and the eighth more that clocks may differ
-//!   by. Everybody who is not cut off has renewed his lease then, and every timer has run out.
+//! - One fault ([`Plan`]) happens. A server loses its memory, and stays away or comes back as
+//!   another incarnation. Or it is cut off from the other server and from the controller, while
+//!   owners still reach it.
+//! - After the fault, enough time passes for a lease to end, with the eighth more by which clocks
+//!   may differ. Every part that is not cut off has renewed its lease then, and every timer has run
+//!   out.
 //!
 //! # What is bounded
 //!
-//! The operations of each owner, the fault, and how often time passes, as the plan says. Nothing else:
-//! a search that ends has seen every state.
+//! The plan bounds the operations of each owner, the fault, and how often time passes. Nothing else
+//! is bounded: a search that ends has seen every state.
 //!
-//! # What is left out, and why the result still says something
+//! # What is left out, and why the result still means something
 //!
-//! - Time stands still between those steps. Timers that repeat a message add nothing to messages that
-//!   come any number of times; those that give up (an owner's patience) are longer than any path.
-//! - What passes between servers and controller about leases (ping, pong), a server's wish to join and
-//!   that it has copied everything, an owner's wish for the session, and that a server knows of an epoch
-//!   are heard at once, or never by who is cut off. They say what is so; being late, they would delay
-//!   what follows. A new configuration is sent to everybody when it is decided, whoever asks for it.
-//! - A lease passes only when the servers that are not cut off have heard what the controller and the
-//!   other server last told them: who has not would be a second fault.
-//! - How many repairs a router may afford at once, beyond the first, is not told apart.
-//! - The controller does not crash, memory does not end, nothing is deleted or expires, and the loss is
-//!   always of server 0, since the two are alike. All that is the simulation's.
+//! - Time stands still between those steps. Timers that repeat a message add nothing to messages
+//!   that arrive any number of times. Timeouts that give up (an owner's timeout) are longer than
+//!   any path.
+//! - Some messages arrive at once, or never at a part that is cut off: those between servers and
+//!   controller about leases (ping, pong), a server's request to join and its report that it has
+//!   copied everything, an owner's request for the session, and a server's report that it knows an
+//!   epoch. They report facts; a late one would only delay the next step. A new configuration is
+//!   sent to everybody when it is decided, and not only to its asker.
+//! - A lease passes only when the servers that are not cut off have received the last messages of
+//!   the controller and of the other server. A server without them would be a second fault.
+//! - The number of repairs that a router may have at once, beyond the first, makes no difference
+//! here.
+//! - The controller does not crash, memory does not run out, nothing is deleted or expires, and the
+//!   loss is always of server 0, since the two are alike. The simulation covers all of that.
 //!
 //! # What makes it small, without leaving anything out
 //!
-//! - What a part does follows from its state, its input and the instant: it is driven once for each and
-//!   the result is kept. A state of the world is the hashes of its parts' states and messages.
-//! - A message that changes nothing where it comes, and only makes others be sent, comes as soon as it
-//!   can: what it brings about may come or not, so that nothing becomes impossible by it.
-//! - Messages lose what their receiver never looks at, refusals that a router passes over are not sent,
-//!   and what belongs to a configuration that its receiver has left is taken away, once it is seen to do
-//!   nothing there (I11).
-//! - An owner ends when nothing is under way and it has nothing more to ask, or may not.
+//! - The step of a part follows from its state, its input and the time. It is driven once for each
+//!   combination, and the result is kept. A state of the world is the hashes of its parts' states
+//!   and messages.
+//! - A message that does not change its receiver, and only makes it send others, is delivered as
+//!   soon as possible. The messages that it causes may arrive or not, so this makes nothing
+//!   impossible.
+//! - Messages lose the fields that their receiver never reads. Refusals that a router ignores are
+//!   not sent. A message of a configuration that its receiver has left is removed, once it is
+//!   checked to have no effect there (I11).
+//! - An owner ends when it has nothing under way and nothing more to ask, or may not ask.
 //!
-//! Two states of 64 bits' equal hash would be taken for one: with some millions of states that is less
-//! likely than one in a million.
+//! Two states with equal 64-bit hashes would be taken for one. With some millions of states that is
+//! less likely than one in a million.
 
 mod letter;
 mod mail;
@@ -64,14 +73,14 @@ use stateright::{Checker, Expectation, HasDiscoveries, Model, Path};
 pub use plan::{BUGS, PLANS, Plan, Sight, Wish};
 use world::{Action, Exploration, World};
 
-/// What a search saw.
+/// Statistics of a search.
 #[derive(Debug, Clone)]
 pub struct Explored {
-    /// Different states.
+    /// Number of different states.
     pub states: usize,
-    /// Events that lead to them.
+    /// Number of events that lead to them.
     pub transitions: usize,
-    /// Steps of the real parts that this took.
+    /// Number of steps that the real parts took for this.
     pub steps: usize,
     /// The longest of the shortest paths to a state.
     pub depth: usize,
@@ -79,22 +88,22 @@ pub struct Explored {
     pub met: Vec<(Sight, u64)>,
 }
 
-/// What a search found that must not be.
+/// A violation that a search found.
 #[derive(Debug, Clone)]
 pub struct Found {
-    /// What does not hold.
+    /// Name of the property that does not hold.
     pub property: &'static str,
-    /// How it comes to that, a line an event; empty when something that must be met was not.
+    /// The events that lead to it, one a line; empty when a required situation was not met.
     pub path: Vec<String>,
-    /// What was seen until then.
+    /// Statistics of the search until then.
     pub explored: Explored,
 }
 
-/// Explores a world to its end, or to the first thing that must not be.
+/// Explores a world to its end, or to the first violation.
 ///
 /// # Errors
 ///
-/// [`Found`]: a property does not hold, or a situation that must be met was not.
+/// [`Found`]: a property does not hold, or a required situation was not met.
 ///
 /// # Panics
 ///
@@ -132,7 +141,8 @@ pub fn explore(plan: Plan, bug: Option<Bug>, threads: usize) -> Result<Explored,
             }));
         }
     }
-    // It has no limit: it ends when nothing is new. Only then can it say that something is never met.
+    // The search has no limit: it ends when no state is new. Only then does "never met" mean
+    // anything.
     assert!(checker.is_done(), "the search ended before its end");
     let missing = plan
         .sights

@@ -1,4 +1,4 @@
-//! The real parts of the core, and what can be done to them.
+//! The real parts of the core, and the inputs that they get.
 
 use bytes::Bytes;
 use flurry_core::config::Level;
@@ -16,13 +16,13 @@ use super::letter::{Letter, LetterId, Place, REPAIR_ATTEMPT, SERVERS};
 use super::plan::{Plan, Wish};
 use super::steps::{PartId, hash_of};
 
-/// A lease. Much longer than any repetition, so that all of those are due after a part of it.
+/// Length of a lease. It is much longer than any repetition, so all of those come due within it.
 pub(super) const LEASE: DurationNs = DurationNs::millis(1_000);
 
-/// What an owner waits for an answer: longer than any path.
-const PATIENCE: DurationNs = DurationNs::millis(1_000_000);
+/// An owner's timeout for an answer: longer than any path.
+const TIMEOUT: DurationNs = DurationNs::millis(1_000_000);
 
-/// What runs at a place.
+/// The process at a place.
 #[derive(Debug, Clone, Hash)]
 pub(super) enum Part {
     /// Nothing.
@@ -33,33 +33,33 @@ pub(super) enum Part {
     Owner(Place, Box<Portal>, Box<Router>),
 }
 
-/// What is done to a part.
+/// An input of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Input {
-    /// It begins, as this life.
+    /// The part starts, as this incarnation.
     Start(Place, u8),
-    /// It ends.
+    /// The part ends.
     Stop,
-    /// Its timers are looked at.
+    /// Its timers are checked.
     Tick,
     /// The owner's operation of this number is submitted.
     Submit(Place, u8),
-    /// A letter comes.
+    /// A message arrives.
     Letter(LetterId),
 }
 
-/// What an owner's caller is told.
+/// A notice that an owner's caller receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Told {
-    /// The session is its own.
+    /// The owner has the session.
     Opened,
-    /// It is another's.
+    /// Another owner has the session.
     Fenced,
-    /// What came of an operation, by its place in the owner's wishes.
+    /// The outcome of an operation, by its index among the owner's wishes.
     Answered(usize, Outcome),
 }
 
-/// What came of an input.
+/// The result of an input.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Step {
     pub(super) part: PartId,
@@ -67,24 +67,24 @@ pub(super) struct Step {
     pub(super) told: Vec<Told>,
     /// For a server: the key's version, and a hash of its state and its last answer.
     pub(super) held: Option<(Version, u64)>,
-    /// For a server: it said "done" to an operation of this epoch.
+    /// For a server: the epoch of an operation that it answered with "done".
     pub(super) executed: Option<u32>,
-    /// It took another replica's state.
+    /// True if it took another replica's state.
     pub(super) pushed: bool,
-    /// It refused for want of a lease.
+    /// True if it refused because it has no lease.
     pub(super) leaseless: bool,
-    /// For an owner: nothing is under way.
+    /// For an owner: true if nothing is under way.
     pub(super) idle: bool,
-    /// For an owner: it may submit.
+    /// For an owner: true if it may submit.
     pub(super) open: bool,
-    /// For a server or an owner: the configuration that it goes by.
+    /// For a server or an owner: the number of its configuration.
     pub(super) config: u8,
-    /// An assertion of the core failed.
+    /// Text of an assertion of the core that failed.
     pub(super) panic: Option<String>,
 }
 
 impl Step {
-    /// Whether it is more than letters.
+    /// Returns true if the step does more than send messages that are delivered later.
     pub(super) fn changes(&self, before: PartId) -> bool {
         let instant = self.letters.iter().any(|letter| letter.is_instant());
         self.part != before || instant || !self.told.is_empty() || self.panic.is_some()
@@ -156,11 +156,11 @@ fn submit(part: &mut Part, plan: &Plan, now: MonoNs, place: Place, index: u8) {
         access: operation.access(),
         level: Level::First,
         at: WallNs(1),
-        patience: PATIENCE,
+        patience: TIMEOUT,
         sequence: None,
         refuses_doubt: false,
     };
-    // Only an open session is asked.
+    // Fails only for a session that is not open, and none is asked here.
     let _ = portal.submit(now, submission);
 }
 
@@ -192,7 +192,7 @@ fn deliver(part: &mut Part, now: MonoNs, letter: &Letter) {
     }
 }
 
-/// Gives a part an input. Returns what it shows, where it is, and what it wants sent.
+/// Gives a part an input. Returns the result, the part's place, and the messages that it sends.
 pub(super) fn drive(
     part: &mut Part,
     plan: &Plan,
@@ -223,7 +223,7 @@ pub(super) fn drive(
     (done.step, done.from, done.letters)
 }
 
-/// What a part wants done after an input.
+/// The outputs of a part after an input.
 #[derive(Debug)]
 struct Done {
     step: Step,
@@ -259,7 +259,7 @@ impl Done {
     fn drain_controller(&mut self, controller: &mut Controller) {
         self.from = Place::CONTROLLER;
         while let Some(output) = controller.poll_output() {
-            // The controller does not crash here: what is on its disk is never read.
+            // The controller does not crash here, so its disk is never read.
             let Output::Send(to, message) = output else {
                 continue;
             };
@@ -317,7 +317,7 @@ impl Done {
         }
     }
 
-    /// What a server's reply to a letter shows.
+    /// Records the facts that a server's replies to a message show.
     fn note_replies(&mut self, letter: &Letter) {
         let Message::Request(copy) = &letter.message else {
             return;
@@ -335,7 +335,7 @@ impl Done {
         }
     }
 
-    /// What the part itself shows.
+    /// Records the facts that the part's own state shows.
     fn note(&mut self, part: &Part) {
         let step = &mut self.step;
         let config = match part {

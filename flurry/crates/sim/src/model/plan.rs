@@ -1,20 +1,21 @@
-//! What is explored: who wants what, and what may go wrong.
+//! The worlds to explore: the wishes of the owners, and the faults.
 
 use flurry_core::bugs::Bug;
 use flurry_core::key_value::{Condition, Operation};
 
 use super::letter::Place;
 
-/// What an owner wants of the one key. Every write leaves a mark of its own in the value.
+/// An operation that an owner wants to do on the one key. Every write leaves a mark of its own in
+/// the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Wish {
-    /// Its value.
+    /// Read its value.
     Get,
     /// Set this value, whatever the earlier one: a blind write.
     Set(i64),
-    /// So much more: an update.
+    /// Add this number: an update.
     Add(i64),
-    /// To let go of the session, when all is on every replica. Only as the last.
+    /// Close the session, when all writes are on every replica. Only as the last.
     Close,
 }
 
@@ -36,7 +37,7 @@ impl Wish {
     }
 }
 
-/// A situation that the exploration must meet: else it says nothing about it.
+/// A situation that the exploration must meet; otherwise its result says nothing about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sight {
     /// The second owner was let in while a write of the first was on one replica only.
@@ -53,9 +54,9 @@ pub enum Sight {
     Repaired,
     /// The second owner was notified that the tail may be lost.
     TailUnknownTold,
-    /// A server that the others had given up refused for want of a lease.
+    /// A server that the others had counted out refused because it had no lease.
     LeaseMissed,
-    /// The second owner was let in without asking, since the first had let go.
+    /// The second owner was let in without a question, since the first had closed.
     LetGo,
 }
 
@@ -73,19 +74,19 @@ impl Sight {
         Self::LetGo,
     ];
 
-    /// In words.
+    /// Returns its description.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::TakeoverInFlight => "a takeover while a write is on one replica only",
             Self::LateAnswer => "an answer to the first owner after the second was let in",
-            Self::FenceTold => "the first owner is told that it is fenced",
+            Self::FenceTold => "the first owner is notified that it is fenced",
             Self::AnsweredAfterCrash => "an answer after a crash",
             Self::ReturnedAnswers => "the replica that forgot answers again",
             Self::Repaired => "a replica that was behind is repaired",
-            Self::TailUnknownTold => "the second owner is told that the tail may be lost",
+            Self::TailUnknownTold => "the second owner is notified that the tail may be lost",
             Self::LeaseMissed => "a server without a lease refuses",
-            Self::LetGo => "a session changes hands after it was let go",
+            Self::LetGo => "a session changes hands after it was closed",
         }
     }
 }
@@ -95,24 +96,25 @@ impl Sight {
 pub struct Plan {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What the first owner wants, in this order; it may submit before earlier answers came.
+    /// Operations of the first owner, in this order; it may submit before earlier answers came.
     pub first: &'static [Wish],
-    /// What the second owner wants, once it is let in.
+    /// Operations of the second owner, once it is let in.
     pub second: &'static [Wish],
-    /// This server may lose its memory, at any moment. Which of the two does not matter: they are alike.
+    /// Server that may lose its memory, at any moment. Which of the two does not matter: they are
+    /// alike.
     pub crash: Option<u8>,
-    /// It may come back, empty, as another life.
+    /// True if it may come back, empty, as another incarnation.
     pub comes_back: bool,
-    /// This server may be cut off from the other and from the controller, until they count it out.
+    /// Server that may be cut off from the other and from the controller, until they count it out.
     pub cut: Option<u8>,
     /// How often a little more than a lease passes.
     pub waits: u8,
-    /// What must be met.
+    /// Situations that the search must meet.
     pub sights: &'static [Sight],
 }
 
 impl Plan {
-    /// An owner's wish.
+    /// Returns an owner's operation.
     #[must_use]
     pub(super) fn wish(&self, owner: Place, index: usize) -> Option<Wish> {
         self.wishes(owner).get(index).copied()
@@ -230,8 +232,8 @@ pub const PLANS: &[Plan] = &[
     },
 ];
 
-/// Planted mistakes, each with a world that shows it. The others need what is not here: a third
-/// replica, deletions, expiry, little memory, damage, a router of its own, a second crash.
+/// Planted bugs, each with a world that shows it. The other bugs need parts that these worlds lack:
+/// a third replica, deletions, expiry, little memory, damage, a router of its own, a second crash.
 pub const BUGS: &[(Bug, &str)] = &[
     (Bug::ReadWithoutDep, "handover"),
     (Bug::UpdateWithoutDep, "handover"),

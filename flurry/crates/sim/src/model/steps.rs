@@ -1,5 +1,5 @@
-//! What the parts did. Each is driven once for each of its states, inputs and instants, and what came of
-//! it is kept, since a part knows nothing but its state and what it is told.
+//! The steps of the parts. A part depends only on its state and its input, so each is driven once
+//! for each combination of state, input and time, and the result is kept.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use super::mail::{Mail, Outlook};
 use super::parts::{Input, Part, Step, drive};
 use super::plan::Plan;
 
-/// A part's state, by its hash.
+/// Hash of a part's state.
 pub(super) type PartId = u64;
 
 /// Passes a hash through.
@@ -51,7 +51,7 @@ impl<V> Shared<V> {
     }
 
     fn shard(&self, key: u64) -> &RwLock<Map<V>> {
-        // Not the bits that the map itself goes by.
+        // The map itself uses the other bits.
         let at = usize::try_from((key >> 32) % self.0.len() as u64).unwrap_or(0);
         &self.0[at]
     }
@@ -74,7 +74,7 @@ impl<V> Shared<V> {
     }
 }
 
-/// Every step, with every state of a part and every letter that was met on it.
+/// Every step, with every state of a part and every message that was met on it.
 #[derive(Debug)]
 pub(super) struct Steps {
     plan: Plan,
@@ -85,7 +85,8 @@ pub(super) struct Steps {
     outlooks: Shared<Outlook>,
 }
 
-/// Multiplication spreads upwards, the shift down again: every bit counts everywhere.
+/// Mixes a value into a hash: the multiplication carries bits up, the shift down, so every bit
+/// counts.
 fn mix(hash: u64, value: u64) -> u64 {
     let mixed = (hash ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^ mixed >> 29
@@ -98,7 +99,7 @@ pub(super) fn hash_of(value: &impl Hash) -> u64 {
 }
 
 impl Input {
-    /// A hash of it with the state and the instant that it comes to.
+    /// Returns a hash of the input, the state that it meets, and the time.
     fn hashed(self, part: PartId, now: MonoNs) -> u64 {
         let input = match self {
             Self::Start(place, life) => u64::from(place.0) << 8 | u64::from(life) << 16 | 1,
@@ -128,7 +129,7 @@ impl Steps {
         self.steps.len()
     }
 
-    /// Nothing, as a part.
+    /// Returns the part of a place where nothing runs.
     pub(super) fn down(&self) -> PartId {
         let id = hash_of(&Part::Down);
         self.parts.keep(id, Arc::new(Part::Down));
@@ -139,7 +140,7 @@ impl Steps {
         self.letters.find(id.number())
     }
 
-    /// What comes of an input at an instant.
+    /// Returns the result of an input at a time.
     pub(super) fn step(&self, part: PartId, input: Input, now: MonoNs) -> Arc<Step> {
         let key = input.hashed(part, now);
         if let Some(known) = self.steps.find(key) {
@@ -156,7 +157,7 @@ impl Steps {
         step
     }
 
-    /// What comes of all that may come to a part.
+    /// Returns the effects of all messages that may arrive at a part.
     pub(super) fn outlook(&self, part: PartId, mail: &Mail, now: MonoNs) -> Arc<Outlook> {
         let key = mix(mix(mix(1, part), mail.hash()), now.0);
         if let Some(known) = self.outlooks.find(key) {
@@ -178,7 +179,7 @@ impl Steps {
         outlook
     }
 
-    /// Has the real code do it.
+    /// Runs the real code.
     fn execute(&self, part: PartId, input: Input, now: MonoNs) -> Step {
         let before = self.parts.find(part);
         let mut next = before.map_or(Part::Down, |it| Part::clone(&it));
@@ -209,7 +210,7 @@ impl Steps {
     }
 }
 
-/// What a panic says.
+/// Returns the text of a panic.
 fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))

@@ -1,29 +1,29 @@
-//! What the owners may be told: a linearizable history of one key, found out as it happens.
+//! The results that owners may receive: a linearizable history of one key, checked as it happens.
 //!
-//! Kept is every value that the key may have, with the operations under way that have taken effect in
-//! it and what they will answer (Wing and Gong's search, a step at a time; Lowe, 2017). An answer
-//! leaves those in which it is right; if none is left, the history is not linearizable.
+//! The checker keeps every possible value of the key, with the operations under way that have taken
+//! effect in it and their future answers (Wing and Gong's search, a step at a time; Lowe, 2017). An
+//! answer keeps the values for which it is right; if none is left, the history is not linearizable.
 
 use super::plan::Wish;
 
-/// What an operation says.
+/// The answer of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Said {
     /// A blind write is done.
     Stored,
     /// The value, before a read or after an update; `None` is not found.
     Value(Option<i64>),
-    /// Anything that no operation here may say.
+    /// An answer that no operation here may give.
     Other,
 }
 
-/// An operation's name: the owner's, and its place among the owner's wishes.
+/// Name of an operation: its owner's number, and its index among the owner's wishes.
 type Name = (u8, usize);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct World {
     value: Option<i64>,
-    /// Operations under way that have taken effect, and what they will say.
+    /// Operations under way that have taken effect, with their future answers.
     done: Vec<(Name, Said)>,
 }
 
@@ -31,16 +31,16 @@ struct World {
 struct Pending {
     name: Name,
     wish: Wish,
-    /// Nobody will hear of it any more: it may take effect, or never.
+    /// True if nobody will receive its result: it may take effect, or never.
     unheard: bool,
 }
 
-/// The history so far, as far as it decides what may be said next.
+/// The history so far, as far as it limits the next answers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Truth {
     worlds: Vec<World>,
     pending: Vec<Pending>,
-    /// Every write that was submitted: any of them may be what a loss left.
+    /// Every write that was submitted; after a loss the value may come from any of them.
     writes: Vec<(Name, Wish)>,
 }
 
@@ -57,7 +57,7 @@ impl Truth {
         }
     }
 
-    /// An owner asks.
+    /// Records that an owner submitted an operation.
     pub(super) fn asked(&mut self, name: Name, wish: Wish) {
         self.pending.push(Pending {
             name,
@@ -69,7 +69,7 @@ impl Truth {
         }
     }
 
-    /// An owner is told that its operation is done. Says whether that can be.
+    /// Records the answer of an operation. Returns whether that answer is possible.
     pub(super) fn done(&mut self, name: Name, said: Said) -> bool {
         let mut right = Vec::new();
         let mut seen = std::mem::take(&mut self.worlds);
@@ -101,19 +101,20 @@ impl Truth {
         !self.worlds.is_empty()
     }
 
-    /// In the order of its owner: what was asked before, and is still waited for, comes first.
+    /// Returns true if an operation may take effect next: the earlier ones of its owner that still
+    /// wait for an answer come first.
     fn may_go(&self, world: &World, pending: Pending) -> bool {
         let earlier = |it: &&Pending| it.name.0 == pending.name.0 && it.name.1 < pending.name.1;
         let mut before = self.pending.iter().filter(earlier);
         !world.has(pending.name) && before.all(|it| it.unheard || world.has(it.name))
     }
 
-    /// Nobody hears what came of an operation.
+    /// Records that nobody will receive the result of an operation.
     pub(super) fn unheard(&mut self, name: Name) {
         if let Some(pending) = self.pending.iter_mut().find(|it| it.name == name) {
             pending.unheard = true;
         }
-        // A read that nobody hears of changes nothing.
+        // A read without a receiver changes nothing.
         let forgotten = |it: &Pending| it.name == name && !it.wish.is_write();
         if self.pending.iter().any(forgotten) {
             self.pending.retain(|it| !forgotten(it));
@@ -125,8 +126,9 @@ impl Truth {
         }
     }
 
-    /// Writes may be lost: the value is what any of those that took effect left, in their order. What
-    /// was answered, or will be, from before the loss stays as it is.
+    /// Allows that writes were lost: the value is the result of any subset of the writes that took
+    /// effect, in their order. Answers from before the loss, received or under way, stay as they
+    /// are.
     pub(super) fn lossy(&mut self, teller: Name) {
         let mut next = 0;
         while next < self.worlds.len() {
@@ -201,7 +203,7 @@ mod tests {
         Said::Value(Some(number))
     }
 
-    /// The first owner has added 1, and was told so.
+    /// The first owner has added 1, and received the answer.
     fn told() -> Truth {
         let mut truth = Truth::new();
         truth.asked((FIRST, 0), Wish::Add(1));
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_answered_is_seen_by_the_next_owner() {
+    fn the_next_owner_sees_an_answered_write() {
         let mut truth = told();
         truth.asked((SECOND, 0), Wish::Get);
         assert!(truth.clone().done((SECOND, 0), value(1)));
@@ -229,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_is_obeyed_in_its_order() {
+    fn the_operations_of_an_owner_happen_in_its_order() {
         let mut truth = Truth::new();
         truth.asked((FIRST, 0), Wish::Add(1));
         truth.asked((FIRST, 1), Wish::Add(10));
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_nobody_hears_of_may_still_happen_once() {
+    fn a_write_without_a_receiver_may_still_happen_once() {
         let mut truth = Truth::new();
         truth.asked((FIRST, 0), Wish::Add(1));
         truth.unheard((FIRST, 0));
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_that_is_told_excuses_an_older_value_and_no_other() {
+    fn a_reported_loss_excuses_an_older_value_and_no_other() {
         let mut truth = told();
         truth.asked((SECOND, 0), Wish::Get);
         truth.lossy((SECOND, 0));

@@ -13,7 +13,7 @@ use super::plan::{Plan, Sight, Wish};
 use super::truth::Said;
 use super::world::{Action, Exploration, Faults, Letter, World, now};
 
-/// What must never be.
+/// A violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Broken {
     /// An owner received a result that no order of the operations explains.
@@ -22,7 +22,7 @@ pub(super) enum Broken {
     TwoStates,
     /// I2: a version went back.
     WentBack,
-    /// I10: an earlier owner's operation was done after the next was let in.
+    /// I11: a message of an earlier configuration had an effect.
     NotFenced,
     /// I11: a message of an earlier configuration did something.
     OldConfiguration,
@@ -35,7 +35,7 @@ pub(super) enum Broken {
 }
 
 impl Exploration {
-    /// How often a situation was met.
+    /// Returns how often a situation was met.
     pub(super) fn met(&self, sight: Sight) -> u64 {
         self.met[sight as usize].load(Ordering::Relaxed)
     }
@@ -44,7 +44,7 @@ impl Exploration {
         self.met[sight as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes what a step shows, compared with the state before it.
+    /// Records the facts that a step shows, compared with the state before it.
     pub(super) fn note(&self, world: &mut World, place: Place, step: &Step) {
         if step.panic.is_some() {
             world.broken.get_or_insert(Broken::Assertion);
@@ -135,7 +135,7 @@ impl Exploration {
             Outcome::DataLoss { .. } => {
                 world.broken.get_or_insert(Broken::Lost);
             }
-            // None of these callers refuses doubt.
+            // No caller here refuses an answer in doubt.
             Outcome::TailUnknown => {
                 world.broken.get_or_insert(Broken::FalseAlarm);
             }
@@ -161,8 +161,9 @@ impl Exploration {
         }
     }
 
-    /// The first owner lets go: nothing of it is under way any more that could change anything, when
-    /// the second is let in, but what was done may be said again.
+    /// Returns true if the first owner is closing. Then no operation of it that could change
+    /// anything is under way when the second is let in, but a server may repeat the answer of a
+    /// finished one.
     pub(super) fn is_closing(&self, world: &World) -> bool {
         let all = usize::from(world.asked[0]) == self.plan.first.len();
         all && self.plan.first.last() == Some(&Wish::Close)
@@ -205,7 +206,7 @@ impl Exploration {
             let part = world.parts[place.index()];
             let step = self.steps.step(part, input, now(world.clock));
             for told in &step.told {
-                lines.push(format!("  {place} is told: {told:?}"));
+                lines.push(format!("  {place} is notified: {told:?}"));
             }
         }
         lines
@@ -225,10 +226,10 @@ fn said(answer: &bytes::Bytes) -> Said {
     }
 }
 
-/// What is held against every state, and what must be met.
+/// Returns the properties that every state must have, and the situations that must be met.
 pub(super) fn properties(plan: &Plan) -> Vec<Property<Exploration>> {
     let mut properties = vec![
-        Property::<Exploration>::always("what owners are told is linearizable", |_, world| {
+        Property::<Exploration>::always("the results of owners are linearizable", |_, world| {
             world.broken != Some(Broken::NotLinearizable)
         }),
         Property::<Exploration>::always("I1, I3, I9: a version is one state", |_, world| {
@@ -243,9 +244,10 @@ pub(super) fn properties(plan: &Plan) -> Vec<Property<Exploration>> {
         Property::<Exploration>::always("I11: an earlier configuration is void", |_, world| {
             world.broken != Some(Broken::OldConfiguration)
         }),
-        Property::<Exploration>::always("a lost tail is told only where one can be", |_, world| {
-            world.broken != Some(Broken::FalseAlarm)
-        }),
+        Property::<Exploration>::always(
+            "a lost tail is reported only after a fault",
+            |_, world| world.broken != Some(Broken::FalseAlarm),
+        ),
         Property::<Exploration>::always("I7: no owner that runs loses a write", |_, world| {
             world.broken != Some(Broken::Lost)
         }),
@@ -262,8 +264,8 @@ pub(super) fn properties(plan: &Plan) -> Vec<Property<Exploration>> {
 
 type Met = fn(&Exploration, &World) -> bool;
 
-/// Whether each situation was met, in the order of [`Sight::ALL`]: a property is a function without
-/// anything of its own.
+/// Tests whether each situation was met, in the order of [`Sight::ALL`]: a property is a plain
+/// function without captured values.
 const MET: [Met; Sight::ALL.len()] = [
     has_met::<0>,
     has_met::<1>,

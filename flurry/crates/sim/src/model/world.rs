@@ -1,4 +1,4 @@
-//! All parts together, what is under way between them, and what may happen next.
+//! All parts together, the messages under way between them, and the possible next events.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use super::steps::{PartId, Steps};
 use super::truth::Truth;
 use super::watch::{self, Broken};
 
-/// When the exploration begins; before it the cluster was put together.
+/// Time at which the exploration begins; the cluster is put together before it.
 const BEGIN: MonoNs = MonoNs(10_000_000_000);
 
-/// A quarter of a lease: how often servers ask for the next.
+/// A quarter of a lease: the period at which servers ask for the next lease.
 const QUARTER: DurationNs = DurationNs(LEASE.0 / 4);
 
-/// Quarters that pass at once: a lease, the eighth that clocks may differ by, and some more.
+/// Quarters that pass at once: a lease, the eighth by which clocks may differ, and some more.
 const QUARTERS: u8 = 5;
 
-/// What went wrong so far.
+/// Faults that have happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) struct Faults {
-    /// The server that lost its memory.
+    /// True if that server runs again.
     pub(super) crashed: Option<Place>,
     /// It runs again.
     pub(super) back: bool,
@@ -42,14 +42,14 @@ pub(super) struct World {
     /// In quarters of a lease.
     pub(super) clock: u8,
     pub(super) parts: [PartId; PLACES],
-    /// What was ever sent: any of it may come, at any time, any number of times, or never.
+    /// Every message ever sent: each may arrive at any time, any number of times, or never.
     pub(super) mail: [Arc<Mail>; PLACES],
     pub(super) truth: Arc<Truth>,
-    /// The highest configuration that each went by.
+    /// The highest configuration that each part has adopted.
     pub(super) config: [u8; PLACES],
-    /// What each server has of the key.
+    /// Each server's version and state of the key.
     pub(super) held: [Option<(Version, u64)>; SERVERS],
-    /// The state of each version that there was.
+    /// The state of each version that existed.
     pub(super) states: Vec<(Version, u64)>,
     pub(super) asked: [u8; 2],
     pub(super) faults: Faults,
@@ -62,10 +62,10 @@ pub(super) struct World {
     pub(super) broken: Option<Broken>,
 }
 
-/// What may happen next.
+/// A possible next event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
-    /// A message comes.
+    /// A message arrives.
     Deliver(Letter),
     /// An owner submits its next operation.
     Submit(u8),
@@ -73,13 +73,13 @@ pub(super) enum Action {
     Open,
     /// A server loses its memory.
     Crash(u8),
-    /// It is started again.
+    /// That server is started again.
     Return(u8),
-    /// Somewhat more than a lease passes, in which this server hears nothing of the others.
+    /// Somewhat more than a lease passes, in which this server receives nothing from the others.
     Wait(Option<u8>),
 }
 
-/// A message's name.
+/// Name of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Letter(pub(super) LetterId);
 
@@ -91,7 +91,7 @@ pub(super) struct Exploration {
     begin: World,
     down: PartId,
     pub(super) met: [AtomicU64; Sight::ALL.len()],
-    /// Something that must never be was found.
+    /// True once a violation was found.
     found: AtomicBool,
 }
 
@@ -155,7 +155,7 @@ impl Exploration {
                 self.put(world, now, owner, Input::Start(owner, 0));
             }
             self.quarter(world, now, None);
-            // Bounded: each answer is to what was sent before the time moved on.
+            // Bounded: each answer is to a message from before the time moved on.
             loop {
                 let mail = std::mem::take(&mut world.mail);
                 let letters: Vec<LetterId> =
@@ -171,14 +171,14 @@ impl Exploration {
         world.states.clear();
     }
 
-    /// Gives a part an input, and carries out what it wants.
+    /// Gives a part an input, and carries out its outputs.
     fn put(&self, world: &mut World, now: MonoNs, place: Place, input: Input) {
         self.put_cut(world, now, (place, input), None);
     }
 
     fn put_cut(&self, world: &mut World, now: MonoNs, first: (Place, Input), cut: Option<Place>) {
         let mut inputs = VecDeque::from([first]);
-        // Bounded: what is instant is a question or its answer.
+        // Bounded: an instant message is a question or its answer.
         while let Some((place, input)) = inputs.pop_front() {
             let step = self.steps.step(world.parts[place.index()], input, now);
             world.parts[place.index()] = step.part;
@@ -197,7 +197,7 @@ impl Exploration {
         }
     }
 
-    /// Notes that a letter is under way. Says whether it is new.
+    /// Records that a message is under way. Returns true if it is new.
     fn send(&self, world: &mut World, letter: LetterId) -> bool {
         let to = letter.to();
         if to.owner().is_some_and(|owner| world.ended[owner]) {
@@ -210,7 +210,8 @@ impl Exploration {
         Mail::add(&mut world.mail[to.index()], letter)
     }
 
-    /// A part goes by a configuration: what belongs to earlier ones is void from now on.
+    /// Records that a part has adopted a configuration. Messages of earlier ones are void from now
+    /// on.
     fn configured(&self, world: &mut World, place: Place, config: u8) {
         let at = place.index();
         if config <= world.config[at] {
@@ -222,7 +223,7 @@ impl Exploration {
         }
     }
 
-    /// Void means that a server does nothing, and that nobody is told of it.
+    /// Checks that a void message changes no server and notifies no owner.
     fn old(&self, world: &mut World, letter: LetterId) {
         let part = world.parts[letter.to().index()];
         let step = self
@@ -234,15 +235,16 @@ impl Exploration {
         }
     }
 
-    /// What comes of all that may come to a place.
+    /// Returns the effects of all messages that may arrive at a place.
     fn outlook(&self, world: &World, place: usize) -> Arc<Outlook> {
         let mail = &world.mail[place];
         self.steps
             .outlook(world.parts[place], mail, now(world.clock))
     }
 
-    /// Lets every letter come that changes nothing but what is under way: since that may come or not,
-    /// nothing is taken away by it, and the order of such events need not be explored.
+    /// Delivers every message that changes nothing but the set of messages under way. Those may
+    /// arrive or not, so this removes no possibility, and the order of such events need not be
+    /// explored.
     fn saturate(&self, world: &mut World) {
         let mut looked: [Option<(PartId, u64)>; PLACES] = [None; PLACES];
         let mut again = true;
@@ -283,7 +285,8 @@ impl Exploration {
         }
     }
 
-    /// A quarter of a lease later servers ask for their leases, and the controller looks at the time.
+    /// Lets servers ask for their leases and the controller check its timers, a quarter of a lease
+    /// later.
     fn quarter(&self, world: &mut World, now: MonoNs, cut: Option<Place>) {
         for server in servers().filter(|server| Some(*server) != cut) {
             self.put_cut(world, now, (server, Input::Tick), cut);
@@ -291,8 +294,8 @@ impl Exploration {
         self.put_cut(world, now, (Place::CONTROLLER, Input::Tick), cut);
     }
 
-    /// Whether all that the controller and the servers say to each other has come, but for a server
-    /// that is cut off: so much time may pass only then.
+    /// Returns true if all messages between the controller and the servers have arrived, except at
+    /// a server that is cut off. Only then may this much time pass.
     fn is_quiet(&self, world: &World, cut: Option<u8>) -> bool {
         (0..=Place::CONTROLLER.index())
             .filter(|place| cut.map(usize::from) != Some(*place))
@@ -408,7 +411,7 @@ impl Model for Exploration {
         let mut next = world.clone();
         self.act(&mut next, action);
         self.saturate(&mut next);
-        // The search goes on for a while after the first finding; that one is the shortest.
+        // The search goes on for a while after the first violation, which has the shortest path.
         if next.broken.is_some() && self.found.swap(true, Ordering::Relaxed) {
             return None;
         }

@@ -13,7 +13,7 @@ use flurry_core::message::{Control, Message};
 use super::{Machine, NodeId, What, World};
 use crate::scenario::MS;
 
-/// A short part: states of most worlds need several.
+/// Size of a part: short, so that most states need several.
 const PART_BYTES_MAX: usize = 200;
 
 /// The nodes on which controllers run, and the content of their disks.
@@ -28,13 +28,13 @@ fn member(place: NodeId) -> MemberId {
 }
 
 impl World {
-    /// The places of the controllers.
+    /// Returns the places of the controllers.
     #[must_use]
     pub fn controllers(&self) -> &[NodeId] {
         &self.controllers.places
     }
 
-    /// The controller that decides, if one does.
+    /// Returns the controller that decides, if one does.
     #[must_use]
     pub fn controller(&self) -> Option<&Controller> {
         let place = self.leading_place()?;
@@ -44,7 +44,7 @@ impl World {
         }
     }
 
-    /// Where it runs: for a single one, whether it is up or not.
+    /// Returns the place of the leading controller; for a single one, whether it is up or not.
     #[must_use]
     pub fn leading_place(&self) -> Option<NodeId> {
         let leads = |place: &&NodeId| match &self.nodes[**place].machine {
@@ -54,7 +54,7 @@ impl World {
         self.controllers.places.iter().find(leads).copied()
     }
 
-    /// What a deciding controller and the others say of themselves, for a trace.
+    /// Writes the states of the controllers to the trace.
     pub(crate) fn say_controllers(&self) {
         for place in &self.controllers.places {
             self.say(&format!("{place}: {:?}", self.nodes[*place].machine));
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// Empties the disk of a controller that is down, if the others can do without.
+    /// Empties the disk of a controller that is down, if the others have the newest state.
     pub(crate) fn lose_controller_disk(&mut self, place: NodeId) {
         let durable = |it: &NodeId| match &self.nodes[*it].machine {
             Machine::Controller(replica) => replica.consensus().durable().stamp,
@@ -157,7 +157,7 @@ impl World {
         }
     }
 
-    /// What a leading controller has decided and stored is checked.
+    /// Checks what a leading controller has decided and stored.
     fn check_controller(&mut self, replica: &Replica, local: MonoNs) {
         let leads = replica.consensus().is_leader(local);
         let Some(controller) = replica.controller().filter(|_| leads) else {
@@ -224,7 +224,7 @@ impl World {
         replica.poll_timeout()
     }
 
-    /// A controller's state is on its disk.
+    /// Reports to a controller that its state is on its disk.
     pub(super) fn state_written(&mut self, place: NodeId, process: u64, bytes: Vec<u8>) {
         let local = self.local(place);
         let node = &mut self.nodes[place];

@@ -1,18 +1,18 @@
-//! What is done to the world from outside: by an operator, by a machine that sleeps, by a disk that breaks.
+//! Interventions from outside: by an operator, by a machine that sleeps, by a disk that breaks.
 
 use flurry_core::message::Message;
 
 use super::{Machine, NodeId, World};
 
 impl World {
-    /// A machine that was suspended goes on. Its clock stood still, and the wall clock shows it.
+    /// Lets a suspended machine go on. Its clock stood still, and the wall clock shows it.
     pub(super) fn wake_up(&mut self, place: NodeId) {
         let node = &mut self.nodes[place];
         let slept = std::mem::take(&mut node.suspended);
         if slept == 0 {
             return;
         }
-        // Clocks are far from zero, so that this is exact.
+        // Clocks are far from zero, so this is exact.
         node.clock_offset = node.clock_offset.saturating_sub(slept);
         let local = node.local(self.now);
         match &mut node.machine {
@@ -28,7 +28,7 @@ impl World {
         }
     }
 
-    /// An operator's message, which is repeated until it shows: it may find the controller away.
+    /// Sends a message of the operator, who repeats it until it shows: it may find no controller.
     pub(crate) fn tell_controller(&mut self, message: &Message) {
         for place in self.controllers().to_vec() {
             if self.nodes[place].paused_until > self.now {
@@ -42,7 +42,7 @@ impl World {
         }
     }
 
-    /// A disk breaks.
+    /// Breaks a disk.
     pub(crate) fn lose_disk(&mut self, place: NodeId) {
         self.disk_lost = true;
         self.disks.entry(place).or_default().lose();

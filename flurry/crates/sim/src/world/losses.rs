@@ -1,4 +1,4 @@
-//! How many servers were lost before others had copied what they had.
+//! Counts the servers that were lost before others had copied their records.
 
 use flurry_core::config::Config;
 use flurry_core::id::{ConfigNumber, Incarnation, ServerId};
@@ -7,9 +7,9 @@ use flurry_core::id::{ConfigNumber, Incarnation, ServerId};
 #[derive(Debug, Default)]
 pub struct Losses {
     now: usize,
-    /// The most at any time.
+    /// The largest value so far.
     pub most: usize,
-    /// A server was lost while the members changed.
+    /// True if a server was lost while the members changed.
     amid_change: bool,
     was_changing: bool,
     /// The configuration in which a server was last lost.
@@ -28,7 +28,7 @@ impl Losses {
             self.now += lost;
             self.most = self.most.max(self.now);
         } else if self.was_changing {
-            // Everybody has copied everything, unless somebody was lost amid that.
+            // All members have copied everything, unless one was lost meanwhile.
             if !self.amid_change {
                 let missing = usize::from(config.replicas).saturating_sub(lives.len());
                 self.now = self.now.min(missing);

@@ -1,4 +1,4 @@
-//! What becomes of a message on its way.
+//! Delays, loses, repeats and damages messages on their way.
 
 use flurry_core::message::Message;
 
@@ -21,7 +21,7 @@ impl World {
         }
     }
 
-    /// No more troubles.
+    /// Ends all faults.
     pub fn heal(&mut self) {
         self.healed = true;
         self.cuts.clear();
