@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 if [ ! -e target/release/unruly ] || [ ! -e .venv/.installed ]; then
   echo "demo: the first time takes about 5 minutes and 2.5 GB of disk: Python packages, programs, a minute of measuring"
 fi
-# Beside each other: one waits for a package index, the other compiles.
+# Both run at once: one waits for a package index, the other compiles.
 make --no-print-directory -j2 setup demo-build
 code=0
 target/release/unruly run demo "$@" || code=$?

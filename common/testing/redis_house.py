@@ -57,7 +57,7 @@ class Wire:
         return [self.reply() for _ in kept]
 
     def is_closed(self) -> bool:
-        """Whether the other side has ended it, after whatever it still had to say."""
+        """Return True once the other side has closed it, after reading its remaining replies."""
         try:
             while self.socket.recv(1 << 16):
                 pass

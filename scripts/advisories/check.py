@@ -94,7 +94,7 @@ def python(outcome: Outcome, tool: str, lock: Path) -> None:
 
 
 def report(outcome: Outcome) -> int:
-    """Print the outcome, tell the runner of the stages what was not checked; return the code."""
+    """Print the outcome, report unchecked parts to the runner of the stages; return the code."""
     for line in outcome.lines:
         sys.stdout.write(f"advisories: {line}\n")
     for line in outcome.found:

@@ -184,7 +184,7 @@ def case(number: int, seed: int, folder: Path, run: Path) -> tuple[str, list[str
 
 
 def attempt(words: list[str]) -> tuple[int, str]:
-    """Do it in this process; the exit code and what was said."""
+    """Run the command in this process; return its exit code and its output."""
     said = io.StringIO()
     with redirect_stdout(said), redirect_stderr(said):
         try:

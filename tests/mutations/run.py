@@ -122,7 +122,7 @@ def alone(place: Path) -> Iterator[None]:
 
 
 def copy_of_the_tree(place: Path) -> None:
-    """Copy what is under version control, as it stands in the work tree."""
+    """Copy the files under version control, as they stand in the work tree."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     listed = subprocess.run(

@@ -48,7 +48,7 @@ def test_every_crate_of_the_workspace_has_its_place() -> None:
 
 
 def test_no_shipped_build_takes_the_whole_workspace_and_so_the_bugs_of_the_simulation() -> None:
-    """Cargo unites the features of all packages that a command selects, whatever it builds.
+    """Cargo unites the features of all packages that a command selects, needed or not.
 
     Tests and the simulation are built together, under another profile: none of these is shipped.
     The fuzzer is built with the shipped programs, and has their core.

@@ -1,4 +1,4 @@
-// A program that uses go-redis as any program would, and says what it was told.
+// The program uses go-redis as any program would, and prints the replies.
 package main
 
 import (

@@ -46,7 +46,7 @@ TURN_S = 0.02
 # A silence that ends just before a lease does may still count a server out: packets under way say
 # so within this time. A fault of another machine meanwhile would be the second of two at once.
 JUDGED_S = 0.5
-# A service manager waits for so long before it starts an ended process again.
+# How long a service manager waits before it starts an ended process again.
 RESTART_S = 0.1
 
 # A missing library would be ignored, and every clock would stay right.
@@ -324,7 +324,7 @@ def main() -> int:
 
 
 def play(given: argparse.Namespace, chaos: Chaos) -> int:
-    """Let clients work while one fault follows another, and keep what was counted."""
+    """Let clients work while one fault follows another, and keep the counts."""
     dice = np.random.default_rng(given.seed)
     crowd = Crowd(given.folder, given.seed, given.level)
     happened: list[Fault] = []

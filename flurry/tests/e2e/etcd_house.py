@@ -108,7 +108,7 @@ class EtcdNodes:
 
 
 class Cluster:
-    """Controllers on an etcd, three servers, and what is asked of them by the program itself."""
+    """Controllers on an etcd, three servers, and the commands that ask them."""
 
     def __init__(self, folder: Path, host: str, etcd: EtcdNodes, name: str) -> None:
         self.folder, self.etcd, self.name = folder, etcd, name

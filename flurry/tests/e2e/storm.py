@@ -1,4 +1,4 @@
-"""A Flurry cluster of real processes in bad weather; owners write down what they are told.
+"""A Flurry cluster of real processes under faults; owners record their results.
 
 `test_linearizable.py` starts it in network and process namespaces of its own, so that its rules
 touch nobody else and its end is the end of every process that it started.
@@ -42,7 +42,7 @@ class StormError(Exception):
 
 
 class Storm:
-    """The processes of one cluster, and what is wrong with them."""
+    """The processes of one cluster, and their faults."""
 
     def __init__(self, folder: Path, seed: int, transport: str) -> None:
         self.folder = folder

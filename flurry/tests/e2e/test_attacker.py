@@ -184,7 +184,10 @@ def test_a_file_of_users_that_is_broken_changes_nothing(guarded: Guarded) -> Non
     with unharmed(guarded):
         guarded.users.write_text("[[user]]\nname = 1")
         log = guarded.users.parent / "gateway.log"
-        wait_for(lambda: "what was read before stays" in log.read_text(), "the complaint")
+        wait_for(
+            lambda: "the version that was read before stays in use" in log.read_text(),
+            "the complaint",
+        )
         guarded.enter("cart").close()
     guarded.users.write_text(before)
 

@@ -80,7 +80,7 @@ def check_that_names_of_evicted_keys_do_not_fill_the_memory(parts: Cluster) -> N
             live = int(wire.ask("DBSIZE")[1:-2])
             return live > 5_000 and max(records(parts)) <= 1.1 * live
 
-        # Each operation tells the servers which writes all of them have, and so what to forget.
+        # Each operation reports to the servers which writes all of them have, so that they forget.
         def forgotten() -> bool:
             wire.ask("SET", "alive", "yes")
             return only_live_keys()

@@ -25,7 +25,7 @@ SEED = int(os.environ.get("CHAOS_SEED", "1"))
 LIMIT_S = SECONDS * 2 + 300.0
 DONE_MIN = 1_000
 
-# Keys in use and some that a server has not been told to forget yet.
+# Records beyond the keys in use: some that a server does not know it may forget yet.
 RECORDS_SPARE = 1_000
 
 
@@ -35,7 +35,7 @@ def judge(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def survive(folder: Path, level: str) -> dict[str, Any]:
-    """Let everything happen once at a gateway's level, and return what was counted."""
+    """Let everything happen once at a gateway's level, and return the counts."""
     need_root("a network namespace")
     for tool in ("unshare", "setpriv", "ip", "nft"):
         assert shutil.which(tool), f"{tool} is missing; hint: make e2e installs it"
@@ -64,7 +64,7 @@ def survive(folder: Path, level: str) -> dict[str, Any]:
     if any(it["kind"] == "clock" and abs(it["lasts_s"]) > 1.0 for it in told["faults"]):
         logs = [path.read_text() for path in folder.glob("*.log")]
         assert any("the clock has jumped" in log for log in logs)
-    # Of keys that were used once nothing is left.
+    # No record is left of keys that were used once.
     assert told["records"] <= told["keys"] + RECORDS_SPARE
     sys.stdout.write(summary(level, told, kinds))
     return told

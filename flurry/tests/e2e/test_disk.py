@@ -1,4 +1,4 @@
-"""Servers that keep their records on disk: what outlives all of them, and what is said of bad."""
+"""Servers that keep their records on disk: which records outlive all of them, and bad disks."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def running(folder: Path) -> Iterator[Cluster]:
 
 
 class Writer(threading.Thread):
-    """Adds at level disk as long as somebody answers, and knows what was acknowledged."""
+    """Adds at level disk as long as a server answers, and counts acknowledged additions."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ def test_all_servers_end_at_once_and_every_write_that_was_acknowledged_from_disk
         wait_for(cluster.is_whole, "the servers to come back", LIMIT_S)
         for writer in writers:
             found = cluster.ask("get", "sum", "--session", writer.name_)
-            # It is said once that later ones, at other levels, may be lost.
+            # The owner is notified once that later writes, at other levels, may be lost.
             if found.returncode == 2:
                 assert "last writes" in found.stderr, found.stderr
                 found = cluster.ask("get", "sum", "--session", writer.name_)
@@ -284,7 +284,7 @@ def test_records_of_another_cluster_are_not_written_over(tmp_path: Path) -> None
         for server in cluster.servers.values():
             assert server.process.wait(LIMIT_S) == 2
             assert "the records of another cluster" in server.log.read_text()
-        # Nor does whoever starts it again: the cluster has begun meanwhile.
+        # Starting it again does not help: the cluster has begun meanwhile.
         again = subprocess.run(
             cluster.servers[1].words, capture_output=True, text=True, timeout=LIMIT_S, check=False
         )

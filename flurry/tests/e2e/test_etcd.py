@@ -38,7 +38,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 class Traffic(threading.Thread):
-    """Adds to a counter through a gateway as long as it shall, and knows what was acknowledged."""
+    """Adds to a counter through a gateway until it is stopped; counts acknowledged additions."""
 
     def __init__(self, address: tuple[str, int], key: str) -> None:
         super().__init__()

@@ -56,7 +56,7 @@ def gateways() -> Iterator[list[Gateway]]:
 
 
 class Counter(threading.Thread):
-    """Adds to a few keys as long as somebody answers, and knows what was acknowledged."""
+    """Adds to a few keys as long as a gateway answers, and counts acknowledged additions."""
 
     def __init__(self, address: tuple[str, int], name: str, told: threading.Event) -> None:
         super().__init__()

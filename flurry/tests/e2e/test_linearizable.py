@@ -1,4 +1,4 @@
-"""Real Flurry processes in bad weather: what their owners were told must be linearizable.
+"""Real Flurry processes under faults: the results of their owners must be linearizable.
 
 Each run is a cluster of real processes that are killed and stopped, with losses and partitions, for
 20 s; `flurry/tests/linearizability` judges the histories with Porcupine. See
@@ -147,8 +147,10 @@ def test_a_store_that_lost_everything_and_said_nothing_would_be_caught(
 ) -> None:
     survived = runs[WIPE].result()
     assert survived.verdict.returncode == 0, survived.verdict.stdout
-    assert survived.outcomes()["lost"] > 0, "the owner that was left was not told"
-    assert any(row.get("is_tail_unknown") for row in survived.lines()), "the next were not told"
+    assert survived.outcomes()["lost"] > 0, "the remaining owner was not notified"
+    assert any(row.get("is_tail_unknown") for row in survived.lines()), (
+        "the next owners were not notified"
+    )
     for path in survived.folder.glob("*.jsonl"):
         silent = path.read_text().replace('"is_tail_unknown":true', '"is_tail_unknown":false')
         silent = silent.replace('"outcome":"lost"', '"outcome":"refused"')

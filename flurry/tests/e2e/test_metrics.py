@@ -1,4 +1,4 @@
-"""What the parts tell Prometheus, and that the dashboard and the runbook know it."""
+"""The metrics of the parts, and that the dashboard and the runbook know them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def page_of(address: str) -> dict[str, float]:
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """A cluster of processes that are watched; where each tells how it is, and the gateway."""
+    """A watched cluster of processes: the address of each metrics page, and the gateway."""
     folder = tmp_path_factory.mktemp("metrics")
     controller = f"{HOST}:7700"
     watched = ["--metrics", "127.0.0.1:0"]
@@ -107,7 +107,7 @@ def test_the_dashboard_and_the_runbook_ask_for_what_there_is(parts: dict[str, st
     assert {re.sub(r"_bucket$", "", name) for name in asked} <= names
     runbook = set(re.findall(r"`?(flurry_[a-z_]+)", (DOCS / "operations.md").read_text()))
     assert runbook - {"flurry_memory"} <= names
-    # Whatever is told is looked at.
+    # The dashboard uses every metric, but for these.
     known = {"flurry_configuration", "flurry_sessions", "flurry_member", "flurry_incarnation_info"}
     assert names - known - {re.sub(r"_bucket$", "", name) for name in asked} <= {
         "flurry_states_installed_total",

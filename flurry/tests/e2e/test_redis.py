@@ -102,7 +102,7 @@ class Commands:
             self.later_s = self.later_s % 90_000_000 + 100 + self.below(9_900)
             given = self.any([self.later_s * scale, self.later_s * scale, 0, -1])
         if self.random.random() < 0.1:
-            # Not soon, and not behind the year 2262, which is told as that year here.
+            # Not soon, and not after the year 2262: the gateway sets such an expiry to that year.
             given = self.any([it for it in NUMBERS if it not in (1, 2, 7, 100, 2**63 - 1)])
         options = ["NX", "XX", "GT", "LT", "gt", "WHAT"]
         more = [self.any(options) for _ in range(self.any([0, 0, 0, 1, 1, 2]))]

@@ -24,7 +24,7 @@ CLIENTS = REPOSITORY / "flurry" / "tests" / "clients"
 CACHE = REPOSITORY / ".cache" / "jars"
 
 JEDIS = "5.2.0"
-# Of the jar as its maintainers have published it.
+# Checksum of the jar that its maintainers have published.
 JEDIS_SHA256 = "dd4fbda2c103f319ab495adb2bc1906139840746cfd4c66b27710d1af98382d4"
 
 
@@ -104,7 +104,7 @@ def call(*words: str | Path, **more: Any) -> str:
 
 
 def flags(served: Served) -> list[str]:
-    """What redis-cli and redis-benchmark are told."""
+    """Return the flags of redis-cli and redis-benchmark."""
     words = ["-h", served.address[0], "-p", str(served.port)]
     if served.certificate is not None:
         words += ["--tls", "--cacert", str(served.certificate)]
@@ -193,7 +193,7 @@ def java() -> Iterator[jvm.JavaGateway]:
 
 
 def trusting(java: jvm.JavaGateway, served: Served, folder: Path) -> Any:
-    """How Jedis is told of the user and the certificate."""
+    """Return a configuration of Jedis with the user and the certificate."""
     builder = java.jvm.redis.clients.jedis.DefaultJedisClientConfig.builder()
     if served.certificate is not None:
         store = folder / "trusted.p12"
@@ -239,7 +239,7 @@ def test_a_cluster_of_gateways_is_used_by_clients_of_clusters(
     jedis.close()
     words = ["--cluster", "-n", "2000", "-c", "8", "-q", "-t", "set,get"]
     assert "rror" not in call(redis_binary("redis-benchmark"), *flags(cluster), *words)
-    # One that does not know of clusters is told where to go.
+    # A client without support for clusters gets the address of the other gateway.
     cli = call(redis_binary("redis-cli"), *flags(cluster), "GET", "foo")
     assert cli.strip().endswith("MOVED 12182 127.53.0.1:6380")
     assert call(redis_binary("redis-cli"), "-c", *flags(cluster), "GET", "foo") == "\n"

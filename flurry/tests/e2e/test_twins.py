@@ -17,7 +17,7 @@ KEYS = 50
 
 
 class Cluster:
-    """A controller and three servers on machine 1, and whatever is started beside them."""
+    """A controller and three servers on machine 1, and the processes started beside them."""
 
     def __init__(self, pids: list[int], folder: Path) -> None:
         self.pids, self.folder = pids, folder

@@ -44,7 +44,7 @@ class Fault:
 
     @property
     def name(self) -> str:
-        """What a run is said to contain: `kill server`, `loss 5 %`."""
+        """The name of the fault in the report of a run: `kill server`, `loss 5 %`."""
         if self.kind == "loss":
             return f"loss {self.percent} %"
         roles = {name: role for role, names in PARTS.items() for name in names}
@@ -116,9 +116,9 @@ def deal(mix: str, seed: int, seconds: float) -> list[Fault]:
 
 
 def wipe(seconds: float) -> list[Fault]:
-    """All servers die at once, and all owners but one: nothing is left of what was written.
+    """All servers die at once, and all owners but one, so that no written value is left.
 
-    The owner that is left must hear that data is lost, the next ones that the tail may be.
+    The remaining owner must be notified that data is lost, the next ones that the tail may be.
     """
     middle_s = seconds / 2
     return [Fault("kill", (part,), middle_s, middle_s + 0.5) for part in (*SERVERS, *OWNERS[1:])]

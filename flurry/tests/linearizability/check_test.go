@@ -22,7 +22,7 @@ func opened(epoch, atNs int) *script {
 	return s
 }
 
-// key is the one that all calls are on.
+// key is the key of all calls.
 const key = "k"
 
 // call adds a call from `calledNs` to `returnedNs`; without an outcome its process was killed.
@@ -69,7 +69,7 @@ func number(n int) string {
 }
 
 // judge writes the histories down and checks them.
-func judge(t *testing.T, patience time.Duration, scripts ...*script) (int, string, string) {
+func judge(t *testing.T, timeout time.Duration, scripts ...*script) (int, string, string) {
 	t.Helper()
 	directory := t.TempDir()
 	for at, it := range scripts {
@@ -79,7 +79,7 @@ func judge(t *testing.T, patience time.Duration, scripts ...*script) (int, strin
 		}
 	}
 	var out bytes.Buffer
-	return check(directory, patience, &out), out.String(), directory
+	return check(directory, timeout, &out), out.String(), directory
 }
 
 func TestGoodHistoriesAreAccepted(t *testing.T) {
@@ -97,24 +97,24 @@ func TestGoodHistoriesAreAccepted(t *testing.T) {
 			call(7, 8, get, text("b"))},
 		"an unknown write that never happened": {opened(1, 0).
 			call(1, 2, setA, stored).call(3, 4, addOne, unknown).call(5, 6, get, text("a"))},
-		"a write that a killed owner did not hear of": {
+		"a write whose owner was killed before the answer": {
 			opened(1, 0).call(1, 2, setA, stored).call(3, 0, setB, ""),
 			opened(2, 10).call(11, 12, get, text("b")).call(13, 14, get, text("b"))},
-		"what was refused did not happen": {opened(1, 0).
+		"a refused call did not happen": {opened(1, 0).
 			call(1, 2, setA, refused).call(3, 4, get, none)},
 		"an owner that was fenced while its answer was on its way": {
 			opened(1, 0).call(1, 30, setA, stored),
 			opened(2, 10).call(11, 12, get, text("a"))},
-		"a loss that the owner was told": {
+		"a loss that was reported to the owner": {
 			opened(1, 0).call(1, 2, setA, stored).call(3, 4, setB, stored).call(5, 6, get, lost),
 			opened(2, 10).call(11, 12, get, text("a"))},
-		"a lost tail that the next owner was told": {
+		"a lost tail that was reported to the next owner": {
 			opened(1, 0).call(1, 2, setA, stored).call(3, 4, setB, stored),
 			opened(2, 10).call(11, 12, addNone, unknown).call(13, 14, get, noneTail)},
-		"a tail that is lost, and told, while the session is open": {
+		"a tail that is lost, and reported, while the session is open": {
 			opened(1, 0).call(1, 2, setA, stored).call(3, 4, setB, stored),
 			opened(2, 10).call(11, 12, get, text("b")).call(13, 14, get, textTail("a"))},
-		"an update that nobody heard of, on what a loss had left": {
+		"an update without an answer, on the value that a loss had left": {
 			opened(1, 0).call(1, 2, addOne, number(1)).call(3, 4, addOne, number(2)).
 				call(5, 6, `"ask":"increment","by":5`, number(7)),
 			opened(2, 10).call(11, 12, addOne, unknown).call(13, 14, get, textTail("3"))},
@@ -143,22 +143,22 @@ func TestBadHistoriesAreRejectedAndDrawn(t *testing.T) {
 			call(1, 2, addOne, number(1)).call(3, 4, addOne, unknown).call(5, 6, get, text("3"))},
 		"an increment that was answered and not done": {opened(1, 0).
 			call(1, 2, addOne, number(1)).call(3, 4, addOne, number(2)).call(5, 6, addOne, number(2))},
-		"a write that shows before it was asked for": {opened(1, 0).
+		"a write that shows before its call": {opened(1, 0).
 			call(1, 2, get, text("a")).call(3, 4, setA, stored)},
 		"a value that nobody wrote": {opened(1, 0).
 			call(1, 2, setA, stored).call(3, 4, get, text("c"))},
-		"what was refused shows": {opened(1, 0).
+		"a refused write shows": {opened(1, 0).
 			call(1, 2, setA, refused).call(3, 4, get, text("a"))},
 		"a write of a fenced owner that happens after the next has opened": {
 			opened(1, 0).call(1, 2, setA, stored).call(3, 4, setB, unknown),
 			opened(2, 10).call(11, 12, get, text("a")).call(13, 14, get, text("b"))},
-		"a loss that was told leaves something that never was": {
+		"a reported loss leaves a value that never was": {
 			opened(1, 0).call(1, 2, setA, stored).call(3, 4, get, lost),
 			opened(2, 10).call(11, 12, get, text("c"))},
-		"a lost tail that is told after an answer that hid it": {
+		"a lost tail that is reported after an answer that hid it": {
 			opened(1, 0).call(1, 2, setA, stored).call(3, 4, setB, stored),
 			opened(2, 10).call(11, 12, get, text("a")).call(13, 14, get, textTail("a"))},
-		"a lost tail that leaves something that never was": {
+		"a lost tail that leaves a value that never was": {
 			opened(1, 0).call(1, 2, setA, stored),
 			opened(2, 10).call(11, 12, get, textTail("c"))},
 		"a comparison that held against another value": {opened(1, 0).
@@ -205,7 +205,7 @@ func TestALineThatAKilledProcessDidNotFinishIsNoCall(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoHistoryIsAnErrorWithItsPlace(t *testing.T) {
+func TestAMalformedHistoryIsAnErrorWithItsPlace(t *testing.T) {
 	cases := map[string]string{
 		"{\n":                               "owner-0.jsonl:1: it is no line",
 		`{"line":"called","call":1}` + "\n": `wanted one "opened"`,
@@ -227,7 +227,7 @@ func TestWhatIsNoHistoryIsAnErrorWithItsPlace(t *testing.T) {
 	}
 }
 
-// Appends whose order only the last reading tells, and it tells none: all orders would be tried.
+// Only the last read shows the order of the appends, and it fits none: all orders would be tried.
 func TestASearchThatTakesTooLongIsNoVerdictAndNotAccepted(t *testing.T) {
 	hard := opened(1, 0)
 	for at := 0; at < 26; at++ {

@@ -11,20 +11,20 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// never is when a call returns of which nothing was heard.
+// never is the return time of a call without an answer.
 const never = math.MaxInt64
 
-// owner is what one process wrote: one owner of a session, under one epoch.
+// owner is the history of one process: one owner of a session, under one epoch.
 type owner struct {
 	path    string
 	session string
 	epoch   uint64
-	// When its opening had returned: whatever an earlier owner did happened before.
+	// The time at which its opening returned: operations of earlier owners happened before.
 	openedNs int64
 	calls    []*call
 }
 
-// call is a call of an owner, with what came of it.
+// call is a call of an owner, with its outcome.
 type call struct {
 	key        string
 	ask        ask
@@ -32,7 +32,7 @@ type call struct {
 	returnedNs int64
 	outcome    string
 	answer     answer
-	// The owner was told that earlier owners' last writes may be lost.
+	// The owner was notified that earlier owners' last writes may be lost.
 	tailUnknown bool
 }
 
@@ -54,7 +54,7 @@ var kinds = map[string]bool{
 
 var outcomes = map[string]bool{"done": true, "unknown": true, "lost": true, "refused": true}
 
-// reader is in the middle of a history.
+// reader holds the state of reading a history.
 type reader struct {
 	path    string
 	owner   *owner
@@ -68,7 +68,7 @@ func readOwner(path string) (*owner, error) {
 		return nil, err
 	}
 	rows := bytes.Split(content, []byte("\n"))
-	// Behind the last end of a line is what a killed process did not finish: that call was not made.
+	// A killed process may leave an unfinished line at the end: that call was not made.
 	rows = rows[:len(rows)-1]
 	it := reader{path: path, pending: map[uint64]*call{}}
 	for at, row := range rows {
@@ -119,14 +119,14 @@ func (r *reader) returned(row []byte, read line) error {
 	return json.Unmarshal(row, &made.answer)
 }
 
-// keyHistory is what happened to one key of one session, for Porcupine.
+// keyHistory has the operations on one key of one session, for Porcupine.
 type keyHistory struct {
 	session, key string
 	lossy        bool
 	operations   []porcupine.Operation
 }
 
-// partition turns owners into histories of keys. What can be seen to be wrong without a search is an
+// partition turns owners into histories of keys. A violation that shows without a search is an
 // error: an epoch that was given out twice, and an answer to a call that a fenced owner made after the
 // next one had opened the session.
 func partition(owners []*owner) ([]*keyHistory, error) {
@@ -152,7 +152,7 @@ func partition(owners []*owner) ([]*keyHistory, error) {
 					return nil, err
 				}
 			}
-			// The next older one is fenced when this one is open.
+			// The owner before this one is fenced when this one is open.
 			if its[at].openedNs < fencedNs {
 				fencedNs = its[at].openedNs
 			}
@@ -169,8 +169,8 @@ func partition(owners []*owner) ([]*keyHistory, error) {
 	return histories, nil
 }
 
-// add adds a call, and the loss that it was told of. Once the next owner has opened the session,
-// nothing of an earlier one happens any more.
+// add adds a call, and the loss that its answer reported. Once the next owner has opened the session,
+// no operation of an earlier one happens any more.
 func (h *keyHistory) add(made *call, by *owner, fencedNs int64) error {
 	if made.outcome == "done" && made.calledNs > fencedNs {
 		return fmt.Errorf("%s: a call on key %s at %d ns was answered; wanted none, since a later owner had opened session %s at %d ns",
@@ -195,7 +195,7 @@ func (h *keyHistory) add(made *call, by *owner, fencedNs int64) error {
 		}
 	case made.outcome == "lost":
 		h.addLoss(by, made.calledNs, made.returnedNs)
-	// What did not happen, or changed nothing, or was asked for by a fenced owner.
+	// A call that did not happen, or changed nothing, or came from a fenced owner.
 	case made.outcome == "refused" || made.ask.Kind == "get" || made.calledNs > fencedNs:
 	default:
 		entry.Input = input{ask: made.ask, certainty: open}
@@ -204,9 +204,9 @@ func (h *keyHistory) add(made *call, by *owner, fencedNs int64) error {
 	return nil
 }
 
-// addTail adds the loss behind an answer that told of an unknown tail. A key is taken over before
+// addTail adds the loss behind an answer that reported an unknown tail. A key is taken over before
 // anything else of its owner happens on it, so the loss was there when the owner opened the session. If
-// the owner had answers on the key before this call, the loss came after them: they told of none.
+// the owner had answers on the key before this call, the loss came after them: they reported none.
 func (h *keyHistory) addTail(made *call, by *owner, until int64) {
 	fromNs, toNs := by.openedNs+1, by.openedNs+1
 	for _, earlier := range by.calls {

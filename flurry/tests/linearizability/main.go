@@ -2,7 +2,7 @@
 //
 // Its arguments are directories with the `*.jsonl` of the processes of one cluster. Each key of each
 // session is checked by itself, from the first owner to the last, with Porcupine; see
-// flurry/docs/testing.md for what counts as what. The exit code is 0 when every history is accepted, 1
+// flurry/docs/testing.md for the rules. The exit code is 0 when every history is accepted, 1
 // when one is not or could not be decided in time, 2 when one cannot be read.
 package main
 
@@ -24,7 +24,7 @@ const (
 )
 
 func main() {
-	patience := flag.Duration("timeout", time.Minute, "how long to search for orders of calls, in all")
+	timeout := flag.Duration("timeout", time.Minute, "how long to search for orders of calls, in all")
 	flag.Parse()
 	if flag.NArg() == 0 {
 		fmt.Fprintln(os.Stderr, "linearizability: no directory; wanted one with histories; hint: linearizability DIRECTORY")
@@ -32,7 +32,7 @@ func main() {
 	}
 	worst := exitAccepted
 	for _, directory := range flag.Args() {
-		if code := check(directory, *patience, os.Stdout); code > worst {
+		if code := check(directory, *timeout, os.Stdout); code > worst {
 			worst = code
 		}
 	}
@@ -40,7 +40,7 @@ func main() {
 }
 
 // check checks the histories of one cluster.
-func check(directory string, patience time.Duration, out io.Writer) int {
+func check(directory string, timeout time.Duration, out io.Writer) int {
 	owners, err := readAll(directory, out)
 	if err != nil {
 		fmt.Fprintf(out, "%v; hint: histories are written by flurry/crates/node/examples/history.rs\n", err)
@@ -52,7 +52,7 @@ func check(directory string, patience time.Duration, out io.Writer) int {
 		return exitRejected
 	}
 	worst := exitAccepted
-	until := time.Now().Add(patience)
+	until := time.Now().Add(timeout)
 	for _, it := range histories {
 		if code := it.check(directory, until, out); code > worst {
 			worst = code
@@ -97,10 +97,10 @@ func readAll(directory string, out io.Writer) ([]*owner, error) {
 	return owners, nil
 }
 
-// check checks one key; what is wrong is drawn into a page beside the histories.
+// check checks one key, and draws a violation into a page beside the histories.
 func (h *keyHistory) check(directory string, until time.Time, out io.Writer) int {
 	began := time.Now()
-	// At least a little: without any time it would search for ever.
+	// A timeout of zero would mean no limit.
 	left := time.Until(until)
 	if left < time.Millisecond {
 		left = time.Millisecond

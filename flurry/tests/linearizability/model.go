@@ -8,19 +8,19 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// value is what a key holds.
+// value is the value of a key.
 type value struct {
 	text    string
 	present bool
 }
 
-// state is what is possible: the values that a key may have now, and, for keys of which a loss was
-// told, all those that it may have had. Porcupine's own NondeterministicModel would keep a past for each
+// state holds the possible values of a key now and, for a key with a reported loss, all possible values
+// that it had. Porcupine's own NondeterministicModel would keep a past for each
 // value, and states that differ in nothing else would never merge again.
 type state struct {
 	now    []value
 	before *past
-	// The sum over the values of now, so that states are told apart without a walk.
+	// The sum of hashes of the present values, so that different states are found without a walk.
 	sum uint64
 }
 
@@ -39,7 +39,7 @@ type past struct {
 	value   value
 	hash    uint64
 	earlier *past
-	// The sum over all members.
+	// The sum of hashes of all members.
 	sum uint64
 }
 
@@ -69,7 +69,7 @@ func hash(v value) uint64 {
 	return sum | 1
 }
 
-// ask is what a call asked for.
+// ask is the operation of a call.
 type ask struct {
 	Kind     string  `json:"ask"`
 	Value    string  `json:"value"`
@@ -77,22 +77,22 @@ type ask struct {
 	By       int64   `json:"by"`
 }
 
-// answer is what it was told.
+// answer is the answer of a call.
 type answer struct {
 	Kind   string `json:"answer"`
 	Value  string `json:"value"`
 	Number int64  `json:"number"`
 }
 
-// certainty is how much is known of a call.
+// certainty says what is known about a call.
 type certainty int
 
 const (
-	// answered: it happened, and said this.
+	// answered: it happened, with this answer.
 	answered certainty = iota
-	// open: it happened at most once, and nobody knows what it said.
+	// open: it happened at most once, and its answer is not known.
 	open
-	// loss: no call, but a loss that was told. The key may go back to any value that it had.
+	// loss: no call, but a reported loss. The key may go back to any value that it had.
 	loss
 )
 
@@ -100,7 +100,7 @@ const (
 type input struct {
 	ask       ask
 	certainty certainty
-	// The history needs the values of the past, since a loss of this key was told.
+	// The history needs the values of the past, since a loss of this key was reported.
 	lossy bool
 }
 
@@ -150,7 +150,7 @@ func increment(was value, by int64) (value, answer) {
 	return value{strconv.FormatInt(number, 10), true}, answer{Kind: "number", Number: number}
 }
 
-// step is a call that takes effect: on which of the possible values, and what is possible after it.
+// step applies a call to every possible value, and returns whether it fits any, with the values after it.
 func step(was state, in input, out answer) (bool, state) {
 	after := state{before: was.before}
 	if in.certainty != answered {
@@ -195,7 +195,7 @@ func (p *past) total() uint64 {
 	return p.sum
 }
 
-// keyModel is a key of a session, from when it has no value.
+// keyModel models a key of a session, which begins without a value.
 func keyModel(lossy bool) porcupine.Model {
 	return porcupine.Model{
 		Init: func() interface{} {
@@ -233,7 +233,7 @@ func (v value) String() string {
 
 func describe(in input, out answer) string {
 	if in.certainty == loss {
-		return "a loss that was told"
+		return "a reported loss"
 	}
 	asked := in.ask.Kind
 	switch asked {

@@ -1,9 +1,9 @@
-"""A store in a driver's process that lies to each so-manieth request: ``liar.py WHAT EVERY``.
+"""A store in a driver's process that lies to every n-th request: ``liar.py WHAT EVERY``.
 
-It holds what it was given, and tells what it was asked to: ``honest``, ``stale`` (the value
+It stores values, and answers with the lie that WHAT names: ``honest`` (none), ``stale`` (the value
 before), ``lost`` (nothing), ``swapped`` (another key's), ``damaged``, ``failed`` (and does not do
 it), ``late`` (does it and says that it failed), ``silent`` (does it and does not answer), or
-``dies`` (after so many requests, and has forgotten everything when it is started again).
+``dies`` (after EVERY requests; it has forgotten everything when it is started again).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 
 
 def lie(what: str, values: list[str], others: str) -> str:
-    """What a read is told instead of the last of its values."""
+    """Return the false answer to a read, in place of the last of its values."""
     match what:
         case "stale" if len(values) > 1:
             return "found {} " + values[-2]

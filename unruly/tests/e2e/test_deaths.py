@@ -1,4 +1,4 @@
-"""A run of which a process died never looks whole: who, by what, and how much went with it."""
+"""A run in which a process died never looks whole: it names the process, the cause and the loss."""
 
 from __future__ import annotations
 

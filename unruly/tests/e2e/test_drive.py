@@ -190,7 +190,7 @@ def test_a_rate_beyond_the_host_ends_with_the_timeout_and_says_what_was_reached(
     assert run.rows("select count(*) from requests") == [(counts["copies"]["recorded"],)]
     # The generator waits for its recorder; it sends later, and loses no row.
     assert counts["copies"]["dropped"] == 0
-    _, conclusions, *_ = said.stdout.split("\n\n")  # what was measured comes before them
+    _, conclusions, *_ = said.stdout.split("\n\n")  # the numbers come before them
     assert "of 10,000,000 requests per second" in " ".join(conclusions.split())
     assert "of 10,000,000 requests per second" in said.stderr
     assert "0 s left" not in said.stderr

@@ -134,7 +134,7 @@ def test_who_is_killed_and_started_again_serves_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "more", "rate"),
     [
-        # Far less than so many requests need on any machine.
+        # Far less CPU time than this many requests need on any machine.
         ("quota", "cores = 0.011", "10000/s"),
         ("busy", "threads = 8; cpu = 0", "2000/s"),
     ],

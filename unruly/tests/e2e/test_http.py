@@ -1,4 +1,4 @@
-"""HTTP servers under load: what fails, what is written, and what a connection carries."""
+"""HTTP servers under load: failures, writes, and the requests of a connection."""
 
 from __future__ import annotations
 

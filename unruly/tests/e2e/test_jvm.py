@@ -119,7 +119,7 @@ def test_a_machine_ends_with_its_agent_however_that_ends(tmp_path: Path, protoco
 
 
 def without_java(folder: Path, duration: str, more: str) -> Measured:
-    """A matrix of which some cells need what is not there."""
+    """A matrix in which some cells need Java, which is missing."""
     plan = folder / "plan.toml"
     plan.write_text(
         f'name = "a"\n[run]\nduration = "{duration}"\n[stream]\nprotocol = "tcp"\n{more}'

@@ -1,4 +1,4 @@
-"""Planted truth: what was done to an agent is found; where nothing was done nothing is."""
+"""Planted truth: a fault of an agent is found, and none is found where there was none."""
 
 from __future__ import annotations
 

@@ -34,11 +34,11 @@ def test_each_reader_has_every_message_once_and_in_order(
     groups: Measured, protocol: str, cores: str
 ) -> None:
     own = cell(protocol, cores)
-    told = groups.rows(
+    problems = groups.rows(
         f"select process, kind, detail from events where cell = '{own}'"
         " and (kind like 'stream%' or kind = 'peer lost')"
     )
-    assert not told
+    assert not problems
     rows = groups.rows(
         "select process, host, sum(messages)::bigint, sum(bytes)::bigint, sum(lost)::bigint,"
         " sum(duplicated)::bigint, sum(reordered)::bigint from intervals"

@@ -22,7 +22,7 @@ ROWS_BYTES = 50_000
 
 @dataclass(frozen=True)
 class Entry:
-    """What was typed, what happened meanwhile, and the pattern of what is seen."""
+    """A typed command, the event meanwhile, and the pattern of the output."""
 
     words: list[str]
     meanwhile: str
@@ -30,7 +30,7 @@ class Entry:
 
 
 def entries(transcript: Path, server: str) -> list[Entry]:
-    """The entries of a transcript; what stands before the first is for its readers."""
+    """Return the entries of a transcript; the text before the first is for its readers."""
     blocks = transcript.read_text().replace("SERVER", server).split("\n$ unruly ")[1:]
     found = []
     for block in blocks:

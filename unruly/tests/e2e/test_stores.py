@@ -1,4 +1,4 @@
-"""Stores under load: what is asked, what is right, what is wrong, and every try is a row."""
+"""Stores under load: requests, right and wrong replies, and a row for every try."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_lie_is_found_each_time_and_nothing_else(tmp_path: Path, lie: str, sta
     run = drive(tmp_path, program(LIAR, lie, 10), *flags)
     found = statuses(run)
     assert set(found) == {"ok", status}, found
-    # Of a thousand reads each tenth, or of two thousand requests; a first value has none before.
+    # Every tenth of a thousand reads, or of two thousand requests; a first value has none before.
     wanted = 200 if status.startswith("error") else 100
     assert wanted - 4 <= found[status] <= wanted
     counts = run.manifest["counts"]["copies"]
@@ -169,7 +169,7 @@ def test_each_try_is_a_row_and_the_latency_counts_from_the_first(tmp_path: Path)
     assert all(count == last + 1 for count, last, *_ in tries)
     assert all((instants, answered, good) == (1, 1, True) for *_, instants, answered, good in tries)
     retried = [last for _, last, *_ in tries if last]
-    # Of 1,000 requests and their second tries each fifth failed.
+    # Every fifth of 1,000 requests and their second tries failed.
     assert 240 <= len(retried) <= 260
     assert run.manifest["counts"]["requests"]["answered"] == 1000
     verdict = run.verdict()
@@ -202,8 +202,8 @@ def test_a_store_that_dies_is_rows_and_the_run_goes_on(tmp_path: Path) -> None:
     assert sum(found.values()) == 500
     assert found["ok"] >= 100
     assert found.get("error:reset", 0) + found.get("unfinished", 0) >= 1, found
-    # What it died of had been asked; what came while it was away could not be. On a busy machine
-    # more requests were on their way to it when it died: these have no time of sending.
+    # The request that it died of had been sent; requests while it was away could not be sent. On a
+    # busy machine more requests were on their way when it died: these have no time of sending.
     unasked = run.rows("select distinct status, sent_ns is null from requests where status <> 'ok'")
     assert {("error:reset", False), ("unfinished", False)} & set(unasked), unasked
     assert ("error:disconnected", False) not in unasked

@@ -16,7 +16,7 @@ RECORD_BYTES = 104
 
 
 def program(what: str) -> str:
-    """A store that does to every request what is said."""
+    """Return the URL of a store that lies in this way to every request."""
     return f"program:{sys.executable} {LIAR} {what} 1"
 
 

@@ -9,8 +9,8 @@ from house import Measured, call
 # The first look is after 30 s.
 LONGEST_S = 120
 
-# Each datagram is late by so much as chance has it, which is far more than any neighbour of this
-# machine makes of it: so the median is soon known, and there is nothing that wanders.
+# Each datagram is late by a random time, which is far more than the delay by any neighbour of this
+# machine. So the median is soon known, and does not drift.
 PLAN = f"""
 name = "until"
 [run]
@@ -43,7 +43,7 @@ def test_a_run_ends_when_its_interval_is_narrow_enough(tmp_path: Path) -> None:
     assert kind == "until reached", detail
     verdict = run.verdict()
     assert 29 <= verdict["measured_ns"] / 1e9 < 0.9 * LONGEST_S
-    # It was right to end: what is told at the end is as narrow.
+    # It was right to end: the final interval is as narrow.
     (median,) = (
         it["p50"] for it in verdict["cells"] if (it["op"], it["latency"]) == ("echo", "response")
     )

@@ -13,7 +13,7 @@ from house import Measured, call
 REQUESTS = 400
 KEYS = 40
 START_SECONDS_MAX = 900
-"""Three virtual machines of Java that share a busy machine start late."""
+"""Three JVMs that share a busy machine start late."""
 
 
 def install(service: str) -> None:

@@ -56,7 +56,7 @@ def name_of(pid: int) -> str:
 
 
 def least(samples: list[tuple[float, int]], window: tuple[float, float]) -> int:
-    """Least memory in a window: what a process cannot give back, whatever it holds for a moment."""
+    """Least memory in a window: the part that a process never gives back."""
     return min(size for at, size in samples if window[0] <= at <= window[1])
 
 

@@ -43,10 +43,10 @@ const KEYS: [&str; 6] = [
 const OPENINGS_MAX: usize = 20;
 
 /// How long a call waits while anything may go wrong.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long the last reading of a key waits, when nothing goes wrong any more.
-const LAST_PATIENCE: Duration = Duration::from_secs(20);
+const LAST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The longest pause of a thread between two calls; half of the calls follow at once.
 const THINK_MAX_US: u64 = 16_000;
@@ -259,7 +259,7 @@ impl Owner<'_> {
         key: &'static str,
         asked: &Asked,
         level: (&str, Level),
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Outcome, Box<dyn StdError>> {
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         let called = Line::Called {
@@ -270,7 +270,7 @@ impl Owner<'_> {
             at_ns: now_ns()?,
         };
         write(self.file, &called)?;
-        let how = self.client.call().at_level(level.1).within(patience);
+        let how = self.client.call().at_level(level.1).within(timeout);
         let told = how.run(key, &asked.operation());
         let at_ns = now_ns()?;
         if matches!(told, Err(Error::Fenced { .. })) {
@@ -310,7 +310,7 @@ impl Owner<'_> {
         while !self.input_ended.load(Ordering::Relaxed) && !self.fenced.load(Ordering::Relaxed) {
             let key = dice.pick(&KEYS);
             let asked = self.choose(&mut dice, key);
-            self.call(key, &asked, choose_level(&mut dice), PATIENCE)?;
+            self.call(key, &asked, choose_level(&mut dice), TIMEOUT)?;
             if dice.below(2) == 0 {
                 std::thread::sleep(Duration::from_micros(dice.below(THINK_MAX_US)));
             }
@@ -403,7 +403,7 @@ fn open(arguments: &Arguments) -> Result<Client, Error> {
 fn read_all(owner: &Owner<'_>) -> Result<(), Box<dyn StdError>> {
     for key in KEYS {
         let level = ("first", Level::First);
-        let outcome = owner.call(key, &Asked::Get, level, LAST_PATIENCE)?;
+        let outcome = owner.call(key, &Asked::Get, level, LAST_TIMEOUT)?;
         if owner.fenced.load(Ordering::Relaxed) {
             return Ok(());
         }

@@ -67,7 +67,7 @@ pub enum Error {
     /// An earlier owner's last writes to the key may have been lost. Nothing was done, since the answer
     /// could have rested on an older value. A client of a gateway hears it once.
     #[error(
-        "key: nothing was done: an earlier owner's last writes to it may have been lost with the server that had them; hint: send the command again to go on with what is left; FLURRY LOSSES lists the keys"
+        "key: nothing was done: an earlier owner's last writes to it may have been lost with the server that had them; hint: send the command again to go on with the remaining value; FLURRY LOSSES lists the keys"
     )]
     TailUnknown,
     /// The controller answers, but the session is not open yet.

@@ -83,7 +83,7 @@ impl Meter {
             page.counter(
                 (
                     "flurry_operations_total",
-                    "Operations, by level and by what came of them.",
+                    "Operations, by level and outcome.",
                 ),
                 &[("level", level), ("outcome", outcome)],
                 *count,

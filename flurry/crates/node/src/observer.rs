@@ -45,7 +45,7 @@ pub struct Observed {
 }
 
 /// Reads the newest value that the servers have of a key, without becoming the owner of its
-/// session. It waits for every server that has the key, or for `patience`.
+/// session. It waits for every server that has the key, or for `timeout`.
 ///
 /// Do not use it in a program that also writes the key: only an owner's reads follow its own
 /// writes.
@@ -56,7 +56,7 @@ pub struct Observed {
 /// [`Error::Evicted`], [`Error::KeyLength`], [`Error::Address`] for an address that may not be used.
 pub fn observe(
     controllers: &Controllers,
-    patience: Duration,
+    timeout: Duration,
     security: &Security,
     session: &str,
     key: impl Into<Bytes>,
@@ -74,7 +74,7 @@ pub fn observe(
     // Refuse an impossible key before asking any server.
     Key::new(SessionId(1), observer.key.clone())?;
     let start = Instant::now();
-    while start.elapsed() < patience && !observer.has_all() {
+    while start.elapsed() < timeout && !observer.has_all() {
         observer.ask(&mut link);
         let asked = Instant::now();
         while asked.elapsed() < Duration::from_nanos(ASK_AGAIN.0) && !observer.has_all() {

@@ -118,7 +118,7 @@ fn a_new_server_copies_the_largest_values_too() {
     let told: u64 = cluster.servers.iter().map(told).sum();
     assert!(
         told > 0,
-        "too long for datagrams: servers were told to ask over TCP"
+        "too long for datagrams: servers must ask over TCP"
     );
 }
 

@@ -205,7 +205,7 @@ fn loss_damage_duplicates_and_delays_on_purpose_cost_time_and_no_answer() {
         assert_eq!(client.increment("count", 1).unwrap(), sum);
     }
     assert_eq!(client.get("count").unwrap(), value("200"));
-    assert!(client.counts().damaged > 0, "what came damaged was noticed");
+    assert!(client.counts().damaged > 0, "damaged messages were noticed");
     let damaged = |server: &Server| server.counts()[0].damaged;
     assert!(cluster.servers.iter().flatten().map(damaged).sum::<u64>() > 0);
     assert!(client.close().unwrap().is_stable);

@@ -364,7 +364,7 @@ mod tests {
         let said = plan(&["http://h/{key}"]).unwrap_err().to_string();
         assert_eq!(
             said,
-            "--operations: the URL has {key}, and no operations say what is done with the keys; must be \"read\", or \"write then read\": an HTTP server is written to only when asked; hint: --operations read"
+            "--operations: the URL has {key}, and no operations say how to use the keys; must be \"read\", or \"write then read\": an HTTP server is written to only when asked; hint: --operations read"
         );
     }
 

@@ -7,13 +7,13 @@
 
 #[cfg(feature = "cassandra")]
 mod cassandra;
-mod crew;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod flurry;
 mod garage;
 mod lines;
 mod signature;
+mod worker_pool;
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use nix::time::{ClockId, clock_gettime};
 use unruly_plan::{Secret, StoreLevel, Url};
 
-use crate::crew::Crew;
+use crate::worker_pool::WorkerPool;
 use crate::{Client, Failure, Outcome, Settings, Store, open};
 
 /// Where answers go: whole lines, from any thread.
@@ -39,7 +39,7 @@ pub fn serve(
 ) -> Result<()> {
     let output: Output = Arc::new(Mutex::new(output));
     let mut store: Option<Box<dyn Store>> = None;
-    let mut crews: BTreeMap<usize, Crew> = BTreeMap::new();
+    let mut pools: BTreeMap<usize, WorkerPool> = BTreeMap::new();
     for line in input.lines() {
         let line = line?;
         let words: Vec<&str> = line.split(' ').collect();
@@ -69,8 +69,8 @@ pub fn serve(
                     key: (*key).to_owned(),
                     value: (*what == "write").then(|| value.join(" ")),
                 };
-                let pool = crews.entry(client);
-                let pool = pool.or_insert_with(|| Crew::new(client, &output));
+                let pool = pools.entry(client);
+                let pool = pool.or_insert_with(|| WorkerPool::new(client, &output));
                 pool.carry_out(request, store.as_ref())?;
             }
             _ => bail!(

@@ -75,7 +75,7 @@ pub(crate) struct Pending {
 
 /// Kinds of time limit. Each has its own delay after the scheduled time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum TimeLimit {
     /// Note the copy in the spool.
     Note = 0,
     /// It has timed out.
@@ -231,14 +231,14 @@ impl Pending {
     }
 
     /// Returns the next copy whose time limit of this kind ends, without removing it.
-    pub(crate) fn first(&mut self, limit: Patience) -> Option<(Slot, i64)> {
+    pub(crate) fn first(&mut self, limit: TimeLimit) -> Option<(Slot, i64)> {
         loop {
             let slot = *self.queues[limit as usize].front()?;
             let wanted = self
                 .at(slot)
                 .map(|copy| (copy.asked.intended_ns, copy.timed_out));
             match wanted {
-                Some((intended_ns, timed_out)) if !(timed_out && limit == Patience::Timeout) => {
+                Some((intended_ns, timed_out)) if !(timed_out && limit == TimeLimit::Timeout) => {
                     return Some((slot, intended_ns));
                 }
                 _ => {
@@ -249,7 +249,7 @@ impl Pending {
     }
 
     /// Takes the copy that [`Pending::first`] showed off the queue.
-    pub(crate) fn pop(&mut self, limit: Patience) {
+    pub(crate) fn pop(&mut self, limit: TimeLimit) {
         self.queues[limit as usize].pop_front();
     }
 
@@ -329,7 +329,7 @@ mod tests {
         let second = pending.insert(copy(2, 0, group, 20));
         assert_eq!(first.index, second.index);
         assert!(pending.at(first).is_none());
-        assert_eq!(pending.first(Patience::Timeout), Some((second, 20)));
+        assert_eq!(pending.first(TimeLimit::Timeout), Some((second, 20)));
     }
 
     #[test]

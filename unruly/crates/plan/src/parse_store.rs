@@ -94,7 +94,7 @@ fn operations(section: &Section<'_>, url: &Url) -> Result<Operations, PlanError>
     if default.is_none() && !section.has("operations") {
         return Err(section.complain(
             "operations",
-            "the URL has {key}, and no operations say what is done with the keys",
+            "the URL has {key}, and no operations say how to use the keys",
             "must be \"read\", or \"write then read\": an HTTP server is written to only when asked",
             "operations = \"read\"",
         ));

@@ -700,7 +700,7 @@ fn an_http_server_is_written_to_only_when_the_plan_says_so() {
     };
     http(
         "url = \"http://h/{key}\"",
-        "plan.toml:4: the URL has {key}, and no operations say what is done with the keys; must be \"read\", or \"write then read\": an HTTP server is written to only when asked; hint: operations = \"read\"",
+        "plan.toml:4: the URL has {key}, and no operations say how to use the keys; must be \"read\", or \"write then read\": an HTTP server is written to only when asked; hint: operations = \"read\"",
     );
     http(
         "url = \"http://h/\"\nkeys = 5",

@@ -87,7 +87,7 @@ impl TraceError {
     #[must_use]
     pub fn io(path: &Path, action: &'static str, source: std::io::Error) -> Self {
         let hint = match source.kind() {
-            std::io::ErrorKind::StorageFull => "free some space; what was written is kept",
+            std::io::ErrorKind::StorageFull => "free some space; everything written so far is kept",
             std::io::ErrorKind::PermissionDenied => "choose another directory with -o",
             std::io::ErrorKind::NotFound => "check the path",
             _ => "check the disk",

@@ -166,7 +166,7 @@ impl Streams {
         }
         self.refused.retain(|_, at| soon(at));
         match connect(self.own, address) {
-            // Writable says that it is there; what is written before waits with us.
+            // The socket is writable once it is connected; bytes written before that wait here.
             Ok(socket) => self.add(address, socket, false, true),
             Err(_) => {
                 self.refused.insert(address, Instant::now());

@@ -96,7 +96,9 @@ impl Guard {
 }
 
 fn stays(error: &anyhow::Error) {
-    say_error(&format!("flurry: {error:#}; what was read before stays"));
+    say_error(&format!(
+        "flurry: {error:#}; the version that was read before stays in use"
+    ));
 }
 
 fn read_users(path: &Path) -> Result<Users> {

@@ -179,7 +179,7 @@ fn hints(view: &View) -> Vec<String> {
     if !away.is_empty() {
         let servers: Vec<String> = away.iter().map(u16::to_string).collect();
         lines.push(format!(
-            "waiting for the disks of servers {}: what was kept may be there alone; hint: start them; if they are gone for good, {}",
+            "waiting for the disks of servers {}: they may hold the only copies; hint: start them; if they are gone for good, {}",
             servers.join(", "),
             remove_each(&away)
         ));

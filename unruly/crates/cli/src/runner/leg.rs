@@ -351,7 +351,7 @@ impl<'a> Leg<'a> {
                 if self.stopped {
                     break;
                 }
-                progress.note("stopping; what was measured is kept");
+                progress.note("stopping; the measurements so far are kept");
                 self.stopped = true;
                 self.finish();
                 latest_ns = monotonic().0 + STOP_PATIENCE_NS;

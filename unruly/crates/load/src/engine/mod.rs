@@ -10,9 +10,9 @@
 
 mod lanes;
 mod links;
-mod patience;
 mod replies;
 mod retries;
+mod time_limits;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -244,7 +244,7 @@ impl<'a> Engine<'a> {
                 source.ended(session, at_ns);
             }
             let now_ns = self.send_due(source);
-            self.keep_patience(now_ns);
+            self.keep_time_limits(now_ns);
             self.reconnect(now_ns);
             self.try_again(now_ns);
             let idle = self.pending.open() == 0 && self.retries.is_empty();
@@ -314,10 +314,10 @@ impl<'a> Engine<'a> {
     /// Waits for the next thing. Returns whether it was woken for control.
     fn wait(&mut self, now_ns: i64, due_ns: Option<i64>, control_ns: i64) -> io::Result<bool> {
         let mut until_ns = control_ns;
-        let patience_ns = self.next_patience_ns();
+        let limit_ns = self.next_time_limit_ns();
         for at_ns in [
             due_ns,
-            patience_ns,
+            limit_ns,
             self.next_reconnect_ns(),
             self.retries.next_at_ns(),
         ]

@@ -50,7 +50,7 @@ impl Target for Null {
 
     fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Option<Incoming<'a>>, ProtocolError> {
         let head = input.first_chunk::<HEAD_BYTES>();
-        let head = head.ok_or_else(|| ProtocolError::reply(input, "what was sent"))?;
+        let head = head.ok_or_else(|| ProtocolError::reply(input, "the bytes that were sent"))?;
         let request = u64::from_be_bytes(*head);
         Ok(Some(Incoming::new(request, Answer::Done, input.len())))
     }

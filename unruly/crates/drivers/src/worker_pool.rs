@@ -15,8 +15,8 @@ use crate::lines::{Output, Request, answer};
 /// Workers of one client. More requests than these wait for one of them, and their rows say so.
 const WORKERS_MAX: usize = 256;
 
-/// Those who carry out the requests of one client.
-pub(crate) struct Crew {
+/// The threads that carry out the requests of one client.
+pub(crate) struct WorkerPool {
     number: usize,
     sender: Sender<Request>,
     requests: Arc<Mutex<Receiver<Request>>>,
@@ -26,7 +26,7 @@ pub(crate) struct Crew {
     output: Output,
 }
 
-impl Crew {
+impl WorkerPool {
     pub(crate) fn new(number: usize, output: &Output) -> Self {
         let (sender, requests) = channel();
         Self {
@@ -39,7 +39,7 @@ impl Crew {
         }
     }
 
-    /// Has the next worker carry it out; one more is taken on where all are busy.
+    /// Lets a worker carry out the request; starts one more when all are busy.
     pub(crate) fn carry_out(&mut self, request: Request, store: &dyn Store) -> Result<()> {
         let free = self
             .idle
@@ -120,7 +120,7 @@ mod tests {
         let store = Waits(sender, Arc::new(Mutex::new(asked)));
         let (lines, said) = sync_channel(10);
         let output: Output = Arc::new(Mutex::new(Said(lines)));
-        let mut pool = Crew::new(0, &output);
+        let mut pool = WorkerPool::new(0, &output);
         let request = |number, key: &str| Request {
             number,
             key: key.to_owned(),

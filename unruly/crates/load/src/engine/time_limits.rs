@@ -1,26 +1,26 @@
-//! How long replies are waited for.
+//! Time limits of requests: the note in the spool, the timeout, and the end of waiting for late replies.
 
 use std::time::Duration;
 
 use unruly_trace::{Record, Status};
 
 use super::{Engine, NOTE_AFTER_NS};
-use crate::pending::{Patience, Slot};
+use crate::pending::{Slot, TimeLimit};
 
 /// How long the end of a run waits at a time for the recorder to make room.
 const DRAIN_PAUSE: Duration = Duration::from_millis(1);
 
 impl Engine<'_> {
-    fn delay_ns(&self, limit: Patience) -> i64 {
+    fn delay_ns(&self, limit: TimeLimit) -> i64 {
         match limit {
-            Patience::Note => NOTE_AFTER_NS,
-            Patience::Timeout => self.options.timeout_ns,
-            Patience::Linger => self.options.timeout_ns + self.options.linger_ns,
+            TimeLimit::Note => NOTE_AFTER_NS,
+            TimeLimit::Timeout => self.options.timeout_ns,
+            TimeLimit::Linger => self.options.timeout_ns + self.options.linger_ns,
         }
     }
 
-    pub(super) fn next_patience_ns(&mut self) -> Option<i64> {
-        [Patience::Note, Patience::Timeout, Patience::Linger]
+    pub(super) fn next_time_limit_ns(&mut self) -> Option<i64> {
+        [TimeLimit::Note, TimeLimit::Timeout, TimeLimit::Linger]
             .into_iter()
             .filter_map(|limit| {
                 let delay_ns = self.delay_ns(limit);
@@ -33,8 +33,8 @@ impl Engine<'_> {
 
     /// Ends each copy whose time limit has passed, as long as the recorder has room for the rows. A
     /// row without room would be lost, so the remaining copies wait a moment longer.
-    pub(super) fn keep_patience(&mut self, now_ns: i64) {
-        for limit in [Patience::Note, Patience::Timeout, Patience::Linger] {
+    pub(super) fn keep_time_limits(&mut self, now_ns: i64) {
+        for limit in [TimeLimit::Note, TimeLimit::Timeout, TimeLimit::Linger] {
             let delay_ns = self.delay_ns(limit);
             while let Some((slot, intended_ns)) = self.pending.first(limit) {
                 if intended_ns + delay_ns > now_ns || self.recorder.is_crowded() {
@@ -42,9 +42,9 @@ impl Engine<'_> {
                 }
                 self.pending.pop(limit);
                 match limit {
-                    Patience::Note => self.note(slot),
-                    Patience::Timeout => self.time_out(slot),
-                    Patience::Linger => self.give_up(slot),
+                    TimeLimit::Note => self.note(slot),
+                    TimeLimit::Timeout => self.time_out(slot),
+                    TimeLimit::Linger => self.give_up(slot),
                 }
             }
         }
