@@ -114,6 +114,29 @@ def test_each_client_hears_once_of_a_loss_that_may_concern_it_and_nothing_is_don
         wait_for(lambda: parts.metric("gateway-b", metric) == len(KEYS), "the metric")
 
 
+def test_a_doubt_ends_for_the_keys_that_a_client_writes_who_has_heard_of_it(tmp_path: Path) -> None:
+    written, unused = KEYS[:100], KEYS[100:]
+    with cluster(tmp_path, "127.59.2.7") as parts:
+        parts.start("gateway-a")
+        with client(parts, "gateway-a") as wire:
+            count_each(wire, 1)
+        parts.kill("gateway-a")
+        lose_and_replace(parts, "server-1")
+        parts.start("gateway-b")
+        with client(parts, "gateway-b") as wire:
+            assert wire.ask("GET", KEYS[0]).startswith(b"-TAILUNKNOWN ")
+            assert set(wire.ask_all(("INCR", key) for key in written)) == {b":2\r\n"}
+            assert wire.ask("INCR", "new") == b":1\r\n"
+        parts.kill("gateway-b")
+        for number, gateway in enumerate(("gateway-a", "gateway-b")):
+            parts.start(gateway)
+            with client(parts, gateway) as wire:
+                assert wire.ask("GET", "new") == b"$1\r\n1\r\n", number
+                assert set(wire.ask_all(("GET", key) for key in written)) == {b"$1\r\n2\r\n"}
+                assert wire.ask("GET", unused[number]).startswith(b"-TAILUNKNOWN ")
+            parts.kill(gateway)
+
+
 def losses(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [FLURRY, "losses", *words], capture_output=True, text=True, timeout=60, check=False
