@@ -1,8 +1,11 @@
-"""Lets the tests import their helper, and the scripts that they judge."""
+"""Lets the tests import their helper, the scripts and the benchmarks that they judge."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "scripts")]
+ROOT = Path(__file__).parents[2]
+PLACES = (Path(__file__).parent, ROOT / "scripts", ROOT / "unruly", ROOT)
+
+sys.path[:0] = [str(place) for place in PLACES]

@@ -101,9 +101,10 @@ def measure(names: list[str]) -> None:
         for found in BENCHES[name]():
             if place:
                 result.keep(place, found)
-            word = "met   " if found.met else "MISSED"
-            print(f"  {word} {found.what}: {found.measured} (bar {found.bar})", flush=True)
-            if found.why and not found.met:
+            word = {True: "met   ", False: "MISSED", None: "no bar"}[found.met]
+            bar = f" (bar {found.bar})" if found.bar else ""
+            print(f"  {word} {found.what}: {found.measured}{bar}", flush=True)
+            if found.why and found.missed:
                 print(f"         {found.why}", flush=True)
 
 

@@ -12,6 +12,7 @@ from bench.result import RUNS, Result, load
 if TYPE_CHECKING:
     from pathlib import Path
 
+MET = {True: "yes", False: "**no**", None: "no bar"}
 PAGE = ROOT / "unruly" / "bench" / "README.md"
 
 HEAD = """# Benchmarks
@@ -75,12 +76,11 @@ def section(place: Path, results: list[Result]) -> str:
         "|---|---|---|---|---|",
     ]
     lines += [
-        f"| {it.what} | {it.bar} | {it.measured} | {'yes' if it.met else '**no**'} |"
-        f" `{it.commit}` |"
+        f"| {it.what} | {it.bar or '-'} | {it.measured} | {MET[it.met]} | `{it.commit}` |"
         for it in results
     ]
     lines += [line for it in results if it.name == "durability-age" for line in _kills(it)]
-    missed = [it for it in results if not it.met]
+    missed = [it for it in results if it.missed]
     if missed:
         lines += ["", "Missed:", ""]
         lines += [f"- {it.what}: {it.measured}, wanted {it.bar}. {_sentence(it)}" for it in missed]

@@ -19,18 +19,30 @@ RUNS = ROOT / "unruly" / "bench" / "runs"
 
 @dataclass(frozen=True)
 class Result:
-    """One bar: what was wanted, what was found, whether that is enough, and every raw value."""
+    """One row of the page: what was wanted, what was found, if that is enough, every raw value."""
 
     name: str
     what: str
     bar: str
+    """Empty when a row is measured for its own sake."""
     measured: str
-    met: bool
+    met: bool | None
+    """True if the measurement is on the wanted side of the bar; None without a bar."""
     raw: dict[str, Any] = field(repr=False)
     why: str = ""
     """For a missed bar: what the difference is made of, as far as it was measured."""
     commit: str = ""
-    """Of the tree that was measured; a plus behind it: with changes not yet committed."""
+    """The commit that was measured; a plus says that files of it were changed."""
+
+    def __post_init__(self) -> None:
+        """Refuse a row that judges without a bar, or has a bar and no judgement."""
+        if bool(self.bar) != (self.met is not None):
+            raise ValueError(f"{self.name}: bar {self.bar!r} and met {self.met!r}; give both")
+
+    @property
+    def missed(self) -> bool:
+        """True if the row has a bar that the measurement does not meet."""
+        return self.met is not None and not self.met
 
 
 def folder() -> Path:
@@ -52,16 +64,35 @@ def _host(facts: dict[str, Any]) -> str:
     return f"{brand}-{facts['host']['cores']}core"
 
 
-def _git(*words: str) -> str:
-    done = subprocess.run(["git", *words], capture_output=True, text=True, cwd=ROOT, check=False)
+RESULTS = (
+    "unruly/bench/runs",
+    "unruly/bench/README.md",
+    "flurry/bench/runs",
+    "flurry/bench/README.md",
+    "unruly/docs",
+)
+"""Places that benchmarks write: a change there is a result, and not a change of the program."""
+
+
+def commit_of(root: Path) -> str:
+    """Return the commit of a checkout, with a plus behind it if its files were changed.
+
+    Results that earlier benchmarks wrote are no change: otherwise the first of several benchmarks
+    would mark all others. Benchmark code is one, because it decides what is measured.
+    """
+    others = [f":(exclude){place}" for place in RESULTS]
+    changed = bool(_git(root, "status", "--porcelain", "--", ".", *others))
+    return _git(root, "rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
+
+
+def _git(root: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], capture_output=True, text=True, cwd=root, check=False)
     return done.stdout.strip()
 
 
 def keep(place: Path, result: Result) -> None:
     """Write a result with its raw values and the commit that they are of."""
-    changed = bool(_git("status", "--porcelain", "--", "crates", "python", "bench"))
-    commit = _git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
-    result = dataclasses.replace(result, commit=result.commit or commit)
+    result = dataclasses.replace(result, commit=result.commit or commit_of(ROOT))
     text = json.dumps(dataclasses.asdict(result), indent=1, default=float)
     (place / f"{result.name}.json").write_text(text + "\n")
 

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from bench.big_trace import Size, write
@@ -70,7 +71,7 @@ def _results(
 ) -> list[Result]:
     seconds, plain = ([it["s"] for it in side] for side in (ours, theirs))
     peak, plain_peak = (max(it["gigabytes"] for it in side) for side in (ours, theirs))
-    middle, plain_middle = _median(seconds), _median(plain)
+    middle, plain_middle = median(seconds), median(plain)
     raw = {
         "verdict": [{"s": it["s"], "gigabytes": it["gigabytes"]} for it in ours],
         "plain": [{"s": it["s"], "gigabytes": it["gigabytes"]} for it in theirs],
@@ -148,7 +149,3 @@ def _same(plain: dict[str, Any], place: Path) -> tuple[int, int]:
         if (value := row[name]) is not None
     ]
     return sum(math.isclose(ours, theirs, rel_tol=1e-12) for ours, theirs in given), len(given)
-
-
-def _median(values: list[float]) -> float:
-    return sorted(values)[len(values) // 2]

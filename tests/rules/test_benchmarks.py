@@ -1,0 +1,87 @@
+"""Each row of a benchmark page names its bar, its measurement and its commit."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from bench import page, result, scale
+from bench.result import Result
+from flurry.bench import gateway
+
+
+def git(root: Path, *words: str) -> None:
+    name = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+    subprocess.run(["git", *name, *words], cwd=root, check=True, capture_output=True)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A repository with a program, a benchmark and a kept result."""
+    for name in ("unruly/crates/a.rs", "unruly/bench/a.py", "unruly/bench/runs/day/a.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("1\n")
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "--quiet", "--message", "a")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["unruly/bench/runs/day/a.json", "flurry/bench/runs/new/b.json", "unruly/bench/README.md"],
+)
+def test_a_kept_result_is_no_change_of_the_measured_commit(checkout: Path, name: str) -> None:
+    (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+    (checkout / name).write_text("2\n")
+    assert not result.commit_of(checkout).endswith("+")
+
+
+@pytest.mark.parametrize(
+    "name", ["unruly/crates/a.rs", "unruly/crates/new.rs", "unruly/bench/a.py", "Cargo.lock"]
+)
+def test_a_changed_program_or_benchmark_marks_the_commit(checkout: Path, name: str) -> None:
+    (checkout / name).write_text("2\n")
+    assert result.commit_of(checkout).endswith("+")
+
+
+def test_the_page_says_of_a_row_without_a_bar_that_it_has_none(tmp_path: Path) -> None:
+    (tmp_path / "host.json").write_text(
+        '{"host": {"cpu_model": "A", "cores": 2, "virtualised": true, "kernel": "6",'
+        ' "noise_floor_ns": 50000}}'
+    )
+    rows = [
+        Result("a", "one", "<= 2", "1", True, {}),
+        Result("b", "two", "<= 2", "3", False, {}),
+        Result("c", "three", "", "4", None, {}),
+    ]
+    lines = page.section(tmp_path, rows).splitlines()
+    assert "| one | <= 2 | 1 | yes | `` |" in lines
+    assert "| two | <= 2 | 3 | **no** | `` |" in lines
+    assert "| three | - | 4 | no bar | `` |" in lines
+    assert len([line for line in lines if line.startswith("- ")]) == 1
+
+
+def test_a_row_that_judges_without_a_bar_is_refused() -> None:
+    for bar, met in (("", True), ("", False), ("<= 1", None)):
+        with pytest.raises(ValueError, match="a: bar"):
+            Result("a", "one", bar, "1", met, {})
+
+
+def test_the_cost_of_a_gateway_has_no_bar() -> None:
+    asked = [gateway.Asked(100.0 + turn, 1.0, 10.0) for turn in range(6)]
+    assert gateway.cost("TLS", "plain", asked, asked).met is None
+    sides = {"gateway": asked, "redis": asked}
+    assert gateway.rated(sides, 16, 16).met is None
+    assert gateway.rated(sides, 16, 1).met is True
+
+
+def test_the_median_of_six_verdicts_is_between_the_third_and_the_fourth() -> None:
+    seconds = [50.0, 10.0, 30.0, 60.0, 20.0, 40.0]
+    ours = [{"s": it, "gigabytes": 1.0} for it in seconds]
+    theirs = [{"s": it / 10, "gigabytes": 1.0} for it in seconds]
+    found, *_ = scale._results(ours, theirs, (1, 1), {"exit": 0, "gigabytes": 1.0})
+    assert found.what.endswith("median of 6")
+    assert found.measured.startswith("35.0 s (most 60.0); ")
+    assert " alone 3.5 s" in found.measured
