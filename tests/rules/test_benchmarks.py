@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import doctest
+import json
 import subprocess
 from pathlib import Path
+from types import ModuleType
 
+import numpy as np
 import pytest
-from bench import page, result, scale
+from bench import compact, page, pairs, result, scale
 from bench.result import Result
 from flurry.bench import gateway
+from repository import ROOT, tracked
+
+KEPT = tracked("unruly/bench/runs/*.json", "flurry/bench/runs/*.json")
 
 
 def git(root: Path, *words: str) -> None:
@@ -85,3 +92,33 @@ def test_the_median_of_six_verdicts_is_between_the_third_and_the_fourth() -> Non
     assert found.what.endswith("median of 6")
     assert found.measured.startswith("35.0 s (most 60.0); ")
     assert " alone 3.5 s" in found.measured
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_kept_file_has_a_line_for_each_series_and_each_record(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    hint = f"run `PYTHONPATH=unruly python -m bench.compact {path.relative_to(ROOT)}`"
+    assert compact.text(json.loads(text)) == text, hint
+
+
+def test_a_benchmark_keeps_its_values_in_this_form(tmp_path: Path) -> None:
+    raw = {"ours": [{"p50": 1.5, "n": 2}, {"p50": 2.5, "n": 3}], "s": [np.float64(1), 2.0]}
+    place = tmp_path / "2026-01-01-intel-2core"
+    place.mkdir()
+    result.keep(place, Result("a", "one", "<= 2", "1", True, raw, commit="c"))
+    lines = (place / "a.json").read_text(encoding="utf-8").splitlines()
+    assert '   {"p50": 1.5, "n": 2},' in lines
+    assert '  "s": [1.0, 2.0]' in lines
+    assert result.load(place) == [Result("a", "one", "<= 2", "1", True, raw, commit="c")]
+
+
+def test_an_empty_or_nested_value_survives_its_layout() -> None:
+    for value in ({}, [], {"a": {}}, {"a": []}, [[1, [2]], []], [{"a": [{"b": {}}]}, 1], None):
+        assert json.loads(compact.text(value)) == value
+
+
+@pytest.mark.parametrize("module", [compact, pairs], ids=lambda module: module.__name__)
+def test_the_examples_of_a_benchmark_module_hold(module: ModuleType) -> None:
+    found = doctest.testmod(module)
+    assert found.attempted
+    assert not found.failed

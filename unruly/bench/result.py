@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from bench import compact
 from bench.program import ROOT, call
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def folder() -> Path:
     place = RUNS / f"{datetime.now(UTC):%Y-%m-%d}-{_host(facts)}"
     place.mkdir(parents=True, exist_ok=True)
     if not (place / "host.json").exists():
-        (place / "host.json").write_text(json.dumps(facts, indent=1) + "\n")
+        (place / "host.json").write_text(compact.text(facts))
     return place
 
 
@@ -93,8 +94,7 @@ def _git(root: Path, *words: str) -> str:
 def keep(place: Path, result: Result) -> None:
     """Write a result with its raw values and the commit that they are of."""
     result = dataclasses.replace(result, commit=result.commit or commit_of(ROOT))
-    text = json.dumps(dataclasses.asdict(result), indent=1, default=float)
-    (place / f"{result.name}.json").write_text(text + "\n")
+    (place / f"{result.name}.json").write_text(compact.text(dataclasses.asdict(result)))
 
 
 def load(place: Path) -> list[Result]:
