@@ -122,3 +122,26 @@ def test_the_examples_of_a_benchmark_module_hold(module: ModuleType) -> None:
     found = doctest.testmod(module)
     assert found.attempted
     assert not found.failed
+
+
+def test_a_new_result_supersedes_the_older_one_of_the_same_kind_of_host(tmp_path: Path) -> None:
+    places = [
+        tmp_path / day
+        for day in ("2026-01-01-intel-2core", "2026-01-02-amd-2core", "2026-01-03-intel-2core")
+    ]
+    for place in places:
+        place.mkdir()
+        for name in ("a", "b")[: 1 if place == places[-1] else 2]:
+            result.keep(place, Result(name, "one", "", "1", None, {}, commit="c"))
+    left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/*.json"))
+    assert left == [
+        "2026-01-01-intel-2core/b.json",
+        "2026-01-02-amd-2core/a.json",
+        "2026-01-02-amd-2core/b.json",
+        "2026-01-03-intel-2core/a.json",
+    ]
+
+
+@pytest.mark.parametrize("product", ["unruly", "flurry"])
+def test_no_superseded_result_is_kept(product: str) -> None:
+    assert result.superseded(ROOT / product / "bench" / "runs") == []

@@ -92,9 +92,29 @@ def _git(root: Path, *words: str) -> str:
 
 
 def keep(place: Path, result: Result) -> None:
-    """Write a result with its raw values and the commit that they are of."""
+    """Write a result with its raw values and its commit, and delete what it supersedes."""
     result = dataclasses.replace(result, commit=result.commit or commit_of(ROOT))
-    (place / f"{result.name}.json").write_text(compact.text(dataclasses.asdict(result)))
+    path = place / f"{result.name}.json"
+    path.write_text(compact.text(dataclasses.asdict(result)))
+    for old in superseded(place.parent):
+        if old.name == path.name:
+            old.unlink()
+
+
+def superseded(runs: Path) -> list[Path]:
+    """Return the kept files that a host of the same kind has measured again on a later day.
+
+    The page shows the newest result of each row on each kind of host; git has the older ones.
+    """
+    newest: dict[tuple[str, str], Path] = {}
+    old = []
+    for path in sorted(path for path in runs.glob("*/**/*.json") if path.name != "host.json"):
+        day, *rest = path.relative_to(runs).parts
+        kind = day.split("-", 3)[3]
+        before = newest.get((kind, "/".join(rest)))
+        old += [before] if before else []
+        newest[kind, "/".join(rest)] = path
+    return old
 
 
 def load(place: Path) -> list[Result]:
