@@ -26,7 +26,7 @@ JVM := unruly/jvm/target/unruly-jvm.jar
 
 .PHONY: help setup build demo-build fmt lint lint-text test test-long test-all tools compile compile-benches test-rust \
 	test-flurry test-model sim sim-bugs fuzz test-python test-python-slow rules smoke e2e \
-	mutations mutations-today mutations-all e2e-services chaos soak fuzz-files advisories notices notices-javascript sbom bench bench-flurry docs demo check jvm test-jvm
+	mutations mutations-today mutations-all e2e-services chaos soak fuzz-files advisories notices notices-javascript sbom bench bench-flurry pages docs demo check jvm test-jvm
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -192,7 +192,10 @@ bench: setup build ## Side-by-side benchmarks; results go to unruly/bench/runs/
 	PYTHONPATH=unruly:. $(PY) -m bench $(NAMES)
 
 bench-flurry: setup build ## Flurry beside memcached, Redis and etcd: twenty minutes on a quiet machine
-	PYTHONPATH=unruly:. $(PY) -m bench flurry
+	PYTHONPATH=unruly:. $(PY) -m flurry.bench $(NAMES)
+
+pages: setup ## Write the pages that are generated: of the benchmarks, the methods, the studies and the papers
+	PYTHONPATH=unruly:unruly/docs:. $(PY) scripts/pages.py
 
 advisories: setup ## Ask RustSec and PyPI about advisories against our pins; says what it could not ask
 	scripts/advisories/run.sh $(PY)

@@ -61,7 +61,7 @@ def _result(share: float, rate: float, rounds: dict[str, list[Round]]) -> Result
     held = ratio(tails["auto"], tails[best])
     others = ", ".join(f"{level} {median(tails[level]):.4g}" for level in FIXED)
     return Result(
-        name=f"flurry-auto-{100 * share:.0f}",
+        name=f"auto-{100 * share:.0f}",
         what="Flurry SET auto, to the best of first, a hedge after 1 ms and one replica alone, p99,"
         f" {THREADS} threads at {100 * share:.0f} % of what one copy of each allows; {WHERE}",
         bar=f"<= {BAR}",

@@ -69,7 +69,7 @@ def stalls() -> list[Result]:
     how = f"one of three replicas stopped 20 ms each 200 ms, {STALL_RATE}/s from when each is due"
     return [
         compared(
-            "flurry-stalls",
+            "stalls",
             f"Flurry SET first, {how}, to itself without stops, p99.9",
             ours=found["stalled"],
             theirs=found["calm"],
@@ -79,7 +79,7 @@ def stalls() -> list[Result]:
             tried=TAIL,
         ),
         compared(
-            "flurry-stalls-redis",
+            "stalls-redis",
             f"Flurry SET first, {how}, to Redis with 2 replicas and WAIT 2 under the same, p99.9",
             ours=found["stalled"],
             theirs=found["redis"],
@@ -131,7 +131,7 @@ def loss() -> list[Result]:
 
         found = interleaved({"whole": whole, "lossy": lossy})
     result = compared(
-        "flurry-loss",
+        "loss",
         "Flurry SET and GET in turn, first, 3 replicas, 1 % of all datagrams lost"
         f" ({sum(dropped):,} were), to itself without loss, p99.99",
         ours=found["lossy"],
@@ -181,7 +181,7 @@ def kill() -> list[Result]:
     said = next((it.failure for it in rounds if it.failure), "")
     return [
         Result(
-            name="flurry-kill",
+            name="kill",
             what=f"kill -9 of one of three replicas at half load ({top / 2:,.0f}/s,"
             f" {KILL_THREADS} threads, SET and GET in turn), {KILLS} times, at first and at quorum",
             bar="no failed operation",

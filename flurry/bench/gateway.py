@@ -99,7 +99,7 @@ def latency() -> list[Result]:
             )
             results.append(
                 compared(
-                    f"flurry-gateway-p99-{threads}",
+                    f"gateway-p99-{threads}",
                     f"SET first through the gateway, 3 replicas, {threads} connections, closed"
                     " loop, to Redis with 2 replicas, SET and WAIT 1 in one message, p99",
                     ours=found["gateway"],
@@ -138,7 +138,7 @@ def rated(found: dict[str, list[Asked]], connections: int, pipeline: int) -> Res
     cost = ratio([it.server_us for it in mine], [it.server_us for it in other])
     held = pipeline == 1
     return Result(
-        name=f"flurry-gateway-rate-{connections}-{pipeline}",
+        name=f"gateway-rate-{connections}-{pipeline}",
         what=f"redis-benchmark SET, 64 bytes, {connections} connections, pipeline {pipeline}:"
         f" throughput of the gateway at first with 3 replicas to Redis alone; {WHERE}",
         bar=f">= {RATE_BAR}" if held else "",
@@ -203,7 +203,7 @@ def cost(name: str, beside: str, mine: list[Asked], other: list[Asked]) -> Resul
     rates = ratio([it.rate for it in mine], [it.rate for it in other])
     without = "that without" if beside == "plain" else f"that with {beside}"
     return Result(
-        name=f"flurry-gateway-cost-{name.rsplit(maxsplit=1)[-1].lower()}",
+        name=f"gateway-cost-{name.rsplit(maxsplit=1)[-1].lower()}",
         what=f"redis-benchmark SET, 64 bytes, {COST_CONNECTIONS} connections: throughput of"
         f" the gateway with {name} to {without}; {WHERE}",
         bar="",

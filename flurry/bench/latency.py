@@ -53,7 +53,7 @@ def gets() -> list[Result]:
         )
     return [
         compared(
-            f"flurry-get-{word}{way}",
+            f"get-{word}{way}",
             f"Flurry GET first, 3 replicas, to memcached over UDP with one copy{WAYS[way]}, {word}",
             ours=found[f"first{way}"],
             theirs=found["memcached"],
@@ -78,7 +78,7 @@ def writes() -> list[Result]:
         found = interleaved(sides | _trip(driver, started))
     return [
         compared(
-            f"flurry-write-{level}{way}",
+            f"write-{level}{way}",
             f"Flurry SET {level}, 3 replicas, to Redis with 2 replicas, SET and WAIT 2 in one"
             f" message{WAYS[way]}, p50",
             ours=found[f"{level}{way}"],
@@ -107,7 +107,7 @@ def consensus() -> list[Result]:
         found = interleaved(sides | _trip(driver, started))
     return [
         compared(
-            f"flurry-etcd{way}",
+            f"etcd{way}",
             "Flurry SET quorum, 3 replicas, to a Put of etcd with 3 nodes, data in memory,"
             f" through the leader{WAYS[way]}, p50",
             ours=found[f"quorum{way}"],

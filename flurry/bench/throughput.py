@@ -93,7 +93,7 @@ def run() -> list[Result]:
 
     return [
         Result(
-            name="flurry-throughput",
+            name="throughput",
             what="Flurry SET first, 3 replicas, to Redis with 2 replicas, SET and WAIT 1:"
             " throughput at the best of 1 to 64 threads whose p99.9 is at most 1 ms, closed loop;"
             f" {WHERE}",
@@ -138,7 +138,7 @@ def log() -> list[Result]:
     rates = ratio([it.rate for it in found["logged"]], [it.rate for it in found["plain"]])
     return [
         Result(
-            name="flurry-log",
+            name="log",
             what=f"Flurry SET first with {LOG_THREADS} threads, closed loop: throughput with the"
             f" arrival log to that without; {WHERE}",
             bar=f">= {LOG_BAR}, nothing dropped",

@@ -6,6 +6,6 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PLACES = (Path(__file__).parent, ROOT / "scripts", ROOT / "unruly", ROOT)
+PLACES = (Path(__file__).parent, *(ROOT / it for it in ("scripts", "unruly", "unruly/docs", ".")))
 
 sys.path[:0] = [str(place) for place in PLACES]

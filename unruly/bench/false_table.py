@@ -1,4 +1,4 @@
-"""The table of false promises in the method's page, written from what is kept."""
+"""The tables of false promises in two pages, generated from the kept results."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from bench.program import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 PAGE: Final = ROOT / "unruly" / "docs" / "methods" / "block-interval.md"
 MARKS: Final = (
@@ -97,13 +98,15 @@ def length_table(cells: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def write(cells: Sequence[dict[str, Any]], ladders: Sequence[dict[str, Any]]) -> None:
-    """Put each table between its marks in its page."""
+def pages(cells: Sequence[dict[str, Any]], ladders: Sequence[dict[str, Any]]) -> dict[Path, str]:
+    """Return the text of each page with a table between each pair of marks."""
+    found = {page: page.read_text(encoding="utf-8") for page in (PAGE, CI_PAGE)}
     for page, (begin, end), lines in (
         (PAGE, (BEGIN, END), table(cells)),
         (PAGE, MARKS, ladder_table(ladders)),
         (CI_PAGE, LENGTH_MARKS, length_table(ladders)),
     ):
-        before, rest = page.read_text(encoding="utf-8").split(begin)
+        before, rest = found[page].split(begin)
         _, after = rest.split(end)
-        page.write_text(f"{before}{begin}\n{lines}\n{end}{after}", encoding="utf-8")
+        found[page] = f"{before}{begin}\n{lines}\n{end}{after}"
+    return found

@@ -1,4 +1,4 @@
-"""What a benchmark found, and where it is kept."""
+"""The result of a benchmark, and the place where it is kept."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from bench.program import ROOT, call
 if TYPE_CHECKING:
     from pathlib import Path
 
-RUNS = ROOT / "unruly" / "bench" / "runs"
-
 
 @dataclass(frozen=True)
 class Result:
-    """One row of the page: what was wanted, what was found, if that is enough, every raw value."""
+    """One row of the page: a bar, a measurement, whether the bar is met, and every raw value."""
 
     name: str
     what: str
@@ -31,7 +29,7 @@ class Result:
     """True if the measurement is on the wanted side of the bar; None without a bar."""
     raw: dict[str, Any] = field(repr=False)
     why: str = ""
-    """For a missed bar: what the difference is made of, as far as it was measured."""
+    """The measured causes of a missed bar."""
     commit: str = ""
     """The commit that was measured; a plus says that files of it were changed."""
 
@@ -46,13 +44,13 @@ class Result:
         return self.met is not None and not self.met
 
 
-def folder() -> Path:
-    """The directory of today's results on this host, with the host's facts written into it."""
-    # 1: something of this host disturbs; the facts say what.
+def folder(runs: Path) -> Path:
+    """Return today's folder for this host, and write the facts of the host into it."""
+    # Exit code 1: something on this host disturbs measurements; the facts name it.
     facts = json.loads(call("doctor", "--json", "-d", "2", fine=(0, 1)))
     facts["host"].pop("name", None)
-    # of this host: another may have measured today
-    place = RUNS / f"{datetime.now(UTC):%Y-%m-%d}-{_host(facts)}"
+    # with the host in its name, because another host may have measured on the same day
+    place = runs / f"{datetime.now(UTC):%Y-%m-%d}-{_host(facts)}"
     place.mkdir(parents=True, exist_ok=True)
     if not (place / "host.json").exists():
         (place / "host.json").write_text(compact.text(facts))
@@ -118,6 +116,6 @@ def superseded(runs: Path) -> list[Path]:
 
 
 def load(place: Path) -> list[Result]:
-    """The results of a directory, by name."""
+    """Return the results of a folder, sorted by name."""
     files = sorted(path for path in place.glob("*.json") if path.name != "host.json")
     return [Result(**json.loads(path.read_text())) for path in files]

@@ -1,0 +1,33 @@
+"""Write the pages of the documentation that are generated from kept results: ``make pages``.
+
+It needs the folders ``unruly``, ``unruly/docs`` and the checkout itself on the path of Python.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import runtimes
+import stores
+import streams
+from bench import command
+from bench import pages as unruly_pages
+from flurry.bench import pages as flurry_pages
+
+from unruly import papers
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+PAPERS: Final = ROOT / "unruly" / "docs" / "papers.md"
+STUDIES: Final = (stores, runtimes, streams)
+
+
+def texts() -> dict[Path, str]:
+    """Return the text of each generated page."""
+    found = unruly_pages.texts() | flurry_pages.texts()
+    found |= {it.PAGE: it.written(it.PAGE.read_text(encoding="utf-8")) for it in STUDIES}
+    return found | {PAPERS: papers.page(papers.kept())}
+
+
+if __name__ == "__main__":
+    command.write(texts())
