@@ -1,7 +1,7 @@
-"""Flurry beside its peers: every bar of its design, in rounds that interleave.
+"""Benchmarks of Flurry beside its peers, in rounds that interleave.
 
-One driver does the operations of all stores (``flurry/crates/node/benches/peers``). It is on core
-0; every server, replica and controller is on core 1, Flurry's as well as its peers'. So replicas
-share a core, which none would in earnest: what answering first gains in the tail is shown with
-pauses and losses that are put in on purpose.
+One driver sends the operations to all stores (``flurry/crates/node/benches/peers``). The driver is
+on core 0; every server, replica and controller of both sides is on core 1. Replicas therefore share
+a core, which no real cluster does. Planted pauses and losses show the gain of the first answer in
+the tail.
 """

@@ -92,7 +92,7 @@ class Driver:
         latencies = np.frombuffer(self.process.stdout.read(wanted), dtype="<u8")
         if latencies.size == 0:
             raise RuntimeError(f"driver: no operation succeeded; {head['failure']}")
-        # Of whoever has lived through the round.
+        # Only processes that ran during the whole round are counted.
         alive = [it for it in self.started.started if it.pid in self.cpu_before_s]
         spent_s = {pid: now_s - self.cpu_before_s[pid] for pid, now_s in self._cpu_s(alive).items()}
         client_s = spent_s.pop(self.process.pid)

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from flurry.bench.processes import Process, Processes
 
 TAIL = (
-    "Such a quantile is one of the few slowest operations of a round, and the machine's own stalls,"
-    " which other programs meet as well, are as long as what is looked for. Tried: rounds twice as"
-    " long as at first"
+    "Such a quantile is one of the few slowest operations of a round. The stalls of the machine,"
+    " which delay other programs too, are as long as the wanted quantile. The rounds were made"
+    " twice as long"
 )
-"""Why a bar on a tail is what it is."""
+"""The known causes of a missed bar on a tail."""
 
 STALL_S = 0.02
 PERIOD_S = 0.2
@@ -42,7 +42,7 @@ KILL_THREADS = 8
 
 
 def stalls() -> list[Result]:
-    """One replica stopped again and again: at a fixed rate, so that nobody's wait is left out."""
+    """Stop one replica repeatedly; the fixed rate counts every wait, also during a stop."""
     with processes() as started:
         driver = Driver(started)
         ours, peer = stores.Flurry(started), stores.redis(started)
@@ -66,7 +66,7 @@ def stalls() -> list[Result]:
                 "trip": lambda: driver.round("trip", "get", lasting(STALL_MS), rate=STALL_RATE),
             }
         )
-    how = f"one of three replicas stopped 20 ms each 200 ms, {STALL_RATE}/s from when each is due"
+    how = f"one of three replicas stopped 20 ms each 200 ms, {STALL_RATE}/s from the scheduled time"
     return [
         compared(
             "stalls",

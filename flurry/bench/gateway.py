@@ -39,8 +39,9 @@ COST_CONNECTIONS = 16
 
 TRIED = (
     "With 128 connections the gateway's thread has 0.84 of a core and each of the three servers"
-    " 0.17; redis-benchmark gets what is left of two. Half of the gateway's time is the protocol"
-    " (router and portal, with their trees and small allocations), the rest the kernel's sockets"
+    " 0.17; redis-benchmark gets the rest of the two cores. Half of the gateway's time is the"
+    " protocol (router and portal, with their trees and small allocations), the rest the kernel's"
+    " sockets"
 )
 
 
@@ -113,7 +114,7 @@ def latency() -> list[Result]:
 
 
 def throughput() -> list[Result]:
-    """What redis-benchmark gets from the gateway, and from Redis alone."""
+    """Measure the throughput of redis-benchmark with the gateway and with Redis alone."""
     results = []
     with processes() as started:
         ours = stores.Gateway(started, core=BOTH_CORES)
@@ -132,7 +133,7 @@ def throughput() -> list[Result]:
 
 
 def rated(found: dict[str, list[Asked]], connections: int, pipeline: int) -> Result:
-    """Hold the throughput at pipeline 1 to its bar; the others are told without one."""
+    """Return the row of a throughput; only pipeline 1 has a bar."""
     mine, other = found["gateway"], found["redis"]
     rates = ratio([it.rate for it in mine], [it.rate for it in other])
     cost = ratio([it.server_us for it in mine], [it.server_us for it in other])
@@ -153,7 +154,7 @@ def rated(found: dict[str, list[Asked]], connections: int, pipeline: int) -> Res
 
 @dataclass
 class Way:
-    """A gateway that is run in some way, and the one that it is compared with."""
+    """A gateway with some options, and the name of the gateway that it is compared with."""
 
     store: Store
     beside: str = "plain"
@@ -161,7 +162,7 @@ class Way:
 
 
 def ways(started: Processes) -> dict[str, Way]:
-    """Every way whose cost is told, and those that they are compared with."""
+    """Start a gateway for each way, and the gateways that they are compared with."""
     key = started.folder / "cluster.key"
     key.touch(0o600)
     key.write_bytes(subprocess.run([flurry(), "key"], capture_output=True, check=True).stdout)
@@ -180,7 +181,7 @@ def ways(started: Processes) -> dict[str, Way]:
 
 
 def costs() -> list[Result]:
-    """What TLS, the cluster's key, being watched and disks take of the throughput."""
+    """Measure the cost of TLS, the cluster key, metrics, disks and higher levels."""
     with processes() as started:
         measured = ways(started)
         found: dict[str, list[Asked]] = {name: [] for name in measured}
@@ -199,7 +200,7 @@ def costs() -> list[Result]:
 
 
 def cost(name: str, beside: str, mine: list[Asked], other: list[Asked]) -> Result:
-    """Tell what one way takes of the throughput of another."""
+    """Return the row that compares the throughput of one way with that of another."""
     rates = ratio([it.rate for it in mine], [it.rate for it in other])
     without = "that without" if beside == "plain" else f"that with {beside}"
     return Result(

@@ -20,22 +20,25 @@ if TYPE_CHECKING:
 
 ROUND_MS = 600
 SLOW_ROUND_MS = 1_500
-"""Of a store whose operations take a hundred times as long."""
+"""For a store whose operations take a hundred times as long."""
 
 WAYS = {
     "": "",
     "-sleep": "; Flurry's caller sleeps at once, as every peer's does",
-    "-spin": "; Flurry's servers too look for messages, for 200 us before they sleep",
+    "-spin": "; Flurry's servers busy-poll too, for 200 us before they sleep",
 }
-"""Ways to wait for a message: as Flurry does by itself, its caller looking for the answer for up to
-50 us before it sleeps; with nobody looking; and with everybody, for where a core is spare."""
+"""Ways to wait for a message.
+
+By default Flurry's caller busy-polls for up to 50 us before it sleeps. With ``-sleep`` no process
+busy-polls. With ``-spin`` all do, which needs a spare core.
+"""
 
 TRIED = (
-    "In a profile of writes at quorum 55 % of both cores' time is halted, and of the rest the"
-    " kernel's wake-ups of the other core are the largest part. So what was tried is not to sleep:"
-    " the rows of this bar differ in that alone"
+    "In a profile of writes at quorum both cores are halted for 55 % of the time, and the kernel's"
+    " wake-ups of the other core are the largest part of the rest. The rows of this bar therefore"
+    " differ only in the processes that busy-poll instead of sleeping"
 )
-"""Why a latency is what it is."""
+"""The measured causes of a latency."""
 
 
 def gets() -> list[Result]:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 DRIVER_CORE = 0
 SERVER_CORE = 1
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
 OUTLIVES_NOBODY = ("setpriv", "--pdeathsig", "KILL")
-"""Whoever is started so ends with us, even if we are killed."""
+"""A process that is started with these words ends with its parent, even if that is killed."""
 
 Process = subprocess.Popen[bytes]
 
@@ -71,7 +71,7 @@ class Processes:
     def call(self, *words: str | Path) -> str:
         """Run a program to its end where the others are; its standard output."""
         done = subprocess.run(
-            [*self.prefix, *words], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+            [*self.prefix, *words], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
         )
         if done.returncode != 0:
             raise RuntimeError(f"{words[0]}: exit {done.returncode}; {done.stderr.strip()}")
@@ -112,12 +112,12 @@ def until(what: str, holds: Callable[[], bool]) -> None:
     RuntimeError
         When it does not within the time that anything may take.
     """
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + TIMEOUT_S
     while time.monotonic() < end:
         if holds():
             return
         time.sleep(0.05)
-    raise RuntimeError(f"{what}: not within {PATIENCE_S:.0f} s")
+    raise RuntimeError(f"{what}: not within {TIMEOUT_S:.0f} s")
 
 
 def free_port() -> int:

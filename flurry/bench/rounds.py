@@ -48,8 +48,8 @@ def compared(
 ) -> Result:
     """Hold the ratio of a quantile, pair by pair, to a bar that it must not exceed.
 
-    With rounds of a bare trip the reason for a miss says how much of the peer's time that is: no
-    store behind a socket can do with less; ``tried`` is what was done about it, as a sentence.
+    ``trip`` holds rounds of a bare round trip. The explanation then names its share of the peer's
+    time, because no store behind a socket is faster. ``tried`` is a sentence for the explanation.
     """
     mine = [it.quantile_us(share) for it in ours]
     other = [it.quantile_us(share) for it in theirs]

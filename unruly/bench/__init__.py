@@ -1,6 +1,5 @@
-"""Benchmarks: side by side with the peers, in interleaved pairs.
+"""Benchmarks of unruly beside its peers, in interleaved pairs.
 
-``python -m bench`` measures every bar that it knows, or those that are named, keeps what was
-measured under ``unruly/bench/runs/<date>-<host>/`` and writes the page
-``unruly/bench/README.md`` from it.
+``python -m bench`` runs all benchmarks, or the named ones. It keeps the results in
+``unruly/bench/runs/<date>-<host>/`` and writes the page ``unruly/bench/README.md`` from them.
 """

@@ -1,6 +1,6 @@
 """A run of any size, written by DuckDB: a matrix of cells, each with stalls, a tail and failures.
 
-Every value is a hash of the row's number, so that a trace is the same whoever writes it. The first
+Every value is a hash of the row's number, so that every writer makes the same trace. The first
 second of a cell is its warm-up. Segments are as the recorder writes them: a million rows in the
 order of time, integers as differences, zstd.
 """

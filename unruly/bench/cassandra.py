@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 CLIENTS = 16
 SECONDS = 8
-PATIENCE_S = 300.0
+TIMEOUT_S = 300.0
 DRIVER = "cassandra-driver==3.30.1"
 PEER = Path(__file__).with_name("cassandra_peer.py")
 
@@ -86,7 +86,7 @@ def cluster(place: Path) -> Iterator[str]:
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
         try:
             job = out / "logs" / "drive-0-c0r0.job.json"
-            until = time.monotonic() + PATIENCE_S
+            until = time.monotonic() + TIMEOUT_S
             while not job.exists():
                 if process.poll() is not None or time.monotonic() > until:
                     process.terminate()

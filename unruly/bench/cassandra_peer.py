@@ -13,7 +13,7 @@ CONSISTENCY = "QUORUM"
 
 
 def main(library: str, url: str, clients: int, seconds: float, keys: int, value_bytes: int) -> None:
-    """Print what was done while measured, what was done in all, and how long it was measured."""
+    """Print the operations in the measured time, all operations, and the measured seconds."""
     sys.path.insert(0, library)
     from cassandra import ConsistencyLevel  # noqa: PLC0415
     from cassandra.cluster import Cluster  # noqa: PLC0415

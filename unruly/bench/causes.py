@@ -30,7 +30,7 @@ def run() -> list[Result]:
     print(table(rows, clean), file=sys.stderr)
     first, three = (sum(row[name] for row in rows) / (RUNS * len(rows)) for name in ("1", "3"))
     runs, requests = clean["runs"] / CLEAN, clean["blamed"] / clean["slow"]
-    what = f"of {RUNS} runs of each of {len(rows)} faults"
+    what = f"in {RUNS} runs of each of {len(rows)} faults"
     return [
         Result(
             name="causes-found",
@@ -42,7 +42,7 @@ def run() -> list[Result]:
         ),
         Result(
             name="causes-clean",
-            what=f"of {CLEAN} clean runs those that blame somebody, and of their slow requests",
+            what=f"share of {CLEAN} clean runs that blame a cause, and of their slow requests",
             bar=f"<= {100 * BLAMED:g} %",
             measured=f"{100 * runs:.1f} %, {100 * requests:.2f} %",
             met=max(runs, requests) <= BLAMED,

@@ -140,9 +140,9 @@ def power() -> list[Result]:
             bar=f">= {100 * POWER_LEAST:g} %",
             measured=f"{listed}; without such power: {others}",
             met=all(share >= POWER_LEAST for share in with_power.values()),
-            why="F4 has two levels that a hidden chain chooses: ten minutes see few changes between"
-            " them, and the share of time on each differs from minute to minute by more than what"
-            " is looked for",
+            why="F4 has two levels that a hidden chain chooses. Ten minutes see few changes between"
+            " them, so the share of time on each level differs from minute to minute by more than"
+            " the planted shift",
             raw={"families": rows, "seed": SEED},
         ),
         Result(

@@ -1,8 +1,8 @@
-"""What 200 kills at random moments cost, at 10,000 requests a second, and what is left behind.
+"""The rows and processes that 200 kills at random moments cost, at 10,000 requests a second.
 
-The schedule is constant, so what must be there is known without asking the program: the requests
-that were due before the kill, at 100 us from each other for the generator, and a round of the
-group's requests each period for an agent. Whatever of it has no row is lost.
+The schedule is constant, so the benchmark knows every request that was scheduled before the kill:
+one each 100 us for the generator, and one round of the group's requests each period for an agent. A
+scheduled request without a row is lost.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FIRST_S, LAST_S = 0.3, 2.7
 """A kill comes between these, since the start of the load."""
 OLD_NS = 1_000_000_000
 """Nothing that is older than this when the kill comes may be lost."""
-PATIENCE_S = 180
+TIMEOUT_S = 180
 SEED = 21
 
 DRIVE = f"""name = "durability"
@@ -97,7 +97,7 @@ class Kill:
     oldest_lost_ns: int
     """Age of the oldest lost request when the kill came; 0 when none is lost."""
     stated: str
-    """``exactly``, ``nothing to state``, or ``no:`` and what is said instead."""
+    """``exactly``, ``nothing to state``, or ``no:`` and the wrong statement."""
     counts_equal: bool
     left: int
     """Processes that are still there in the end."""
@@ -132,7 +132,7 @@ def one(kind: str, after_s: float) -> Kill:
             killed_ns = time.time_ns()
             for pid in victims:
                 os.kill(pid, signal.SIGKILL)
-            runner.wait(PATIENCE_S)
+            runner.wait(TIMEOUT_S)
             left = _left(folder)
             subprocess.run([UNRULY, "recover", folder], capture_output=True, check=False)
             return _look(kind, after_s, folder, killed_ns, names, left)
@@ -143,7 +143,7 @@ def one(kind: str, after_s: float) -> Kill:
 
 def _victims(runner: subprocess.Popen[bytes], folder: Path, names: tuple[str, ...]) -> list[int]:
     """Their numbers, once the load has begun."""
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + TIMEOUT_S
     while not any(path.stat().st_size > 4096 for path in folder.glob("requests/*.spool")):
         if time.monotonic() > until or runner.poll() is not None:
             raise RuntimeError(f"the run did not begin: {folder}")
@@ -250,7 +250,7 @@ def _stated(said: str, due_ns: np.ndarray, start_ns: int, group: int) -> str:
 
 
 def results(kills: list[Kill]) -> list[Result]:
-    """A bar for what is wanted, and a row for each kind in the raw values."""
+    """Return four rows with bars; the raw values have a row for each kind of kill."""
     table = {kind: _row([it for it in kills if it.kind == kind]) for kind in KILLS}
     raw = {"kinds": table, "kills": [dataclasses.asdict(it) for it in kills]}
     worst_ns = max((it.oldest_lost_ns for it in kills), default=0)

@@ -1,4 +1,4 @@
-"""How often the interval that survives stalls is given, is right, and promises what is not so."""
+"""Counts how often the interval that survives stalls is given, is right, and promises too much."""
 
 from __future__ import annotations
 
@@ -306,6 +306,6 @@ def _coverage(found: list[dict[str, Any]]) -> Result:
 
 
 def _near(covered: int, n: int) -> bool:
-    """Whether so many of n agree with a coverage inside the bar."""
+    """Return whether this many of n agree with a coverage inside the bar."""
     found = stats.binomtest(covered, n).proportion_ci(0.95)
     return bool(found.low <= COVERAGE[1] and found.high >= COVERAGE[0])

@@ -26,13 +26,13 @@ Draw = Callable[[np.random.Generator, int], Array]
 
 @dataclass(frozen=True)
 class Family:
-    """One kind of run: how to draw one of so many seconds, and its exact tail."""
+    """One kind of run: a function that draws it, and its exact tail."""
 
     name: str
     words: str
     draw: Draw
     above: Callable[[float], float]
-    """Share of requests slower than so many seconds."""
+    """Returns the share of requests that are slower than a time in seconds."""
     kind: str = "bound"
     """``bound``: the bar on false promises binds it. ``hold-out``: never used to choose anything in
     the method. ``unseen``: no method can know; published with its warning."""
@@ -231,7 +231,7 @@ def _each(values: Array, seconds: int) -> Array:
 
 
 def _redrawn(sigma: float, every_s: float) -> Draw:
-    """A log level that is drawn anew every so many seconds."""
+    """Return a log level that is drawn anew after each ``every_s`` seconds."""
     return lambda rng, s: _each(sigma * rng.standard_normal(-(-s // int(every_s))), s)
 
 

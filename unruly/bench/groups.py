@@ -33,12 +33,12 @@ SETTINGS: Final = {
     "message": ("7", str(MESSAGE_BYTES)),
     "senders": ("8", "1"),
 }
-"""Keys of MPerf's menu, and what is then typed: one thread of one sender, as a stream has."""
-PATIENCE_S: Final = 60
+"""Each key of MPerf's menu, and the typed value: one thread of one sender, as a stream has."""
+TIMEOUT_S: Final = 60
 FIRST, BOTH = "[A]", "[A, B]"
-"""Views: the first has founded its group before the second comes, or that would lead, and send."""
+"""Views. The first member founds the group before the second joins: the leader sends."""
 SINCE_START: Final = re.compile(r"(\d+): ([\d,.]+) msgs/sec")
-"""What it tells each second: so many a second since it began."""
+"""The line that MPerf prints each second: messages per second since its start."""
 
 
 def run() -> list[Result]:
@@ -96,7 +96,7 @@ def _member(stack: str, name: str, core: int) -> Iterator[subprocess.Popen[bytes
 
 
 def _type(member: subprocess.Popen[bytes], words: str) -> None:
-    """It throws away what comes with a key: each is typed by itself, as a person would."""
+    """Type one key; MPerf throws away input that arrives together with a key."""
     assert member.stdin is not None
     member.stdin.write(f"{words}\n".encode())
     member.stdin.flush()
@@ -105,7 +105,7 @@ def _type(member: subprocess.Popen[bytes], words: str) -> None:
 
 def _lines(member: subprocess.Popen[bytes]) -> Iterator[str]:
     """What it says from now on, line by line; nothing of it waits in a buffer of ours."""
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + TIMEOUT_S
     assert member.stdout is not None
     rest = b""
     while time.monotonic() < until:
@@ -116,7 +116,7 @@ def _lines(member: subprocess.Popen[bytes]) -> Iterator[str]:
             raise EOFError("MPerf: it has ended; wanted a test that ends; hint: see its words")
         *lines, rest = (rest + came).split(b"\n")
         yield from (line.decode(errors="replace") for line in lines)
-    raise TimeoutError("MPerf: it has not said what was waited for; wanted a test that ends")
+    raise TimeoutError("MPerf: the expected line is missing; wanted a test that ends")
 
 
 def _heard(member: subprocess.Popen[bytes], words: str) -> None:

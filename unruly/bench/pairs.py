@@ -1,4 +1,4 @@
-"""Ratios of interleaved pairs: what a machine does to one side of a pair it does to the other."""
+"""Ratios of interleaved pairs: a disturbed machine disturbs both sides of a pair."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Ratio:
 def interleaved(
     count: int, ours: Callable[[], T], theirs: Callable[[], T]
 ) -> tuple[list[T], list[T]]:
-    """Measure two sides in turn, so many times each; which is first changes with each pair."""
+    """Measure two sides in turn, ``count`` times each; the first side changes with each pair."""
     sides: tuple[list[T], list[T]] = ([], [])
     for pair in range(count):
         turn = ((sides[0], ours), (sides[1], theirs))

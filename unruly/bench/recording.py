@@ -37,9 +37,9 @@ def run() -> list[Result]:
             measured=f"{share} of {share.n} pairs",
             met=share.low >= BAR_THROUGHPUT,
             raw={key: value for key, value in raw.items() if key.startswith("requests")},
-            why="of 6.4 us a request the hot side takes what the row above says; before its"
-            " checksum became the processor's own instruction the drain thread took 1.2 % of the"
-            " server's core in a profile, three quarters of it for that, and the ratio was 0.974;"
-            " what is left are copies and the caches that both share",
+            why="a request takes 6.4 us; the row above has the hot side's part of it. The ratio"
+            " was 0.974 when the drain thread took 1.2 % of the server's core, three quarters of it"
+            " for checksums. They now use an instruction of the processor; copies and the shared"
+            " caches remain",
         ),
     ]

@@ -77,7 +77,7 @@ def commit_of(root: Path) -> str:
     """Return the commit of a checkout, with a plus behind it if its files were changed.
 
     Results that earlier benchmarks wrote are no change: otherwise the first of several benchmarks
-    would mark all others. Benchmark code is one, because it decides what is measured.
+    would mark all others. Benchmark code is one, because it changes the measurement.
     """
     others = [f":(exclude){place}" for place in RESULTS]
     changed = bool(_git(root, "status", "--porcelain", "--", ".", *others))

@@ -88,8 +88,8 @@ def _results(
             f" alone {plain_middle:.1f} s, ratio {ratio(seconds, plain)}",
             met=middle <= BAR_S,
             raw=raw,
-            why="of a verdict the quantiles are a tenth: intervals that survive stalls, tails,"
-            " streaks, drift and causes look at the same rows again",
+            why="the quantiles take a tenth of a verdict: intervals that survive stalls, tails,"
+            " streaks, drift and causes read the same rows again",
         ),
         Result(
             name="scale-memory",

@@ -251,7 +251,7 @@ def pairs(
 
 
 def stall() -> list[Result]:
-    """Stop Redis for a second of ten: what is reported here, and by redis-benchmark."""
+    """Stop Redis for a second of ten, and compare our report with that of redis-benchmark."""
     more = (
         f'[pin]\n"drive-0" = [{CLIENT_CORE}]\n"redis-1" = [{SERVER_CORE}]\n'
         f'[[fault]]\nkind = "stop"\nprocess = "redis-1"\nat = "4s"\nduration = "{STALL_S}s"'
