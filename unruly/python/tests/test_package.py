@@ -61,6 +61,8 @@ ALLOWED = {
 }
 DOORS = {("findings/model.py", "unruly.html.plots")}
 """What leads back by intent: ``analysis.plot`` draws figures, and imports them when it is used."""
+SHIPPED = {"dips"}
+"""Modules of the statistics that read a table of the package itself."""
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -106,6 +108,8 @@ def test_importers_know_of_the_tables_only_their_columns(path):
 def test_stats_know_no_frame_and_no_file(path):
     banned = {"pandas", "ibis", "duckdb", "pyarrow", "pathlib", "os", "io"}
     assert not banned & {name.split(".")[0] for name in _imports(path)}
+    if path.stem in SHIPPED:
+        return
     text = path.read_text(encoding="utf-8")
     assert "open(" not in text
     used = {node.attr for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute)}

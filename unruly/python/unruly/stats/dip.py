@@ -8,7 +8,6 @@ from both sides until it cannot be.
 
 from __future__ import annotations
 
-from base64 import b64decode
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from unruly.errors import ParameterError
-from unruly.stats.dips import KEPT
+from unruly.stats.dips import kept
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -181,8 +180,8 @@ def _off(ordered: NDArray[np.float64], hull: NDArray[np.int64], end: int, *, con
 @lru_cache(maxsize=64)
 def _drawn(n: int) -> NDArray[np.float64]:
     """Dips of uniform samples. Drawing them takes a third of the verdict of a small run."""
-    kept = KEPT.get(n)
-    return draw(n) if kept is None else np.frombuffer(b64decode(kept), dtype="<f8")
+    found = kept().get(n)
+    return draw(n) if found is None else found
 
 
 def draw(n: int) -> NDArray[np.float64]:

@@ -1,137 +1,25 @@
-"""Dips of seeded uniform samples, as `unruly.stats.dip.draw` gives them: drawing takes long.
+"""Dips of seeded uniform samples that ship with the package, because drawing them takes long.
 
-A test draws them again. Each is 500 doubles, little-endian, in base64.
+``dips.npz`` holds an array of 500 doubles for each of some sizes, named after the size. A test
+compares them with new draws, and ``scripts/dips.py`` writes them.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Final
 
-KEPT: Final = {
-    500: (
-        "bR+/fixmiz8ASKNrDnKaP4GdwEXcWYk/cwRc82VejD+D8AjLZIWKPxcJ6a95lZI/Oy147QUkkz/RMvdipKaNP2qk"
-        "5ACOtpA/KVy1TCTolz9eanS6HhyMPzn0y+PkeI0/sEJeSBSikD9gxZus3w2MPwxC9vN0PIY/kyQnl9solT8OVc8P"
-        "qk2TPw4VU42UhZU/1XwEm6gBkD+BfSarroOVP5az//bXZ5A/jY8mMDyPkT9kWxxPdUWQP/K68O1tSZI/pptr80Jp"
-        "hj+cLACSzHyVPwJDEyx+yJM/5+vd65a4lz9149e91imTPynsIfbbi4s/llsG+dlVjj8ryR5q8GmUPwgsOSi/spA/"
-        "yfZ0tF0Ymj9zCJelr+COP82IRcsqwJE/WPlM5mfxkD/0+88o65iSP828WhEQp5c/YKV5etQJlD/JzlutsgKRP5yU"
-        "ZDD+q4o/svWekLmtjT8fNX6p6tOPPwzihLo2e44/uulwJSVAij9cr/Kiho2KPy9xofWRO5A/CCxDbXBRjT85kLsf"
-        "aPiQP7hO6PZ3CJQ/8hKmz7JBiz9IIcW4lFeGPzkYYYCWIpI//NFK70ayjj+ToDAVhCKQP4d2ZqX2Q5I/F5kQJF8C"
-        "kT9eCOlZW1qQP7R4FwC+8JY/zXTiOKtwlz8jC3eUSkiLPyu3U1aSvo0/cU0pSxPTij9OshG3rQ2IP8dfZH7hjZI/"
-        "SDkYeg6zlj8/feh5+PSUP4mBT4qMxIo/5xne8khrij97LDuttqyRP9mOQO+2lYw/aPEJrlVIhz95ef21C4aRP6qR"
-        "ck/9qJI/EsM4rU5xiz8C+bLZHoqJP8ny6SA3EpI/5Vg3oWYIkD/LASp2/6aQP4WLmtX7BJM/CrfYF5llkT8A5Eos"
-        "aiyQPxKTResTT44/YO3qAeJ/kT99Z1OoODuYP16aJf/41ZA/x+PLaR/ziz/XM/iVNxOPP6rFKgCKzpU/i/rMa5an"
-        "kD9xuZ5KWb2QP7LNR+STPZA/FHwsmNRAkT8XgS06T06OP21vyQfqoJo/8HsfC5cclz9/SoOWpFKQP3No+oKqtJA/"
-        "oi2ZNxFZkD/b4aVWHMeIPz26krMx1ZA/Rt7wsBdfjj+RnumcgRiKPzMTpEMEQ5A/22MGNAUdmD9E25oj/R6SP9sp"
-        "guOaAZE/j0InnAoLkj9M/6riDHCOP2rcIxN1cIg/REProtR2jT9q/Co86faPP2+6d2OhopA/qtUsEi1RiT8pDMak"
-        "guuPP2LoDTsCR5E/byqd+F7Gmz8A6mPL492aP40/Rj0R15Q/sv2+B05pkj8rJ/U6gPeNP4ssdRo+jpI/nr/WUmGk"
-        "kT9a4IdVVzuSP3nxRrIVz5c/qpE6nycbhz/DiZXFYNiQPxsbUe7kOZU/tKhUInSxkT9oOcmXCWaYP7rBuLR4e5A/"
-        "NWJbrJ4Hkj+PSmJwRKaPP0yXAaRCFpQ/CAzW1l4okj/bKbFrFC2RP3EdU53vvpA/9H1XVf8amT/PB+xjjy2RP9up"
-        "NfkVJY4/IfD6ac+Tij8Kx+YwCx6KP6i2eWkjrpY/efnD8JeKjT97BnqSn0uUP0pIsWuDzI8/fa+YmFVqkz+Wb3gU"
-        "rcWSP1ClCxMiu5M/6TYjfjlWhT/4c971ngONPwIrhWxXuYo/lpUfFy5glj/ZjpO4G2aTP16aNbk0wZo/npdMCI+y"
-        "lT8bV4cGbY+QP0gh9yboR40/YLlis4UJlj9mBvSWChqVP7SQYOEQKY8/SowOW4ogmj81hpErxziPP7TorhaLhoo/"
-        "AhuRrpQPhz/LWcB01TWQP6phIDQ4ZZY/oqsv+KmCmD++V4K409yKP2pj20vSlIs/1Qht2dQsjj8p4HOZFomSP8PF"
-        "EZn8v5U/gV0P/oKCkT+gah6HEtiKPz/l+zsp6ZI/zVztVJ+Ejz93bn3feHiSP/TNyIKrDJU/vAwRnjn2hj8dspDG"
-        "kMKPP7QIUBp9kIo/OUyNpwUviD/0/QtkGeCUPxJH7IHCO5A/h4bZxqZoiz83GYlFf+6QPzfZFqAfjpI/H5WJH3nl"
-        "hz9x/QOXXEmVPx2K6k93lo8/sEo4nzPBiz/dA69EfyqSP29yMZ8yoZg/qFZkUkw0kT/bqYzvoIGSPyGPjkYsT4s/"
-        "QuDhAiJdjT9GQrH1S3iPPxQe2Pf8U5c/8NdmI7RFjz9oSfgH8XqWP6LJfII0yZI/IcBjl2e/jD8hRH2oUE+TPx1K"
-        "OdTFqYk/snU20XlkkD8GHcodsWSYP/oezkBJZI0/YOWtVk5fkT9vMsy4XjWXP43XCRHY3Iw/RsHq/yUPiz/wJz9H"
-        "EQGIP1JYg5GGKJM/PXbIqdyRkD9Y9X7gCMiWPxlkeT384JQ/O6erXPTWkT+HtuCBlWiWP0qsC05CP4w/7kjL8SA8"
-        "lz+LDCDU57iRPxvPaTE/eoc/5SCAdDfkjz+LGDrNJYaYP1RTsjfznZA/jX8eCOmhkD9CYMrRrLeSP5FtJPjHDJs/"
-        "cV2hrImLjz+00N5Gr6WKP2SL7mvoEpE/eSkOOtAJjj/fnyyj+L6QPytnJly8lJo/h7aB5rCCij9O4loSPu6MP2Ic"
-        "UtHda5Q/DFKqyYJfjT8pqDnubtGQP3ust70PGo4/WA3a6VSdkT+Bzd0ZlKCQPykk5Y00P5E/+IuCcGHQlT8zvz+e"
-        "CJ6RP7KxQc8o1Zc/Jd6SsXMtmD/T7b9ETaqFP8l+PTDfeoc/x2vPZOrlhj9tx9njTbSSPxnce9XycYo/SJF8T2Fr"
-        "jj8MoO2HbMyFP1rkLcSOWpY/nHS05II7nD+mbppb8t2QPwITss6ZsIk/5XiLk5UPjj/X2yjdtdGKPxmMHgB/o5A/"
-        "tDjlLLTtjz/+9O6SMMWLP8dTUIfuBpQ/HXbcbIJnkT/LARHnwW2NP7Ts44m9k5I/UhDJ2TcTkT9OWnUdIo6TP92U"
-        "xu6sNpo/hXtsC+rPjj97xA8nO6WSP7rZUh5HDpI/pquvw63Oij/sESrpL7qPP38u0PbxUJM/0/UrGSqakD/FAJPU"
-        "Hs2FP/r6qMHnMI4/P+u2+aGPkj/0vbRqgBKVPwBUj59sm5E/8Bedtf6mkz9iUN6BkTiSP7yepq+jlpQ/9I2uvrr2"
-        "ij99v9yBxDuQP/oGX3WPJJY/LRpVzkiMkj+kALNz5AiPP5OYfXcq9Y0/Hxk3PcHvjj/0GU0Kk8eTP93Mp7mB/ZI/"
-        "8A86P13nhT9o0eNe93GLP5qRjftQOZE/SDFCpV/FkD8ZJAjw/oqGPyH0YcT+F4s/k4QpUeZ0kT8QaBoGYvmUPwrj"
-        "i1LbPYs/46OE3zzTkD9tt8VICfyOP1Jou8LSz5E/BknTZMlDkj/dAO1dznaSPwjsolThWZE/9D3rdy+Tjz8IrFkL"
-        "T1GLP/ZcqplCGJM/9iA4BxCbkz9mhu8Xfh+NP22nPhni34s/YjzLAdXcjz/snXKo8BuQPy9dLWEJOZM/J/lhh0hY"
-        "kj9o8XK6k7iRP7iuIDPpuZM/oCpaQVqpjD8nsdyJ01yLPytjiZOX648/c19NwbNAiz8GMUok+WyJP3PY5C5sRY8/"
-        "DJLyE9+riT9SiH/DISaNP4tcrxj8fo8/ogWkCc5kjz+kGCLV7qqSP3Fl8EIFNJE/gX3CoHXMkD/4L/sIN0iTP30f"
-        "idnXdoc/CNS4TCgikT+8UICvtJmVPz1aHlHPY48/rBAX6VKUhz/dbLS9vy6HP57vi5revJY/cR2NcWVllT9Euxn+"
-        "T5CQP31vYieKmI8/i/yzD/cNjT8QeCIPVD2RPwKjAlmrJpM/ZNsSQRXgkz81rOBfwL+RPxAIgkhWG5M/lltZko3E"
-        "ij8UxksT72OSP0hRDvUqoJA/ZiaUJIeUmD8A4DX3zvCPP2ihXzvowJE/ZqLp2jcPlD+Ni8n55bWVP5HFHt/jVJc/"
-        "z6FaBRy8kD/DneQ+LaCQP8MFAw3dCZc/fc8DN1BSjD+mWS9PwbaTP0KIJStn1ZM/kwBwyToHlT+RPR3tx+eTP14i"
-        "tJmwgpA/YqyCAnMbkD+ayXc4JR+OP/rO84XxPJU/0+2GzVpmkT/+5HV3irmLP+583Kop4pQ/EFC/u/kSlz+TeOan"
-        "hV6PPz1qmNpfRZQ/j9Kdt+YxkT9aPBHsXHWQPxKj7StnIpA/O6sf1SLBkj8GeYYSBq6LP8eb+YJXmok/KxfOPHp3"
-        "mT+a2Z6AHE6WPwIL8npnaog/5bj1YOzZkD+qOWlxE0SSP+zhkBDqF40/38r0orfikT8EVsdOupCKPwg83S4aPIg/"
-        "RPs0ywp7kj9KjJ+JwHuHPxe1EYhI7ZE/RAMYINbQkD+BifN+YdCQP3kJ5omWy5I/AFDc8jkNkT8IzMEaBaiVPzOD"
-        "oSzImZA/PUKGZML0kT/H22iPTAyXP1IIODdiZIs/mrlZkqLEjD/sMXuBehWXP8sV5sD/JY0/23UvMW2RmD87r97V"
-        "MbSLPyc5E2KkaZM/L609k4Dxkj97ZJoiCbWZP7Ts1jndYZA/Izv7du2Mkz/RAo+cqa+XP8ONWXzyEpA/tifLdNwf"
-        "kT9CgEDmDdOTP9Fqi5wGZ5Q/fxoVRqjxjD+yJcU5faCJP3t8PyEh448/59v/yX5ZlD/0NUU4hFySP0o8Eu8T25E/"
-        "Ly2CcxIjkz99fxtzTLWUPwwSNFxkPZA/z9drWNAxkT8QkJrc7uSQP8uV7sHeDI8/tCA3Z1QSkD81jlqZDi6RP+kW"
-        "wFclbJM/d6JdyG4Ejz9WtoTtZC+PP2gTEOTWF4M/2zn69tk9jj89/nqb5OuWP16y0ViIe44/gV3kYv9qkT9v8lYY"
-        "r3yQP+cnW70JUZE/4TpJraCcjz/2eAaJ97iOP5wwFiojY5Q/35OXpALwiD/67pRsvAaRPxkcFrCEAJU/0+3F/wJS"
-        "iz+0sGm4KvuUP1i5F1nWv5U/30vzpXm7lj/JxpGmN9ePP0rMke4xEpA/FzmVxsXdjz8EZlpUW+GKP1wX4G/ccZM/"
-        "2eZqfZEvjD8QADSG1ZCRPwoPHIpQXpc/KczKbnKhlj+o5qrWcjaNPxRmrUymDpk/EnOSjf0zjz8MCuxFXVuJP8G6"
-        "cON9e5E/vldU/a7TkD+ToLwpcq+TP3ukuSKp/5g/cxgc6u1blD8//S9lN9ePP0qc/UDb24Y/qNZyFkDmkz8E1mYQ"
-        "7aiRP9Nd7q5uy5Q/ptPypAidkz/26B3JtYySP1ZWrrUZwJM/5fC0ZTINkT896hYC9VSRP2SfKB5OrZU/sl0WugyM"
-        "ij+W83B+HreaP89PC5W8hZI/sr05D2jiij+YQtSCKByUPwQOVJP+3ZM/auSDl+Wxlz+TgDxQXUOPP/b0TqywxZE/"
-        "WBL5D2u+ij8OXQecV2uWP+nSRKy3t5M/K6+gujEbmD8/HXifPK6OPw=="
-    ),
-    1000: (
-        "TgKiTG2djj8IXM63iAmHP4VLB3+0tIU/DEJAuRTohj+TSIW+QqSNP6COBP+KO4Q/WgS1oPgdiz9QHUTM+3mDP7SI"
-        "Cy12BIg/369JkYe+iz/b+V3IQgCEP3VjtH7XwYA/N3mcIVmNij/sYT5CukuLP6zc0MDgt4Y/d6qZk1rvgD/nK4Hl"
-        "MheQPyU2YDr7ko0/N4F0p6kphz+JYerY7WOSP2oQz5nqFoM/O48lvZOdiD8lviowiKiCP1At/BY3oIE/CNzCnpkS"
-        "gj83ISjSZ0WFP9GCQohT84Q/dYdL4Apihz8XuRlu9zWLP5rNO4aM+44/2Q4AIY9rjD9O0ngUZaOEP2jR3qTTCYw/"
-        "UAk0PHIbkz9cFS4WiheDP4XLx/rfHY0/eUnLoczXhD/Pb8eBfXKJPzU+kVacKYU/dXNafyDPiD8KV7aADwaAP/ZO"
-        "V1vXeYQ/cb2EzDELij/b+etiqRqIP28q4w90vo8/hbtBesAxiT+PAgXlaj6HP7QgvsxbJ5A/2X4e6ndBhT9Uqyj4"
-        "AIiKPy0KWB9H84M/J4eeWRpIhj/6dr3Tk6aLP0Igh2hTqIk/aizS74c9gT9YAaAzDpSCP7rBcoc6voI/K5f/2lVD"
-        "hD8GKVzN99+MP5yccGFAYZE/G48W/vrfhz8br4QHqox+PwRmntVNNYw/bWcu0P3Shz/jfdT/Q4SOP6L1zOXmGY0/"
-        "Hdossi6tiz8zc+hJ8fuMPzWeBNmYa4Y/wWq8ANCTiD9qfED2YuSDP8NdAlzJJ4Y/yfZOuFoljz8/dVs4RHeHP9n+"
-        "ShAneow/1y9xXACUgD/fnxTD2OyFP17uo3auuJE/TjJCIgIdjT/ykl2/DQyMP0yXqTBl3IQ/0511S9W9iz8ITFPJ"
-        "IH9+P4l5+wWozIc/y1ECBHkqiz/lKFTTwUeFP6oxpFWbr40/xSBMstxYgj+PYmcoSrGJP04CBUzcvpA/tsfFy9rv"
-        "gz8/JZ5V036BP8/DctwQ9Is/JcY7D84KhT+T6IL6WkaGP4sMIeFns4k/WJHegAsGiz9qLBlItxaIP1TTek0TvYM/"
-        "5+tUvQpUgj8GcRhP+FaKP91kjx0XoJA/pjdz3M67kD9SJG01D6aHPy3abCz0B4M/tiP5yNKbjT9k476x5p6GP4uM"
-        "3KOvVoY/GehFyJ00kT8KN+kk+8mIP5j+DcC3F4U/AMBzRbUNjD+ulz7uZbGHP4HVz6IVQIM/4/3zMbsOgz/Phy+9"
-        "JSKTPwzyAxFGaoY/MfiB1X8LhD8n4Ur+/nmJP2jp4C8gdoQ/oMqrdbNigz8Gcf3q3SyGP64P19Fr+Yc/nuMgoblj"
-        "kD9WpsAfqR6UPxkc2z0jFX8/WEmyNyY3hT/845KpIZaCP0KCeRFbsow/d2o87R2sjD9xbZYuwLyEP15K2IxYQoM/"
-        "aOFlyG3xhT+6EVvvZMaIP5YjkVBEZYM/nk/F5GXcgT9QDd1J9dmOP0TL1mNMs40/K/dz3cfugD9Ey6IhJuuHP21f"
-        "CXDYToI/yyF4+rmFiD8n0acjkaSCP5bD+iP20IU/8Fec6/Dtgj/Xj1CoibSSP9Gy+ijJP4c/yfZHV79kgj9EO/k1"
-        "5yuHP0hR6Hrr6oM/Cnc7LoCEhT+k6gFBnT+FPwqXPAwRDpA/c4jwVUnfhD9kqwmQyZKDP8mqZn/y6oo/mG4d2NzF"
-        "hz9qhpK8JwiKP2hxJ3AqNYA/NeBp/EhJhD++fx5sRn2HP5z0swCtyY0/pNBUkPgEhD8K5TgfcQqFP8MV1NC4jIQ/"
-        "x7sd4LOkhD/JtpIPAwmFP8eLuyB8DY0/FO6Q4qz6hj8ppA8QDfGDP3EtuIhLqIg/9rjUBWQQhD8vPREqpg2QP176"
-        "dN2i0Is/yaaCpDsfgj8/FWEOMN+KP4PASoqMe4U/ORTg8JqCiD8lpsebDiSQP05i+wIGGYc/xcCuaanciz8Elmxk"
-        "FQSNP1w/rtshxo0/M4Ntp6J8hz+me5Bn9UePP3nxBnmvBYg/uOZ8tqMphj85jNBVH4+HP2Zew7+Nt4M/ifkdrWpl"
-        "jT97TPhgxtSJP2YGBV2HfYo/DOKeEafKij/bGR/AJzCMP0oMlAb4f4Y/wy1r1sDugT+WVwKEWv+DPzE4yHfk4oM/"
-        "TAeX6Sz/hD+DML9L/SuDP6Ca/hESF4Q/5xvk7vVKjT8xyLaWzuSEP8sx9RVoA40/TjIJcOERhD+8RDd07D6JP3s0"
-        "UF2O7oU/i9wOTTj8ij9/qizqWUKJP2T7uQp2+Io/h6aREZT9hz8vjWm0a1KGP1L4b/ILLYE/K4fi3+wBjT9CABh+"
-        "sVmFP3NYhto8Fo4/UrgfpM7cjD/8z+1FblqDP1w/sAuUdIU/7gSyfuaEij9eVgzQPS6BP3Vjwb3B2YI/y6HaLy9a"
-        "hz+2c0/vJGSDPyVmjiPvdIQ/GfTjIe7Rgj+otpy4NyeFP+5cPfkZrpA/328qQkxcij89+ni99CWBPxCYNHFrEoU/"
-        "4xW4b+8LiT/jxU1RPQeQP0aWRMQse4c/M3PveWGCiD/n+6AhrxuEP2Lw/6KpyY4/orXQ9k/Yhj85MnmN69SJP06C"
-        "zErNRIo/SMGOb8EGjT975JirBh+JP4s8WPRqZY8/9AU37FvwjD8Gga5bzZ6LPwA0GSo1AZA/gxyiaCqkhz87qn2D"
-        "RYOGP22HCnWpQZA/cXWKEL7ihD9OQn1qxeOBP5O5hCUJEIk/2Z6gafAIiz+YvtMqIIiHP+HqMOTyX4M/wUIui7TG"
-        "hT8vnX8w9zCHP7Zz+Cd4xos/AmthyJmPhT+um9zwsyaIP7w05J4D0oU/YrD/Zrq2gj+gIiblChaFP7bzv+nFgo4/"
-        "+OsuzaeSgj/+5CxnR22TP0pcTleW9IY/OSTGCBTzhT+kIB3cLAWKP40ffmSXKoc/bzpcfDNIhD8v2cxAyu6AP/IV"
-        "k0GcxIg/b3I7i+T4ij/XI1ISRxaKP6RAbUpckIE/rIx62ZdLhz+8SNobx/uFP7ppMMpPa40/3391F1OzhT8Xia4P"
-        "UD+LP99/Xx1lSI8/NT5H0tD/gj/hwikwEtiBP/QBzzNBMYo//iSDrgHYlD8EboVWt6iHP5jw3u5IloM/3awqOtYM"
-        "iz+2E0JqVcqFPxLjuQ1yEog/NykPMP22gj+P8tdGAzSOP67nMHPY74s/JcZBhJQOhj8EVqL2kyOJP3HBCtnAJJA/"
-        "DOL13uN+hT8hAI/dey2LP4lJv7XPGJA/7uyEFOHPkD+yHScu6HKLP+VYDD0C4og/UrgjWBRwhD+JtSV8SWmQPy+9"
-        "UDlCxIE/KycjV/8DjD9mXq9LnhyGP3lp/iWZS4c/UK0/m24UjT+0uFm/2reLP2Ym2uYQH4U/lh+BldPIgj/HG2+s"
-        "XB2NPy+17FciaIk/J7Fys1VXjD/0XZiMMpeKP9U4EVMruIc/6ZbW2AR5gD/T5TeExEZ9P8VgYG8Kkoc/L/2MS+HB"
-        "hD/u5AddjxGJP4Uz91UiAYI/5QCZCM/riT8p1Kf57RqFP+OVyf2aNIU/hUuMNYJkgD9xlVJHGRWKP2/a7Xa/SYo/"
-        "pJCdiRpEfz+ev/XbovKNP7RAeZmYI4w/wRqGDFBEgT8GQWvgK66PP+muQQ7CvYg/VDNYcenJgT9oUS4QaQWCP8cj"
-        "+lxvdJE/EHjQIROthj+mK+WM2b+NP/zhHS6NaIE/rptZ8NDqjT8bt/NWofuFP99PB1QoWog/L+0PqYW6hj+LPD1q"
-        "KZmNP9OJm7iQjI8/N0mJgZrUiD/4E6XuIZeEPwi8ywJHk4Y/zweqQfu1hD9k+3gXgeKGP3PoclRUQY4//EnCCcJk"
-        "hT9KVH0K0jeGP1zpPwhc+4c/FO4xJcfiiD8GgS3nMIyFP9OtVKs5530/MXDufJQuiT+YJio+IZeIP1wvT/DDqoc/"
-        "YjzTBClSjz+6uXawFuGKP9PdXy0rmY4/ZPvn4kdQhT9IQWw+iUiLPz00DQn5Po4/anT+XQ9tiT9KfKHxQkOOP5pZ"
-        "M2E3I4s/bRfJUCgIjj+Pwurtt7aCPwrX0z3rl4I/N5EMJRlflz9vlp/FyzeNP3mJD5wN9IY/h4gzl7jvhD/NXIG7"
-        "vA+DP/JqXdu+jIU/BmFaz50jgz/JRixhvlKCP64XEq/oLpE/wTpXAOdEjj91D/OLi2eEP9FCjTFnKY0/0SrAb36c"
-        "jT9EW8bI9MeJP6qBBLUzBX4/0y1xK76KiD8/xXjbTHaJP38aRvnsWYE/BOZ3wraJjD9MVwW8bTuHP0yrjoHiq4E/"
-        "j5JtOw4ghD/bKS4F/imGP9EahOc9joY//Jm67B7bhD8O/ZaE3RyEP5F9VmSos4I/omVmyMJMhj8U7hqMESCHPy3K"
-        "/u/cDpI/rve2rP7LiD+aEahRqa6DPww6i6lwl40/MQhgTkoAij/ysszSaiGPP5ElsW5udYU/10utQAzIkD9aRBWx"
-        "71+KP3WTfbhbCoY/uE411Pg4jz/B6hDYPeN9P8PxDQ+DBIo/TD8gAfTNjz/6zhs8NCmBP90QgREJc5E/b+rijoqU"
-        "ij9GtggP6fCKP6w80IV/Aow/7vx8wlD2gD+Jwf0ORx6CPxIT1AcJJos/XB9MmmG5jT9O8rcMfc2EP92kgmY4rIQ/"
-        "AGBkgi0ThT9/qqKeG999P8kWcpayyoI/oDLORrTghj/dxNi7O36JPxJns7KXDYc/RGds22rAjz8MEhnVtweQP/ac"
-        "FhxlbII/cf2DrSdqhz95CR9CqiGCP2BrgLQd1oU/dTsCe+XjhT/2aAAG00yJP/BXpzSWo44/gyDVspUkiD/nS4A9"
-        "P5CMPx9thgN4b4I/zVw6iPd5lT91U3O9hvyCP91kZm54iH8/cTltl2uSij91U3wY4LOGP+Hm7Yz90IQ/XtnCIlgh"
-        "hT+DYD6L6TqSP4/uV+xe7JM/O8/r0tOMiT/uVKMbYYOOP8FqPWRowIM/GSzIborzhj9Qffh/fw5/P6DaY1CsM4c/"
-        "dcPoTO0AhT99x0kDJUOKP1hhk/7Mi4M/e2SFtDzVgD/huv/eMAyKPxe5qEFo7Yg/Fxnjs59kiz+RDbWM6MOLPy1S"
-        "3Cw7BIc/feOSOg+NjT8dEs4tq8GNP2SLNWVpmYk/osXDId4/iD8ZxFBxTQ6RP76vK0yKvIw/vl8DG+38hD+u/8xE"
-        "hsSIP/gzqx9im4w/Ox/0DTuogz/jHRJWxZ6QPzOT02+OyYI/Bs00nbFrhT89OrX4+kl/P6gGABuaCo0/fxINVKIW"
-        "jD8ZiKEKYgeIP8PVpajIs44/AGhHuPmwgD+2k3hzNlyFP5oxz4geG48/1Thoga3aiD8Xs5Yz2dWRPzPvPGr2O4M/"
-        "YpBxddwFfz9M96bscdGLP7D64UM7xIA/i1Q5QbuBhT9q1Mchr0WQPw=="
-    ),
-}
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+NAME: Final = "dips.npz"
+
+
+@lru_cache(maxsize=1)
+def kept() -> dict[int, NDArray[np.float64]]:
+    """Return the dips of each size that is kept: size to an array of shape (500,), unitless."""
+    with files("unruly.stats").joinpath(NAME).open("rb") as file, np.load(file) as table:
+        return {int(size): table[size] for size in table.files}
