@@ -26,7 +26,8 @@ JVM := unruly/jvm/target/unruly-jvm.jar
 
 .PHONY: help setup build demo-build fmt lint lint-text test test-long test-all tools compile compile-benches test-rust \
 	test-flurry test-model sim sim-bugs fuzz test-python test-python-slow rules smoke e2e \
-	mutations mutations-today mutations-all e2e-services chaos soak fuzz-files advisories notices notices-javascript sbom bench bench-flurry pages docs demo check jvm test-jvm
+	mutations mutations-today mutations-all e2e-services chaos soak fuzz-files advisories notices notices-javascript sbom bench bench-flurry pages docs site test-site \
+	demo check jvm test-jvm
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -68,7 +69,7 @@ lint-text: setup ## The same without clippy, which `compile` runs
 
 # Stages joined by a plus run beside each other.
 QUICK := setup+tools compile lint-text+test-rust test-python test-flurry+rules smoke
-LONG := build compile-benches test-flurry test-model test-python-slow test-jvm e2e fuzz mutations
+LONG := build compile-benches test-flurry test-model test-python-slow test-jvm test-site e2e fuzz mutations
 
 test: ## The tests that find bugs fastest: 15 minutes on two cores from nothing
 	@scripts/stages.sh $(QUICK)
@@ -214,6 +215,12 @@ sbom: setup $(JVM) ## Write the bill of materials, CycloneDX JSON, to target/unr
 
 docs: setup ## Check the documents: links, titles, examples
 	$(PY) -m pytest -q tests/rules/test_documents.py unruly/python/tests/test_docs.py
+
+site: ## Build the documentation site into target/site/html: every page, with search
+	@scripts/docsite/build.sh $(PYTHON)
+
+test-site: setup ## Build the documentation site and check its links, titles and search index
+	$(PY) -m pytest -q tests/site
 
 # A spoiled run is the host's doing: the demo has worked when its report was written.
 demo: ## The main job: seven agents for a minute, their verdict and report

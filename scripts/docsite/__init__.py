@@ -1,0 +1,1 @@
+"""The documentation site: gathers its pages, builds it, and checks its links."""

@@ -1,0 +1,8 @@
+"""Lets the tests import the scripts that build the site."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
