@@ -24,7 +24,7 @@ SIM := $(CHECKED)/flurry-sim
 CHECKER := target/linearizability
 JVM := unruly/jvm/target/unruly-jvm.jar
 
-.PHONY: help setup build demo-build fmt lint lint-text test test-long test-all tools compile compile-benches test-rust \
+.PHONY: help setup hook build demo-build fmt lint lint-text test test-long test-all tools compile compile-benches test-rust \
 	test-flurry test-model sim sim-bugs fuzz test-python test-python-slow rules smoke e2e \
 	mutations mutations-today mutations-all e2e-services chaos soak fuzz-files advisories notices notices-javascript sbom bench bench-flurry pages docs site test-site \
 	demo check jvm test-jvm
@@ -41,6 +41,10 @@ $(VENV)/.installed: requirements.lock
 	$(PY) -m pip install --quiet --no-compile --require-hashes --no-deps -r requirements.lock
 	$(PY) -c "import site, pathlib; pathlib.Path(site.getsitepackages()[0], 'unruly-checkout.pth').write_text('$(CURDIR)/unruly/python\n')"
 	touch $@
+	@git config --get core.hooksPath >/dev/null || echo "make: \`make hook\` has git check the format and the lints of each commit"
+
+hook: setup ## Check formats, lints and phrases of the staged files before each commit
+	git config core.hooksPath scripts/hooks
 
 # With the fuzzer, so that both have the same dependencies; with the whole workspace, the core would get the simulation's planted bugs.
 build: ## Build the programs, optimised

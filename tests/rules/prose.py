@@ -40,14 +40,17 @@ def folder_of(path: Path) -> str:
     return "/".join(path.relative_to(ROOT).parts[:-1][:3]) or "."
 
 
+def is_judged(name: str) -> bool:
+    """Return whether the words of a file count: our own prose, and neither quotes nor samples."""
+    ours = name not in QUOTES | {"THIRD-PARTY.txt"} and "third_party" not in name
+    return ours and "/corpus/" not in name and Path(name).suffix in TEXT
+
+
 def lines() -> list[tuple[Path, int, str]]:
     """Return every line with a banned phrase: its file, its number, and the phrase."""
     found = []
     for path in tracked():
-        name = str(path.relative_to(ROOT))
-        if path.suffix not in TEXT or name in QUOTES or "third_party" in name or not is_text(path):
-            continue
-        if name in {"THIRD-PARTY.txt"} or "/corpus/" in name:
+        if not is_judged(str(path.relative_to(ROOT))) or not is_text(path):
             continue
         text = path.read_text(encoding="utf-8")
         for match in PATTERN.finditer(text):
