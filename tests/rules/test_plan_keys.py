@@ -12,7 +12,7 @@ from repository import ROOT, tracked
 
 PACKAGE = ROOT / "unruly" / "python" / "unruly"
 SOURCES = tracked("unruly/python/unruly/*.py")
-KEYS = ROOT / "unruly" / "crates" / "plan" / "src" / "keys.rs"
+MANUAL = ROOT / "unruly" / "docs" / "plan-format.md"
 READER = "plan.py"
 FILE = "plan.toml"
 
@@ -34,15 +34,9 @@ def name_of(path: Path) -> str:
 
 @functools.cache
 def rust_keys() -> frozenset[str]:
-    """Return each `table.key` of the plan crate, as its function `known_keys` joins them."""
-    text = KEYS.read_text(encoding="utf-8")
-    lists = {
-        name: re.findall(r'"([a-z_]+)"', body)
-        for name, body in re.findall(r"const ([A-Z]+): &\[&str\] = &\[(.*?)\];", text, re.DOTALL)
-    }
-    body = text[text.index("pub fn known_keys()") :]
-    tables = re.findall(r'\("([a-z]+)", ([A-Z]+)\)', body[: body.index("];")])
-    return frozenset(f"{table}.{key}" for table, name in tables for key in lists[name])
+    """Return each `table.key` of the manual, which a test of the plan crate compares with it."""
+    text = MANUAL.read_text(encoding="utf-8")
+    return frozenset(re.findall(r"^\| `([a-z]+\.[a-z_]+)` \|", text, re.MULTILINE))
 
 
 def plan_tables() -> set[str]:

@@ -13,12 +13,17 @@ pub struct Jvm {
     pub heap: Bytes,
 }
 
+impl Jvm {
+    /// The JVM of a plan that says nothing of it.
+    pub(crate) const DEFAULT: Self = Self {
+        collector: Collector::G1,
+        heap: Bytes(512 << 20),
+    };
+}
+
 impl Default for Jvm {
     fn default() -> Self {
-        Self {
-            collector: Collector::G1,
-            heap: Bytes(512 << 20),
-        }
+        Self::DEFAULT
     }
 }
 

@@ -199,7 +199,7 @@ pub(crate) fn matrix(
 /// Times that are varied are those that are run: a scale would not reach them.
 pub(crate) fn check_scale(section: &Section<'_>, scale: f64) -> Result<(), PlanError> {
     let scaled = scale.to_bits() != 1.0_f64.to_bits();
-    match keys::TIMETABLE.iter().find(|path| section.has(path)) {
+    match keys::timetable().iter().find(|path| section.has(path)) {
         Some(path) if scaled => {
             let wrong = format!("{path} is varied, and run.scale is {scale}");
             let wanted = "must be 1: the values of a matrix are taken as they are";

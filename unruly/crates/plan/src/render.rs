@@ -2,15 +2,14 @@
 
 use std::fmt::Display;
 
-use toml_edit::Value;
-
 use crate::arrivals::Arrivals;
-use crate::compete::Compete;
 use crate::fault::{Fault, FaultKind};
-use crate::jvm::Jvm;
+use crate::keys::compete::COMPETE;
+use crate::keys::jvm::JVM;
+use crate::keys::key::{Table, quoted};
+use crate::keys::stream::STREAM;
 use crate::model::{Drive, Factor, Hosts, Load, Mesh, Plan, Workload};
 use crate::store::Store;
-use crate::stream::Stream;
 
 impl Plan {
     /// The plan as resolved: every default written out. Parsing it gives the same plan.
@@ -41,10 +40,10 @@ impl Plan {
         match &self.load {
             Load::Mesh(mesh) => out.mesh(mesh),
             Load::Drive(drive) => out.drive(drive),
-            Load::Stream(stream) => out.stream(stream),
+            Load::Stream(stream) => out.section(&STREAM, stream),
         }
-        self.compete.iter().for_each(|it| out.compete(it));
-        self.jvm.iter().for_each(|it| out.jvm(it));
+        self.compete.iter().for_each(|it| out.section(&COMPETE, it));
+        self.jvm.iter().for_each(|it| out.section(&JVM, it));
         out.table("[probe]");
         out.bare("enabled", self.probe.is_some());
         if let Some(probe) = &self.probe {
@@ -82,6 +81,11 @@ struct Writer(String);
 impl Writer {
     fn table(&mut self, header: &str) {
         self.0 += &format!("\n{header}\n");
+    }
+
+    fn section<S>(&mut self, table: &Table<S>, values: &S) {
+        self.table(&format!("[{}]", table.name));
+        self.0 += &table.lines(values);
     }
 
     fn bare(&mut self, key: &str, value: impl Display) {
@@ -134,36 +138,6 @@ impl Writer {
         if let Some(store) = &drive.store {
             self.store(store);
         }
-    }
-
-    fn stream(&mut self, stream: &Stream) {
-        self.table("[stream]");
-        self.text("protocol", stream.protocol.name());
-        self.bare("readers", stream.readers);
-        self.text("message", stream.message);
-        self.bare("sample", stream.sample);
-        match stream.link {
-            Some(link) => self.text("link", link),
-            None => self.text("link", "none"),
-        }
-        self.bare("mtu", stream.mtu);
-        self.text("wind_down", stream.wind_down);
-        self.text("scheduling", stream.scheduling.name());
-    }
-
-    fn compete(&mut self, compete: &Compete) {
-        self.table("[compete]");
-        self.text("kind", compete.kind.name());
-        self.bare("occupancy", compete.occupancy);
-        self.text("lead", compete.lead);
-        self.bare("processes", compete.processes);
-        self.text("live", compete.live);
-    }
-
-    fn jvm(&mut self, jvm: &Jvm) {
-        self.table("[jvm]");
-        self.text("collector", jvm.collector.name());
-        self.text("heap", jvm.heap);
     }
 
     fn arrivals(&mut self, arrivals: &Arrivals) {
@@ -250,10 +224,6 @@ impl Writer {
             FaultKind::Stop | FaultKind::Kill | FaultKind::Disk => {}
         }
     }
-}
-
-fn quoted(text: &str) -> String {
-    Value::from(text).to_string()
 }
 
 fn list<T: Display>(items: impl IntoIterator<Item = T>) -> String {

@@ -67,6 +67,7 @@ pub(crate) struct Section<'a> {
 }
 
 /// What a number may be.
+#[derive(Clone, Copy)]
 pub(crate) struct Limits<T> {
     /// Taken when the key is absent; without one the key is required.
     pub(crate) default: Option<T>,
@@ -75,6 +76,36 @@ pub(crate) struct Limits<T> {
     pub(crate) most: T,
     /// What the hint shows.
     pub(crate) example: T,
+}
+
+impl<T: Copy> Limits<T> {
+    /// From `least` to `most`, without a default.
+    pub(crate) const fn within(least: T, most: T, example: T) -> Self {
+        Self {
+            default: None,
+            least: Some(least),
+            most,
+            example,
+        }
+    }
+
+    /// Above 0 and at most `most`, without a default.
+    pub(crate) const fn above_zero(most: T, example: T) -> Self {
+        Self {
+            default: None,
+            least: None,
+            most,
+            example,
+        }
+    }
+
+    /// The same limits with a default.
+    pub(crate) const fn or(self, default: T) -> Self {
+        Self {
+            default: Some(default),
+            ..self
+        }
+    }
 }
 
 /// Why an item is not a number of some kind.
@@ -89,13 +120,19 @@ pub(crate) enum Misread {
 pub(crate) trait Number: Copy + Default + PartialOrd + Display {
     /// The type in TOML, as messages say it.
     const WANTED: &'static str;
+    /// The type, as the manual says it.
+    const NAME: &'static str;
     fn read(item: &Item) -> Result<Self, Misread>;
     /// As TOML has it.
     fn literal(&self) -> String;
+    /// The next value, or the one before it.
+    #[cfg(test)]
+    fn neighbour(self, up: bool) -> Option<Self>;
 }
 
 impl Number for u64 {
     const WANTED: &'static str = "an integer";
+    const NAME: &'static str = "integer";
 
     fn read(item: &Item) -> Result<Self, Misread> {
         let value = item.as_integer().ok_or(Misread::Type)?;
@@ -105,12 +142,24 @@ impl Number for u64 {
     fn literal(&self) -> String {
         self.to_string()
     }
+
+    #[cfg(test)]
+    fn neighbour(self, up: bool) -> Option<Self> {
+        let next = if up {
+            self.checked_add(1)
+        } else {
+            self.checked_sub(1)
+        };
+        // No integer of TOML is larger.
+        next.filter(|it| i64::try_from(*it).is_ok())
+    }
 }
 
 macro_rules! number_with_unit {
-    ($($name:ty: $wanted:literal),*) => {$(
-        impl Number for $name {
+    ($($type:ident: $wanted:literal, $name:literal, $neighbour:expr;)*) => {$(
+        impl Number for $type {
             const WANTED: &'static str = $wanted;
+            const NAME: &'static str = $name;
 
             fn read(item: &Item) -> Result<Self, Misread> {
                 // A number of TOML is a quantity without its unit.
@@ -127,13 +176,21 @@ macro_rules! number_with_unit {
             fn literal(&self) -> String {
                 format!("\"{self}\"")
             }
+
+            #[cfg(test)]
+            fn neighbour(self, up: bool) -> Option<Self> {
+                let next: fn(_, bool) -> Option<_> = $neighbour;
+                next(self.0, up).map($type)
+            }
         }
     )*};
 }
-number_with_unit!(
-    DurationNs: "a duration", Bytes: "a size with its unit",
-    BitRate: "a bit rate with its unit", RateHz: "a rate"
-);
+number_with_unit! {
+    DurationNs: "a duration", "duration", u64::neighbour;
+    Bytes: "a size with its unit", "size", u64::neighbour;
+    BitRate: "a bit rate with its unit", "link", u64::neighbour;
+    RateHz: "a rate", "rate", |rate, up| up.then_some(rate * 2.0);
+}
 
 /// The tables of an array of them, each with its offset.
 fn tables_of(item: &Item) -> Option<Vec<(&dyn TableLike, usize)>> {

@@ -1,0 +1,248 @@
+//! A key of a plan: its name, the values that it takes, and its words in the manual.
+//!
+//! A table lists the keys of one section of a plan. The list of known keys, the suggestions for an
+//! unknown one, the plan that is written out and the manual follow from it. The parser reads each
+//! key through its entry, so that a bound or a default stands in one place.
+
+use toml_edit::Value;
+
+use super::kinds::Kind;
+use crate::error::PlanError;
+use crate::section::Section;
+
+/// A key, and everything that the crate knows of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Key<K> {
+    /// The name in its section.
+    pub(crate) name: &'static str,
+    /// The type, the bounds and the default of its values.
+    pub(crate) kind: K,
+    /// All that does not depend on the type.
+    pub(crate) notes: Notes,
+}
+
+/// What a key has whatever its type.
+#[derive(Clone, Copy)]
+pub(crate) struct Notes {
+    /// The meaning, for the manual.
+    meaning: &'static str,
+    /// The default in words, where it is no constant.
+    default: Option<&'static str>,
+    /// Bounds that the type does not have, for the manual.
+    also: &'static str,
+    /// The values of another key that this one needs.
+    pub(crate) only: Option<Only>,
+    /// True if `run.scale` multiplies it.
+    pub(crate) is_scaled: bool,
+    /// True if a matrix may vary it.
+    pub(crate) is_variable: bool,
+}
+
+/// A key that has a meaning for some values of another key only.
+#[derive(Clone, Copy)]
+pub(crate) struct Only {
+    /// Those values, as a plan writes them.
+    pub(crate) words: &'static [&'static str],
+    /// Why the other values have no such key.
+    pub(crate) reason: &'static str,
+}
+
+/// A key with these values and this meaning.
+pub(crate) const fn key<K>(name: &'static str, kind: K, meaning: &'static str) -> Key<K> {
+    Key {
+        name,
+        kind,
+        notes: Notes {
+            meaning,
+            default: None,
+            also: "",
+            only: None,
+            is_scaled: false,
+            is_variable: true,
+        },
+    }
+}
+
+impl<K: Copy> Key<K> {
+    /// The key with these words for its default.
+    pub(crate) const fn default_is(mut self, words: &'static str) -> Self {
+        self.notes.default = Some(words);
+        self
+    }
+
+    /// The key with a bound that its type does not have.
+    pub(crate) const fn also(mut self, bound: &'static str) -> Self {
+        self.notes.also = bound;
+        self
+    }
+
+    /// The key as one that only these values of another key have.
+    pub(crate) const fn only(
+        mut self,
+        words: &'static [&'static str],
+        reason: &'static str,
+    ) -> Self {
+        self.notes.only = Some(Only { words, reason });
+        self
+    }
+
+    /// The key as a time that `run.scale` multiplies.
+    pub(crate) const fn scaled(mut self) -> Self {
+        self.notes.is_scaled = true;
+        self
+    }
+
+    /// The key as one that no matrix varies.
+    pub(crate) const fn fixed(mut self) -> Self {
+        self.notes.is_variable = false;
+        self
+    }
+
+    /// The key with other limits: those of a plan may depend on its other keys.
+    pub(crate) fn with(&self, change: impl FnOnce(K) -> K) -> Self {
+        Self {
+            kind: change(self.kind),
+            ..*self
+        }
+    }
+}
+
+impl<K> Key<K> {
+    /// The hint to write this value.
+    pub(crate) fn hint(&self, value: impl std::fmt::Display) -> String {
+        format!("{} = {value}", self.name)
+    }
+
+    /// The hint to write this text.
+    pub(crate) fn hint_text(&self, value: impl std::fmt::Display) -> String {
+        self.hint(format!("\"{value}\""))
+    }
+}
+
+/// A key, but for its type.
+pub(crate) trait Described {
+    fn name(&self) -> &'static str;
+    fn kind(&self) -> &dyn Kind;
+    fn notes(&self) -> &Notes;
+
+    /// The default as the manual has it.
+    fn default(&self) -> String {
+        if let Some(words) = self.notes().default {
+            return words.to_owned();
+        }
+        match self.kind().default() {
+            Some(literal) if literal.starts_with('"') => format!("`{literal}`"),
+            Some(literal) => literal,
+            None => "required".to_owned(),
+        }
+    }
+
+    /// The bounds as the manual has them.
+    fn bounds(&self) -> String {
+        let (own, also) = (self.kind().bounds(), self.notes().also.to_owned());
+        let parts = [own, also].into_iter().filter(|part| !part.is_empty());
+        parts.collect::<Vec<_>>().join("; ")
+    }
+
+    /// The meaning as the manual has it.
+    fn meaning(&self) -> String {
+        let meaning = self.notes().meaning;
+        match self.notes().only {
+            Some(only) => format!("{meaning}; only for {}", only.words.join(", ")),
+            None => meaning.to_owned(),
+        }
+    }
+}
+
+impl<K: Kind> Described for Key<K> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn kind(&self) -> &dyn Kind {
+        &self.kind
+    }
+
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+}
+
+/// The keys of a section, in the order in which a plan is written out and messages list them.
+pub(crate) struct Table<S: 'static> {
+    /// The name of the section in paths; empty at the top of a plan.
+    pub(crate) name: &'static str,
+    pub(crate) rows: &'static [Row<S>],
+}
+
+/// A key of a section that is read into an `S`.
+pub(crate) struct Row<S> {
+    pub(crate) key: &'static dyn Described,
+    /// The value as TOML writes it; `None` where a plan leaves the key out.
+    pub(crate) written: fn(&S) -> Option<String>,
+}
+
+impl<S> Table<S> {
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        self.keys().iter().map(|key| key.name()).collect()
+    }
+
+    pub(crate) fn keys(&self) -> Vec<&'static dyn Described> {
+        self.rows.iter().map(|row| row.key).collect()
+    }
+
+    /// Refuses keys of a section that are not in this table.
+    pub(crate) fn check(&self, section: &Section<'_>) -> Result<(), PlanError> {
+        section.check_keys(&self.names())
+    }
+
+    /// The lines of a section with these values.
+    pub(crate) fn lines(&self, values: &S) -> String {
+        let line = |row: &Row<S>| {
+            let value = (row.written)(values)?;
+            Some(format!("{} = {value}\n", row.key.name()))
+        };
+        self.rows.iter().filter_map(line).collect()
+    }
+}
+
+/// A value that TOML writes without quotes.
+#[expect(clippy::unnecessary_wraps, reason = "a row may leave its key out")]
+pub(crate) fn bare(value: impl std::fmt::Display) -> Option<String> {
+    Some(value.to_string())
+}
+
+/// A value that TOML writes as a string.
+#[expect(clippy::unnecessary_wraps, reason = "a row may leave its key out")]
+pub(crate) fn text(value: impl std::fmt::Display) -> Option<String> {
+    Some(quoted(&value.to_string()))
+}
+
+/// An array of values that TOML writes without quotes.
+pub(crate) fn list<T: std::fmt::Display>(items: impl IntoIterator<Item = T>) -> Option<String> {
+    let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    bare(format!("[{}]", items.join(", ")))
+}
+
+/// A string of TOML.
+pub(crate) fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+/// Defines the keys of a section and the table that lists them. Each entry is a constant with its
+/// type, the key, and the way to write its value out.
+macro_rules! table {
+    (
+        $(#[$doc:meta])* $table:ident: $values:ty = $name:literal;
+        $($key:ident: $kind:ty = $built:expr, $written:expr;)*
+    ) => {
+        $(pub(crate) const $key: Key<$kind> = $built;)*
+
+        $(#[$doc])*
+        pub(crate) const $table: Table<$values> = Table {
+            name: $name,
+            rows: &[$(Row { key: &$key, written: $written }),*],
+        };
+    };
+}
+pub(crate) use table;
