@@ -14,9 +14,9 @@ use flurry_core::id::{
 };
 use flurry_core::key_value::Operation;
 use flurry_core::message::{
-    Answer, Ask, Control, Copy, Message, Opened, OpenedSession, Outcome, Request,
+    Answer, Ask, Control, Copies, Copy, Message, Opened, OpenedSession, Outcome, Request,
 };
-use flurry_core::portal::{self, Destination, Event, Portal, Submission};
+use flurry_core::portal::{self, Destination, Event, Portal, PortalParams, Sessions, Submission};
 use flurry_core::router::{self, Router, RouterParams};
 
 const NOW: MonoNs = MonoNs(10);
@@ -35,7 +35,27 @@ fn owner(epoch: u32) -> Portal {
 
 /// Returns such an owner whose predecessors have closed since an epoch.
 fn owner_after(epoch: u32, clean_since: Option<Epoch>) -> Portal {
-    let mut portal = portal(NOW, 1);
+    opened(portal(NOW, 1), epoch, clean_since)
+}
+
+/// Returns such an owner with bounds of its own.
+fn owner_with(epoch: u32, keys_max: usize, drive_again: Option<DurationNs>) -> Portal {
+    let params = PortalParams {
+        sessions: Sessions::one("calls"),
+        nonce: 1,
+        operations_max: 100,
+        bytes_max: 1 << 20,
+        keys_max,
+        drive_again,
+        heartbeat: None,
+        patience: DurationNs(0),
+        copies: Copies::Count(1),
+    };
+    opened(Portal::new(NOW, params), epoch, Some(Epoch(epoch)))
+}
+
+/// Opens the portal's session under this epoch.
+fn opened(mut portal: Portal, epoch: u32, clean_since: Option<Epoch>) -> Portal {
     let config = Config {
         number: ConfigNumber(1),
         replicas: 3,
@@ -271,4 +291,97 @@ fn a_takeover_after_a_refused_write_waits_for_the_reads_under_way() {
     assert_eq!(asked(&mut portal), []);
     answer(&mut portal, id(1, 4), Outcome::Unknown, false);
     assert_eq!(asked(&mut portal), [(5, true)]);
+}
+
+#[test]
+fn a_takeover_that_is_sent_anew_does_not_call_its_own_number_stable() {
+    let again = DurationNs::millis(100);
+    let mut portal = owner_with(2, 100, Some(again));
+    submit(&mut portal, &Operation::Get);
+    assert_eq!(asked(&mut portal), [(1, true)]);
+    // It writes back what it found, and one replica does not have that yet.
+    let found = taken(version(2, 1), version(1, 2));
+    answer(&mut portal, id(2, 1), found, false);
+    answer(&mut portal, id(2, 2), Outcome::Done(Bytes::new()), false);
+    assert_eq!(asked(&mut portal), [(2, false)]);
+    portal.handle_timeout(NOW.after(again));
+    let Some((_, Message::Request(copy))) = portal.poll_send() else {
+        panic!("the key is taken over anew");
+    };
+    let (number, stable) = (copy.request.id.sequence, copy.request.stable);
+    assert_eq!((copy.request.ask.clone(), number.0), (Ask::Touch, 3));
+    // A replica would bury the deletion that the takeover writes back, before the others have it.
+    assert!(stable < number, "{stable:?} is stable");
+    assert!(portal.stable_sequence() < number);
+}
+
+#[test]
+fn an_answer_that_does_not_fit_its_operation_changes_nothing() {
+    let mut portal = owner(2);
+    let number = submit(&mut portal, &Operation::Increment(1));
+    assert_eq!(asked(&mut portal), [(1, true)]);
+    answer(&mut portal, id(2, 1), Outcome::Done(Bytes::new()), false);
+    assert_eq!(asked(&mut portal), [], "a takeover is not done");
+    let found = || taken(version(2, 1), version(1, 2));
+    answer(&mut portal, id(2, 1), found(), true);
+    assert_eq!(asked(&mut portal), [(2, false)]);
+    for wrong in [found(), Outcome::Forgotten] {
+        answer(&mut portal, id(2, 2), wrong, false);
+        assert_eq!(asked(&mut portal), []);
+        assert_eq!(told(&mut portal), [], "an update takes nothing over");
+    }
+    answer(&mut portal, id(2, 2), Outcome::Done(Bytes::new()), true);
+    assert_eq!(
+        told(&mut portal).len(),
+        1,
+        "operation {number} was answered"
+    );
+    assert_eq!(portal.held(), 0);
+}
+
+/// Reads a key whose takeover is answered like this, and returns what the takeover asked.
+fn read_refused(portal: &mut Portal, key: &str, outcome: &Outcome) -> Arc<Request> {
+    let submission = Submission {
+        key: Bytes::copy_from_slice(key.as_bytes()),
+        operation: Operation::Get.encode(),
+        access: Operation::Get.access(),
+        level: Level::First,
+        at: WallNs(0),
+        patience: DurationNs::millis(1_000),
+        sequence: None,
+        refuses_doubt: false,
+    };
+    portal.submit(NOW, submission).unwrap();
+    let Some((_, Message::Request(copy))) = portal.poll_send() else {
+        panic!("{key} is taken over");
+    };
+    answer(portal, copy.request.id, outcome.clone(), false);
+    copy.request
+}
+
+#[test]
+fn keys_whose_takeover_is_refused_are_forgotten_like_others() {
+    let mut portal = owner_with(2, 3, None);
+    for number in 0..50 {
+        read_refused(&mut portal, &format!("key {number}"), &Outcome::Busy);
+    }
+    assert_eq!(told(&mut portal).len(), 50);
+    assert_eq!(portal.keys(), 3);
+}
+
+#[test]
+fn a_forgotten_key_whose_takeover_was_cut_off_is_asked_of_all_replicas() {
+    let mut portal = owner_with(2, 1, None);
+    let first = read_refused(&mut portal, "a", &Outcome::Forgotten);
+    assert_eq!(first.clean_since, Some(Epoch(2)), "the first reply counts");
+    // The router begins a second one, and has no room for it.
+    let Some((_, Message::Request(copy))) = portal.poll_send() else {
+        panic!("the key is taken over again");
+    };
+    answer(&mut portal, copy.request.id, Outcome::Busy, false);
+    read_refused(&mut portal, "b", &Outcome::Busy);
+    assert_eq!(portal.keys(), 1, "the owner has forgotten the first key");
+    let again = read_refused(&mut portal, "a", &Outcome::Busy);
+    // The takeover that was cut off may have written back to one replica only.
+    assert_eq!(again.clean_since, None);
 }

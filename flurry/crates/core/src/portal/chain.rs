@@ -87,10 +87,13 @@ impl Chain {
     }
 
     fn is_idle(&self) -> bool {
-        self.reads == 0
-            && self.updates == 0
-            && self.waiting.is_empty()
-            && matches!(self.known, Known::At(_))
+        self.reads == 0 && self.updates == 0 && self.waiting.is_empty()
+    }
+
+    /// Whether the key is not known, and some replicas may have what others have not: a refused write,
+    /// or what a takeover wrote back.
+    fn is_touched(&self) -> bool {
+        self.known == Known::Unknown && (self.unheard || !self.refused.is_empty())
     }
 }
 
@@ -107,9 +110,11 @@ impl Portal {
         } else {
             Known::Unknown
         };
-        self.keys
-            .entry(key.clone())
-            .or_insert_with(|| Chain::new(known))
+        let unheard = self.forgot_touched;
+        self.keys.entry(key.clone()).or_insert_with(|| Chain {
+            unheard,
+            ..Chain::new(known)
+        })
     }
 
     fn forget_one(&mut self) {
@@ -119,19 +124,24 @@ impl Portal {
                 Known::At(version) => {
                     version.epoch != self.epoch_of(key) || version.sequence <= stable
                 }
-                _ => false,
+                // A takeover was refused. The next operation takes the key over in any case.
+                Known::Unknown => chain.unstable == 0,
+                Known::Taking => false,
             };
             settled && chain.is_idle()
         };
         // A few at the front, so that a full map of busy keys does not cost a walk for each operation.
         let mut front = self.keys.iter().take(64);
         // A key in doubt of which no caller has heard yet is kept as long as another can go.
-        let told = front.position(|it| is_idle(it) && !it.1.tail_unknown);
+        let told = front.position(|it| is_idle(it) && !it.1.tail_unknown && !it.1.is_touched());
         let mut front = self.keys.iter().take(64);
         if let Some(index) = told.or_else(|| front.position(is_idle)) {
             let forgotten = self.keys.swap_remove_index(index);
             self.forgot = true;
-            self.forgot_untold |= forgotten.is_some_and(|(_, chain)| chain.tail_unknown);
+            if let Some((_, chain)) = forgotten {
+                self.forgot_untold |= chain.tail_unknown;
+                self.forgot_touched |= chain.is_touched();
+            }
         }
     }
 
@@ -266,6 +276,8 @@ impl Portal {
         untouched: bool,
     ) {
         let id = self.id(key, sequence);
+        // First, since a takeover that is sent anew may be all that is not stable.
+        self.unstable.insert(sequence, 0);
         let stable = self.stable();
         let part = self.part(key.session());
         let clean_since = part.and_then(|it| it.clean_since);
@@ -273,7 +285,6 @@ impl Portal {
         if let Some(chain) = self.keys.get_mut(key) {
             chain.known = Known::Taking;
         }
-        self.unstable.insert(sequence, 0);
         let request = Request {
             id,
             dep: Version::NONE,

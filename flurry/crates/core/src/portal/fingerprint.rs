@@ -11,7 +11,7 @@ impl Hash for Portal {
         self.life.hash(hasher);
         self.parts.hash(hasher);
         (self.last, self.at).hash(hasher);
-        (self.forgot, self.forgot_untold).hash(hasher);
+        (self.forgot, self.forgot_untold, self.forgot_touched).hash(hasher);
         self.keys.len().hash(hasher);
         for chain in &self.keys {
             chain.hash(hasher);

@@ -256,6 +256,8 @@ pub struct Portal {
     forgot: bool,
     /// One of them may have lost its last writes, and nobody was told.
     forgot_untold: bool,
+    /// A takeover of one of them was refused or cut off: it may have reached some replicas only.
+    forgot_touched: bool,
     keys: IndexMap<Key, Chain, std::hash::BuildHasherDefault<crate::table::KeyHasher>>,
     /// The empty queue of a key for which nothing waits any more. It would take most of the key's memory.
     spare: VecDeque<Pending>,
@@ -284,6 +286,11 @@ pub fn number_of(sequence: Sequence) -> u64 {
     sequence.0 / 2
 }
 
+/// Whether a number is that of a takeover.
+fn is_takeover(sequence: Sequence) -> bool {
+    !sequence.0.is_multiple_of(2)
+}
+
 impl Portal {
     /// A portal that asks the controller to make it the owner.
     #[must_use]
@@ -302,6 +309,7 @@ impl Portal {
             at: WallNs(0),
             forgot: false,
             forgot_untold: false,
+            forgot_touched: false,
             keys: IndexMap::default(),
             spare: VecDeque::new(),
             operations: BTreeMap::new(),
@@ -356,6 +364,12 @@ impl Portal {
         self.unstable.bytes()
     }
 
+    /// Returns the number of keys whose versions it remembers.
+    #[must_use]
+    pub fn keys(&self) -> usize {
+        self.keys.len()
+    }
+
     /// The owner's time by now: it never goes back, and not behind an earlier owner's.
     #[must_use]
     pub fn at(&self) -> WallNs {
@@ -395,7 +409,8 @@ impl Portal {
         // The number below an operation's is for the takeover that it may still need; a write that was
         // sent needs none any more. Else the loss of what its takeover wrote back could not be proven.
         let sent = self.operations.get(&first);
-        let needs_none = sent.is_some_and(|operation| operation.access != Access::Read);
+        let needs_none =
+            is_takeover(first) || sent.is_some_and(|operation| operation.access != Access::Read);
         Sequence(first.0.saturating_sub(if needs_none { 1 } else { 2 }))
     }
 

@@ -52,6 +52,15 @@ impl Portal {
             return;
         }
         let key = operation.request.key.clone();
+        // Each kind of operation has answers of its own: another one would count what is not there.
+        let fits = match outcome {
+            Routed::Done(_) => !operation.takeover,
+            Routed::Taken { .. } | Routed::Forgotten => operation.takeover,
+            _ => true,
+        };
+        if !fits {
+            return;
+        }
         match outcome {
             Routed::Done(bytes) => self.done(id.sequence, bytes, absent),
             Routed::Taken {
@@ -388,6 +397,10 @@ impl Portal {
         let Some(operation) = self.operations.get(&id.sequence) else {
             return;
         };
+        // A read changes no replica, so that it is never stable.
+        if operation.access == Access::Read {
+            return;
+        }
         let (key, takeover) = (operation.request.key.clone(), operation.takeover);
         let version = id.version();
         if let Some(chain) = self.keys.get_mut(&key)
