@@ -10,7 +10,7 @@ use flurry_core::config::Level;
 use flurry_core::id::{ConfigNumber, DurationNs, WallNs};
 use flurry_core::key_value::{Answer, Operation};
 use flurry_core::message::{Control, Copies, Owned};
-use flurry_core::portal::{Outcome, Portal, PortalParams, Submission};
+use flurry_core::portal::{Event, Outcome, Portal, PortalParams, Submission};
 
 fn set(value: &'static str) -> Operation {
     Operation::set(Bytes::from_static(value.as_bytes()))
@@ -254,4 +254,22 @@ fn an_owner_that_closes_with_a_doubt_that_no_caller_heard_of_leaves_it_to_the_ne
     next_gateway(&mut cluster, 3);
     assert!(doubts(&mut cluster, "n"));
     assert!(!doubts(&mut cluster, "new"));
+}
+
+#[test]
+fn a_doubt_that_an_owner_reported_to_nobody_outlives_its_closing() {
+    let mut cluster = in_doubt();
+    // The second owner hears nothing of the key, and the third one takes it over for a caller that
+    // refuses doubt. So the value has a version of the third owner, and nobody was notified.
+    for nonce in [3, 4] {
+        cluster.portal.close(cluster.now);
+        cluster.pass(DurationNs::millis(50));
+        assert!(cluster.events.contains(&Event::Closed));
+        take_over(&mut cluster, nonce);
+        if nonce == 3 {
+            let refused = refuse_doubt(&mut cluster);
+            assert_eq!(cluster.outcome(refused), Some(Outcome::TailUnknown));
+        }
+    }
+    assert!(doubts(&mut cluster, "n"));
 }

@@ -114,14 +114,15 @@ impl Controller {
         controller.config = read_config(&stored.config)?;
         for it in stored.sessions {
             let id = SessionId(it.session);
-            let epoch = |number: u32| (number != 0).then_some(Epoch(number));
+            // Earlier controllers kept the clean time of a session whose last owner left a doubt.
+            let clean = (it.clean_since > it.unknown_through).then_some(Epoch(it.clean_since));
             controller.names.insert(it.name.clone(), id);
             let session = Session {
                 name: it.name,
                 epoch: Epoch(it.epoch),
                 nonce: it.nonce,
                 closed: it.closed,
-                clean_since: epoch(it.clean_since),
+                clean_since: clean,
                 unknown_through: Epoch(it.unknown_through),
                 at: WallNs(it.at_ns),
                 lossy: it.lossy,
