@@ -160,3 +160,16 @@ fn a_silent_server_is_waited_for_when_the_others_turn_out_to_have_ended() {
     assert!(!has(&controller, 2, 3), "its successor is there");
     assert!(has(&controller, 0, 1), "it alone has everything");
 }
+
+#[test]
+fn a_server_that_calls_itself_lost_is_not_let_in() {
+    let (mut controller, now) = three();
+    let address = "10.0.0.9:7701";
+    let mut lost = member(9, 5, address);
+    lost.gone = true;
+    join(&mut controller, now, &lost);
+    let config = controller.config().unwrap();
+    assert!(config.everybody().all(|it| it.server != ServerId(9)));
+    join(&mut controller, now, &member(9, 5, address));
+    assert!(has(&controller, 9, 5));
+}

@@ -36,7 +36,8 @@ impl Controller {
         let counted = member.addresses.is_empty() || member.addresses.len() == shards;
         let addressed = counted && member.addresses.iter().all(|text| is_address(text));
         let drained = self.drained.contains(&member.server) && !planted(Bug::DrainedComesBack);
-        if !addressed || drained || !self.has_room(member.server) {
+        // A server that asks has not been lost, whatever it says.
+        if !addressed || drained || member.gone || !self.has_room(member.server) {
             return;
         }
         if let Some(address) = self.twin(now, &member) {
