@@ -37,6 +37,10 @@ impl Consensus {
             // Another ballot would have to be written first, too.
             return;
         }
+        if self.round >= Ballot::ROUND_MAX {
+            // No ballot is left that is higher.
+            return;
+        }
         self.candidacy = Some(Candidacy {
             ballot: Ballot::new(self.round + 1, self.params.me),
             trial: true,
@@ -198,6 +202,10 @@ impl Consensus {
         if !trial {
             self.candidacy = None;
             return self.begin_to_lead(now, ballot);
+        }
+        if self.round >= Ballot::ROUND_MAX {
+            self.candidacy = None;
+            return;
         }
         // A round of its own, should it have promised another since.
         let ballot = Ballot::new(ballot.round().max(self.round + 1), self.params.me);

@@ -44,8 +44,18 @@ pub struct MemberId(pub u32);
 pub struct Ballot(pub u64);
 
 impl Ballot {
+    /// The last round in which anybody stands. At a thousand rounds a second a group gets there in
+    /// twenty-four days without a leader, and no sooner: a higher ballot was never given out.
+    const ROUND_MAX: u64 = 1 << 31;
+
     fn new(round: u64, member: MemberId) -> Self {
+        assert!(round <= Self::ROUND_MAX, "round {round} is beyond the last");
         Self(round << 32 | u64::from(member.0))
+    }
+
+    /// Whether a candidate can have it.
+    fn is_possible(self) -> bool {
+        self.round() <= Self::ROUND_MAX
     }
 
     fn round(self) -> u64 {
@@ -64,6 +74,16 @@ pub struct Stamp {
     pub ballot: Ballot,
     /// Counts the writes of all leaders.
     pub version: u64,
+}
+
+impl Stamp {
+    /// Writes of all leaders that a group lives to see, with room for those of the next leaders.
+    const VERSION_MAX: u64 = u64::MAX / 2;
+
+    /// Whether a leader can have written it.
+    fn is_possible(self) -> bool {
+        self.ballot.is_possible() && self.version <= Self::VERSION_MAX
+    }
 }
 
 /// What a member keeps on its disk.
@@ -129,6 +149,21 @@ pub enum Message {
     Resign(Ballot),
     /// From a member without a state: what have you promised?
     Inquire,
+}
+
+impl Message {
+    /// Whether a member can have said it: no round and no version in it is beyond the last.
+    fn is_possible(&self) -> bool {
+        match self {
+            Self::Ask { ballot, stamp, .. }
+            | Self::Append { ballot, stamp, .. }
+            | Self::Appended { ballot, stamp, .. } => ballot.is_possible() && stamp.is_possible(),
+            Self::Vote { ballot, .. } | Self::Promised(ballot) | Self::Resign(ballot) => {
+                ballot.is_possible()
+            }
+            Self::Inquire => true,
+        }
+    }
 }
 
 /// What a member wants done. Messages may leave at once: whatever one says is on disk is there.
@@ -236,9 +271,11 @@ impl Consensus {
         member
     }
 
-    /// A message of another member. One from elsewhere is ignored.
+    /// A message of another member. One from elsewhere is ignored, and so is one that no member can
+    /// have sent: after its round nobody could ever lead.
     pub fn handle_message(&mut self, now: MonoNs, from: MemberId, message: Message) {
-        if from == self.params.me || !self.params.members.contains(&from) {
+        let is_other = from != self.params.me && self.params.members.contains(&from);
+        if !is_other || !message.is_possible() {
             return;
         }
         self.heard_from.insert(from, now);
