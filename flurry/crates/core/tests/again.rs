@@ -49,6 +49,7 @@ fn owner_with(epoch: u32, keys_max: usize, drive_again: Option<DurationNs>) -> P
         drive_again,
         heartbeat: None,
         patience: DurationNs(0),
+        tells_first: false,
         copies: Copies::Count(1),
     };
     opened(Portal::new(NOW, params), epoch, Some(Epoch(epoch)))

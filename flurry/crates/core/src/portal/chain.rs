@@ -45,8 +45,6 @@ pub(super) struct Chain {
     pub(super) unstable: u32,
     /// The next answer carries that earlier owners' last writes may be lost.
     pub(super) tail_unknown: bool,
-    /// A caller was refused an operation for it.
-    pub(super) doubt_told: bool,
     /// So do those of all operations up to here: they were asked for before it was known, and one that
     /// must be sent anew comes after the first answer has carried it.
     pub(super) tail_unknown_through: Sequence,
@@ -66,7 +64,6 @@ impl Chain {
             updates: 0,
             unstable: 0,
             tail_unknown: false,
-            doubt_told: false,
             tail_unknown_through: Sequence(0),
             unheard: false,
             waiting: VecDeque::new(),
@@ -79,11 +76,6 @@ impl Chain {
             self.refused.pop_front();
         }
         self.refused.push_back(version);
-    }
-
-    /// Whether the key is in doubt, and no caller has heard of it.
-    pub(super) fn is_untold(&self) -> bool {
-        self.tail_unknown && !self.doubt_told
     }
 
     fn is_idle(&self) -> bool {
@@ -193,7 +185,6 @@ impl Portal {
                 && access != Access::Blind
                 && (chain.tail_unknown || pending.sequence <= chain.tail_unknown_through)
             {
-                chain.doubt_told = true;
                 self.end_waiting(&pending, Outcome::TailUnknown);
                 continue;
             }

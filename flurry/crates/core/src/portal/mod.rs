@@ -634,7 +634,7 @@ impl Portal {
                 copies: self.params.copies,
             },
             Life::Closing => {
-                let untold = self.keys.values().any(Chain::is_untold);
+                let untold = self.keys.values().any(|chain| chain.tail_unknown);
                 let untold = untold || self.forgot_untold;
                 Control::Close(self.owned(), untold, self.at)
             }

@@ -193,7 +193,6 @@ impl Portal {
             chain.deleted_at = absent.then_some(version);
             if lossy {
                 chain.tail_unknown = true;
-                chain.doubt_told = false;
                 chain.tail_unknown_through = self.last;
             }
         }
