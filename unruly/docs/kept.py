@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 RUNS = Path(__file__).resolve().parents[1] / "bench" / "runs"
 
@@ -17,12 +16,6 @@ def read(place: str) -> dict[str, Any]:
     """Read a kept result, at a place below unruly/bench/runs."""
     found: dict[str, Any] = json.loads((RUNS / place).read_text(encoding="utf-8"))
     return found
-
-
-def write(page: Path, written: Callable[[str], str]) -> None:
-    """Write a page anew, and say which."""
-    page.write_text(written(page.read_text(encoding="utf-8")), encoding="utf-8")
-    sys.stdout.write(f"{page}\n")
 
 
 def filled(page: str, parts: Mapping[str, str]) -> str:

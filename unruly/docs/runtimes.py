@@ -1,6 +1,6 @@
 """Write the tables of the page runtimes.md from the summary that is kept.
 
-Run ``python unruly/docs/runtimes.py``.
+Run ``make pages``.
 
 The run is that of the plan ``group-rpc-jvm``. The part of its summary about runtimes is kept, so
 that nobody types the numbers of a table.
@@ -84,7 +84,3 @@ def meetings(found: dict[str, Any]) -> str:
         "chance would have it of", "time in collections", "longest, ms",
     ]  # fmt: skip
     return table(head, rows)
-
-
-if __name__ == "__main__":
-    kept.write(PAGE, written)

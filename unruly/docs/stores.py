@@ -1,6 +1,6 @@
 """Write the tables of the page stores.md from the summaries that are kept.
 
-Run ``python unruly/docs/stores.py``.
+Run ``make pages``.
 
 The runs are those of the plans ``stores``, ``store-levels`` and ``store-faults``. The
 ``summary.json`` of each is kept, so that nobody types the numbers of a table. Above each table
@@ -153,7 +153,3 @@ def faults(found: dict[str, Any]) -> str:
         "slowest meanwhile", "slowest without a fault", "longest without a good reply",
     ]  # fmt: skip
     return table(head, lines)
-
-
-if __name__ == "__main__":
-    kept.write(PAGE, written)

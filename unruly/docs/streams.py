@@ -1,6 +1,6 @@
 """Write the tables of the page streams.md from the summary that is kept.
 
-Run ``python unruly/docs/streams.py``.
+Run ``make pages``.
 
 The run is that of the plan ``throughput-stability``. The part of its summary about streams is kept,
 so that nobody types the numbers of a table.
@@ -99,7 +99,3 @@ def hypotheses(found: list[dict[str, Any]]) -> str:
         claim = it["claim"][0].upper() + it["claim"][1:]
         parts.append(f"*{claim}*: **{it['outcome']}**.\n\n{table(head, rows, right=False)}")
     return "\n".join(parts)
-
-
-if __name__ == "__main__":
-    kept.write(PAGE, written)
