@@ -96,7 +96,7 @@ def test_a_server_that_stood_still_copies_only_what_it_missed(tmp_path: Path) ->
             wait_for(lambda: "2 of 3 copies" in parts.status(), "server 3 is counted out")
             write(wire, range(100), 500)
             assert wire.ask("DEL", *(f"key:{it}" for it in range(100, 110))) == b":10\r\n"
-            # The next write reports to the servers that each has the deletions, and they forget them.
+            # With the next write servers learn that each has the deletions, and they forget them.
             write(wire, range(100), 500)
             parts.go_on("server-3")
             wait_for(parts.is_whole, "all three copies", 60)

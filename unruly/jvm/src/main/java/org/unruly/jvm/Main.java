@@ -44,14 +44,14 @@ public final class Main {
     Shutdown.now(status);
   }
 
-  /** Of options that are wrong the agent is told too, if only that of the socket is right. */
+  /** Connects to the agent to report wrong options, if the option of the socket is right; else returns null. */
   private static Parent parentDespite(String[] words) {
     for (String word : words) {
       if (word.startsWith("socket=")) {
         try {
           return Parent.connect(word.substring("socket=".length()), Shutdown::atOnce);
         } catch (Problem thrown) {
-          // then stderr alone is told
+          // then only stderr gets the report
         }
       }
     }

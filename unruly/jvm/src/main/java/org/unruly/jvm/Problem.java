@@ -1,15 +1,15 @@
 package org.unruly.jvm;
 
-/** What ends a run: told in the house's form, {@code where: what is wrong; what was wanted; hint: next step}. */
+/** An error that ends a run. Its text is {@code where: fault; wanted expectation; hint: next step}. */
 public final class Problem extends RuntimeException {
   private static final long serialVersionUID = 1L;
 
   /**
-   * A problem in words.
+   * Creates an error from its parts.
    *
    * @param where the part or option it is about
-   * @param wrong what is wrong, with the value
-   * @param wanted what was wanted
+   * @param wrong the fault, with the value
+   * @param wanted the expected value or state
    * @param hint the next step
    */
   public Problem(String where, String wrong, String wanted, String hint) {

@@ -9,10 +9,10 @@ import java.util.concurrent.TimeUnit;
  * How this process ends: what it leaves lying about is taken away, then it halts.
  *
  * <p>Not {@link System#exit}: libraries have threads and hooks of their own that may hold a process for seconds, and an
- * agent that ended must never leave a virtual machine behind.
+ * agent that ended must never leave a JVM behind.
  */
 public final class Shutdown {
-  /** What a run that is stopped has left to bring what is on its way, ns. */
+  /** Time for a stopped run to deliver its messages under way, ns. */
   public static final long STOP_NS = 500_000_000;
 
   private static final long TIMEOUT_NS = 1_000_000_000L;
@@ -39,8 +39,8 @@ public final class Shutdown {
   }
 
   /**
-   * Ends the process at once, for when no one is there to be told a status. Halting waits for collections and for the
-   * compiler, seconds if need be; the kernel's own signal does not.
+   * Ends the process at once, when no agent is left to receive a status. Halting the JVM waits for collections and for
+   * the compiler, for seconds if need be; the kernel's own signal does not.
    */
   public static void atOnce() {
     tidyInTime();

@@ -29,10 +29,10 @@ public final class StreamRun {
           "role", "protocol", "listen", "message", "sample", "cookie", "readers", "joins", "socket", "driver", "compete", "live",
           "occupancy", "cores");
 
-  /** What is on its way at the end has so long to come; a writer that is still held up then has no reader. */
+  /** Time for messages under way to arrive at the end, ns; a writer that is still held up then has no reader. */
   static final long SETTLE_NS = 10_000_000_000L;
 
-  /** A reader waits longer than its writer, whose failure is then told by the writer. */
+  /** A reader waits longer than its writer, so that the writer reports its own failure first. */
   private static final long READER_NS = SETTLE_NS + 2_000_000_000L;
 
   private static final long WAKING_MS = 1000;
@@ -131,10 +131,10 @@ public final class StreamRun {
       Command command = parent.next(schedule.endNs() + graceNs);
       if (command == null && writes && !stopped) {
         String wrong = "message " + sent.messages() + " is held up " + graceNs / 1_000_000_000 + " s after the end";
-        throw new Problem(protocol, wrong, "a reader that reads", "see what the reader told");
+        throw new Problem(protocol, wrong, "a reader that reads", "see the errors of the reader");
       } else if (command == null && !stopped) {
         String wrong = accounting.messages() + " messages came, and the end never came";
-        throw new Problem(protocol, wrong, "a writer that tells its end", "see what the writer told");
+        throw new Problem(protocol, wrong, "a writer that reports its end", "see the errors of the writer");
       } else if (command == null) {
         return;
       } else if (command.kind() == Kind.STOP) {
@@ -166,10 +166,10 @@ public final class StreamRun {
       throw problem;
     } else if (cause != null) {
       long messages = writes ? sent.messages() : accounting.messages();
-      // what went wrong at a peer or a socket says so itself; of anything else the kind says most
+      // an error of a peer or a socket has a clear message; for any other the kind says most
       boolean spoken = cause instanceof IOException && cause.getMessage() != null;
       String wrong = "the stream broke after " + messages + " messages: " + (spoken ? cause.getMessage() : cause);
-      throw new Problem(protocol, wrong, "a peer until the end", "see what the other side told", cause);
+      throw new Problem(protocol, wrong, "a peer until the end", "see the errors of the other side", cause);
     }
   }
 }

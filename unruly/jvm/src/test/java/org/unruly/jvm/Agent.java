@@ -45,7 +45,7 @@ final class Agent implements AutoCloseable {
     channel = server.accept();
   }
 
-  /** The next record of a kind; what comes before is kept. */
+  /** Returns the next record of a kind; records before it are kept. */
   ForeignRecord await(int kind) throws IOException {
     for (ForeignRecord record = read(); record != null; record = read()) {
       if (record.kind() == kind) {
@@ -64,7 +64,7 @@ final class Agent implements AutoCloseable {
     channel.write(buffer.flip());
   }
 
-  /** Reads until the socket's end, and tells with what the process ended. */
+  /** Reads until the socket's end, and returns the exit code of the process. */
   int awaitEnd() throws IOException, InterruptedException {
     while (read() != null) {
       // kept

@@ -47,7 +47,7 @@ class AgentRunTest {
 
   private void nothingIsLeft() throws IOException {
     if (!Files.exists(folder)) {
-      // it went with the last file in it
+      // it was deleted with its last file
       return;
     }
     try (var files = Files.list(folder)) {

@@ -5,13 +5,13 @@ import java.nio.file.Path;
 import org.unruly.jvm.Options;
 
 /**
- * What a member of the group is told when it starts.
+ * The configuration of a member of the group.
  *
  * @param listen the server's address; port 0 leaves the choice to the kernel
- * @param asking the socket at which the agent asks
- * @param codec of the run
- * @param wallOffsetNs what is added to CLOCK_MONOTONIC to give the wall clock
- * @param timeoutNs what is open for longer after its intended time is forgotten
+ * @param asking the socket on which the agent sends its requests
+ * @param codec the codec of the run
+ * @param wallOffsetNs the wall clock minus CLOCK_MONOTONIC
+ * @param timeoutNs the time after its scheduled time at which an open request is forgotten
  * @param disk the ring file of replies, or null without one
  * @param diskBytes its length
  */
@@ -22,10 +22,10 @@ public record AgentConfig(
 
   private static final long DISK_BYTES_MAX = 64L << 30;
 
-  /** Years: what is added to a stamp never overflows. */
+  /** Years: adding it to a stamp never overflows. */
   private static final long TIMEOUT_NS_MAX = Long.MAX_VALUE / 4;
 
-  /** The terms of a command line. */
+  /** Reads the configuration from a command line. */
   public static AgentConfig of(Options options) {
     int cookie = (int) options.number("cookie", 0, 0xFFFF_FFFFL);
     int bodyBytes = (int) options.number("body", 0, BODY_BYTES_MAX);
@@ -40,7 +40,7 @@ public record AgentConfig(
         hasDisk ? options.number("disk-bytes", bodyBytes + Codec.REPLY_BYTES, DISK_BYTES_MAX) : 0);
   }
 
-  /** The address as one reads it. */
+  /** Returns the address as text. */
   String listenText() {
     return listen.getAddress().getHostAddress() + ":" + listen.getPort();
   }

@@ -18,7 +18,7 @@ final class ClientConnection extends ByteToMessageDecoder {
   private boolean entered;
   private boolean known;
   private ReplyRoute route;
-  private Future<?> patience;
+  private Future<?> identifyTimer;
   private Future<?> unread;
   private ByteBuf replies;
 
@@ -36,13 +36,13 @@ final class ClientConnection extends ByteToMessageDecoder {
       return;
     }
     route = new ReplyRoute(context.channel(), null);
-    patience = context.executor().schedule(() -> context.close(), limits.identifyTimeoutNs(), TimeUnit.NANOSECONDS);
+    identifyTimer = context.executor().schedule(() -> context.close(), limits.identifyTimeoutNs(), TimeUnit.NANOSECONDS);
   }
 
   @Override
   public void channelRead(ChannelHandlerContext context, Object bytes) throws Exception {
     super.channelRead(context, bytes);
-    // all that came with one read is answered with one write
+    // one write answers all requests of one read
     if (replies != null) {
       route.send(replies);
       replies = null;
@@ -68,12 +68,12 @@ final class ClientConnection extends ByteToMessageDecoder {
   private void identify(ChannelHandlerContext context) {
     if (!known) {
       known = true;
-      patience.cancel(false);
+      identifyTimer.cancel(false);
       limiter.identify(context.channel());
     }
   }
 
-  /** Who does not read is not read from, and not for ever. */
+  /** Stops reading from a client that does not read its replies, and closes it after a time. */
   @Override
   public void channelWritabilityChanged(ChannelHandlerContext context) {
     boolean writable = context.channel().isWritable();
@@ -89,7 +89,7 @@ final class ClientConnection extends ByteToMessageDecoder {
   @Override
   public void channelInactive(ChannelHandlerContext context) throws Exception {
     super.channelInactive(context);
-    for (Future<?> timer : new Future<?>[] {patience, unread}) {
+    for (Future<?> timer : new Future<?>[] {identifyTimer, unread}) {
       if (timer != null) {
         timer.cancel(false);
       }

@@ -5,7 +5,7 @@ import java.net.ProtocolException;
 import java.util.zip.CRC32;
 
 /**
- * The group RPC on the wire, as {@code unruly/schema/wire.md} has it. Sans-IO.
+ * The group RPC on the wire, as {@code unruly/schema/wire.md} defines it. Without I/O.
  *
  * @param cookie of the run: a message with another one is refused
  * @param bodyBytes length of every body of the run
@@ -23,7 +23,7 @@ record Codec(int cookie, int bodyBytes) {
   private static final int REQUEST = 1;
   private static final int REPLY = 2;
 
-  /** From so many bytes on it is clear whose message it is. */
+  /** The number of bytes that identify the run of a message. */
   private static final int HEAD_BYTES = 20;
 
   private static final int COOKIE_AT = 4;

@@ -16,10 +16,10 @@ import org.unruly.jvm.Problem;
 public record EventLoops(EventLoopGroup asking, EventLoopGroup serving) implements AutoCloseable {
   private static final long TIMEOUT_MS = 1000;
 
-  /** From so many ms on Netty waits in epoll itself, whose end the kernel may put off by 50 us; 0: always a timerfd. */
+  /** The wait in ms from which Netty waits in epoll, whose end the kernel may delay by 50 us; 0: always a timerfd. */
   private static final String THRESHOLD = "io.netty.channel.epoll.epollWaitThreshold";
 
-  /** Starts them: on epoll, whose timers are exact, and which has Unix-domain sockets. */
+  /** Starts the event loops: on epoll, whose timers are exact, and which has Unix-domain sockets. */
   public static EventLoops start() {
     return start(Runtime.getRuntime().availableProcessors());
   }

@@ -3,15 +3,16 @@ package org.unruly.jvm.collector;
 /**
  * At which rate elements are to be replaced, so that the CPU time used keeps to its target.
  *
- * <p>A rate cannot be set from the last interval's use: a collector works in bursts, seconds after the garbage was made.
- * So what an element costs, collection included, is taken over some seconds; the target divided by it is the rate; and
- * what was used too much or too little so far is paid back within about a second. Sans clock: what is measured is told.
+ * <p>A rate cannot be set from the last interval's use: a collector works in bursts, seconds after the garbage was
+ * made. The cost of an element, collection included, is averaged over some seconds; the target divided by it is the
+ * rate. CPU time used too much or too little so far is paid back within about a second. It reads no clock: its caller
+ * passes measurements.
  */
 final class Controller {
-  /** Over this time what an element costs is averaged, ns. */
+  /** Time over which the cost of an element is averaged, ns. */
   private static final double COST_NS = 8e9;
 
-  /** Within this time a debt is paid back, ns. */
+  /** Time within which a debt is paid back, ns. */
   private static final double DEBT_NS = 1e9;
 
   /** A debt is never more than this time's use: on a busy host it could not be paid, and would later burst. */
@@ -27,12 +28,12 @@ final class Controller {
   private double replaced = GUESS_ELEMENTS;
   private double debtNs;
 
-  /** To use so many ns of CPU each second. */
+  /** Creates a controller that uses this CPU time each second, ns. */
   Controller(double targetNs) {
     target = targetNs / 1e9;
   }
 
-  /** The rate before anything is known, elements each second. */
+  /** Returns the rate before the first measurement, elements each second. */
   double firstRateHz() {
     return target * 1e9 / GUESS_NS;
   }

@@ -15,8 +15,8 @@ import org.unruly.jvm.watch.TaskTimes;
 /**
  * A running collector's workload: as many workers as cores, steered each 100 ms.
  *
- * <p>Its CPU time is that of its workers and of all threads of the collector: what the stream beside it leaves as garbage
- * is collected by the same threads and cannot be told apart. Alone in its process, it is the whole process's.
+ * <p>Its CPU time is that of its workers and of all threads of the collector: garbage of the stream in the same process
+ * is collected by the same threads and cannot be separated. Alone in its process, it is the whole process's.
  */
 public final class Load implements CompetingLoad, AutoCloseable {
   private static final long STEP_NS = 100_000_000;
@@ -41,8 +41,8 @@ public final class Load implements CompetingLoad, AutoCloseable {
   /**
    * Builds the structure and begins.
    *
-   * @param alone whether nothing else runs in this process
-   * @param parent is told when it breaks
+   * @param alone true if nothing else runs in this process
+   * @param parent is notified when the load breaks
    */
   public static Load build(Workload workload, boolean alone, Parent parent) {
     Load load;
@@ -105,7 +105,7 @@ public final class Load implements CompetingLoad, AutoCloseable {
     }
   }
 
-  /** Read by the controller and by who tells it. */
+  /** Returns the CPU time used, for the controller and for the records, ns. */
   private synchronized long usedNs() {
     times.read();
     if (alone) {
@@ -128,12 +128,12 @@ public final class Load implements CompetingLoad, AutoCloseable {
     private static final long TICK_NS = 1_000_000;
 
     /**
-     * What a pause of the world has kept from being done is made up for after it, or with a collector that pauses half of the
-     * time the rate would be half of what was set; but of a stop longer than this, which is none of a collector's, no more.
+     * The longest stop that is made up for, ns. Work missed in a pause is done after it; otherwise a collector that
+     * pauses half of the time would halve the rate. A longer stop is not one of a collector.
      */
     private static final long TICK_NS_MAX = 1000 * TICK_NS;
 
-    /** After so many the clock is looked at, and whether to end. */
+    /** Elements after which a worker reads the clock and checks whether to end. */
     private static final long BATCH = 10_000;
 
     private final Structure structure;

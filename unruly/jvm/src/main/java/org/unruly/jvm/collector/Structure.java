@@ -10,10 +10,10 @@ import java.util.SplittableRandom;
  *
  * <p>Each element has a place, and links to the elements at three other places, which its place gives: each link maps
  * places one to one, at random. So it is known from which places an element is linked to, and when it is dropped all
- * links to it are changed to the one that takes its place. Otherwise what was dropped would stay alive through older
+ * links to it are changed to the one that takes its place. Otherwise a dropped element would stay alive through older
  * elements that link to it, and those through still older ones, and the structure would grow without end.
  *
- * <p>What is dropped is of any age, so that garbage is not all young; and the changed links make old objects point to
+ * <p>Dropped elements are of any age, so that garbage is not all young; and the changed links make old objects point to
  * young ones, which a collector has to keep account of. For one thread.
  */
 final class Structure {
@@ -31,7 +31,7 @@ final class Structure {
   private final long[] offsets = new long[LINKS];
   private final SplittableRandom random;
 
-  /** A structure of about so many bytes. */
+  /** Builds a structure of about this many bytes. */
   Structure(long liveBytes, long seed) {
     random = new SplittableRandom(seed);
     long count = Math.max(1, liveBytes / elementBytes());

@@ -77,9 +77,9 @@ public final class AeronDriver implements AutoCloseable {
     driver.close();
   }
 
-  /** A client of Aeron with the driver it needs, as both ends have it. */
+  /** A client of Aeron with the driver that it needs; both ends have one. */
   static final class AeronClient implements AutoCloseable {
-    /** One stream for each channel: the run's cookie tells runs apart. */
+    /** One stream for each channel; the run's cookie separates runs. */
     static final int STREAM = 1;
 
     /** Connections take up to some hundred milliseconds, on a busy host seconds. */

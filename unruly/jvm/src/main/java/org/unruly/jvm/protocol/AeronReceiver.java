@@ -70,7 +70,10 @@ final class AeronReceiver implements Receiver {
     leaveGently();
   }
 
-  /** Our driver has to tell the writer's that all has come, or that waits for it for seconds; then the image is gone. */
+  /**
+   * Waits until this driver has reported the end to the writer's, which would otherwise wait for seconds; then the
+   * image is gone.
+   */
   private void leaveGently() {
     long untilNs = System.nanoTime() + LEAVING_NS;
     while (!closed && subscription.imageCount() > 0 && System.nanoTime() < untilNs) {

@@ -75,8 +75,8 @@ final class AeronSender implements Sender {
   }
 
   /**
-   * The driver sends what was offered, and sends again what was lost, until the reader's driver has told that it has all: it
-   * then frees the publication, and the counters that go with it.
+   * Waits while the driver sends the offered messages, and repeats lost ones, until the reader's driver has reported
+   * that it has all. The driver then frees the publication and its counters.
    */
   @Override
   public void settle(long untilNs) {

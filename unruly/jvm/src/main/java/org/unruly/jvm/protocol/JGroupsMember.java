@@ -32,8 +32,8 @@ import org.unruly.jvm.stream.StreamConfig;
 /**
  * A member of the group of a run, over a stack that JGroups comes with.
  *
- * <p>The first reader joins when it is opened and is then alone; the writer, and any other reader, join when they are told
- * where it is. So the kernel can choose the ports, and no one forms a group of its own that would have to merge.
+ * <p>The first reader joins when it is opened and is then alone; the writer, and any other reader, join when they get
+ * its address. So the kernel can choose the ports, and no one forms a group of its own that would have to merge.
  */
 final class JGroupsMember {
   /**
@@ -73,7 +73,7 @@ final class JGroupsMember {
 
   /**
    * A port that is free: with a list of members JGroups takes no port 0. When another takes it meanwhile, JGroups takes
-   * one of the next, and which it is, is told.
+   * one of the next, and reports it.
    */
   private static int freePort(StreamConfig config) throws IOException {
     try (ServerSocket free = new ServerSocket()) {
@@ -137,7 +137,7 @@ final class JGroupsMember {
     return address instanceof IpAddress ip ? ip.getPort() : -1;
   }
 
-  /** To be told of each view. */
+  /** Handles a new view of the group. */
   synchronized void see(View view) {
     left |= members.stream().anyMatch(it -> !view.containsMember(it) && !served.contains(it));
     members = view.getMembers();
@@ -145,13 +145,13 @@ final class JGroupsMember {
     notifyAll();
   }
 
-  /** To be told that a reader has everything: it may leave now. */
+  /** Records that a reader has everything: it may leave now. */
   synchronized void serve(Address reader) {
     served.add(reader);
     notifyAll();
   }
 
-  /** Whether a member has left that was there, before it had everything. */
+  /** Returns true if a member has left before it had everything. */
   synchronized boolean hasLeft() {
     return left;
   }
@@ -219,7 +219,7 @@ final class JGroupsMember {
     /**
      * Sends to a group and listens to it, over the network of one address, at a port that nobody else has.
      *
-     * @return whether what was sent came back
+     * @return true if the sent datagram came back
      */
     static boolean comesBack(InetAddress own, InetAddress group) {
       try (MulticastSocket socket = new MulticastSocket(0)) {

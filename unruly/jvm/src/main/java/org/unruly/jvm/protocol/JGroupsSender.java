@@ -79,7 +79,7 @@ final class JGroupsSender implements Sender {
     }
   }
 
-  /** What is on its way may have to be sent again: each reader tells that it has the end. */
+  /** Waits until each reader reports that it has the end: messages under way may have to be sent again. */
   @Override
   public void settle(long untilNs) throws IOException {
     member.awaitServed(untilNs);

@@ -69,11 +69,11 @@ public final class Protocols {
     return new Problem(protocol, wrong, "a free port of an address of this host", "listen=IP:0", thrown);
   }
 
-  /** Closing what is not needed any more. */
+  /** Closes resources that are not needed any more. */
   static final class Closing {
     private Closing() {}
 
-    /** Closes; what goes wrong then harms no one. */
+    /** Closes it, and ignores errors, which harm no one then. */
     static void quietly(Closeable open) {
       try {
         if (open != null) {

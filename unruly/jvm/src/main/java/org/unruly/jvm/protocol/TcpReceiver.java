@@ -120,14 +120,14 @@ final class TcpReceiver implements Receiver {
         return;
       }
       buffer.position(buffer.position() + read);
-      // whoever speaks of something else is let go, and the writer is still waited for
+      // a peer with another protocol is disconnected, and the receiver still waits for the writer
       if (!(frames.begun() ? frames.take(buffer) : begin(accepted, frames, buffer))) {
         return;
       }
     }
   }
 
-  /** Takes what came first of a connection, one connection's at a time; false when it is not the stream's. */
+  /** Takes the first bytes of a connection, one connection at a time. Returns false if it is not the stream's. */
   private synchronized boolean begin(Socket accepted, Frames frames, ByteBuffer buffer) {
     if (stream != null || !frames.take(buffer)) {
       return false;
@@ -149,7 +149,7 @@ final class TcpReceiver implements Receiver {
     }
   }
 
-  /** What is wrong here, and with no connection, ends it; what was told first stays. */
+  /** Ends the stream with an error of the receiver itself, not of a connection; the first error stays. */
   private synchronized void fail(Throwable thrown) {
     failure = failure == null ? thrown : failure;
     ended = true;

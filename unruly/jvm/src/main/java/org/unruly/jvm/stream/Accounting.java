@@ -16,7 +16,10 @@ public final class Accounting implements StreamCounts {
 
   private static final int MASK = WINDOW - 1;
 
-  /** Bit of a sequence: it has come. All set at first: what is before the first message is not lost. */
+  /**
+   * A bit for each sequence number, set if it has arrived. All are set at first: numbers before the first message are
+   * not lost.
+   */
   private final long[] come = new long[WINDOW / Long.SIZE];
 
   private final Counter messages = new Counter();
@@ -51,7 +54,7 @@ public final class Accounting implements StreamCounts {
     }
   }
 
-  /** The stream is over: of all that were sent, what has not come is lost. */
+  /** Ends the stream: sent messages that have not arrived are lost. */
   public void end(long sent) {
     if (sent > next.get()) {
       skipTo(sent);

@@ -14,7 +14,7 @@ public final class Intake {
   private final long[] sample = new long[SAMPLE_FIELDS];
   private volatile boolean over;
 
-  /** An intake that counts here and tells its samples there. */
+  /** Creates an intake that counts in {@code accounting} and puts its samples into {@code ring}. */
   public Intake(StreamConfig config, Accounting accounting, RecordRing ring) {
     this.config = config;
     this.accounting = accounting;
@@ -26,7 +26,7 @@ public final class Intake {
     return config.messageBytes();
   }
 
-  /** Whether the writer has told the end. */
+  /** Returns true if the writer has reported the end. */
   public boolean isOver() {
     return over;
   }

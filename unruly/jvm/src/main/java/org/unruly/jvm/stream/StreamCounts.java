@@ -3,12 +3,12 @@ package org.unruly.jvm.stream;
 import java.util.concurrent.atomic.AtomicLong;
 import org.unruly.jvm.foreign.ForeignRecord;
 
-/** What a stream has done so far, as its rows tell it; read from any thread. */
+/** The counts of a stream so far, for its rows; read from any thread. */
 public interface StreamCounts {
   /** Messages sent or received. */
   long messages();
 
-  /** Messages that did not come, or {@code Long.MIN_VALUE} where this is not known. */
+  /** Messages that did not arrive, or {@code Long.MIN_VALUE} where this is not known. */
   long lost();
 
   /** Messages that came again, or {@code Long.MIN_VALUE}. */

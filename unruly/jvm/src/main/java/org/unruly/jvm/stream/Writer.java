@@ -25,9 +25,9 @@ public final class Writer {
   }
 
   /**
-   * Sends until the end, then tells it.
+   * Sends until the end, then reports it.
    *
-   * @param settleNs how long the protocol may take to bring what was sent
+   * @param settleNs how long the protocol may take to deliver the sent messages
    */
   public void run(long settleNs) throws IOException {
     ByteBuffer message = sender.message();

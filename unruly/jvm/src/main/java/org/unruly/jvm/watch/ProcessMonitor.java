@@ -88,7 +88,7 @@ public final class ProcessMonitor implements AutoCloseable {
       while (!closing && System.nanoTime() < untilNs) {
         LockSupport.parkNanos(untilNs - System.nanoTime());
       }
-      // asked before counting: what was counted before the closing is then in the last row
+      // read before counting, so that the last row has everything counted before the closing
       last = closing;
       if (periodNs == INTERVAL_NS) {
         reportInterval();
@@ -162,7 +162,7 @@ public final class ProcessMonitor implements AutoCloseable {
   static final class Memory {
     private static final Path STATM = Path.of("/proc/self/statm");
 
-    /** Linux has pages of 4 KiB on x86-64, and on most arm64; /proc/self/smaps tells the size of this host's. */
+    /** Linux has pages of 4 KiB on x86-64, and on most arm64; /proc/self/smaps has the size on this host. */
     private static final long PAGE_BYTES = pageBytes();
 
     private Memory() {}

@@ -12,9 +12,9 @@ import java.util.regex.Pattern;
 /**
  * CPU time of this process by thread, from {@code /proc/self/task}.
  *
- * <p>The MXBean of the operating system counts in ticks of 10 ms, a tenth of an interval, and cannot tell the collector's
- * threads, which are not Java's, from the rest. What the kernel's scheduler counts is in ns, though that of a thread that
- * runs is as old as its last tick. A thread that has ended keeps what it had when last seen.
+ * <p>The MXBean of the operating system counts in ticks of 10 ms, a tenth of an interval, and cannot separate the
+ * collector's threads, which are not Java's, from the rest. The kernel's scheduler counts in ns, though the value of a
+ * running thread is as old as its last tick. A thread that has ended keeps its last value.
  */
 public final class TaskTimes {
   /** Threads that collect garbage, in all collectors of JDK 17; Serial collects in the VM's own thread. */

@@ -29,7 +29,7 @@ public final class AgentClient implements AutoCloseable {
     report(Kind.ROUTE, SERVER, CLIENT, LOOPBACK, port, datagrams ? 1 : 0);
   }
 
-  /** Asks at once, and tells when that was. */
+  /** Asks at once, and returns the time of that. */
   public long ask(long ticket, int flags) throws IOException {
     long nowNs = System.nanoTime();
     report(Kind.ASK, ticket, nowNs, flags);

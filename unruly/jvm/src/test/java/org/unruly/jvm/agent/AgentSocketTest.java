@@ -132,7 +132,7 @@ class AgentSocketTest {
   private static void askAll(AgentClient asker) {
     try {
       for (long ticket = 0; ticket < 2000; ticket++) {
-        // one time for all, and long past the patience of none
+        // one time for all, and none of them has timed out
         asker.report(Kind.ASK, ticket, System.nanoTime(), Head.BODY);
       }
     } catch (IOException thrown) {
@@ -149,7 +149,7 @@ class AgentSocketTest {
       for (long ticket = 1; ticket < 4; ticket++) {
         asker.ask(ticket, 0);
         ForeignRecord told = asker.next();
-        // a datagram goes before anyone tells that there was nobody
+        // a datagram is sent before the host reports that nobody listens
         told = datagrams && told.kind() == Kind.SENT ? asker.next() : told;
         assertEquals(Kind.FAILED, told.kind());
         assertEquals(ticket, told.fields()[0]);

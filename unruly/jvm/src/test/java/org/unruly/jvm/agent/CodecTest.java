@@ -67,7 +67,7 @@ class CodecTest {
       for (int cut = 0; cut < reply.length; cut++) {
         assertEquals(0, CODEC.replyBytes(Unpooled.wrappedBuffer(reply, 0, cut)), "reply " + cut);
       }
-      // what comes behind it is another's
+      // the bytes after it belong to the next message
       ByteBuf more = Unpooled.wrappedBuffer(request, reply);
       assertEquals(request.length, CODEC.requestBytes(more));
       assertEquals(head, Head.of(more));

@@ -40,7 +40,7 @@ final class GroupMember implements AutoCloseable {
     return new AgentClient(folder.resolve("asking"));
   }
 
-  /** Ends it, and tells whom it has turned away. */
+  /** Ends it, and returns how many connections it refused. */
   long refused() {
     server.close();
     loops.close();

@@ -49,7 +49,7 @@ class RequestQueueTest {
       requests.opened(ask(ticket, ticket));
       requests.add(ask(ticket, ticket), ticket);
     }
-    // of each kind those of the last patience
+    // the requests of each kind within the last timeout
     assertEquals(2 * (TIMEOUT_NS + 1), requests.size());
     assertEquals(999 - TIMEOUT_NS, requests.nextNs());
     assertNull(requests.take(2000));

@@ -11,7 +11,7 @@ class ControllerTest {
   private static final long STEP_NS = 100_000_000;
   private static final double CORES = 2;
 
-  /** Elements cost so much; after each so many the collector needs so much CPU, on all cores until it is done. */
+  /** A JVM with a CPU cost of an element, a number of elements between collections, and a CPU cost of a collection. */
   private record Machine(double elementNs, double elementsBetween, double collectionNs) {}
 
   private static double[] usedNs(Machine machine, double target, int steps) {
@@ -62,7 +62,7 @@ class ControllerTest {
       // a minute in which nearly nothing could be used
       controller.rateHz(STEP_NS, 1_000_000, 1_000);
     }
-    // what is due now, and the greatest debt, that of four seconds, paid back within one
+    // the target, and the greatest debt, that of four seconds, paid back within one
     assertTrue(controller.rateHz(STEP_NS, 1_000_000, 1_000) <= 5.1 * target * 1e9 / 1_000);
   }
 }

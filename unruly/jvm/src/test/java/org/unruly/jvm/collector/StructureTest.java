@@ -7,7 +7,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 class StructureTest {
-  /** A link that led elsewhere would keep what was dropped alive. */
+  /** A link that led elsewhere would keep a dropped element alive. */
   @ParameterizedTest
   @ValueSource(longs = {1, 300, 4_096, 1_000_000})
   void linksLeadToWhatIsThereHoweverMuchWasReplaced(long liveBytes) {

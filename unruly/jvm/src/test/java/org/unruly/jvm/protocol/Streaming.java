@@ -67,7 +67,7 @@ final class Streaming implements AutoCloseable {
     return done;
   }
 
-  /** Writes so many messages and the end. */
+  /** Writes this many messages and the end. */
   void write(int messages) throws IOException {
     try (Sender sender = Protocols.sender(protocol, config(cookie))) {
       sender.meet(reader());
