@@ -84,7 +84,7 @@ type answer struct {
 	Number int64  `json:"number"`
 }
 
-// certainty says what is known about a call.
+// certainty is the degree of knowledge about a call.
 type certainty int
 
 const (

@@ -11,7 +11,8 @@ use crate::directory::Directory;
 const CURRENT: &str = "current";
 /// Names that of a later life, while it is not known whether it counts.
 const CANDIDATE: &str = "candidate";
-/// Says that a cluster without a past was met once: the next start would be in one that has begun.
+/// Marks that a server with this directory has met a cluster that had just begun. At the next start that
+/// cluster would no longer look new.
 const REFUSED: &str = "refused";
 const RECORDS: &str = "records";
 const LOCK: &str = "server.lock";

@@ -52,7 +52,7 @@ fn everything(generation: &Generation) -> Vec<(Key, State)> {
 }
 
 #[test]
-fn what_was_committed_is_read_by_the_next_life_with_whose_it_is_and_up_to_when() {
+fn the_next_incarnation_reads_committed_records_with_their_incarnation_and_time() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("records");
     drop(filled(path.clone(), 20));
@@ -92,7 +92,6 @@ fn an_older_record_never_takes_the_place_of_a_newer_one() {
     assert_eq!(commit(Row::Moved), None);
 }
 
-/// Checks that a damaged file yields either an error or exactly the written records.
 #[test]
 fn a_record_with_a_bit_changed_or_under_another_key_is_none() {
     let (row, other) = (row_key(&key("k1")), row_key(&key("k2")));
@@ -110,6 +109,7 @@ fn a_record_with_a_bit_changed_or_under_another_key_is_none() {
     }
 }
 
+/// Returns true if a damaged file yields either an error or exactly the written records.
 fn is_found_or_harmless(path: &Path, wanted: &[(Key, State)]) -> bool {
     match Generation::open(path.to_owned(), 2) {
         Err(_) => true,

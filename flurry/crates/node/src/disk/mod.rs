@@ -1,10 +1,11 @@
-//! A server's disk: a copy of what it has in memory, written on a thread of its own.
+//! A server's disk: a copy of the records in memory, written on a thread of its own.
 //!
-//! Shards send what changes, and go on. The thread writes all that has come in one commit and says how
-//! far it is; while a commit is under way the next one gathers, and a while longer unless somebody waits.
-//! A new life of the server is copied into a file of its own, which stands beside the old one when it is
-//! complete, and takes its place when the life takes part for good. So there is always a file with all
-//! records of whichever life the others would count as lost.
+//! Shards send their changes, and go on. The thread writes all changes that have arrived in one commit,
+//! and reports how far it is. The next commit gathers changes while one is under way, and a while longer
+//! unless a reply waits. A new incarnation of the server is copied into a file of its own. When the copy
+//! is complete it becomes the candidate, and it replaces the old file when the incarnation takes part for
+//! good. So there is always a file with all records of the incarnation that the others would count as
+//! lost.
 
 mod files;
 mod generation;
@@ -39,7 +40,7 @@ enum Order {
         life: Incarnation,
         changes: Vec<Change>,
         at: WallNs,
-        /// True if a server waits for these records or for earlier ones to be written.
+        /// True if a reply waits until these changes, or earlier ones, are on disk.
         hurry: bool,
     },
     /// Some of all the records that there are, and whether these are the last.
@@ -71,8 +72,8 @@ enum Order {
     Stop,
 }
 
-/// Returns the error for a server that started anew without its state. Its state must not replace
-/// the records on the disk.
+/// Returns the error for a server whose disk has records of another cluster, or of one whose controller
+/// has lost its state. A new copy must not replace these records.
 fn stranger() -> Error {
     Error::Refused {
         reason: "disk: it holds the records of another cluster, or of one whose controller has lost its state; wanted an empty directory; hint: give the controller its state back and remove the file refused from the directory, or give the server another --disk".to_owned(),

@@ -1,4 +1,4 @@
-//! The thread that writes.
+//! The thread that writes the records of all shards to disk.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
@@ -18,35 +18,35 @@ use super::generation::{Generation, Row};
 use super::{Inbox, Numbers, Order, Place, Told, bytes_of};
 use crate::Error;
 
-/// Bytes in one commit at most, about.
+/// Approximate limit of the bytes in one commit.
 const COMMIT_BYTES_MAX: usize = 8 << 20;
 
-/// How long changes are gathered that nobody waits for: a commit costs about the same with many as with
-/// one, and of a key only the last is written.
+/// How long the thread gathers changes that no reply waits for: a commit costs about the same with many
+/// as with one, and writes only the last change of a key.
 const GATHER: Duration = Duration::from_millis(20);
 
 /// Bytes of records that are read at once.
 const READ_BYTES: usize = 256 << 10;
 
-/// How long a disk that failed is left alone.
+/// Time after a failure of the disk before the thread tries again.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether a deletion may be forgotten.
+/// How often the thread checks whether a deletion may be forgotten.
 const FORGET_EVERY: Duration = Duration::from_secs(1);
 
-/// Deletions that are forgotten in one commit at most.
+/// Most deletions that are forgotten in one commit.
 const FORGOTTEN_MAX: usize = 4_096;
 
-/// What is known of a shard.
+/// State of a shard.
 #[derive(Debug, Clone, Copy, Default)]
 struct Shard {
-    /// Whose changes it sends.
+    /// The incarnation whose changes it sends.
     life: Option<Incarnation>,
-    /// The last change that came.
+    /// Position of the last change that arrived.
     seen: u64,
-    /// Moment up to which the file has all records, in nanoseconds.
+    /// Wall-clock time up to which all of its changes have arrived, in nanoseconds.
     through_ns: i64,
-    /// All its records have come, of this copy.
+    /// The copy of which all its records have arrived.
     copied: Option<u64>,
 }
 
@@ -54,7 +54,7 @@ struct Shard {
 #[derive(Debug)]
 struct Next {
     generation: Generation,
-    /// Tells this copy from others.
+    /// Number of this copy.
     copy: u64,
 }
 
@@ -62,21 +62,21 @@ pub(super) struct Writer {
     files: Files,
     /// The file that counts.
     current: Option<Generation>,
-    /// That of a later life, complete, while it is not known whether it counts.
+    /// The complete file of a later incarnation, while it is not known whether it counts.
     candidate: Option<Generation>,
-    /// One that is being made.
+    /// A file that is being made.
     next: Option<Next>,
     inboxes: Vec<Inbox>,
     numbers: Arc<Numbers>,
     shards: Vec<Shard>,
-    /// What the next commit brings: of each key the last.
+    /// Rows of the next commit: the last one of each key.
     rows: HashMap<Key, Row>,
     bytes: usize,
-    /// Somebody waits for it.
+    /// True if a reply waits for the next commit.
     hurry: bool,
-    /// Deletions that memories have forgotten, and since when.
+    /// Deletions that memories have forgotten, with the time since then.
     buried: VecDeque<(Instant, Key, State)>,
-    /// Files that miss something, of which one may still be named as the one that counts.
+    /// Files that lack changes. One of them may still be named as the file that counts.
     given_up: Vec<PathBuf>,
     copies: u64,
     failed: Option<Instant>,
@@ -129,7 +129,7 @@ impl Writer {
     }
 
     /// Collects the records that arrived during the last commit for the next one. It also waits a
-    /// moment for further records, unless a server waits for the commit.
+    /// moment for further records, unless a reply waits for the commit.
     fn gather(&mut self, orders: &Receiver<Order>) {
         let began = Instant::now();
         while self.bytes < COMMIT_BYTES_MAX && !self.stopped {
@@ -195,8 +195,8 @@ impl Writer {
                     seen: position,
                     ..Shard::default()
                 };
-                // This is a new copy of the same incarnation. It contains the records that were
-                // left out.
+                // An earlier file of this incarnation may lack changes that were not sent. The new
+                // copy has them.
                 self.give_up(life);
                 self.copy_anew();
             }
@@ -274,7 +274,7 @@ impl Writer {
         self.rows.insert(key, row);
     }
 
-    /// Lets deletions go that every disk must have by now.
+    /// Forgets deletions that every disk must have by now.
     fn forget(&mut self) {
         let after = 2 * Duration::from_nanos(DISK_LAG_MAX.0);
         for _ in 0..FORGOTTEN_MAX {
@@ -296,7 +296,7 @@ impl Writer {
         }
         let through: Vec<i64> = self.shards.iter().map(|it| it.through_ns).collect();
         let life = self.life();
-        // Where all records of this life are.
+        // The file with all records of this incarnation.
         let whole = [&mut self.candidate, &mut self.current];
         let whole = whole.into_iter().flatten().find(|it| life == Some(it.life));
         let is_new = whole.as_ref().is_some_and(|it| it.through_ns != through);
@@ -324,7 +324,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The file that was being made stands beside the one that counts, when it has everything.
+    /// Makes the file that is being made a candidate, once it has all records. Returns whether it did.
     fn complete(&mut self) -> Result<bool, Error> {
         let complete = self.next.as_ref().is_some_and(|next| {
             let all = |shard: &Shard| {
@@ -343,7 +343,7 @@ impl Writer {
         Ok(true)
     }
 
-    /// The file of a life that takes part for good is the one that counts.
+    /// Makes the file of an incarnation that takes part for good the one that counts.
     fn promote(&mut self, life: Incarnation) -> Result<(), Error> {
         let Some(candidate) = self.candidate.take_if(|it| it.life == life) else {
             return Ok(());
@@ -376,12 +376,12 @@ impl Writer {
         }
     }
 
-    /// Begins a file for the life that all shards have.
+    /// Begins a file for the incarnation that all shards have.
     fn copy_anew(&mut self) {
         let Some(life) = self.life() else { return };
         self.copies += 1;
         let copy = self.copies;
-        // Those of an earlier life must not be in the file of this one, and of this one all are copied.
+        // Rows of an earlier incarnation must not be in this file; all rows of this one are copied.
         self.rows.clear();
         self.bytes = 0;
         let number = life.0 ^ u128::from(copy) << 64;
@@ -394,7 +394,7 @@ impl Writer {
             Ok(generation) => self.next = Some(Next { generation, copy }),
             Err(error) => return self.fail(&error),
         }
-        // Deletions that memories have forgotten are in no record any more.
+        // No record has the deletions that memories have forgotten.
         for (_, key, state) in self.buried.clone() {
             self.put(key, Row::Is(state));
         }
@@ -403,7 +403,7 @@ impl Writer {
         }
     }
 
-    /// Nothing is called durable from now on, until all records are in a new file.
+    /// Handles a failure: no change is reported durable until all records are in a new file.
     fn fail(&mut self, error: &Error) {
         warn!(
             "the disk failed, and is left alone for {AGAIN:?}; operations at level disk wait for others: {error}"
@@ -412,7 +412,7 @@ impl Writer {
         if let Some(unfinished) = self.next.take() {
             remove(unfinished.generation);
         }
-        // What is there of this life misses something from now on; of an earlier one it is as it was.
+        // The file of this incarnation lacks changes from now on; that of an earlier one is complete.
         if let Some(life) = self.life() {
             self.give_up(life);
         }
@@ -421,7 +421,7 @@ impl Writer {
         self.failed = Some(Instant::now());
     }
 
-    /// What is there of a life counts no more; it stays until another file has taken its place.
+    /// Stops counting the files of an incarnation; they stay until another file has taken their place.
     fn give_up(&mut self, life: Incarnation) {
         for file in [&mut self.current, &mut self.candidate] {
             let given_up = file.take_if(|it| it.life == life);
@@ -430,7 +430,7 @@ impl Writer {
         }
     }
 
-    /// The life that all shards have.
+    /// Returns the incarnation that all shards have, if they agree.
     fn life(&self) -> Option<Incarnation> {
         let life = self.shards.first().and_then(|it| it.life);
         life.filter(|_| self.shards.iter().all(|it| it.life == life))
@@ -443,8 +443,8 @@ impl Writer {
             .collect();
         let read = match files.get(from.file) {
             Some(file) => file.read(&from.after, READ_BYTES),
-            // It failed, and is not copied anew yet: of its present life the memory has everything but
-            // the deletions that it has forgotten.
+            // The disk failed, and has no new copy yet. The memory has all records of the present
+            // incarnation but the deletions that it has forgotten.
             None => {
                 let buried = self.buried.iter();
                 Ok((
@@ -473,8 +473,7 @@ impl Writer {
     }
 }
 
-/// Removes a generation that no longer counts. If a part of it cannot be removed, the next start
-/// tries again.
+/// Removes a file that no longer counts. If it cannot be removed, the next start tries again.
 fn remove(file: Generation) {
     let path = file.path().to_owned();
     drop(file);

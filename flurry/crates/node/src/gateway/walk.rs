@@ -19,7 +19,7 @@ const ASK_AGAIN: DurationNs = DurationNs::millis(20);
 /// Maximum number of bytes of keys that one walk collects.
 const KEY_BYTES_MAX: usize = 64 << 20;
 
-/// Record number that means the end of a table.
+/// A `below` above every record: the first question starts at the end of the table.
 const FROM_THE_END: u64 = u64::MAX >> 1;
 
 /// The result that a walk collects.
@@ -284,7 +284,7 @@ impl Walk {
     }
 }
 
-/// Returns how many answers end a walk.
+/// Returns the number of shards that a walk asks.
 pub(super) fn places_of(config: &Config) -> usize {
     places(config).len()
 }
