@@ -58,17 +58,67 @@ pub enum Arrivals {
     },
 }
 
+/// The arrivals without their numbers: the values of the key `arrivals`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Constant,
+    Poisson,
+    Closed,
+    Mmpp,
+    OnOff,
+    Replay,
+}
+
+impl Shape {
+    /// All of them, in the order of messages.
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Constant,
+        Self::Poisson,
+        Self::Closed,
+        Self::Mmpp,
+        Self::OnOff,
+        Self::Replay,
+    ];
+
+    /// The name in plans.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Constant => "constant",
+            Self::Poisson => "poisson",
+            Self::Closed => "closed",
+            Self::Mmpp => "mmpp",
+            Self::OnOff => "onoff",
+            Self::Replay => "replay",
+        }
+    }
+}
+
 impl Arrivals {
     /// The name in plans.
     #[must_use]
     pub const fn name(&self) -> &'static str {
+        self.shape().name()
+    }
+
+    const fn shape(&self) -> Shape {
         match self {
-            Self::Constant { .. } => "constant",
-            Self::Poisson { .. } => "poisson",
-            Self::Mmpp { .. } => "mmpp",
-            Self::OnOff { .. } => "onoff",
-            Self::Replay => "replay",
-            Self::Closed { .. } => "closed",
+            Self::Constant { .. } => Shape::Constant,
+            Self::Poisson { .. } => Shape::Poisson,
+            Self::Mmpp { .. } => Shape::Mmpp,
+            Self::OnOff { .. } => Shape::OnOff,
+            Self::Replay => Shape::Replay,
+            Self::Closed { .. } => Shape::Closed,
+        }
+    }
+
+    /// The mean rate, if it does not follow from a file or from the replies.
+    pub(crate) const fn rate(&self) -> Option<RateHz> {
+        match *self {
+            Self::Constant { rate }
+            | Self::Poisson { rate }
+            | Self::Mmpp { rate, .. }
+            | Self::OnOff { rate, .. } => Some(rate),
+            Self::Replay | Self::Closed { .. } => None,
         }
     }
 

@@ -60,7 +60,7 @@ pub use fault::{Fault, FaultKind, Network};
 pub use groups::{group_of, groups, phase_ns};
 pub use http::{Codes, CodesError, Http};
 pub use jvm::{Collector, Jvm, Runtime};
-pub use keys::{did_you_mean, known_keys};
+pub use keys::{KeyWords, did_you_mean, key_words, known_keys};
 pub use limits::*;
 pub use matrix::Cell;
 pub use model::{Drive, Factor, Hosts, Load, Mesh, Plan, Probe, Run, Transport, Workload};

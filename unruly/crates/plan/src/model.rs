@@ -75,6 +75,19 @@ pub enum Hosts {
     Namespaces,
 }
 
+impl Hosts {
+    /// All of them.
+    pub(crate) const ALL: [Self; 2] = [Self::Processes, Self::Namespaces];
+
+    /// The name in plans.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Processes => "processes",
+            Self::Namespaces => "namespaces",
+        }
+    }
+}
+
 /// What is sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -179,6 +192,9 @@ pub enum Transport {
 }
 
 impl Transport {
+    /// All of them.
+    pub(crate) const ALL: [Self; 2] = [Self::Tcp, Self::Udp];
+
     /// The name in plans and rows.
     #[must_use]
     pub const fn name(self) -> &'static str {

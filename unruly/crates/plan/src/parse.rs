@@ -6,14 +6,13 @@ use crate::error::PlanError;
 use crate::keys;
 use crate::limits::*;
 use crate::matrix::set;
-use crate::model::{Hosts, Load, Plan, Probe, Run};
+use crate::model::{Load, Plan, Probe, Run};
 use crate::parse_extras::{Processes, check_scale, matrix, pins, quotas};
 use crate::parse_fault::faults;
 use crate::parse_load::{drive, mesh};
 use crate::parse_stream::{compete, jvm, scaled, stream};
-use crate::section::{Limits, Section, Source};
+use crate::section::{Section, Source};
 use crate::slo::{Slo, SloError};
-use crate::units::DurationNs;
 use crate::until::Until;
 
 impl Plan {
@@ -147,15 +146,9 @@ pub(crate) fn read(source: Source<'_>) -> Result<(Plan, usize), PlanError> {
 }
 
 fn plan(top: &Section<'_>) -> Result<(Plan, usize), PlanError> {
-    top.check_keys(keys::PLAN)?;
+    keys::top::PLAN.check(top)?;
     let name = name(top)?;
-    let seed = Limits {
-        default: Some(1),
-        least: Some(0),
-        most: MAX_SEED,
-        example: 1,
-    };
-    let seed = top.number("seed", &seed)?;
+    let seed = keys::top::SEED.read(top)?;
     let tag = tag(top)?;
     let Some(run_section) = top.child("run", "[run]")? else {
         return Err(top.missing(
@@ -197,61 +190,38 @@ fn plan(top: &Section<'_>) -> Result<(Plan, usize), PlanError> {
 }
 
 fn name(top: &Section<'_>) -> Result<String, PlanError> {
-    const HINT: &str = "name = \"demo\"";
+    let key = keys::top::NAME;
     let wanted = format!("must be 1 to {MAX_NAME_CHARS} of A-Z a-z 0-9 . _ -, not . first");
-    let Some(name) = top.text("name", HINT)? else {
-        return Err(top.missing("name", &wanted, HINT.to_owned()));
+    let Some(name) = key.read(top)? else {
+        return Err(top.missing(key.name, &wanted, key.example()));
     };
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let short = (1..=MAX_NAME_CHARS).contains(&name.len());
     if !short || name.starts_with('.') || !name.chars().all(fits) {
-        return Err(top.refuse("name", wanted, HINT));
+        return Err(top.refuse(key.name, wanted, key.example()));
     }
     Ok(name.to_owned())
 }
 
 fn tag(top: &Section<'_>) -> Result<String, PlanError> {
-    const HINT: &str = "tag = \"before the fix\"";
-    let tag = top.text("tag", HINT)?.unwrap_or("");
+    let key = keys::top::TAG;
+    let tag = key.read(top)?.unwrap_or("");
     if tag.chars().count() > MAX_TAG_CHARS || tag.chars().any(char::is_control) {
         let wanted = format!("must be at most {MAX_TAG_CHARS} characters on one line");
-        return Err(top.refuse("tag", wanted, HINT));
+        return Err(top.refuse(key.name, wanted, key.example()));
     }
     Ok(tag.to_owned())
 }
 
 /// How long and how often; and the scale of its times, which are scaled already.
 fn run(section: &Section<'_>) -> Result<(Run, f64), PlanError> {
-    section.check_keys(keys::RUN)?;
-    let example = DurationNs(60_000_000_000);
-    let duration = Limits {
-        default: None,
-        least: None,
-        most: MAX_DURATION,
-        example,
-    };
-    let warmup = Limits {
-        default: Some(DurationNs(0)),
-        least: Some(DurationNs(0)),
-        most: MAX_WARMUP,
-        example: DurationNs(3_000_000_000),
-    };
-    let repeat = Limits {
-        default: Some(1),
-        least: Some(1),
-        most: MAX_REPEAT.into(),
-        example: 5,
-    };
-    let hosts = [
-        ("processes", Hosts::Processes),
-        ("namespaces", Hosts::Namespaces),
-    ];
-    let scale = section.real("scale", Some(1.0), (MIN_SCALE, MAX_SCALE), 0.05)?;
+    keys::run::RUN.check(section)?;
+    let scale = keys::run::SCALE.read(section)?;
     let run = Run {
-        duration: scaled(section.number("duration", &duration)?, scale),
-        warmup: scaled(section.number("warmup", &warmup)?, scale),
-        repeat: section.whole("repeat", &repeat)?,
-        hosts: section.choice("hosts", &hosts, Some(Hosts::Processes))?,
+        duration: scaled(keys::run::DURATION.read(section)?, scale),
+        warmup: scaled(keys::run::WARMUP.read(section)?, scale),
+        repeat: keys::run::REPEAT.whole(section)?,
+        hosts: keys::run::HOSTS.read(section)?,
         until: until(section)?,
         slo: slo(section)?,
     };
@@ -259,25 +229,25 @@ fn run(section: &Section<'_>) -> Result<(Run, f64), PlanError> {
 }
 
 fn until(section: &Section<'_>) -> Result<Option<Until>, PlanError> {
-    const HINT: &str = "until = \"p99 within 10%\"";
-    let Some(text) = section.text("until", HINT)? else {
+    let key = keys::run::UNTIL;
+    let Some(text) = key.read(section)? else {
         return Ok(None);
     };
     let wanted = "must be a percentile from p1 and how well it is to be known";
     let until = text.parse::<Until>();
     until
         .map(Some)
-        .map_err(|()| section.refuse("until", wanted, HINT))
+        .map_err(|()| section.refuse(key.name, wanted, key.example()))
 }
 
 fn slo(section: &Section<'_>) -> Result<Vec<Slo>, PlanError> {
-    const HINT: &str = "slo = [\"p99 < 20ms\"]";
-    let values = section.list("slo", HINT)?.unwrap_or_default();
+    let key = keys::run::SLO;
+    let values = key.read(section)?.unwrap_or_default();
     let read = values.into_iter().map(|value| {
         let slo = value.as_str().ok_or(SloError).and_then(str::parse);
         slo.map_err(|error: SloError| {
-            let wrong = format!("slo holds {}", value.to_string().trim());
-            section.complain("slo", wrong, error.to_string(), HINT)
+            let wrong = format!("{} holds {}", key.name, value.to_string().trim());
+            section.complain(key.name, wrong, error.to_string(), key.example())
         })
     });
     read.collect()
@@ -321,17 +291,12 @@ fn load(top: &Section<'_>, run: &Run, scale: f64) -> Result<(Load, &'static str)
 }
 
 fn probe(top: &Section<'_>) -> Result<Option<Probe>, PlanError> {
-    let second = DurationNs(1_000_000_000);
+    let key = keys::probe::PERIOD;
     let Some(section) = top.child("probe", "[probe]")? else {
-        return Ok(Some(Probe { period: second }));
+        return Ok(key.kind.default.map(|period| Probe { period }));
     };
-    section.check_keys(keys::PROBE)?;
-    let period = Limits {
-        default: Some(second),
-        least: Some(MIN_PROBE_PERIOD),
-        most: MAX_PROBE_PERIOD,
-        example: second,
-    };
-    let period = section.number("period", &period)?;
-    Ok(section.switch("enabled", true)?.then_some(Probe { period }))
+    keys::probe::PROBE.check(&section)?;
+    let period = key.read(&section)?;
+    let enabled = keys::probe::ENABLED.read(&section)?;
+    Ok(enabled.then_some(Probe { period }))
 }

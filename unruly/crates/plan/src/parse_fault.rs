@@ -2,22 +2,12 @@
 
 use crate::error::PlanError;
 use crate::fault::{Fault, FaultKind, Network};
-use crate::keys;
+use crate::keys::fault as keys;
 use crate::limits::*;
 use crate::model::{Hosts, Run};
 use crate::parse_extras::{Processes, unknown_process};
 use crate::section::{Limits, Section};
 use crate::units::DurationNs;
-
-/// Keys that only some kinds have, with those kinds.
-const ONLY: [(&str, &[&str]); 6] = [
-    ("cpu", &["busy"]),
-    ("threads", &["busy"]),
-    ("cores", &["quota"]),
-    ("delay", &["network"]),
-    ("jitter", &["network"]),
-    ("loss", &["network"]),
-];
 
 pub(crate) fn faults(
     top: &Section<'_>,
@@ -32,15 +22,12 @@ pub(crate) fn faults(
 }
 
 fn fault(section: &Section<'_>, processes: &Processes, run: &Run) -> Result<Fault, PlanError> {
-    section.check_keys(keys::FAULT)?;
-    let words = FaultKind::NAMES.map(|name| (name, name));
-    let name = section.choice("kind", &words, None)?;
+    keys::FAULT.check(section)?;
+    let name = keys::KIND.read(section)?;
     let victims = victims(section, processes)?;
-    for (key, kinds) in ONLY {
-        if section.has(key) && !kinds.contains(&name) {
-            let wanted = format!("must be left out: a {name} has none");
-            return Err(section.refuse(key, wanted, format!("remove {key}")));
-        }
+    if let Some((key, _)) = keys::FAULT.misplaced(section, name) {
+        let wanted = format!("must be left out: a {name} has none");
+        return Err(section.refuse(key, wanted, format!("remove {key}")));
     }
     let kind = kind(section, name)?;
     let (at, duration) = times(section, kind, run)?;
@@ -60,9 +47,12 @@ fn kind(section: &Section<'_>, name: &str) -> Result<FaultKind, PlanError> {
     Ok(match name {
         "stop" => FaultKind::Stop,
         "kill" => FaultKind::Kill,
-        "busy" => busy(section)?,
+        "busy" => FaultKind::Busy {
+            cpu: keys::CPU.optional(section)?,
+            threads: keys::THREADS.whole(section)?,
+        },
         "quota" => FaultKind::Quota {
-            cores: section.real("cores", None, (MIN_QUOTA_CORES, MAX_QUOTA_CORES), 0.5)?,
+            cores: keys::CORES.read(section)?,
         },
         "network" => FaultKind::Network(network(section)?),
         _ => FaultKind::Disk,
@@ -71,65 +61,39 @@ fn kind(section: &Section<'_>, name: &str) -> Result<FaultKind, PlanError> {
 
 /// The processes that it is for.
 fn victims(section: &Section<'_>, processes: &Processes) -> Result<Vec<String>, PlanError> {
-    let hint = format!("process = {:?}", processes.names[0]);
-    let named: Vec<&str> = if section.is_list("process") {
-        let values = section.list("process", &hint)?.unwrap_or_default();
+    let key = keys::PROCESS.name;
+    let hint = keys::PROCESS.hint(format!("{:?}", processes.names[0]));
+    let named: Vec<&str> = if section.is_list(key) {
+        let values = section.list(key, &hint)?.unwrap_or_default();
         let texts = values.into_iter().map(|value| {
             let text = value.as_str();
-            text.ok_or_else(|| section.refuse("process", "must hold names", hint.clone()))
+            text.ok_or_else(|| section.refuse(key, "must hold names", hint.clone()))
         });
         texts.collect::<Result<_, _>>()?
     } else {
-        let text = section.text("process", &hint)?;
-        let missing = || section.missing("process", "must be a process of the plan", hint.clone());
+        let text = section.text(key, &hint)?;
+        let missing = || section.missing(key, "must be a process of the plan", hint.clone());
         vec![text.ok_or_else(missing)?]
     };
     let known = processes.victims();
     match named.iter().find(|name| !processes.may_have(&known, name)) {
-        Some(name) => Err(unknown_process(section, "process", name, &known)),
+        Some(name) => Err(unknown_process(section, key, name, &known)),
         None => Ok(named.into_iter().map(str::to_owned).collect()),
     }
 }
 
-fn busy(section: &Section<'_>) -> Result<FaultKind, PlanError> {
-    let cpu = Limits {
-        default: None,
-        least: Some(0),
-        most: MAX_CPU.into(),
-        example: 1,
-    };
-    let threads = Limits {
-        default: Some(1),
-        least: Some(1),
-        most: MAX_BUSY_THREADS.into(),
-        example: 1,
-    };
-    Ok(FaultKind::Busy {
-        cpu: section.optional("cpu", &cpu)?,
-        threads: section.whole("threads", &threads)?,
-    })
-}
-
 fn network(section: &Section<'_>) -> Result<Network, PlanError> {
-    let time = |key: &str| {
-        let limits = Limits {
-            default: Some(DurationNs(0)),
-            least: Some(DurationNs(0)),
-            most: MAX_NETWORK_DELAY,
-            example: DurationNs(5_000_000),
-        };
-        section.number(key, &limits)
-    };
+    let delay = keys::DELAY_TIME;
     let network = Network {
-        delay: time("delay")?,
-        jitter: time("jitter")?,
-        loss: section.share("loss")?,
+        delay: delay.read(section)?,
+        jitter: keys::JITTER.read(section)?,
+        loss: keys::LOSS.read(section)?,
     };
     if network.delay.0 == 0 && network.jitter.0 == 0 && network.loss == 0.0 {
         return Err(section.missing(
-            "delay",
+            delay.name,
             "or jitter or loss must be above 0: nothing would be done",
-            "delay = \"5ms\"".to_owned(),
+            delay.hint_text(delay.kind.example),
         ));
     }
     Ok(network)
@@ -141,33 +105,27 @@ fn times(
     kind: FaultKind,
     run: &Run,
 ) -> Result<(DurationNs, Option<DurationNs>), PlanError> {
-    let zero = DurationNs(0);
-    let at = Limits {
-        default: None,
-        least: Some(zero),
-        most: MAX_DURATION,
-        example: zero,
-    };
-    let at = section.number("at", &at)?;
+    let at = keys::AT.read(section)?;
     if at >= run.duration {
         let wanted = format!("must be before the end of measurement at {}", run.duration);
-        return Err(section.refuse("at", wanted, "at = \"0s\""));
+        return Err(section.refuse(
+            keys::AT.name,
+            wanted,
+            keys::AT.hint_text(keys::AT.kind.example),
+        ));
     }
-    if kind == FaultKind::Kill && !section.has("duration") {
+    if kind == FaultKind::Kill && !section.has(keys::DURATION.name) {
         return Ok((at, None));
     }
     let left = DurationNs(run.duration.0 - at.0);
-    let example = left.min(DurationNs(1_000_000_000));
-    let duration = Limits {
-        default: None,
-        least: None,
-        most: MAX_DURATION,
-        example,
-    };
-    let duration = section.number("duration", &duration)?;
+    let key = keys::DURATION.with(|limits| Limits {
+        example: left.min(limits.example),
+        ..limits
+    });
+    let duration = key.read(section)?;
     if duration > left {
         let wanted = format!("must end with measurement, {left} after it began");
-        return Err(section.refuse("duration", wanted, format!("duration = \"{left}\"")));
+        return Err(section.refuse(key.name, wanted, key.hint_text(left)));
     }
     Ok((at, Some(duration)))
 }
@@ -177,24 +135,25 @@ fn every(
     section: &Section<'_>,
     duration: Option<DurationNs>,
 ) -> Result<Option<DurationNs>, PlanError> {
-    if !section.has("every") {
+    if !section.has(keys::EVERY.name) {
         return Ok(None);
     }
     let Some(duration) = duration else {
         let wanted = "must be left out: who is killed for good is killed once";
-        return Err(section.refuse("every", wanted, "duration = \"1s\" starts it again"));
+        return Err(section.refuse(
+            keys::EVERY.name,
+            wanted,
+            "duration = \"1s\" starts it again",
+        ));
     };
-    let every = Limits {
-        default: None,
-        least: Some(MIN_FAULT_PERIOD),
-        most: MAX_DURATION,
+    let key = keys::EVERY.with(|limits| Limits {
         example: DurationNs(duration.0.saturating_mul(10)),
-    };
-    let every = section.number("every", &every)?;
+        ..limits
+    });
+    let every = key.read(section)?;
     if every <= duration {
         let wanted = format!("must be longer than the fault, {duration}");
-        let hint = format!("every = \"{}\"", DurationNs(duration.0.saturating_mul(10)));
-        return Err(section.refuse("every", wanted, hint));
+        return Err(section.refuse(key.name, wanted, key.hint_text(key.kind.example)));
     }
     Ok(Some(every))
 }
@@ -207,7 +166,7 @@ fn check_count(section: &Section<'_>, fault: &Fault, run: &Run) -> Result<(), Pl
     let (times, ms) = (MAX_FAULT_TIMES as u64, 1_000_000);
     let fitting = DurationNs((run.duration.0 / times).div_ceil(ms) * ms);
     let wanted = format!("must be longer: it would come more than {MAX_FAULT_TIMES} times");
-    Err(section.refuse("every", wanted, format!("every = \"{fitting}\"")))
+    Err(section.refuse(keys::EVERY.name, wanted, keys::EVERY.hint_text(fitting)))
 }
 
 /// Checks that the fault can be applied to these processes.
@@ -219,7 +178,7 @@ fn check(
 ) -> Result<(), PlanError> {
     if matches!(fault.kind, FaultKind::Network(_)) && hosts == Hosts::Namespaces {
         let wanted = "must be another: no way of ours leads into a namespace";
-        return Err(section.refuse("kind", wanted, "leave hosts = \"namespaces\" out"));
+        return Err(section.refuse(keys::KIND.name, wanted, "leave hosts = \"namespaces\" out"));
     }
     let known = processes.victims();
     let own = |name: &&String| known.contains(name);
@@ -230,15 +189,19 @@ fn check(
     match fault.kind {
         FaultKind::Kill if fault.duration.is_some() => {
             let wanted = format!("must be left out: {name} cannot be started again");
-            Err(section.refuse("duration", wanted, hint))
+            Err(section.refuse(keys::DURATION.name, wanted, hint))
         }
         FaultKind::Disk => {
             let wanted = format!("must be another: only the processes of a store wait, not {name}");
-            Err(section.refuse("kind", wanted, hint))
+            Err(section.refuse(keys::KIND.name, wanted, hint))
         }
         FaultKind::Network(_) if name != "echo-0" => {
             let wanted = format!("must be another: no way leads to {name} alone");
-            Err(section.refuse("kind", wanted, "process = \"echo-0\", or one of a store"))
+            Err(section.refuse(
+                keys::KIND.name,
+                wanted,
+                "process = \"echo-0\", or one of a store",
+            ))
         }
         _ => Ok(()),
     }

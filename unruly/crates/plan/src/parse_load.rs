@@ -1,8 +1,8 @@
 //! The load of a plan: `[mesh]` or `[drive]`.
 
 use crate::error::PlanError;
-use crate::jvm::Runtime;
-use crate::keys;
+use crate::keys::key::Key;
+use crate::keys::{drive, mesh as keys, store as keys_of_a_store};
 use crate::limits::*;
 use crate::model::{Drive, Mesh, Run, Transport, Workload};
 use crate::parse_arrivals::{arrivals, times};
@@ -11,29 +11,12 @@ use crate::section::{Limits, Section};
 use crate::store::Store;
 use crate::units::{Bytes, DurationNs};
 
-const SECOND: DurationNs = DurationNs(1_000_000_000);
-const DAY: DurationNs = DurationNs(86_400 * SECOND.0);
-
 pub(crate) fn mesh(section: &Section<'_>, run: &Run) -> Result<Mesh, PlanError> {
-    section.check_keys(keys::MESH)?;
-    let agents = section.whole(
-        "agents",
-        &Limits {
-            default: None,
-            least: Some(1),
-            most: MAX_AGENTS.into(),
-            example: 7,
-        },
-    )?;
-    let period = Limits {
-        default: Some(SECOND),
-        least: Some(MIN_MESH_PERIOD),
-        most: MAX_MESH_PERIOD,
-        example: SECOND,
-    };
-    let period = section.number("period", &period)?;
-    let transport = transport(section)?;
-    let body = body(section, "body", Bytes(50_000), transport)?;
+    keys::MESH.check(section)?;
+    let agents = keys::AGENTS.whole(section)?;
+    let period = keys::PERIOD.read(section)?;
+    let transport = keys::TRANSPORT.read(section)?;
+    let body = body(section, keys::BODY, transport)?;
     let mesh = Mesh {
         agents,
         groups: groups(section, agents)?,
@@ -41,13 +24,9 @@ pub(crate) fn mesh(section: &Section<'_>, run: &Run) -> Result<Mesh, PlanError> 
         regroup: regroup(section, period)?,
         workloads: workloads(section)?,
         transport,
-        runtime: section.choice(
-            "runtime",
-            &Runtime::ALL.map(|it| (it.name(), it)),
-            Some(Runtime::Native),
-        )?,
-        timeout: timeout(section, SECOND)?,
-        in_flight: in_flight(section, 4_096, MAX_MESH_IN_FLIGHT)?,
+        runtime: keys::RUNTIME.read(section)?,
+        timeout: keys::TIMEOUT.read(section)?,
+        in_flight: keys::IN_FLIGHT.whole(section)?,
         body,
         disk_file: disk_file(section, body)?,
         port: port(section, agents)?,
@@ -60,7 +39,7 @@ pub(crate) fn mesh(section: &Section<'_>, run: &Run) -> Result<Mesh, PlanError> 
         );
         let wanted = "must be at most [run] duration, or no round is measured";
         return Err(section.complain(
-            "period",
+            keys::PERIOD.name,
             wrong,
             wanted,
             format!("in [run], duration = \"{period}\""),
@@ -70,15 +49,9 @@ pub(crate) fn mesh(section: &Section<'_>, run: &Run) -> Result<Mesh, PlanError> 
 }
 
 pub(crate) fn drive(section: &Section<'_>) -> Result<Drive, PlanError> {
-    section.check_keys(&keys::drive())?;
-    let transport = transport(section)?;
-    let clients = Limits {
-        default: Some(1),
-        least: Some(1),
-        most: MAX_CLIENTS.into(),
-        example: 1,
-    };
-    let clients = section.whole("clients", &clients)?;
+    section.check_keys(&crate::keys::drive_keys())?;
+    let transport = drive::TRANSPORT.read(section)?;
+    let clients = drive::CLIENTS.whole(section)?;
     let store = store(section, clients)?;
     let arrivals = arrivals(section, store.is_some())?;
     Ok(Drive {
@@ -88,127 +61,82 @@ pub(crate) fn drive(section: &Section<'_>) -> Result<Drive, PlanError> {
         processes: processes(section, clients, store.as_ref())?,
         times: times(section, &arrivals)?,
         arrivals,
-        payload: body(section, "payload", Bytes(64), transport)?,
-        timeout: timeout(section, DurationNs(10 * SECOND.0))?,
-        in_flight: in_flight(section, 1_000_000, MAX_DRIVE_IN_FLIGHT)?,
-        requests: requests(section)?,
+        payload: body(section, drive::PAYLOAD, transport)?,
+        timeout: drive::TIMEOUT.read(section)?,
+        in_flight: drive::IN_FLIGHT.whole(section)?,
+        requests: drive::REQUESTS.optional(section)?,
         store: store.map(Box::new),
     })
 }
 
 /// Each has a client at least, and a key and a connection where there are any.
 fn processes(section: &Section<'_>, clients: u32, store: Option<&Store>) -> Result<u16, PlanError> {
-    let limits = Limits {
-        default: Some(1),
-        least: Some(1),
-        most: MAX_DRIVE_PROCESSES.into(),
-        example: 2,
-    };
-    let processes: u16 = section.whole("processes", &limits)?;
+    let key = drive::PROCESSES;
+    let processes: u16 = key.whole(section)?;
     let keyed = store.filter(|it| it.has_keys());
     let http = store.and_then(|it| it.http.as_ref());
     for (name, count) in [
-        ("clients", clients.into()),
-        ("keys", keyed.map_or(u64::MAX, |it| it.keys)),
+        (drive::CLIENTS.name, clients.into()),
         (
-            "connections",
+            keys_of_a_store::KEYS.name,
+            keyed.map_or(u64::MAX, |it| it.keys),
+        ),
+        (
+            keys_of_a_store::CONNECTIONS.name,
             http.map_or(u64::MAX, |it| it.connections.into()),
         ),
     ] {
         if u64::from(processes) > count {
             let wanted = format!("must be at most as many as there are {name}, {count}");
-            return Err(section.refuse("processes", wanted, format!("{name} = {processes}")));
+            return Err(section.refuse(key.name, wanted, format!("{name} = {processes}")));
         }
     }
     Ok(processes)
 }
 
-fn requests(section: &Section<'_>) -> Result<Option<u64>, PlanError> {
-    let limits = Limits {
-        default: None,
-        least: Some(1),
-        most: MAX_REQUESTS,
-        example: 10_000,
-    };
-    section.optional("requests", &limits)
-}
-
-fn transport(section: &Section<'_>) -> Result<Transport, PlanError> {
-    let words = [("tcp", Transport::Tcp), ("udp", Transport::Udp)];
-    section.choice("transport", &words, Some(Transport::Tcp))
-}
-
-fn timeout(section: &Section<'_>, default: DurationNs) -> Result<DurationNs, PlanError> {
-    let limits = Limits {
-        default: Some(default),
-        least: None,
-        most: MAX_TIMEOUT,
-        example: default,
-    };
-    section.number("timeout", &limits)
-}
-
-fn in_flight(section: &Section<'_>, default: u32, most: u32) -> Result<u32, PlanError> {
-    let limits = Limits {
-        default: Some(default.into()),
-        least: Some(1),
-        most: most.into(),
-        example: default.into(),
-    };
-    section.whole("in_flight", &limits)
-}
-
 fn body(
     section: &Section<'_>,
-    key: &str,
-    default: Bytes,
+    key: Key<Limits<Bytes>>,
     transport: Transport,
 ) -> Result<Bytes, PlanError> {
-    let limits = Limits {
-        default: Some(default),
-        least: Some(Bytes(0)),
-        most: MAX_TCP_BODY,
-        example: default,
-    };
-    let body = section.number(key, &limits)?;
+    let body = key.read(section)?;
     if transport == Transport::Udp && body > MAX_UDP_BODY {
         let wanted = format!("must be at most {MAX_UDP_BODY} for udp");
-        return Err(section.refuse(key, wanted, "transport = \"tcp\""));
+        return Err(section.refuse(key.name, wanted, keys::TRANSPORT.hint_text("tcp")));
     }
     Ok(body)
 }
 
 fn groups(section: &Section<'_>, agents: u16) -> Result<Vec<u16>, PlanError> {
-    let hint = format!("groups = [{agents}]");
+    let key = keys::GROUPS;
+    let hint = key.hint(format!("[{agents}]"));
     let wanted = "must be an array of sizes";
-    let sizes = section.whole_list("groups", 1, agents, &hint)?;
-    let sizes = sizes.ok_or_else(|| section.missing("groups", wanted, hint.clone()))?;
+    let sizes = section.whole_list(key.name, 1, agents, &hint)?;
+    let sizes = sizes.ok_or_else(|| section.missing(key.name, wanted, hint.clone()))?;
     if sizes.len() > usize::from(agents) {
-        let wrong = format!("groups holds {} sizes", sizes.len());
+        let wrong = format!("{} holds {} sizes", key.name, sizes.len());
         let wanted = format!("must hold at most as many as there are agents, {agents}");
-        return Err(section.complain("groups", wrong, wanted, hint));
+        return Err(section.complain(key.name, wrong, wanted, hint));
     }
     Ok(sizes)
 }
 
 fn regroup(section: &Section<'_>, period: DurationNs) -> Result<DurationNs, PlanError> {
-    let limits = Limits {
-        default: Some(DAY.max(period)),
-        least: None,
-        most: MAX_DURATION,
-        example: DAY,
-    };
-    let regroup = section.number("regroup", &limits)?;
+    let key = keys::REGROUP.with(|limits| Limits {
+        default: limits.default.max(Some(period)),
+        ..limits
+    });
+    let regroup = key.read(section)?;
     if regroup < period {
         let wanted = format!("must be at least the period, {period}");
-        return Err(section.refuse("regroup", wanted, "regroup = \"1d\""));
+        return Err(section.refuse(key.name, wanted, key.hint_text(key.kind.example)));
     }
     Ok(regroup)
 }
 
 fn workloads(section: &Section<'_>) -> Result<Vec<Workload>, PlanError> {
-    const HINT: &str = "workloads = [\"null\", \"crypto\"]";
-    let Some(values) = section.list("workloads", HINT)? else {
+    let key = keys::WORKLOADS;
+    let Some(values) = key.read(section)? else {
         return Ok(Workload::ALL.to_vec());
     };
     let mut workloads = Vec::new();
@@ -216,16 +144,12 @@ fn workloads(section: &Section<'_>) -> Result<Vec<Workload>, PlanError> {
         let shown = value.to_string().trim().to_owned();
         let Some(workload) = value.as_str().and_then(workload) else {
             let wanted = "must hold null, crypto, disk, network, mixed (or A to E)";
-            return Err(section.complain(
-                "workloads",
-                format!("workloads holds {shown}"),
-                wanted,
-                HINT,
-            ));
+            let wrong = format!("{} holds {shown}", key.name);
+            return Err(section.complain(key.name, wrong, wanted, key.example()));
         };
         if workloads.contains(&workload) {
-            let wrong = format!("workloads holds {} twice", workload.name());
-            return Err(section.complain("workloads", wrong, "must hold each once", "remove one"));
+            let wrong = format!("{} holds {} twice", key.name, workload.name());
+            return Err(section.complain(key.name, wrong, "must hold each once", "remove one"));
         }
         workloads.push(workload);
     }
@@ -241,41 +165,29 @@ fn workload(word: &str) -> Option<Workload> {
 }
 
 fn disk_file(section: &Section<'_>, body: Bytes) -> Result<Bytes, PlanError> {
-    let default = Bytes(64 << 20);
-    let limits = Limits {
-        default: Some(default),
-        least: None,
-        most: MAX_DISK_FILE,
-        example: default,
-    };
-    let file = section.number("disk_file", &limits)?;
+    let key = keys::DISK_FILE;
+    let file = key.read(section)?;
     let least = Bytes(body.0 + DISK_RECORD_EXTRA.0);
     if file < least {
         let wanted = format!("must hold one record: body and 44 bytes, {least}");
-        return Err(section.refuse("disk_file", wanted, format!("disk_file = \"{default}\"")));
+        return Err(section.refuse(key.name, wanted, key.hint_text(key.kind.example)));
     }
     Ok(file)
 }
 
 fn port(section: &Section<'_>, agents: u16) -> Result<Option<u16>, PlanError> {
-    let most = u64::from(u16::MAX);
-    let limits = Limits {
-        default: None,
-        least: Some(1),
-        most,
-        example: 7_000,
-    };
-    let port: Option<u16> = section.optional("port", &limits)?;
+    let key = keys::PORT;
+    let port: Option<u16> = key.optional(section)?;
     if port.is_some_and(|port| port.checked_add(agents - 1).is_none()) {
         let wanted = format!("must leave a port up to 65535 for each of {agents} agents");
-        return Err(section.refuse("port", wanted, "port = 7000"));
+        return Err(section.refuse(key.name, wanted, key.hint(key.kind.example)));
     }
     Ok(port)
 }
 
 fn address(section: &Section<'_>) -> Result<Option<String>, PlanError> {
-    const HINT: &str = "address = \"127.0.0.1:7000\"";
-    let Some(text) = section.text("address", HINT)? else {
+    let key = drive::ADDRESS;
+    let Some(text) = key.read(section)? else {
         return Ok(None);
     };
     let good = text.rsplit_once(':').is_some_and(|(host, port)| {
@@ -290,6 +202,6 @@ fn address(section: &Section<'_>) -> Result<Option<String>, PlanError> {
     if good {
         Ok(Some(text.to_owned()))
     } else {
-        Err(section.refuse("address", "must be host:port", HINT))
+        Err(section.refuse(key.name, "must be host:port", key.example()))
     }
 }

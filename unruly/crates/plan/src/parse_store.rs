@@ -1,37 +1,34 @@
 //! The keys of `[drive]` that speak of a store.
 
-use std::str::FromStr;
-
 use crate::error::PlanError;
-use crate::http::{Codes, Http};
-use crate::keys;
-use crate::limits::*;
+use crate::http::Http;
+use crate::keys::kinds::Switch;
+use crate::keys::{drive, store as keys};
 use crate::secret::shown;
 use crate::section::{Limits, Section};
-use crate::store::{KeyOrder, OperationKind, Operations, Store, StoreLevel, ValueSize};
-use crate::units::Bytes;
+use crate::store::{KeyOrder, OperationKind, Operations, Store};
 use crate::url::{Url, UrlError};
 
 /// Keys that mean nothing with a store, and why.
 const OF_ECHO: [(&str, &str); 2] = [
-    ("address", "the url says where the store is"),
-    ("payload", "value says how long values are"),
+    (drive::ADDRESS.name, "the url says where the store is"),
+    (drive::PAYLOAD.name, "value says how long values are"),
 ];
 
 /// Keys that mean nothing to a server that is not asked by HTTP.
-const OF_HTTP: [&str; 2] = ["connections", "expect"];
+const OF_HTTP: [&str; 2] = [keys::CONNECTIONS.name, keys::EXPECT.name];
 
 /// Keys that mean nothing where every request asks for one and the same thing.
-const OF_KEYS: [&str; 3] = ["keys", "order", "skew"];
+const OF_KEYS: [&str; 3] = [keys::KEYS.name, keys::ORDER.name, keys::SKEW.name];
 
 /// Returns the store of a drive with this number of clients, or `None` if it calls an echo server.
 pub(crate) fn store(section: &Section<'_>, clients: u32) -> Result<Option<Store>, PlanError> {
-    const HINT: &str = "url = \"redis://127.0.0.1:6379\"";
-    if !section.has("url") && !section.has("store") {
-        let foreign = keys::STORE.iter().find(|key| section.has(key));
-        return match foreign {
+    if !section.has(drive::URL.name) && !section.has(drive::SERVICE.name) {
+        let names = keys::STORE.names();
+        return match names.into_iter().find(|key| section.has(key)) {
             Some(key) => {
-                Err(section.refuse(key, "must be left out: an echo server has none", HINT))
+                let wanted = "must be left out: an echo server has none";
+                Err(section.refuse(key, wanted, drive::URL.example()))
             }
             None => Ok(None),
         };
@@ -42,7 +39,7 @@ pub(crate) fn store(section: &Section<'_>, clients: u32) -> Result<Option<Store>
             return Err(section.refuse(key, wanted, format!("remove {key}")));
         }
     }
-    let url = url(section, HINT)?;
+    let url = url(section)?;
     let keyed = !url.is_http() || url.has_key();
     if !keyed && let Some(key) = OF_KEYS.iter().find(|key| section.has(key)) {
         let wanted = "must be left out: the path has no {key}, so there are no keys";
@@ -53,63 +50,61 @@ pub(crate) fn store(section: &Section<'_>, clients: u32) -> Result<Option<Store>
         ));
     }
     let operations = operations(section, &url)?;
-    let value = ValueSize::Fixed(Bytes(1_000));
-    let order = section.choice("order", &KeyOrder::WORDS, Some(KeyOrder::Turn))?;
+    let order = keys::ORDER.read(section)?;
     let preload = preload(section, &url, &operations)?;
     let http = http(section, &url, clients)?;
+    let number_of_keys = keys::KEYS.with(|limits| if keyed { limits } else { limits.or(1) });
     Ok(Some(Store {
         url,
         operations,
-        keys: section.number("keys", &whole(if keyed { 250_000 } else { 1 }, MAX_KEYS))?,
+        keys: number_of_keys.read(section)?,
         order,
         skew: skew(section, order)?,
-        value: section.parsed("value", Some(value), "value = \"1000B\"")?,
-        level: if section.has("level") {
-            Some(section.choice("level", &StoreLevel::WORDS, None)?)
+        value: keys::VALUE.parsed(section)?,
+        level: if section.has(keys::LEVEL.name) {
+            Some(keys::LEVEL.read(section)?)
         } else {
             None
         },
-        pipeline: section.whole("pipeline", &whole(1, MAX_PIPELINE.into()))?,
-        retries: section.whole(
-            "retries",
-            &Limits {
-                least: Some(0),
-                ..whole(0, MAX_RETRIES.into())
-            },
-        )?,
+        pipeline: keys::PIPELINE.whole(section)?,
+        retries: keys::RETRIES.whole(section)?,
         preload,
         http,
-        keep: section.switch("keep", false)?,
+        keep: keys::KEEP.read(section)?,
     }))
 }
 
 /// What each client does. Nothing is written by HTTP unless the plan says so.
 fn operations(section: &Section<'_>, url: &Url) -> Result<Operations, PlanError> {
-    const HINT: &str = "operations = \"read 90%, write 10%\"";
+    let key = keys::OPERATIONS;
     let default = match (url.is_http(), url.has_key()) {
         (false, _) => Some(vec![OperationKind::Write, OperationKind::Read]),
         (true, false) => Some(vec![OperationKind::Read]),
         (true, true) => None,
     };
-    if default.is_none() && !section.has("operations") {
-        return Err(section.complain(
-            "operations",
+    if section.has(key.name) {
+        return key.parsed(section);
+    }
+    default.map(Operations::Turn).ok_or_else(|| {
+        section.complain(
+            key.name,
             "the URL has {key}, and no operations say how to use the keys",
             "must be \"read\", or \"write then read\": an HTTP server is written to only when asked",
-            "operations = \"read\"",
-        ));
-    }
-    section.parsed("operations", default.map(Operations::Turn), HINT)
+            key.hint_text("read"),
+        )
+    })
 }
 
 /// Whether each key is written first: where a read may come before it, and writing was asked for.
 fn preload(section: &Section<'_>, url: &Url, operations: &Operations) -> Result<bool, PlanError> {
     let keyed = !url.is_http() || url.has_key();
     let may_write = !url.is_http() || operations.writes();
-    let preload = section.switch("preload", keyed && may_write && operations.reads_first())?;
+    let default = keyed && may_write && operations.reads_first();
+    let key = keys::PRELOAD.with(|_| Switch { default });
+    let preload = key.read(section)?;
     if preload && !keyed {
         let wanted = "must be false: the path has no {key}, so there are no keys to write";
-        return Err(section.refuse("preload", wanted, "remove preload"));
+        return Err(section.refuse(key.name, wanted, format!("remove {}", key.name)));
     }
     Ok(preload)
 }
@@ -125,53 +120,56 @@ fn http(section: &Section<'_>, url: &Url, clients: u32) -> Result<Option<Http>, 
             None => Ok(None),
         };
     }
+    let connections = keys::CONNECTIONS.with(|limits| Limits {
+        default: Some(clients.into()),
+        example: clients.into(),
+        ..limits
+    });
     Ok(Some(Http {
-        connections: section.whole("connections", &whole(clients.into(), MAX_CLIENTS.into()))?,
-        expect: section.parsed("expect", Some(Codes::default()), "expect = \"2xx, 404\"")?,
+        connections: connections.whole(section)?,
+        expect: keys::EXPECT.parsed(section)?,
     }))
 }
 
-fn url(section: &Section<'_>, hint: &str) -> Result<Url, PlanError> {
-    const STORE: &str = "store = \"redis\"";
-    if let Some(name) = section.text("store", STORE)? {
-        if section.has("url") {
+fn url(section: &Section<'_>) -> Result<Url, PlanError> {
+    let (key, service) = (drive::URL, drive::SERVICE);
+    if let Some(name) = service.read(section)? {
+        if section.has(key.name) {
             let wanted = "must be left out: the url says where the store is";
-            return Err(section.refuse("store", wanted, "remove one of them"));
+            return Err(section.refuse(service.name, wanted, "remove one of them"));
         }
         if name.is_empty() || name.chars().any(char::is_control) {
-            return Err(section.refuse(
-                "store",
-                "must be the name of a service, or its file",
-                STORE,
-            ));
+            let wanted = "must be the name of a service, or its file";
+            return Err(section.refuse(service.name, wanted, service.example()));
         }
         return Ok(Url::of_service(name));
     }
     // A value of another type may hold a password too, so errors never show it.
-    let text = section
-        .text("url", hint)
-        .map_err(|_| section.complain("url", "url is no text", "must be one", hint))?;
+    let hint = key.example();
+    let text = key
+        .read(section)
+        .map_err(|_| section.complain(key.name, "url is no text", "must be one", &hint))?;
     let text = text.unwrap_or_default();
     text.parse().map_err(|error| match error {
         UrlError::Form if shown(text) != format!("{text:?}") => section.complain(
-            "url",
+            key.name,
             format!("url is no place of a store: {}", shown(text)),
             error.to_string(),
             hint,
         ),
-        UrlError::Form => section.refuse("url", error.to_string(), hint),
+        UrlError::Form => section.refuse(key.name, error.to_string(), hint),
         // These complaints show it to nobody.
         UrlError::Password | UrlError::TwoSecrets => {
             let wanted = "must hold none, since plans are kept with their runs";
             section.complain(
-                "url",
+                key.name,
                 "url holds a password or a token",
                 wanted,
                 "UNRULY_PASSWORD has it; {password} stands for it in the path or the query of http",
             )
         }
         UrlError::Ambiguous => section.complain(
-            "url",
+            key.name,
             "url holds an @ behind its first /, ? or #",
             "must have it before, so that no part of a password is taken for a path",
             "write %40 for an @ of the path",
@@ -179,39 +177,15 @@ fn url(section: &Section<'_>, hint: &str) -> Result<Url, PlanError> {
     })
 }
 
-fn whole(default: u64, most: u64) -> Limits<u64> {
-    Limits {
-        default: Some(default),
-        least: Some(1),
-        most,
-        example: default.max(1),
-    }
-}
-
 /// The exponent of a skewed order.
 fn skew(section: &Section<'_>, order: KeyOrder) -> Result<f64, PlanError> {
-    const DEFAULT: f64 = 0.99;
-    let skew = section.real("skew", Some(DEFAULT), (0.0, 10.0), DEFAULT)?;
+    let key = keys::SKEW;
+    let skew = key.read(section)?;
     let skewed = matches!(order, KeyOrder::Zipf | KeyOrder::Latest);
-    if !skewed && (skew - DEFAULT).abs() > f64::EPSILON {
+    let is_default = (skew - key.kind.example).abs() <= f64::EPSILON;
+    if !skewed && !is_default {
         let wanted = "must be left out: only the orders zipf and latest are skewed";
-        return Err(section.refuse("skew", wanted, "order = \"zipf\""));
+        return Err(section.refuse(key.name, wanted, keys::ORDER.hint_text("zipf")));
     }
     Ok(skew)
-}
-
-impl Section<'_> {
-    /// A text that says a value of some type; the default when absent.
-    fn parsed<T>(&self, key: &str, default: Option<T>, hint: &str) -> Result<T, PlanError>
-    where
-        T: FromStr,
-        T::Err: std::fmt::Display,
-    {
-        match self.text(key, hint)? {
-            Some(text) => text
-                .parse()
-                .map_err(|error: T::Err| self.refuse(key, error.to_string(), hint)),
-            None => default.ok_or_else(|| self.missing(key, "must be a string", hint.to_owned())),
-        }
-    }
 }

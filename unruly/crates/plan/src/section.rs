@@ -452,6 +452,36 @@ impl<'a> Section<'a> {
             .ok_or_else(|| self.wrong_type(key, item, "must be true or false", &hint))
     }
 
+    /// A number between two others, which it may not be; the default when absent.
+    pub(crate) fn real(
+        &self,
+        key: &str,
+        default: Option<f64>,
+        (above, below): (f64, f64),
+        example: f64,
+    ) -> Result<f64, PlanError> {
+        let hint = format!("{key} = {example}");
+        let Some(item) = self.table.get(key) else {
+            let wanted = "must be a number";
+            return default.ok_or_else(|| self.missing(key, wanted, hint));
+        };
+        let number = item
+            .as_float()
+            .or_else(|| item.as_integer().map(|it| it as f64));
+        let Some(number) = number else {
+            return Err(self.wrong_type(key, item, "must be a number", &hint));
+        };
+        if number > above && number < below {
+            Ok(number)
+        } else {
+            Err(self.refuse(
+                key,
+                format!("must be above {above} and below {below}"),
+                hint,
+            ))
+        }
+    }
+
     /// A share from 0 to 1; 0 when absent.
     pub(crate) fn share(&self, key: &str) -> Result<f64, PlanError> {
         let Some(item) = self.table.get(key) else {

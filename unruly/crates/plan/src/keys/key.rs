@@ -30,21 +30,14 @@ pub(crate) struct Notes {
     default: Option<&'static str>,
     /// Bounds that the type does not have, for the manual.
     also: &'static str,
-    /// The values of another key that this one needs.
-    pub(crate) only: Option<Only>,
+    /// The values of another key that have this one; `None` where all have it.
+    pub(crate) only: Option<&'static [&'static str]>,
+    /// Why the others do not have it, for messages.
+    pub(crate) reason: &'static str,
     /// True if `run.scale` multiplies it.
     pub(crate) is_scaled: bool,
     /// True if a matrix may vary it.
     pub(crate) is_variable: bool,
-}
-
-/// A key that has a meaning for some values of another key only.
-#[derive(Clone, Copy)]
-pub(crate) struct Only {
-    /// Those values, as a plan writes them.
-    pub(crate) words: &'static [&'static str],
-    /// Why the other values have no such key.
-    pub(crate) reason: &'static str,
 }
 
 /// A key with these values and this meaning.
@@ -57,6 +50,7 @@ pub(crate) const fn key<K>(name: &'static str, kind: K, meaning: &'static str) -
             default: None,
             also: "",
             only: None,
+            reason: "",
             is_scaled: false,
             is_variable: true,
         },
@@ -77,12 +71,14 @@ impl<K: Copy> Key<K> {
     }
 
     /// The key as one that only these values of another key have.
-    pub(crate) const fn only(
-        mut self,
-        words: &'static [&'static str],
-        reason: &'static str,
-    ) -> Self {
-        self.notes.only = Some(Only { words, reason });
+    pub(crate) const fn only(mut self, words: &'static [&'static str]) -> Self {
+        self.notes.only = Some(words);
+        self
+    }
+
+    /// The key with the reason why [`Self::only`] some values have it.
+    pub(crate) const fn because(mut self, reason: &'static str) -> Self {
+        self.notes.reason = reason;
         self
     }
 
@@ -148,7 +144,7 @@ pub(crate) trait Described {
     fn meaning(&self) -> String {
         let meaning = self.notes().meaning;
         match self.notes().only {
-            Some(only) => format!("{meaning}; only for {}", only.words.join(", ")),
+            Some(only) => format!("{meaning}; only for {}", only.join(", ")),
             None => meaning.to_owned(),
         }
     }
@@ -196,6 +192,21 @@ impl<S> Table<S> {
         section.check_keys(&self.names())
     }
 
+    /// Finds a key of the section that `word`, the value of another key, does not have. Returns
+    /// its name and the reason.
+    pub(crate) fn misplaced(
+        &self,
+        section: &Section<'_>,
+        word: &str,
+    ) -> Option<(&'static str, &'static str)> {
+        let mut keys = self.keys().into_iter();
+        let found = keys.find(|key| {
+            let only = key.notes().only;
+            section.has(key.name()) && only.is_some_and(|words| !words.contains(&word))
+        });
+        found.map(|key| (key.name(), key.notes().reason))
+    }
+
     /// The lines of a section with these values.
     pub(crate) fn lines(&self, values: &S) -> String {
         let line = |row: &Row<S>| {
@@ -219,9 +230,9 @@ pub(crate) fn text(value: impl std::fmt::Display) -> Option<String> {
 }
 
 /// An array of values that TOML writes without quotes.
-pub(crate) fn list<T: std::fmt::Display>(items: impl IntoIterator<Item = T>) -> Option<String> {
+pub(crate) fn list<T: std::fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
     let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
-    bare(format!("[{}]", items.join(", ")))
+    format!("[{}]", items.join(", "))
 }
 
 /// A string of TOML.

@@ -47,7 +47,7 @@ impl<T: Number> Kind for Limits<T> {
     fn bounds(&self) -> String {
         let most = grouped(&self.most.to_string());
         match self.least {
-            Some(least) => format!("{least} to {most}"),
+            Some(least) => format!("{} to {most}", grouped(&least.to_string())),
             None => format!("above 0, at most {most}"),
         }
     }
@@ -114,11 +114,11 @@ impl Key<Limits<u64>> {
 /// A number between two others, without them.
 #[derive(Clone, Copy)]
 pub(crate) struct Real {
-    default: Option<f64>,
+    pub(crate) default: Option<f64>,
     above: f64,
     below: f64,
     /// The value in the hint.
-    example: f64,
+    pub(crate) example: f64,
 }
 
 impl Real {

@@ -1,195 +1,154 @@
 //! The keys that a plan may have. The parser refuses all others.
 
-#![expect(dead_code, reason = "the sections of a plan move to tables one by one")]
-
 pub(crate) mod compete;
+pub(crate) mod drive;
+pub(crate) mod fault;
 pub(crate) mod jvm;
 pub(crate) mod key;
-mod kinds;
+pub(crate) mod kinds;
+pub(crate) mod mesh;
+pub(crate) mod probe;
+pub(crate) mod run;
+pub(crate) mod store;
 pub(crate) mod stream;
+#[cfg(test)]
+mod tests;
+pub(crate) mod top;
 
-use compete::COMPETE;
-use jvm::JVM;
 use key::{Described, Table};
-use stream::STREAM;
-
-pub(crate) const PLAN: &[&str] = &[
-    "name", "seed", "tag", "run", "mesh", "drive", "stream", "compete", "jvm", "probe", "fault",
-    "pin", "quota", "matrix",
-];
-pub(crate) const RUN: &[&str] = &[
-    "duration", "warmup", "repeat", "hosts", "until", "slo", "scale",
-];
-pub(crate) const MESH: &[&str] = &[
-    "agents",
-    "groups",
-    "period",
-    "regroup",
-    "workloads",
-    "transport",
-    "runtime",
-    "timeout",
-    "in_flight",
-    "body",
-    "disk_file",
-    "port",
-];
-pub(crate) const DRIVE: &[&str] = &[
-    "transport",
-    "address",
-    "clients",
-    "processes",
-    "arrivals",
-    "rate",
-    "dispersion",
-    "burst_share",
-    "burst_factor",
-    "on",
-    "off",
-    "shape",
-    "times",
-    "think",
-    "payload",
-    "timeout",
-    "in_flight",
-    "requests",
-    "url",
-    "store",
-];
-/// Keys of `[drive]` that mean nothing without a store.
-pub(crate) const STORE: &[&str] = &[
-    "operations",
-    "keys",
-    "order",
-    "skew",
-    "value",
-    "level",
-    "pipeline",
-    "retries",
-    "preload",
-    "connections",
-    "expect",
-    "keep",
-];
-pub(crate) const PROBE: &[&str] = &["enabled", "period"];
-pub(crate) const FAULT: &[&str] = &[
-    "kind", "process", "at", "duration", "every", "cpu", "threads", "cores", "delay", "jitter",
-    "loss",
-];
 
 /// The table whose keys are processes, and whose values are cores.
-pub(crate) const QUOTA: &str = "quota";
+pub(crate) const QUOTA: &str = top::QUOTA.name;
 
-/// Keys whose value is not a string, so that a factor's value must be read as TOML.
-pub(crate) const NOT_TEXT: &[&str] = &[
-    "seed",
-    "repeat",
-    "agents",
-    "groups",
-    "workloads",
-    "in_flight",
-    "port",
-    "clients",
-    "processes",
-    "requests",
-    "keys",
-    "skew",
-    "dispersion",
-    "burst_share",
-    "burst_factor",
-    "shape",
-    "pipeline",
-    "retries",
-    "preload",
-    "connections",
-    "keep",
-    "enabled",
-    "scale",
-    "slo",
-];
+/// A section of a plan: its name and its keys.
+struct SectionKeys {
+    /// The name of its table in the manual.
+    title: &'static str,
+    name: &'static str,
+    keys: Vec<&'static dyn Described>,
+}
+
+impl SectionKeys {
+    fn of<S>(title: &'static str, table: &Table<S>) -> Self {
+        Self {
+            title,
+            name: table.name,
+            keys: table.keys(),
+        }
+    }
+
+    /// The path of a key: `drive.rate`, or `seed` at the top.
+    fn path(&self, key: &dyn Described) -> String {
+        match self.name {
+            "" => key.name().to_owned(),
+            name => format!("{name}.{}", key.name()),
+        }
+    }
+}
+
+/// All sections, in the order of the manual. The keys of `[drive]` fill two of them.
+fn sections() -> [SectionKeys; 10] {
+    [
+        SectionKeys::of("plan", &top::PLAN),
+        SectionKeys::of("run", &run::RUN),
+        SectionKeys::of("mesh", &mesh::MESH),
+        SectionKeys::of("drive", &drive::DRIVE),
+        SectionKeys::of("store", &store::STORE),
+        SectionKeys::of("stream", &stream::STREAM),
+        SectionKeys::of("compete", &compete::COMPETE),
+        SectionKeys::of("jvm", &jvm::JVM),
+        SectionKeys::of("probe", &probe::PROBE),
+        SectionKeys::of("fault", &fault::FAULT),
+    ]
+}
+
+/// The paths of the keys that `wanted` picks.
+fn paths(wanted: impl Fn(&SectionKeys, &dyn Described) -> bool) -> Vec<String> {
+    let sections = sections();
+    let picked = sections.iter().flat_map(|section| {
+        let keys = section.keys.iter().copied();
+        keys.filter(|key| wanted(section, *key))
+            .map(|key| section.path(key))
+    });
+    picked.collect()
+}
 
 /// Every key the parser knows, as `key` or `table.key`, in the order of the manual.
 #[must_use]
 pub fn known_keys() -> Vec<String> {
-    let tables = [
-        ("run", RUN.to_vec()),
-        ("mesh", MESH.to_vec()),
-        ("drive", drive()),
-        ("stream", STREAM.names()),
-        ("compete", COMPETE.names()),
-        ("jvm", JVM.names()),
-        ("probe", PROBE.to_vec()),
-        ("fault", FAULT.to_vec()),
-    ];
-    let inner = tables.iter().flat_map(|(table, keys)| paths(table, keys));
-    PLAN.iter()
-        .map(|key| (*key).to_owned())
-        .chain(inner)
-        .collect()
+    paths(|_, _| true)
 }
 
-/// The sections of a plan, each with the keys that have an entry in a table.
-fn sections() -> Vec<(&'static str, Vec<&'static dyn Described>)> {
-    fn section<S>(table: &Table<S>) -> (&'static str, Vec<&'static dyn Described>) {
-        (table.name, table.keys())
-    }
-    vec![section(&STREAM), section(&COMPETE), section(&JVM)]
+/// A key of a plan in words, for a manual.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyWords {
+    /// The table of the manual that has it: `plan`, `run`, .., and `store` for a key of `[drive]`
+    /// that only a store has.
+    pub table: &'static str,
+    /// The path: `drive.rate`, or `seed` at the top.
+    pub path: String,
+    /// The type of its values.
+    pub value: String,
+    /// The default, or `required`.
+    pub default: String,
+    /// The bounds of its values; empty without any.
+    pub bounds: String,
+    /// The meaning.
+    pub meaning: String,
+}
+
+/// Returns every key in words, in the order of [`known_keys`].
+#[must_use]
+pub fn key_words() -> Vec<KeyWords> {
+    let sections = sections();
+    let words = sections.iter().flat_map(|section| {
+        section.keys.iter().map(|key| KeyWords {
+            table: section.title,
+            path: section.path(*key),
+            value: key.kind().type_name(),
+            default: key.default(),
+            bounds: key.bounds(),
+            meaning: key.meaning(),
+        })
+    });
+    words.collect()
 }
 
 /// The paths of the times that `run.scale` multiplies.
 pub(crate) fn timetable() -> Vec<String> {
-    let own = ["run.duration", "run.warmup"].map(str::to_owned);
-    let scaled = sections().into_iter().flat_map(|(table, keys)| {
-        let keys = keys.into_iter().filter(|key| key.notes().is_scaled);
-        keys.map(move |key| format!("{table}.{}", key.name()))
-    });
-    own.into_iter().chain(scaled).collect()
+    paths(|_, key| key.notes().is_scaled)
 }
 
 /// Whether a value at this place is written as TOML, and not as a string.
 pub(crate) fn is_bare(table: &str, key: &str) -> bool {
-    let mut sections = sections().into_iter();
-    let known = sections.find(|(name, _)| *name == table);
-    let found = known.and_then(|(_, keys)| keys.into_iter().find(|it| it.name() == key));
-    match found {
-        Some(found) => found.kind().is_bare(),
-        None => table == QUOTA || NOT_TEXT.contains(&key),
-    }
+    let sections = sections();
+    let mut keys = sections
+        .iter()
+        .filter(|section| section.name == table)
+        .flat_map(|section| &section.keys);
+    table == QUOTA || keys.any(|it| it.name() == key && it.kind().is_bare())
 }
 
 /// The keys a factor may vary, for a plan whose load is the table `load`; but for the quotas of its processes.
 pub(crate) fn variable_paths(load: &str) -> Vec<String> {
-    let load_keys = match load {
-        "mesh" => MESH.to_vec(),
-        "stream" => STREAM.names(),
-        _ => drive(),
-    };
-    // `run.repeat` is out: it counts the runs of every cell alike; and `run.scale`: its times are those
-    // that were scaled.
-    let own = |key: &&str| !["repeat", "scale", "slo"].contains(key);
-    let run_keys: Vec<&str> = RUN.iter().copied().filter(own).collect();
-    [
-        paths("run", &run_keys),
-        paths(load, &load_keys),
-        paths("compete", &COMPETE.names()),
-        paths("jvm", &JVM.names()),
-        paths("probe", PROBE),
-    ]
-    .concat()
+    let varied = [
+        run::RUN.name,
+        load,
+        compete::COMPETE.name,
+        jvm::JVM.name,
+        probe::PROBE.name,
+    ];
+    paths(|section, key| varied.contains(&section.name) && key.notes().is_variable)
 }
 
 /// All keys of `[drive]`.
-pub(crate) fn drive() -> Vec<&'static str> {
-    [DRIVE, STORE].concat()
+pub(crate) fn drive_keys() -> Vec<&'static str> {
+    [drive::DRIVE.names(), store::STORE.names()].concat()
 }
 
 /// The process whose quota a path is.
 pub(crate) fn quota_of(path: &str) -> Option<&str> {
     path.strip_prefix(QUOTA)?.strip_prefix('.')
-}
-
-fn paths(table: &str, keys: &[&str]) -> Vec<String> {
-    keys.iter().map(|key| format!("{table}.{key}")).collect()
 }
 
 /// Returns the hint for an unknown name: the nearest known name, or `otherwise` when none is near.

@@ -1,0 +1,95 @@
+//! The keys of `[drive]` that have a meaning with a store only.
+
+use super::key::{Key, Row, Table, bare, key, table, text};
+use super::kinds::{Choice, Real, Switch, Text};
+use crate::limits::*;
+use crate::section::Limits;
+use crate::store::{KeyOrder, Store, StoreLevel};
+
+table! {
+    /// The keys of `[drive]` for a store.
+    STORE: Store = "drive";
+
+    OPERATIONS: Text = key(
+        "operations",
+        Text::like("read 90%, write 10%"),
+        "the operations of each client; operations in turn have one key",
+    ).default_is(
+        "`\"write then read\"`; by HTTP `\"read\"`, and required where the URL has `{key}`",
+    ).also("operations in turn, or shares of 100 %: `\"read 90%, write 10%\"`"),
+        |it| text(&it.operations);
+
+    KEYS: Limits<u64> = key(
+        "keys",
+        Limits::within(1, MAX_KEYS, 250_000).or(250_000),
+        "number of keys; the state of each takes 16 bytes, which must fit in free memory",
+    ), |it| it.has_keys().then(|| it.keys.to_string());
+
+    ORDER: Choice<KeyOrder> = key(
+        "order",
+        Choice::of(|| KeyOrder::WORDS.to_vec()).or(KeyOrder::Turn),
+        "which key is next; in turn no two clients share one",
+    ), |it| it.has_keys().then(|| it.order.name()).and_then(text);
+
+    SKEW: Real = key(
+        "skew",
+        Real::between(0.0, 10.0, 0.99).or(0.99),
+        "exponent of `zipf` and `latest`",
+    ), |it| it.has_keys().then(|| it.skew.to_string());
+
+    VALUE: Text = key(
+        "value",
+        Text::like("1000B").or("1KB"),
+        "length of values; a value below 32 bytes cannot name the write that it comes from",
+    ).also("1B to 16MB; `\"100B to 10KB\"` is any length between, each as likely"),
+        |it| text(it.value);
+
+    LEVEL: Choice<StoreLevel> = key(
+        "level",
+        Choice::of(|| StoreLevel::WORDS.to_vec()),
+        "how many replicas must have an operation",
+    ).default_is("the store's own way"), |it| it.level.map(StoreLevel::name).and_then(text);
+
+    PIPELINE: Limits<u64> = key(
+        "pipeline",
+        Limits::within(1, MAX_PIPELINE as u64, 1).or(1),
+        "requests that a closed client has open at once",
+    ), |it| bare(it.pipeline);
+
+    RETRIES: Limits<u64> = key(
+        "retries",
+        Limits::within(0, MAX_RETRIES as u64, 1).or(0),
+        "how often a client repeats a failed request; each try is a row",
+    ), |it| bare(it.retries);
+
+    PRELOAD: Switch = key(
+        "preload",
+        Switch { default: false },
+        "the clients write every key once before the warm-up, as fast as they can; these requests \
+         are rows of the phase `load`, and in no statistic",
+    ).default_is(
+        "where a read may come before any write of its key; by HTTP only where `operations` also \
+         writes",
+    ), |it| bare(it.preload);
+
+    CONNECTIONS: Limits<u64> = key(
+        "connections",
+        Limits::within(1, MAX_CLIENTS as u64, 1),
+        "most connections of all clients together; only for `http`. A client opens one when a \
+         request needs it, and it carries one request at a time",
+    ).default_is("as many as `clients`"), |it| it.http.as_ref().and_then(|it| bare(it.connections));
+
+    EXPECT: Text = key(
+        "expect",
+        Text::like("2xx, 404").or("2xx, 3xx"),
+        "status codes that count as success; every other one is a failure. Only for `http`",
+    ).also("status codes from 100 to 599, and classes of them: `\"2xx, 404\"`"),
+        |it| it.http.as_ref().and_then(|it| text(&it.expect));
+
+    KEEP: Switch = key(
+        "keep",
+        Switch { default: false },
+        "the keys that the run wrote stay in the store; otherwise the run removes them at the \
+         end, where the store can remove keys",
+    ), |it| bare(it.keep);
+}
