@@ -3,15 +3,16 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use unruly_plan::{Load, Plan, groups, known_keys};
+use unruly_plan::{KeyWords, Load, Plan, groups, key_words, known_keys};
+
+const MANUAL: &str = "unruly/docs/plan-format.md";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
 fn manual() -> String {
-    fs::read_to_string(root().join("unruly/docs/plan-format.md"))
-        .expect("the manual is in the tree")
+    fs::read_to_string(root().join(MANUAL)).expect("the manual is in the tree")
 }
 
 fn plan(name: &str) -> Plan {
@@ -20,15 +21,39 @@ fn plan(name: &str) -> Plan {
     Plan::parse(name, &text).expect("the plan is good")
 }
 
-#[test]
-fn the_manual_has_a_row_for_every_key() {
-    let manual = manual();
-    for key in known_keys() {
-        assert!(
-            manual.contains(&format!("| `{key}` |")),
-            "unruly/docs/plan-format.md lacks {key}"
-        );
+/// The rows of one table of the manual.
+fn table(keys: &[KeyWords]) -> String {
+    let head = "| key | type | default | bounds | meaning |\n|---|---|---|---|---|\n".to_owned();
+    let rows = keys.iter().map(|key| {
+        let cells = [&key.value, &key.default, &key.bounds, &key.meaning];
+        let cells = cells.map(|cell| format!(" {cell}").trim_end().to_owned());
+        format!("| `{}` |{} |\n", key.path, cells.join(" |"))
+    });
+    head + &rows.collect::<String>()
+}
+
+/// The page with its tables as the crate describes its keys.
+fn with_tables(mut page: String) -> String {
+    let keys = key_words();
+    for keys in keys.chunk_by(|one, next| one.table == next.table) {
+        let mark = format!("<!-- keys of {} -->\n", keys[0].table);
+        let (before, rest) = page.split_once(&mark).expect("the page has the mark");
+        let (_, after) = rest.split_once("<!-- end -->").expect("the table ends");
+        page = format!("{before}{mark}\n{}\n<!-- end -->{after}", table(keys));
     }
+    page
+}
+
+#[test]
+fn the_tables_of_the_manual_are_those_of_the_keys() {
+    let generated = with_tables(manual());
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(root().join(MANUAL), &generated).expect("the page can be written");
+    }
+    assert!(
+        manual() == generated,
+        "{MANUAL} differs from the keys; hint: UPDATE=1 cargo test -p unruly-plan --test manual"
+    );
 }
 
 #[test]
@@ -36,10 +61,7 @@ fn the_manual_has_no_row_for_a_key_there_is_not() {
     let known = known_keys();
     for line in manual().lines().filter_map(|line| line.strip_prefix("| `")) {
         let key = line.split('`').next().unwrap();
-        assert!(
-            known.iter().any(|name| name == key),
-            "unruly/docs/plan-format.md has {key}"
-        );
+        assert!(known.iter().any(|name| name == key), "{MANUAL} has {key}");
     }
 }
 
@@ -61,10 +83,7 @@ fn the_examples_of_the_manual_parse() {
 fn the_error_of_the_manual_is_what_the_parser_says() {
     let text = "name = \"a\"\n[run]\nduration = \"60s\"\n\n[drive]\nrate = \"0/s\"\n";
     let error = Plan::parse("plan.toml", text).unwrap_err().to_string();
-    assert!(
-        manual().contains(&error),
-        "unruly/docs/plan-format.md lacks: {error}"
-    );
+    assert!(manual().contains(&error), "{MANUAL} lacks: {error}");
 }
 
 #[test]
