@@ -18,6 +18,25 @@ pub(super) struct Candidacy {
     votes: BTreeMap<MemberId, bool>,
 }
 
+impl Candidacy {
+    /// Checks what holds between two inputs; for the simulation.
+    ///
+    /// # Panics
+    ///
+    /// When it is not that of this member, or has a vote of a stranger.
+    pub(super) fn verify(&self, me: MemberId, promised: Ballot, members: &[MemberId]) {
+        assert_eq!(self.ballot.member(), me, "it stands for itself");
+        assert!(
+            self.trial || self.ballot <= promised,
+            "it has promised itself what it asks others to promise"
+        );
+        assert!(
+            self.votes.keys().all(|it| members.contains(it)),
+            "only members vote"
+        );
+    }
+}
+
 impl Consensus {
     /// Waits a random time beyond the silence before it stands as a candidate.
     pub(super) fn campaign_later(&mut self, now: MonoNs) {
@@ -41,6 +60,7 @@ impl Consensus {
             // No ballot is left that is higher.
             return;
         }
+        assert!(self.leadership.is_none(), "a leader stands against nobody");
         self.candidacy = Some(Candidacy {
             ballot: Ballot::new(self.round + 1, self.params.me),
             trial: true,
@@ -143,6 +163,10 @@ impl Consensus {
         let is_durable =
             |ballot: &Ballot| self.durable.promised == *ballot || planted(Bug::VoteNotStored);
         if let Some(ballot) = self.owed_vote.take_if(|it| is_durable(it)) {
+            assert!(
+                self.leadership.is_none() && ballot <= self.record.promised,
+                "a leader votes for nobody, and a vote was promised before"
+            );
             let vote = Message::Vote {
                 ballot,
                 trial: false,
@@ -162,6 +186,11 @@ impl Consensus {
             && candidacy.ballot == promised
             && candidacy.votes.is_empty()
         {
+            assert_eq!(
+                candidacy.ballot.member(),
+                me,
+                "a member stands under a ballot of its own"
+            );
             candidacy.votes.insert(me, empty);
             self.ask();
             self.count_votes(now);
@@ -176,8 +205,11 @@ impl Consensus {
         trial: bool,
         empty: bool,
     ) {
+        // Nobody was asked before its own vote was there.
+        let me = self.params.me;
         if let Some(candidacy) = &mut self.candidacy
             && (candidacy.ballot, candidacy.trial) == (ballot, trial)
+            && candidacy.votes.contains_key(&me)
         {
             candidacy.votes.insert(from, empty);
             self.count_votes(now);
@@ -199,6 +231,10 @@ impl Consensus {
             return;
         }
         let (ballot, trial) = (candidacy.ballot, candidacy.trial);
+        assert!(
+            ballot.member() == self.params.me && candidacy.votes.contains_key(&self.params.me),
+            "it stands for itself, and has its own vote"
+        );
         if !trial {
             self.candidacy = None;
             return self.begin_to_lead(now, ballot);
@@ -221,6 +257,10 @@ impl Consensus {
 
     /// Another member has promised a higher ballot: only a higher one still can win.
     pub(super) fn outbid(&mut self, now: MonoNs, ballot: Ballot) {
+        assert!(
+            ballot.is_possible(),
+            "{ballot:?} was refused before: no round would be left"
+        );
         self.round = self.round.max(ballot.round());
         let mine = self.leadership.as_ref().map(|it| it.ballot);
         if mine.is_some_and(|mine| mine < ballot) {

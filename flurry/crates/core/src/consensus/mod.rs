@@ -26,6 +26,7 @@
 
 mod election;
 mod replication;
+mod verify;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -77,7 +78,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Writes of all leaders that a group lives to see, with room for those of the next leaders.
+    /// The highest version that a member accepts: from there on it can still count.
     const VERSION_MAX: u64 = u64::MAX / 2;
 
     /// Whether a leader can have written it.
@@ -202,6 +203,9 @@ const HEARTBEATS: u64 = 10;
 /// A leader is sure for so many fifths of the silence.
 const SURE_FIFTHS: u64 = 4;
 
+// It stops before the others vote, and has said often enough by then that it leads.
+const _: () = assert!(SURE_FIFTHS < 5 && HEARTBEATS > 1);
+
 /// A member of a group.
 #[derive(Debug, Clone, Hash)]
 pub struct Consensus {
@@ -241,6 +245,15 @@ impl Consensus {
     /// A member as its disk has it; `None` for an empty disk.
     #[must_use]
     pub fn new(now: MonoNs, params: ConsensusParams, record: Option<Record>) -> Self {
+        assert!(
+            params.members.contains(&params.me),
+            "{:?} belongs to its group",
+            params.me
+        );
+        assert!(
+            params.silence.0 >= HEARTBEATS,
+            "a leader that speaks without a pause does nothing else"
+        );
         let record = record.unwrap_or_default();
         let alone = params.members.len() < 2;
         let empty = record.stamp == Stamp::default();
@@ -346,6 +359,10 @@ impl Consensus {
         let Some(written) = self.writing.take() else {
             return;
         };
+        assert!(
+            self.durable.promised <= written.promised && self.durable.stamp <= written.stamp,
+            "a disk never goes back: others rely on what it was said to have"
+        );
         self.durable = written;
         self.promise_is_durable(now);
         self.answer_leader();
@@ -446,7 +463,12 @@ impl Consensus {
     fn others(&self) -> Vec<MemberId> {
         let me = self.params.me;
         let all = self.params.members.iter().copied();
-        all.filter(|it| *it != me).collect()
+        let others: Vec<MemberId> = all.filter(|it| *it != me).collect();
+        assert!(
+            others.len() < self.params.members.len(),
+            "a member sends itself nothing: it would count twice"
+        );
+        others
     }
 
     fn send(&mut self, to: MemberId, message: Message) {
@@ -461,6 +483,11 @@ impl Consensus {
 
     /// Begins to write the record if the disk has an older one.
     fn persist(&mut self) {
+        assert!(
+            self.durable.promised <= self.record.promised
+                && self.durable.stamp <= self.record.stamp,
+            "what is on disk was in memory before"
+        );
         if self.writing.is_none() && self.record != self.durable {
             self.writing = Some(self.record.clone());
             self.outbox.push_back(Output::Persist(self.record.clone()));
@@ -468,7 +495,7 @@ impl Consensus {
     }
 
     fn promise(&mut self, ballot: Ballot) {
-        debug_assert!(
+        assert!(
             ballot >= self.record.promised,
             "a promise is never taken back"
         );

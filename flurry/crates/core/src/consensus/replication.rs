@@ -14,6 +14,11 @@ const PARTS_MAX: u32 = 4_096;
 /// Heartbeats after which an unacknowledged state is sent again.
 const RESEND_HEARTBEATS: u64 = 3;
 
+const _: () = assert!(
+    RESEND_HEARTBEATS < HEARTBEATS,
+    "a state that was lost on its way is sent again before a leader gives up"
+);
+
 /// What a leader knows of another member.
 #[derive(Debug, Clone, Copy, Default, Hash)]
 struct Follower {
@@ -59,6 +64,10 @@ impl Parts {
             self.stamp = stamp;
             self.parts = vec![None; count];
         }
+        assert!(
+            self.parts.len() <= PARTS_MAX as usize,
+            "what a leader sends takes no more memory than a state has"
+        );
         *self.parts.get_mut(usize::try_from(part).ok()?)? = Some(bytes);
         if self.parts.iter().any(Option::is_none) {
             return None;
@@ -78,7 +87,14 @@ impl Consensus {
 
     /// Writes the state that it has under its own ballot, so that no earlier one can come back.
     pub(super) fn begin_to_lead(&mut self, now: MonoNs, ballot: Ballot) {
-        debug_assert_eq!(ballot, self.record.promised, "it leads by its own promise");
+        assert!(
+            ballot == self.record.promised && ballot == self.durable.promised,
+            "it leads by its own promise, which is on its disk: after a crash it would lead twice"
+        );
+        assert!(
+            self.leadership.is_none() && self.candidacy.is_none(),
+            "a leader stands no more, and begins once"
+        );
         let others = self.others().into_iter();
         self.leadership = Some(Leadership {
             ballot,
@@ -103,11 +119,20 @@ impl Consensus {
             return;
         };
         debug_assert!(!leadership.pending, "one write at a time");
+        assert!(
+            leadership.ballot == self.record.promised,
+            "a leader that has promised another writes nothing"
+        );
         leadership.pending = true;
+        let before = self.record.stamp;
         self.record.stamp = Stamp {
             ballot: leadership.ballot,
-            version: self.record.stamp.version + 1,
+            version: before.version + 1,
         };
+        assert!(
+            before < self.record.stamp,
+            "the others take a later state only, and this one is"
+        );
         self.record.state = state;
         for member in self.others() {
             self.send_state(now, member);
@@ -223,6 +248,10 @@ impl Consensus {
             && stamp > self.record.stamp
             && let Some(state) = self.parts.add(stamp, part)
         {
+            assert!(
+                stamp.ballot == self.record.promised,
+                "a state is taken from the leader that it obeys"
+            );
             self.record.stamp = stamp;
             self.record.state = state;
         }
@@ -244,6 +273,10 @@ impl Consensus {
         if self.durable.promised < ballot {
             return;
         }
+        assert!(
+            self.leadership.is_none() && self.durable.stamp.ballot <= ballot,
+            "a leader obeys nobody, and no state is later than its leader"
+        );
         let answer = Message::Appended {
             ballot,
             sent,
@@ -286,6 +319,10 @@ impl Consensus {
         if !leadership.pending || !(enough || planted(Bug::OneCopyIsEnough) && own == 1) {
             return;
         }
+        assert!(
+            stamp.ballot == leadership.ballot,
+            "what counts as stored is this leader's, not an earlier one's"
+        );
         leadership.pending = false;
         if leadership.begun {
             self.outbox.push_back(Output::Stored);
