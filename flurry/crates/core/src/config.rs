@@ -17,6 +17,21 @@ pub const SHARDS_MAX: usize = 16;
 /// The longest address of a shard: an IPv4 address and its port.
 pub const ADDRESS_BYTES_MAX: usize = 21;
 
+// Every bound below is of something that a configuration names.
+const _: () = assert!(REPLICAS_MAX <= MEMBERS_MAX, "replicas are members");
+const _: () = assert!(
+    SHARDS_MAX <= 1 << u8::BITS,
+    "shards have a number of one byte"
+);
+const _: () = assert!(
+    MEMBERS_MAX <= 1 << u16::BITS,
+    "servers have one of two bytes"
+);
+const _: () = assert!(
+    ADDRESS_BYTES_MAX == "255.255.255.255:65535".len(),
+    "the longest address is that of the highest numbers"
+);
+
 /// Which replies an operation waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
@@ -44,11 +59,17 @@ impl Level {
     /// How many of `replicas` replies are needed.
     #[must_use]
     pub fn needed(self, replicas: usize) -> usize {
-        match self {
+        let needed = match self {
             Self::First | Self::Hedge(_) | Self::Auto => 1.min(replicas),
             Self::Quorum | Self::Disk => majority(replicas).min(replicas),
             Self::All => replicas,
-        }
+        };
+        assert!(needed <= replicas, "no more replies than replicas can come");
+        assert!(
+            !self.promises_copies() || replicas == 0 || 2 * needed > replicas,
+            "two operations that promise copies meet in some replica"
+        );
+        needed
     }
 }
 
@@ -197,6 +218,14 @@ impl ReplicaSet {
     }
 
     fn push(&mut self, replica: Replica) {
+        assert!(
+            self.len < self.replicas.len(),
+            "the old set and the new one have at most {REPLICAS_MAX} servers each"
+        );
+        assert!(
+            replica.old || replica.new,
+            "a server in neither set holds nothing of the key"
+        );
         self.replicas[self.len] = Some(replica);
         self.len += 1;
     }
@@ -233,6 +262,10 @@ impl Config {
                 });
             }
         }
+        debug_assert!(
+            set.iter().count() <= usize::from(self.replicas),
+            "a key has no more copies than the cluster is meant to have"
+        );
         let Some(next) = &self.next else { return set };
         for member in self.chosen(next, hash) {
             let kept = self.members.iter().any(|old| {
@@ -252,7 +285,56 @@ impl Config {
                 }),
             }
         }
+        debug_assert!(
+            set.iter().filter(|it| it.new).count() <= usize::from(self.replicas),
+            "nor will it have more after the change"
+        );
         set
+    }
+
+    /// Checks what holds of each configuration that a controller decides on; for its own use, since
+    /// anything may come over a network.
+    ///
+    /// # Panics
+    ///
+    /// When members have no order, come twice, are too many, or take part although they were lost.
+    pub(crate) fn verify(&self) {
+        assert!(self.number > ConfigNumber(0), "0 stands for none");
+        let replicas = usize::from(self.replicas);
+        assert!(
+            (1..=REPLICAS_MAX).contains(&replicas),
+            "{replicas} replicas"
+        );
+        let shards = usize::from(self.shards);
+        assert!((1..=SHARDS_MAX).contains(&shards), "{shards} shards");
+        assert!(self.lease > DurationNs(0), "without a lease nobody answers");
+        for members in [Some(&self.members), self.next.as_ref()] {
+            let members = members.map_or(&[][..], Vec::as_slice);
+            assert!(members.len() <= MEMBERS_MAX, "{} members", members.len());
+            assert!(
+                members.is_sorted_by(|one, other| one.server < other.server),
+                "each server has one place, and all parts read the places in the same order"
+            );
+        }
+        assert!(!self.members.is_empty(), "somebody holds the keys");
+        let next = self.next.as_deref();
+        assert!(
+            next.is_none_or(|next| !next.is_empty() && next.iter().all(|it| !it.gone)),
+            "a change is to servers that live"
+        );
+        assert!(
+            next.is_some() || self.members.iter().all(|it| !it.gone),
+            "members that are lost are replaced: that is a change"
+        );
+        let losses = [self.last_loss, self.last_majority_loss, self.last_wipe];
+        assert!(
+            losses.iter().all(|it| *it <= self.number),
+            "a loss is no later than the configuration that tells of it"
+        );
+        assert!(
+            self.last_wipe <= self.last_loss,
+            "whoever lost all copies of a key has lost a server"
+        );
     }
 
     fn chosen<'a>(&self, members: &'a [Member], hash: u64) -> impl Iterator<Item = &'a Member> {
@@ -264,6 +346,12 @@ impl Config {
         }
         ranked[..count].sort_unstable_by(|a, b| b.cmp(a));
         (0..count.min(replicas)).map(move |rank| &members[ranked[rank].1])
+    }
+
+    /// Whether some life of the server is still named that was lost.
+    pub(crate) fn has_gone(&self, server: ServerId) -> bool {
+        let mut named = self.everybody().filter(|it| it.server == server);
+        named.any(|it| it.gone)
     }
 
     /// The life of a server that this configuration counts: that of the new set where both have one.
@@ -299,6 +387,10 @@ impl Config {
             .collect();
         lives.sort_unstable();
         lives.dedup();
+        assert!(
+            lives.len() <= 2 * MEMBERS_MAX,
+            "no more than the members of both sets"
+        );
         lives
     }
 
@@ -331,6 +423,7 @@ impl Config {
             left += usize::from(!member.gone);
             held |= member.server == server;
         }
+        assert!(left <= copies, "who is left held a copy");
         held && left < majority(copies)
     }
 
@@ -361,7 +454,8 @@ impl Config {
     fn lag(&self, through: WallNs) -> DurationNs {
         let gone = self.members.iter().filter(|member| member.gone);
         let latest = gone.filter_map(|member| self.disk_back(member)).max();
-        let behind = latest.unwrap_or(through).0.saturating_sub(through.0);
+        let latest = latest.unwrap_or(through);
+        let behind = latest.0.saturating_sub(through.0);
         DurationNs(u64::try_from(behind).unwrap_or(0))
     }
 

@@ -162,14 +162,18 @@ fn a_silent_server_is_waited_for_when_the_others_turn_out_to_have_ended() {
 }
 
 #[test]
-fn a_server_that_calls_itself_lost_is_not_let_in() {
+fn a_server_that_calls_itself_lost_or_has_the_controllers_number_is_not_let_in() {
     let (mut controller, now) = three();
     let address = "10.0.0.9:7701";
     let mut lost = member(9, 5, address);
     lost.gone = true;
-    join(&mut controller, now, &lost);
-    let config = controller.config().unwrap();
-    assert!(config.everybody().all(|it| it.server != ServerId(9)));
+    // A grant of this number would count as the controller's.
+    let highest = member(u16::MAX, 5, address);
+    for bad in [lost, highest] {
+        join(&mut controller, now, &bad);
+        let config = controller.config().unwrap();
+        assert!(config.everybody().all(|it| it.server != bad.server));
+    }
     join(&mut controller, now, &member(9, 5, address));
     assert!(has(&controller, 9, 5));
 }

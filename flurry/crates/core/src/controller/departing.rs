@@ -54,6 +54,10 @@ impl Controller {
     }
 
     fn drain(&mut self, server: ServerId) {
+        assert!(
+            self.config.is_some(),
+            "only a member is drained: what copies its records is a change"
+        );
         self.drained.insert(server);
         self.joining.remove(&server);
     }
@@ -135,6 +139,7 @@ impl Controller {
             return false;
         }
         next.retain(stays);
+        assert!(!next.is_empty(), "a drain leaves somebody to copy to");
         true
     }
 

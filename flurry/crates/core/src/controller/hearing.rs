@@ -58,6 +58,10 @@ impl Hearing {
                     self.lives.clear();
                 }
                 self.lives.insert(ping.life, now);
+                assert!(
+                    self.lives.len() <= PARTS_MAX,
+                    "what a standby remembers has a bound"
+                );
             }
             // Whether it hears a controller says nothing while none leads.
             Message::Control(Control::Settled(sessions, _, _)) => {

@@ -36,8 +36,10 @@ impl Controller {
         let counted = member.addresses.is_empty() || member.addresses.len() == shards;
         let addressed = counted && member.addresses.iter().all(|text| is_address(text));
         let drained = self.drained.contains(&member.server) && !planted(Bug::DrainedComesBack);
-        // A server that asks has not been lost, whatever it says.
-        if !addressed || drained || member.gone || !self.has_room(member.server) {
+        // A server that asks has not been lost, whatever it says. The highest number stands for the
+        // controller in a grant of a lease.
+        let bad = member.gone || member.server == ServerId(u16::MAX);
+        if !addressed || drained || bad || !self.has_room(member.server) {
             return;
         }
         if let Some(address) = self.twin(now, &member) {
@@ -60,6 +62,10 @@ impl Controller {
             }
         }
         self.joining.insert(member.server, (member, now));
+        assert!(
+            self.joining.len() <= MEMBERS_MAX,
+            "a configuration takes all that ask"
+        );
     }
 
     /// Returns the address of a server of the same number that is up on another machine. On the same
@@ -90,6 +96,10 @@ impl Controller {
             // Whoever it belongs to will ask again.
             self.asked.pop_first();
         }
+        assert!(
+            number > 0 && self.asked.len() < MEMBERS_MAX,
+            "0 proves nothing, and strangers make nobody remember more than a cluster has"
+        );
         self.asked.insert(member.server, (life, number));
         self.reply(sender, Control::Prove(life, number));
     }

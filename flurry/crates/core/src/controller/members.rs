@@ -113,7 +113,22 @@ impl Controller {
 
     /// Makes a configuration the current one: on disk, then to everybody.
     fn decide(&mut self, now: MonoNs, config: Config) {
+        config.verify();
         if let Some(before) = self.config.take() {
+            assert_eq!(
+                before.number.0 + 1,
+                config.number.0,
+                "configurations are counted: nobody could order two of one number"
+            );
+            assert_eq!(
+                (before.replicas, before.shards, before.lease),
+                (config.replicas, config.shards, config.lease),
+                "what parts rely on by an earlier configuration stays as it is"
+            );
+            assert!(
+                before.next.is_some() || before.members.len() == config.members.len(),
+                "members change in two steps"
+            );
             self.retire_left_out(now, &before, &config);
         }
         self.majority_min = self.majority_min.min(config.lease_majority());
@@ -128,6 +143,10 @@ impl Controller {
     fn retire_left_out(&mut self, now: MonoNs, before: &Config, config: &Config) {
         let kept = config.lives();
         let is_kept = |server: ServerId| kept.iter().any(|it| it.0 == server);
+        assert!(
+            !kept.is_empty(),
+            "somebody takes part in each configuration"
+        );
         let before_it = before.everybody().map(|it| it.server);
         self.left.extend(before_it);
         self.left.retain(|it| !is_kept(*it));
@@ -359,6 +378,14 @@ impl Controller {
         self.mark_gone(&mut after.members, &lost);
         let is_full = |it: &&Member| config.members.contains(it);
         let full = lost.iter().filter(is_full).count();
+        assert!(
+            lost.iter().all(|it| !it.gone),
+            "a server is counted out once: its copies would be lost twice"
+        );
+        assert!(
+            after.next.iter().flatten().all(|it| !lost.contains(it)),
+            "nobody who is counted out takes part"
+        );
         if !planted(Bug::LossForgotten) {
             if full > 0 {
                 after.last_loss = number;

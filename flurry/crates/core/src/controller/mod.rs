@@ -13,6 +13,7 @@ mod members;
 mod replica;
 mod sessions;
 mod snapshot;
+mod verify;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -39,6 +40,9 @@ const LEASE_MAX: DurationNs = DurationNs::millis(60_000);
 
 /// A controller that does nothing for longer than this part of a lease has stood still.
 const GAP_SHARE: u64 = 2;
+
+const _: () = assert!(LEASE_MIN.0 < LEASE_MAX.0 && AGAIN.0 < LEASE_MIN.0);
+const _: () = assert!(GAP_SHARE > 1, "a gap is shorter than a lease");
 
 /// Where a message of the controller goes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -401,6 +405,14 @@ impl Controller {
 
     fn persist(&mut self) {
         let bytes = self.snapshot();
+        debug_assert!(
+            Self::restore(self.woken, self.params, &bytes).is_ok_and(|it| {
+                it.config == self.config
+                    && it.names == self.names
+                    && it.retiring.len() == self.retiring.len()
+            }),
+            "what is stored can be read again: no other copy is left after a restart"
+        );
         self.outbox.push_back(Output::Persist(bytes));
     }
 

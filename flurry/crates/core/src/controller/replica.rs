@@ -38,13 +38,13 @@ pub enum Step {
 /// It goes on hearing messages while a write is under way; what it says waits.
 #[derive(Debug, Clone, Hash)]
 pub struct Leader {
-    controller: Controller,
+    pub(super) controller: Controller,
     waiting: VecDeque<Output>,
     storing: bool,
     /// The configuration in the state that is being stored.
-    stores: ConfigNumber,
+    pub(super) stores: ConfigNumber,
     /// The latest configuration that is stored.
-    sent: ConfigNumber,
+    pub(super) sent: ConfigNumber,
 }
 
 impl Leader {
@@ -91,7 +91,16 @@ impl Leader {
     }
 
     /// The write of the last [`Step::Store`] is done.
+    ///
+    /// # Panics
+    ///
+    /// When none is under way.
     pub fn stored(&mut self, now: MonoNs) {
+        assert!(self.storing, "only what was given to be stored is stored");
+        assert!(
+            self.sent <= self.stores,
+            "a later state has all that an earlier one has"
+        );
         self.storing = false;
         self.sent = self.stores;
         self.controller.is_sent(now, self.sent);
@@ -112,7 +121,12 @@ impl Leader {
         if let Some(Output::Persist(_)) = self.waiting.front() {
             self.storing = true;
             self.stores = self.controller.number();
-            return Some(Step::Store(self.latest_state()));
+            let state = self.latest_state();
+            assert!(
+                !state.is_empty(),
+                "an empty state would be that of a new cluster"
+            );
+            return Some(Step::Store(state));
         }
         match self.waiting.pop_front()? {
             Output::Send(to, message) => Some(Step::Send(to, message)),
@@ -169,8 +183,8 @@ pub struct Replica {
     params: ControllerParams,
     me: MemberId,
     addresses: Vec<String>,
-    consensus: Consensus,
-    leader: Option<Leader>,
+    pub(super) consensus: Consensus,
+    pub(super) leader: Option<Leader>,
     hearing: Hearing,
     /// Standbys that were asked for the state of the cluster, of which they know nothing.
     asked: VecDeque<u64>,
@@ -351,6 +365,10 @@ impl Replica {
                 Some(ReplicaOutput::Tell(to, Message::Control(control)))
             }
             consensus::Output::Elected(state) => {
+                assert!(
+                    self.leader.is_none(),
+                    "a leader is elected once, until it is deposed"
+                );
                 let stored = (!state.is_empty()).then_some(&*state);
                 let mut leader = Leader::new(now, self.params, stored)?;
                 leader.controller.heard_before(&self.hearing);

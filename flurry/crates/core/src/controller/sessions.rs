@@ -60,6 +60,44 @@ pub(super) struct Session {
     pub(super) earlier: Writes,
 }
 
+impl Session {
+    /// Checks what holds of each session, whatever its owners report.
+    ///
+    /// # Panics
+    ///
+    /// When its epochs contradict each other.
+    pub(super) fn check(&self) {
+        assert!(self.epoch > Epoch(0), "a session has had an owner");
+        assert!(
+            self.unknown_through <= self.epoch,
+            "an owner that is still to come has lost nothing"
+        );
+        assert!(
+            self.clean_since
+                .is_none_or(|since| self.unknown_through < since && since <= self.epoch),
+            "the clean time begins after the last doubt: {:?} and {:?}",
+            self.clean_since,
+            self.unknown_through
+        );
+        assert!(
+            !self.closed || (!self.lossy && self.opening.is_none()),
+            "an owner that closed has its writes everywhere, and waits for nothing"
+        );
+        assert!(
+            self.past_nonces.len() <= PAST_NONCES_MAX,
+            "openings take no more memory the more there were"
+        );
+        assert!(
+            !self.past_nonces.contains(&self.nonce) || planted(Bug::LateOpenObeyed),
+            "an opening that is over does not become the present one"
+        );
+        assert!(
+            self.writes.copies > 0 && self.earlier.copies > 0,
+            "an acknowledged write is somewhere"
+        );
+    }
+}
+
 /// How many copies acknowledged writes have, and how many of these may be lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Writes {
@@ -187,6 +225,10 @@ impl Controller {
     fn open_first(&mut self, now: MonoNs, sender: u64, name: &str, asked: Opening) -> SessionId {
         let number = u32::try_from(self.sessions.len() + 1).unwrap_or(u32::MAX);
         let id = SessionId(number);
+        assert!(
+            !self.sessions.contains_key(&id) && self.sessions.len() < SESSIONS_MAX,
+            "{id:?} is new: its keys would mix with those of another"
+        );
         self.names.insert(name.to_owned(), id);
         self.sessions.insert(
             id,
@@ -332,9 +374,15 @@ impl Controller {
             self.persist();
         }
         for id in given {
-            let Some(epoch) = self.sessions.get(id).map(|session| session.epoch) else {
+            let Some(session) = self.sessions.get(id) else {
                 continue;
             };
+            session.check();
+            assert!(
+                !session.closed && session.fenced.is_empty() && session.opening.is_some(),
+                "{id:?}: no server has heard of a new epoch, and its owner waits for that"
+            );
+            let epoch = session.epoch;
             for life in self.lives() {
                 self.tell(life, Control::Fence(*id, epoch));
             }
@@ -409,6 +457,7 @@ impl Controller {
             if !asked.ready {
                 continue;
             }
+            assert!(!asked.sessions.is_empty(), "an opening is of some session");
             asked.sessions.sort_unstable();
             let ids = asked.sessions.iter().map(|(_, id)| id);
             let opened = Opened {
@@ -424,6 +473,11 @@ impl Controller {
     /// opening waited.
     fn end_opening(&mut self, id: SessionId) -> Option<OpenedSession> {
         let session = self.sessions.get_mut(&id)?;
+        assert!(
+            session.opening.is_some() && !session.closed,
+            "{id:?}: its owner is answered once, and before it can close"
+        );
+        session.check();
         session.opening = None;
         Some(OpenedSession {
             session: id,
@@ -489,6 +543,12 @@ impl Controller {
             } else if session.unknown_through < epoch {
                 session.clean_since.get_or_insert(epoch);
             }
+            session.check();
+            assert_eq!(
+                session.clean_since.is_some(),
+                session.unknown_through < epoch,
+                "{id:?}: the next owner has either a clean time or a doubt"
+            );
             *changed = true;
         }
         true
@@ -531,6 +591,7 @@ impl Controller {
         for session in self.sessions.values_mut() {
             session.clean_since = None;
             session.unknown_through = session.unknown_through.max(session.epoch);
+            session.check();
         }
     }
 
@@ -551,6 +612,7 @@ impl Controller {
                 let earlier = clean.unwrap_or(session.epoch).0.saturating_sub(1);
                 session.unknown_through = session.unknown_through.max(Epoch(earlier));
             }
+            session.check();
         }
     }
 
