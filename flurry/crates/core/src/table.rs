@@ -26,6 +26,8 @@ const TOMBSTONE_BYTES: usize = 64;
 /// Of how many records the least recently used is evicted.
 const SAMPLE: usize = 8;
 
+const _: () = assert!(SAMPLE > 0, "an eviction looks at some record");
+
 /// Passes a key's own hash through.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct KeyHasher(u64);
@@ -212,6 +214,14 @@ impl<M: StateMachine> Table<M> {
     ///
     /// When its version would go back.
     pub(crate) fn put(&mut self, machine: &M, key: Key, record: Record<M::State>) {
+        assert!(
+            record.state.is_none() || !record.evicted,
+            "a record that was evicted has no value"
+        );
+        assert!(
+            record.version != Version::NONE,
+            "a record is of some write: without one there is none"
+        );
         let version = record.version;
         let record = Record {
             used: self.clock,
@@ -245,6 +255,64 @@ impl<M: StateMachine> Table<M> {
         if let Some(key) = deleted {
             self.tombstones.insert((key.session(), version), key);
         }
+        self.check_counts();
+    }
+
+    /// Checks what can be compared without looking at the records.
+    fn check_counts(&self) {
+        let (records, values, deleted) =
+            (self.records.len(), self.values.len(), self.tombstones.len());
+        assert!(
+            values + deleted <= records,
+            "a record has a value, or a place among the deletions, or neither: {values} and \
+             {deleted} of {records}"
+        );
+        let least = records * RECORD_BYTES + deleted * TOMBSTONE_BYTES;
+        assert!(
+            self.bytes >= least,
+            "each record counts its fixed part: {} bytes of at least {least}",
+            self.bytes
+        );
+        assert!(records > 0 || self.bytes == 0, "no record takes no memory");
+    }
+
+    /// Checks everything, record by record; for the simulation.
+    ///
+    /// # Panics
+    ///
+    /// When a total, an index or an order does not agree with the records.
+    pub(crate) fn verify(&self, machine: &M) {
+        self.check_counts();
+        let (mut bytes, mut values) = (0, 0);
+        for (index, (key, record)) in self.records.iter().enumerate() {
+            bytes += Self::size(machine, key, record);
+            values += usize::from(record.state.is_some());
+            assert_eq!(
+                record.place.is_some(),
+                record.state.is_some(),
+                "{key:?}: an eviction finds the records with a value and no other"
+            );
+            if let Some(place) = record.place {
+                let found = usize::try_from(place).ok();
+                let found = found.and_then(|it| self.values.get(it).copied());
+                let index = u32::try_from(index).ok();
+                assert_eq!(found, index, "{key:?}: its place leads back to it");
+            }
+            assert!(
+                record.answer.is_empty() || !record.evicted,
+                "{key:?}: its answer went with its value"
+            );
+        }
+        assert_eq!(self.bytes, bytes, "the total is the sum of the records");
+        assert_eq!(self.values.len(), values, "each value is listed once");
+        for ((session, version), key) in &self.tombstones {
+            let record = self.records.get(key);
+            assert!(
+                record.is_some_and(|it| it.is_tombstone() && it.version == *version),
+                "{key:?}: the order of deletions has nothing but deletions, by their versions"
+            );
+            assert_eq!(key.session(), *session, "{key:?}: each in its session");
+        }
     }
 
     /// Updates `values` after the record at this index has gained or lost its value.
@@ -256,6 +324,7 @@ impl<M: StateMachine> Table<M> {
             (true, None) => {
                 // A table has far fewer than 2^32 records.
                 record.place = u32::try_from(self.values.len()).ok();
+                assert!(record.place.is_some(), "{index} records are too many");
                 self.values.push(u32::try_from(index).unwrap_or(u32::MAX));
             }
             (false, Some(place)) => {
@@ -269,10 +338,12 @@ impl<M: StateMachine> Table<M> {
     /// Removes an entry of `values`; the last entry moves to its place.
     fn leave_values(&mut self, place: u32) {
         let at = usize::try_from(place).unwrap_or(usize::MAX);
+        let last = u32::try_from(self.values.len() - 1).ok();
         self.values.swap_remove(at);
         if let Some(moved) = self.values.get(at)
             && let Some(record) = self.value_mut(*moved)
         {
+            assert_eq!(record.place, last, "what moves is what was last");
             record.place = Some(place);
         }
     }
@@ -304,7 +375,13 @@ impl<M: StateMachine> Table<M> {
     ) -> Option<&Key> {
         let place = |sequence| (session, Version { epoch, sequence });
         let mut found = self.tombstones.range(place(Sequence(0))..=place(until));
-        found.next().map(|(_, key)| key)
+        let key = found.next().map(|(_, key)| key);
+        debug_assert!(
+            key.and_then(|key| self.records.get(key))
+                .is_none_or(|it| it.is_tombstone() && it.version.epoch == epoch),
+            "{key:?}: a key with a value would be forgotten"
+        );
+        key
     }
 
     /// Returns the first session from this one on that has deleted or evicted keys.
@@ -343,6 +420,7 @@ impl<M: StateMachine> Table<M> {
         if let Some(place) = record.place.take() {
             self.leave_values(place);
         }
+        self.check_counts();
         Some(record)
     }
 
@@ -357,6 +435,7 @@ impl<M: StateMachine> Table<M> {
             }
             keep
         });
+        assert!(freed <= self.bytes, "what goes was counted when it came");
         self.bytes -= freed;
         self.values.clear();
         for index in 0..self.records.len() {
@@ -365,6 +444,7 @@ impl<M: StateMachine> Table<M> {
             }
             self.note_value(index);
         }
+        self.check_counts();
     }
 
     /// Evicts the least recently used of a few values; their versions stay. Says whether it could.
@@ -388,6 +468,10 @@ impl<M: StateMachine> Table<M> {
         let Some((key, record)) = self.records.get_index_mut(index) else {
             return false;
         };
+        assert!(
+            record.state.is_some() && key != spare,
+            "{key:?}: an eviction frees a value, and not that of the key that needs the room"
+        );
         let before = Self::size(machine, key, record);
         record.state = None;
         record.answer = Bytes::new();
@@ -400,6 +484,13 @@ impl<M: StateMachine> Table<M> {
         self.tombstones
             .insert((key.session(), version), key.clone());
         self.note_value(index);
+        assert!(
+            self.records
+                .get(&key)
+                .is_some_and(|it| it.place.is_none() && it.version == version),
+            "{key:?}: the version outlives the value, or a late write would bring an old one back"
+        );
+        self.check_counts();
         if planted(Bug::EvictionForgets) {
             self.take(machine, &key);
         }
@@ -409,7 +500,16 @@ impl<M: StateMachine> Table<M> {
 
 /// A record as it travels.
 pub(crate) fn state_of<M: StateMachine>(machine: &M, record: &Record<M::State>) -> State {
+    assert!(
+        record.state.is_none() || !record.evicted,
+        "whoever gets the state would hold back a value that is there"
+    );
     let snapshot = record.state.as_ref().map(|state| machine.snapshot(state));
+    debug_assert_eq!(
+        snapshot.as_deref().and_then(|it| machine.restore(it).ok()),
+        record.state,
+        "a snapshot gives back what it was taken of"
+    );
     State {
         version: record.version,
         written_in: record.written_in,

@@ -30,6 +30,13 @@ impl<M: StateMachine> Server<M> {
             Verdict::Held | Verdict::State(_) => {}
             _ => self.counts.refused += 1,
         }
+        let counts = self.counts;
+        assert!(
+            counts.done + counts.behind + counts.refused <= counts.requests,
+            "each request has one verdict: {counts:?}"
+        );
+        let have = self.version(&request.key);
+        self.check_verdict(request, &verdict, have);
         Reply {
             id: request.id,
             key_hash: request.key.hash(),
@@ -37,13 +44,45 @@ impl<M: StateMachine> Server<M> {
             config: self.number(),
             attempt: copy.attempt,
             stable: request.stable,
-            have: self.version(&request.key),
+            have,
             lease_left,
             digest,
             busy: self.busy,
             verdict,
             stamps: [0; 3],
         }
+    }
+
+    /// Checks that a verdict says of this replica what is so: the router acknowledges by it.
+    fn check_verdict(&self, request: &Request, verdict: &Verdict, have: Version) {
+        let version = request.id.version();
+        match (&request.ask, verdict) {
+            (Ask::Apply { access, .. }, Verdict::Done(_)) if *access != Access::Read => assert!(
+                have >= version,
+                "{:?}: a write that is done at {version} is there, not {have}",
+                request.key
+            ),
+            (Ask::Fetch, Verdict::State(state)) => assert!(
+                state.version >= request.dep && !state.evicted,
+                "{:?}: what is fetched is what another replica lacks",
+                request.key
+            ),
+            (Ask::Touch, Verdict::State(state)) => assert!(
+                state.version == have,
+                "{:?}: a takeover hears of {} what this replica has, {have}",
+                request.key,
+                state.version
+            ),
+            _ => {}
+        }
+        assert!(
+            !matches!(verdict, Verdict::State(_)) || !matches!(request.ask, Ask::Apply { .. }),
+            "an operation is answered by the machine, never with the state itself"
+        );
+        assert!(
+            self.is_member() || !matches!(verdict, Verdict::Done(_) | Verdict::Held),
+            "a server that does not take part confirms nothing"
+        );
     }
 
     pub(super) fn version(&mut self, key: &Key) -> Version {
@@ -150,6 +189,10 @@ impl<M: StateMachine> Server<M> {
                 return buried;
             };
             self.bury(&key);
+            assert!(
+                self.table.peek(&key).is_none(),
+                "{key:?}: what cannot be forgotten would be found again for ever"
+            );
         }
         most
     }
@@ -166,7 +209,11 @@ impl<M: StateMachine> Server<M> {
             && self.table.find(key).is_some_and(Record::is_tombstone);
         if dead || early {
             let version = self.version(key);
-            self.table.take(&self.machine, key);
+            let taken = self.table.take(&self.machine, key);
+            assert!(
+                taken.is_some_and(|it| it.is_tombstone()),
+                "{key:?}: a value is never forgotten like a deletion"
+            );
             self.buried(key, version);
         }
     }
@@ -328,6 +375,11 @@ impl<M: StateMachine> Server<M> {
         }
         let snapshot = applied.state.as_ref().map(|it| self.machine.snapshot(it));
         let (version, digest) = (request.id.version(), digest(snapshot.as_deref()));
+        let again = planted(Bug::RetryExecutesAgain);
+        assert!(
+            self.table.peek(key).is_none_or(|it| it.version < version) || again,
+            "{key:?}: {version} is executed once, and never on what comes after it"
+        );
         self.table.store(
             &self.machine,
             key.clone(),
@@ -423,6 +475,10 @@ impl<M: StateMachine> Server<M> {
             // Without the version an evicted key would look as if it never was.
             self.table.mark_evicted(key);
         }
+        assert!(
+            self.table.peek(key).is_some_and(|it| it.version == version),
+            "{key:?}: whoever pushed {version} counts this replica as having it"
+        );
         if self.persist.is_some()
             && let Some(record) = self.table.find(key)
         {

@@ -20,6 +20,14 @@ const LISTED_BYTES: usize = 32;
 /// Upper bound of the bytes that a session takes in a part: four numbers with their tags, and a length.
 const SESSION_BYTES: usize = 31;
 
+// A part of nothing but small things is a list that its reader takes.
+const _: () =
+    assert!(PART_BYTES_MAX / SESSION_BYTES < 2_048 && PART_BYTES_MAX / LISTED_BYTES < 2_048);
+const _: () = assert!(
+    PART_BYTES_MAX + Key::BYTES_MAX + ENTRY_BYTES < crate::wire::DATAGRAM_BYTES_MAX,
+    "only one long value makes a part too long for a datagram"
+);
+
 /// A part that grows to its limit.
 struct Part {
     batch: Batch,
@@ -89,6 +97,13 @@ impl<M: StateMachine> Server<M> {
                 self.put_keys(&mut part, below, pull.lists, wanted);
             }
         }
+        let batch = &part.batch;
+        let things = batch.sessions.len() + batch.entries.len() + batch.listed.len();
+        assert!(
+            part.bytes <= part.bytes_max || things == 1,
+            "{things} things in {} bytes: what is too long goes alone",
+            part.bytes
+        );
         self.send(back, Message::Control(Control::Batch(part.batch)));
     }
 
@@ -98,6 +113,7 @@ impl<M: StateMachine> Server<M> {
         let mut last = after;
         for (id, session) in self.sessions.range((Excluded(after), Unbounded)) {
             if !part.takes(SESSION_BYTES) {
+                assert!(last > after, "the next part begins behind this one");
                 part.batch.next = Some(Cursor::Sessions(last));
                 return None;
             }
@@ -134,6 +150,11 @@ impl<M: StateMachine> Server<M> {
                 self.put_entry(part, key)
             };
             if !took {
+                let batch = &part.batch;
+                assert!(
+                    batch.sessions.len() + batch.entries.len() + batch.listed.len() > 0,
+                    "a part that has nothing would be asked for over and over"
+                );
                 part.batch.next = Some(Cursor::Keys(index as u64 + 1));
                 return;
             }

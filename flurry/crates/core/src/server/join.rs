@@ -88,6 +88,11 @@ impl Join {
                 (member.server, source)
             })
             .collect();
+        let sources: BTreeMap<ServerId, Source> = sources;
+        assert!(
+            !complete || sources.is_empty(),
+            "whoever holds everything copies nothing"
+        );
         Some(Self {
             number: config.number,
             new_here: !old,
@@ -104,6 +109,37 @@ impl Join {
     /// It has everything.
     pub(super) fn is_done(&self) -> bool {
         self.sources.values().all(|source| source.done)
+    }
+
+    /// Checks what holds between two inputs, in this configuration; for the simulation.
+    ///
+    /// # Panics
+    ///
+    /// When it copies for another configuration, or a source is done too early.
+    pub(super) fn verify(&self, number: ConfigNumber) {
+        assert_eq!(
+            self.number, number,
+            "it copies what this configuration wants"
+        );
+        assert!(
+            self.is_ready() || !self.is_done(),
+            "the sessions come before everything else"
+        );
+        for (server, source) in &self.sources {
+            let asks = matches!(source.cursor, Cursor::Missing(_));
+            assert!(
+                !source.done || source.missing.is_empty(),
+                "{server:?} has told everything"
+            );
+            assert!(
+                asks || source.missing.is_empty(),
+                "{server:?}: records are asked for by their names"
+            );
+            assert!(
+                source.sessions_told || !source.done || !self.new_here,
+                "{server:?}: a late write could bring a deletion back"
+            );
+        }
     }
 
     pub(super) fn next_pull(&self) -> MonoNs {
@@ -219,8 +255,16 @@ impl<M: StateMachine> Server<M> {
         keys: Vec<Key>,
         next: Option<Cursor>,
     ) -> bool {
+        assert!(
+            !keys.is_empty(),
+            "an empty question would be asked for ever"
+        );
         let join = self.join.as_mut();
         if let Some(source) = join.and_then(|join| join.sources.get_mut(&from)) {
+            assert!(
+                source.missing.is_empty() && !source.done,
+                "the keys of one part are all there before the next is asked for"
+            );
             // Records begin below a place of one at least: 0 stands for the part that ended the sessions.
             let below = match source.cursor {
                 Cursor::Keys(below) => below,
@@ -264,6 +308,10 @@ impl<M: StateMachine> Server<M> {
                 }
                 None => source.done = true,
             }
+            assert!(
+                source.missing.is_empty(),
+                "a source has not told everything while records of it are missing"
+            );
         }
         join.is_done()
     }

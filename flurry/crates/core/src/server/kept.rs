@@ -41,6 +41,10 @@ impl<M: StateMachine> Server<M> {
         // The server was counted out again before it had copied everything. `since` stays as it is, so
         // the records that it has copied meanwhile are treated as if they were as old as the kept ones.
         kept.settled = false;
+        assert!(
+            kept.since <= number,
+            "the older of two ends decides what others may have done since"
+        );
         for (key, record) in table.into_records() {
             let have = kept.table.find(&key).map(|it| it.version);
             if have.is_none_or(|have| have <= record.version) {
@@ -74,6 +78,10 @@ impl<M: StateMachine> Server<M> {
             return;
         };
         let Some(config) = &self.config else { return };
+        assert!(
+            kept.since < config.number,
+            "it came back in a later configuration than that which it was left out of"
+        );
         kept.settled = true;
         let (since, sessions) = (kept.since, &self.sessions);
         let wiped = config.last_wipe > since;

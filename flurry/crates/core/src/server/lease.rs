@@ -101,6 +101,10 @@ impl Lease {
         self.forget();
         self.since = now;
         self.next_ping = now;
+        assert!(
+            self.controller.is_none() && self.servers.is_empty(),
+            "a grant from before a jump may be over"
+        );
     }
 
     pub(super) fn granted(&mut self, from: Option<ServerId>, asked: MonoNs) {
@@ -129,6 +133,10 @@ impl Lease {
             0 | 1 => Some(now.after(self.length)),
             more => grants.get(more - 2).copied(),
         };
+        assert!(
+            grants.len() <= peers.len(),
+            "each of the others grants one lease, and nobody else any"
+        );
         let until = by_servers.max(self.controller).unwrap_or_default();
         until.since(now).min(self.length)
     }
@@ -144,6 +152,10 @@ impl<M: StateMachine> Server<M> {
             return self.params.lease;
         }
         // The controller's grant alone is enough, and is nearly always there.
+        assert!(
+            self.lease.length == self.params.lease && config.lease == self.params.lease,
+            "all parts of a cluster mean the same by a lease"
+        );
         let by_controller = self.lease.controller.unwrap_or_default().since(now);
         if by_controller.0 > self.params.lease.0 / 2 {
             return by_controller.min(self.params.lease);

@@ -16,6 +16,11 @@ use crate::message::{Control, List, Listed, Message};
 /// Bytes of keys in one answer at most; it fits a datagram.
 const KEY_BYTES_MAX: usize = 32 << 10;
 
+// The longest key and its length fit, and with them the answer fits a datagram.
+const _: () = assert!(crate::id::Key::BYTES_MAX < KEY_BYTES_MAX);
+const _: () =
+    assert!(KEY_BYTES_MAX + 4 * (List::RECORDS_MAX as usize) < crate::wire::DATAGRAM_BYTES_MAX);
+
 impl<M: StateMachine> Server<M> {
     pub(super) fn handle_list(
         &mut self,
@@ -64,6 +69,14 @@ impl<M: StateMachine> Server<M> {
             }
             keys.push(key.bytes().clone());
         }
+        assert!(
+            next < end || end == 0,
+            "the owner asks on below place {end}, or it would never be done"
+        );
+        assert!(
+            keys.len() <= records.max(1),
+            "each record that was looked at is listed once at most"
+        );
         let listed = Listed {
             from: self.params.life.endpoint,
             question,

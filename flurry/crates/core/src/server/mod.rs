@@ -16,6 +16,7 @@ mod kept;
 mod lease;
 mod list;
 mod persist;
+mod verify;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -347,6 +348,10 @@ impl<M: StateMachine> Server<M> {
         if self.sessions.len() >= SESSIONS_MAX && !self.sessions.contains_key(&session) {
             return false;
         }
+        assert!(
+            self.sessions.len() <= SESSIONS_MAX,
+            "nobody makes a server know more sessions than it may"
+        );
         let known = self.sessions.entry(session).or_insert(Session {
             epoch,
             stable: Sequence(0),
@@ -375,6 +380,10 @@ impl<M: StateMachine> Server<M> {
         if config.number <= self.number() {
             return;
         }
+        assert!(
+            self.config.is_none() || self.is_member(),
+            "a server that was left out goes by nothing"
+        );
         let Life {
             endpoint,
             incarnation,
@@ -403,6 +412,14 @@ impl<M: StateMachine> Server<M> {
             let has_records = self.kept.is_some() || self.table.len() > 0;
             self.join = Join::needed(now, self.params.life, config, has_records);
             self.config = Some(Arc::clone(config));
+            assert!(
+                self.is_member(),
+                "whoever goes by a configuration takes part in it"
+            );
+            assert!(
+                self.join.is_none() || !stable,
+                "there is something to copy only while the members change"
+            );
             self.settle_kept();
             if self.join.as_ref().is_none_or(Join::is_done) {
                 self.kept = None;
@@ -433,8 +450,17 @@ impl<M: StateMachine> Server<M> {
     /// Begins a new incarnation, because the others have gone on without this server. It may have
     /// missed deletions, so its records count only as far as the members confirm them.
     fn leave(&mut self) {
-        self.params.life.incarnation = self.params.life.incarnation.next();
+        let before = self.params.life.incarnation;
+        self.params.life.incarnation = before.next();
+        assert!(
+            self.params.life.incarnation != before,
+            "the others would take what it kept for what they count"
+        );
         self.keep(self.number());
+        assert!(
+            self.table.len() == 0 && self.kept.is_some(),
+            "no record of an earlier incarnation counts for the next"
+        );
         self.config = None;
         self.join = None;
         if let Some(persist) = &mut self.persist {

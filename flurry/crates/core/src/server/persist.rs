@@ -121,6 +121,10 @@ impl Persist {
         if self.copied.0 != number {
             self.copied = (number, self.position);
         }
+        assert!(
+            self.copied.1 <= self.position && self.durable <= self.position,
+            "no more is on disk, or was copied, than there is"
+        );
         let on_disk = self.complete && self.durable >= self.copied.1;
         self.restores.is_none() && on_disk
     }
@@ -139,6 +143,12 @@ impl Persist {
 
     pub(super) fn note(&mut self, key: Key, what: What) {
         self.position += 1;
+        assert!(
+            self.changes
+                .back()
+                .is_none_or(|it| it.position + 1 == self.position),
+            "a disk writes the changes of a life in order, and none is left out"
+        );
         if matches!(what, What::Is(_)) {
             self.pending.insert(key.clone(), self.position);
             self.order.push_back((self.position, key.clone()));
@@ -147,6 +157,11 @@ impl Persist {
                 let pending = &self.pending;
                 self.order
                     .retain(|(position, key)| pending.get(key) == Some(position));
+                assert_eq!(
+                    self.order.len(),
+                    self.pending.len(),
+                    "each key that waits has its last change in the order, and no other"
+                );
             }
         }
         self.changes.push_back(Change {
@@ -154,6 +169,45 @@ impl Persist {
             key,
             what,
         });
+    }
+}
+
+impl Persist {
+    /// Checks what holds between two inputs; for the simulation.
+    ///
+    /// # Panics
+    ///
+    /// When changes, or replies that wait for them, are out of order.
+    pub(super) fn verify(&self) {
+        assert!(self.durable <= self.position, "what is on disk was there");
+        let changes = self.changes.iter().map(|it| it.position);
+        assert!(
+            changes.is_sorted_by(|one, other| one < other),
+            "changes are written in order"
+        );
+        let held = self.held.iter().map(|it| it.position);
+        assert!(
+            held.is_sorted(),
+            "replies leave in the order of their changes"
+        );
+        assert!(
+            self.held
+                .back()
+                .is_none_or(|it| it.position <= self.position),
+            "no reply waits for a change that may never come"
+        );
+        for (key, position) in &self.pending {
+            assert!(
+                (self.durable + 1..=self.position).contains(position),
+                "{key:?}: change {position} is on its way to the disk"
+            );
+            let place = self.order.binary_search_by_key(position, |it| it.0);
+            assert!(place.is_ok(), "{key:?}: it is noted when that is there");
+        }
+        assert!(
+            self.order.iter().map(|it| it.0).is_sorted(),
+            "the order is that of the changes"
+        );
     }
 }
 
@@ -194,6 +248,11 @@ impl<M: StateMachine> Server<M> {
         let Some(persist) = &mut self.persist else {
             return;
         };
+        assert!(
+            position <= persist.position,
+            "change {position} was never made: the last is {}",
+            persist.position
+        );
         persist.durable = persist.durable.max(position);
         while let Some((position, _)) = persist.order.front()
             && *position <= persist.durable
@@ -268,6 +327,10 @@ impl<M: StateMachine> Server<M> {
             };
             persist.held.insert(behind, held);
         }
+        assert!(
+            persist.held.len() <= HELD_MAX,
+            "a slow disk makes nobody hold more replies than that"
+        );
         true
     }
 
