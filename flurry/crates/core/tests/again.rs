@@ -386,3 +386,22 @@ fn a_forgotten_key_whose_takeover_was_cut_off_is_asked_of_all_replicas() {
     // The takeover that was cut off may have written back to one replica only.
     assert_eq!(again.clean_since, None);
 }
+
+#[test]
+fn reads_that_are_sent_anew_keep_their_order_behind_the_takeover_that_they_need() {
+    let mut portal = owner(1);
+    submit(&mut portal, &Operation::Get);
+    submit(&mut portal, &Operation::Get);
+    assert_eq!(asked(&mut portal), [(2, false), (4, false)]);
+    for number in [2, 4] {
+        let nobody = Outcome::NobodyHas {
+            need: Version::NONE,
+            stable: Sequence(0),
+            have: version(1, 8),
+        };
+        answer(&mut portal, id(1, number), nobody, false);
+    }
+    // The number of the second read's takeover would be above that of the first, which may still
+    // need one of its own.
+    assert_eq!(asked(&mut portal), [(1, true)]);
+}

@@ -50,11 +50,11 @@ impl Portal {
         // One replica alone is no proof: it may have an older value.
         chain.refuse(dep);
         if access == Access::Read {
-            chain.reads -= 1;
+            chain.end_read();
         } else {
             chain.refuse(version);
-            chain.updates -= 1;
-            chain.unstable -= 1;
+            chain.end_update();
+            chain.end_write();
         }
         self.requeue(sequence, &key);
         let sent = (access != Access::Read).then_some(sequence);
@@ -103,13 +103,24 @@ impl Portal {
     /// so that it holds back no proof of a loss; for the caller its number is stable when the new one
     /// is.
     fn number_again(&mut self, sequence: Sequence, sent: Option<Sequence>) -> Sequence {
+        assert!(
+            !self.is_numbered && !self.operations.contains_key(&sequence),
+            "only what is not under way gets another number, and only one of the portal's own"
+        );
         let before = self.again.remove(&sequence);
         let bytes = self.unstable.remove(sequence);
         self.last = Sequence(self.last.0 + 2);
+        assert!(sequence < self.last, "a key's versions grow");
         let tried = Tried {
             first: before.map_or(sequence, |it| it.first),
             sent: sent.or_else(|| before.and_then(|it| it.sent)),
         };
+        assert!(
+            tried
+                .sent
+                .is_none_or(|sent| tried.first <= sent && sent < self.last),
+            "what was sent was sent under a number that is over"
+        );
         self.again.insert(self.last, tried);
         self.unstable.insert(self.last, bytes);
         self.tried_again += 1;

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{Destination, Life, Operation, Outcome, Pending, Portal};
+use super::{Destination, Life, Operation, Outcome, Pending, Portal, is_takeover};
 use crate::bugs::{Bug, planted};
 use crate::config::Level;
 use crate::id::{ConfigNumber, Epoch, Key, MonoNs, Sequence, Version};
@@ -76,6 +76,41 @@ impl Chain {
             self.refused.pop_front();
         }
         self.refused.push_back(version);
+        assert!(
+            self.refused.len() <= REFUSED_MAX,
+            "they take no more memory"
+        );
+    }
+
+    /// Notes that a read is over.
+    pub(super) fn end_read(&mut self) {
+        assert!(
+            self.reads > 0,
+            "a read ends once: else a write would overtake another"
+        );
+        self.reads -= 1;
+    }
+
+    /// Notes that an update has its answer, or will never have one.
+    pub(super) fn end_update(&mut self) {
+        assert!(
+            self.updates > 0,
+            "an update ends once: else another would overtake it"
+        );
+        assert!(
+            self.updates <= self.unstable,
+            "an update that is under way is a write"
+        );
+        self.updates -= 1;
+    }
+
+    /// Notes that a write is on every replica, or was refused.
+    pub(super) fn end_write(&mut self) {
+        assert!(
+            self.unstable > 0,
+            "a write ends once: else a takeover would replace one that is under way"
+        );
+        self.unstable -= 1;
     }
 
     fn is_idle(&self) -> bool {
@@ -129,6 +164,10 @@ impl Portal {
         let mut front = self.keys.iter().take(64);
         if let Some(index) = told.or_else(|| front.position(is_idle)) {
             let forgotten = self.keys.swap_remove_index(index);
+            assert!(
+                forgotten.as_ref().is_none_or(|(_, it)| it.unstable == 0),
+                "a write that some replica lacks needs its key: the next one names it"
+            );
             self.forgot = true;
             if let Some((_, chain)) = forgotten {
                 self.forgot_untold |= chain.tail_unknown;
@@ -211,6 +250,10 @@ impl Portal {
 
     fn send(&mut self, now: MonoNs, key: &Key, pending: Pending, dep: Version) {
         let id = self.id(key, pending.sequence);
+        assert!(
+            !is_takeover(pending.sequence),
+            "odd numbers are for takeovers: one would have the version of the other"
+        );
         let access = pending.submission.access;
         let stable = self.stable();
         let Some(chain) = self.keys.get_mut(key) else {
@@ -218,6 +261,18 @@ impl Portal {
         };
         // Until an answer has carried it to the caller.
         let tail_unknown = chain.tail_unknown || pending.sequence <= chain.tail_unknown_through;
+        assert!(
+            chain.updates == 0,
+            "a replica keeps the answer of its last write only: nothing overtakes an update"
+        );
+        assert!(
+            access == Access::Read || chain.reads == 0,
+            "a replica that has gone on cannot answer a read: no write overtakes one"
+        );
+        assert!(
+            chain.known != Known::Taking,
+            "what a takeover finds would replace a write that it did not see"
+        );
         match access {
             Access::Read => chain.reads += 1,
             Access::Update => chain.updates += 1,
@@ -267,6 +322,10 @@ impl Portal {
         untouched: bool,
     ) {
         let id = self.id(key, sequence);
+        assert!(
+            is_takeover(sequence) && !self.operations.contains_key(&sequence),
+            "a takeover has a number of its own: two may find two states"
+        );
         // First, since a takeover that is sent anew may be all that is not stable.
         self.unstable.insert(sequence, 0);
         let stable = self.stable();
@@ -274,6 +333,14 @@ impl Portal {
         let clean_since = part.and_then(|it| it.clean_since);
         let opened_in = part.map_or(ConfigNumber(0), |it| it.opened_in);
         if let Some(chain) = self.keys.get_mut(key) {
+            assert!(
+                chain.known != Known::Taking,
+                "one takeover of a key at a time"
+            );
+            assert!(
+                (chain.reads, chain.updates, chain.unstable) == (0, 0, 0),
+                "what a takeover found would replace what is under way"
+            );
             chain.known = Known::Taking;
         }
         let request = Request {
@@ -317,6 +384,21 @@ impl Portal {
     }
 
     fn hand_over(&mut self, sequence: Sequence, operation: Operation, attempt: u8) {
+        let request = &operation.request;
+        assert!(
+            request.stable < sequence && request.id.sequence == sequence,
+            "{sequence:?} is under way, and is said to be on every replica: {:?}",
+            request.stable
+        );
+        assert!(
+            self.unstable.contains(sequence),
+            "{sequence:?} would count as stable while it is under way"
+        );
+        assert_eq!(
+            operation.takeover,
+            request.ask == Ask::Touch,
+            "{sequence:?}: a takeover asks what there is"
+        );
         let copy = Copy {
             request: Arc::clone(&operation.request),
             config: ConfigNumber(0),

@@ -15,6 +15,7 @@ mod fingerprint;
 mod outcome;
 mod parts;
 mod unstable;
+mod verify;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -406,6 +407,7 @@ impl Portal {
         let Some(first) = self.unstable.first() else {
             return self.last;
         };
+        assert!(first <= self.last, "{first:?} was never given out");
         // The number below an operation's is for the takeover that it may still need; a write that was
         // sent needs none any more. Else the loss of what its takeover wrote back could not be proven.
         let sent = self.operations.get(&first);
@@ -445,6 +447,10 @@ impl Portal {
             });
         }
         self.last = Sequence(number * 2);
+        assert!(
+            self.unstable.last() < Some(self.last),
+            "an operation has a higher number than all before it, or versions would go back"
+        );
         self.is_numbered |= submission.sequence.is_some();
         // The owner's time never goes back, whatever its clock does.
         self.at = self.at.max(submission.at);
@@ -561,6 +567,10 @@ impl Portal {
         if opened.nonce != self.params.nonce || !self.is_opening() || !whole {
             return;
         }
+        assert!(
+            self.keys.is_empty() && self.unstable.is_empty() && self.deadlines.is_empty(),
+            "nothing is taken before the sessions are open"
+        );
         self.life = Life::Open;
         self.open_parts(&opened);
         let times = opened.sessions.iter().map(|it| it.at);
@@ -600,6 +610,10 @@ impl Portal {
         let tried = self.again.values().map(|it| it.first);
         let first = tried.chain(self.unstable.first()).min();
         if first.is_none_or(|it| it > through) {
+            assert!(
+                self.settled <= loss && loss == self.last_loss,
+                "{loss:?} is the latest loss: an earlier one says nothing of it"
+            );
             self.settling = None;
             self.settled = loss;
             if self.params.heartbeat.is_some() {
@@ -614,6 +628,10 @@ impl Portal {
     }
 
     fn tell_settled(&mut self, now: MonoNs) {
+        assert!(
+            self.settled <= self.last_loss,
+            "no write outlived a loss that is not known of"
+        );
         self.settled_again = self.later_asked(now);
         // A report and its answer may be lost.
         let unheard = now.since(self.heard);
@@ -634,6 +652,15 @@ impl Portal {
                 copies: self.params.copies,
             },
             Life::Closing => {
+                assert!(
+                    self.unstable.is_empty() || planted(Bug::ClosedTooEarly),
+                    "the next owner believes that each write is on every replica"
+                );
+                assert!(
+                    (self.waiting.is_empty() && self.deadlines.is_empty())
+                        || planted(Bug::ClosedTooEarly),
+                    "every caller has heard what came of its operation"
+                );
                 let untold = self.keys.values().any(|chain| chain.tail_unknown);
                 let untold = untold || self.forgot_untold;
                 Control::Close(self.owned(), untold, self.at)
@@ -712,6 +739,10 @@ impl Portal {
 
     /// Removes an operation that can change nothing any more from the unstable ones.
     fn let_go(&mut self, sequence: Sequence) {
+        assert!(
+            !self.operations.contains_key(&sequence) && !self.waiting.contains_key(&sequence),
+            "{sequence:?} can still change a replica"
+        );
         self.unstable.remove(sequence);
         self.again.remove(&sequence);
     }

@@ -121,6 +121,10 @@ impl Portal {
             return;
         };
         let version = operation.request.id.version();
+        assert!(
+            !operation.answered && !operation.takeover,
+            "an answer is counted once, for an operation of a caller"
+        );
         operation.answered = true;
         let (access, tail_unknown) = (operation.access, operation.tail_unknown);
         let told = operation.told;
@@ -136,8 +140,8 @@ impl Portal {
                 chain.tail_unknown = false;
             }
             match access {
-                Access::Read => chain.reads -= 1,
-                Access::Update => chain.updates -= 1,
+                Access::Read => chain.end_read(),
+                Access::Update => chain.end_update(),
                 Access::Blind => {}
             }
             if access != Access::Read && absent {
@@ -184,6 +188,10 @@ impl Portal {
             return;
         };
         let written_back = version == operation.request.id.version();
+        assert!(
+            !operation.answered && operation.takeover,
+            "a key is the owner's once for each takeover"
+        );
         operation.answered = true;
         if let Some(chain) = self.keys.get_mut(&operation.request.key)
             && chain.known == Known::Taking
@@ -233,7 +241,7 @@ impl Portal {
             && !answered
         {
             if access == Access::Read {
-                chain.reads -= 1;
+                chain.end_read();
                 if chain.known == Known::At(dep) {
                     chain.refuse(dep);
                     chain.known = Known::Unknown;
@@ -303,7 +311,7 @@ impl Portal {
         }
     }
 
-    /// Puts an operation back at the front of its key's queue, so that a takeover precedes it.
+    /// Puts an operation back into its key's queue, in its order, so that a takeover precedes it.
     pub(super) fn requeue(&mut self, sequence: Sequence, key: &Key) {
         let Some(operation) = self.operations.remove(&sequence) else {
             return;
@@ -315,6 +323,10 @@ impl Portal {
         else {
             return;
         };
+        assert!(
+            !operation.takeover && !operation.told,
+            "{sequence:?}: a caller waits for it, or it would be done for nobody"
+        );
         let bytes = key.bytes().len() + asked.len();
         let pending = super::Pending {
             sequence,
@@ -333,7 +345,14 @@ impl Portal {
         self.unstable.insert(sequence, bytes);
         self.waiting.insert(sequence, key.clone());
         if let Some(chain) = self.keys.get_mut(key) {
-            chain.waiting.push_front(pending);
+            // Reads that were under way together come back in any order. A takeover has the number
+            // below that of the first, so the first must be the one with the lowest.
+            let place = chain.waiting.partition_point(|it| it.sequence < sequence);
+            assert!(
+                place == 0 || access == Access::Read,
+                "{sequence:?}: no write was under way while an earlier operation waits"
+            );
+            chain.waiting.insert(place, pending);
         }
     }
 
@@ -348,8 +367,8 @@ impl Portal {
         let mut waits = None;
         if let Some(chain) = self.keys.get_mut(&key) {
             match access {
-                Access::Read => chain.reads -= 1,
-                Access::Update if !takeover => chain.updates -= 1,
+                Access::Read => chain.end_read(),
+                Access::Update if !takeover => chain.end_update(),
                 _ => {}
             }
             if takeover {
@@ -386,6 +405,11 @@ impl Portal {
 
     /// Reports the outcome of a queued operation, which was never sent under its number.
     pub(super) fn end_waiting(&mut self, pending: &super::Pending, outcome: Outcome) {
+        assert!(
+            !self.operations.contains_key(&pending.sequence),
+            "{:?} was sent: nobody knows what comes of it yet",
+            pending.sequence
+        );
         let number = self.number_told(pending.sequence);
         self.let_go(pending.sequence);
         self.deadlines.remove(&(pending.deadline, pending.sequence));
@@ -413,7 +437,7 @@ impl Portal {
                 && operation.access == Access::Update
                 && !takeover
             {
-                chain.updates -= 1;
+                chain.end_update();
             }
             self.tell(id.sequence, Outcome::Unknown);
         }
@@ -433,7 +457,7 @@ impl Portal {
             self.tell(sequence, Outcome::Unknown);
             if read {
                 if let Some(chain) = self.keys.get_mut(&key) {
-                    chain.reads -= 1;
+                    chain.end_read();
                 }
                 self.drop_operation(sequence);
                 self.pump(now, &key);
@@ -579,7 +603,7 @@ impl Portal {
             self.deadlines.remove(&(operation.deadline, sequence));
             let write = operation.access != Access::Read && !operation.takeover;
             if let (true, Some(chain)) = (write, self.keys.get_mut(&operation.request.key)) {
-                chain.unstable -= 1;
+                chain.end_write();
             }
         }
         self.let_go(sequence);

@@ -89,6 +89,11 @@ impl Portal {
     pub(super) fn open_parts(&mut self, opened: &Opened) {
         let sessions = &opened.sessions;
         self.parts = sessions.iter().map(|it| Part::new(it, opened)).collect();
+        assert_eq!(
+            self.parts.len(),
+            self.params.sessions.names.len(),
+            "each name that was asked for has its place"
+        );
     }
 
     /// Returns the part of a session.
@@ -154,6 +159,10 @@ impl Portal {
     pub(super) fn fence_part(&mut self, session: SessionId, epoch: Epoch) -> Option<usize> {
         let of = |it: &Part| it.owned.session == session && it.state == State::Open;
         let index = self.parts.iter().position(of)?;
+        assert!(
+            self.is_alive(),
+            "an owner that has ended has no session to lose"
+        );
         self.parts[index].state = State::Fenced(epoch);
         Some(index)
     }

@@ -14,6 +14,7 @@ pub(super) struct Unstable {
 impl Unstable {
     /// Adds a number. One that is there keeps its bytes.
     pub(super) fn insert(&mut self, sequence: Sequence, bytes: usize) {
+        assert!(sequence > Sequence(0), "operations are counted from 1");
         self.bytes_of.entry(sequence).or_insert_with(|| {
             self.bytes += bytes;
             bytes
@@ -23,13 +24,38 @@ impl Unstable {
     /// Removes a number. Returns its bytes; 0 if it was not there.
     pub(super) fn remove(&mut self, sequence: Sequence) -> usize {
         let bytes = self.bytes_of.remove(&sequence).unwrap_or(0);
+        assert!(bytes <= self.bytes, "what goes was counted when it came");
         self.bytes -= bytes;
+        assert!(
+            self.bytes == 0 || !self.bytes_of.is_empty(),
+            "{} bytes of no operation would count for ever",
+            self.bytes
+        );
         bytes
     }
 
     /// Returns the lowest number.
     pub(super) fn first(&self) -> Option<Sequence> {
         self.bytes_of.keys().next().copied()
+    }
+
+    /// Returns the highest number.
+    pub(super) fn last(&self) -> Option<Sequence> {
+        self.bytes_of.keys().next_back().copied()
+    }
+
+    pub(super) fn contains(&self, sequence: Sequence) -> bool {
+        self.bytes_of.contains_key(&sequence)
+    }
+
+    /// Checks the total; for the simulation.
+    ///
+    /// # Panics
+    ///
+    /// When it is not the sum.
+    pub(super) fn verify(&self) {
+        let bytes: usize = self.bytes_of.values().sum();
+        assert_eq!(self.bytes, bytes, "the total is the sum of the operations");
     }
 
     pub(super) fn is_empty(&self) -> bool {
