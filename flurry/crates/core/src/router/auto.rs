@@ -17,6 +17,9 @@ const HEDGE_ABOVE: u8 = 178;
 /// Idler than this while hedging: three times as much still leaves room.
 const FIRST_BELOW: u8 = 51;
 
+// A cluster whose load three times over would still be low does not go back at once.
+const _: () = assert!(3 * (FIRST_BELOW as u32) < HEDGE_ABOVE as u32);
+
 /// How long a choice stands at least.
 const STANDS: DurationNs = DurationNs::millis(100);
 
@@ -53,6 +56,10 @@ impl Auto {
             self.took_ns.push(took.0);
             return;
         }
+        assert!(
+            self.took_ns.len() == SAMPLES && self.next < SAMPLES,
+            "the ring is full, and the oldest time is replaced"
+        );
         self.took_ns[self.next] = took.0;
         self.next = (self.next + 1) % SAMPLES;
         if self.next == 0 {

@@ -14,6 +14,7 @@ mod parked;
 mod rate;
 mod repair;
 mod reply;
+mod verify;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -245,6 +246,10 @@ impl Router {
             return;
         }
         self.counts.operations += 1;
+        assert!(
+            self.repair_tokens <= repair::TOKENS_MAX,
+            "repairs are a tenth of the traffic, however long there was nothing to repair"
+        );
         self.repair_tokens = (self.repair_tokens + 1).min(repair::TOKENS_MAX);
         let level = match request.level {
             Level::Auto => self.auto.choose(now, &self.rates),
@@ -259,7 +264,11 @@ impl Router {
         self.hedge(now, &mut operation);
         operation.bytes_held = operation.bytes();
         self.bytes += operation.bytes_held;
-        self.operations.insert(id, Box::new(operation));
+        let before = self.operations.insert(id, Box::new(operation));
+        assert!(
+            before.is_none(),
+            "{id:?}: the bytes of the one before would count for ever"
+        );
         self.drive(now, id);
     }
 
@@ -336,6 +345,10 @@ impl Router {
         {
             return;
         }
+        assert!(
+            self.number() < config.number,
+            "a router never goes back: a server that was counted out would count again"
+        );
         self.config = Some(Arc::clone(config));
         self.config_wanted = None;
         self.repairs.clear();
@@ -423,6 +436,7 @@ impl Router {
             return;
         }
         let again = now.after(RETRY_MAX);
+        assert!(again > now, "it is asked for again later, and not at once");
         self.config_wanted = Some(again);
         self.timers.insert((again, Timer::Config));
         self.ask_config(now);
@@ -511,7 +525,11 @@ impl Router {
         // every reply.
         if next < operation.timer {
             let timer = Timer::Operation(id);
-            self.timers.remove(&(operation.timer, timer));
+            let removed = self.timers.remove(&(operation.timer, timer));
+            assert!(
+                removed || operation.timer == MonoNs(u64::MAX),
+                "{id:?}: its timer was set"
+            );
             operation.timer = next;
             self.timers.insert((next, timer));
         }
@@ -550,6 +568,10 @@ impl Router {
             forgotten.extend(target.sent(now, again_after).map(|sent| (server, sent)));
             self.counts.copies += 1;
             self.counts.repeated += u64::from(!first);
+            assert!(
+                self.counts.repeated < self.counts.copies,
+                "a repetition follows a first copy"
+            );
             let request = match &operation.phase {
                 operation::Phase::WritingBack { state, .. } => Arc::clone(state),
                 _ => Arc::clone(&operation.request),
@@ -637,7 +659,16 @@ impl Router {
             self.log_lost(id, server, sent);
         }
         if let Some(operation) = self.operations.remove(&id) {
+            assert!(
+                operation.bytes_held <= self.bytes,
+                "{id:?}: what goes was counted when it came"
+            );
             self.bytes -= operation.bytes_held;
         }
+        assert!(
+            self.bytes == 0 || !self.operations.is_empty(),
+            "{} bytes of no operation would be held for ever",
+            self.bytes
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::bugs::{Bug, planted};
-use crate::config::{Config, Level, Replica, majority};
+use crate::config::{Config, Level, REPLICAS_MAX, Replica, majority};
 use crate::id::{ConfigNumber, DurationNs, Epoch, MonoNs, ServerId, Version};
 use crate::machine::Access;
 use crate::message::{Ask, Outcome, Request, State};
@@ -82,6 +82,10 @@ impl Target {
         } else {
             self.attempt = self.attempt.saturating_add(1);
         }
+        assert!(
+            again_after > DurationNs(0),
+            "a copy is repeated later: one that is due at once would be sent without end"
+        );
         self.last_sent = now;
         self.next = now.after(again_after);
         let sent = Sent {
@@ -95,6 +99,10 @@ impl Target {
         let full = self.repeated.len() >= REPEATED_MAX;
         let forgotten = full.then(|| self.repeated.remove(0));
         self.repeated.push(sent);
+        assert!(
+            self.repeated.len() <= REPEATED_MAX,
+            "no more than a reply can tell apart"
+        );
         forgotten
     }
 
@@ -179,6 +187,10 @@ impl InFlight {
             Ask::Touch => Phase::Asking,
             _ => Phase::Apply,
         };
+        assert!(
+            level != Level::Auto,
+            "the router chooses when it takes an operation, and not once more for each reply"
+        );
         Self {
             deadline: now.after(request.patience),
             request,
@@ -232,6 +244,10 @@ impl InFlight {
     /// Places the copies as this configuration says; returns those that it has no place for. What a
     /// replica has, it keeps having.
     pub(super) fn place(&mut self, now: MonoNs, config: &Config, copies_min: usize) -> Vec<Target> {
+        assert!(
+            self.config < config.number || self.targets.is_empty(),
+            "an operation is placed anew for a later configuration alone"
+        );
         self.config = config.number;
         self.copies = config.copies();
         let durable = is_durable(&self.request, self.level);
@@ -258,6 +274,10 @@ impl InFlight {
             }
             self.targets.push(target);
         }
+        assert!(
+            self.targets.len() <= 2 * REPLICAS_MAX,
+            "a copy for each replica of both sets"
+        );
         before
     }
 

@@ -20,9 +20,32 @@ pub(super) struct Parked {
 /// The operations that wait, by server.
 pub(super) type ParkedByServer = BTreeMap<ServerId, Parked>;
 
+impl Parked {
+    /// Checks that what waits will be woken; for the simulation.
+    ///
+    /// # Panics
+    ///
+    /// When no timer does that.
+    pub(super) fn verify(&self, server: ServerId, timers: &BTreeSet<(MonoNs, Timer)>) {
+        let timer = self.timer.map(|at| (at, Timer::Parked(server)));
+        assert!(
+            timer.is_some_and(|it| timers.contains(&it)),
+            "{server:?}: copies that wait are woken"
+        );
+        assert!(
+            !self.operations.is_empty(),
+            "{server:?}: something waits for it"
+        );
+    }
+}
+
 impl Router {
     /// Puts an operation's copy for a server aside.
     pub(super) fn park(&mut self, server: ServerId, id: OperationId) {
+        assert!(
+            self.rates.contains_key(&server),
+            "{server:?}: without a rate nobody would ever wake what waits for it"
+        );
         let parked = self.parked.entry(server).or_default();
         parked.operations.insert(id);
         if parked.timer.is_none()
@@ -60,6 +83,10 @@ impl Router {
         if let Some(at) = parked.timer.take() {
             self.timers.remove(&(at, Timer::Parked(server)));
         }
+        debug_assert!(
+            parked.operations.is_empty() || left == 0,
+            "copies wait only while their server may be sent none"
+        );
         if parked.operations.is_empty() {
             self.parked.remove(&server);
         } else if let Some(first) = parked.operations.first().copied() {

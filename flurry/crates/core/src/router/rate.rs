@@ -8,6 +8,8 @@ pub(super) const RETRY_MIN: DurationNs = DurationNs::millis(2);
 /// Nor later.
 pub(super) const RETRY_MAX: DurationNs = DurationNs::millis(50);
 
+const _: () = assert!(RETRY_MIN.0 > 0 && RETRY_MIN.0 < RETRY_MAX.0);
+
 /// How long what a server said of its load holds.
 const BUSY_HOLDS: DurationNs = DurationNs::millis(500);
 
@@ -69,7 +71,12 @@ impl Rate {
     /// When a copy that was repeated `backoff` times is repeated again.
     pub(super) fn again_after(&self, backoff: u8) -> DurationNs {
         let base = (2 * self.smoothed_ns + 4 * self.deviation_ns).max(RETRY_MIN.0);
-        DurationNs((base << backoff.min(10)).min(RETRY_MAX.0))
+        let after = (base << backoff.min(10)).min(RETRY_MAX.0);
+        assert!(
+            (RETRY_MIN.0..=RETRY_MAX.0).contains(&after),
+            "{after} ns after {base} ns, shifted by {backoff}"
+        );
+        DurationNs(after)
     }
 
     /// Every reply allows another repetition: a server that answers gets all that it owes. A server that
@@ -78,6 +85,10 @@ impl Rate {
         if takes {
             self.tokens = (self.tokens + 2).min(4 * SILENT_ALLOWANCE);
         }
+        assert!(
+            self.tokens <= 4 * SILENT_ALLOWANCE,
+            "a server that was fast for long is not sent thousands of copies when it stops"
+        );
         self.busy = busy;
         self.heard = now;
     }
@@ -98,6 +109,10 @@ impl Rate {
             self.refilled = now;
             self.tokens = self.tokens.max(SILENT_ALLOWANCE);
         }
+        assert!(
+            self.refilled_at() > now,
+            "whoever waits for the next period waits for a time to come"
+        );
     }
 
     /// Whether a copy may be repeated now.

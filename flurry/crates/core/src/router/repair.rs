@@ -4,6 +4,7 @@
 //! The state is pushed, never the operation executed again. One repair of a key at a time, and no
 //! more than a tenth of the traffic: a server that comes back is not buried under repairs.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::operation::Progress;
@@ -17,11 +18,16 @@ pub(super) const COST: u32 = 10;
 /// Twenty repairs at once at most.
 pub(super) const TOKENS_MAX: u32 = 20 * COST;
 
+const _: () = assert!(TOKENS_MAX >= COST, "a repair can be paid for");
+
 /// Attempts before a repair is given up; the next operation on the key starts another.
 const TRIES: u8 = 4;
 
 /// The attempt that a repair's copies carry: they are not the operation's own.
 pub(super) const ATTEMPT: u8 = 31;
+
+// A reply says its attempt in five bits: the highest is left to repairs.
+const _: () = assert!(ATTEMPT == (1 << 5) - 1);
 
 /// A key under repair, by its hash.
 pub(super) type RepairKey = (crate::id::SessionId, u64);
@@ -37,6 +43,29 @@ pub(super) struct Repair {
     tries: u8,
     sent: MonoNs,
     timer: MonoNs,
+}
+
+impl Repair {
+    /// Checks that it goes on and will end; for the simulation.
+    ///
+    /// # Panics
+    ///
+    /// When it does not.
+    pub(super) fn verify(&self, key: RepairKey, timers: &BTreeSet<(MonoNs, Timer)>) {
+        assert!(
+            timers.contains(&(self.timer, Timer::Repair(key))),
+            "{key:?}: a repair goes on, or nobody could begin another"
+        );
+        assert!(
+            self.tries <= TRIES && !self.behind.is_empty(),
+            "{key:?}: a repair ends when nobody is behind, or after some tries"
+        );
+        let state = self.state.as_ref();
+        assert!(
+            state.is_none_or(|it| it.version >= self.need),
+            "{key:?}: what is pushed is no older than what is missed"
+        );
+    }
 }
 
 impl Router {
@@ -75,6 +104,10 @@ impl Router {
         }
         self.repair_tokens -= COST;
         self.counts.repairs += 1;
+        assert!(
+            u64::from(self.repair_tokens) <= self.counts.operations + u64::from(COST),
+            "repairs are earned by operations"
+        );
         let need = if operation.is_write() {
             id.version()
         } else {
@@ -134,6 +167,10 @@ impl Router {
             self.outbox
                 .push_back((Destination::Server(to), Message::Request(copy)));
         }
+        assert!(
+            repair.tries <= TRIES && !repair.behind.is_empty(),
+            "a repair ends: nobody is behind any more, or it was tried often enough"
+        );
         repair.sent = now;
         repair.timer = now.after(super::rate::RETRY_MIN);
         self.timers.insert((repair.timer, Timer::Repair(key)));

@@ -238,6 +238,11 @@ impl Router {
         let Some(outcome) = outcome_of(operation) else {
             return;
         };
+        assert!(!operation.answered, "{id:?}: its owner hears one answer");
+        assert!(
+            operation.phase != Phase::Asking,
+            "{id:?}: a takeover that still asks has found nothing"
+        );
         operation.answered = true;
         let portal = operation.portal;
         let took = now.since(operation.started);
@@ -278,6 +283,10 @@ impl Router {
             return;
         };
         let portal = operation.portal;
+        assert!(
+            operation.phase == Phase::Asking && !operation.answered,
+            "{id:?}: a takeover writes back once, or one version would have two states"
+        );
         // A takeover of an evicted value writes a deletion. No late copy can bring the value back
         // then, and every replica forgets the record once all have the deletion.
         operation.absent = found.snapshot.is_none();
@@ -319,7 +328,12 @@ impl Router {
         }
         let bytes = operation.bytes();
         self.bytes += bytes;
-        self.bytes -= std::mem::replace(&mut operation.bytes_held, bytes);
+        let before = std::mem::replace(&mut operation.bytes_held, bytes);
+        assert!(
+            before <= self.bytes,
+            "{id:?}: its bytes were counted before"
+        );
+        self.bytes -= before;
         self.drive(now, id);
     }
 
