@@ -120,6 +120,10 @@ impl Requests {
     /// [`ProtocolError`], after which nothing more can be read.
     pub fn take(&mut self, input: &mut BytesMut) -> Result<Option<Vec<Bytes>>, ProtocolError> {
         loop {
+            assert!(
+                self.missing > 0 || (self.words.is_empty() && self.bytes == 0),
+                "nothing is left of a command that was taken"
+            );
             if self.missing > 0 {
                 let Some(word) = self.bulk(input)? else {
                     return Ok(None);
@@ -130,6 +134,10 @@ impl Requests {
                 }
                 self.words.push(word);
                 self.missing -= 1;
+                assert!(
+                    self.bytes >= self.words.len() * WORD_BYTES,
+                    "each word counts what keeps it, also an empty one"
+                );
                 if self.missing == 0 {
                     self.bytes = 0;
                     return Ok(Some(std::mem::take(&mut self.words)));

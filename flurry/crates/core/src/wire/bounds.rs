@@ -4,6 +4,8 @@
 //! elements of a control message are counted first; no part ever sends as many.
 
 use super::WireError;
+use crate::config::{MEMBERS_MAX, SHARDS_MAX};
+use crate::message::{List, SESSIONS_OPENED_MAX};
 
 /// Elements of a list, and other fields beside it.
 const ELEMENTS_MAX: usize = 2_048;
@@ -13,6 +15,12 @@ const FIELDS_MAX: usize = 8_192;
 
 /// Messages within messages that have lists: a control message, its kind, a member of its configuration.
 const DEPTH: usize = 3;
+
+// What is sent must not be refused for its length: the longest lists, each with room to spare.
+const _: () = assert!(MEMBERS_MAX < ELEMENTS_MAX && SESSIONS_OPENED_MAX < ELEMENTS_MAX);
+const _: () = assert!(2 * MEMBERS_MAX * (SHARDS_MAX + 16) < FIELDS_MAX);
+const _: () = assert!((List::RECORDS_MAX as usize) < ELEMENTS_MAX);
+const _: () = assert!(ELEMENTS_MAX <= FIELDS_MAX && DEPTH > 0);
 
 /// Checks a body of nested messages.
 ///

@@ -135,6 +135,13 @@ fn member(read: body::Member) -> Result<Member, WireError> {
 }
 
 pub(super) fn put_config(config: &Config) -> body::Config {
+    let next = config.next.as_deref().unwrap_or_default();
+    assert!(
+        config.members.len() <= MEMBERS_MAX && next.len() <= MEMBERS_MAX,
+        "nobody would read a configuration of so many: {} and {}",
+        config.members.len(),
+        next.len()
+    );
     body::Config {
         number: config.number.0,
         replicas: u32::from(config.replicas),

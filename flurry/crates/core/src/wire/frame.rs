@@ -34,8 +34,15 @@ pub fn cut_frame(input: &mut BytesMut, bytes_max: usize) -> Result<Option<BytesM
     if input.len() < LENGTH_BYTES + length {
         return Ok(None);
     }
+    let before = input.len();
     input.advance(LENGTH_BYTES);
-    Ok(Some(input.split_to(length)))
+    let frame = input.split_to(length);
+    assert_eq!(
+        before,
+        LENGTH_BYTES + frame.len() + input.len(),
+        "the next frame begins where this one ends"
+    );
+    Ok(Some(frame))
 }
 
 #[cfg(test)]

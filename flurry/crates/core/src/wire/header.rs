@@ -6,6 +6,14 @@ use crate::id::{ConfigNumber, Epoch, OperationId, Sequence, SessionId, Version};
 /// Length of the header.
 pub const HEADER_BYTES: usize = 48;
 
+/// Bits of the third byte that say what of its kind a message is, beside the two of the kind.
+const SUB_BITS: u32 = 6;
+
+/// Bits of the fourth byte that say the level, beside the five of the attempt.
+const LEVEL_BITS: u32 = 3;
+
+const _: () = assert!(SUB_BITS + 2 == u8::BITS && LEVEL_BITS + 5 == u8::BITS);
+
 const MAGIC: u8 = 0xf1;
 pub(super) const VERSION: u8 = 1;
 
@@ -102,6 +110,16 @@ impl Header {
             Kind::Answer => 2,
             Kind::Control => 3u8,
         };
+        assert!(
+            self.sub < 1 << SUB_BITS,
+            "{} would change the kind of the message",
+            self.sub
+        );
+        assert!(
+            self.level < 1 << LEVEL_BITS,
+            "level {} would change the attempt",
+            self.level
+        );
         message[0] = MAGIC;
         message[1] = VERSION;
         message[2] = kind | self.sub << 2;

@@ -37,6 +37,16 @@ pub const MESSAGE_BYTES_MAX: usize = (1 << 20) + 4096;
 /// The longest message that goes into a datagram; a longer one goes over TCP.
 pub const DATAGRAM_BYTES_MAX: usize = 60_000;
 
+const _: () = assert!(PACK_BYTES_MAX <= DATAGRAM_BYTES_MAX, "a pack is a datagram");
+const _: () = assert!(
+    DATAGRAM_BYTES_MAX <= 65_507 && DATAGRAM_BYTES_MAX <= MESSAGE_BYTES_MAX,
+    "UDP over IPv4 carries no more, and each datagram could go over TCP too"
+);
+const _: () = assert!(
+    MESSAGE_BYTES_MAX <= u32::MAX as usize,
+    "the length before a message has four bytes"
+);
+
 /// Appends the bytes of a message.
 pub fn encode(message: &Message, out: &mut BytesMut) {
     let start = out.len();
@@ -47,7 +57,19 @@ pub fn encode(message: &Message, out: &mut BytesMut) {
         Message::Answer(answer) => operation::put_answer(answer, out),
         Message::Control(control) => control::put(control, out),
     };
+    assert!(
+        out.len() >= start + HEADER_BYTES,
+        "a body is behind its header, and what was there before stays"
+    );
     header.seal(&mut out[start..]);
+    debug_assert_eq!(
+        Header::open(&out[start..]).as_ref(),
+        Ok(&Header {
+            attempt: header.attempt.min(31),
+            ..header
+        }),
+        "whoever reads the header finds what was written"
+    );
 }
 
 /// Reads a message that fills `bytes` to its end.

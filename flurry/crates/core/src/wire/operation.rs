@@ -68,6 +68,11 @@ pub(super) fn state(read: body::State) -> Result<State, WireError> {
 
 pub(super) fn put_request(copy: &Copy, out: &mut BytesMut) -> Header {
     let request = &*copy.request;
+    assert_eq!(
+        request.key.session(),
+        request.id.session,
+        "the header has one session, that of the operation and of its key"
+    );
     let (sub, operation, state, access) = match &request.ask {
         Ask::Apply { operation, access } => (0, operation.clone(), None, *access),
         Ask::Fetch => (1, Bytes::new(), None, Access::Read),
@@ -299,7 +304,13 @@ pub(super) fn put_answer(answer: &Answer, out: &mut BytesMut) -> Header {
             let losses = [last_loss, last_majority_loss, last_wipe].map(|it| it.0);
             let numbers = [[written_in.0].as_slice(), &losses].concat();
             let numbers = numbers.iter().flat_map(|it| it.to_le_bytes()).collect();
-            (1, Bytes::from([put_version(*found), numbers].concat()))
+            let bytes = [put_version(*found), numbers].concat();
+            assert_eq!(
+                bytes.len(),
+                28,
+                "a version and four numbers, without names"
+            );
+            (1, Bytes::from(bytes))
         }
         Outcome::NobodyHas { need, stable, have } => {
             header.version = *have;

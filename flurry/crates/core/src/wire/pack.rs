@@ -39,6 +39,12 @@ impl Pack {
         self.bytes.put_u32_le(prefix);
         self.bytes.put_slice(message);
         self.messages += 1;
+        assert!(
+            self.messages == 1 || self.bytes.len() <= PACK_BYTES_MAX,
+            "{} messages have {} bytes",
+            self.messages,
+            self.bytes.len()
+        );
         true
     }
 
@@ -51,6 +57,10 @@ impl Pack {
     /// What to send.
     #[must_use]
     pub fn datagram(&self) -> &[u8] {
+        assert!(
+            self.messages > 0 || self.bytes.is_empty(),
+            "a pack without messages is nothing, not even its head"
+        );
         match self.messages {
             1 => &self.bytes[HEAD.len() + LENGTH_BYTES..],
             _ => &self.bytes,
@@ -110,6 +120,10 @@ impl Iterator for Unpack {
         if found.is_err() {
             self.frames.advance(self.frames.len());
         }
+        assert!(
+            self.frames.len() < left,
+            "each step takes something off, or whoever reads would never end"
+        );
         Some(found)
     }
 }
