@@ -86,7 +86,12 @@ pub const ABSENT: u64 = 1;
 /// The digest of a state: xxh3 of its snapshot, [`ABSENT`] for none.
 #[must_use]
 pub fn digest(snapshot: Option<&[u8]>) -> u64 {
-    snapshot.map_or(ABSENT, |bytes| {
+    let digest = snapshot.map_or(ABSENT, |bytes| {
         xxhash_rust::xxh3::xxh3_64(bytes).max(ABSENT + 1)
-    })
+    });
+    assert!(
+        (digest == ABSENT) == snapshot.is_none() && digest != 0,
+        "no state looks like none, and none like a digest that was not said"
+    );
+    digest
 }

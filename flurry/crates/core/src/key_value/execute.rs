@@ -127,6 +127,10 @@ fn expire(
     if end.is_some_and(|end| end <= now) {
         return (None, true);
     }
+    debug_assert!(
+        value.expires_at.is_none_or(|before| before > now),
+        "a value that has ended is none, whatever it is told now"
+    );
     let expires_at = end;
     (
         Some(Value {
@@ -156,7 +160,15 @@ fn set_range(
     let mut bytes = kept
         .as_ref()
         .map_or_else(Vec::new, |value| value.bytes.to_vec());
+    assert!(
+        begin <= end,
+        "an end that does not fit the machine is beyond the limit"
+    );
     bytes.resize(bytes.len().max(end), 0);
+    assert!(
+        bytes.len() >= length,
+        "a part that is written over takes nothing off the end"
+    );
     bytes[begin..end].copy_from_slice(part);
     let answer = number(bytes.len());
     let value = Value {

@@ -6,7 +6,7 @@ mod operation;
 use bytes::Bytes;
 use prost::Message as _;
 
-use crate::id::WallNs;
+use crate::id::{Key, WallNs};
 use crate::machine::{Access, Applied, Malformed, StateMachine};
 use crate::wire::body;
 pub use operation::{Answer, Condition, ExpireCondition, Lifetime, Operation};
@@ -40,6 +40,7 @@ impl KeyValue {
     /// transport can carry.
     #[must_use]
     pub fn with_values_up_to(bytes: usize) -> Self {
+        const { assert!(VALUE_BYTES_MAX + Key::BYTES_MAX < crate::wire::MESSAGE_BYTES_MAX) };
         Self {
             value_bytes_max: bytes.min(VALUE_BYTES_MAX),
         }
@@ -78,7 +79,23 @@ impl StateMachine for KeyValue {
         let operation = self.read(operation)?;
         // Expired by the owner's own time, so that every replica decides alike.
         let live = state.filter(|value| !self.has_ended(value, at));
+        let access = operation.access();
         let (state, answer) = execute::execute(live, operation, at, self.value_bytes_max);
+        debug_assert!(
+            access != Access::Read || state.as_ref() == live,
+            "replicas that answer no read would have another state than one that does"
+        );
+        assert!(
+            access != Access::Blind || answer == Answer::Stored,
+            "a blind operation has one answer, which nobody looks at a state for"
+        );
+        let held = live.map_or(0, |value| value.bytes.len());
+        assert!(
+            state
+                .as_ref()
+                .is_none_or(|it| it.bytes.len() <= self.value_bytes_max.max(held)),
+            "no operation makes a value longer than the transport carries"
+        );
         Ok(Applied {
             state,
             answer: answer.encode(),
