@@ -51,6 +51,22 @@ pub enum Machine {
     Controller(Box<Replica>),
 }
 
+impl Machine {
+    /// Checks what always holds of it, whatever has come to it.
+    fn verify(&self) {
+        match self {
+            Self::Down => {}
+            Self::Server(server) => server.verify(),
+            Self::Router(router) => router.verify(),
+            Self::Portal(portal, router) => {
+                portal.verify();
+                router.iter().for_each(|it| it.verify());
+            }
+            Self::Controller(replica) => replica.verify(),
+        }
+    }
+}
+
 /// A place, its clock, and its faults.
 #[derive(Debug)]
 pub struct Node {
@@ -626,6 +642,7 @@ impl World {
             }
             Machine::Controller(controller) => Some(self.after_controller(place, controller)),
         };
+        machine.verify();
         self.nodes[place].machine = machine;
         if let Some(next) = next {
             let at = self.nodes[place].global(next).max(self.now);

@@ -163,6 +163,7 @@ impl World {
             let Some(machine) = &mut member.machine else {
                 return Ok(());
             };
+            machine.verify();
             match machine.poll_output() {
                 Some(Output::Persist(record)) => {
                     let slow = !self.healed && self.dice.chance(self.slow_disk);

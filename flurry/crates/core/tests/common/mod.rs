@@ -186,6 +186,10 @@ impl Cluster {
             self.deliver(letter);
             self.collect();
         }
+        self.servers.iter().for_each(Server::verify);
+        self.controller.verify();
+        self.portal.verify();
+        self.router.verify();
     }
 
     /// Sends the controller a message and returns its last answer to this sender.

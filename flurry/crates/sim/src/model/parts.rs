@@ -176,6 +176,19 @@ fn tick(part: &mut Part, now: MonoNs) {
     }
 }
 
+/// Checks what always holds of a part, whatever has come to it.
+fn verify(part: &Part) {
+    match part {
+        Part::Down => {}
+        Part::Server(server) => server.verify(),
+        Part::Controller(controller) => controller.verify(),
+        Part::Owner(_, portal, router) => {
+            portal.verify();
+            router.verify();
+        }
+    }
+}
+
 fn deliver(part: &mut Part, now: MonoNs, letter: &Letter) {
     let sender = u64::from(letter.from.0);
     let message = letter.message.clone();
@@ -220,6 +233,7 @@ pub(super) fn drive(
         done.note_replies(letter);
     }
     done.note(part);
+    verify(part);
     (done.step, done.from, done.letters)
 }
 
