@@ -162,7 +162,7 @@ def test_a_memory_that_is_no_size_is_refused(run, size, capsys):
 
 
 def test_without_pyspark_the_engine_says_what_to_install(run, monkeypatch):
-    monkeypatch.setattr("unruly.tables.engine.find_spec", lambda _: None)
+    monkeypatch.setattr("unruly.tables.opening.find_spec", lambda _: None)
     with pytest.raises(EngineError, match=r"PySpark is not installed; .*pip install"):
         unruly.open_run(run, engine=SPARK)
 

@@ -16,7 +16,7 @@ from test_streams import RAISED_BY_STREAMS
 from unruly.__main__ import main
 from unruly.findings import CODES, SECTIONS, SEVERITIES
 from unruly.findings.distrust import fell_behind
-from unruly.findings.rules import RULES, Evidence, find
+from unruly.findings.rules import RULES, find
 from unruly.findings.target import parse_target
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -261,16 +261,7 @@ def test_a_generator_that_stalled_spoils_only_when_the_delay_is_large(analysed):
 
 
 def _stalled(analysis, doubt):
-    evidence = Evidence(
-        analysis.run,
-        analysis.cells,
-        analysis.groups,
-        analysis.slow_nodes,
-        analysis.correlations,
-        analysis.conservation,
-        doubt,
-        analysis.blind_spot,
-    )
+    evidence = replace(analysis, self_distrust=doubt)
     return next(f for f in find(evidence) if f.code == "generator-stalled")
 
 
@@ -291,16 +282,7 @@ def test_a_difference_between_nodes_alone_is_no_correlate_unless_one_is_slow(slo
     """Memory that differs from node to node says nothing of time (findings/correlate.md)."""
     row = slow.correlations.rows[0]
     standing = replace(slow.correlations, rows=(replace(row, within=0.0, highest="agent-1"),))
-    evidence = Evidence(
-        slow.run,
-        slow.cells,
-        slow.groups,
-        slow.slow_nodes,
-        standing,
-        slow.conservation,
-        slow.self_distrust,
-        slow.blind_spot,
-    )
+    evidence = replace(slow, causes=None, correlations=standing)
     assert "correlate" not in [f.code for f in find(evidence)]
     named = replace(standing, rows=(replace(row, within=0.0, highest="agent-3"),))
     assert "correlate" in [f.code for f in find(replace(evidence, correlations=named))]
@@ -310,15 +292,6 @@ def test_what_there_is_too_little_of_is_told_before_what_only_goes_along(slow):
     """The memory of a backlog follows a starved agent more closely than its waiting for a CPU."""
     row = slow.correlations.rows[0]
     rows = tuple(replace(row, metric=it) for it in ("rss_bytes", "run_queue_wait_ns"))
-    evidence = Evidence(
-        slow.run,
-        slow.cells,
-        slow.groups,
-        slow.slow_nodes,
-        replace(slow.correlations, rows=rows),
-        slow.conservation,
-        slow.self_distrust,
-        slow.blind_spot,
-    )
+    evidence = replace(slow, causes=None, correlations=replace(slow.correlations, rows=rows))
     told = [it.evidence["metric"] for it in find(evidence) if it.code == "correlate"]
     assert told == ["run_queue_wait_ns", "rss_bytes"]

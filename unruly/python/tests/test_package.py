@@ -59,7 +59,7 @@ ALLOWED = {
         "stats",
     },
 }
-DOORS = {("findings/model.py", "unruly.html.plots")}
+DOORS = {("findings/analysis.py", "unruly.html.plots")}
 """What leads back by intent: ``analysis.plot`` draws figures, and imports them when it is used."""
 SHIPPED = {"dips"}
 """Modules of the statistics that read a table of the package itself."""

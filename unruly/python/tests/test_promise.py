@@ -12,8 +12,8 @@ from conftest import REPOSITORY
 from synthetic import write_run
 from unruly import stats
 from unruly.findings.ladder import STEPS, ladder_blocks, promise_ladder
-from unruly.findings.model import PromiseLadder, PromiseStep
-from unruly.findings.promise_words import next_words, promise_words
+from unruly.findings.promise import PromiseLadder, PromiseStep, next_words
+from unruly.findings.promise_words import promise_words
 
 sys.path.insert(0, str(REPOSITORY))
 

@@ -9,7 +9,7 @@ import pytest
 import unruly
 from synthetic import write_run
 from unruly.findings.because import because, rises_with
-from unruly.findings.rules import Evidence, find
+from unruly.findings.rules import find
 from unruly.output.columns import columns
 
 WIDTHS = (60, 80, 100)
@@ -169,17 +169,10 @@ def test_a_change_of_the_p99_needs_the_drift_test(tmp_path):
     assert "p99-moved" in {it.code for it in found.findings}
     assert "the p99 moved once" in " ".join(unruly.verdict(found).split())
     level = [replace(row, abstained=None) for row in found.cells]
-    steady = evidence_of(found, cells=level)
+    steady = replace(found, cells=level)
     assert "p99-moved" not in {it.code for it in find(steady)}
     assert "the p99 moved" not in unruly.verdict(replace(found, cells=level))
     assert "kept its level" not in unruly.verdict(found)
-
-
-def evidence_of(found, **changes):
-    names = ("run", "cells", "groups", "slow_nodes", "correlations", "conservation",
-             "self_distrust", "blind_spot", "over_time", "causes", "worked",
-             "started_ns")  # fmt: skip
-    return Evidence(**{name: getattr(found, name) for name in names} | changes)
 
 
 def test_a_correlate_is_a_candidate_only_where_causes_explain_less_than_half(group):
@@ -188,7 +181,7 @@ def test_a_correlate_is_a_candidate_only_where_causes_explain_less_than_half(gro
     assert explained
     assert "correlate" not in {it.code for it in group.findings}
     assert "candidates" not in because(group)
-    found = find(evidence_of(group, causes=None))
+    found = find(replace(group, causes=None))
     names = [it.evidence["candidate"] for it in found if it.code == "correlate"]
     assert names[0] == "receiver's CPU wait"
     open_ = replace(group, causes=None, findings=found)
@@ -202,7 +195,7 @@ def test_a_negative_correlation_is_no_finding_and_reads_with_its_sign(group):
     negative = replace(row, spearman=rank, within=-0.4)
     assert rises_with(negative) == "is lower when the receiver's CPU wait is higher"
     rows = replace(group.correlations, rows=(negative,))
-    found = find(evidence_of(group, causes=None, correlations=rows))
+    found = find(replace(group, causes=None, correlations=rows))
     assert "correlate" not in {it.code for it in found}
 
 

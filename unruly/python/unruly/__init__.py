@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from unruly.findings.advice import advise
     from unruly.findings.advice_model import Advice
     from unruly.findings.analyse import analyse
+    from unruly.findings.analysis import Analysis
     from unruly.findings.estimate import Estimate
     from unruly.findings.limits import Limit
-    from unruly.findings.model import Analysis, CellSummary, Finding, GroupSummary
-    from unruly.findings.operation import Operation
+    from unruly.findings.model import Finding, GroupSummary
+    from unruly.findings.operation import CellSummary, Operation
     from unruly.output.advice import advice_json, advise_text
     from unruly.output.comparison import compare_text
     from unruly.output.summary import summary
@@ -91,8 +92,9 @@ _HOMES: Final = {
     "unruly.findings.analyse": ("analyse",),
     "unruly.findings.estimate": ("Estimate",),
     "unruly.findings.limits": ("Limit",),
-    "unruly.findings.model": ("Analysis", "CellSummary", "Finding", "GroupSummary"),
-    "unruly.findings.operation": ("Operation",),
+    "unruly.findings.analysis": ("Analysis",),
+    "unruly.findings.model": ("Finding", "GroupSummary"),
+    "unruly.findings.operation": ("CellSummary", "Operation"),
     "unruly.output.advice": ("advice_json", "advise_text"),
     "unruly.output.comparison": ("compare_text",),
     "unruly.output.summary": ("summary",),

@@ -14,8 +14,11 @@ import numpy as np
 import pandas as pd
 
 from unruly.findings import model as m
+from unruly.findings.analysis import Analysis
 from unruly.findings.ladder import PERCENTILES as QUANTILES
 from unruly.findings.ladder import STEPS
+from unruly.findings.operation import CellSummary
+from unruly.findings.promise import PromiseLadder, PromiseStep
 from unruly.findings.worked import NOTHING, Worked
 from unruly.stats import Interval
 
@@ -63,7 +66,7 @@ class Truth:
     missing: tuple[str, ...] = ()
 
 
-def made(truth: Truth | None = None, **changes: Any) -> m.Analysis:
+def made(truth: Truth | None = None, **changes: Any) -> Analysis:
     """Return an analysis of random rows with the truth planted."""
     truth = replace(truth or Truth(), **changes)
     rng = np.random.default_rng(truth.seed)
@@ -77,7 +80,7 @@ def made(truth: Truth | None = None, **changes: Any) -> m.Analysis:
     ]
     named = () if truth.slow is None else (_named(truth),)
     group, groups = _groups(rows, truth)
-    return m.Analysis(
+    return Analysis(
         run=_run(truth, rows),
         options=m.Options(int(60 * NS), 2.0, 0.9, 50_000),
         started_ns=int(START),
@@ -122,7 +125,7 @@ def made(truth: Truth | None = None, **changes: Any) -> m.Analysis:
     )
 
 
-def empty(tag: str = "laptop") -> m.Analysis:
+def empty(tag: str = "laptop") -> Analysis:
     """Return the analysis of a run in which nothing was measured."""
     none = pd.DataFrame()
     whole = made(requests=20, agents=2, ops=("null",), sizes=(2,), tag=tag)
@@ -228,25 +231,25 @@ def _intervals(p99: float | None, op: str, n: int) -> tuple[Interval | None, Int
     return naive, Interval(p99, p99 * 0.82, p99 * 1.24, 0.95, n, 31.0, "blocks")
 
 
-def _ladder(q: dict[str, float | None], honest: Interval | None, n: int) -> m.PromiseLadder:
+def _ladder(q: dict[str, float | None], honest: Interval | None, n: int) -> PromiseLadder:
     """Up to the p99 promised, and the steps above too short; without an interval nothing is."""
     steps = []
     for name, p in STEPS.items():
         value, shown = q[name], name.replace("_", ".")
         if honest is None:
             facts = ("A2b", "latency drifted during the run", "", 3600e9)
-            steps.append(m.PromiseStep(shown, p, value, None, None, None, *facts))
+            steps.append(PromiseStep(shown, p, value, None, None, None, *facts))
         elif p > 0.99 or value is None:
             facts = ("A1", "not enough data", "2.0 independent tail episodes; 7 are needed", 600e9)
-            steps.append(m.PromiseStep(shown, p, value, None, None, None, *facts))
+            steps.append(PromiseStep(shown, p, value, None, None, None, *facts))
         else:
             interval = Interval(value, value * 0.82, value * 1.24, 0.95, n, 31.0, "blocks")
             promise = Interval(value, None, value * 1.24, 0.975, n, 31.0, "blocks")
-            steps.append(m.PromiseStep(shown, p, value, interval, promise, value * 0.82))
-    return m.PromiseLadder(tuple(steps))
+            steps.append(PromiseStep(shown, p, value, interval, promise, value * 0.82))
+    return PromiseLadder(tuple(steps))
 
 
-def _cell(rows: pd.DataFrame, cell: str, op: str, latency: str, truth: Truth) -> m.CellSummary:
+def _cell(rows: pd.DataFrame, cell: str, op: str, latency: str, truth: Truth) -> CellSummary:
     own = rows[(rows["cell"] == cell) & ((rows["op"] == op) | (op == "*"))]
     values = own[latency].to_numpy()
     ok = values[np.isfinite(values)]
@@ -261,7 +264,7 @@ def _cell(rows: pd.DataFrame, cell: str, op: str, latency: str, truth: Truth) ->
     if honest is None:
         absent["p99_interval"] = "latency drifted during the run"
     keep = not failed
-    return m.CellSummary(
+    return CellSummary(
         cell,
         op,
         latency,

@@ -3,12 +3,11 @@
 from unruly.findings.advice import advise
 from unruly.findings.advice_model import Advice
 from unruly.findings.analyse import analyse
+from unruly.findings.analysis import Analysis
 from unruly.findings.model import (
     SECTIONS,
     SEVERITIES,
-    Analysis,
     BlindSpot,
-    CellSummary,
     Conservation,
     Correlation,
     Correlations,
@@ -19,6 +18,7 @@ from unruly.findings.model import (
     SelfDistrust,
     SlowNodes,
 )
+from unruly.findings.operation import CellSummary
 from unruly.findings.rules import CODES
 
 __all__ = [

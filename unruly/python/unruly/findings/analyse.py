@@ -18,10 +18,11 @@ from unruly.findings import statuses as status_part
 from unruly.findings import stores as store_part
 from unruly.findings import streams as stream_part
 from unruly.findings import worked as worked_part
+from unruly.findings.analysis import Analysis
 from unruly.findings.arrival_log import arrival_log
 from unruly.findings.bare_matrix import BareMatrix, bare_matrices
 from unruly.findings.context import Context
-from unruly.findings.model import Analysis, Correlations, Options, SelfDistrust, SlowNodes
+from unruly.findings.model import Conservation, Correlations, Options, SelfDistrust, SlowNodes
 from unruly.findings.part import Part
 from unruly.findings.quantiles import ROWS_MOST, oversized, quantiles_of
 from unruly.progress import Progress
@@ -136,61 +137,53 @@ def analyse(
     summarised, measured, nodes = _passes(
         context, options, matrix=several, pictures=pictures, target=held
     )
-    summaries = summarised.summaries + (imported.summaries if imported else [])
-    evidence = rules.Evidence(
-        run,
-        summaries,
-        nodes.groups.summaries,
-        nodes.slow,
-        receivers.correlations(context, nodes.pairing, summarised.log_means, summarised.summaries),
-        conservation,
-        replace(
-            nodes.distrust,
-            tail_rows=summarised.tail_rows,
-            # with virtual machines among the clients it is no share of the generator's
-            tail_explained_share=None
-            if len(context.measured_clients)
-            else summarised.tail_explained_share,
+    summarised.summaries + (imported.summaries if imported else [])
+    found = _whole(context, options, conservation, summarised, nodes, imported, pictures=pictures)
+    found = replace(
+        found,
+        correlations=receivers.correlations(
+            context, nodes.pairing, summarised.log_means, summarised.summaries
         ),
-        cell_part.blind_spots(summaries, run.timeless),
-        magical.magical(context, summaries, measured, pictures=pictures, interactions=interactions)
+        magical=magical.magical(
+            context, found.cells, measured, pictures=pictures, interactions=interactions
+        )
         if measured
         else None,
-        nodes.over_time,
-        nodes.bare_matrices,
-        cause_part.causes(context, summaries, options.floor_ns, slow_beyond_ns) if causes else None,
-        store_part.stores(context, held, summarised.summaries, summarised.far, nodes.timed)
+        causes=cause_part.causes(context, found.cells, options.floor_ns, slow_beyond_ns)
+        if causes
+        else None,
+        stores=store_part.stores(context, held, summarised.summaries, summarised.far, nodes.timed)
         if held and nodes.timed
         else None,
-        stream_part.streams(context, summarised.summaries),
-        runtime_part.runtimes(context, summarised.summaries),
-        worked=worked_part.worked(context, summaries),
-        started_ns=int(context.extents["first_ns"].min()),
+        streams=stream_part.streams(context, summarised.summaries),
+        runtimes=runtime_part.runtimes(context, summarised.summaries),
+        worked=worked_part.worked(context, found.cells),
     )
-    analysis = _whole(context, options, evidence, summarised, nodes, imported, pictures=pictures)
+    found = replace(found, findings=rules.find(found))
     context.progress("")
-    return analysis
+    return found
 
 
 def _whole(
     context: Context,
     options: Options,
-    evidence: rules.Evidence,
+    conservation: Conservation,
     summarised: cell_part.Cells,
     nodes: _Nodes,
     imported: histograms.Histograms | None,
     *,
     pictures: bool,
 ) -> Analysis:
-    """Put together what was found."""
+    """Put together what the passes gave."""
     extents = context.extents
     statuses, connections = status_part.statuses(context)
+    summaries = summarised.summaries + (imported.summaries if imported else [])
     return Analysis(
         run=context.run,
         options=options,
         started_ns=int(extents["first_ns"].min()),
         ended_ns=int(extents["end_ns"].max()),
-        cells=evidence.cells,
+        cells=summaries,
         groups=nodes.groups.summaries,
         by=synchrony.complete(nodes.by, nodes.groups, summarised.summaries)
         if pictures
@@ -200,27 +193,33 @@ def _whole(
         distribution=_joined(summarised.distribution, imported.distribution if imported else None),
         group_distribution=nodes.groups.distribution,
         slow_nodes=nodes.slow,
-        correlations=evidence.correlations,
+        correlations=_no_correlations(),
         decomposition=synchrony.decomposition(nodes.by["pairs"]),
-        conservation=evidence.conservation,
-        self_distrust=evidence.self_distrust,
-        blind_spot=evidence.blind_spot,
-        findings=rules.find(evidence),
+        conservation=conservation,
+        self_distrust=replace(
+            nodes.distrust,
+            tail_rows=summarised.tail_rows,
+            # with virtual machines among the clients it is no share of the generator's
+            tail_explained_share=None
+            if len(context.measured_clients)
+            else summarised.tail_explained_share,
+        ),
+        blind_spot=cell_part.blind_spots(summaries, context.run.timeless),
+        findings=[],
         processes=_processes(context.run),
         measured_ns=float(context.lengths_ns.sum()),
-        worked=evidence.worked,
-        magical=evidence.magical,
+        worked=worked_part.NOTHING,
         over_time=nodes.over_time,
         windows=nodes.windows,
         bare_matrices=nodes.bare_matrices,
         arrival_log=nodes.arrival_log,
-        causes=evidence.causes,
-        stores=evidence.stores,
-        streams=evidence.streams,
-        runtimes=evidence.runtimes,
         statuses=statuses,
         connections=connections,
     )
+
+
+def _no_correlations() -> Correlations:
+    return Correlations(None, None, receivers.UNIT, (), {}, "nothing was measured")
 
 
 def _passes(
@@ -394,25 +393,12 @@ def _joined(rows: pd.DataFrame, more: pd.DataFrame | None) -> pd.DataFrame:
 def _empty(
     context: Context,
     options: Options,
-    conservation: Any,
+    conservation: Conservation,
     imported: histograms.Histograms | None,
 ) -> Analysis:
     """The analysis of a run without a row: histograms alone, or every part there and empty."""
-    none = synchrony.nothing()
     summaries = imported.summaries if imported else []
-    evidence = rules.Evidence(
-        context.run,
-        summaries,
-        [],
-        none,
-        Correlations(None, None, receivers.UNIT, (), {}, "nothing was measured"),
-        conservation,
-        distrust.self_distrust(context),
-        cell_part.blind_spots(summaries, context.run.timeless),
-        streams=stream_part.streams(context, summaries),
-        worked=worked_part.worked(context, summaries),
-    )
-    return Analysis(
+    found = Analysis(
         run=context.run,
         options=options,
         started_ns=imported.first_ns if imported else None,
@@ -426,17 +412,18 @@ def _empty(
         group_distribution=pd.DataFrame(
             columns=["cell", "op", "size", "k", "low_ns", "high_ns", "count"]
         ),
-        slow_nodes=none,
-        correlations=evidence.correlations,
+        slow_nodes=synchrony.nothing(),
+        correlations=_no_correlations(),
         decomposition=pd.DataFrame(
             columns=["op", "sender_share", "receiver_share", "pair_share", "pairs"]
         ),
         conservation=conservation,
-        self_distrust=evidence.self_distrust,
-        blind_spot=evidence.blind_spot,
-        findings=rules.find(evidence),
+        self_distrust=distrust.self_distrust(context),
+        blind_spot=cell_part.blind_spots(summaries, context.run.timeless),
+        findings=[],
         processes=_processes(context.run),
         measured_ns=float(imported.last_ns - imported.first_ns) if imported else 0.0,
-        worked=evidence.worked,
-        streams=evidence.streams,
+        worked=worked_part.worked(context, summaries),
+        streams=stream_part.streams(context, summaries),
     )
+    return replace(found, findings=rules.find(found))

@@ -10,8 +10,10 @@ from unruly.quantity import coefficient, percent
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from unruly.findings.analysis import Analysis
     from unruly.findings.cause_model import Causes, Slowness
-    from unruly.findings.model import Analysis, CellSummary, Correlation
+    from unruly.findings.model import Correlation
+    from unruly.findings.operation import CellSummary
 
 EXPLAINED: Final = 0.5
 """Where causes explain so much of the slow requests, no candidates are named."""

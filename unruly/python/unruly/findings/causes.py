@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from unruly.findings.cause_subject import Subject
     from unruly.findings.context import Context
-    from unruly.findings.model import CellSummary
+    from unruly.findings.operation import CellSummary
     from unruly.findings.suspects import Suspect
     from unruly.stats import Coincidence
 

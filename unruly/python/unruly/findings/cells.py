@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from unruly.findings.ladder import LEVEL, PERCENTILES, ladder_blocks, promise_ladder
-from unruly.findings.model import BlindSpot, CellSummary, PromiseLadder
+from unruly.findings.model import BlindSpot
+from unruly.findings.operation import CellSummary
 from unruly.findings.part import Part
 from unruly.findings.quantiles import oversized, quantiles_of
 from unruly.findings.tails import Far, levels_of, over_limits
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unruly.findings.context import Context
+    from unruly.findings.promise import PromiseLadder
     from unruly.findings.target import Target
 
 COUNTS_MOST = 150

@@ -28,7 +28,7 @@ from unruly.findings.ladder import (
     promise_ladder,
     too_few_pieces,
 )
-from unruly.findings.model import CellSummary, PromiseLadder
+from unruly.findings.operation import CellSummary
 from unruly.stats import (
     BinQuantile,
     Interval,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from unruly.findings.promise import PromiseLadder
     from unruly.run import Run
 
 KEPT = "histogram"

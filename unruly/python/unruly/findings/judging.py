@@ -37,7 +37,8 @@ from unruly.stats.histogram import FAILED_BUCKET
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unruly.findings.model import Analysis, CellSummary
+    from unruly.findings.model import Judged
+    from unruly.findings.operation import CellSummary
 
 LEVEL: Final = 0.95
 FAILURES: Final = ("failed_share", "failed")
@@ -75,7 +76,7 @@ class _Bounds:
     needed_ns: float | None = None
 
 
-def judge(analysis: Analysis, limits: list[Limit]) -> list[Outcome]:
+def judge(analysis: Judged, limits: list[Limit]) -> list[Outcome]:
     """Hold the run to each limit, for each (cell, op) that it is about.
 
     Raises
@@ -98,7 +99,7 @@ def judge(analysis: Analysis, limits: list[Limit]) -> list[Outcome]:
     return outcomes if analysis.trustworthy else [_of_spoiled(it) for it in outcomes]
 
 
-def _failures(analysis: Analysis, limits: list[Limit]) -> list[Outcome]:
+def _failures(analysis: Judged, limits: list[Limit]) -> list[Outcome]:
     """Hold every operation to the built-in limit on failures, unless `limits` has its own."""
     own = {
         key for limit in limits if limit.statistic in FAILURES for key in _about(analysis, limit)
@@ -134,7 +135,7 @@ def _of_spoiled(found: Outcome) -> Outcome:
     )
 
 
-def _check_known(analysis: Analysis, limit: Limit) -> None:
+def _check_known(analysis: Judged, limit: Limit) -> None:
     for name, wanted in (("cell", limit.cell), ("op", limit.op)):
         known = sorted({str(getattr(row, name)) for row in analysis.cells})
         if wanted is not None and wanted not in known:
@@ -144,7 +145,7 @@ def _check_known(analysis: Analysis, limit: Limit) -> None:
             )  # fmt: skip
 
 
-def _about(analysis: Analysis, limit: Limit) -> list[tuple[str, str]]:
+def _about(analysis: Judged, limit: Limit) -> list[tuple[str, str]]:
     """Every op by itself where none is named: a mixture is of no operation."""
     return list(
         dict.fromkeys(
@@ -177,7 +178,7 @@ class _Histograms:
 
 
 def _judge_one(
-    analysis: Analysis, limit: Limit, cell: str, op: str, histograms: _Histograms
+    analysis: Judged, limit: Limit, cell: str, op: str, histograms: _Histograms
 ) -> Outcome:
     summary = next(
         row

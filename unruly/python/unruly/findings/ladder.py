@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from unruly.findings.model import PromiseLadder, PromiseStep
+from unruly.findings.promise import PromiseLadder, PromiseStep
 from unruly.stats import block_ladder
 from unruly.stats.blocks import BLOCKS
 

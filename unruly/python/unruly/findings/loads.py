@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from unruly.findings.context import Context
-    from unruly.findings.model import CellSummary
+    from unruly.findings.operation import CellSummary
     from unruly.stats import Knee
 
 RATE: Final = "drive.rate"

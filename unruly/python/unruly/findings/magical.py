@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from unruly.findings.cells import Cells
     from unruly.findings.context import Context
-    from unruly.findings.model import CellSummary
+    from unruly.findings.operation import CellSummary
     from unruly.findings.part import Part
 
 LATENCY: Final = "response"

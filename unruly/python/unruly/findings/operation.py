@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import pandas as pd
 
 from unruly.errors import UnknownNameError
 from unruly.findings.estimate import Estimate
-from unruly.findings.promise_words import step_refusal
+from unruly.findings.promise import PromiseLadder, step_refusal
 from unruly.quantity import count
 from unruly.shown import Sheet, Shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from unruly.findings.model import CellSummary, PromiseStep
+    from unruly.findings.promise import PromiseStep
+    from unruly.stats import Interval
 
 ALL: Final = "*"
 PERCENTILES: Final = {
@@ -35,6 +36,68 @@ FRAME: Final = (
     "cell", "op", "latency", "statistic", "estimate", "low", "high", "unit", "n", "failed",
     "reason",
 )  # fmt: skip
+
+
+@dataclass(frozen=True, repr=False)
+class CellSummary(Shown):
+    """One (cell, op, latency): the numbers of ``summary.json``.
+
+    ``op`` is ``"*"`` for all ops of the cell together; ``latency`` is ``"response"`` (received -
+    intended) or ``"service"`` (received - sent). Rows are copies (a reply, or its absence).
+    ``mean``, ``sd`` (ddof 1) and ``max`` are absent when a row failed; ``mean_ok``, ``sd_ok`` and
+    ``max_ok`` are the same over the rows that are ok, and named so.
+    """
+
+    cell: str
+    op: str
+    latency: str
+    unit: str
+    n: int
+    failed: int
+    duration_ns: float
+    mean: float | None
+    sd: float | None
+    min: float | None
+    max: float | None
+    p50: float | None
+    p90: float | None
+    p95: float | None
+    p99: float | None
+    p99_9: float | None
+    p99_99: float | None
+    p99_999: float | None
+    over_10x_mean: int | None
+    over_3_sigma: int | None
+    p99_over_mean: float | None
+    max_over_mean: float | None
+    p99_interval_iid: Interval | None
+    p99_interval: Interval | None
+    mean_ok: float | None
+    sd_ok: float | None
+    max_ok: float | None
+    p99_over_mean_interval: Interval | None = None
+    p99_lower_bound: float | None = None
+    """When the two-sided interval abstains: still "p99 >= this" at 97.5 %."""
+    needed_ns: float | None = None
+    """About the run length (factor 2 either way) that a two-sided interval would need."""
+    abstained: str | None = None
+    """Which rule refuses the p99: see `PromiseStep.abstained`."""
+    ladder: PromiseLadder = field(default_factory=PromiseLadder)
+    """Which percentiles this run can promise."""
+    absent: dict[str, str] = field(default_factory=dict)
+    kept: str = "rows"
+    """``"rows"``, or ``"histogram"`` when the source kept bins and no single values."""
+    edges: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Of a histogram: the edges between which each percentile lies, whatever its bins held."""
+
+    def _sheet(self) -> Sheet:
+        return operation_of([self], self)._sheet()
+
+    @property
+    def promise_p99(self) -> Interval | None:
+        """The promise of the ladder's p99."""
+        step = self.ladder.step("p99")
+        return step.promise if step else None
 
 
 @dataclass(frozen=True, repr=False)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from unruly.findings.context import Context
-    from unruly.findings.model import CellSummary
+    from unruly.findings.operation import CellSummary
 
 BLOCKS = 30
 SCATTER_METRICS = 6

@@ -1,13 +1,11 @@
 """From numbers to findings: each rule looks at one thing and says it once, or is silent.
 
-A rule is a generator over the evidence. Its code has a page in unruly/docs/findings/, and a test
+A rule is a generator over the analysis. Its code has a page in unruly/docs/findings/, and a test
 that raises it and one that does not.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from unruly.findings import (
@@ -20,35 +18,18 @@ from unruly.findings import (
     rules_time,
     rules_warmup,
 )
-from unruly.findings.clock import Clock
 from unruly.findings.model import SECTIONS, SEVERITIES, Finding
-from unruly.findings.promise_words import CONFIDENCE, bound_words
+from unruly.findings.promise import CONFIDENCE, bound_words
 from unruly.findings.words import named
-from unruly.findings.worked import NOTHING, Worked, failure_step, kinds_words
+from unruly.findings.worked import failure_step, kinds_words
 from unruly.quantity import count, duration, p_value, percent, significant, times
 from unruly.stats.blocks import DRIFTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from unruly.findings.bare_matrix import BareMatrix
-    from unruly.findings.cause_model import Causes
-    from unruly.findings.magical import Magical
-    from unruly.findings.model import (
-        BlindSpot,
-        CellSummary,
-        Conservation,
-        Correlations,
-        GroupSummary,
-        SelfDistrust,
-        SlowNodes,
-    )
-    from unruly.findings.runtime_model import Runtimes
-    from unruly.findings.steadiness import OverTime
-    from unruly.findings.stores import Stores
-    from unruly.findings.stream_model import Streams
-    from unruly.findings.tails import Tail
-    from unruly.run import Run
+    from unruly.findings.analysis import Analysis
+    from unruly.findings.operation import CellSummary
 
 STEAL_MEAN_LIMIT: Final = 0.01
 STEAL_MAX_LIMIT: Final = 0.10
@@ -64,64 +45,17 @@ P99_BOUND: Final = 25.0
 FACTOR_P: Final = 0.01
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """What the rules look at."""
-
-    run: Run
-    cells: list[CellSummary]
-    groups: list[GroupSummary]
-    slow_nodes: SlowNodes
-    correlations: Correlations
-    conservation: Conservation
-    self_distrust: SelfDistrust
-    blind_spot: list[BlindSpot]
-    magical: Magical | None = None
-    over_time: OverTime | None = None
-    bare_matrices: tuple[BareMatrix, ...] = ()
-    causes: Causes | None = None
-    stores: Stores | None = None
-    streams: Streams | None = None
-    runtimes: Runtimes | None = None
-    worked: Worked = NOTHING
-    started_ns: int | None = None
-    """When the first measured request was scheduled."""
-
-    @cached_property
-    def clock(self) -> Clock:
-        """Times since the first measured request, and times of day."""
-        return Clock.of(self.run, self.started_ns)
-
-    @cached_property
-    def responses(self) -> list[CellSummary]:
-        """Response time of each (cell, op), without the sum over ops."""
-        return [row for row in self.cells if row.latency == "response" and row.op != "*"]
-
-    @cached_property
-    def out(self) -> frozenset[str]:
-        """Cells with an outage: what follows from it is not found a second time."""
-        return frozenset(it.cell for it in self.worked.outages)
-
-    def label(self, row: CellSummary | Tail) -> str:
-        """Name a (cell, op): the op alone where there is one cell."""
-        return f"{row.op} ({row.cell})" if self._several_cells else row.op
-
-    @cached_property
-    def _several_cells(self) -> bool:
-        return len({row.cell for row in self.cells}) > 1
-
-
-def find(evidence: Evidence) -> list[Finding]:
+def find(analysis: Analysis) -> list[Finding]:
     """Apply every rule; sort by section, severity, rank. A spoiled run makes no promise."""
-    found = [finding for rule in RULES for finding in rule(evidence)]
+    found = [finding for rule in RULES for finding in rule(analysis)]
     if any(it.severity == "spoils" for it in found):
         found = [it for it in found if it.code != "promise-made"]
     found.sort(key=lambda f: (SECTIONS.index(f.section), SEVERITIES.index(f.severity), f.rank))
     return found
 
 
-def _nothing_measured(evidence: Evidence) -> Iterator[Finding]:
-    if evidence.cells or (evidence.streams and evidence.streams.legs):
+def _nothing_measured(analysis: Analysis) -> Iterator[Finding]:
+    if analysis.cells or (analysis.streams and analysis.streams.legs):
         return
     yield Finding(
         "nothing-measured",
@@ -130,16 +64,16 @@ def _nothing_measured(evidence: Evidence) -> Iterator[Finding]:
         0,
         "nothing was measured",
         "The run has no measured row: it ended before the warm-up did, or nothing was sent.",
-        {"rows": evidence.conservation.rows, "by_status": evidence.conservation.by_status},
+        {"rows": analysis.conservation.rows, "by_status": analysis.conservation.by_status},
         "Look at logs/ in the run directory, then run it again for longer than its warm-up.",
     )
 
 
-def _rows_dropped(evidence: Evidence) -> Iterator[Finding]:
-    dropped = evidence.self_distrust.dropped
+def _rows_dropped(analysis: Analysis) -> Iterator[Finding]:
+    dropped = analysis.self_distrust.dropped
     if not dropped:
         return
-    scheduled = (evidence.conservation.copies or {}).get("scheduled", 0)
+    scheduled = (analysis.conservation.copies or {}).get("scheduled", 0)
     share = dropped / scheduled if scheduled else None
     yield Finding(
         "rows-dropped",
@@ -155,9 +89,9 @@ def _rows_dropped(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def _run_incomplete(evidence: Evidence) -> Iterator[Finding]:
-    broken = evidence.run.broken
-    if evidence.run.status != "incomplete" and not broken:
+def _run_incomplete(analysis: Analysis) -> Iterator[Finding]:
+    broken = analysis.run.broken
+    if analysis.run.status != "incomplete" and not broken:
         return
     yield Finding(
         "run-incomplete",
@@ -167,16 +101,16 @@ def _run_incomplete(evidence: Evidence) -> Iterator[Finding]:
         broken[0] if broken else "a process that measures did not end properly",
         ("; ".join(broken) or "The manifest says no more")
         + ". What it lost are most likely the slow requests, so every percentile is too low.",
-        {"status": evidence.run.status, "broken": broken},
+        {"status": analysis.run.status, "broken": broken},
         "Find out what ended it (memory, a limit, a full disk: its log is in logs/), and repeat "
         "the run.",
     )
 
 
-def _run_cut_off(evidence: Evidence) -> Iterator[Finding]:
-    if evidence.run.status not in ("cut off", "running"):
+def _run_cut_off(analysis: Analysis) -> Iterator[Finding]:
+    if analysis.run.status not in ("cut off", "running"):
         return
-    missing = evidence.run.missing
+    missing = analysis.run.missing
     yield Finding(
         "run-cut-off",
         "trust",
@@ -186,16 +120,16 @@ def _run_cut_off(evidence: Evidence) -> Iterator[Finding]:
         "The runner died before the end. The analysis uses the rows that were written; "
         + ("; ".join(missing) if missing else "at most the last second of rows is missing")
         + ".",
-        {"status": evidence.run.status, "missing": missing},
+        {"status": analysis.run.status, "missing": missing},
         "Judge it as a shorter run, or run it again.",
     )
 
 
-def _run_stopped(evidence: Evidence) -> Iterator[Finding]:
-    if evidence.run.status != "stopped":
+def _run_stopped(analysis: Analysis) -> Iterator[Finding]:
+    if analysis.run.status != "stopped":
         return
-    measured = max((row.duration_ns for row in evidence.cells), default=0.0)
-    planned = evidence.run.manifest.get("planned_ns")
+    measured = max((row.duration_ns for row in analysis.cells), default=0.0)
+    planned = analysis.run.manifest.get("planned_ns")
     yield Finding(
         "run-stopped",
         "trust",
@@ -209,11 +143,11 @@ def _run_stopped(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def _failures(evidence: Evidence) -> Iterator[Finding]:
-    worked = evidence.worked
+def _failures(analysis: Analysis) -> Iterator[Finding]:
+    worked = analysis.worked
     if not worked.failed:
         return
-    failed = {evidence.label(row): row.failed for row in evidence.responses if row.failed}
+    failed = {analysis.label(row): row.failed for row in analysis.responses if row.failed}
     yield Finding(
         "failures",
         "trust",
@@ -227,8 +161,8 @@ def _failures(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def _steal_high(evidence: Evidence) -> Iterator[Finding]:
-    mean, largest = evidence.self_distrust.steal_share_mean, evidence.self_distrust.steal_share_max
+def _steal_high(analysis: Analysis) -> Iterator[Finding]:
+    mean, largest = analysis.self_distrust.steal_share_mean, analysis.self_distrust.steal_share_max
     if (mean or 0) <= STEAL_MEAN_LIMIT and (largest or 0) <= STEAL_MAX_LIMIT:
         return
     yield Finding(
@@ -245,8 +179,8 @@ def _steal_high(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def _samples_late(evidence: Evidence) -> Iterator[Finding]:
-    doubt = evidence.self_distrust
+def _samples_late(analysis: Analysis) -> Iterator[Finding]:
+    doubt = analysis.self_distrust
     lag, period = doubt.sampler_lag_ns.get("p99"), doubt.sampler_period_ns
     if lag is None or not period or lag <= SAMPLER_LAG_LIMIT * period:
         return
@@ -264,11 +198,11 @@ def _samples_late(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def _kernel_stamps_missing(evidence: Evidence) -> Iterator[Finding]:
-    share = evidence.self_distrust.kernel_stamp_share
-    if share is None or share >= STAMPED_WANTED or evidence.run.status == "imported":
+def _kernel_stamps_missing(analysis: Analysis) -> Iterator[Finding]:
+    share = analysis.self_distrust.kernel_stamp_share
+    if share is None or share >= STAMPED_WANTED or analysis.run.status == "imported":
         return
-    if evidence.streams is not None:  # its reader stamps messages itself
+    if analysis.streams is not None:  # its reader stamps messages itself
         return
     yield Finding(
         "kernel-stamps-missing",
@@ -280,14 +214,14 @@ def _kernel_stamps_missing(evidence: Evidence) -> Iterator[Finding]:
         "from the delay of the network.",
         {
             "kernel_stamp_share": share,
-            "server_kernel_stamp_share": evidence.self_distrust.server_kernel_stamp_share,
+            "server_kernel_stamp_share": analysis.self_distrust.server_kernel_stamp_share,
         },
         "Run `unruly doctor`: it reports which time stamps this host supports.",
     )
 
 
-def _times_made_up(evidence: Evidence) -> Iterator[Finding]:
-    cells = sorted({row.cell for row in evidence.responses} & evidence.run.timeless)
+def _times_made_up(analysis: Analysis) -> Iterator[Finding]:
+    cells = sorted({row.cell for row in analysis.responses} & analysis.run.timeless)
     if not cells:
         return
     yield Finding(
@@ -303,9 +237,9 @@ def _times_made_up(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def _promise_made(evidence: Evidence) -> Iterator[Finding]:
-    blind = {(spot.cell, spot.op): spot for spot in evidence.blind_spot}
-    for place, row in enumerate(evidence.responses):
+def _promise_made(analysis: Analysis) -> Iterator[Finding]:
+    blind = {(spot.cell, spot.op): spot for spot in analysis.blind_spot}
+    for place, row in enumerate(analysis.responses):
         step = row.ladder.highest
         if step is None or step.promise is None:
             continue
@@ -316,7 +250,7 @@ def _promise_made(evidence: Evidence) -> Iterator[Finding]:
             "promise",
             "informs",
             place,
-            f"{bound_words(step, evidence.label(row))}, with {CONFIDENCE}",
+            f"{bound_words(step, analysis.label(row))}, with {CONFIDENCE}",
             f"It rests on {step.promise.n_effective:.0f} independent tail episodes and survives "
             f"stalls{rest}.",
             {
@@ -331,8 +265,8 @@ def _promise_made(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _few_rows(evidence: Evidence) -> Iterator[Finding]:
-    few = {evidence.label(row): row.n for row in evidence.responses if row.n < ROWS_WANTED}
+def _few_rows(analysis: Analysis) -> Iterator[Finding]:
+    few = {analysis.label(row): row.n for row in analysis.responses if row.n < ROWS_WANTED}
     if not few:
         return
     words = named([f"{label} has {count(n)}" for label, n in few.items()])
@@ -348,15 +282,15 @@ def _few_rows(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def _drift(evidence: Evidence) -> Iterator[Finding]:
+def _drift(analysis: Analysis) -> Iterator[Finding]:
     moved = [
         row
-        for row in evidence.responses
-        if row.abstained in DRIFTS and row.cell not in evidence.out
+        for row in analysis.responses
+        if row.abstained in DRIFTS and row.cell not in analysis.outage_cells
     ]
     if not moved:
         return
-    labels = [evidence.label(row) for row in moved]
+    labels = [analysis.label(row) for row in moved]
     longest = max(row.needed_ns or 0.0 for row in moved)
     yield Finding(
         "drift",
@@ -366,24 +300,24 @@ def _drift(evidence: Evidence) -> Iterator[Finding]:
         f"latency drifted during the run: {named(labels)}",
         "Neighbouring blocks of time resemble each other: the p99 is not stationary. Its numbers "
         "describe this run only, and it has no promise.",
-        {"ops": labels, "needed_ns": longest, "details": _details(evidence, moved)},
+        {"ops": labels, "needed_ns": longest, "details": _details(analysis, moved)},
         f"Run {duration(longest)}, or use a longer warm-up.",
     )
 
 
-def _abstained(evidence: Evidence) -> Iterator[Finding]:
-    short = [row for row in evidence.responses if row.abstained == "A1" and row.n >= ROWS_WANTED]
+def _abstained(analysis: Analysis) -> Iterator[Finding]:
+    short = [row for row in analysis.responses if row.abstained == "A1" and row.n >= ROWS_WANTED]
     if not short:
         return
-    labels = [evidence.label(row) for row in short]
-    lengths = {evidence.label(row): row.needed_ns for row in short}
+    labels = [analysis.label(row) for row in short]
+    lengths = {analysis.label(row): row.needed_ns for row in short}
     # a lower step may need longer, when it was refused because it drifted
     steps = (row.ladder.next for row in short)
     known = [value for value in lengths.values() if value is not None]
     known += [step.needed_ns for step in steps if step and step.needed_ns is not None]
     bounds = named(
         [
-            f"{evidence.label(row)} at least {duration(row.p99_lower_bound)}"
+            f"{analysis.label(row)} at least {duration(row.p99_lower_bound)}"
             for row in short
             if row.p99_lower_bound is not None
         ]
@@ -401,32 +335,32 @@ def _abstained(evidence: Evidence) -> Iterator[Finding]:
         {
             "ops": labels,
             "needed_ns": lengths,
-            "lower_bound_ns": {evidence.label(row): row.p99_lower_bound for row in short},
-            "details": _details(evidence, short),
+            "lower_bound_ns": {analysis.label(row): row.p99_lower_bound for row in short},
+            "details": _details(analysis, short),
         },
         f"Run {longest}.",
     )
 
 
-def _details(evidence: Evidence, rows: list[CellSummary]) -> dict[str, str]:
+def _details(analysis: Analysis, rows: list[CellSummary]) -> dict[str, str]:
     """The numbers behind each refused p99."""
-    steps = {evidence.label(row): row.ladder.step("p99") for row in rows}
+    steps = {analysis.label(row): row.ladder.step("p99") for row in rows}
     return {label: step.details for label, step in steps.items() if step}
 
 
-def _run_tail_heavy(evidence: Evidence) -> Iterator[Finding]:
-    heavy = [row for row in evidence.responses if row.over_10x_mean]
+def _run_tail_heavy(analysis: Analysis) -> Iterator[Finding]:
+    heavy = [row for row in analysis.responses if row.over_10x_mean]
     if not heavy:
         return
     worst = max(heavy, key=lambda row: row.max_over_mean or 0.0)
-    counts = {evidence.label(row): row.over_10x_mean for row in heavy}
+    counts = {analysis.label(row): row.over_10x_mean for row in heavy}
     words = named([f"{count(v or 0)} of {label}" for label, v in counts.items()])
     yield Finding(
         "run-tail-heavy",
         "unruly",
         "informs",
         0,
-        f"the slowest {evidence.label(worst)} took {times(worst.max_over_mean)} the mean",
+        f"the slowest {analysis.label(worst)} took {times(worst.max_over_mean)} the mean",
         f"Requests that took more than ten times the mean: {words}. The maximum of such a system "
         f"cannot be predicted. Its p99 may be predictable.",
         {"over_10x_mean": counts, "max_over_mean": worst.max_over_mean, "op": worst.op},
@@ -434,9 +368,9 @@ def _run_tail_heavy(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def _cells_unruly(evidence: Evidence) -> Iterator[Finding]:
+def _cells_unruly(analysis: Analysis) -> Iterator[Finding]:
     """C1 over a matrix: in how many configurations the maximum is beyond ten times the mean."""
-    view = evidence.magical
+    view = analysis.magical
     if view is None:
         return
     known = [cell for cell in view.cells if cell.mean and cell.largest is not None]
@@ -465,9 +399,9 @@ def _cells_unruly(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def _p99_bound(evidence: Evidence) -> Iterator[Finding]:
+def _p99_bound(analysis: Analysis) -> Iterator[Finding]:
     """The study's bound on p99 over mean: reported where a cell is beyond it."""
-    view = evidence.magical
+    view = analysis.magical
     if view is None:
         return
     known = [c for c in view.cells if c.p99_over_mean is not None and c.p99_over_mean.estimate]
@@ -488,9 +422,9 @@ def _p99_bound(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def _factor_effect(evidence: Evidence) -> Iterator[Finding]:
+def _factor_effect(analysis: Analysis) -> Iterator[Finding]:
     """C3: which factor explains the p99, when one does."""
-    view = evidence.magical
+    view = analysis.magical
     if view is None:
         return
     for explained in view.explained:
@@ -520,8 +454,8 @@ def _factor_effect(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _two_modes(evidence: Evidence) -> Iterator[Finding]:
-    view = evidence.magical
+def _two_modes(analysis: Analysis) -> Iterator[Finding]:
+    view = analysis.magical
     if view is None:
         return
     bimodal = [c.cell for c in view.cells if c.dip_q is not None and c.dip_q < FALSE_DISCOVERY]
@@ -540,8 +474,8 @@ def _two_modes(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def _slow_node(evidence: Evidence) -> Iterator[Finding]:
-    for place, node in enumerate(evidence.slow_nodes.named):
+def _slow_node(analysis: Analysis) -> Iterator[Finding]:
+    for place, node in enumerate(analysis.slow_nodes.named):
         yield Finding(
             "slow-node",
             "where",
@@ -561,8 +495,8 @@ def _slow_node(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _slow_seen_alike(evidence: Evidence) -> Iterator[Finding]:
-    slow = evidence.slow_nodes
+def _slow_seen_alike(analysis: Analysis) -> Iterator[Finding]:
+    slow = analysis.slow_nodes
     if slow.jaccard_mean is None or slow.jaccard_mean < ALIKE or not slow.named:
         return
     yield Finding(
@@ -580,8 +514,8 @@ def _slow_seen_alike(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def _slow_columns(evidence: Evidence) -> Iterator[Finding]:
-    for place, it in enumerate(evidence.bare_matrices):
+def _slow_columns(analysis: Analysis) -> Iterator[Finding]:
+    for place, it in enumerate(analysis.bare_matrices):
         if not it.slow:
             continue
         rule = f"the p{100 * it.percentile:g} of its column is at least {times(it.factor)}"
@@ -605,10 +539,10 @@ def _slow_columns(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _disk_dominates(evidence: Evidence) -> Iterator[Finding]:
+def _disk_dominates(analysis: Analysis) -> Iterator[Finding]:
     """Group-RPC workloads: what each adds to the median of null."""
     by_cell: dict[str, dict[str, float | None]] = {}
-    for row in evidence.responses:
+    for row in analysis.responses:
         by_cell.setdefault(row.cell, {})[row.op] = row.p50
     for cell, medians in by_cell.items():
         base, disk = medians.get("null"), medians.get("disk")
@@ -632,13 +566,13 @@ def _disk_dominates(evidence: Evidence) -> Iterator[Finding]:
         return
 
 
-def _next_step(evidence: Evidence) -> Iterator[Finding]:
+def _next_step(analysis: Analysis) -> Iterator[Finding]:
     """What would help: waiting for fewer replies."""
     best: dict[str, Any] | None = None
-    for last in evidence.groups:
+    for last in analysis.groups:
         if last.level != "all" or last.p99 is None:
             continue
-        for early in evidence.groups:
+        for early in analysis.groups:
             same = (early.cell, early.op, early.size) == (last.cell, last.op, last.size)
             if same and early.level == "first" and early.p99 and last.p99 >= 2 * early.p99:
                 gain = last.p99 / early.p99
@@ -667,7 +601,7 @@ def _next_step(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-RULES: Final[tuple[Callable[[Evidence], Iterator[Finding]], ...]] = (
+RULES: Final[tuple[Callable[[Analysis], Iterator[Finding]], ...]] = (
     rules_rate.not_reached,
     _nothing_measured,
     _rows_dropped,

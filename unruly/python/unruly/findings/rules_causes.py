@@ -12,9 +12,9 @@ from unruly.quantity import coefficient, count, duration, p_value, percent, sign
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from unruly.findings.analysis import Analysis
     from unruly.findings.cause_model import Slowness
     from unruly.findings.model import Correlation
-    from unruly.findings.rules import Evidence
 
 CORRELATION_LEAST: Final = 0.3
 FALSE_DISCOVERY: Final = 0.05
@@ -48,9 +48,9 @@ SUGGESTIONS: Final = {
 }
 
 
-def slow_because(evidence: Evidence) -> Iterator[Finding]:
+def slow_because(analysis: Analysis) -> Iterator[Finding]:
     """A cause explains slow requests of a (cell, op) beyond chance."""
-    for place, row in enumerate(evidence.causes.rows if evidence.causes else ()):
+    for place, row in enumerate(analysis.causes.rows if analysis.causes else ()):
         if not row.causes or row.unknown is None:
             continue
         top = row.causes[0]
@@ -62,7 +62,7 @@ def slow_because(evidence: Evidence) -> Iterator[Finding]:
             "slow",
             "warns",
             place,
-            headline(row, _label(evidence, row)),
+            headline(row, _label(analysis, row)),
             f"Slow requests took longer than {duration(row.limit_ns)}: {_how_many(row)}. While the "
             f"cause was present, a request was {significant(top.lift)} times as likely to be slow "
             f"({p_value(top.p_value)}).{others} {percent(row.unknown.estimate)} of the "
@@ -94,17 +94,17 @@ def _how_many(row: Slowness) -> str:
     return f"{every}, of which a random sample of {count(row.looked_at)} was examined"
 
 
-def _label(evidence: Evidence, row: Slowness) -> str:
-    several = len({it.cell for it in evidence.cells}) > 1
+def _label(analysis: Analysis, row: Slowness) -> str:
+    several = len({it.cell for it in analysis.cells}) > 1
     return f"{row.op} ({row.cell})" if several else row.op
 
 
-def correlate(evidence: Evidence) -> Iterator[Finding]:
+def correlate(analysis: Analysis) -> Iterator[Finding]:
     """A resource is short when latency is high: a candidate where no cause explains it."""
-    if is_explained(evidence.causes, evidence.cells):
+    if is_explained(analysis.causes, analysis.cells):
         return
-    slow = {node.node for node in evidence.slow_nodes.named}
-    shown = [row for row in evidence.correlations.rows if _stands(row, slow)]
+    slow = {node.node for node in analysis.slow_nodes.named}
+    shown = [row for row in analysis.correlations.rows if _stands(row, slow)]
     # a shortage can make requests slow; other metrics, such as memory in use, only move along
     shown.sort(key=lambda row: row.metric not in SHORTAGES)
     for place, row in enumerate(shown[:CORRELATES_SHOWN]):

@@ -11,8 +11,8 @@ from unruly.quantity import duration, percent, rate
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from unruly.findings.analysis import Analysis
     from unruly.findings.model import SelfDistrust
-    from unruly.findings.rules import Evidence
 
 TAIL_EXPLAINED_LIMIT: Final = 0.10
 LATE_LIMIT: Final = 0.01
@@ -21,9 +21,9 @@ BUSY: Final = 0.25
 """Of the time some task of the host waited for a CPU."""
 
 
-def stalled(evidence: Evidence) -> Iterator[Finding]:
+def stalled(analysis: Analysis) -> Iterator[Finding]:
     """Requests were sent late, or slower than the schedule asks for."""
-    doubt = evidence.self_distrust
+    doubt = analysis.self_distrust
     largest = doubt.send_lag_ns.get("max", 0.0)
     if largest <= SEND_LAG_LIMIT_NS:
         return
@@ -43,7 +43,7 @@ def stalled(evidence: Evidence) -> Iterator[Finding]:
             "tail_explained_share": doubt.tail_explained_share,
             "rate_hz": doubt.fell_behind,
         },
-        _step(evidence),
+        _step(analysis),
     )
 
 
@@ -76,9 +76,9 @@ def _of_tail(doubt: SelfDistrust) -> str:
     return f"{of_all}{begins}{percent(share)} of the requests beyond the p99"
 
 
-def _step(evidence: Evidence) -> str:
+def _step(analysis: Analysis) -> str:
     """Return what helps: it depends on what kept the load generator from sending."""
-    doubt = evidence.self_distrust
+    doubt = analysis.self_distrust
     if doubt.fell_behind is not None:
         sent = rate(0.9 * doubt.fell_behind["sent_hz"])
         return (

@@ -11,7 +11,7 @@ from unruly.tables import fetch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from unruly.findings.rules import Evidence
+    from unruly.findings.analysis import Analysis
 
 KIND = "rate not reached"
 """The kind of the event whose detail says which rate was reached, of which rate."""
@@ -19,13 +19,13 @@ LATE_MOST: Final = 0.01
 """Of the scheduled requests: the slowest percent would be the load generator's own."""
 
 
-def not_reached(evidence: Evidence) -> Iterator[Finding]:
+def not_reached(analysis: Analysis) -> Iterator[Finding]:
     """Requests that were never sent, or shed late, because the generator was too late for them."""
-    counts = evidence.conservation.requests or {}
+    counts = analysis.conservation.requests or {}
     unsent, late, scheduled = (int(counts.get(it) or 0) for it in ("unsent", "late", "scheduled"))
     if not unsent and late <= LATE_MOST * scheduled:
         return
-    events = evidence.run.events
+    events = analysis.run.events
     told = fetch(events.filter(events.kind == KIND).order_by(events.started_ns).select("detail"))
     sentences = [str(it) for it in told["detail"]]
     several = f" So it was in {len(sentences)} trials." if len(sentences) > 1 else ""

@@ -11,14 +11,14 @@ from unruly.quantity import count, duration, percent
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from unruly.findings.rules import Evidence
+    from unruly.findings.analysis import Analysis
     from unruly.findings.runtime_model import CollectorMeetings, Meeting, RuntimeRatio, Runtimes
     from unruly.stats import Interval
 
 
-def tail(evidence: Evidence) -> Iterator[Finding]:
+def tail(analysis: Analysis) -> Iterator[Finding]:
     """What JVMs answer has another p99 than what native agents of the same cell answer."""
-    found = evidence.runtimes
+    found = analysis.runtimes
     told = [it for it in found.ratios if is_apart(it.ratio)] if found else []
     if found is None or not told:
         return
@@ -79,9 +79,9 @@ def times(ratio: Interval) -> str:
     return f"{ratio.estimate:.3g} x [{low}, {high}]"
 
 
-def collector(evidence: Evidence) -> Iterator[Finding]:
+def collector(analysis: Analysis) -> Iterator[Finding]:
     """Slow copies met a collection more often than others, and than chance explains."""
-    found = evidence.runtimes
+    found = analysis.runtimes
     whole = wholes(found) if found else []
     told = [it for it in whole if it.at("either").raised is not None]
     if found is None or not told:

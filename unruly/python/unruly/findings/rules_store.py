@@ -21,21 +21,21 @@ from unruly.quantity import rate
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from unruly.findings.rules import Evidence
+    from unruly.findings.analysis import Analysis
 
 TEN: Final = 10.0
 """Times the mean: what the study of data stores found a p99.999 to exceed."""
 ROWS_TOLD: Final = 3
 
 
-def target(evidence: Evidence) -> Iterator[Finding]:
+def target(analysis: Analysis) -> Iterator[Finding]:
     """Whether such a share of requests is within such a time, where somebody asked."""
-    stores = evidence.stores
+    stores = analysis.stores
     if stores is None or not stores.tails or not stores.target.asked:
         return
     rows = sorted(stores.tails, key=lambda row: row.target.within.estimate or 0.0)
     outcomes = {row.target.outcome for row in rows}
-    told = [f"{evidence.label(row)} {target_words(row)}" for row in rows[:ROWS_TOLD]]
+    told = [f"{analysis.label(row)} {target_words(row)}" for row in rows[:ROWS_TOLD]]
     if "missed" in outcomes:
         step = "Look in the timeline at what the late requests have in common, or lower the rate."
     elif "open" in outcomes:
@@ -47,22 +47,22 @@ def target(evidence: Evidence) -> Iterator[Finding]:
         "promise",
         "warns" if "missed" in outcomes else "informs",
         500,
-        target_sentence(stores, evidence.label),
+        target_sentence(stores, analysis.label),
         f"Within {stores.target.words.split(' within ')[1]}, the worst first: {'. '.join(told)}. A "
         "request that failed is not within.",
         {
             "share": stores.target.share,
             "limit_ns": stores.target.limit_ns,
-            "outcomes": {evidence.label(row): row.target.outcome for row in rows},
-            "needed": {evidence.label(row): row.target.needed for row in rows},
+            "outcomes": {analysis.label(row): row.target.outcome for row in rows},
+            "needed": {analysis.label(row): row.target.needed for row in rows},
         },
         step,
     )
 
 
-def extreme_tail(evidence: Evidence) -> Iterator[Finding]:
+def extreme_tail(analysis: Analysis) -> Iterator[Finding]:
     """The p99.999 is beyond ten times the mean, by its lower bound."""
-    stores = evidence.stores
+    stores = analysis.stores
     found = [
         (row, row.p99_999_over_mean)
         for row in (stores.tails if stores else ())
@@ -71,13 +71,13 @@ def extreme_tail(evidence: Evidence) -> Iterator[Finding]:
     if not found:
         return
     row, ratio = max(found, key=lambda it: it[1].estimate or 0.0)
-    ratios: dict[str, Any] = {evidence.label(it): over.estimate for it, over in found}
+    ratios: dict[str, Any] = {analysis.label(it): over.estimate for it, over in found}
     yield Finding(
         "extreme-tail",
         "unruly",
         "informs",
         50,
-        f"the p99.999 of {evidence.label(row)} is {ratio.estimate:.0f} x the mean",
+        f"the p99.999 of {analysis.label(row)} is {ratio.estimate:.0f} x the mean",
         f"It is at least {ratio.low:.0f} x the mean with 97.5 % confidence; so are more than ten "
         f"times their mean: {named(list(ratios))}. One request in a hundred thousand is one each "
         "few seconds for whoever asks much.",
@@ -86,9 +86,9 @@ def extreme_tail(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def fault_hurts(evidence: Evidence) -> Iterator[Finding]:
+def fault_hurts(analysis: Analysis) -> Iterator[Finding]:
     """Which fault hurts which cell most."""
-    effects = evidence.stores.faults if evidence.stores else ()
+    effects = analysis.stores.faults if analysis.stores else ()
     worst = worst_fault(effects)
     if worst is None:
         return
@@ -121,9 +121,9 @@ def fault_hurts(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def knee(evidence: Evidence) -> Iterator[Finding]:
+def knee(analysis: Analysis) -> Iterator[Finding]:
     """The highest load at which the p99 has not broken."""
-    for place, ramp in enumerate(evidence.stores.ramps if evidence.stores else ()):
+    for place, ramp in enumerate(analysis.stores.ramps if analysis.stores else ()):
         found, repeats = ramp.knee, ramp.loads[0].repeats
         often = "once" if repeats == 1 else f"{repeats} times"
         yield Finding(
@@ -145,9 +145,9 @@ def knee(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def generator_limit(evidence: Evidence) -> Iterator[Finding]:
+def generator_limit(analysis: Analysis) -> Iterator[Finding]:
     """Loads at which the generator itself was late."""
-    loads = evidence.stores.loads if evidence.stores else ()
+    loads = analysis.stores.loads if analysis.stores else ()
     late = [load for load in loads if load.own]
     if not late:
         return

@@ -13,14 +13,14 @@ from unruly.quantity import bandwidth, percent
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from unruly.findings.rules import Evidence
+    from unruly.findings.analysis import Analysis
     from unruly.findings.stream_model import Held, Stream
 
 ROWS_TOLD: Final = 6
 
 
-def _of(evidence: Evidence, verdict: str) -> list[Stream]:
-    rows = evidence.streams.rows if evidence.streams else ()
+def _of(analysis: Analysis, verdict: str) -> list[Stream]:
+    rows = analysis.streams.rows if analysis.streams else ()
     return [row for row in rows if row.verdict == verdict]
 
 
@@ -39,9 +39,9 @@ def _names(rows: list[Stream]) -> str:
     return named([row.label for row in rows])
 
 
-def unaccounted(evidence: Evidence) -> Iterator[Finding]:
+def unaccounted(analysis: Analysis) -> Iterator[Finding]:
     """Messages that were written, and neither came nor are known to be lost."""
-    legs = evidence.streams.legs if evidence.streams else ()
+    legs = analysis.streams.legs if analysis.streams else ()
     # an end that died took what it last counted with it
     ended = [leg for leg in legs if leg.settled or not leg.broken]
     wrong = [leg for leg in ended if leg.unaccounted < 0 or (leg.settled and leg.unaccounted)]
@@ -69,9 +69,9 @@ def unaccounted(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def load_off_target(evidence: Evidence) -> Iterator[Finding]:
+def load_off_target(analysis: Analysis) -> Iterator[Finding]:
     """A competing load that did not use the share of the cores that it was to use."""
-    rows = [row for row in (evidence.streams.rows if evidence.streams else ()) if row.in_doubt]
+    rows = [row for row in (analysis.streams.rows if analysis.streams else ()) if row.in_doubt]
     if not rows:
         return
     off = {row.cell: max(row.held, key=lambda it: abs(it.off)) for row in rows if row.held}
@@ -107,9 +107,9 @@ def _evidence(held: Held | None) -> dict[str, Any]:
     return {"host": held.host, "target": held.target, "farthest": held.farthest}
 
 
-def realtime_refused(evidence: Evidence) -> Iterator[Finding]:
+def realtime_refused(analysis: Analysis) -> Iterator[Finding]:
     """The plan wanted the real-time class, and the host did not give it."""
-    legs = evidence.streams.legs if evidence.streams else ()
+    legs = analysis.streams.legs if analysis.streams else ()
     refused = [leg for leg in legs if leg.refused]
     if not refused:
         return
@@ -127,9 +127,9 @@ def realtime_refused(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def failed(evidence: Evidence) -> Iterator[Finding]:
+def failed(analysis: Analysis) -> Iterator[Finding]:
     """Streams that could not begin."""
-    rows = _of(evidence, "failed")
+    rows = _of(analysis, "failed")
     if not rows:
         return
     yield Finding(
@@ -144,9 +144,9 @@ def failed(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def unstable(evidence: Evidence) -> Iterator[Finding]:
+def unstable(analysis: Analysis) -> Iterator[Finding]:
     """Streams that do not last."""
-    rows = _of(evidence, "unstable")
+    rows = _of(analysis, "unstable")
     if not rows:
         return
     yield Finding(
@@ -161,9 +161,9 @@ def unstable(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def slow(evidence: Evidence) -> Iterator[Finding]:
+def slow(analysis: Analysis) -> Iterator[Finding]:
     """Stable, but far below the link or the best."""
-    rows = _of(evidence, "slow")
+    rows = _of(analysis, "slow")
     if not rows:
         return
     yield Finding(
@@ -178,9 +178,9 @@ def slow(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def one_core(evidence: Evidence) -> Iterator[Finding]:
+def one_core(analysis: Analysis) -> Iterator[Finding]:
     """Streams whose writer or reader has no more of a core to use."""
-    rows = _of(evidence, "bound by one core")
+    rows = _of(analysis, "bound by one core")
     if not rows:
         return
     yield Finding(
@@ -195,9 +195,9 @@ def one_core(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def saturated(evidence: Evidence) -> Iterator[Finding]:
+def saturated(analysis: Analysis) -> Iterator[Finding]:
     """Streams that fill the link."""
-    rows = _of(evidence, "link saturated")
+    rows = _of(analysis, "link saturated")
     if not rows:
         return
     yield Finding(
@@ -212,11 +212,11 @@ def saturated(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def left_beside(evidence: Evidence) -> Iterator[Finding]:
+def left_beside(analysis: Analysis) -> Iterator[Finding]:
     """Which stream keeps least of its bandwidth beside a load."""
     rows = [
         row
-        for row in (evidence.streams.rows if evidence.streams else ())
+        for row in (analysis.streams.rows if analysis.streams else ())
         if row.of_unloaded is not None
         and row.of_unloaded.high is not None
         and row.of_unloaded.high < 1
@@ -245,9 +245,9 @@ def left_beside(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def hypothesis(evidence: Evidence) -> Iterator[Finding]:
+def hypothesis(analysis: Analysis) -> Iterator[Finding]:
     """What became of the study's hypotheses."""
-    for place, found in enumerate(evidence.streams.hypotheses if evidence.streams else ()):
+    for place, found in enumerate(analysis.streams.hypotheses if analysis.streams else ()):
         sentence = hypothesis_sentence(found)
         yield Finding(
             "stream-hypothesis",

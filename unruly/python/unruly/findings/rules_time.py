@@ -13,7 +13,7 @@ from unruly.stats.blocks import DRIFTS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from unruly.findings.rules import Evidence
+    from unruly.findings.analysis import Analysis
     from unruly.findings.steadiness import OverTime, Steadiness
     from unruly.stats import Interval
 
@@ -29,15 +29,15 @@ POINTS_SHOWN: Final = 3
 OUTAGES_SHOWN: Final = 3
 
 
-def p99_moved(evidence: Evidence) -> Iterator[Finding]:
+def p99_moved(analysis: Analysis) -> Iterator[Finding]:
     """The p99 of a (cell, op) changed at some instant, and stayed changed."""
     drifted = {
         (it.cell, it.op)
-        for it in evidence.responses
-        if it.abstained in DRIFTS and it.cell not in evidence.out
+        for it in analysis.responses
+        if it.abstained in DRIFTS and it.cell not in analysis.outage_cells
     }
-    clock = evidence.clock
-    for place, row in enumerate(_rows(evidence)):
+    clock = analysis.clock
+    for place, row in enumerate(_rows(analysis)):
         # the drift test speaks for the whole run: a change that it does not see is no headline
         if row.changes is None or not row.changes.points or (row.cell, row.op) not in drifted:
             continue
@@ -46,7 +46,7 @@ def p99_moved(evidence: Evidence) -> Iterator[Finding]:
             for point, at in zip(row.changes.points, row.changed_ns, strict=True)
         ]
         more = f" (and {len(told) - POINTS_SHOWN} more)" if len(told) > POINTS_SHOWN else ""
-        label = _label(evidence, row)
+        label = _label(analysis, row)
         yield Finding(
             "p99-moved",
             "where",
@@ -66,9 +66,9 @@ def p99_moved(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def outage(evidence: Evidence) -> Iterator[Finding]:
+def outage(analysis: Analysis) -> Iterator[Finding]:
     """A span in which every request failed."""
-    worked = evidence.worked
+    worked = analysis.worked
     if not worked.outages:
         return
     worst = max(worked.outages, key=lambda it: it.failed)
@@ -89,9 +89,9 @@ def outage(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def recovery(evidence: Evidence) -> Iterator[Finding]:
+def recovery(analysis: Analysis) -> Iterator[Finding]:
     """How long after an injected fault a process answered again."""
-    over_time = evidence.over_time
+    over_time = analysis.over_time
     for place, it in enumerate(over_time.recoveries if over_time else ()):
         found = it.recoveries
         if found is None:
@@ -137,17 +137,17 @@ def recovery(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def throughput_unsteady(evidence: Evidence) -> Iterator[Finding]:
+def throughput_unsteady(analysis: Analysis) -> Iterator[Finding]:
     """A second's throughput differs much from the next one's."""
-    for place, row in enumerate(_rows(evidence)):
+    for place, row in enumerate(_rows(analysis)):
         found = row.throughput
         if found is None or (found.variation.low or 0.0) <= VARIATION_LEAST:
             continue
-        if row.cell in evidence.out:
+        if row.cell in analysis.outage_cells:
             continue
         if (found.mean.estimate or 0.0) < REPLIES_LEAST_HZ:
             continue
-        label = _label(evidence, row)
+        label = _label(analysis, row)
         stalled = (
             f" In {percent(found.stalled_share)} of them no reply came."
             if found.stalled_share
@@ -175,17 +175,17 @@ def throughput_unsteady(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def arrivals_bursty(evidence: Evidence) -> Iterator[Finding]:
+def arrivals_bursty(analysis: Analysis) -> Iterator[Finding]:
     """Arrivals that somebody else chose come in bursts."""
-    if not has_foreign_arrivals(evidence.run):
+    if not has_foreign_arrivals(analysis.run):
         return
-    for place, row in enumerate(_rows(evidence)):
+    for place, row in enumerate(_rows(analysis)):
         found = row.dispersion
         if found is None or (found.index.low or 0.0) <= DISPERSION_LEAST:
             continue
         if found.windows < WINDOWS_LEAST:
             continue
-        label, index = _label(evidence, row), significant(found.index.estimate)
+        label, index = _label(analysis, row), significant(found.index.estimate)
         doubt = f" But {found.doubt}." if found.doubt else ""
         yield Finding(
             "arrivals-bursty",
@@ -207,13 +207,13 @@ def arrivals_bursty(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _rows(evidence: Evidence) -> tuple[Steadiness, ...]:
-    over_time: OverTime | None = evidence.over_time
+def _rows(analysis: Analysis) -> tuple[Steadiness, ...]:
+    over_time: OverTime | None = analysis.over_time
     return over_time.rows if over_time else ()
 
 
-def _label(evidence: Evidence, row: Steadiness) -> str:
-    several = len({other.cell for other in _rows(evidence)}) > 1
+def _label(analysis: Analysis, row: Steadiness) -> str:
+    several = len({other.cell for other in _rows(analysis)}) > 1
     return f"{row.op} ({row.cell})" if several else row.op
 
 

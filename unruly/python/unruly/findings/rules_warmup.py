@@ -11,7 +11,7 @@ from unruly.quantity import as_option, duration, significant
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from unruly.findings.rules import Evidence
+    from unruly.findings.analysis import Analysis
     from unruly.findings.warmup import WarmUp
 
 MARGIN: Final = 1.2
@@ -19,11 +19,11 @@ MARGIN: Final = 1.2
 STEPS: Final = (1, 2, 3, 5)
 
 
-def warmup_short(evidence: Evidence) -> Iterator[Finding]:
+def warmup_short(analysis: Analysis) -> Iterator[Finding]:
     """A (cell, op) settled only after measurement had begun."""
-    found = evidence.over_time.warm_ups if evidence.over_time else ()
+    found = analysis.over_time.warm_ups if analysis.over_time else ()
     several = len({it.cell for it in found}) > 1
-    sent = evidence.run.status != "imported"
+    sent = analysis.run.status != "imported"
     ordered = sorted(found, key=lambda it: (it.cell, it.op, it.repeat))
     for place, (_, repeats) in enumerate(groupby(ordered, key=lambda it: (it.cell, it.op))):
         own = list(repeats)

@@ -23,8 +23,8 @@ from unruly.tables import fetch
 from unruly.tables import runtimes as runtime_tables
 
 if TYPE_CHECKING:
+    from unruly.findings.runtime_part import RuntimePart
     from unruly.findings.runtime_spans import Spans
-    from unruly.findings.runtimes import RuntimePart
 
 SLOW_MOST: Final = 20_000
 SLOW_LEAST: Final = 200

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import ibis
     from numpy.typing import NDArray
 
-    from unruly.findings.runtimes import RuntimePart
+    from unruly.findings.runtime_part import RuntimePart
 
 NEAR: Final = "runtime_spans"
 NEVER_NS: Final = 1 << 62

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from unruly.findings.runtimes import RuntimePart
+    from unruly.findings.runtime_part import RuntimePart
 
 SAID: Final = ("p50", "p99", "p99_9")
 REPEATS_LEAST: Final = 3

@@ -6,14 +6,14 @@ Of a run without a JVM among its agents nothing is asked.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pandas as pd
 
 from unruly.findings.runtime_meetings import collecting_of, meetings_of
 from unruly.findings.runtime_model import FAILED, JVM, RuntimeRatio, Runtimes, RuntimeTail
+from unruly.findings.runtime_part import RuntimePart
 from unruly.findings.runtime_spans import Spans
 from unruly.findings.runtime_tails import tails_of
 from unruly.stats.blocks import BLOCKS
@@ -23,10 +23,8 @@ from unruly.tables import runtimes as runtime_tables
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import ibis
-
     from unruly.findings.context import Context
-    from unruly.findings.model import CellSummary
+    from unruly.findings.operation import CellSummary
     from unruly.findings.runtime_model import Collecting, CollectorMeetings
 
 KIND: Final = "mesh"
@@ -37,25 +35,6 @@ _PLACES: Final = [
     "cell", "repeat", "op", "number", "whole", "place", "limit_ns", "timeout_ns", "first_ns",
     "before_ns", "block_ns",
 ]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class RuntimePart:
-    """Some cells of a run, their copies kept by the engine."""
-
-    context: Context
-    rows: ibis.Table
-    """As `unruly.tables.runtimes.placed` gives them."""
-    places: pd.DataFrame
-    """Each (cell, repeat, op) with its numbers."""
-    agents: pd.DataFrame
-    """cell, repeat, node, process, jvm, place."""
-
-    @cached_property
-    def cells(self) -> dict[int, str]:
-        """The cell of each ``whole``."""
-        named = self.places.drop_duplicates("whole")
-        return {int(it["whole"]): str(it["cell"]) for it in named.to_dict("records")}
 
 
 def runtimes(context: Context, summaries: Sequence[CellSummary]) -> Runtimes | None:

@@ -10,7 +10,7 @@ from unruly.findings.limits import Limit
 from unruly.quantity import parse_duration
 
 if TYPE_CHECKING:
-    from unruly.findings.model import Analysis
+    from unruly.findings.model import Judged
     from unruly.run import Run
 
 FAILED: Final = "failed"
@@ -37,7 +37,7 @@ def _limit(found: re.Match[str]) -> Limit | None:
         return None
 
 
-def judged(analysis: Analysis) -> tuple[Outcome, ...]:
+def judged(analysis: Judged) -> tuple[Outcome, ...]:
     """Hold a run to its targets.
 
     A target about an operation that was not measured is undecided.

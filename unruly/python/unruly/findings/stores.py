@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from unruly.findings.faults import FaultEffect
     from unruly.findings.flow import Flow
     from unruly.findings.loads import Load, Ramp, Scaling
-    from unruly.findings.model import CellSummary
+    from unruly.findings.operation import CellSummary
     from unruly.findings.tails import Far, Tail
 
 OPS: Final = frozenset({"read", "write"})

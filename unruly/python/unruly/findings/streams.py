@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from unruly.findings.context import Context
-    from unruly.findings.model import CellSummary
+    from unruly.findings.operation import CellSummary
     from unruly.findings.stream_legs import Flow
     from unruly.plan import Plan
     from unruly.stats import Interval, Throughput

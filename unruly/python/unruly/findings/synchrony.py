@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unruly.findings.context import Context
-    from unruly.findings.model import CellSummary, Options
+    from unruly.findings.model import Options
+    from unruly.findings.operation import CellSummary
 
 DAY_NS = 86_400_000_000_000
 WINDOWS_MAX = 6

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unruly.findings.model import CellSummary
+    from unruly.findings.operation import CellSummary
     from unruly.findings.part import Part
     from unruly.findings.target import Target
     from unruly.stats import BlockInterval

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from unruly.findings.context import Context
-    from unruly.findings.model import CellSummary
+    from unruly.findings.operation import CellSummary
 
 FAILED_MOST: Final = 0.01
 """A run of which a larger share of the requests failed did not work."""

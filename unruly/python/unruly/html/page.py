@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from unruly.findings.advice_model import Advice
+    from unruly.findings.analysis import Analysis
     from unruly.findings.comparison import Comparison
-    from unruly.findings.model import Analysis
     from unruly.html.document import Section
 
 SEVERITY_WORDS = {"spoils": "Spoils the run", "warns": "Warning", "informs": "Note"}

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-    from unruly.findings.model import Analysis
+    from unruly.findings.analysis import Analysis
     from unruly.html.document import Figure, Spec
     from unruly.html.view import View
 

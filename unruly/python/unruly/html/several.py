@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from unruly.findings.comparison import Compared, Comparison
-    from unruly.findings.model import CellSummary
+    from unruly.findings.operation import CellSummary
     from unruly.html.view import View
 
 ANSWERS = ("did it work", "can I trust it", "what can I promise", "why were some slow")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from unruly.findings.promise_words import next_words, refusal_words, share_words
+from unruly.findings.promise import next_words, share_words
+from unruly.findings.promise_words import refusal_words
 from unruly.html import format
 from unruly.html.document import Datum, Table, number, table, text
 from unruly.html.format import DASH
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from unruly.findings.model import CellSummary
+    from unruly.findings.operation import CellSummary
     from unruly.stats import Interval
 
 MOST_ROWS = 120

@@ -5,13 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from unruly.findings.because import because, sent_late
-from unruly.findings.promise_words import (
-    CONFIDENCE,
-    SPOILED,
-    next_words,
-    refusal_words,
-    share_words,
-)
+from unruly.findings.promise import CONFIDENCE, SPOILED, next_words, share_words
+from unruly.findings.promise_words import refusal_words
 from unruly.findings.worked import kinds_words
 from unruly.html import format
 from unruly.html.advice import sentence
@@ -23,7 +18,8 @@ from unruly.html.view import ALL, View
 from unruly.output.verdict import next_step
 
 if TYPE_CHECKING:
-    from unruly.findings.model import CellSummary, PromiseStep
+    from unruly.findings.operation import CellSummary
+    from unruly.findings.promise import PromiseStep
 
 OUTAGES_MOST = 2
 

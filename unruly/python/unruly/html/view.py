@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from unruly.findings.advice_model import Advice
-    from unruly.findings.model import Analysis, CellSummary
+    from unruly.findings.analysis import Analysis
+    from unruly.findings.operation import CellSummary
 
 ALL = "*"
 LATENCIES = ("response", "service")

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unruly.ingest.model import Column, Complaints, Requests
+    from unruly.ingest.complaints import Complaints
+    from unruly.ingest.model import Column, Requests
 
 ARROW: Final = {
     "VARCHAR": pa.string(),

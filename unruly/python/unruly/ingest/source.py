@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, cast
 import pyarrow as pa
 
 from unruly.errors import IngestError
-from unruly.ingest.model import Complaints
+from unruly.ingest.complaints import Complaints
 from unruly.terminal import plain
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from unruly.findings.because import because
-from unruly.findings.promise_words import SPOILED, promise_words
+from unruly.findings.promise import SPOILED
+from unruly.findings.promise_words import promise_words
 from unruly.findings.statuses import statuses_sentence
 from unruly.findings.store_words import target_sentence
 from unruly.findings.stream_table import stream_lines

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from unruly.findings.model import Analysis
+    from unruly.findings.analysis import Analysis
     from unruly.findings.target import Target
     from unruly.run import Run
 
