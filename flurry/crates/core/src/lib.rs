@@ -18,6 +18,19 @@
 //! for each key. So every operation names the version that it depends on: that of the key's previous
 //! write. A replica that has exactly this version has everything that came before, and its answer is
 //! the right one, whatever the others do. That is why one reply is enough.
+//!
+//! # Assertions
+//!
+//! The code asserts what its own state must satisfy. Such an assertion fails only if this crate is
+//! wrong, whatever callers pass and peers send, so documentation has a section on panics only for a
+//! function that panics for a mistake of its caller. Cheap assertions stay on in every build; a
+//! process that finds its own state wrong ends, which the protocol survives. `verify` methods check
+//! the whole state; the simulator calls them after every input.
+
+#![expect(
+    clippy::missing_panics_doc,
+    reason = "an assertion about the crate's own state is no part of a function's contract"
+)]
 
 pub mod bugs;
 pub mod config;

@@ -390,21 +390,9 @@ impl Workload {
         if durable && done {
             check_copies(world, session.places[owner], epoch, (number, &key));
         }
-        if outcome == Outcome::TailUnknown {
-            session.known_doubts.insert(key.clone());
-        }
-        let doubtful = matches!(
-            outcome,
-            Outcome::TailUnknown
-                | Outcome::Done {
-                    tail_unknown: true,
-                    ..
-                }
-        );
-        if doubtful && let Some(what) = session.false_doubt(world, &key, allowed) {
+        if let Some(what) = session.hear_of_doubt(world, &key, &outcome, allowed) {
             world.violate(what);
         }
-        let session = &mut self.sessions[index];
         let told = session.truth.told(epoch, &key, number, outcome, allowed);
         if let Err(what) = told {
             let place = session.places[owner];
@@ -678,6 +666,26 @@ impl Session {
             return !self.known_doubts.contains(key);
         }
         self.truth.checked % 4 == 1
+    }
+
+    /// Notes a doubt that an outcome reports. Returns a violation of I28.
+    fn hear_of_doubt(
+        &mut self,
+        world: &World,
+        key: &Bytes,
+        outcome: &Outcome,
+        allowed: Allowed,
+    ) -> Option<String> {
+        match outcome {
+            Outcome::TailUnknown => {
+                self.known_doubts.insert(key.clone());
+            }
+            Outcome::Done {
+                tail_unknown: true, ..
+            } => {}
+            _ => return None,
+        }
+        self.false_doubt(world, key, allowed)
     }
 
     /// Returns a violation of I28: a doubt of a key that a caller has written since the last loss of

@@ -468,9 +468,14 @@ impl<M: StateMachine> Server<M> {
             return Ok(false);
         }
         self.counts.pushed += 1;
-        let (version, answer) = ((state.version, state.written_in), state.answer);
-        self.table
-            .store(&self.machine, key.clone(), version, restored, answer);
+        let (version, written_in, answer) = (state.version, state.written_in, state.answer);
+        self.table.store(
+            &self.machine,
+            key.clone(),
+            (version, written_in),
+            restored,
+            answer,
+        );
         if state.evicted {
             // Without the version an evicted key would look as if it never was.
             self.table.mark_evicted(key);

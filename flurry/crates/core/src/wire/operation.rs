@@ -305,11 +305,7 @@ pub(super) fn put_answer(answer: &Answer, out: &mut BytesMut) -> Header {
             let numbers = [[written_in.0].as_slice(), &losses].concat();
             let numbers = numbers.iter().flat_map(|it| it.to_le_bytes()).collect();
             let bytes = [put_version(*found), numbers].concat();
-            assert_eq!(
-                bytes.len(),
-                28,
-                "a version and four numbers, without names"
-            );
+            assert_eq!(bytes.len(), 28, "a version and four numbers, without names");
             (1, Bytes::from(bytes))
         }
         Outcome::NobodyHas { need, stable, have } => {

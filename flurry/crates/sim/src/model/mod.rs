@@ -38,7 +38,7 @@
 //! - A lease passes only when the servers that are not cut off have received the last messages of
 //!   the controller and of the other server. A server without them would be a second fault.
 //! - The number of repairs that a router may have at once, beyond the first, makes no difference
-//! here.
+//!   here.
 //! - The controller does not crash, memory does not run out, nothing is deleted or expires, and the
 //!   loss is always of server 0, since the two are alike. The simulation covers all of that.
 //!
