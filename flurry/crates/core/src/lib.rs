@@ -25,7 +25,7 @@
 //! wrong, whatever callers pass and peers send, so documentation has a section on panics only for a
 //! function that panics for a mistake of its caller. Cheap assertions stay on in every build; a
 //! process that finds its own state wrong ends, which the protocol survives. `verify` methods check
-//! the whole state; the simulator calls them after every input.
+//! the whole state; the simulator calls them after one input in 64, and the model after every one.
 
 #![expect(
     clippy::missing_panics_doc,
