@@ -148,9 +148,7 @@ def test_a_store_that_lost_everything_and_said_nothing_would_be_caught(
     survived = runs[WIPE].result()
     assert survived.verdict.returncode == 0, survived.verdict.stdout
     assert survived.outcomes()["lost"] > 0, "the remaining owner was not notified"
-    assert any(row.get("is_tail_unknown") for row in survived.lines()), (
-        "the next ones were not"
-    )
+    assert any(row.get("is_tail_unknown") for row in survived.lines()), "the next ones were not"
     for path in survived.folder.glob("*.jsonl"):
         silent = path.read_text().replace('"is_tail_unknown":true', '"is_tail_unknown":false')
         silent = silent.replace('"outcome":"lost"', '"outcome":"refused"')

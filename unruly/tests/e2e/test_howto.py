@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 from house import PROGRAMS, REPOSITORY, call, need_root
-from pages import COMMANDS, blocks, follow, indented, missing
 from redis_house import redis_server
+
+from pages import COMMANDS, blocks, follow, indented, missing
 
 DOCS = REPOSITORY / "unruly" / "docs"
 HOST = "127.0.0.1"
