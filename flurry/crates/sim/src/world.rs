@@ -51,7 +51,7 @@ pub enum Machine {
     Controller(Box<Replica>),
 }
 
-/// One input in so many is followed by a check of the whole state of its process.
+/// Inputs of a process for each check of its whole state.
 const VERIFY_EVERY: u64 = 64;
 
 impl Machine {
