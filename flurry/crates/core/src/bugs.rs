@@ -86,8 +86,6 @@ bugs! {
     NoWriteBack = "no-write-back",
     /// A session counts as closed while some of its writes are on one server only.
     ClosedTooEarly = "closed-too-early",
-    /// A takeover counts as a write of a caller, so that the next owner is not in doubt.
-    DoubtForgotten = "doubt-forgotten",
     /// A doubt never ends: each next owner has it of all keys.
     DoubtNeverEnds = "doubt-never-ends",
     /// The controller forgets that a server took unshared writes with it.

@@ -301,14 +301,8 @@ impl Router {
             self.retire(now, id);
             return;
         }
-        let written_in = if planted(Bug::DoubtForgotten) {
-            id.epoch
-        } else {
-            found.written_in
-        };
         let state = State {
             version: id.version(),
-            written_in,
             evicted: false,
             ..found
         };
