@@ -329,11 +329,11 @@ impl Config {
         let losses = [self.last_loss, self.last_majority_loss, self.last_wipe];
         assert!(
             losses.iter().all(|it| *it <= self.number),
-            "a loss is no later than the configuration that tells of it"
+            "a configuration reports no later loss than itself"
         );
         assert!(
             self.last_wipe <= self.last_loss,
-            "whoever lost all copies of a key has lost a server"
+            "a loss of all copies is a loss of a server too"
         );
     }
 

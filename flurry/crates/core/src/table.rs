@@ -300,7 +300,7 @@ impl<M: StateMachine> Table<M> {
             }
             assert!(
                 record.answer.is_empty() || !record.evicted,
-                "{key:?}: its answer went with its value"
+                "{key:?}: an evicted record has no answer"
             );
         }
         assert_eq!(self.bytes, bytes, "the total is the sum of the records");
@@ -343,7 +343,7 @@ impl<M: StateMachine> Table<M> {
         if let Some(moved) = self.values.get(at)
             && let Some(record) = self.value_mut(*moved)
         {
-            assert_eq!(record.place, last, "what moves is what was last");
+            assert_eq!(record.place, last, "the last value fills the gap");
             record.place = Some(place);
         }
     }
@@ -435,7 +435,10 @@ impl<M: StateMachine> Table<M> {
             }
             keep
         });
-        assert!(freed <= self.bytes, "what goes was counted when it came");
+        assert!(
+            freed <= self.bytes,
+            "removed bytes were counted when they were added"
+        );
         self.bytes -= freed;
         self.values.clear();
         for index in 0..self.records.len() {
@@ -502,7 +505,7 @@ impl<M: StateMachine> Table<M> {
 pub(crate) fn state_of<M: StateMachine>(machine: &M, record: &Record<M::State>) -> State {
     assert!(
         record.state.is_none() || !record.evicted,
-        "whoever gets the state would hold back a value that is there"
+        "a receiver of the state would miss a value that exists"
     );
     let snapshot = record.state.as_ref().map(|state| machine.snapshot(state));
     debug_assert_eq!(

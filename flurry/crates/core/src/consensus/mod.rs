@@ -361,7 +361,7 @@ impl Consensus {
         };
         assert!(
             self.durable.promised <= written.promised && self.durable.stamp <= written.stamp,
-            "a disk never goes back: others rely on what it was said to have"
+            "a disk never goes back: others rely on its acknowledged content"
         );
         self.durable = written;
         self.promise_is_durable(now);
@@ -486,7 +486,7 @@ impl Consensus {
         assert!(
             self.durable.promised <= self.record.promised
                 && self.durable.stamp <= self.record.stamp,
-            "what is on disk was in memory before"
+            "a state is in memory before it is on disk"
         );
         if self.writing.is_none() && self.record != self.durable {
             self.writing = Some(self.record.clone());

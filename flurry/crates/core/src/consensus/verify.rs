@@ -12,7 +12,7 @@ impl Consensus {
         let (record, durable) = (&self.record, &self.durable);
         assert!(
             durable.promised <= record.promised && durable.stamp <= record.stamp,
-            "what is on disk was in memory before"
+            "a state is in memory before it is on disk"
         );
         assert!(
             record.stamp.ballot <= record.promised,
@@ -25,7 +25,7 @@ impl Consensus {
         assert_eq!(
             self.writing.is_some(),
             record != durable,
-            "what is not on disk is on its way there"
+            "a state that is not on disk is being written"
         );
         if let Some(writing) = &self.writing {
             assert!(

@@ -411,7 +411,7 @@ impl Controller {
                     && it.names == self.names
                     && it.retiring.len() == self.retiring.len()
             }),
-            "what is stored can be read again: no other copy is left after a restart"
+            "a stored state can be read again: no other copy is left after a restart"
         );
         self.outbox.push_back(Output::Persist(bytes));
     }

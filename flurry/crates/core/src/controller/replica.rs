@@ -96,7 +96,7 @@ impl Leader {
     ///
     /// When none is under way.
     pub fn stored(&mut self, now: MonoNs) {
-        assert!(self.storing, "only what was given to be stored is stored");
+        assert!(self.storing, "a write was requested before it completed");
         assert!(
             self.sent <= self.stores,
             "a later state has all that an earlier one has"

@@ -44,7 +44,7 @@ impl Controller {
         for (server, (member, _)) in &self.joining {
             assert!(
                 member.server == *server && !member.gone,
-                "{server:?}: whoever asks to join lives"
+                "{server:?}: a server that asks to join is running"
             );
             assert!(
                 config.is_none_or(|it| !it.has(*server, member.incarnation)),
@@ -93,7 +93,7 @@ impl Leader {
         self.controller.verify();
         assert!(
             self.sent <= self.stores && self.stores <= self.controller.number(),
-            "what was sent was stored, and what is stored was decided"
+            "a sent state was stored, and a stored state was decided"
         );
     }
 }

@@ -129,7 +129,7 @@ fn expire(
     }
     debug_assert!(
         value.expires_at.is_none_or(|before| before > now),
-        "a value that has ended is none, whatever it is told now"
+        "an expired value does not exist for any operation"
     );
     let expires_at = end;
     (

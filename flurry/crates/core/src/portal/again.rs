@@ -105,7 +105,7 @@ impl Portal {
     fn number_again(&mut self, sequence: Sequence, sent: Option<Sequence>) -> Sequence {
         assert!(
             !self.is_numbered && !self.operations.contains_key(&sequence),
-            "only what is not under way gets another number, and only one of the portal's own"
+            "only a waiting operation gets another number, and only one that the portal numbers"
         );
         let before = self.again.remove(&sequence);
         let bytes = self.unstable.remove(sequence);
@@ -119,7 +119,7 @@ impl Portal {
             tried
                 .sent
                 .is_none_or(|sent| tried.first <= sent && sent < self.last),
-            "what was sent was sent under a number that is over"
+            "an operation was sent before under an earlier number"
         );
         self.again.insert(self.last, tried);
         self.unstable.insert(self.last, bytes);

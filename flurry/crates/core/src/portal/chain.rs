@@ -339,7 +339,7 @@ impl Portal {
             );
             assert!(
                 (chain.reads, chain.updates, chain.unstable) == (0, 0, 0),
-                "what a takeover found would replace what is under way"
+                "the result of a takeover would replace operations under way"
             );
             chain.known = Known::Taking;
         }
@@ -387,7 +387,7 @@ impl Portal {
         let request = &operation.request;
         assert!(
             request.stable < sequence && request.id.sequence == sequence,
-            "{sequence:?} is under way, and is said to be on every replica: {:?}",
+            "{sequence:?} is under way, but counts as being on every replica: {:?}",
             request.stable
         );
         assert!(

@@ -659,7 +659,7 @@ impl Portal {
                 assert!(
                     (self.waiting.is_empty() && self.deadlines.is_empty())
                         || planted(Bug::ClosedTooEarly),
-                    "every caller has heard what came of its operation"
+                    "every caller has an answer"
                 );
                 let untold = self.keys.values().any(|chain| chain.tail_unknown);
                 let untold = untold || self.forgot_untold;

@@ -52,7 +52,7 @@ impl Portal {
             return;
         }
         let key = operation.request.key.clone();
-        // Each kind of operation has answers of its own: another one would count what is not there.
+        // Each kind of operation has its own answers: another kind would count a missing operation.
         let fits = match outcome {
             Routed::Done(_) => !operation.takeover,
             Routed::Taken { .. } | Routed::Forgotten => operation.takeover,
@@ -159,8 +159,8 @@ impl Portal {
         }
     }
 
-    /// Whether the last writes to a key that was found at this version may have been lost, and nobody
-    /// who was told of it has written the key since.
+    /// Whether the last writes to a key that was found at this version may have been lost, and no
+    /// notified caller has written the key since.
     fn is_lossy(
         &self,
         session: SessionId,
@@ -174,7 +174,7 @@ impl Portal {
         let clean = part
             .clean_since
             .is_some_and(|since| found.epoch >= since || since == Epoch(1));
-        // A write of a later epoch ends a doubt only if its caller was told of it before.
+        // A write of a later epoch ends a doubt only if its caller was notified before.
         let untold = !self.params.tells_first || written_in <= part.unknown_through;
         let earlier = part.unknown_through > Epoch(0) && untold || losses.last > part.opened_in;
         let wiped = losses.wipe > part.opened_in;
@@ -407,7 +407,7 @@ impl Portal {
     pub(super) fn end_waiting(&mut self, pending: &super::Pending, outcome: Outcome) {
         assert!(
             !self.operations.contains_key(&pending.sequence),
-            "{:?} was sent: nobody knows what comes of it yet",
+            "{:?} was sent: its outcome is not known yet",
             pending.sequence
         );
         let number = self.number_told(pending.sequence);

@@ -24,7 +24,10 @@ impl Unstable {
     /// Removes a number. Returns its bytes; 0 if it was not there.
     pub(super) fn remove(&mut self, sequence: Sequence) -> usize {
         let bytes = self.bytes_of.remove(&sequence).unwrap_or(0);
-        assert!(bytes <= self.bytes, "what goes was counted when it came");
+        assert!(
+            bytes <= self.bytes,
+            "removed bytes were counted when they were added"
+        );
         self.bytes -= bytes;
         assert!(
             self.bytes == 0 || !self.bytes_of.is_empty(),

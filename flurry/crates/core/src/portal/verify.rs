@@ -72,10 +72,7 @@ impl Portal {
         );
         if let Some((loss, through)) = self.settling {
             assert_eq!(loss, self.last_loss, "only the latest loss is waited for");
-            assert!(
-                through <= self.last,
-                "what was written later is not concerned"
-            );
+            assert!(through <= self.last, "later writes are not affected");
         }
     }
 
@@ -93,7 +90,7 @@ impl Portal {
         assert_eq!(
             self.unstable.len(),
             held,
-            "what is under way or waits may change a replica, and nothing else"
+            "only operations under way or waiting may change a replica"
         );
         let all = self.operations.keys().chain(self.waiting.keys());
         for sequence in all {
@@ -103,7 +100,7 @@ impl Portal {
         assert_eq!(
             self.deadlines.len(),
             untold + self.waiting.len(),
-            "whoever has not heard yet hears by a deadline, and nobody hears twice"
+            "each caller without an answer has one deadline"
         );
         for (sequence, tried) in &self.again {
             assert!(
@@ -143,7 +140,7 @@ impl Portal {
         );
         assert!(
             self.owned().iter().any(|it| it.session == id.session),
-            "{id:?}: what was under way in a session ended with it"
+            "{id:?}: operations of a session end with it"
         );
     }
 
@@ -162,7 +159,7 @@ impl Portal {
         );
         assert!(
             chain.tail_unknown_through <= self.last,
-            "{key:?}: a doubt concerns what was asked for before it was known"
+            "{key:?}: a doubt affects operations that were submitted before it was known"
         );
         let mut last = None;
         for pending in &chain.waiting {

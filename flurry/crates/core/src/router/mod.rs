@@ -661,7 +661,7 @@ impl Router {
         if let Some(operation) = self.operations.remove(&id) {
             assert!(
                 operation.bytes_held <= self.bytes,
-                "{id:?}: what goes was counted when it came"
+                "{id:?}: removed bytes were counted when they were added"
             );
             self.bytes -= operation.bytes_held;
         }

@@ -101,7 +101,7 @@ impl Target {
         self.repeated.push(sent);
         assert!(
             self.repeated.len() <= REPEATED_MAX,
-            "no more than a reply can tell apart"
+            "no more attempts than a reply can number"
         );
         forgotten
     }

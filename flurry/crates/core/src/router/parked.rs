@@ -21,7 +21,7 @@ pub(super) struct Parked {
 pub(super) type ParkedByServer = BTreeMap<ServerId, Parked>;
 
 impl Parked {
-    /// Checks that what waits will be woken; for the simulation.
+    /// Checks that every waiting copy will be woken; for the simulation.
     ///
     /// # Panics
     ///
@@ -44,7 +44,7 @@ impl Router {
     pub(super) fn park(&mut self, server: ServerId, id: OperationId) {
         assert!(
             self.rates.contains_key(&server),
-            "{server:?}: without a rate nobody would ever wake what waits for it"
+            "{server:?}: without a rate, nothing would wake the waiting copies"
         );
         let parked = self.parked.entry(server).or_default();
         parked.operations.insert(id);

@@ -109,10 +109,7 @@ impl Rate {
             self.refilled = now;
             self.tokens = self.tokens.max(SILENT_ALLOWANCE);
         }
-        assert!(
-            self.refilled_at() > now,
-            "whoever waits for the next period waits for a time to come"
-        );
+        assert!(self.refilled_at() > now, "the next period is in the future");
     }
 
     /// Whether a copy may be repeated now.

@@ -63,7 +63,7 @@ impl Repair {
         let state = self.state.as_ref();
         assert!(
             state.is_none_or(|it| it.version >= self.need),
-            "{key:?}: what is pushed is no older than what is missed"
+            "{key:?}: a pushed state is no older than the missed one"
         );
     }
 }

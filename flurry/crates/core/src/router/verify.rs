@@ -31,7 +31,7 @@ impl Router {
             let timer = (at, Timer::Config);
             assert!(
                 self.timers.contains(&timer),
-                "what is wanted is asked for again"
+                "a wanted state is requested again"
             );
         }
         for (server, parked) in &self.parked {

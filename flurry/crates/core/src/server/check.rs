@@ -53,7 +53,7 @@ impl<M: StateMachine> Server<M> {
         }
     }
 
-    /// Checks that a verdict says of this replica what is so: the router acknowledges by it.
+    /// Checks that a verdict is true of this replica: the router acknowledges by it.
     fn check_verdict(&self, request: &Request, verdict: &Verdict, have: Version) {
         let version = request.id.version();
         match (&request.ask, verdict) {
@@ -64,7 +64,7 @@ impl<M: StateMachine> Server<M> {
             ),
             (Ask::Fetch, Verdict::State(state)) => assert!(
                 state.version >= request.dep && !state.evicted,
-                "{:?}: what is fetched is what another replica lacks",
+                "{:?}: another replica lacks the fetched state",
                 request.key
             ),
             (Ask::Touch, Verdict::State(state)) => assert!(
@@ -378,7 +378,7 @@ impl<M: StateMachine> Server<M> {
         let again = planted(Bug::RetryExecutesAgain);
         assert!(
             self.table.peek(key).is_none_or(|it| it.version < version) || again,
-            "{key:?}: {version} is executed once, and never on what comes after it"
+            "{key:?}: {version} is executed once, and never on a later version"
         );
         self.table.store(
             &self.machine,
@@ -482,7 +482,7 @@ impl<M: StateMachine> Server<M> {
         }
         assert!(
             self.table.peek(key).is_some_and(|it| it.version == version),
-            "{key:?}: whoever pushed {version} counts this replica as having it"
+            "{key:?}: the router that pushed {version} counts this replica as having it"
         );
         if self.persist.is_some()
             && let Some(record) = self.table.find(key)

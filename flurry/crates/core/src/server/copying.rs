@@ -101,7 +101,7 @@ impl<M: StateMachine> Server<M> {
         let things = batch.sessions.len() + batch.entries.len() + batch.listed.len();
         assert!(
             part.bytes <= part.bytes_max || things == 1,
-            "{things} things in {} bytes: what is too long goes alone",
+            "{things} things in {} bytes: only a single thing may be too long",
             part.bytes
         );
         self.send(back, Message::Control(Control::Batch(part.batch)));

@@ -91,7 +91,7 @@ impl Join {
         let sources: BTreeMap<ServerId, Source> = sources;
         assert!(
             !complete || sources.is_empty(),
-            "whoever holds everything copies nothing"
+            "a server with all records copies nothing"
         );
         Some(Self {
             number: config.number,
@@ -129,7 +129,7 @@ impl Join {
             let asks = matches!(source.cursor, Cursor::Missing(_));
             assert!(
                 !source.done || source.missing.is_empty(),
-                "{server:?} has told everything"
+                "{server:?} has sent everything"
             );
             assert!(
                 asks || source.missing.is_empty(),
@@ -310,7 +310,7 @@ impl<M: StateMachine> Server<M> {
             }
             assert!(
                 source.missing.is_empty(),
-                "a source has not told everything while records of it are missing"
+                "a source with missing records is not done"
             );
         }
         join.is_done()

@@ -80,7 +80,7 @@ impl<M: StateMachine> Server<M> {
         let Some(config) = &self.config else { return };
         assert!(
             kept.since < config.number,
-            "it came back in a later configuration than that which it was left out of"
+            "a server returns in a later configuration than the one that left it out"
         );
         kept.settled = true;
         let (since, sessions) = (kept.since, &self.sessions);

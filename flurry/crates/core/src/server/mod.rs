@@ -414,7 +414,7 @@ impl<M: StateMachine> Server<M> {
             self.config = Some(Arc::clone(config));
             assert!(
                 self.is_member(),
-                "whoever goes by a configuration takes part in it"
+                "a server takes part in its own configuration"
             );
             assert!(
                 self.join.is_none() || !stable,

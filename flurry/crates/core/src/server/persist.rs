@@ -179,7 +179,10 @@ impl Persist {
     ///
     /// When changes, or replies that wait for them, are out of order.
     pub(super) fn verify(&self) {
-        assert!(self.durable <= self.position, "what is on disk was there");
+        assert!(
+            self.durable <= self.position,
+            "a durable position was written before"
+        );
         let changes = self.changes.iter().map(|it| it.position);
         assert!(
             changes.is_sorted_by(|one, other| one < other),

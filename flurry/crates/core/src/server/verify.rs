@@ -33,7 +33,7 @@ impl<M: StateMachine> Server<M> {
         }
         assert!(
             self.config.is_some() || self.table.len() == 0,
-            "whoever takes no part has no record that counts"
+            "a server that takes no part has no record that counts"
         );
         assert!(
             self.kept_is_settled() || self.config.is_none() || !self.is_ready(),

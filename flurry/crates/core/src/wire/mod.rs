@@ -59,7 +59,7 @@ pub fn encode(message: &Message, out: &mut BytesMut) {
     };
     assert!(
         out.len() >= start + HEADER_BYTES,
-        "a body is behind its header, and what was there before stays"
+        "a body follows its header, and earlier bytes stay"
     );
     header.seal(&mut out[start..]);
     debug_assert_eq!(
@@ -68,7 +68,7 @@ pub fn encode(message: &Message, out: &mut BytesMut) {
             attempt: header.attempt.min(31),
             ..header
         }),
-        "whoever reads the header finds what was written"
+        "a written header is read back unchanged"
     );
 }
 

@@ -122,7 +122,7 @@ impl Iterator for Unpack {
         }
         assert!(
             self.frames.len() < left,
-            "each step takes something off, or whoever reads would never end"
+            "each step consumes bytes, or reading would never end"
         );
         Some(found)
     }
