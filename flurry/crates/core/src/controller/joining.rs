@@ -36,7 +36,7 @@ impl Controller {
         let counted = member.addresses.is_empty() || member.addresses.len() == shards;
         let addressed = counted && member.addresses.iter().all(|text| is_address(text));
         let drained = self.drained.contains(&member.server) && !planted(Bug::DrainedComesBack);
-        // A server that asks has not been lost, even if it claims so. The highest number stands for the
+        // A server that asks is not lost, even if it claims so. The highest number stands for the
         // controller in a grant of a lease.
         let bad = member.gone || member.server == ServerId(u16::MAX);
         if !addressed || drained || bad || !self.has_room(member.server) {
