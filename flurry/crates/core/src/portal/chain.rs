@@ -397,7 +397,7 @@ impl Portal {
         assert_eq!(
             operation.takeover,
             request.ask == Ask::Touch,
-            "{sequence:?}: a takeover asks what there is"
+            "{sequence:?}: takeovers, and no other operations, ask servers for their states"
         );
         let copy = Copy {
             request: Arc::clone(&operation.request),

@@ -62,9 +62,12 @@ impl Portal {
         let parts = self.parts.len();
         match self.life {
             Life::Opening(_) => assert_eq!(parts, 0, "no session is open yet"),
-            Life::Open | Life::Closing => assert!(!self.has_none(), "it has a session"),
-            Life::Closed => assert!(self.has_none(), "each session is closed, or another's"),
-            Life::Fenced(_) => assert!(self.has_lost_all(), "it goes on with what it has"),
+            Life::Open | Life::Closing => assert!(!self.has_none(), "an open owner has a session"),
+            Life::Closed => assert!(self.has_none(), "a closed owner has no session"),
+            Life::Fenced(_) => assert!(
+                self.has_lost_all(),
+                "an owner that still has a session is not fenced"
+            ),
         }
         assert!(
             self.settled <= self.last_loss,

@@ -17,11 +17,11 @@ pub(crate) struct Key<K> {
     pub(crate) name: &'static str,
     /// The type, the bounds and the default of its values.
     pub(crate) kind: K,
-    /// All that does not depend on the type.
+    /// The properties that do not depend on the type.
     pub(crate) notes: Notes,
 }
 
-/// What a key has whatever its type.
+/// The properties of a key that do not depend on its type.
 #[derive(Clone, Copy)]
 pub(crate) struct Notes {
     /// The meaning, for the manual.
@@ -30,9 +30,9 @@ pub(crate) struct Notes {
     default: Option<&'static str>,
     /// Bounds that the type does not have, for the manual.
     also: &'static str,
-    /// The values of another key that have this one; `None` where all have it.
+    /// The values of another key for which this one is allowed; `None` if it always is.
     pub(crate) only: Option<&'static [&'static str]>,
-    /// Why the others do not have it, for messages.
+    /// Why it is not allowed for other values, for messages.
     pub(crate) reason: &'static str,
     /// True if `run.scale` multiplies it.
     pub(crate) is_scaled: bool,
@@ -40,7 +40,7 @@ pub(crate) struct Notes {
     pub(crate) is_variable: bool,
 }
 
-/// A key with these values and this meaning.
+/// Returns a key with this name, type and meaning.
 pub(crate) const fn key<K>(name: &'static str, kind: K, meaning: &'static str) -> Key<K> {
     Key {
         name,
@@ -58,43 +58,43 @@ pub(crate) const fn key<K>(name: &'static str, kind: K, meaning: &'static str) -
 }
 
 impl<K: Copy> Key<K> {
-    /// The key with these words for its default.
+    /// Describes the default in words.
     pub(crate) const fn default_is(mut self, words: &'static str) -> Self {
         self.notes.default = Some(words);
         self
     }
 
-    /// The key with a bound that its type does not have.
+    /// Adds a bound that the type does not have.
     pub(crate) const fn also(mut self, bound: &'static str) -> Self {
         self.notes.also = bound;
         self
     }
 
-    /// The key as one that only these values of another key have.
+    /// Allows the key only for these values of another key.
     pub(crate) const fn only(mut self, words: &'static [&'static str]) -> Self {
         self.notes.only = Some(words);
         self
     }
 
-    /// The key with the reason why [`Self::only`] some values have it.
+    /// Gives the reason of [`Self::only`], for messages.
     pub(crate) const fn because(mut self, reason: &'static str) -> Self {
         self.notes.reason = reason;
         self
     }
 
-    /// The key as a time that `run.scale` multiplies.
+    /// Lets `run.scale` multiply the key, which is a time.
     pub(crate) const fn scaled(mut self) -> Self {
         self.notes.is_scaled = true;
         self
     }
 
-    /// The key as one that no matrix varies.
+    /// Forbids a matrix to vary the key.
     pub(crate) const fn fixed(mut self) -> Self {
         self.notes.is_variable = false;
         self
     }
 
-    /// The key with other limits: those of a plan may depend on its other keys.
+    /// Returns the key with other limits, since limits may depend on other keys of the plan.
     pub(crate) fn with(&self, change: impl FnOnce(K) -> K) -> Self {
         Self {
             kind: change(self.kind),
@@ -104,24 +104,24 @@ impl<K: Copy> Key<K> {
 }
 
 impl<K> Key<K> {
-    /// The hint to write this value.
+    /// Returns the hint to write this value.
     pub(crate) fn hint(&self, value: impl std::fmt::Display) -> String {
         format!("{} = {value}", self.name)
     }
 
-    /// The hint to write this text.
+    /// Returns the hint to write this text.
     pub(crate) fn hint_text(&self, value: impl std::fmt::Display) -> String {
         self.hint(format!("\"{value}\""))
     }
 }
 
-/// A key, but for its type.
+/// A key whose type is erased.
 pub(crate) trait Described {
     fn name(&self) -> &'static str;
     fn kind(&self) -> &dyn Kind;
     fn notes(&self) -> &Notes;
 
-    /// The default as the manual has it.
+    /// Returns the default as the manual shows it.
     fn default(&self) -> String {
         if let Some(words) = self.notes().default {
             return words.to_owned();
@@ -133,7 +133,7 @@ pub(crate) trait Described {
         }
     }
 
-    /// The bounds as the manual has them.
+    /// Returns the bounds as the manual shows them.
     fn bounds(&self) -> String {
         let (own, also) = (self.kind().bounds(), self.notes().also.to_owned());
         let parts = [own, also].into_iter().filter(|part| !part.is_empty());
