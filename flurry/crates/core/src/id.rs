@@ -52,6 +52,14 @@ pub struct Epoch(pub u32);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sequence(pub u64);
 
+impl Sequence {
+    /// Whether it is the number of a takeover. Operations of callers have even numbers.
+    #[must_use]
+    pub const fn is_takeover(self) -> bool {
+        !self.0.is_multiple_of(2)
+    }
+}
+
 /// Which write made a value what it is: the owner's epoch and the write's number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
@@ -68,17 +76,11 @@ impl Version {
         sequence: Sequence(0),
     };
 
-    /// Whether a takeover wrote it, and not an operation of a caller.
-    #[must_use]
-    pub const fn is_of_takeover(self) -> bool {
-        self.sequence.0 % 2 == 1
-    }
-
     /// The epoch of the last operation of a caller that wrote a state of this version, if nothing
     /// but the version is known: 0 for a takeover, which may have found a state of any age.
     #[must_use]
     pub const fn written_in(self) -> Epoch {
-        if self.is_of_takeover() {
+        if self.sequence.is_takeover() {
             Epoch(0)
         } else {
             self.epoch

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{Destination, Life, Operation, Outcome, Pending, Portal, is_takeover};
+use super::{Destination, Life, Operation, Outcome, Pending, Portal};
 use crate::bugs::{Bug, planted};
 use crate::config::Level;
 use crate::id::{ConfigNumber, Epoch, Key, MonoNs, Sequence, Version};
@@ -251,7 +251,7 @@ impl Portal {
     fn send(&mut self, now: MonoNs, key: &Key, pending: Pending, dep: Version) {
         let id = self.id(key, pending.sequence);
         assert!(
-            !is_takeover(pending.sequence),
+            !pending.sequence.is_takeover(),
             "odd numbers are for takeovers: one would have the version of the other"
         );
         let access = pending.submission.access;
@@ -323,7 +323,7 @@ impl Portal {
     ) {
         let id = self.id(key, sequence);
         assert!(
-            is_takeover(sequence) && !self.operations.contains_key(&sequence),
+            sequence.is_takeover() && !self.operations.contains_key(&sequence),
             "a takeover has a number of its own: two may find two states"
         );
         // First, since a takeover that is sent anew may be all that is not stable.

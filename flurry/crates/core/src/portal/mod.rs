@@ -287,11 +287,6 @@ pub fn number_of(sequence: Sequence) -> u64 {
     sequence.0 / 2
 }
 
-/// Whether a number is that of a takeover.
-fn is_takeover(sequence: Sequence) -> bool {
-    !sequence.0.is_multiple_of(2)
-}
-
 impl Portal {
     /// A portal that asks the controller to make it the owner.
     #[must_use]
@@ -412,7 +407,7 @@ impl Portal {
         // sent needs none any more. Else the loss of what its takeover wrote back could not be proven.
         let sent = self.operations.get(&first);
         let needs_none =
-            is_takeover(first) || sent.is_some_and(|operation| operation.access != Access::Read);
+            first.is_takeover() || sent.is_some_and(|operation| operation.access != Access::Read);
         Sequence(first.0.saturating_sub(if needs_none { 1 } else { 2 }))
     }
 

@@ -79,7 +79,7 @@ impl Portal {
                 };
                 // Its own write-back, by an earlier sending: what was there before is not known any more.
                 let unheard = self.keys.get(&key).is_some_and(|it| it.unheard);
-                let taken_before = found.epoch == id.epoch && found.is_of_takeover();
+                let taken_before = found.epoch == id.epoch && found.sequence.is_takeover();
                 let own = found == id.version() || (unheard && taken_before);
                 let found = if own { Version::NONE } else { found };
                 let losses = Losses {
@@ -230,7 +230,7 @@ impl Portal {
         let answered = self.operations.get(&sequence).is_some_and(|it| it.answered);
         // Or a late copy of a refused write was executed after all: nothing can be lost of a key that
         // was never written. Or what a takeover wrote back is gone, of which others may have the original.
-        let taken_over = dep.epoch == epoch && dep.is_of_takeover() && !unproven;
+        let taken_over = dep.epoch == epoch && dep.sequence.is_takeover() && !unproven;
         // Every replica had the deletion, and has ended since: a disk that was late knows what was before.
         let is_older = |it: &Version| Version::NONE < have && have < *it;
         let back = chain

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::chain::{Chain, Known};
-use super::{Life, Operation, Portal, is_takeover};
+use super::{Life, Operation, Portal};
 use crate::bugs::{Bug, planted};
 use crate::id::Key;
 use crate::machine::Access;
@@ -80,7 +80,7 @@ impl Portal {
     }
 
     fn verify_numbers(&self) {
-        assert!(!is_takeover(self.last), "callers' numbers are even");
+        assert!(!self.last.is_takeover(), "callers' numbers are even");
         assert!(
             self.unstable.last().is_none_or(|it| it <= self.last),
             "no number is higher than the last that was given out"
@@ -120,7 +120,7 @@ impl Portal {
     fn verify_operation(&self, operation: &Operation) {
         let id = operation.request.id;
         assert_eq!(
-            is_takeover(id.sequence),
+            id.sequence.is_takeover(),
             operation.takeover,
             "{id:?}: odd numbers are those of takeovers"
         );

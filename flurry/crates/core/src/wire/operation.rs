@@ -44,7 +44,7 @@ pub(super) fn state(read: body::State) -> Result<State, WireError> {
         sequence: Sequence(read.sequence),
     };
     // Records of before this field have 0.
-    let written_in = if version.is_of_takeover() {
+    let written_in = if version.sequence.is_takeover() {
         Epoch(read.written_in)
     } else {
         version.written_in()
