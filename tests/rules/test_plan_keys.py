@@ -17,8 +17,8 @@ READER = "plan.py"
 FILE = "plan.toml"
 
 OTHER_TOML = {
-    "findings/limits.py": "reads a person's file of limits",
-    "findings/sla.py": "reads a person's service level agreement",
+    "base/limits.py": "reads a person's file of limits",
+    "base/sla.py": "reads a person's service level agreement",
     "papers/claims.py": "reads the claims of the studies, which the package contains",
     "verbs/options.py": "reads the table of command-line options, which the package contains",
 }

@@ -13,7 +13,7 @@ from bench.families import FAMILIES, RATE_HZ, Family
 from bench.program import ROOT, call
 from bench.result import Result
 from unruly import open_run
-from unruly.findings.comparison import GRID, Sample, Side, compare, judge_samples
+from unruly.base.comparison import GRID, Sample, Side, compare, judge_samples
 from unruly.stats import bucket_index, paired_shift
 from unruly.stats.blocks import BLOCKS
 

@@ -12,7 +12,7 @@ from scipy import stats
 
 from bench.families import FAMILIES, RATE_HZ, Family
 from bench.result import Result
-from unruly.findings.ladder import STEPS, shown_name
+from unruly.base.ladder import STEPS, shown_name
 from unruly.stats import block_interval, block_ladder, bucket_index, quantile_ranks_iid
 from unruly.stats.blocks import BLOCKS
 

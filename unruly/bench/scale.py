@@ -21,7 +21,7 @@ from bench.big_trace import Size, write
 from bench.pairs import interleaved, ratio
 from bench.program import UNRULY
 from bench.result import Result
-from unruly.findings.ladder import PERCENTILES as QUANTILES
+from unruly.base.ladder import PERCENTILES as QUANTILES
 from unruly.tables.duckdb_engine import MEMORY_MOST
 
 SIZE = Size(rows=100_000_000, cells=2_000)

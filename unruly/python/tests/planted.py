@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 
 import unruly
 from synthetic import NS, STARTED_NS, Segments, Shape, _table, _tally, _write_manifest
-from unruly.findings.causes import causes
-from unruly.findings.context import Context
+from unruly.base.context import Context
+from unruly.topics.causes.statistics import causes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

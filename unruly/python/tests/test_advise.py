@@ -17,11 +17,11 @@ import unruly
 from synthetic import NS, STARTED_NS, write_run
 from unruly import stats
 from unruly.__main__ import main
+from unruly.base.sla import SlaError, read_sla
 from unruly.errors import ParameterError
-from unruly.findings.advice import best_hedge, load_of
-from unruly.findings.advice_ground import TIMEOUTS_MAX, timeout_grid
-from unruly.findings.sla import SlaError, read_sla
 from unruly.output.advice import LINES_MAX, advice_json, advise_text
+from unruly.topics.advice.ground import TIMEOUTS_MAX, timeout_grid
+from unruly.topics.advice.statistics import best_hedge, load_of
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 MS = 1e6

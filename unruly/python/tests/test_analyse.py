@@ -15,9 +15,9 @@ import unruly
 from synthetic import write_run
 from unruly import stats
 from unruly.__main__ import main
+from unruly.base.context import Context
+from unruly.base.receivers import correlate, pair
 from unruly.errors import ParameterError
-from unruly.findings.context import Context
-from unruly.findings.receivers import correlate, pair
 from unruly.output.summary import summary
 from unruly.tables import fetch
 from unruly.tables.resources import METRICS

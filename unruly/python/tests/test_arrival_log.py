@@ -15,11 +15,11 @@ import unruly
 from alike import differences, leaves
 from arrival_logs import MS, Copy, Operation, three, write_log
 from synthetic import write_run
-from unruly.findings import arrival_log as findings
-from unruly.findings.context import Context
+from unruly.base.context import Context
+from unruly.drawing.view import views_of
 from unruly.html.sections import sections
-from unruly.html.view import views_of
 from unruly.output.summary import summary
+from unruly.topics.arrival_log import statistics as findings
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 HEADING = "First, quorum and all on the same operations"

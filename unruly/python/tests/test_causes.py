@@ -12,19 +12,21 @@ import pyarrow.compute as pc
 import pytest
 
 import unruly
+from changed import with_topics
 from planted import ERRORS, MS, ONCE, SIDES, WANTED, add_rows, looked_at, rewrite, write_planted
 from synthetic import NS, STARTED_NS
 from unruly.__main__ import main
-from unruly.findings import cause_parts, cause_subject
-from unruly.findings.mechanisms import MECHANISMS
-from unruly.findings.rules_causes import SUGGESTIONS, slow_because
-from unruly.findings.suspects import merged
+from unruly.base.mechanisms import MECHANISMS
+from unruly.base.suspects import merged
+from unruly.drawing.view import views_of
 from unruly.html import write_report
-from unruly.html.figures.causes import lead, over_time
-from unruly.html.view import views_of
 from unruly.output.summary import summary
 from unruly.stats import coincidence
 from unruly.tables import fetch
+from unruly.topics.causes import parts as cause_parts
+from unruly.topics.causes import subject as cause_subject
+from unruly.topics.causes.figures import lead, over_time
+from unruly.topics.causes.rules import SUGGESTIONS, slow_because
 
 SEEDS = range(3)
 
@@ -206,7 +208,7 @@ def test_everybody_reads_the_same_sentence(stopped, schema, capsys, tmp_path):
 
 def test_what_was_not_looked_at_is_said(stopped, schema):
     told = "Of 9 events only 5 were looked at"
-    cut = replace(stopped, causes=replace(stopped.causes, left_out=(told,)))
+    cut = with_topics(stopped, causes=replace(stopped.causes, left_out=(told,)))
     document = json.loads(json.dumps(summary(cut)))
     schema.validate(document)
     assert document["causes"]["left_out"] == [told]

@@ -13,8 +13,8 @@ import unruly
 from conftest import REPOSITORY
 from synthetic import NS, write_run
 from unruly.__main__ import main
+from unruly.base.comparison import Side, compare, compare_levels
 from unruly.errors import ComparisonError, ParameterError
-from unruly.findings.comparison import Side, compare, compare_levels
 from unruly.stats import grouped_shift, paired_shift, pairs_needed
 
 

@@ -21,11 +21,11 @@ from alike import differences, leaves
 from streaming import CALM, COLLECTOR, Cell, write_streams
 from synthetic import write_run
 from unruly.__main__ import main
+from unruly.base.context import Context
 from unruly.errors import EngineError
-from unruly.findings.context import Context
-from unruly.findings.streams import streams
 from unruly.tables.requests import measured
 from unruly.tables.selection import exact_quantiles
+from unruly.topics.streams.statistics import streams
 
 SPARK = "local[2]"
 ENGINES = ("duckdb", SPARK)
@@ -75,7 +75,7 @@ def _frames(analysis):
         "decomposition": analysis.decomposition,
         "slow pairs": slow.pairs,
         "slow sets": slow.sets,
-        "windows": analysis.windows,
+        "windows": analysis.over_time.windows,
         "causes": analysis.causes.points,
     }
 

@@ -11,13 +11,14 @@ import pandas as pd
 import pytest
 
 import unruly
+from changed import with_topics
 from test_runtimes import RAISED_BY_RUNTIMES
 from test_streams import RAISED_BY_STREAMS
 from unruly.__main__ import main
-from unruly.findings import CODES, SECTIONS, SEVERITIES
-from unruly.findings.distrust import fell_behind
-from unruly.findings.rules import RULES, find
-from unruly.findings.target import parse_target
+from unruly.base.distrust import fell_behind
+from unruly.base.model import SECTIONS, SEVERITIES
+from unruly.base.target import parse_target
+from unruly.topics.rules import CODES, RULES, find
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -188,7 +189,8 @@ def test_every_page_has_a_code():
 
 
 def test_every_code_in_the_rules_is_listed():
-    places = sorted((REPOSITORY / "unruly/python/unruly/findings").glob("rules*.py"))
+    package = REPOSITORY / "unruly/python/unruly"
+    places = [*package.glob("base/rules*.py"), *package.glob("topics/*/rules*.py")]
     source = "".join(place.read_text(encoding="utf-8") for place in places)
     raised = re.findall(r'Finding\(\s*"([a-z0-9-]+)"', source)
     assert sorted(raised) == sorted(CODES)
@@ -282,7 +284,7 @@ def test_a_difference_between_nodes_alone_is_no_correlate_unless_one_is_slow(slo
     """Memory that differs from node to node says nothing of time (findings/correlate.md)."""
     row = slow.correlations.rows[0]
     standing = replace(slow.correlations, rows=(replace(row, within=0.0, highest="agent-1"),))
-    evidence = replace(slow, causes=None, correlations=standing)
+    evidence = replace(with_topics(slow, causes=None), correlations=standing)
     assert "correlate" not in [f.code for f in find(evidence)]
     named = replace(standing, rows=(replace(row, within=0.0, highest="agent-3"),))
     assert "correlate" in [f.code for f in find(replace(evidence, correlations=named))]
@@ -292,6 +294,8 @@ def test_what_there_is_too_little_of_is_told_before_what_only_goes_along(slow):
     """The memory of a backlog follows a starved agent more closely than its waiting for a CPU."""
     row = slow.correlations.rows[0]
     rows = tuple(replace(row, metric=it) for it in ("rss_bytes", "run_queue_wait_ns"))
-    evidence = replace(slow, causes=None, correlations=replace(slow.correlations, rows=rows))
+    evidence = replace(
+        with_topics(slow, causes=None), correlations=replace(slow.correlations, rows=rows)
+    )
     told = [it.evidence["metric"] for it in find(evidence) if it.code == "correlate"]
     assert told == ["run_queue_wait_ns", "rss_bytes"]

@@ -12,8 +12,8 @@ import pytest
 import unruly
 from synthetic import write_run
 from unruly.__main__ import main
-from unruly.findings.judging import judge
-from unruly.findings.limits import LimitError, read_limits
+from unruly.base.judging import judge
+from unruly.base.limits import LimitError, read_limits
 from unruly.stats import request_mean_interval, share_interval
 
 

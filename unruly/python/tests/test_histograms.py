@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import unruly
 from synthetic import NS, STARTED_NS, Segments, _table
+from unruly.base.judging import judge
+from unruly.base.limits import Limit
 from unruly.errors import ParameterError
-from unruly.findings.judging import judge
-from unruly.findings.limits import Limit
 from unruly.output.summary import summary
 from unruly.stats import bin_count_above, bin_quantile, bucket_edges, spread
 

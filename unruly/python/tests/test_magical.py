@@ -13,11 +13,11 @@ import unruly
 from synthetic import write_run
 from test_findings import MATRIX, ODD
 from unruly.__main__ import main
-from unruly.findings import magical
+from unruly.drawing.view import views_of
 from unruly.html import write_report
-from unruly.html.figures import matrix
-from unruly.html.view import views_of
 from unruly.output.summary import summary
+from unruly.topics.factors import figures as matrix
+from unruly.topics.factors import statistics as magical
 
 
 @pytest.fixture(scope="module")

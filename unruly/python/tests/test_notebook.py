@@ -12,12 +12,12 @@ import pytest
 import unruly
 from synthetic import write_run
 from unruly.__main__ import main
+from unruly.base.estimate import Estimate
+from unruly.base.operation import FRAME, PERCENTILES
+from unruly.drawing import distribution
+from unruly.drawing.view import views_of
 from unruly.errors import ComparisonError
-from unruly.findings.estimate import Estimate
-from unruly.findings.operation import FRAME, PERCENTILES
-from unruly.html.figures import distribution
 from unruly.html.javascript import licences
-from unruly.html.view import views_of
 from unruly.shown import LINE_MAX, ROWS_MAX, Sheet, html_of
 
 

@@ -11,9 +11,9 @@ import unruly
 from conftest import REPOSITORY
 from synthetic import write_run
 from unruly import stats
-from unruly.findings.ladder import STEPS, ladder_blocks, promise_ladder
-from unruly.findings.promise import PromiseLadder, PromiseStep, next_words
-from unruly.findings.promise_words import promise_words
+from unruly.base.ladder import STEPS, ladder_blocks, promise_ladder
+from unruly.base.promise import PromiseLadder, PromiseStep, next_words
+from unruly.base.promise_words import promise_words
 
 sys.path.insert(0, str(REPOSITORY))
 

@@ -13,17 +13,17 @@ import unruly
 from alike import differences, leaves
 from meshes import MS, Mesh, write_mesh
 from synthetic import write_run
-from unruly.findings.context import Context
-from unruly.findings.runtime_meetings import mean_chance
-from unruly.findings.runtime_spans import Odds, merged
-from unruly.findings.runtimes import runtimes
-from unruly.html import format
+from unruly.base.context import Context
+from unruly.drawing import format
+from unruly.drawing.view import views_of
 from unruly.html.sections import sections
-from unruly.html.view import views_of
 from unruly.output.summary import summary
 from unruly.output.verdict import verdict
 from unruly.tables import inline
-from unruly.tables import runtimes as runtime_tables
+from unruly.topics.runtimes import tables as runtime_tables
+from unruly.topics.runtimes.meetings import mean_chance
+from unruly.topics.runtimes.spans import Odds, merged
+from unruly.topics.runtimes.statistics import runtimes
 
 RAISED_BY_RUNTIMES = {"runtime-tail", "runtime-collector"}
 

@@ -10,7 +10,7 @@ import pytest
 import unruly
 from alike import differences
 from synthetic import write_run
-from unruly.findings import context, quantiles
+from unruly.base import context, quantiles
 from unruly.tables import selection
 from unruly.tables.selection import WIDTH, exact_quantiles, fine_bin
 

@@ -14,16 +14,16 @@ import pytest
 import unruly
 from synthetic import NS, STARTED_NS, write_run
 from unruly import stats
+from unruly.base.context import Context
+from unruly.drawing.view import views_of
 from unruly.errors import ParameterError
-from unruly.findings import warmup
-from unruly.findings.context import Context
-from unruly.findings.rules_warmup import enough_ns
-from unruly.findings.warmup import WarmUp, warm_ups
-from unruly.html.figures.timeline import timeline
-from unruly.html.view import views_of
-from unruly.html.warmup import warm_ups as table_of
 from unruly.stats import Interval
 from unruly.stats.settling import Settling
+from unruly.topics.over_time import warmup
+from unruly.topics.over_time.figures import timeline
+from unruly.topics.over_time.rules_warmup import enough_ns
+from unruly.topics.over_time.section_warmup import warm_ups as table_of
+from unruly.topics.over_time.warmup import WarmUp, warm_ups
 
 DRIVE = {"kind": "drive", "agents": 1, "ops": ("read",), "rate_hz": 200, "duration_s": 60}
 COLD = {**DRIVE, "cold": (3.0, 4.0), "stalls_hz": 3.0, "stall_mean_ns": 8e6}

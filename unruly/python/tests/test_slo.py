@@ -7,7 +7,7 @@ import pytest
 import synthetic
 import unruly
 from unruly.__main__ import main
-from unruly.findings.slo import slos
+from unruly.base.slo import slos
 from unruly.output.slo import slo_text
 
 SHAPE = {

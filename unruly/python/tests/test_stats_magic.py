@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from unruly.errors import ParameterError
-from unruly.findings.magical import THINNED
 from unruly.stats import (
     analysis_of_variance,
     dip_test,
@@ -25,6 +24,7 @@ from unruly.stats import (
 )
 from unruly.stats.dip import REDUCED, dip_of, draw
 from unruly.stats.dips import kept
+from unruly.topics.factors.statistics import THINNED
 
 
 def nist(path):

@@ -15,7 +15,7 @@ from planted import rewrite
 from synthetic import NS, STARTED_NS, write_run
 from unruly import stats
 from unruly.__main__ import main
-from unruly.findings import steadiness
+from unruly.topics.over_time import statistics as steadiness
 
 DRIVE = {"kind": "drive", "agents": 1, "ops": ("read",), "rate_hz": 300, "duration_s": 40}
 

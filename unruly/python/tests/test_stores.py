@@ -13,23 +13,24 @@ import pytest
 import scipy.stats
 
 import unruly
+from changed import with_topics
 from synthetic import NS, STARTED_NS, write_run
 from unruly import stats
 from unruly.__main__ import main
+from unruly.base.context import Context
+from unruly.base.target import Target, parse_target
+from unruly.drawing.view import views_of
 from unruly.errors import UnrulyError
-from unruly.findings import flow
-from unruly.findings.context import Context
-from unruly.findings.loads import rate_hz
-from unruly.findings.store_words import fault_sentence, knee_sentence
-from unruly.findings.stores import timed
-from unruly.findings.target import Target, parse_target
 from unruly.html import write_report
-from unruly.html.figures.faults import faults
-from unruly.html.figures.flow import flow as flow_figure
-from unruly.html.stores import faults as fault_table
-from unruly.html.view import views_of
 from unruly.quantity import duration
 from unruly.tables import fetch
+from unruly.topics.stores import flow
+from unruly.topics.stores.figures_faults import faults
+from unruly.topics.stores.figures_flow import flow as flow_figure
+from unruly.topics.stores.loads import rate_hz
+from unruly.topics.stores.section import faults as fault_table
+from unruly.topics.stores.statistics import timed
+from unruly.topics.stores.words import fault_sentence, knee_sentence
 
 DRIVE = {
     "kind": "drive", "agents": 1, "ops": ("read",), "rate_hz": 400, "duration_s": 30,
@@ -370,7 +371,7 @@ def test_a_picture_of_too_many_faults_says_how_many_it_leaves_out(seen):
         for cell in range(12)
         for process in range(20)
     ]
-    (view,) = views_of([replace(seen, stores=replace(seen.stores, faults=tuple(many)))])
+    (view,) = views_of([with_topics(seen, stores=replace(seen.stores, faults=tuple(many)))])
     figure = faults(view)
     assert [panel.title for panel in figure.panels] == [f"store={it:02}" for it in range(4, 12)]
     assert figure.panels[0].alt.count("busy of") == 16
@@ -397,7 +398,7 @@ def test_the_failed_are_told_beside_a_p99(compared):
 def test_a_kind_of_fault_has_one_row_in_all_cells_unless_it_came_to_several_of_one(seen):
     def rows(effects):
         stores = replace(seen.stores, faults=tuple(effects))
-        (view,) = views_of([replace(seen, stores=stores)])
+        (view,) = views_of([with_topics(seen, stores=stores)])
         return "; ".join(panel.alt for panel in faults(view).panels)
 
     one = seen.stores.faults
@@ -418,8 +419,8 @@ def test_no_request_is_compared_with_every_window(struck, monkeypatch):
         plans.append(told[0][1])
         return frame
 
-    for module in ("faults", "quantiles"):
-        monkeypatch.setattr(f"unruly.findings.{module}.fetch", explained)
+    for module in ("topics.stores.faults", "base.quantiles"):
+        monkeypatch.setattr(f"unruly.{module}.fetch", explained)
     assert len(timed(Context.of(run, lambda _: None), pictures=False).faults) == 4
     joins = [name for plan in plans for name in re.findall(r"\w[\w ]* Join", plan)]
     assert len(joins) >= 5
@@ -476,7 +477,7 @@ def test_faults_that_are_not_shaded_are_counted(seen):
     (view,) = views_of([seen])
     assert "Shaded: the faults." in flow_figure(view).caption
     fewer = seen.stores.spans[seen.stores.spans["kind"] != "fault busy"]
-    (view,) = views_of([replace(seen, stores=replace(seen.stores, spans=fewer))])
+    (view,) = views_of([with_topics(seen, stores=replace(seen.stores, spans=fewer))])
     assert "Shaded: 3 of 4 faults." in flow_figure(view).caption
 
 

@@ -14,18 +14,18 @@ import scipy.stats
 import unruly
 from streaming import BROKEN, CALM, COLLECTOR, CPU_LOAD, LACKS, Cell, write_streams
 from synthetic import NS, STARTED_NS
+from unruly.drawing.view import views_of
 from unruly.errors import ParameterError
-from unruly.findings.stream_hypotheses import hypotheses
-from unruly.findings.stream_legs import Flow, longest_silence
-from unruly.findings.stream_model import HELD, NOT_HELD, OPEN
-from unruly.findings.stream_table import stream_lines
-from unruly.findings.stream_words import hypothesis_line, protocol_sentences
 from unruly.html import write_report
-from unruly.html.streams import streams as stream_section
-from unruly.html.view import views_of
 from unruly.stats import growth, kept_share
 from unruly.tables import fetch, inline
-from unruly.tables import streams as stream_tables
+from unruly.topics.streams import tables as stream_tables
+from unruly.topics.streams.hypotheses import hypotheses
+from unruly.topics.streams.legs import Flow, longest_silence
+from unruly.topics.streams.lines import stream_lines
+from unruly.topics.streams.model import HELD, NOT_HELD, OPEN
+from unruly.topics.streams.section import streams as stream_section
+from unruly.topics.streams.words import hypothesis_line, protocol_sentences
 
 M = 1e6
 RAISED_BY_STREAMS = {

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from planted import LOST, MS, add_rows, as_repeats, looked_at, write_planted
 from synthetic import NS, STARTED_NS
-from unruly.findings import suspects
+from unruly.base import suspects
 
 
 def _named(path, cell):

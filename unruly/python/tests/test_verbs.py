@@ -12,7 +12,7 @@ import pytest
 import unruly
 from synthetic import write_run
 from unruly.__main__ import main
-from unruly.findings.words import METRIC_WORDS
+from unruly.base.words import METRIC_WORDS
 from unruly.quantity import duration
 from unruly.tables.resources import METRICS
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 import unruly
+from changed import with_topics
 from synthetic import write_run
-from unruly.findings.because import because, rises_with
-from unruly.findings.rules import find
 from unruly.output.columns import columns
+from unruly.topics.causes.because import because, rises_with
+from unruly.topics.rules import find
 
 WIDTHS = (60, 80, 100)
 STORE = {"kind": "drive", "agents": 1, "ops": ("read", "write"), "rate_hz": 100, "duration_s": 12,
@@ -181,10 +182,10 @@ def test_a_correlate_is_a_candidate_only_where_causes_explain_less_than_half(gro
     assert explained
     assert "correlate" not in {it.code for it in group.findings}
     assert "candidates" not in because(group)
-    found = find(replace(group, causes=None))
+    found = find(with_topics(group, causes=None))
     names = [it.evidence["candidate"] for it in found if it.code == "correlate"]
     assert names[0] == "receiver's CPU wait"
-    open_ = replace(group, causes=None, findings=found)
+    open_ = replace(with_topics(group, causes=None), findings=found)
     assert because(open_).startswith("unexplained; candidates, by correlation: receiver's CPU wait")
 
 
@@ -195,7 +196,7 @@ def test_a_negative_correlation_is_no_finding_and_reads_with_its_sign(group):
     negative = replace(row, spearman=rank, within=-0.4)
     assert rises_with(negative) == "is lower when the receiver's CPU wait is higher"
     rows = replace(group.correlations, rows=(negative,))
-    found = find(replace(group, causes=None, correlations=rows))
+    found = find(replace(with_topics(group, causes=None), correlations=rows))
     assert "correlate" not in {it.code for it in found}
 
 

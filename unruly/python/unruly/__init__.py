@@ -15,6 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from unruly.api import Gate, compare, export, gate, import_file, report
+    from unruly.base.analysis import Analysis
+    from unruly.base.estimate import Estimate
+    from unruly.base.limits import Limit
+    from unruly.base.model import Finding, GroupSummary
+    from unruly.base.operation import CellSummary, Operation
     from unruly.errors import (
         IngestError,
         ParameterError,
@@ -25,20 +30,15 @@ if TYPE_CHECKING:
         UnknownNameError,
         UnrulyError,
     )
-    from unruly.findings.advice import advise
-    from unruly.findings.advice_model import Advice
-    from unruly.findings.analyse import analyse
-    from unruly.findings.analysis import Analysis
-    from unruly.findings.estimate import Estimate
-    from unruly.findings.limits import Limit
-    from unruly.findings.model import Finding, GroupSummary
-    from unruly.findings.operation import CellSummary, Operation
     from unruly.output.advice import advice_json, advise_text
     from unruly.output.comparison import compare_text
     from unruly.output.summary import summary
     from unruly.output.verdict import verdict
     from unruly.run import Run, open_run
     from unruly.stats.interval import Interval
+    from unruly.topics.advice.model import Advice
+    from unruly.topics.advice.statistics import advise
+    from unruly.topics.analyse import analyse
 
 __all__ = [
     "Advice",
@@ -87,14 +87,14 @@ _HOMES: Final = {
         "UnknownNameError",
         "UnrulyError",
     ),
-    "unruly.findings.advice": ("advise",),
-    "unruly.findings.advice_model": ("Advice",),
-    "unruly.findings.analyse": ("analyse",),
-    "unruly.findings.estimate": ("Estimate",),
-    "unruly.findings.limits": ("Limit",),
-    "unruly.findings.analysis": ("Analysis",),
-    "unruly.findings.model": ("Finding", "GroupSummary"),
-    "unruly.findings.operation": ("CellSummary", "Operation"),
+    "unruly.topics.advice.statistics": ("advise",),
+    "unruly.topics.advice.model": ("Advice",),
+    "unruly.topics.analyse": ("analyse",),
+    "unruly.base.estimate": ("Estimate",),
+    "unruly.base.limits": ("Limit",),
+    "unruly.base.analysis": ("Analysis",),
+    "unruly.base.model": ("Finding", "GroupSummary"),
+    "unruly.base.operation": ("CellSummary", "Operation"),
     "unruly.output.advice": ("advice_json", "advise_text"),
     "unruly.output.comparison": ("compare_text",),
     "unruly.output.summary": ("summary",),

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from unruly.base import comparison
+from unruly.base.analysis import Analysis
+from unruly.base.comparison import Comparison, Side
+from unruly.base.judging import judge
+from unruly.base.limits import Limit, read_limits
 from unruly.errors import ComparisonError
-from unruly.findings import Advice, Analysis, advise, analyse, comparison
-from unruly.findings.comparison import Comparison, Side
-from unruly.findings.judging import judge
-from unruly.findings.limits import Limit, read_limits
 from unruly.ingest import Imported, Options, import_files, join_files
 from unruly.output.export import format_of, hgrm_lines, hlog_lines, write_rows
 from unruly.output.gate import exit_code, gate_text
@@ -24,9 +25,12 @@ from unruly.output.summary import summary
 from unruly.progress import Progress
 from unruly.run import Run, open_run
 from unruly.shown import Sheet, Shown
+from unruly.topics.advice.statistics import advise
+from unruly.topics.analyse import analyse
 
 if TYPE_CHECKING:
-    from unruly.findings.judging import Outcome
+    from unruly.base.judging import Outcome
+    from unruly.topics.advice.model import Advice
 
 RunLike: TypeAlias = "Run | Analysis | str | os.PathLike[str]"
 """An opened run, an analysis, or the path of a run's directory."""

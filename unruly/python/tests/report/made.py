@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from unruly.findings import model as m
-from unruly.findings.analysis import Analysis
-from unruly.findings.ladder import PERCENTILES as QUANTILES
-from unruly.findings.ladder import STEPS
-from unruly.findings.operation import CellSummary
-from unruly.findings.promise import PromiseLadder, PromiseStep
-from unruly.findings.worked import NOTHING, Worked
+from unruly.base import model as m
+from unruly.base.analysis import Analysis
+from unruly.base.ladder import PERCENTILES as QUANTILES
+from unruly.base.ladder import STEPS
+from unruly.base.operation import CellSummary
+from unruly.base.promise import PromiseLadder, PromiseStep
+from unruly.base.worked import NOTHING, Worked
 from unruly.stats import Interval
 
 NS = 1e9

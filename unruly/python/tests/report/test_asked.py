@@ -9,12 +9,12 @@ import pytest
 import unruly
 from synthetic import write_run
 from unruly.__main__ import main
-from unruly.findings.comparison import Compared, Comparison, Moved
+from unruly.base.comparison import Compared, Comparison, Moved
+from unruly.drawing.since import Since
+from unruly.drawing.view import views_of
 from unruly.html import comparison_sections
-from unruly.html.figures.since import Since
-from unruly.html.figures.timeline import timeline
-from unruly.html.view import views_of
 from unruly.stats import Interval
+from unruly.topics.over_time.figures import timeline
 
 DRIVE = {"agents": 1, "ops": ("read", "write"), "kind": "drive", "duration_s": 20}
 MANIFEST = {

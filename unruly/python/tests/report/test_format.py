@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from unruly.html import format
-from unruly.html.chart import ticks
-from unruly.html.frames import exceedance, quantile, thinned_points, with_gaps
+from unruly.drawing import format
+from unruly.drawing.chart import ticks
+from unruly.drawing.frames import exceedance, quantile, thinned_points, with_gaps
+from unruly.drawing.view import natural
 from unruly.html.page import embedded
-from unruly.html.view import natural
 
 
 @pytest.mark.parametrize(

@@ -23,23 +23,24 @@ import vl_convert
 from altair.utils.schemapi import debug_mode
 from markupsafe import Markup
 
-from unruly.html import format, several
-from unruly.html.chart import one_line
-from unruly.html.document import Chapter, Page
+from unruly.drawing import format
+from unruly.drawing.chart import one_line
+from unruly.drawing.document import Chapter, Page
+from unruly.drawing.measured import Measured
+from unruly.drawing.view import View, views_of
+from unruly.html import several
 from unruly.html.javascript import licences
-from unruly.html.measured import Measured
 from unruly.html.sections import advice_alone, sections
 from unruly.html.verdict import verdict
-from unruly.html.view import View, views_of
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
-    from unruly.findings.advice_model import Advice
-    from unruly.findings.analysis import Analysis
-    from unruly.findings.comparison import Comparison
-    from unruly.html.document import Section
+    from unruly.base.analysis import Analysis
+    from unruly.base.comparison import Comparison
+    from unruly.drawing.document import Section
+    from unruly.topics.advice.model import Advice
 
 SEVERITY_WORDS = {"spoils": "Spoils the run", "warns": "Warning", "informs": "Note"}
 

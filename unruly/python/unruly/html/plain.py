@@ -13,10 +13,10 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from unruly.html.chart import one_line
+from unruly.drawing.chart import one_line
 
 if TYPE_CHECKING:
-    from unruly.html.document import Figure, Spec
+    from unruly.drawing.document import Figure, Spec
 
 SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
 WIDE, NARROW = 640, 300

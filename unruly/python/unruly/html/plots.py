@@ -13,28 +13,30 @@ import altair as alt
 import vl_convert
 from altair.utils.schemapi import debug_mode
 
+from unruly.drawing import distribution
+from unruly.drawing.view import views_of
 from unruly.errors import PlotError
-from unruly.html.figures import causes, correlation, distribution, nodes, slow
-from unruly.html.figures.faults import faults
-from unruly.html.figures.flow import flow
+from unruly.html.figures import correlation, nodes, slow
 from unruly.html.figures.groups import group_sizes, kth_of_n
-from unruly.html.figures.matrix import ratios
 from unruly.html.figures.promise import promises
-from unruly.html.figures.tails import tails
-from unruly.html.figures.timeline import timeline
 from unruly.html.figures.trust import send_lag
-from unruly.html.figures.windows import short_windows
 from unruly.html.javascript import with_licences
 from unruly.html.plain import plain_spec
-from unruly.html.view import views_of
+from unruly.topics.causes import figures as causes
+from unruly.topics.factors.figures import ratios
+from unruly.topics.over_time.figures import timeline
+from unruly.topics.over_time.figures_windows import short_windows
+from unruly.topics.stores.figures_faults import faults
+from unruly.topics.stores.figures_flow import flow
+from unruly.topics.stores.figures_tails import tails
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-    from unruly.findings.analysis import Analysis
-    from unruly.html.document import Figure, Spec
-    from unruly.html.view import View
+    from unruly.base.analysis import Analysis
+    from unruly.drawing.document import Figure, Spec
+    from unruly.drawing.view import View
 
 PNG_SCALE: Final = 2.0
 UNDRAWN: Final = "or the analysis was made with pictures=False"

@@ -5,19 +5,19 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from unruly.html import format
-from unruly.html.document import Datum, Part, Section, Statement, Table, number, table, text
+from unruly.drawing import format
+from unruly.drawing.document import Datum, Part, Section, Statement, Table, number, table, text
+from unruly.drawing.measured import Measured
 from unruly.html.figures import environments
 from unruly.html.figures.shift import comparison_sections
-from unruly.html.measured import Measured
 from unruly.html.verdict import spread, statements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from unruly.findings.comparison import Compared, Comparison
-    from unruly.findings.operation import CellSummary
-    from unruly.html.view import View
+    from unruly.base.comparison import Compared, Comparison
+    from unruly.base.operation import CellSummary
+    from unruly.drawing.view import View
 
 ANSWERS = ("did it work", "can I trust it", "what can I promise", "why were some slow")
 

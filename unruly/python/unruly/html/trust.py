@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from unruly.findings.worked import kind_name
-from unruly.html import format
-from unruly.html.document import Datum, Table, number, table, text
+from unruly.base.worked import kind_name
+from unruly.drawing import format
+from unruly.drawing.document import Datum, Table, number, table, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from unruly.html.view import View
+    from unruly.drawing.view import View
 
 TREATMENT = {
     "ok": "counted with its latency",

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from unruly.findings.because import because, sent_late
-from unruly.findings.promise import CONFIDENCE, SPOILED, next_words, share_words
-from unruly.findings.promise_words import refusal_words
-from unruly.findings.worked import kinds_words
-from unruly.html import format
-from unruly.html.advice import sentence
-from unruly.html.document import Statement, Verdict
-from unruly.html.figures.causes import nothing_explains
+from unruly.base.promise import CONFIDENCE, SPOILED, next_words, share_words
+from unruly.base.promise_words import refusal_words
+from unruly.base.worked import kinds_words
+from unruly.drawing import format
+from unruly.drawing.document import Statement, Verdict
+from unruly.drawing.findings import sentence
+from unruly.drawing.tables import op_name
+from unruly.drawing.view import ALL, View
 from unruly.html.figures.glance import glance
-from unruly.html.tables import op_name
-from unruly.html.view import ALL, View
 from unruly.output.verdict import next_step
+from unruly.topics.causes.because import because, sent_late
+from unruly.topics.causes.figures import nothing_explains
+from unruly.topics.causes.model import causes_of
 
 if TYPE_CHECKING:
-    from unruly.findings.operation import CellSummary
-    from unruly.findings.promise import PromiseStep
+    from unruly.base.operation import CellSummary
+    from unruly.base.promise import PromiseStep
 
 OUTAGES_MOST = 2
 
@@ -147,7 +148,7 @@ def _which(named: int, of: int) -> str:
 
 def _slow(view: View) -> Statement:
     """Name what made the slow requests slow: the first cause of the worst p99, or a slow node."""
-    question, found = "Why were some slow?", view.analysis.causes
+    question, found = "Why were some slow?", causes_of(view.analysis)
     rows = {(row.cell, row.op): row for row in (found.rows if found else ()) if row.causes}
     worst = sorted(view.analysis.cells, key=lambda c: -(c.p99 or 0.0))
     row = next((rows[c.cell, c.op] for c in worst if (c.cell, c.op) in rows), None)

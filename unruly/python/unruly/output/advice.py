@@ -7,14 +7,14 @@ import textwrap
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from unruly.findings.advice_words import by_reason, steps
-from unruly.findings.words import named
+from unruly.base.words import named
 from unruly.quantity import duration, percent
+from unruly.topics.advice.words import by_reason, steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from unruly.findings.advice_model import Advice, Part
+    from unruly.topics.advice.model import Advice, Part
 
 SCHEMA: Final = 1
 LINES_MAX: Final = 40

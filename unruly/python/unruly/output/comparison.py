@@ -11,7 +11,7 @@ from unruly.quantity import duration, percent
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from unruly.findings.comparison import Compared, Comparison, Moved
+    from unruly.base.comparison import Compared, Comparison, Moved
 
 FINE_EXIT, FINDING_EXIT = 0, 1
 MARKS: Final = {

@@ -12,8 +12,8 @@ from unruly.terminal import plain
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from unruly.findings import Analysis
-    from unruly.findings.judging import Outcome
+    from unruly.base.analysis import Analysis
+    from unruly.base.judging import Outcome
 
 MARKS: Final = {"held": "  held     ", "broken": "!! broken   ", "undecided": " ? undecided"}
 COLOURS: Final = {"held": "\x1b[32m", "broken": "\x1b[31m", "undecided": "\x1b[33m"}

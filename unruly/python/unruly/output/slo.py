@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from unruly.findings.judging import Outcome
+    from unruly.base.judging import Outcome
 
 
 def slo_text(outcomes: Sequence[Outcome], *, width: int = 100) -> str:

@@ -8,22 +8,25 @@ import textwrap
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from unruly.findings.because import because
-from unruly.findings.promise import SPOILED
-from unruly.findings.promise_words import promise_words
-from unruly.findings.statuses import statuses_sentence
-from unruly.findings.store_words import target_sentence
-from unruly.findings.stream_table import stream_lines
-from unruly.findings.worked import failure_step
+from unruly.base.promise import SPOILED
+from unruly.base.promise_words import promise_words
+from unruly.base.statuses import statuses_sentence
+from unruly.base.worked import failure_step
 from unruly.output.verdict_details import details
 from unruly.output.verdict_details import label as _label
 from unruly.output.verdict_details import shown as _shown
 from unruly.quantity import count, duration
+from unruly.topics.causes.because import because
+from unruly.topics.stores.statistics import stores_of
+from unruly.topics.stores.words import target_sentence
+from unruly.topics.streams.lines import stream_lines
+from unruly.topics.streams.model import streams_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from unruly.findings import Analysis, Finding
+    from unruly.base.analysis import Analysis
+    from unruly.base.model import Finding
 
 LINES_MAX: Final = 40
 WIDTH_LEAST: Final = 60
@@ -58,7 +61,7 @@ def verdict(analysis: Analysis, *, width: int = 100, colour: bool = False) -> st
     width = max(WIDTH_LEAST, width)
     lines = [(line, red) for it, red in _conclusions(analysis) for line in _fit(it, width)]
     rest: list[str] = []
-    streams = analysis.streams
+    streams = streams_of(analysis)
     tables = [] if streams is None else ["", *stream_lines(streams, width)]
     for line in [*tables, *details(analysis, width)]:
         rest += _fit(line, width)
@@ -90,7 +93,7 @@ def _conclusions(analysis: Analysis) -> Iterator[tuple[str, str]]:
     if analysis.cells:
         for line in _promises(analysis):
             yield line, ""
-    stores = analysis.stores
+    stores = stores_of(analysis)
     if stores is not None and stores.tails and stores.target.asked:
         yield f"target: {target_sentence(stores, lambda row: _label(analysis, row))}", ""
     why = because(analysis)
@@ -162,7 +165,7 @@ def _promises(analysis: Analysis) -> Iterator[str]:
         return
     shown = _shown(analysis)
     rows = [row for row in analysis.cells if row.latency == "response" and row.op != "*"]
-    if len(rows) > (1 if analysis.streams else len(shown)):
+    if len(rows) > (1 if streams_of(analysis) else len(shown)):
         made = [row for row in rows if row.ladder.highest]
         names = Counter(row.ladder.highest.name for row in made if row.ladder.highest)
         steps = ", ".join(f"{name} for {n}" for name, n in names.items())

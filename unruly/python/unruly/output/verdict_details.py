@@ -5,26 +5,31 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from unruly.findings.asked import compares_nodes, has_foreign_arrivals
-from unruly.findings.rules_runtime import collector_sentence, times, wholes
-from unruly.findings.runtime_model import ANYBODY
-from unruly.findings.store_words import (
+from unruly.base.asked import compares_nodes, has_foreign_arrivals
+from unruly.output.columns import columns
+from unruly.quantity import count, duration, percent, rate, significant
+from unruly.quantity import times as ratio_words
+from unruly.stats.blocks import DRIFTS
+from unruly.topics.arrival_log.model import arrival_log_of
+from unruly.topics.over_time.statistics import over_time_of
+from unruly.topics.runtimes.model import ANYBODY, runtimes_of
+from unruly.topics.runtimes.rules import collector_sentence, times, wholes
+from unruly.topics.stores.statistics import stores_of
+from unruly.topics.stores.words import (
     fault_sentence,
     is_comparable,
     knee_sentence,
     unseen_sentence,
     worst_fault,
 )
-from unruly.output.columns import columns
-from unruly.quantity import count, duration, percent, rate, significant
-from unruly.quantity import times as ratio_words
-from unruly.stats.blocks import DRIFTS
+from unruly.topics.streams.model import streams_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from unruly.findings import Analysis, CellSummary
-    from unruly.findings.tails import Tail
+    from unruly.base.analysis import Analysis
+    from unruly.base.operation import CellSummary
+    from unruly.base.tails import Tail
     from unruly.stats import Interval
 
 TABLE_ROWS: Final = 6
@@ -51,7 +56,7 @@ SHOWN_ELSEWHERE: Final = frozenset(
 
 def details(analysis: Analysis, width: int) -> Iterator[str]:
     """Yield the lines that may be cut, the most useful first."""
-    if analysis.cells and analysis.streams is None:
+    if analysis.cells and streams_of(analysis) is None:
         yield ""
         yield from _table(analysis, width)
         yield from _store(analysis)
@@ -61,7 +66,7 @@ def details(analysis: Analysis, width: int) -> Iterator[str]:
     if warnings:
         yield ""
         yield from warnings
-    if analysis.cells and analysis.streams is None:
+    if analysis.cells and streams_of(analysis) is None:
         rest = [*_groups(analysis), *_same_operations(analysis), *_over_time(analysis)]
         if rest:
             yield ""
@@ -135,7 +140,7 @@ def _short(analysis: Analysis, row: CellSummary) -> str:
 
 def _same_operations(analysis: Analysis) -> Iterator[str]:
     """Of an arrival log, what waiting for more copies costs on the same operations."""
-    log = analysis.arrival_log
+    log = arrival_log_of(analysis)
     if log is None:
         return
     several = len({row.cell for row in log.rows}) > 1
@@ -167,7 +172,7 @@ def _between(interval: Interval, write: Callable[[float], str]) -> str:
 
 def _store(analysis: Analysis) -> Iterator[str]:
     """The load that a store holds, and the fault that hurts it most."""
-    stores = analysis.stores
+    stores = stores_of(analysis)
     if stores is None:
         return
     for ramp in stores.ramps[:RAMPS]:
@@ -203,7 +208,7 @@ def _by_runtime(analysis: Analysis, width: int) -> Iterator[str]:
 
     Of several cells, the one whose slow copies met pauses most, in one line.
     """
-    found = analysis.runtimes
+    found = runtimes_of(analysis)
     if found is None:
         return
     whole = sorted(wholes(found), key=lambda it: -_lift_of(it.at("either").lift))
@@ -244,7 +249,7 @@ def _where(analysis: Analysis) -> Iterator[str]:
 
 def _over_time(analysis: Analysis) -> Iterator[str]:
     """Throughput, foreign arrivals and changes of the shown ops that have the worst p99."""
-    over_time = analysis.over_time
+    over_time = over_time_of(analysis)
     if over_time is None or not over_time.rows:
         return
     found = {(row.cell, row.op): row for row in over_time.rows}

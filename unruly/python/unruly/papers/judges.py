@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import scipy
 
-from unruly.findings.cells import histograms_of
-from unruly.findings.context import Context
+from unruly.base.cells import histograms_of
+from unruly.base.context import Context
 from unruly.papers import judges_streams as of_streams
 from unruly.papers.claims import papers
 from unruly.papers.judgement import (
@@ -28,10 +28,11 @@ from unruly.papers.judgement import (
 )
 from unruly.quantity import duration
 from unruly.stats import Interval, block_interval, interval_of_ratio
+from unruly.topics.factors.statistics import factors_of
 
 if TYPE_CHECKING:
-    from unruly.findings import Analysis
-    from unruly.findings.magical import MatrixCell
+    from unruly.base.analysis import Analysis
+    from unruly.topics.factors.statistics import MatrixCell
 
 MOST: Final = 0.5
 
@@ -60,7 +61,8 @@ def _share(hits: int, of: int, words: str) -> Judgement:
 
 
 def _cells(analysis: Analysis) -> list[MatrixCell]:
-    return [c for c in analysis.magical.cells if c.mean] if analysis.magical else []
+    found = factors_of(analysis)
+    return [c for c in found.cells if c.mean] if found else []
 
 
 def _haircut(analysis: Analysis) -> Judgement:
@@ -99,7 +101,7 @@ def _p99_bound(analysis: Analysis) -> Judgement:
 
 
 def _p99_on_mean(analysis: Analysis) -> Judgement:
-    line = analysis.magical.lines["*"] if analysis.magical else None
+    line = held.lines["*"] if (held := factors_of(analysis)) else None
     if line is None or line.slope is None or line.r is None or line.n < 4:
         return unknown(line.reason if line else "the run has no matrix")
     reach = scipy.stats.norm.ppf((1 + LEVEL) / 2) / np.sqrt(line.n - 3)
@@ -114,7 +116,7 @@ def _p99_on_mean(analysis: Analysis) -> Judgement:
 
 
 def _counts_against_sizes(analysis: Analysis) -> Judgement:
-    found = analysis.magical.count_against_size if analysis.magical else None
+    found = held.count_against_size if (held := factors_of(analysis)) else None
     if found is None:
         return unknown("too few configurations with outliers")
     reach = scipy.stats.norm.ppf((1 + LEVEL) / 2) / np.sqrt(max(1, found.cells - 3))
@@ -126,7 +128,7 @@ def _counts_against_sizes(analysis: Analysis) -> Judgement:
 
 
 def _resources_silent(analysis: Analysis) -> Judgement:
-    rows = analysis.magical.resources if analysis.magical else ()
+    rows = held.resources if (held := factors_of(analysis)) else ()
     if not rows:
         return unknown("no resource was sampled in enough configurations")
     loud = [row for row in rows if row.q_value < 0.05]
@@ -144,7 +146,7 @@ def _resources_silent(analysis: Analysis) -> Judgement:
 
 def _explained(analysis: Analysis, measure: str) -> tuple[str, Interval] | None:
     """The factor that explains most of a measure, and its partial share."""
-    rows = analysis.magical.explained if analysis.magical else ()
+    rows = held.explained if (held := factors_of(analysis)) else ()
     effects = [e for it in rows if it.measure == measure for e in it.effects if e.partial]
     if not effects:
         return None

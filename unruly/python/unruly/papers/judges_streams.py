@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 import scipy
 
-from unruly.findings.stream_hypotheses import is_jvm
-from unruly.findings.stream_model import CPU, GC, NONE
-from unruly.findings.stream_verdicts import SATURATED_LEAST
 from unruly.papers.judgement import (
     HOLDS,
     LEVEL,
@@ -24,12 +21,15 @@ from unruly.papers.judgement import (
 )
 from unruly.quantity import percent
 from unruly.stats import Interval, interval_of_ratio
+from unruly.topics.streams.hypotheses import is_jvm
+from unruly.topics.streams.model import CPU, GC, NONE, streams_of
+from unruly.topics.streams.verdicts import SATURATED_LEAST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from unruly.findings import Analysis
-    from unruly.findings.stream_model import End, Stream
+    from unruly.base.analysis import Analysis
+    from unruly.topics.streams.model import End, Stream
 
 KERNEL: Final = ("tcp", "udp", "jvm-tcp", "jvm-nio", "jvm-udp")
 ALIKE: Final = 0.95
@@ -39,12 +39,12 @@ PAPER_JGROUPS: Final = 0.06
 
 
 def _row(analysis: Analysis, protocol: str, load: str) -> Stream | None:
-    rows = analysis.streams.rows if analysis.streams else ()
+    rows = held.rows if (held := streams_of(analysis)) else ()
     return next((row for row in rows if (row.protocol, row.load) == (protocol, load)), None)
 
 
 def _loaded(analysis: Analysis, load: str) -> list[Stream]:
-    rows = analysis.streams.rows if analysis.streams else ()
+    rows = held.rows if (held := streams_of(analysis)) else ()
     return [row for row in rows if row.load == load and _whole(row.of_unloaded)]
 
 

@@ -15,7 +15,7 @@ from unruly.papers.claims import STATES, Claim, Paper, papers
 from unruly.papers.judges import judge_run
 
 if TYPE_CHECKING:
-    from unruly.findings import Analysis
+    from unruly.base.analysis import Analysis
 
 VERDICTS: Final = "verdicts.json"
 KINDS: Final = {"fig": "figure", "tab": "table", "fin": "finding"}

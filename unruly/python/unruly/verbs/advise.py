@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def run(options: argparse.Namespace) -> int:
     """Run the verb and return its exit code."""
     from unruly import advise, analyse  # noqa: PLC0415
-    from unruly.findings.sla import duration_ns, read_sla  # noqa: PLC0415
+    from unruly.base.sla import duration_ns, read_sla  # noqa: PLC0415
     from unruly.output.advice import advice_json, advise_text  # noqa: PLC0415
     from unruly.stats import DEFAULT_SLA  # noqa: PLC0415
 

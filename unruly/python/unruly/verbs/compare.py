@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def run(options: argparse.Namespace) -> int:
     """Run the verb and return its exit code."""
     from unruly import compare  # noqa: PLC0415
-    from unruly.findings.comparison import ALLOWANCE  # noqa: PLC0415
+    from unruly.base.comparison import ALLOWANCE  # noqa: PLC0415
     from unruly.output.comparison import compare_json, compare_text, exit_code  # noqa: PLC0415
 
     sides = _sides(options.sides, options)
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
 def _sides(texts: list[str], options: argparse.Namespace) -> dict[str, list[Run]]:
     """Return the runs of each name; a name that comes twice joins its runs."""
     from unruly.api import runs_in  # noqa: PLC0415
-    from unruly.findings.comparison import alias_of  # noqa: PLC0415
+    from unruly.base.comparison import alias_of  # noqa: PLC0415
 
     sides: dict[str, list[Run]] = {}
     for text in texts:

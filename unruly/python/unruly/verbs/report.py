@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def run(options: argparse.Namespace) -> int:
     """Run the verb and return its exit code."""
     from unruly import analyse, report, verdict  # noqa: PLC0415
-    from unruly.findings.comparison import alias_of  # noqa: PLC0415
+    from unruly.base.comparison import alias_of  # noqa: PLC0415
     from unruly.html import prepare  # noqa: PLC0415
     from unruly.output.summary import write_summary  # noqa: PLC0415
 

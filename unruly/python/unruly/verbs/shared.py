@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from unruly.findings.analysis import Analysis
-    from unruly.findings.target import Target
+    from unruly.base.analysis import Analysis
+    from unruly.base.target import Target
     from unruly.run import Run
 
 FINE_EXIT, FINDING_EXIT = 0, 1
@@ -25,7 +25,7 @@ FINE_EXIT, FINDING_EXIT = 0, 1
 
 def target_of(options: argparse.Namespace) -> Target | None:
     """The target that was asked for."""
-    from unruly.findings.target import parse_target  # noqa: PLC0415 - --help stays quick
+    from unruly.base.target import parse_target  # noqa: PLC0415 - --help stays quick
 
     return parse_target(options.target) if options.target else None
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 import pandas as pd
 
-from unruly.html import chart, format
-from unruly.html.document import Figure, Key, Panel
-from unruly.html.frames import thinned_points
+from unruly.drawing import chart, format
+from unruly.drawing.document import Figure, Key, Panel
+from unruly.drawing.frames import thinned_points
 
 if TYPE_CHECKING:
-    from unruly.findings.model import Correlation
-    from unruly.html.view import View
+    from unruly.base.model import Correlation
+    from unruly.drawing.view import View
 
 MOST_BARS = 16
 MOST_SCATTERS = 6

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 import pandas as pd
 
-from unruly.html import chart, format
-from unruly.html.document import Figure, Panel, Spec
-from unruly.html.figures.distribution import READING, curve_chart
-from unruly.html.frames import exceedances, named_ops, quantile
-from unruly.html.view import LATENCIES, View
+from unruly.drawing import chart, format
+from unruly.drawing.distribution import READING, curve_chart
+from unruly.drawing.document import Figure, Panel, Spec
+from unruly.drawing.frames import exceedances, named_ops, quantile
+from unruly.drawing.view import LATENCIES, View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import altair as alt
 import pandas as pd
 
-from unruly.html import chart, format
-from unruly.html.document import Figure, Key, Panel
-from unruly.html.figures.distribution import SHARES
-from unruly.html.frames import exceedances, named_ops
-from unruly.html.view import LATENCIES
+from unruly.drawing import chart, format
+from unruly.drawing.distribution import SHARES
+from unruly.drawing.document import Figure, Key, Panel
+from unruly.drawing.frames import exceedances, named_ops
+from unruly.drawing.view import LATENCIES
 
 if TYPE_CHECKING:
-    from unruly.html.view import View
+    from unruly.drawing.view import View
 
 HEIGHT = 190
 ROW = 16

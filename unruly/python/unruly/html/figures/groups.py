@@ -7,11 +7,11 @@ import math
 import altair as alt
 import pandas as pd
 
-from unruly.html import chart, format
-from unruly.html.document import Figure, Panel
-from unruly.html.figures.distribution import READING, curve_chart
-from unruly.html.frames import exceedances, named_ops, quantile
-from unruly.html.view import LATENCIES, View
+from unruly.drawing import chart, format
+from unruly.drawing.distribution import READING, curve_chart
+from unruly.drawing.document import Figure, Panel
+from unruly.drawing.frames import exceedances, named_ops, quantile
+from unruly.drawing.view import LATENCIES, View
 
 QUANTILES = (("p50", "p50"), ("p99", "p99"), ("p99_9", "p99.9"))
 MOST_PANELS = 6

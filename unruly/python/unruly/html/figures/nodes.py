@@ -7,10 +7,10 @@ import math
 import altair as alt
 import pandas as pd
 
-from unruly.html import chart, format
-from unruly.html.document import Figure, Key, Panel, Spec
-from unruly.html.frames import named_ops
-from unruly.html.view import ALL, LATENCIES, View, natural
+from unruly.drawing import chart, format
+from unruly.drawing.document import Figure, Key, Panel, Spec
+from unruly.drawing.frames import named_ops
+from unruly.drawing.view import ALL, LATENCIES, View, natural
 
 MOST_MATRICES = 6
 MOST_MEMBERS = 9

@@ -7,9 +7,9 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from unruly.html import chart, format
-from unruly.html.document import Figure, Key, Panel, Spec
-from unruly.html.view import ALL, LATENCIES, View
+from unruly.drawing import chart, format
+from unruly.drawing.document import Figure, Key, Panel, Spec
+from unruly.drawing.view import ALL, LATENCIES, View
 
 MOST_ROWS = 24
 ALL_WORDS = "all together"

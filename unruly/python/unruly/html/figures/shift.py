@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 import pandas as pd
 
-from unruly.html import chart, format
-from unruly.html.document import Figure, Key, Panel, Part, Section, Table, number, table, text
+from unruly.drawing import chart, format
+from unruly.drawing.document import Figure, Key, Panel, Part, Section, Table, number, table, text
 
 if TYPE_CHECKING:
-    from unruly.findings.comparison import Compared, Comparison
+    from unruly.base.comparison import Compared, Comparison
 
 OUTCOMES = {"slower": "slower", "faster": "faster"}
 COLUMNS = ["quantile", "ratio", "low", "high", "a", "b", "shown"]

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import altair as alt
 import pandas as pd
 
-from unruly.html import chart, format
-from unruly.html.document import Figure, Panel, Spec
-from unruly.html.view import View, natural
+from unruly.drawing import chart, format
+from unruly.drawing.document import Figure, Panel, Spec
+from unruly.drawing.view import View, natural
 
 if TYPE_CHECKING:
-    from unruly.findings.model import SlowNodes
+    from unruly.base.model import SlowNodes
 
 MOST_WINDOWS = 400
 FEW_TICKS = 8

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import altair as alt
 import pandas as pd
 
-from unruly.html import chart, format
-from unruly.html.document import Figure, Key, Panel
+from unruly.drawing import chart, format
+from unruly.drawing.document import Figure, Key, Panel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from unruly.html.view import View
+    from unruly.drawing.view import View
 
 NAMES = {"p50": "p50", "p90": "p90", "p99": "p99", "p99_9": "p99.9", "max": "max"}
 SERIES = ("response time", "our send delay")

@@ -1,0 +1,253 @@
+"""What an analysis of one run is: plain frozen values that every reader renders.
+
+All times and latencies are in nanoseconds (float, since quantiles interpolate). A value that cannot
+be said is ``None`` (in a frame: ``NaN``), and the reason stands in ``absent``. A request that was
+not answered well ranks as +infinity: it counts in ``n``, and a quantile that falls among the failed
+is absent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from unruly.quantity import count, duration
+from unruly.shown import Sheet, Shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from unruly.base.operation import CellSummary
+    from unruly.run import Run
+    from unruly.stats import Interval
+
+SECTIONS = ("trust", "promise", "unruly", "where", "slow", "why", "help")
+SEVERITIES = ("spoils", "warns", "informs")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a person may set about an analysis; the defaults filled in."""
+
+    window_ns: int
+    """The longest window of any cell; the cells have one length unless the plan sweeps it."""
+    factor: float
+    percentile: float
+    floor_ns: int
+    windows_ns: dict[str, int] = field(default_factory=dict)
+    """The length of the windows of each cell."""
+
+
+@dataclass(frozen=True, repr=False)
+class GroupSummary(Shown):
+    """The k-th of n replies of the group requests of one (cell, op), from the intended time.
+
+    ``n`` counts requests, ``size`` is the number of copies of each; ``level`` is ``"first"`` (k =
+    1), ``"majority"`` (k = size // 2 + 1), ``"all"`` (k = size) or ``""``. A size of 2 has its
+    majority in "all".
+    """
+
+    cell: str
+    op: str
+    size: int
+    k: int
+    level: str
+    n: int
+    failed: int
+    p50: float | None
+    p90: float | None
+    p99: float | None
+    p99_9: float | None
+    max: float | None
+    mean_ok: float | None
+    absent: dict[str, str] = field(default_factory=dict)
+
+    def _sheet(self) -> Sheet:
+        return Sheet(
+            f"{self.op} in {self.cell}, reply {self.k} of {self.size}: {count(self.n)} requests, "
+            f"{count(self.failed)} failed, p50 {duration(self.p50)}, p99 {duration(self.p99)}"
+        )
+
+
+@dataclass(frozen=True)
+class NamedNode:
+    """A node that all others that observe it see as slow in at least half of the windows."""
+
+    node: str
+    ops: tuple[str, ...]
+    observers: int
+    windows: int
+    windows_slow: int
+    ratio: float | None
+    """Median over windows and observers of its percentile over that of the fastest."""
+    words: str
+
+
+@dataclass(frozen=True, repr=False)
+class SlowNodes(Shown):
+    """Who is slow, in whose eyes, and how that depends on the definition.
+
+    Frames: ``pairs`` (cell, repeat, window, op, sender, receiver, n, failed, p50, p90, p99,
+    fastest, ratio, slow), ``sets`` (cell, repeat, window, op, observer, seen, slow - a tuple of
+    names), ``histogram`` (op, slow_nodes, count: observers' sets by their size), ``jaccard`` (cell,
+    repeat, window, op, observer_a, observer_b, jaccard), ``sensitivity`` (factor, percentile,
+    slow_pairs, named, nodes, jaccard_mean).
+    """
+
+    pairs: pd.DataFrame
+    sets: pd.DataFrame
+    histogram: pd.DataFrame
+    jaccard: pd.DataFrame
+    sensitivity: pd.DataFrame
+    named: tuple[NamedNode, ...]
+    windows: int
+    left_out: int
+    """(window, op, sender, receiver) combinations with fewer rows than ``least_rows``."""
+    least_rows: int
+    jaccard_mean: float | None
+
+
+@dataclass(frozen=True, repr=False)
+class Correlation(Shown):
+    """One metric of the receiver against the service latency of what it answered."""
+
+    metric: str
+    scope: str
+    """``"host"`` or ``"process"``: whose sample it is."""
+    words: str
+    pearson: Interval
+    """Of the metric and the mean log latency of each (receiver, sample)."""
+    pearson_raw: float | None
+    """Of the metric and the mean latency, not its logarithm."""
+    spearman: Interval
+    within: float | None
+    """Pearson after each receiver's own mean is taken away: time alone, no difference of nodes."""
+    p_value: float
+    q_value: float
+    highest: str
+    """The receiver with the highest mean of the metric."""
+
+    @property
+    def closeness(self) -> float:
+        """How closely the two move together, by which the rows are ordered: 0 to 2.
+
+        By rank and by size: a rank alone puts first whatever tells one receiver from the others all
+        the time, such as its memory, before what moves with the latency.
+        """
+        return abs(self.spearman.estimate or 0.0) + abs(self.pearson.estimate or 0.0)
+
+
+@dataclass(frozen=True, repr=False)
+class Correlations(Shown):
+    """Replies paired with the resource sample of their receiver nearest in time.
+
+    ``unit`` says what is paired; ``scatter`` maps ``"scope:metric"`` (the six strongest) to a frame
+    (receiver, value, latency): at most 1,500 points each.
+    """
+
+    paired_share: float | None
+    largest_distance_ns: float | None
+    unit: str
+    rows: tuple[Correlation, ...]
+    scatter: dict[str, pd.DataFrame]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Conservation:
+    """The counts of the manifest, against the rows in the files."""
+
+    checked: bool
+    sentence: str
+    rows: int
+    by_status: dict[str, int]
+    copies: dict[str, int] | None
+    requests: dict[str, int] | None
+
+
+@dataclass(frozen=True, repr=False)
+class SelfDistrust(Shown):
+    """What the measuring side did to the measurement itself.
+
+    ``send_lag_ns`` and ``sampler_lag_ns`` map "p50", "p90", "p99", "p99_9", "max" to nanoseconds
+    (empty when nothing was recorded). ``tail_explained_share``: of the rows beyond the p99 of
+    their (cell, op), the share whose send lag is more than half of their response time.
+    """
+
+    send_lag_ns: dict[str, float]
+    tail_rows: int
+    tail_explained_share: float | None
+    kernel_stamp_share: float | None
+    server_kernel_stamp_share: float | None
+    sampler_lag_ns: dict[str, float]
+    sampler_period_ns: float | None
+    dropped: int
+    steal_share_mean: float | None
+    steal_share_max: float | None
+    psi_cpu_share: float | None
+    psi_io_share: float | None
+    psi_memory_share: float | None
+    processes: pd.DataFrame
+    """Each measuring process: process, run_queue_wait_share, cpu_share, rss_bytes_max."""
+    fell_behind: dict[str, float] | None = None
+    """Requests a second that were scheduled and that were sent (``due_hz``, ``sent_hz``), in a run
+    of one cell whose load generator could not keep its schedule; else None."""
+    late_share: float | None = None
+    """Share of all rows, failed ones included, that were sent more than 10 ms late, where that is
+    more than half of the response time (or there is none). None when no send delay is known."""
+
+
+@dataclass(frozen=True)
+class BlindSpot:
+    """What this run cannot know about one promise."""
+
+    cell: str
+    op: str
+    percentile: float
+    stall_ns: float
+    """Stalls longer than this may exist, unseen, and change the percentile (D_blind)."""
+    every_ns: float
+    """Nothing is known of what happens less often than every T/3."""
+    sentence: str
+
+
+@dataclass(frozen=True, order=False, repr=False)
+class Finding(Shown):
+    """Advice as data: what was found, how grave it is, on what evidence, and what to do.
+
+    ``code`` has a page ``unruly/docs/findings/<code>.md``. ``section`` follows a reader's
+    questions: trust, promise, unruly, where, slow, why, help. ``severity``: ``spoils`` (the run
+    cannot be trusted), ``warns``, ``informs``. ``rank`` orders findings of one section and
+    severity: lower is first.
+    """
+
+    code: str
+    section: str
+    severity: str
+    rank: int
+    title: str
+    text: str
+    evidence: dict[str, Any]
+    suggestion: str
+
+    def _sheet(self) -> Sheet:
+        rows = [(name, str(value)) for name, value in self.evidence.items()]
+        return Sheet(
+            f"{self.code}, {self.severity}: {self.title}", ("evidence", ""), rows, self.text
+        )
+
+
+class Judged(Protocol):
+    """What limits are held against: an analysis, of which only this is read."""
+
+    @property
+    def run(self) -> Run:
+        """The run."""
+
+    @property
+    def cells(self) -> list[CellSummary]:
+        """The numbers of each (cell, op, latency)."""
+
+    @property
+    def trustworthy(self) -> bool:
+        """Nothing spoils the run."""

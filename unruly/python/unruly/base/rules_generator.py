@@ -1,0 +1,94 @@
+"""The rule about the load generator: requests that it sent late, and the rate that it reached."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from unruly.base.distrust import SEND_LAG_LIMIT_NS
+from unruly.base.model import Finding
+from unruly.quantity import duration, percent, rate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from unruly.base.analysis import Analysis
+    from unruly.base.model import SelfDistrust
+
+TAIL_EXPLAINED_LIMIT: Final = 0.10
+LATE_LIMIT: Final = 0.01
+"""Of all rows: the slowest percent would be the load generator's own."""
+BUSY: Final = 0.25
+"""Of the time some task of the host waited for a CPU."""
+
+
+def stalled(analysis: Analysis) -> Iterator[Finding]:
+    """Requests were sent late, or slower than the schedule asks for."""
+    doubt = analysis.self_distrust
+    largest = doubt.send_lag_ns.get("max", 0.0)
+    if largest <= SEND_LAG_LIMIT_NS:
+        return
+    yield Finding(
+        "generator-stalled",
+        "trust",
+        _severity(doubt),
+        2,
+        _title(doubt, largest),
+        f"One request in 1,000 was sent {duration(doubt.send_lag_ns['p99_9'])} late or later"
+        f"{_of_all(doubt)}{_of_tail(doubt)}. Response time counts from the scheduled time, so "
+        "the delay is not hidden. But it is the delay of the load generator, not of the service.",
+        {
+            "send_lag_ns": doubt.send_lag_ns,
+            "late_share": doubt.late_share,
+            "tail_rows": doubt.tail_rows,
+            "tail_explained_share": doubt.tail_explained_share,
+            "rate_hz": doubt.fell_behind,
+        },
+        _step(analysis),
+    )
+
+
+def _severity(doubt: SelfDistrust) -> str:
+    of_tail, of_all = doubt.tail_explained_share or 0.0, doubt.late_share or 0.0
+    if of_tail > TAIL_EXPLAINED_LIMIT or of_all > LATE_LIMIT or doubt.fell_behind is not None:
+        return "spoils"
+    return "warns" if doubt.send_lag_ns["p99_9"] > SEND_LAG_LIMIT_NS else "informs"
+
+
+def _title(doubt: SelfDistrust, largest: float) -> str:
+    late = f"the load generator sent requests up to {duration(largest)} late"
+    if doubt.fell_behind is None:
+        return late
+    due, sent = (rate(doubt.fell_behind[name]) for name in ("due_hz", "sent_hz"))
+    return f"{late}: it sent {sent} of the {due} scheduled"
+
+
+def _of_all(doubt: SelfDistrust) -> str:
+    share = doubt.late_share
+    return f". The delay made up most of the response time of {percent(share)}" if share else ""
+
+
+def _of_tail(doubt: SelfDistrust) -> str:
+    share = doubt.tail_explained_share
+    if share is None:
+        return ""
+    begins = " and of " if doubt.late_share else ". The delay made up most of the response time of "
+    of_all = " of all requests" if doubt.late_share else ""
+    return f"{of_all}{begins}{percent(share)} of the requests beyond the p99"
+
+
+def _step(analysis: Analysis) -> str:
+    """Return what helps: it depends on what kept the load generator from sending."""
+    doubt = analysis.self_distrust
+    if doubt.fell_behind is not None:
+        sent = rate(0.9 * doubt.fell_behind["sent_hz"])
+        return (
+            f"Ask for less than {sent}, or use more clients: one that waits for each reply cannot "
+            "send faster."
+        )
+    if (doubt.psi_cpu_share or 0.0) > BUSY:
+        share = percent(doubt.psi_cpu_share)
+        return (
+            f"The CPUs of this host were short {share} of the time: stop other programs, or "
+            "measure from another host."
+        )
+    return "Give the load generator a CPU of its own, or lower the rate."

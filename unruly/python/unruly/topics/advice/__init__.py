@@ -1,0 +1,1 @@
+"""Advice: timeouts, replicas, profit and hedges, which `unruly.advise` answers by itself."""

@@ -1,0 +1,148 @@
+"""What an arrival log says: plain frozen values; what is None has its reason in ``absent``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from unruly.shown import Shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from unruly.base.analysis import Analysis
+    from unruly.stats import Interval
+
+
+@dataclass(frozen=True)
+class Wait:
+    """How long operations would have taken, or how long a write stood on few replicas.
+
+    ``measure`` is ``"first"``, ``"quorum"`` or ``"all"`` (until the k-th correct copy, from when
+    the operation was due), or of answered writes ``"second"`` or ``"every"`` (from the answer to
+    the second correct copy, and to the last). ``censored`` operations never got there: they rank
+    above all others, and ``mean`` and ``max`` are absent with one of them. ``mean_ok`` and
+    ``max_ok`` are of the others. ``beyond_max`` is the share of operations that take longer than
+    ``max_ok``.
+    """
+
+    measure: str
+    k: int
+    n: int
+    censored: int
+    mean: Interval | None
+    max: float | None
+    p50: float | None
+    p99: float | None
+    p99_9: float | None
+    p99_interval: Interval | None
+    beyond_max: Interval | None
+    mean_ok: Interval | None
+    max_ok: float | None
+    absent: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outliers:
+    """Operations beyond 10 x the mean of the quorum; ``vanished`` are not so at the first copy."""
+
+    limit_ns: float | None
+    n: int
+    vanished: int
+    share: Interval | None
+    absent: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One hop of every copy that has its two stamps; ``over`` counts those beyond ``limit_ns``."""
+
+    hop: str
+    n: int
+    copies: int
+    limit_ns: float
+    over: int | None
+    min: float | None
+    p50: float | None
+    p99: float | None
+    max: float | None
+    absent: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ReplicaCopies:
+    """What became of the copies to one replica; ``repeated`` are those of a later attempt."""
+
+    server: int
+    name: str
+    n: int
+    repeated: int
+    by_status: dict[str, int]
+
+
+@dataclass(frozen=True)
+class SlowOperation:
+    """One of the slowest operations by quorum; None where not enough correct copies came."""
+
+    repeat: int
+    client: int
+    request: int
+    due_ns: int
+    first_ns: float | None
+    quorum_ns: float
+    all_ns: float | None
+
+
+@dataclass(frozen=True)
+class Operations:
+    """One (cell, op): the same operations under every algorithm.
+
+    ``replicas`` is how many most operations of the cell asked. ``other_sizes`` asked another number
+    and ``without_level`` waited for no level (a hedge): both are in none of the other numbers but
+    ``hops`` and ``copies``.
+    """
+
+    cell: str
+    op: str
+    replicas: int
+    n: int
+    other_sizes: int
+    without_level: int
+    unanswered: int
+    waits: tuple[Wait, ...]
+    outliers: Outliers
+    exposures: tuple[Wait, ...]
+    hops: tuple[Hop, ...]
+    copies: tuple[ReplicaCopies, ...]
+    slowest: tuple[SlowOperation, ...]
+
+    def wait(self, measure: str) -> Wait:
+        """Return one of the waits or exposures.
+
+        Raises
+        ------
+        KeyError
+            When there is none of that name.
+        """
+        for row in (*self.waits, *self.exposures):
+            if row.measure == measure:
+                return row
+        raise KeyError(measure)
+
+
+@dataclass(frozen=True, repr=False)
+class ArrivalLog(Shown):
+    """All of them; ``note`` says why there are none.
+
+    ``distribution``: cell, op, measure, low_ns, high_ns, count, in 2 % buckets; censored operations
+    have ``inf`` edges. It is empty without pictures.
+    """
+
+    rows: tuple[Operations, ...]
+    distribution: pd.DataFrame
+    note: str = ""
+
+
+def arrival_log_of(analysis: Analysis) -> ArrivalLog | None:
+    """Return what this topic says of a run; None where it does not apply."""
+    return analysis.topic("arrival_log", ArrivalLog)

@@ -1,0 +1,315 @@
+"""What made the slow requests slow: every suspect is tried, and what none explains is unknown.
+
+The slow requests are read, at most so many, and beside them a sample of the others, so that a cause
+can be asked for in both. A suspect counts where slow requests fall into its spans more often than
+others do (the lift), and more than its spans would meet at other times (the p value, over all that
+were tried for these requests). A slow request belongs to the most specific cause that covers half
+of its time.
+
+The letter of the method: unruly/docs/methods/causes.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pandas as pd
+
+from unruly.base import suspects
+from unruly.base.mechanisms import RANK
+from unruly.quantity import count, duration, percent
+from unruly.stats import Interval, benjamini_hochberg, coincidence, share_interval
+from unruly.tables.causes import PARTS
+from unruly.topics.causes.model import SLOW_LEAST, UNKNOWN, Cause, Causes, Slowness
+from unruly.topics.causes.parts import handled_slowly, long_spans
+from unruly.topics.causes.subject import subjects_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from unruly.base.context import Context
+    from unruly.base.operation import CellSummary
+    from unruly.base.suspects import Suspect
+    from unruly.stats import Coincidence
+    from unruly.topics.causes.subject import Subject
+
+KEYS_MOST: Final = 100
+"""So many (cell, op) are looked at: of a larger matrix nobody reads a row for each."""
+FALSE_DISCOVERY: Final = 0.02
+"""Of a (cell, op) without a cause so rarely one is named."""
+LIFT_LEAST: Final = 2.0
+DECISIVE_P: Final = 0.05
+DECISIVE_LIFT: Final = 10.0
+"""Of a mechanism that is decisive, and tried by itself: no search made it likely to be met."""
+EXPLAINED_LEAST: Final = 0.05
+REQUESTS_LEAST: Final = 2
+BLOCKS: Final = 30
+APART_NS: Final = 100e6
+"""Spans that are closer than this, or than twice a slow request is long, are one episode."""
+POINT_COLUMNS: Final = ["cell", "op", "intended_ns", "response", "cause"]
+
+
+def causes(
+    context: Context, summaries: Sequence[CellSummary], floor_ns: float, beyond_ns: int | None
+) -> Causes:
+    """Look for the causes of the slow requests of every (cell, op).
+
+    Parameters
+    ----------
+    summaries : sequence of CellSummary
+        Their p99.9 is the limit beyond which a request is slow; where it falls among the failed,
+        only these are.
+    floor_ns : float
+        The noise floor of the hosts: a part must exceed what is usual by ten times that.
+    beyond_ns : int, optional
+        A limit for all of them instead.
+    """
+    context.progress("causes")
+    nothing = pd.DataFrame(columns=POINT_COLUMNS)
+    limits = _limits(context, summaries, beyond_ns)
+    if not limits:
+        return Causes((), nothing, "its source kept no times, or no single requests")
+    if len(limits) > KEYS_MOST:
+        return Causes(
+            (), nothing,
+            f"{count(len(limits))} cells and operations, where at most {KEYS_MOST} are looked at: "
+            "measure those of interest alone",
+        )  # fmt: skip
+    subjects = subjects_of(context, limits)
+    left_out: list[str] = []
+    tried = _tried(context, subjects, floor_ns, left_out)
+    judged = [
+        _judged(subject, _sure(tried[subject.key]))
+        if subject.total >= SLOW_LEAST and subject.has_others
+        else _untold(subject, tried[subject.key])
+        for subject in subjects
+    ]
+    points = [frame for _, frame in judged if len(frame)]
+    return Causes(
+        tuple(row for row, _ in judged),
+        pd.concat(points, ignore_index=True) if points else nothing,
+        left_out=tuple(left_out),
+    )
+
+
+def _limits(
+    context: Context, summaries: Sequence[CellSummary], beyond_ns: int | None
+) -> dict[tuple[str, str], float]:
+    found = {}
+    for row in summaries:
+        whole = row.latency != "response" or row.op == "*" or row.kept != "rows"
+        if not whole and row.cell not in context.run.timeless:
+            # of what failed altogether every request is beyond any limit
+            found[row.cell, row.op] = float(beyond_ns or row.p99_9 or row.max_ok or 0)
+    return found
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A suspect against the slow requests of one (cell, op)."""
+
+    subject: Subject
+    suspect: Suspect
+    spans: tuple[NDArray[np.float64], NDArray[np.float64]]
+    explained: NDArray[np.bool_]
+    """Which of the slow requests it can explain."""
+    lift: float
+    met: Coincidence
+
+    @property
+    def tells(self) -> bool:
+        """It makes a difference, and to more than a request here and there."""
+        hits = int(self.explained.sum())
+        enough = max(REQUESTS_LEAST, EXPLAINED_LEAST * len(self.explained))
+        return self.lift >= LIFT_LEAST and hits >= enough
+
+    @property
+    def is_decisive(self) -> bool:
+        """It shuts a process out, and slow requests are nearly all there is meanwhile."""
+        rare = self.met.p_value <= DECISIVE_P and self.lift >= DECISIVE_LIFT
+        return rare and self.suspect.mechanism.decisive
+
+
+def _tried(
+    context: Context, subjects: list[Subject], floor_ns: float, left_out: list[str]
+) -> dict[tuple[str, str], list[_Trial]]:
+    """Every suspect against the slow requests of each (cell, op) that has enough of them.
+
+    Where there is nothing but slow ones, those alone that need no comparison.
+    """
+    many = [it for it in subjects if it.total >= SLOW_LEAST]
+    found: dict[tuple[str, str], list[_Trial]] = {it.key: [] for it in subjects}
+    if not many:
+        return found
+    general = [
+        *suspects.from_events(context, left_out),
+        *suspects.from_samples(context, left_out),
+    ]
+    compared = [it for it in many if it.has_others]
+    own = [
+        *long_spans(context, {it.key: (it.usual, it.n) for it in compared}, floor_ns),
+        *(who for it in compared for who in handled_slowly(context, it.key, it.slow, it.usual)),
+    ]
+    for subject in many:
+        whoever = [
+            it
+            for it in (*general, *own)
+            if it.place in (None, subject.key) and (subject.has_others or it.mechanism.decisive)
+        ]
+        trials = [_trial(subject, it) for it in whoever]
+        found[subject.key] = [it for it in trials if it is not None]
+    return found
+
+
+def _sure(tried: list[_Trial]) -> list[tuple[_Trial, float]]:
+    """Which of those that were tried for one (cell, op) are causes, and their q values.
+
+    Each is a question of its own: what is said of one cell must not hang on how many others there
+    are, and the draws tell no p value small enough for all suspects of a large sweep together.
+    """
+    q_values = benjamini_hochberg([it.met.p_value for it in tried])
+    return [
+        (trial, float(q))
+        for trial, q in zip(tried, q_values, strict=True)
+        if trial.tells and (q <= FALSE_DISCOVERY or trial.is_decisive)
+    ]
+
+
+def _trial(subject: Subject, who: Suspect) -> _Trial | None:
+    """Try one suspect; None when it was not there at all."""
+    spans = subject.within(who)
+    if not spans[0].size:
+        return None
+    whose, covered = _of(who, subject.rows), subject.covered(spans)
+    fits = whose & _fits(who, subject.where)
+    told = np.flatnonzero(fits & (subject.weights > 0))
+    if not told.size:
+        return None
+    begins, ends = (times[told] for times in subject.times)
+    weights = subject.weights[told]
+    apart = max(APART_NS, 2 * float(np.median(ends - begins)))
+    met = coincidence((begins, ends), spans, subject.length, weights=weights, apart=apart)
+    explained, others = (fits & covered)[: subject.read], (whose & covered)[subject.read :]
+    return _Trial(subject, who, spans, explained, _lift(subject, explained, others), met)
+
+
+def _of(who: Suspect, frame: pd.DataFrame) -> NDArray[np.bool_]:
+    """Which requests are among those that it can delay."""
+    found = np.full(len(frame), who.of is None)
+    for side, number in who.of or ():
+        found |= frame[side].to_numpy(dtype=np.int64) == number
+    return found
+
+
+def _fits(who: Suspect, where: NDArray[np.object_]) -> NDArray[np.bool_]:
+    """Which requests spent their time where this mechanism can take it."""
+    if who.mechanism.part:
+        return np.asarray(where == who.mechanism.part)
+    return ~np.isin(where.astype(str), who.not_where)
+
+
+def _lift(subject: Subject, explained: NDArray[np.bool_], others: NDArray[np.bool_]) -> float:
+    """P(slow | present) over P(slow | absent); half a request more on each side, so that it is."""
+    weight_slow = subject.total / len(explained)
+    weight_others = (subject.n - subject.total) / max(1, len(others))
+    shares = []
+    for slow, other in ((explained, others), (~explained, ~others)):
+        hits = slow.sum() * weight_slow + 0.5
+        shares.append(hits / (hits + other.sum() * weight_others + 0.5))
+    return float(shares[0] / shares[1])
+
+
+def _untold(subject: Subject, tried: list[_Trial]) -> tuple[Slowness, pd.DataFrame]:
+    """Say why nothing can be told of it, and of what failed altogether who was away meanwhile."""
+    reason = f"{subject.total} slow requests; {SLOW_LEAST} are needed"
+    if subject.total >= SLOW_LEAST:
+        reason = (
+            f"all {count(subject.n)} requests were slow or failed: there are no others to compare "
+            "them with"
+        )
+    for trial in tried:
+        if trial.explained.any():
+            reason += f"; {percent(float(trial.explained.mean()))} {trial.suspect.told}"
+    none = Slowness(
+        subject.cell, subject.op, subject.limit_ns or None, subject.total, subject.read, None, (),
+        {}, {"unknown": reason},
+    )  # fmt: skip
+    return none, pd.DataFrame(columns=POINT_COLUMNS)
+
+
+def _judged(subject: Subject, sure: list[tuple[_Trial, float]]) -> tuple[Slowness, pd.DataFrame]:
+    """Give each slow request to the most specific of its causes, and count."""
+    slow = subject.slow
+    # the most specific first; of equals the one that is seldom there without them
+    order = sorted(sure, key=lambda it: (RANK[it[0].suspect.mechanism.name], -it[0].lift))
+    owner = np.full(len(slow), -1)
+    for place, (trial, _) in enumerate(order):
+        owner[(owner < 0) & trial.explained] = place
+    found = [
+        _cause(subject, trial, q, owner == place)
+        for place, (trial, q) in enumerate(order)
+        if (owner == place).any()
+    ]
+    labels = {
+        place: f"{trial.suspect.mechanism.name}, {trial.suspect.process}"
+        for place, (trial, _) in enumerate(order)
+    }
+    points = pd.DataFrame(
+        {
+            "cell": subject.cell,
+            "op": subject.op,
+            "intended_ns": slow["intended_ns"],
+            "response": slow["took_ns"].where(slow["ok"]).astype(float),
+            "cause": [labels.get(place, UNKNOWN) for place in owner],
+        }
+    )
+    where = subject.where[: subject.read]
+    parts = {part: float((where == part).mean()) for part in PARTS}
+    return (
+        Slowness(
+            subject.cell,
+            subject.op,
+            subject.limit_ns,
+            subject.total,
+            len(slow),
+            _share(subject, owner < 0),
+            tuple(sorted(found, key=lambda it: -it.requests)),
+            parts,
+        ),
+        points,
+    )
+
+
+def _cause(subject: Subject, trial: _Trial, q: float, own: NDArray[np.bool_]) -> Cause:
+    begins, ends = (times[: subject.read][own] for times in subject.times)
+    starts, stops = trial.spans
+    # a span is one of the cause's times when a request of its own was under way in it
+    at = np.searchsorted(np.sort(ends), starts, side="right")
+    until = np.searchsorted(np.sort(begins), stops, side="left")
+    met = until > at
+    times, lasted = int(met.sum()), float((stops - starts)[met].sum())
+    often = "once" if times == 1 else f"{times} times"
+    return Cause(
+        trial.suspect.mechanism.name,
+        trial.suspect.process,
+        _share(subject, own),
+        int(own.sum()),
+        trial.lift,
+        trial.met.p_value,
+        q,
+        times,
+        lasted,
+        f"{trial.suspect.told} ({often}, {duration(lasted)})",
+    )
+
+
+def _share(subject: Subject, hits: NDArray[np.bool_]) -> Interval:
+    """Of the slow requests, by blocks of time."""
+    begins = subject.times[0][: subject.read]
+    block = np.minimum(begins / subject.length * BLOCKS, BLOCKS - 1).astype(int)
+    of: dict[str, Any] = {"minlength": BLOCKS}
+    return share_interval(np.bincount(block[hits], **of), np.bincount(block, **of))

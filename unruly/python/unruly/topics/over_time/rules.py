@@ -1,0 +1,246 @@
+"""Rules about time: the p99 moved, something was gone, a throughput or arrivals are unsteady."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from unruly.base.asked import has_foreign_arrivals
+from unruly.base.model import Finding
+from unruly.base.rule import Rule
+from unruly.base.worked import failure_step
+from unruly.quantity import count, duration, percent, rate, significant
+from unruly.stats.blocks import DRIFTS
+from unruly.topics.over_time.statistics import over_time_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from unruly.base.analysis import Analysis
+    from unruly.stats import Interval
+    from unruly.topics.over_time.statistics import OverTime, Steadiness
+
+VARIATION_LEAST: Final = 0.25
+"""The lower end of the variation of a second's throughput."""
+REPLIES_LEAST_HZ: Final = 20.0
+"""With fewer replies a second chance alone makes seconds differ."""
+DISPERSION_LEAST: Final = 4.0
+"""The lower end of the index of dispersion; Poisson arrivals have 1."""
+WINDOWS_LEAST: Final = 51
+"""With fewer the standard error is above a fifth: `unruly.stats.Dispersion.doubt`."""
+POINTS_SHOWN: Final = 3
+OUTAGES_SHOWN: Final = 3
+
+
+def p99_moved(analysis: Analysis) -> Iterator[Finding]:
+    """The p99 of a (cell, op) changed at some instant, and stayed changed."""
+    drifted = {
+        (it.cell, it.op)
+        for it in analysis.responses
+        if it.abstained in DRIFTS and it.cell not in analysis.outage_cells
+    }
+    clock = analysis.clock
+    for place, row in enumerate(_rows(analysis)):
+        # the drift test speaks for the whole run: a change that it does not see is no headline
+        if row.changes is None or not row.changes.points or (row.cell, row.op) not in drifted:
+            continue
+        told = [
+            f"at {clock.moment(at)} to {_times(point.ratio)} of its level before"
+            for point, at in zip(row.changes.points, row.changed_ns, strict=True)
+        ]
+        more = f" (and {len(told) - POINTS_SHOWN} more)" if len(told) > POINTS_SHOWN else ""
+        label = _label(analysis, row)
+        yield Finding(
+            "p99-moved",
+            "where",
+            "warns",
+            100 + place,
+            f"the p99 of {label} moved {_often(len(told))}, first {told[0]}",
+            f"The p99 of {label} moved {', then '.join(told[:POINTS_SHOWN])}{more}. One number "
+            "for the whole run mixes the time before with the time after.",
+            {
+                "cell": row.cell,
+                "op": row.op,
+                "changed_ns": list(row.changed_ns),
+                "ratios": [point.ratio.estimate for point in row.changes.points],
+                "p_values": [point.p_value for point in row.changes.points],
+            },
+            "Look in the timeline, and in the service's log, at what happened at that time.",
+        )
+
+
+def outage(analysis: Analysis) -> Iterator[Finding]:
+    """A span in which every request failed."""
+    worked = analysis.worked
+    if not worked.outages:
+        return
+    worst = max(worked.outages, key=lambda it: it.failed)
+    rest = [it.words for it in worked.outages if it is not worst]
+    more = f" {' '.join(rest[:OUTAGES_SHOWN])}" if rest else ""
+    if len(rest) > OUTAGES_SHOWN:
+        more += f" And {len(rest) - OUTAGES_SHOWN} more."
+    yield Finding(
+        "outage",
+        "where",
+        "warns",
+        0,
+        worst.words[:1].lower() + worst.words[1:].rstrip("."),
+        f"{count(worst.failed)} requests failed in it, and none that was scheduled in it was "
+        f"answered well.{more}",
+        {"failed": worst.failed, "outages": [it.words for it in worked.outages]},
+        failure_step(worked),
+    )
+
+
+def recovery(analysis: Analysis) -> Iterator[Finding]:
+    """How long after an injected fault a process answered again."""
+    over_time = over_time_of(analysis)
+    for place, it in enumerate(over_time.recoveries if over_time else ()):
+        found = it.recoveries
+        if found is None:
+            continue
+        back = sorted(one.total_ns for one in found.faults if one.total_ns is not None)
+        failed = sum(one.failed for one in found.faults)
+        if not back:
+            title = f"{it.process} never answered again after its fault"
+        elif len(found.faults) == 1:
+            title = f"{it.process} answered again {duration(back[0])} after its fault"
+        else:
+            title = (
+                f"{it.process} answered again {duration(back[0])} to {duration(back[-1])} after "
+                f"its {len(found.faults)} faults"
+                + (f", {found.never} never" if found.never else "")
+            )
+        longer = (
+            f" {found.longer} of {found.fault_free} requests in fault-free time took longer than "
+            "the median recovery."
+            if found.longer
+            else ""
+        )
+        yield Finding(
+            "recovery",
+            "where",
+            "informs",
+            200 + place,
+            title,
+            f"That is the time from the fault to the first good reply to a request scheduled after "
+            f"it. {failed} requests scheduled in between failed.{longer}",
+            {
+                "cell": it.cell,
+                "repeat": it.repeat,
+                "process": it.process,
+                "fault_ns": list(it.fault_ns),
+                "recovery_ns": [one.total_ns for one in found.faults],
+                "failed": failed,
+                "fault_free_max_ns": found.fault_free_max_ns,
+                "longer": found.longer,
+            },
+            "Compare the recovery with the slowest fault-free request: a timeout between them "
+            "detects this fault without false alarms.",
+        )
+
+
+def throughput_unsteady(analysis: Analysis) -> Iterator[Finding]:
+    """A second's throughput differs much from the next one's."""
+    for place, row in enumerate(_rows(analysis)):
+        found = row.throughput
+        if found is None or (found.variation.low or 0.0) <= VARIATION_LEAST:
+            continue
+        if row.cell in analysis.outage_cells:
+            continue
+        if (found.mean.estimate or 0.0) < REPLIES_LEAST_HZ:
+            continue
+        label = _label(analysis, row)
+        stalled = (
+            f" In {percent(found.stalled_share)} of them no reply came."
+            if found.stalled_share
+            else ""
+        )
+        yield Finding(
+            "throughput-unsteady",
+            "where",
+            "informs",
+            300 + place,
+            f"the throughput of {label} varies by {percent(found.variation.estimate)} from second "
+            "to second",
+            f"Over {found.seconds} seconds the mean is {rate(found.mean.estimate)}, and the "
+            "standard "
+            f"deviation is {percent(found.variation.estimate)} of it "
+            f"({_shares(found.variation)}).{stalled}",
+            {
+                "cell": row.cell,
+                "op": row.op,
+                "variation": found.variation.estimate,
+                "stalled_share": found.stalled_share,
+            },
+            "See in the timeline whether the schedule varies, or replies come in bunches after a "
+            "stall.",
+        )
+
+
+def arrivals_bursty(analysis: Analysis) -> Iterator[Finding]:
+    """Arrivals that somebody else chose come in bursts."""
+    if not has_foreign_arrivals(analysis.run):
+        return
+    for place, row in enumerate(_rows(analysis)):
+        found = row.dispersion
+        if found is None or (found.index.low or 0.0) <= DISPERSION_LEAST:
+            continue
+        if found.windows < WINDOWS_LEAST:
+            continue
+        label, index = _label(analysis, row), significant(found.index.estimate)
+        doubt = f" But {found.doubt}." if found.doubt else ""
+        yield Finding(
+            "arrivals-bursty",
+            "where",
+            "informs",
+            400 + place,
+            f"the arrivals of {label} are bursty: index of dispersion {index}",
+            f"The index of dispersion is {index} [{significant(found.index.low)}, "
+            f"{significant(found.index.high)}], in windows of {duration(found.window_ns)}. "
+            f"Independent arrivals have 1.{doubt}",
+            {
+                "cell": row.cell,
+                "op": row.op,
+                "index": found.index.estimate,
+                "window_ns": found.window_ns,
+                "switching_hz": found.switching_hz,
+            },
+            "Plan for the rate inside a burst: the mean rate says little here.",
+        )
+
+
+def _rows(analysis: Analysis) -> tuple[Steadiness, ...]:
+    over_time: OverTime | None = over_time_of(analysis)
+    return over_time.rows if over_time else ()
+
+
+def _label(analysis: Analysis, row: Steadiness) -> str:
+    several = len({other.cell for other in _rows(analysis)}) > 1
+    return f"{row.op} ({row.cell})" if several else row.op
+
+
+def _often(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
+def _times(ratio: Interval) -> str:
+    if ratio.estimate is None:
+        return "failures"
+    if ratio.low is None or ratio.high is None:
+        return f"{ratio.estimate:.2g} x"
+    return f"{ratio.estimate:.2g} x [{ratio.low:.2g}, {ratio.high:.2g}]"
+
+
+def _shares(interval: Interval) -> str:
+    low = percent(interval.low) if interval.low is not None else "?"
+    high = percent(interval.high) if interval.high is not None else "?"
+    return f"{low} to {high}"
+
+
+RULES: Final = (
+    Rule("p99-moved", p99_moved),
+    Rule("outage", outage),
+    Rule("recovery", recovery),
+    Rule("throughput-unsteady", throughput_unsteady),
+    Rule("arrivals-bursty", arrivals_bursty),
+)

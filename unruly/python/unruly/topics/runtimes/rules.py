@@ -1,0 +1,159 @@
+"""The rules by runtime: what a JVM makes of the tail, and whether slow copies met a collection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from unruly.base.model import Finding
+from unruly.base.rule import Rule
+from unruly.quantity import count, duration, percent
+from unruly.topics.runtimes.model import ANYBODY, runtimes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from unruly.base.analysis import Analysis
+    from unruly.stats import Interval
+    from unruly.topics.runtimes.model import CollectorMeetings, Meeting, RuntimeRatio, Runtimes
+
+
+def tail(analysis: Analysis) -> Iterator[Finding]:
+    """What JVMs answer has another p99 than what native agents of the same cell answer."""
+    found = runtimes_of(analysis)
+    told = [it for it in found.ratios if is_apart(it.ratio)] if found else []
+    if found is None or not told:
+        return
+    most = max(told, key=lambda it: abs_ratio(it.ratio))
+    yield Finding(
+        "runtime-tail",
+        "why",
+        "informs",
+        40,
+        f"the p99 of requests to JVMs is {times(most.ratio)} that of requests to native agents",
+        f"{capital(tail_sentence(most, found))}. The difference is beyond chance in {len(told)} "
+        f"of {len(found.ratios)} cells with both runtimes, each tested alone (95 %).",
+        {
+            "cell": most.cell,
+            "jvm_p99_ns": most.jvm_p99,
+            "native_p99_ns": most.native_p99,
+            "ratio": most.ratio.estimate,
+            "low": most.ratio.low,
+            "high": most.ratio.high,
+            "cells": len(told),
+            "of": len(found.ratios),
+        },
+        "Compare senders and receivers in the report, and vary the garbage collector.",
+    )
+
+
+def capital(words: str) -> str:
+    """Begin a sentence."""
+    return words[:1].upper() + words[1:]
+
+
+def is_apart(ratio: Interval) -> bool:
+    """The interval of a ratio is known, and excludes 1."""
+    return (ratio.low or 0.0) > 1 or (ratio.high is not None and ratio.high < 1)
+
+
+def abs_ratio(ratio: Interval) -> float:
+    """How far a ratio is from 1, either way."""
+    estimate = ratio.estimate or 1.0
+    return max(estimate, 1 / estimate)
+
+
+def tail_sentence(row: RuntimeRatio, found: Runtimes) -> str:
+    """Where the slowest percent begins, by who answers."""
+    several = len({it.cell for it in found.tails}) > 1
+    where = f" ({row.cell})" if several else ""
+    return (
+        f"the p99 of requests to JVMs is {duration(row.jvm_p99)}, and of requests to native agents "
+        f"of the same cell{where} {duration(row.native_p99)}: {times(row.ratio)}"
+    )
+
+
+def times(ratio: Interval) -> str:
+    """A ratio with its interval; ``at least`` where there is no more than that."""
+    if ratio.estimate is None:
+        return f"at least {ratio.low:.3g} x" if ratio.low is not None else "-"
+    low, high = ("-" if it is None else f"{it:.3g}" for it in (ratio.low, ratio.high))
+    return f"{ratio.estimate:.3g} x [{low}, {high}]"
+
+
+def collector(analysis: Analysis) -> Iterator[Finding]:
+    """Slow copies met a collection more often than others, and than chance explains."""
+    found = runtimes_of(analysis)
+    whole = wholes(found) if found else []
+    told = [it for it in whole if it.at("either").raised is not None]
+    if found is None or not told:
+        return
+    most = max(told, key=lambda it: it.at("either").raised or 0.0)
+    met = most.at("either")
+    assert met.slow_share is not None
+    by_end = "; ".join(
+        f"at whoever was {end} {_shares(most.at(end))}"
+        for end in ("asking", "answering")
+        if most.at(end).slow_share is not None
+    )
+    yield Finding(
+        "runtime-collector",
+        "why",
+        "informs",
+        41,
+        f"{percent(met.slow_share.estimate)} of the slow copies met a collection, "
+        f"{_others(met)} of the others",
+        f"{collector_sentence(most, found)}. {capital(by_end)}. So it is beyond "
+        f"chance in {len(told)} of {len(whole)} cells with JVMs, each by itself (95 %), given when "
+        "collections were. Counted are copies with a JVM at that end.",
+        {
+            "cell": most.cell,
+            "op": most.op,
+            "slow": met.slow,
+            "slow_met": met.slow_met,
+            "others": met.others,
+            "others_met": met.others_met,
+            "lift": met.lift.estimate if met.lift else None,
+            "low": met.raised,
+            "by_chance": met.by_chance,
+            "cells": len(told),
+            "of": len(whole),
+        },
+        "Use a garbage collector with shorter pauses, or allocate less: vary `jvm.collector`.",
+    )
+
+
+def wholes(found: Runtimes) -> list[CollectorMeetings]:
+    """Those over all ops of a cell, and of a cell of one op that."""
+    several = {it.cell for it in found.meetings if it.op == ANYBODY}
+    return [it for it in found.meetings if it.op == ANYBODY or it.cell not in several]
+
+
+def collector_sentence(row: CollectorMeetings, found: Runtimes) -> str:
+    """How many slow copies met a collection, and how many others."""
+    met = row.at("either")
+    several = len({it.cell for it in found.tails}) > 1
+    where = f" of {row.cell}" if several else ""
+    lift = f": {times(met.lift)}" if met.lift else ""
+    chance = ""
+    if met.by_chance is not None:
+        chance = f"; as long as they took, chance would have it of {percent(met.by_chance)}"
+    share = met.slow_share.estimate if met.slow_share else None
+    return (
+        f"{percent(share)} of the slow copies{where} ({count(met.slow_met)} of {count(met.slow)}) "
+        f"met a collection, of the others {_others(met)}{lift}{chance}"
+    )
+
+
+def _others(met: Meeting) -> str:
+    return percent(met.others_share.estimate if met.others_share else None)
+
+
+def _shares(met: Meeting) -> str:
+    slow = percent(met.slow_share.estimate if met.slow_share else None)
+    return f"{slow}, of the others {_others(met)}"
+
+
+RULES: Final = (
+    Rule("runtime-tail", tail),
+    Rule("runtime-collector", collector),
+)

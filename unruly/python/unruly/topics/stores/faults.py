@@ -1,0 +1,238 @@
+"""What each fault did to each cell: what was due in its window, against the fault-free time.
+
+A fault is a span of the events. Its window is that span; its aftermath reaches to five seconds
+after its end, that of a kill as far as the leg does (a program that starts again takes as long as
+it takes), and no farther than the next fault. It is looked at for silence and recovery, and is not
+fault-free either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pandas as pd
+
+from unruly.base.quantiles import quantiles_of
+from unruly.tables import faults as fault_tables
+from unruly.tables import fetch, inline
+from unruly.tables import flow as flow_tables
+from unruly.tables import steadiness as steadiness_tables
+
+if TYPE_CHECKING:
+    from unruly.base.context import Context
+
+SPANS_MOST: Final = 600
+AFTER_NS: Final = 5_000_000_000
+UNTIL_THE_NEXT: Final = ("fault kill",)
+"""Of these nobody knows when the aftermath is over."""
+EVER_NS: Final = 2**62
+QUANTILES: Final = (0.5, 0.99)
+
+
+@dataclass(frozen=True)
+class FaultEffect:
+    """What the faults of one kind on one process did to a cell, of all its operations together.
+
+    ``due`` requests were due in their windows, ``failed`` of them failed. ``back_ns`` of each fault
+    is how long after its begin a good reply came to a request due after the first that it hurt
+    (that failed, or was slower than the slowest fault-free one); None where none came, and 0 where
+    it hurt none so. ``gap_ns`` is the longest time without a good reply. ``free_...`` are the
+    fault-free times of the same cell; what is None has its reason in ``absent``.
+    """
+
+    cell: str
+    kind: str
+    process: str
+    times: int
+    lasted_ns: float
+    due: int
+    failed: int
+    p50: float | None
+    p99: float | None
+    max_ok: float | None
+    free: int
+    free_p50: float | None
+    free_p99: float | None
+    free_max_ok: float | None
+    p99_ratio: float | None
+    back_ns: tuple[float | None, ...] | None
+    gap_ns: float | None
+    absent: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def hurt(self) -> float:
+        """How much: the p99 over the fault-free one; infinite where it falls among the failed."""
+        if self.p99_ratio is not None:
+            return self.p99_ratio
+        return float("inf") if self.failed and self.p99 is None else 0.0
+
+
+def struck(context: Context, legs: pd.DataFrame) -> pd.DataFrame:
+    """Every fault, however many: cell, repeat, process, kind, detail, started_ns, ended_ns.
+
+    With first_ns and last_ns, the extent of its leg; what nobody ended lasts as long as that does.
+    """
+    frame = fetch(fault_tables.struck(context.run.events)).merge(legs, on=["cell", "repeat"])
+    rest = (frame["last_ns"] - frame["started_ns"]).clip(lower=0)
+    lasted = frame.pop("lasted_ns").fillna(rest).astype("int64")
+    return frame.assign(ended_ns=frame["started_ns"] + lasted)
+
+
+def spans(context: Context, faults: pd.DataFrame) -> pd.DataFrame:
+    """What is drawn of what went on in processes: at most 600 spans, faults before all others.
+
+    cell, repeat, process, kind, detail, started_ns, ended_ns.
+    """
+    others = fetch(flow_tables.spans(context.run.events, SPANS_MOST))
+    others["ended_ns"] = others["started_ns"] + others.pop("lasted_ns")
+    longest = faults["ended_ns"] - faults["started_ns"]
+    first = faults.loc[longest.sort_values(ascending=False, kind="stable").index, list(others)]
+    drawn = pd.concat([first, others]).head(SPANS_MOST)
+    return drawn.sort_values("started_ns", ignore_index=True)
+
+
+def effects(context: Context, faults: pd.DataFrame, legs: pd.DataFrame) -> tuple[FaultEffect, ...]:
+    """Compare what was due in the windows of the faults with the fault-free time of each cell."""
+    windows = _windows(faults)
+    if windows.empty:
+        return ()
+    context.progress("faults")
+    rows = context.rows.select("cell", "ok", "response", "intended_ns", "received_ns")
+    held = inline(windows[["effect", "from_ns", "to_ns"]])
+    size = context.size
+    due = quantiles_of(
+        fault_tables.due_within(rows, held), ["effect"], QUANTILES, size, ("response",)
+    )
+    longest = context.pairs["longest_ns"].max()
+    patience = 0.0 if np.isnan(longest) else float(longest)
+    quiet = fault_tables.untouched(rows, inline(_quiet(windows, legs)), patience)
+    free = quantiles_of(quiet, ["cell"], QUANTILES, size, ("response",)).set_index("cell")
+    windows = windows.assign(free_max_ns=windows["cell"].map(free["response_max"]).astype(float))
+    windows = _recovered(rows, windows)
+    by_effect = due.set_index("effect")
+    return tuple(
+        _effect(own, _row(by_effect, effect), _row(free, own["cell"].iloc[0]))
+        for effect, own in windows.groupby("effect", sort=True)
+    )
+
+
+def _windows(faults: pd.DataFrame) -> pd.DataFrame:
+    """Each fault of the measured time and its effect: from_ns, to_ns (its end), until_ns, last_ns.
+
+    The aftermath ends at the third; at the last the next fault begins, or the leg ends.
+    """
+    measured = (faults["started_ns"] <= faults["last_ns"]) & (
+        faults["ended_ns"] >= faults["first_ns"]
+    )
+    held = faults[measured].sort_values("started_ns", ignore_index=True)
+    begins = held["started_ns"].clip(lower=held["first_ns"]).to_numpy(dtype="int64")
+    ends = held["ended_ns"].clip(lower=begins + 1, upper=held["last_ns"] + 1).to_numpy("int64")
+    # no two legs overlap, so that what begins next begins next in this leg, or after it
+    place = np.searchsorted(begins, ends)
+    following = np.minimum(np.append(begins, EVER_NS)[place], held["last_ns"] + 1)
+    lasting = held["kind"].isin(UNTIL_THE_NEXT)
+    keys = ["cell", "kind", "process"]
+    return held[keys].assign(
+        fault=np.arange(len(held)),
+        effect=held.groupby(keys, sort=True).ngroup().astype("int64"),
+        from_ns=begins,
+        to_ns=ends,
+        until_ns=np.minimum(np.where(lasting, EVER_NS, ends + AFTER_NS), following),
+        last_ns=following,
+    )
+
+
+def _quiet(windows: pd.DataFrame, legs: pd.DataFrame) -> pd.DataFrame:
+    """The stretches of the legs that no fault and no aftermath touches: from_ns, to_ns, until_ns.
+
+    Of faults that overlap, too: as many have begun as have ended where the n-th end comes before
+    the next begin, whichever end belongs to which begin.
+    """
+    own = legs[legs["cell"].isin(windows["cell"])]
+    begins = np.sort(np.concatenate([own["first_ns"], windows["until_ns"]]))
+    closes = own["last_ns"].to_numpy() + 1
+    ends = np.sort(np.concatenate([windows["from_ns"], closes]))
+    # whoever was due before the end of a leg may be answered after it
+    until = np.where(np.isin(ends, closes), EVER_NS, ends)
+    quiet = begins < ends
+    return pd.DataFrame(
+        {"from_ns": begins[quiet], "to_ns": ends[quiet], "until_ns": until[quiet]}, dtype="int64"
+    )
+
+
+def _recovered(rows: Any, windows: pd.DataFrame) -> pd.DataFrame:
+    """Add ``gap_ns`` and ``back_ns``: inf where no good reply came, NaN with nothing to compare."""
+    watched = windows[["fault", "from_ns", "free_max_ns"]].assign(to_ns=windows["until_ns"])
+    known = watched[watched["free_max_ns"].notna()]
+    hurt = fetch(fault_tables.first_hurt(rows, inline(known))).set_index("fault")["after_ns"]
+    asked = windows[windows["fault"].isin(hurt.index)]
+    back = windows["free_max_ns"].where(windows["free_max_ns"].isna(), 0.0)
+    if len(asked):
+        after = asked["fault"].map(hurt).astype("int64")
+        later = asked[["fault"]].assign(from_ns=asked["from_ns"] + after, to_ns=asked["last_ns"])
+        good = fetch(steadiness_tables.first_good(rows, inline(later))).set_index("fault")["total"]
+        back.loc[asked.index] = (after + asked["fault"].map(good)).fillna(np.inf)
+    quiet = fetch(fault_tables.silences(rows, inline(watched))).set_index("fault")["gap_ns"]
+    whole = windows["until_ns"] - windows["from_ns"]
+    gap = windows["fault"].map(quiet).fillna(whole).astype(float)
+    return windows.assign(back_ns=back, gap_ns=gap)
+
+
+def _row(frame: pd.DataFrame, key: Any) -> dict[str, Any]:
+    return dict(frame.loc[key]) if key in frame.index else {}
+
+
+def _effect(own: pd.DataFrame, due: dict[str, Any], free: dict[str, Any]) -> FaultEffect:
+    absent: dict[str, str] = {}
+    during = _levels(due, "", "nothing was due in its window", absent)
+    usual = _levels(free, "free_", "nothing was due in fault-free time", absent)
+    ratio = None
+    if during["p99"] is not None and usual["p99"]:
+        ratio = during["p99"] / usual["p99"]
+    else:
+        absent["p99_ratio"] = absent.get("p99") or absent.get("free_p99") or "no time passed"
+    back = own["back_ns"]
+    if back.isna().any():
+        absent["back_ns"] = "no reply came in fault-free time"
+    first = own.iloc[0]
+    return FaultEffect(
+        str(first["cell"]),
+        str(first["kind"]),
+        str(first["process"]),
+        len(own),
+        float((own["to_ns"] - own["from_ns"]).median()),
+        int(due.get("n", 0)),
+        int(due.get("failed", 0)),
+        during["p50"],
+        during["p99"],
+        during["max_ok"],
+        int(free.get("n", 0)),
+        usual["p50"],
+        usual["p99"],
+        usual["max_ok"],
+        ratio,
+        None if back.isna().any() else tuple(it if np.isfinite(it) else None for it in back),
+        float(own["gap_ns"].max()),
+        absent,
+    )
+
+
+def _levels(
+    found: dict[str, Any], prefix: str, nothing: str, absent: dict[str, str]
+) -> dict[str, float | None]:
+    """p50, p99 and the slowest answered one; a percentile among the failed is none."""
+    largest = found.get("response_max")
+    levels: dict[str, float | None] = {
+        "max_ok": None if largest is None or pd.isna(largest) else float(largest)
+    }
+    for place, name in enumerate(("p50", "p99")):
+        value = float(found["response"][place]) if found else np.nan
+        levels[name] = value if np.isfinite(value) else None
+        if levels[name] is None:
+            failed = f"its rank falls among the {int(found.get('failed', 0)):,} that failed"
+            absent[prefix + name] = failed if found else nothing
+    if levels["max_ok"] is None:
+        absent[prefix + "max_ok"] = "no request was answered" if found else nothing
+    return levels

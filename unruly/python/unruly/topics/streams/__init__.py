@@ -1,0 +1,49 @@
+"""Streams: bandwidth, cost, and what is left of both beside a competing load."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from unruly.topics.streams.rules import RULES
+from unruly.topics.streams.statistics import streams, wanted
+from unruly.topics.streams.summary import summary
+from unruly.topics.topic import Topic
+
+if TYPE_CHECKING:
+    from unruly.base.context import Context
+    from unruly.drawing.pieces import TopicPage
+    from unruly.topics.streams.model import Streams
+    from unruly.topics.topic import Asked, Look
+
+
+def _applies(context: Context, _: Asked) -> bool:
+    return wanted(context)
+
+
+def _judge(look: Look) -> Streams | None:
+    return streams(look.context, look.rows)
+
+
+def _silences(found: Streams) -> frozenset[str]:
+    """Return the shared rules that a run of streams answers in its own way."""
+    measured = {"nothing-measured"} if found.legs else set()
+    # a reader stamps messages itself
+    return frozenset({"kernel-stamps-missing", *measured})
+
+
+def _page() -> TopicPage:
+    from unruly.topics.streams.page import PAGE  # noqa: PLC0415 - importing Altair takes a second
+
+    return PAGE
+
+
+TOPIC: Final = Topic(
+    "streams",
+    applies=_applies,
+    judge=_judge,
+    rules=RULES,
+    summary=summary,
+    page=_page,
+    measures_nothing=True,
+    silences=_silences,
+)

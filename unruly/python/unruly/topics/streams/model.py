@@ -1,0 +1,222 @@
+"""What is said of streams, as values: each leg, each cell, and the hypotheses about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from unruly.shown import Shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from unruly.base.analysis import Analysis
+    from unruly.stats import Interval
+
+VERDICTS: Final = ("failed", "unstable", "link saturated", "bound by one core", "slow", "stable")
+"""From the gravest; "slow" is stable but slow."""
+NONE: Final = "none"
+CPU: Final = "cpu"
+GC: Final = "gc"
+HELD: Final = "held"
+NOT_HELD: Final = "not held"
+OPEN: Final = "cannot be told"
+
+
+@dataclass(frozen=True)
+class Leg:
+    """One repeat of a cell: how long it was measured, and the account of its messages.
+
+    ``written`` to ``reordered`` are messages from its first to its last, whatever the phase;
+    ``unaccounted`` is what was written, and neither came nor is known to be lost. ``failed`` and
+    ``broken`` are the events, in words, by which it could not begin, or ended before its time;
+    ``faults`` those that the plan did to it. ``silent_seconds``: the longest stretch of whole
+    seconds of the measured time in which nothing came. ``settled``: it ended as it should, so that
+    every message must be accounted for.
+    """
+
+    cell: str
+    repeat: int
+    first_ns: int
+    last_ns: int
+    written: int
+    read: int
+    lost: int
+    duplicated: int
+    reordered: int
+    unaccounted: int
+    silent_seconds: int
+    settled: bool
+    failed: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+
+    @property
+    def unstable(self) -> bool:
+        """It began, and ended before its time."""
+        return bool(self.broken) and not self.failed
+
+
+@dataclass(frozen=True)
+class End:
+    """One end of a stream: what it cost; of several readers that which is nearest to its limits.
+
+    ``room_cores`` is how much of one core it could have used: less than 1 where the competing load
+    is kept on the same cores. ``grown_bytes_hz`` is the growth of its memory a second, in the leg
+    where it grew most.
+    """
+
+    process: str
+    cpu_cores: Interval | None
+    cpu_per_message_ns: Interval | None
+    room_cores: float
+    bound: bool
+    rss_bytes_max: int | None
+    grown_bytes: float | None
+    grown_bytes_hz: Interval | None
+    grows: bool
+    absent: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Its process; of the first, or only, of its side the side alone."""
+        return self.process.removesuffix("-0")
+
+
+@dataclass(frozen=True)
+class Held:
+    """The share of its cores that the competing load used on one host, and what it was to use.
+
+    ``farthest`` is that of the repeat that was farthest from the target.
+    """
+
+    host: str
+    cores: float
+    target: float
+    occupancy: float
+    farthest: float
+
+    @property
+    def off(self) -> float:
+        """How far it was from its target, at most."""
+        return self.farthest - self.target
+
+
+class Named:
+    """What is of one protocol and one series of cells."""
+
+    protocol: str
+    series: str
+
+    @property
+    def name(self) -> str:
+        """Its protocol, and by which other factors it differs."""
+        return f"{self.protocol} {self.series}".strip()
+
+
+@dataclass(frozen=True)
+class Stream(Named):
+    """One cell: what its protocol gave beside its load.
+
+    Bandwidth in bit/s at the reader, each second of the measured time of all repeats: of several
+    readers at the one to which least came. ``loss_share`` of all messages. ``of_unloaded`` is held
+    against the cell ``unloaded_cell``.
+    ``reasons`` say what the verdict rests on; ``in_doubt`` that its load did not hold its target,
+    or that nobody knows.
+    """
+
+    cell: str
+    factors: dict[str, str]
+    protocol: str
+    load: str
+    series: str
+    repeats: int
+    link_bps: float | None
+    bandwidth_bps: Interval | None
+    variation: Interval | None
+    quantiles_bps: dict[float, float]
+    stalled_share: float | None
+    of_unloaded: Interval | None
+    unloaded_cell: str | None
+    p99_ns: float | None
+    p99_interval: Interval | None
+    loss_share: float | None
+    duplicated: int
+    reordered: int
+    writer: End
+    reader: End
+    held: tuple[Held, ...]
+    verdict: str
+    reasons: tuple[str, ...]
+    in_doubt: bool
+    absent: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """Its protocol, and its load where there is one."""
+        beside = "" if self.load == NONE else f" beside {self.load}"
+        return f"{self.protocol}{beside}{f' ({self.series})' if self.series else ''}"
+
+
+@dataclass(frozen=True)
+class Comparison(Named):
+    """One protocol in a hypothesis: the share that it keeps, over that of ``reference``.
+
+    ``state`` is ``HELD``, ``NOT_HELD`` or ``OPEN``; intervals are simultaneous over the rows.
+    ``in_doubt``: its competing load, or that of the reference, was not what it was to be.
+    """
+
+    protocol: str
+    reference: str | None
+    series: str
+    keeps: Interval | None
+    relative: Interval | None
+    state: str
+    in_doubt: bool = False
+
+    @property
+    def said(self) -> str:
+        """The state, with a mark where it is in doubt."""
+        return f"{self.state}{'?' if self.in_doubt else ''}"
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One of the study's hypotheses: what it claims, what came of it here, what it found itself."""
+
+    key: str
+    load: str
+    claim: str
+    outcome: str
+    text: str
+    paper: str
+    rows: tuple[Comparison, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class Streams(Shown):
+    """What is said of a run of streams.
+
+    Frames: ``seconds`` (cell, repeat, second, bps: at the reader, 0 where nothing came), ``usage``
+    (cell, repeat, host, process, side, second, cpu_cores, rss_bytes), ``events`` (what happened to
+    legs: cell, repeat, process, kind, detail, started_ns, ended_ns; with collections of Java).
+    ``note`` says what of the plan is not known.
+    """
+
+    rows: tuple[Stream, ...]
+    legs: tuple[Leg, ...]
+    hypotheses: tuple[Hypothesis, ...]
+    seconds: pd.DataFrame
+    usage: pd.DataFrame
+    events: pd.DataFrame
+    note: str = ""
+
+    def of(self, cell: str) -> list[Leg]:
+        """Return the legs of one cell."""
+        return [leg for leg in self.legs if leg.cell == cell]
+
+
+def streams_of(analysis: Analysis) -> Streams | None:
+    """Return what this topic says of a run; None where it does not apply."""
+    return analysis.topic("streams", Streams)
