@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import unruly
-from changed import with_topics
+from changed import analysis_of, with_topics
 from planted import ERRORS, MS, ONCE, SIDES, WANTED, add_rows, looked_at, rewrite, write_planted
 from synthetic import NS, STARTED_NS
 from unruly.__main__ import main
@@ -120,7 +119,7 @@ def test_of_many_slow_requests_those_that_are_read_stand_for_all(tmp_path, monke
     assert some.cause == all_of_it.cause == "process stopped"
     assert some.explained.estimate == pytest.approx(all_of_it.explained.estimate, abs=0.1)
     assert some.lift == pytest.approx(all_of_it.lift, rel=0.5)
-    (finding,) = slow_because(SimpleNamespace(causes=found, cells=()))
+    (finding,) = slow_because(analysis_of(causes=found))
     assert f"{whole.slow} requests, of which a random sample of 150 was examined" in finding.text
 
 

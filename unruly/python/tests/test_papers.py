@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import unruly
+from changed import analysis_of
 from synthetic import write_run
 from test_findings import MATRIX, ODD
 from unruly.errors import PaperError
@@ -131,7 +132,7 @@ def correlated(*rows):
     resources = tuple(
         SimpleNamespace(of="p99", against="CPU", cells=30, rho=rho, q_value=q) for rho, q in rows
     )
-    return SimpleNamespace(magical=SimpleNamespace(resources=resources))
+    return analysis_of(magical=SimpleNamespace(resources=resources))
 
 
 def test_resources_are_not_silent_where_one_correlates_beyond_chance():

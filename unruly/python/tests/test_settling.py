@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import unruly
+from changed import analysis_of
 from synthetic import NS, STARTED_NS, write_run
 from unruly import stats
 from unruly.base.context import Context
@@ -197,7 +198,7 @@ def test_the_table_says_what_is_not_known_of_the_beginning():
         replace(known, slower=unclear),
         known,
     )
-    analysis = SimpleNamespace(over_time=SimpleNamespace(warm_ups=ones))
+    analysis = analysis_of(over_time=SimpleNamespace(warm_ups=ones))
     reasons = [row[-1].reason for row in table_of(SimpleNamespace(analysis=analysis)).rows]
     assert reasons == [
         "3,000 requests; 4,000 are needed",
