@@ -48,7 +48,7 @@ hook: setup ## Check formats, lints and phrases of the staged files before each 
 
 # With the fuzzer, so that both have the same dependencies; with the whole workspace, the core would get the simulation's planted bugs.
 build: ## Build the programs, optimised
-	cargo build --release --locked --package unruly --package unruly-fuzz --bins
+	cargo build --release --locked --package unruly --package flurry-cli --package unruly-fuzz --bins
 	@touch $(RELEASE)/.whole
 
 # The demo needs no client of Cassandra or etcd, no QUIC and no KCP: they are half of a first build.
@@ -79,7 +79,7 @@ test: ## The tests that find bugs fastest: 15 minutes on two cores from nothing
 	@scripts/stages.sh $(QUICK)
 
 test-long: ## The long stages that CI runs after `test`: 45 minutes
-	@SEEDS=2000 scripts/stages.sh $(LONG)
+	@SEEDS=2000 SEEDS_SECONDS=300 scripts/stages.sh $(LONG)
 
 test-all: ## Everything: `test`, the long stages, advisories, slow services, a soak, and the day's seventh of the mutations
 	@SEEDS=2000 scripts/stages.sh $(QUICK) advisories $(filter-out mutations test-flurry,$(LONG)) e2e-services soak fuzz-files mutations-today
@@ -116,7 +116,7 @@ $(SIM): FORCE
 FORCE:
 
 test-flurry: $(SIM) ## Whole Flurry clusters on virtual time: SEEDS seeds, and every planted bug by its seed
-	$(SIM) seeds --count $(SEEDS)
+	$(SIM) seeds --count $(SEEDS) $(if $(SEEDS_SECONDS),--within $(SEEDS_SECONDS))
 	$(SIM) bugs --recorded flurry/tests/planted-bugs.tsv
 
 test-model: $(SIM) ## Small Flurry clusters explored to their end, and the planted bugs that show there

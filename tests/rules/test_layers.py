@@ -7,25 +7,29 @@ import re
 import pytest
 from repository import ROOT, cargo_metadata
 
+METER = {"unruly-plan", "unruly-trace", "unruly-load", "unruly-stream", "unruly-agent"}
 CRATES: dict[str, set[str]] = {
+    "unruly-time": set(),
     "unruly-plan": set(),
-    "unruly-trace": set(),
-    "unruly-load": {"unruly-plan", "unruly-trace"},
+    "unruly-trace": {"unruly-time"},
+    "unruly-load": {"unruly-plan", "unruly-time", "unruly-trace"},
     "unruly-stream": {"unruly-plan"},
-    "unruly-agent": {"unruly-plan", "unruly-trace", "unruly-load", "unruly-stream"},
+    "unruly-agent": {"unruly-plan", "unruly-time", "unruly-trace", "unruly-load", "unruly-stream"},
     "unruly-drivers": {"unruly-plan", "unruly-flurry"},
-    "unruly": {
-        "unruly-plan",
-        "unruly-trace",
-        "unruly-load",
-        "unruly-stream",
-        "unruly-agent",
-        "unruly-drivers",
-        "unruly-flurry",
-    },
+    "unruly-program": {"unruly-plan", "unruly-trace", "unruly-agent"},
+    "unruly-runner": {*METER, "unruly-program"},
+    "unruly": {*METER, "unruly-drivers", "unruly-program", "unruly-runner"},
     "flurry-core": set(),
     "flurry-sim": {"flurry-core"},
-    "unruly-flurry": {"flurry-core", "unruly-trace"},
+    "unruly-flurry": {"flurry-core", "unruly-time"},
+    "flurry-recording": {"flurry-core", "unruly-flurry", "unruly-time", "unruly-trace"},
+    "flurry-cli": {
+        "unruly-flurry",
+        "flurry-recording",
+        "unruly-plan",
+        "unruly-program",
+        "unruly-trace",
+    },
     "unruly-fuzz": {"flurry-core", "unruly-load", "unruly-plan", "unruly-trace"},
 }
 
@@ -55,6 +59,6 @@ def test_no_shipped_build_takes_the_whole_workspace_and_so_the_bugs_of_the_simul
     """
     builds = re.findall(r"cargo build[^;\n]*", (ROOT / "Makefile").read_text())
     assert builds == [
-        "cargo build --release --locked --package unruly --package unruly-fuzz --bins",
+        "cargo build --release --locked --package unruly --package flurry-cli --package unruly-fuzz --bins",
         "cargo build --release --locked --package unruly --no-default-features --bins",
     ]

@@ -40,13 +40,18 @@ def slow(slow_run):
     return unruly.analyse(unruly.open_run(slow_run))
 
 
-@pytest.fixture
-def analysed(tmp_path):
-    """Write a run of a given shape and analyse it."""
+@pytest.fixture(scope="session")
+def analysed(tmp_path_factory):
+    """Analyse a run of a given shape, each shape once, since an analysis never changes."""
+    known = {}
 
-    def of(*, causes=False, target=None, **changes):
-        run = unruly.open_run(write_run(tmp_path / "run", **changes))
-        return unruly.analyse(run, causes=causes, target=target)
+    def of(*, causes=False, pictures=False, target=None, **changes):
+        asked = {"causes": causes, "pictures": pictures, "target": target}
+        shape = repr((asked, sorted(changes.items())))
+        if shape not in known:
+            run = unruly.open_run(write_run(tmp_path_factory.mktemp("run") / "run", **changes))
+            known[shape] = unruly.analyse(run, **asked)
+        return known[shape]
 
     return of
 

@@ -14,6 +14,7 @@ import pytest
 import unruly
 from alike import differences, leaves
 from arrival_logs import MS, Copy, Operation, three, write_log
+from quick import numbers
 from synthetic import write_run
 from unruly.base.context import Context
 from unruly.drawing.view import views_of
@@ -26,7 +27,7 @@ HEADING = "First, quorum and all on the same operations"
 
 
 def analyse(path):
-    return unruly.analyse(unruly.open_run(path), causes=False)
+    return numbers(path)
 
 
 def told(tmp_path, operations):

@@ -29,7 +29,7 @@ RAISED_BY_RUNTIMES = {"runtime-tail", "runtime-collector"}
 
 
 def analyse(path, **rest):
-    return unruly.analyse(unruly.open_run(path, **rest), causes=False)
+    return unruly.analyse(unruly.open_run(path, **rest), causes=False, pictures=False)
 
 
 def codes(analysis):

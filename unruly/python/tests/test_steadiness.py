@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-import unruly
 from planted import rewrite
+from quick import numbers
 from synthetic import NS, STARTED_NS, write_run
 from unruly import stats
 from unruly.__main__ import main
@@ -38,35 +38,31 @@ def test_throughput_is_that_of_good_replies_by_the_second_they_came(tmp_path):
     seconds = int((last - first + 1) // NS)
     counts = np.bincount(((good["received_ns"].astype("int64") - first) // NS), minlength=seconds)
     wanted = stats.stability(counts[:seconds])
-    found = _only(unruly.analyse(unruly.open_run(run), causes=False)).throughput
+    found = _only(numbers(run)).throughput
     assert found == wanted
     assert found.mean.low < 297 < found.mean.high
 
 
 def test_dispersion_is_one_for_a_schedule_of_chance_and_large_for_bursts(tmp_path):
-    plain = _only(
-        unruly.analyse(unruly.open_run(write_run(tmp_path / "plain", **DRIVE)), causes=False)
-    )
+    plain = _only(numbers(write_run(tmp_path / "plain", **DRIVE)))
     # one in each 1 / 300 s: more regular than chance
     assert plain.dispersion.index.high < 1
     bursts = write_run(tmp_path / "bursts", **DRIVE, clusters_hz=2.0)
-    found = _only(unruly.analyse(unruly.open_run(bursts), causes=False)).dispersion
+    found = _only(numbers(bursts)).dispersion
     # a Poisson number of clusters of some 150 requests each
     assert found.index.low < 151 < found.index.high
 
 
 def test_copies_of_one_request_are_one_arrival(tmp_path):
     shape = {"agents": 6, "ops": ("null",), "rate_hz": 40, "duration_s": 30, "clusters_hz": 2_000}
-    found = _only(
-        unruly.analyse(unruly.open_run(write_run(tmp_path / "run", **shape)), causes=False)
-    ).dispersion
+    found = _only(numbers(write_run(tmp_path / "run", **shape))).dispersion
     # all but independent; six copies of each would be six at once
     assert 0.5 < found.index.low < found.index.high < 2
 
 
 def test_a_change_of_the_p99_is_dated(tmp_path):
     run = write_run(tmp_path / "run", **DRIVE, shift_factor=1.5, stalls_hz=0)
-    row = _only(unruly.analyse(unruly.open_run(run), causes=False))
+    row = _only(numbers(run))
     (point,), (at,) = row.changes.points, row.changed_ns
     assert point.ratio.low < 1.5 < point.ratio.high
     block_ns = 40 * NS / 60
@@ -89,7 +85,7 @@ def test_a_change_in_the_second_repeat_is_dated_there(tmp_path):
     place = table.schema.get_field_index("received_ns")
     table = table.set_column(place, table.schema.field(place), pa.array(slower))
     pq.write_table(table, path)
-    row = _only(unruly.analyse(unruly.open_run(run), causes=False))
+    row = _only(numbers(run))
     (at,) = row.changed_ns
     assert abs(at - planted) < 3 * NS
 
@@ -104,7 +100,7 @@ def test_times_of_whole_seconds_leave_too_few_blocks_to_find_a_change(tmp_path):
         return requests.set_column(place, requests.schema.field(place), due)
 
     rewrite(run, "requests", in_seconds)
-    row = _only(unruly.analyse(unruly.open_run(run), causes=False, pictures=False))
+    row = _only(numbers(run))
     assert row.changes is None
     assert row.absent["changes"] == "requests were due in 8 of 60 blocks; 10 are needed"
 
@@ -113,7 +109,7 @@ def test_times_of_whole_seconds_leave_too_few_blocks_to_find_a_change(tmp_path):
 def test_a_run_without_a_change_keeps_its_level(tmp_path):
     for seed in range(5):
         run = write_run(tmp_path / str(seed), **DRIVE, seed=seed, stalls_hz=0)
-        assert _only(unruly.analyse(unruly.open_run(run), causes=False)).changes.points == ()
+        assert _only(numbers(run)).changes.points == ()
 
 
 def test_the_recovery_of_a_stopped_process_is_as_long_as_its_stop(tmp_path):
@@ -121,7 +117,7 @@ def test_the_recovery_of_a_stopped_process_is_as_long_as_its_stop(tmp_path):
         tmp_path / "run", agents=3, ops=("null",), rate_hz=50, duration_s=30, stalls_hz=0,
         stopped=((1, 8.0, 2.0), (1, 20.0, 0.5)),
     )  # fmt: skip
-    (found,) = unruly.analyse(unruly.open_run(run), causes=False).over_time.recoveries
+    (found,) = numbers(run).over_time.recoveries
     assert found.process == "agent-1"
     assert found.fault_ns == (STARTED_NS + 8 * NS, STARTED_NS + 20 * NS)
     totals = [one.total_ns for one in found.recoveries.faults]
@@ -143,7 +139,7 @@ def test_recoveries_are_those_of_the_raw_rows(tmp_path, failed_share):
     rows = table.drop_columns(["received_ns"]).to_pandas()
     took = (received - rows["intended_ns"]).astype(float).where(rows["status"] == "ok", np.inf)
     rows, took = rows[rows["server"] == 1], took[rows["server"] == 1]
-    (found,) = unruly.analyse(unruly.open_run(run), causes=False).over_time.recoveries
+    (found,) = numbers(run).over_time.recoveries
     wanted = stats.recovery(rows["intended_ns"], took, found.fault_ns)
     assert found.recoveries == wanted
     assert wanted.never > 0
@@ -153,7 +149,7 @@ def test_recoveries_are_those_of_the_raw_rows(tmp_path, failed_share):
 def test_short_windows_are_those_of_the_raw_rows(tmp_path):
     run = write_run(tmp_path / "run", **DRIVE)
     rows = _requests(run)
-    found = unruly.analyse(unruly.open_run(run), causes=False).over_time.windows
+    found = numbers(run).over_time.windows
     first, last = int(rows["intended_ns"].min()), int(rows["intended_ns"].max())
     width = int(found["started_ns"].diff().iloc[1])
     assert width % 100_000_000 == 0
@@ -169,7 +165,7 @@ def test_short_windows_are_those_of_the_raw_rows(tmp_path):
 
 def test_a_request_that_never_came_back_leaves_after_the_longest_answered(tmp_path):
     run = write_run(tmp_path / "run", **DRIVE, failed_share=0.3)
-    found = unruly.analyse(unruly.open_run(run), causes=False).over_time.windows
+    found = numbers(run).over_time.windows
     assert found["failed"].sum() > 1_000
     assert found["in_flight"].iloc[-1] < 300 * 0.1
 
@@ -178,14 +174,14 @@ def test_a_fault_of_a_process_that_nobody_knows_is_told_as_such(tmp_path):
     run = write_run(
         tmp_path / "run", agents=2, ops=("null",), duration_s=10, stopped=((7, 3.0, 1.0),)
     )
-    (found,) = unruly.analyse(unruly.open_run(run), causes=False).over_time.recoveries
+    (found,) = numbers(run).over_time.recoveries
     assert found.recoveries is None
     assert found.absent == {"recoveries": "the manifest does not know this process"}
 
 
 def test_a_short_run_says_what_it_lacks(tmp_path):
     run = write_run(tmp_path / "run", **{**DRIVE, "duration_s": 4, "rate_hz": 20})
-    row = _only(unruly.analyse(unruly.open_run(run), causes=False))
+    row = _only(numbers(run))
     assert row.throughput is None
     assert row.absent["throughput"] == "3 whole seconds; 6 are needed"
     assert row.absent["dispersion"].endswith(" requests; 200 are needed")
@@ -194,17 +190,17 @@ def test_a_short_run_says_what_it_lacks(tmp_path):
 
 def test_less_than_a_reply_a_second_has_no_steadiness_of_seconds(tmp_path):
     run = write_run(tmp_path / "run", **{**DRIVE, "rate_hz": 0.5})
-    row = _only(unruly.analyse(unruly.open_run(run), causes=False))
+    row = _only(numbers(run))
     assert row.throughput is None
     assert "fewer than one good reply a second" in row.absent["throughput"]
     failed = write_run(tmp_path / "failed", **DRIVE, failed_share=1.0)
-    assert _only(unruly.analyse(unruly.open_run(failed), causes=False)).throughput is None
+    assert _only(numbers(failed)).throughput is None
 
 
 def test_requests_of_a_closed_loop_are_no_arrivals(tmp_path):
     run = write_run(tmp_path / "run", **DRIVE)
     (run / "plan.toml").write_text('[drive]\narrivals = "closed"\n')
-    row = _only(unruly.analyse(unruly.open_run(run), causes=False))
+    row = _only(numbers(run))
     assert row.dispersion is None
     assert "closed loop" in row.absent["dispersion"]
 
@@ -215,7 +211,7 @@ def test_closed_and_open_arrivals_of_one_plan_are_judged_by_cell(tmp_path):
     run = write_run(tmp_path / "run", **DRIVE, cells=ways, manifest={"cells": cells})
     for base in ways:
         (run / "plan.toml").write_text(f'[drive]\narrivals = "{base}"\n')
-        rows = unruly.analyse(unruly.open_run(run), causes=False).over_time.rows
+        rows = numbers(run).over_time.rows
         by_cell = {row.cell: row for row in rows}
         assert by_cell["constant"].dispersion is not None
         assert by_cell["closed"].dispersion is None
@@ -224,7 +220,7 @@ def test_closed_and_open_arrivals_of_one_plan_are_judged_by_cell(tmp_path):
 
 def test_a_run_whose_times_are_made_up_has_no_steadiness(tmp_path):
     run = write_run(tmp_path / "run", **DRIVE, manifest={"timeless": ["base"]})
-    over_time = unruly.analyse(unruly.open_run(run), causes=False).over_time
+    over_time = numbers(run).over_time
     assert over_time.rows == ()
     assert over_time.note == "its source kept no times"
 
@@ -232,7 +228,7 @@ def test_a_run_whose_times_are_made_up_has_no_steadiness(tmp_path):
 def test_a_large_matrix_is_not_looked_at_over_time(tmp_path, monkeypatch):
     monkeypatch.setattr(steadiness, "KEYS_MOST", 1)
     run = write_run(tmp_path / "run", agents=2, ops=("null", "disk"), duration_s=10)
-    over_time = unruly.analyse(unruly.open_run(run), causes=False).over_time
+    over_time = numbers(run).over_time
     assert over_time.rows == ()
     assert "2 cells and operations, where at most 1 are looked at" in over_time.note
 

@@ -14,6 +14,7 @@ import scipy.stats
 
 import unruly
 from changed import with_topics
+from quick import numbers
 from synthetic import NS, STARTED_NS, write_run
 from unruly import stats
 from unruly.__main__ import main
@@ -65,7 +66,7 @@ def _rewrite_events(run, change):
 
 
 def _faults_of(run):
-    view = unruly.analyse(unruly.open_run(run), pictures=False, causes=False).stores
+    view = numbers(run).stores
     return view.faults
 
 
@@ -137,7 +138,7 @@ def test_the_share_is_counted_row_by_row(tmp_path):
 
 def test_a_run_without_a_store_has_no_target_unless_it_is_asked_for(tmp_path):
     run = write_run(tmp_path / "run", agents=2, ops=("null",), duration_s=5)
-    assert unruly.analyse(unruly.open_run(run), causes=False).stores is None
+    assert numbers(run).stores is None
     asked = unruly.analyse(unruly.open_run(run), target=parse_target("99%:1s")).stores
     assert asked.target == Target(0.99, 1e9)
 
@@ -195,7 +196,7 @@ def struck(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def seen(struck):
-    return unruly.analyse(unruly.open_run(struck), causes=False)
+    return numbers(struck)
 
 
 @pytest.fixture(scope="module")
@@ -246,7 +247,7 @@ def test_instants_of_a_stop_and_its_end_are_one_span(tmp_path):
         return [*others, {**stop, "ended_ns": None}, {**again, "ended_ns": None}]
 
     _rewrite_events(run, instants)
-    view = unruly.analyse(unruly.open_run(run), pictures=False, causes=False).stores
+    view = numbers(run).stores
     (it,) = view.faults
     assert it.lasted_ns == 2 * NS
     assert it.gap_ns == pytest.approx(2 * NS, abs=0.04 * NS)
@@ -330,7 +331,7 @@ def test_a_kill_has_its_restart_until_the_next_fault(tmp_path):
 def test_a_kill_whose_leg_is_all_that_there_is_leaves_nothing_to_compare_with(tmp_path, schema):
     shape = {**DRIVE, "rate_hz": 100, "duration_s": 20}
     run = write_run(tmp_path / "run", **shape, faults=(("base", "kill", "store-0", 0.0, 20.0),))
-    analysis = unruly.analyse(unruly.open_run(run), causes=False)
+    analysis = numbers(run)
     (it,) = analysis.stores.faults
     assert it.failed == it.due == 2_000
     assert it.free == 0
@@ -351,7 +352,7 @@ def test_stops_without_a_fault_free_time_cannot_be_compared(tmp_path, capsys):
         tmp_path / "run", **{**DRIVE, "rate_hz": 100},
         faults=tuple(("base", "stop", "store-0", 6.0 * place, 2.0) for place in range(5)),
     )  # fmt: skip
-    analysis = unruly.analyse(unruly.open_run(run), causes=False)
+    analysis = numbers(run)
     (it,) = analysis.stores.faults
     assert it.times == 5
     assert it.p99 == pytest.approx(2 * NS, rel=0.02)
@@ -487,7 +488,7 @@ def test_faults_that_are_not_shaded_are_counted(seen):
 @pytest.fixture(scope="module")
 def rising(tmp_path_factory):
     run = write_run(tmp_path_factory.mktemp("rising") / "run", **_ramp(slow_from=1600))
-    return unruly.analyse(unruly.open_run(run), causes=False)
+    return numbers(run)
 
 
 def test_the_knee_is_below_the_first_load_that_breaks(rising):
@@ -514,7 +515,7 @@ def test_what_the_generator_could_not_send_is_not_held_against_the_store(tmp_pat
     shape = _ramp()
     shape["cell_rate_hz"] = {**shape["cell_rate_hz"], "rate=1600/s": 1_400}
     run = write_run(tmp_path / "run", **shape)
-    analysis = unruly.analyse(unruly.open_run(run), causes=False)
+    analysis = numbers(run)
     (ramp,) = analysis.stores.ramps
     assert [load.own for load in ramp.loads] == [False, False, False, True]
     assert ramp.knee.holds == ramp.knee.surely == 800
@@ -574,7 +575,7 @@ def test_a_load_at_which_everything_fails_is_drawn_and_told(tmp_path, schema):
     run = write_run(
         tmp_path / "run", **_ramp(), faults=(("rate=1600/s", "kill", "store-0", 0.0, 6.0),)
     )
-    analysis = unruly.analyse(unruly.open_run(run), causes=False)
+    analysis = numbers(run)
     (ramp,) = analysis.stores.ramps
     assert (ramp.knee.holds, ramp.knee.breaks) == (800, 1600)
     document = json.loads(json.dumps(unruly.summary(analysis)))

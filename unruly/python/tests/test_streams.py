@@ -12,6 +12,7 @@ import pytest
 import scipy.stats
 
 import unruly
+from quick import numbers
 from streaming import BROKEN, CALM, COLLECTOR, CPU_LOAD, LACKS, Cell, write_streams
 from synthetic import NS, STARTED_NS
 from unruly.drawing.view import views_of
@@ -37,7 +38,7 @@ RAISED_BY_STREAMS = {
 
 
 def _analysed(path, **options):
-    return unruly.analyse(unruly.open_run(path), causes=False, **options)
+    return numbers(path, **options)
 
 
 @pytest.fixture(scope="module")

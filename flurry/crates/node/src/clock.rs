@@ -5,37 +5,13 @@
 //! suspended by its host may not see any clock go on but the wall clock, once that is set right. So a
 //! part also notices when the two drift apart, and lets go of what depends on time.
 
-use std::sync::OnceLock;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use flurry_core::id::{MonoNs, WallNs};
-use nix::time::{ClockId, clock_gettime};
 
 /// Time since the machine booted, the same in all processes of a machine.
 pub(crate) fn now() -> MonoNs {
-    // It cannot fail on Linux: the clock is there and the pointer is ours.
-    let at = clock_gettime(ClockId::CLOCK_BOOTTIME);
-    let at_ns = at.map_or(0, |at| at.tv_sec() * 1_000_000_000 + at.tv_nsec());
-    MonoNs(u64::try_from(at_ns).unwrap_or(0))
-}
-
-/// Returns the instant on the monotonic clock, which the rows of a trace use. If a machine sleeps
-/// while it records, the later rows are late by the length of the sleep.
-pub(crate) fn monotonic_of(at: MonoNs) -> unruly_trace::MonoNs {
-    static SLEPT_NS: OnceLock<i64> = OnceLock::new();
-    let slept_ns = *SLEPT_NS.get_or_init(slept_ns);
-    let at_ns = i64::try_from(at.0).unwrap_or(i64::MAX);
-    unruly_trace::MonoNs(at_ns.saturating_sub(slept_ns))
-}
-
-/// For how long the machine has slept since it booted. Whatever comes between the two readings makes it
-/// longer, so the least of several is right.
-fn slept_ns() -> i64 {
-    let apart = |_| {
-        let monotonic = unruly_trace::monotonic().0;
-        i64::try_from(now().0).unwrap_or(i64::MAX) - monotonic
-    };
-    (0..16).map(apart).min().unwrap_or(0)
+    MonoNs(u64::try_from(unruly_time::boot().0).unwrap_or(0))
 }
 
 /// How far the wall clock may move against the boot clock from one look to the next. Setting a clock
@@ -86,10 +62,7 @@ pub(crate) fn since(instant: Option<Instant>) -> MonoNs {
 
 /// The owner's time, which expiry goes by.
 pub(crate) fn wall() -> WallNs {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    WallNs(since.map_or(0, |since| {
-        i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
-    }))
+    WallNs(unruly_time::wall().0)
 }
 
 /// The owner's time after `span` from now, for [`crate::Operation::Set`].
@@ -130,13 +103,5 @@ mod tests {
         let mut jumped = [pair(2_000, 7_000), pair(2_001, 7_001)].into_iter();
         let jump = watch.confirmed(|| jumped.next().unwrap());
         assert_eq!(jump, Some(5_000_000_000));
-    }
-
-    #[test]
-    fn instants_keep_their_order_on_the_clock_of_the_trace() {
-        let (first, second) = (now(), now());
-        let apart_ns = monotonic_of(second).0 - monotonic_of(first).0;
-        assert_eq!(u64::try_from(apart_ns), Ok(second.0 - first.0));
-        assert!(monotonic_of(first).0 >= 0);
     }
 }

@@ -11,7 +11,7 @@ use flurry_core::portal::number_of;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng as _;
 
-use unruly_trace::WallNs;
+use unruly_time::WallNs;
 
 use crate::link::{Letter, Peer};
 

@@ -5,7 +5,8 @@
 //! - [`Router`]: a router of its own, for clients that shall not have one inside.
 //! - [`Controller`]: who takes part and who owns what, kept on disk or in etcd.
 //! - [`Gateway`]: the owner of keys for programs that speak the protocol of Redis.
-//! - [`Recording`]: what became of every copy of every operation, for `unruly report`.
+//! - [`Arrivals`]: receives what became of every copy of every operation; `flurry-recording` writes it
+//!   for `unruly report`.
 //! - [`Metrics`]: how the parts of a process are, for Prometheus.
 //! - [`Faults`]: what a network or a machine may do, on purpose.
 //! - [`status`], [`depart`]: what an operator asks the controller.
@@ -27,6 +28,7 @@
 //! ```
 
 mod address;
+mod arrivals;
 mod client;
 mod clock;
 mod controller;
@@ -48,13 +50,13 @@ mod owner;
 mod peers;
 mod pem;
 mod random;
-mod recording;
 mod router;
 mod security;
 mod server;
 mod teller;
 
 pub use address::{Controllers, resolve};
+pub use arrivals::{ArrivalLog, Arrivals};
 pub use client::{Answered, Call, Client, Closed, Done, Options, Set, Waiting};
 pub use clock::wall_after;
 pub use controller::{Controller, ControllerHandle, ControllerOptions, StateAt};
@@ -74,7 +76,6 @@ pub use losses::{GatewayLogin, Loss, losses};
 pub use metrics::{Metrics, MetricsServer};
 pub use observer::{Observed, observe};
 pub use operator::{Departure, depart, status};
-pub use recording::{About, Recording};
 pub use router::{Router, RouterOptions};
 pub use security::{ClusterKey, Security, check_secret};
 pub use server::{Server, ServerOptions};

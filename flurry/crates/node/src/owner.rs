@@ -16,13 +16,13 @@ use flurry_core::router::{Router, RouterParams};
 use tracing::info;
 
 use crate::address::{Allowed, Controllers};
+use crate::arrivals::ArrivalLog;
 use crate::client::Answered;
 use crate::link::{Letter, Link};
 use crate::meter::Meter;
 use crate::metrics::{Page, count, routed};
 use crate::node::Part;
 use crate::peers::Peers;
-use crate::recording::ArrivalLog;
 use crate::security::Security;
 use crate::{Error, clock};
 
@@ -163,7 +163,7 @@ pub(crate) struct Owner<C: Caller> {
     /// What the controller is asked at the start.
     question: Option<Control>,
     shared: Arc<Shared>,
-    log: Option<ArrivalLog>,
+    log: Option<Box<dyn ArrivalLog>>,
     meter: Option<Meter>,
     /// The time of earlier owners when it opened, and when that was.
     began: Option<(WallNs, MonoNs)>,
@@ -175,7 +175,7 @@ impl<C: Caller> Owner<C> {
         params: OwnerParams,
         calls: Calls<C>,
         shared: Arc<Shared>,
-        log: Option<ArrivalLog>,
+        log: Option<Box<dyn ArrivalLog>>,
     ) -> Self {
         let (ways, copies_min) = (params.ways, params.copies_min);
         let (in_flight_max, bytes_max) = (params.operations_max, params.bytes_max);

@@ -12,7 +12,7 @@ use flurry_core::machine::StateMachine;
 use flurry_core::message::{Life, Message};
 use flurry_core::server::{self, ServerParams};
 use tracing::{info, warn};
-use unruly_trace::{Clock, ClockPair, ClockWatch};
+use unruly_time::{Clock, ClockPair, ClockWatch};
 
 use crate::address::{Allowed, Controllers};
 use crate::disk::{DiskThread, ServerDisk, ShardDisk};

@@ -1,8 +1,9 @@
 //! `flurry-sim`: runs seeds, replays one, finds planted bugs.
 
+use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
@@ -36,6 +37,9 @@ enum Command {
         /// Name every seed that fails, instead of ending at the first.
         #[arg(long)]
         all: bool,
+        /// Start no further seed after this time, in seconds.
+        #[arg(long)]
+        within: Option<u64>,
     },
     /// Run one seed and print its summary.
     Replay {
@@ -100,7 +104,17 @@ fn execute(command: Command) -> Result<()> {
             operations,
             threads,
             all,
-        } => seeds(from, count, operations, threads, all),
+            within,
+        } => {
+            let last = within.map(|it| Instant::now() + Duration::from_secs(it));
+            seeds(
+                from..from.saturating_add(count),
+                operations,
+                threads,
+                all,
+                last,
+            )
+        }
         Command::Replay {
             seed,
             operations,
@@ -144,7 +158,7 @@ fn described(violation: &Violation, operations: u64) -> anyhow::Error {
     anyhow::anyhow!(
         "seed {} after {:.3} s: {}\nreplay it with: make sim SEED={} OPERATIONS={operations}",
         violation.seed,
-        std::time::Duration::from_nanos(violation.at_ns).as_secs_f64(),
+        Duration::from_nanos(violation.at_ns).as_secs_f64(),
         violation.what,
         violation.seed,
     )
@@ -202,10 +216,19 @@ impl From<Summary> for Totals {
 }
 
 #[allow(clippy::print_stdout, reason = "this is what the command is for")]
-fn seeds(from: u64, count: u64, operations: u64, threads: u64, all: bool) -> Result<()> {
+fn seeds(
+    range: Range<u64>,
+    operations: u64,
+    threads: u64,
+    all: bool,
+    last_start: Option<Instant>,
+) -> Result<()> {
+    let from = range.start;
     let next = AtomicU64::new(from);
+    let is_over =
+        |seed| !range.contains(&seed) || last_start.is_some_and(|last| Instant::now() >= last);
     let stop = AtomicBool::new(false);
-    let failed = AtomicU64::new(0);
+    let (count, failed) = (AtomicU64::new(0), AtomicU64::new(0));
     let started = Instant::now();
     let totals: Vec<Result<Totals>> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads.max(1))
@@ -214,9 +237,10 @@ fn seeds(from: u64, count: u64, operations: u64, threads: u64, all: bool) -> Res
                     let mut totals = Totals::default();
                     loop {
                         let seed = next.fetch_add(1, Ordering::Relaxed);
-                        if seed >= from + count || stop.load(Ordering::Relaxed) {
+                        if is_over(seed) || stop.load(Ordering::Relaxed) {
                             return Ok(totals);
                         }
+                        count.fetch_add(1, Ordering::Relaxed);
                         let outcome = one(seed, operations);
                         match outcome {
                             Ok(summary) => totals.add(&summary.into()),
@@ -242,7 +266,7 @@ fn seeds(from: u64, count: u64, operations: u64, threads: u64, all: bool) -> Res
     for total in totals {
         sums.add(&total?);
     }
-    let failed = failed.into_inner();
+    let (count, failed) = (count.into_inner(), failed.into_inner());
     if failed > 0 {
         bail!("{failed} of {count} seeds failed");
     }

@@ -11,17 +11,16 @@ use clap::{FromArgMatches as _, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use unruly_agent::doctor;
 use unruly_plan::{DurationNs, Load, Plan, PlanError, Secret, Url};
+use unruly_program::{EXIT_ERROR, NOTICES, ending, parse, password_of, printable, python};
+use unruly_runner::{RunOptions, services, target};
 
-use crate::concealed::{conceal, password_of};
+use crate::concealed::{command, conceal};
 use crate::drive::DriveArguments;
-use crate::runner::{self, RunOptions};
-use crate::target::{slos, target};
-use crate::terminal::printable;
-use crate::{help, python, services, shipped};
+use crate::slos::slos;
+use crate::{help, shipped};
 
 /// A check found something: a host unfit to measure, a limit broken, a difference.
 const EXIT_FINDING: u8 = 1;
-pub(crate) const EXIT_ERROR: u8 = 2;
 
 #[derive(Debug, Parser)]
 #[command(
@@ -29,7 +28,7 @@ pub(crate) const EXIT_ERROR: u8 = 2;
     version,
     subcommand_value_name = "VERB",
     about = "A load generator and analyser for tail latency.",
-    after_help = help::ending("0 fine, 1 a finding, 2 an error (unruly help VERB says which)", &[
+    after_help = ending("0 fine, 1 a finding, 2 an error (unruly help VERB says which)", &[
         ("unruly drive redis://127.0.0.1:6379 -c 16 -r 2000 -d 60s", "Measure a Redis server"),
         ("unruly run demo", "Run a shipped plan and print its verdict"),
     ])
@@ -43,7 +42,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Run a plan (a file or a shipped plan) and print its verdict
-    #[command(after_help = help::ending("0 fine, 1 more than 1 % of the requests failed, a target (--slo) was missed or the run is spoiled, 2 an error", &[
+    #[command(after_help = ending("0 fine, 1 more than 1 % of the requests failed, a target (--slo) was missed or the run is spoiled, 2 an error", &[
         ("unruly run demo", "Run a shipped plan"),
         ("unruly run mine.toml -d 5min --set drive.rate=2k/s", "Run a plan file with other values"),
     ]))]
@@ -83,13 +82,13 @@ enum Verb {
         quiet: bool,
     },
     /// Measure a store, HTTP server or program without a plan file
-    #[command(after_help = help::ending("0 fine, 1 more than 1 % of the requests failed, a target (--slo) was missed or the run is spoiled, 2 an error", &[
+    #[command(after_help = ending("0 fine, 1 more than 1 % of the requests failed, a target (--slo) was missed or the run is spoiled, 2 an error", &[
         ("unruly drive redis://127.0.0.1:6379 -c 16 -r 2000 -d 60s", "Send 2,000 requests a second"),
         ("unruly drive service:redis -c 4", "Start a Redis server, measure it and stop it"),
     ]))]
     Drive(Box<DriveArguments>),
     /// Check that this host is quiet enough to measure on
-    #[command(after_help = help::ending("0 the host is fit, 1 it is not, 2 an error", &[
+    #[command(after_help = ending("0 the host is fit, 1 it is not, 2 an error", &[
         ("unruly doctor", "Check for 10 seconds"),
         ("unruly doctor -d 60 --json", "Check for a minute and print JSON"),
     ]))]
@@ -102,7 +101,7 @@ enum Verb {
         json: bool,
     },
     /// Repair a run that was cut off (other verbs do so by themselves)
-    #[command(after_help = help::ending("0 done, 2 an error", &[
+    #[command(after_help = ending("0 done, 2 an error", &[
         ("unruly recover runs/demo", "Repair the run in runs/demo"),
     ]))]
     Recover {
@@ -111,7 +110,7 @@ enum Verb {
         directory: PathBuf,
     },
     /// List the shipped plans, or print one
-    #[command(after_help = help::ending("0 done, 2 an error", &[
+    #[command(after_help = ending("0 done, 2 an error", &[
         ("unruly plans", "List the shipped plans"),
         ("unruly plans demo > mine.toml", "Start a plan of your own from a shipped one"),
     ]))]
@@ -120,7 +119,7 @@ enum Verb {
         name: Option<String>,
     },
     /// List the services a run can start, print one, or install one
-    #[command(after_help = help::ending("0 done, 2 an error", &[
+    #[command(after_help = ending("0 done, 2 an error", &[
         ("unruly services redis", "Print the file of a shipped service"),
         ("unruly services install redis etcd", "Fetch the packages of two services now"),
     ]))]
@@ -132,7 +131,7 @@ enum Verb {
         more: Vec<String>,
     },
     /// Print the completion script of a shell
-    #[command(after_help = help::ending("0 done, 2 an error", &[
+    #[command(after_help = ending("0 done, 2 an error", &[
         ("source <(unruly completions bash)", "Complete in this shell"),
     ]))]
     Completions {
@@ -140,7 +139,7 @@ enum Verb {
         shell: Shell,
     },
     /// Write the man pages
-    #[command(after_help = help::ending("0 done, 2 an error", &[
+    #[command(after_help = ending("0 done, 2 an error", &[
         ("unruly man ~/.local/share/man/man1", "Install the man pages for yourself"),
     ]))]
     Man {
@@ -149,7 +148,7 @@ enum Verb {
         directory: PathBuf,
     },
     /// Print the licences of the libraries in this program
-    #[command(after_help = help::ending("0 done, 2 an error", &[
+    #[command(after_help = ending("0 done, 2 an error", &[
         ("unruly notices", "Print whose code this program contains"),
     ]))]
     Notices,
@@ -185,7 +184,7 @@ pub fn main() -> ExitCode {
         say_error(&format!("{error:#}"));
         return ExitCode::from(EXIT_ERROR);
     }
-    let matches = match help::parse(help::command::<Arguments>()) {
+    let matches = match parse(help::command::<Arguments>()) {
         Ok(matches) => matches,
         Err(code) => return ExitCode::from(code),
     };
@@ -235,6 +234,7 @@ fn call(verb: Verb) -> Result<u8> {
                 quiet,
                 password: password_file.as_deref().map(password_of).transpose()?,
                 yes,
+                command: command(std::env::args_os()),
             };
             measure(&read(&plan, &set, &changes)?, &options)
         }
@@ -254,7 +254,7 @@ fn call(verb: Verb) -> Result<u8> {
             Ok(0)
         }
         Verb::Man { directory } => help::man_pages::<Arguments>(&directory).map(|()| 0),
-        Verb::Notices => say(shipped::NOTICES.trim_end()).map(|()| 0),
+        Verb::Notices => say(NOTICES.trim_end()).map(|()| 0),
         Verb::Driver { url } => {
             let password = std::env::var(unruly_load::PASSWORD).ok().map(Secret::new);
             let (input, output) = (std::io::stdin().lock(), std::io::stdout());
@@ -359,7 +359,7 @@ fn set_error(error: &PlanError, values: &[(&str, &str)]) -> anyhow::Error {
 
 /// Runs a plan, and ends with its verdict.
 fn measure(plan: &Plan, options: &RunOptions) -> Result<u8> {
-    let directory = runner::run(plan, options)?;
+    let directory = unruly_runner::run(plan, options)?;
     if options.quiet {
         say(&directory.display().to_string())?;
         // Nobody looks at what it measured, but what the runner knows itself is not kept quiet.

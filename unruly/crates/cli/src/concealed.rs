@@ -2,18 +2,12 @@
 //! user can read a process's environment.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 use unruly_load::PASSWORD;
 use unruly_plan::{Secret, Url};
-
-/// Longest password of a file: 64 KiB.
-const PASSWORD_BYTES_MAX: u64 = 64 << 10;
 
 /// Starts this program again in its place without the secret of a URL among its words; the secret is
 /// in its environment then. Does nothing when there is none.
@@ -36,6 +30,16 @@ pub(crate) fn conceal() -> Result<()> {
     Err(error).context("the program cannot be started again without the password on its command line; hint: put it in UNRULY_PASSWORD")
 }
 
+/// Returns the words of a command line without the passwords in its URLs. The program is called by
+/// its name, without the folder that it is in.
+pub(crate) fn command(words: impl Iterator<Item = OsString>) -> Vec<String> {
+    let given = words.skip(1).map(|word| {
+        let word = word.to_string_lossy().into_owned();
+        without_secret(&word).map_or(word, |(open, _)| open)
+    });
+    std::iter::once("unruly".to_owned()).chain(given).collect()
+}
+
 /// The words without the secret of a URL, and the secret.
 fn without_secrets(words: Vec<OsString>) -> Result<(Vec<OsString>, Option<Secret>)> {
     let mut found: Option<Secret> = None;
@@ -56,7 +60,7 @@ fn without_secrets(words: Vec<OsString>) -> Result<(Vec<OsString>, Option<Secret
 }
 
 /// The word without the secret of the URL that it is, or that follows a `=` in it.
-pub(crate) fn without_secret(word: &str) -> Option<(String, Secret)> {
+fn without_secret(word: &str) -> Option<(String, Secret)> {
     let scheme_end = word.find("://")?;
     let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let kept = word[..scheme_end].trim_end_matches(letter);
@@ -71,34 +75,8 @@ pub(crate) fn without_secret(word: &str) -> Option<(String, Secret)> {
     Some((format!("{kept}{url}{quote}"), secret?))
 }
 
-/// The password that a file holds, without the end of its line.
-///
-/// # Errors
-///
-/// When it cannot be read, is longer than 64 KiB, is no UTF-8 or is empty.
-pub(crate) fn password_of(path: &Path) -> Result<Secret> {
-    let place = path.to_string_lossy();
-    let mut text = String::new();
-    let read = File::open(path)
-        .and_then(|file| file.take(PASSWORD_BYTES_MAX + 1).read_to_string(&mut text));
-    read.with_context(|| {
-        format!(
-            "--password-file: {place:?} cannot be read; wanted a file with a password; hint: printf %s PASSWORD > FILE"
-        )
-    })?;
-    let password = text.trim_end_matches(['\r', '\n']);
-    let fits = !password.is_empty() && password.len() as u64 <= PASSWORD_BYTES_MAX;
-    anyhow::ensure!(
-        fits && !password.chars().any(char::is_control),
-        "--password-file: {place:?} holds no password; wanted one line of 64 KiB at most; hint: printf %s PASSWORD > FILE"
-    );
-    Ok(Secret::new(password.to_owned()))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
-
     use super::*;
 
     fn words(texts: &[&str]) -> Vec<OsString> {
@@ -152,16 +130,19 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_one_line_of_a_file() {
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        file.write_all(b"s3 cr3t\r\n").unwrap();
-        assert_eq!(password_of(file.path()).unwrap().reveal(), "s3 cr3t");
-        for bytes in [&b""[..], b"\n", b"a\nb", b"\xff", &[b'a'; 70_000]] {
-            let mut file = tempfile::NamedTempFile::new().unwrap();
-            file.write_all(bytes).unwrap();
-            let said = format!("{:#}", password_of(file.path()).unwrap_err());
-            assert!(!said.contains("aaaa"), "{said}");
-        }
-        assert!(password_of(Path::new("/nonexistent/file")).is_err());
+    fn a_command_keeps_its_words_and_loses_its_passwords() {
+        let words = [
+            "/a/b/unruly",
+            "drive",
+            "redis://me:secret@h:1/0?replicas=2",
+            "-r",
+            "2k/s",
+        ];
+        assert_eq!(
+            command(words.into_iter().map(OsString::from)).join(" "),
+            "unruly drive redis://me@h:1/0?replicas=2 -r 2k/s"
+        );
+        let words = ["unruly", "drive", "program:python3 a.py x:y@z"];
+        assert_eq!(command(words.into_iter().map(OsString::from))[2], words[2]);
     }
 }

@@ -8,11 +8,11 @@ use anyhow::Result;
 use clap::{Args, ValueHint};
 use unruly_load::drivers;
 use unruly_plan::{Plan, Secret, Url, UrlError, did_you_mean, shown};
+use unruly_program::password_of;
+use unruly_runner::{ECHO, RunOptions, services};
 
-use crate::concealed::password_of;
-use crate::runner::RunOptions;
-use crate::services;
-use crate::target::{ECHO, slos};
+use crate::concealed::command;
+use crate::slos::slos;
 
 /// What messages call the plan that the flags are.
 const PLACE: &str = "drive";
@@ -237,6 +237,7 @@ impl DriveArguments {
             quiet: self.quiet,
             password,
             yes: self.yes,
+            command: command(std::env::args_os()),
         };
         Ok((plan, options))
     }
@@ -294,7 +295,7 @@ mod tests {
     use unruly_plan::{Arrivals, Load, known_keys};
 
     use super::*;
-    use crate::target::target;
+    use unruly_runner::target;
 
     #[derive(Debug, Parser)]
     struct Line {

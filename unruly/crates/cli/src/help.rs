@@ -1,14 +1,12 @@
 //! The whole command line as one clap command: help, completions and man pages are made from it.
 
 use std::fmt::Write as _;
-use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use clap::{ArgMatches, Command, CommandFactory};
+use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
-use crate::cli::EXIT_ERROR;
 use crate::python_verbs;
 
 /// The verbs in the order of `unruly --help`.
@@ -32,37 +30,11 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ),
 ];
 
-/// The end of a verb's help: its exit codes and its examples, each with its purpose.
-pub(crate) fn ending<T: AsRef<str>>(exit: &str, examples: &[(T, T)]) -> String {
-    let mut text = format!("Exit codes: {exit}\n\nExamples:");
-    for (command, purpose) in examples {
-        let _ = write!(text, "\n  {}\n      {}", command.as_ref(), purpose.as_ref());
-    }
-    text
-}
-
 /// Returns the command line of `unruly`: the verbs of `T`, and those that Python carries out.
 pub(crate) fn command<T: CommandFactory>() -> Command {
     let command = T::command().subcommands(python_verbs::commands());
     let template = template(&command);
     command.help_template(template)
-}
-
-/// Parses the command line of the process. For help, the version and mistakes it prints the text and
-/// returns the exit code: 2 also when nobody could read the text, as on a full disk.
-pub(crate) fn parse(command: Command) -> Result<ArgMatches, u8> {
-    let program = command.get_name().to_owned();
-    command.try_get_matches().map_err(|error| {
-        let printed = error.print().and_then(|()| std::io::stdout().flush());
-        match printed {
-            Err(failed) if failed.kind() != ErrorKind::BrokenPipe => {
-                let mut terminal = std::io::stderr().lock();
-                let _ = writeln!(terminal, "{program}: help: cannot be written ({failed})");
-                EXIT_ERROR
-            }
-            _ => u8::try_from(error.exit_code()).unwrap_or(EXIT_ERROR),
-        }
-    })
 }
 
 /// Returns the help of the whole program, with the verbs in groups.

@@ -7,7 +7,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgGroup, Command, ValueHint};
 use toml_edit::{DocumentMut, Table};
 
-use crate::help;
+use unruly_program::ending;
 
 const TABLE: &str = include_str!("../../../python/unruly/verbs/options.toml");
 
@@ -48,7 +48,7 @@ fn command(name: &str, verb: &Table, shared: &Table) -> Command {
         .map(|it| ArgGroup::new(it.clone()).required(true));
     Command::new(name.to_owned())
         .about(text(verb, "about"))
-        .after_help(help::ending(&text(verb, "exit"), &examples(verb)))
+        .after_help(ending(&text(verb, "exit"), &examples(verb)))
         .args_override_self(true)
         .groups(groups.collect::<Vec<_>>())
         .args(arguments.iter().map(|it| it.0.clone()))

@@ -1,10 +1,7 @@
-//! The plans and the notices that come with the program.
+//! The plans that come with the program.
 
 use anyhow::Result;
 use unruly_plan::did_you_mean;
-
-/// The libraries in the program, with their licences.
-pub(crate) const NOTICES: &str = include_str!("../../../../THIRD-PARTY.txt");
 
 /// A plan by its name.
 pub(crate) const PLANS: [(&str, &str); 15] = [

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, SockRef, Socket, Type};
-pub use unruly_trace::stamp::{Received, enable_stamps, receive, receive_waiting};
+pub use unruly_time::stamp::{Received, enable_stamps, receive, receive_waiting};
 
 /// Asks for socket buffers that hold a backlog; root gets what it asks for, others up to the limit.
 pub fn set_buffers(socket: BorrowedFd<'_>, bytes: usize) {

@@ -9,7 +9,6 @@
 //! What the columns are is written once, in `unruly/schema/trace/*.schema`.
 
 mod checksum;
-mod clock;
 mod error;
 mod locks;
 mod manifest;
@@ -19,11 +18,9 @@ mod recovery;
 mod schema;
 mod segment;
 mod spool;
-pub mod stamp;
 mod table_spool;
 mod tally_page;
 
-pub use clock::{Clock, ClockPair, ClockWatch, MonoNs, StepNs, WallNs, monotonic};
 pub use error::TraceError;
 pub use locks::{RunLock, WriterLock};
 pub use manifest::{
@@ -36,3 +33,4 @@ pub use schema::{SCHEMA_VERSION, Table};
 pub use segment::{SegmentMeta, SegmentWriter, Value};
 pub use spool::{SPOOL_ROWS_MAX, Sealed, SpoolHeader, SpoolReader, seal_spool};
 pub use table_spool::TableSpool;
+pub use unruly_time::{Clock, ClockPair, MonoNs, StepNs, WallNs, monotonic};

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
 use rtrb::{Consumer, Producer, RingBuffer};
+use unruly_time::{Clock, ClockPair, ClockWatch, StepNs};
 
-use crate::clock::{Clock, ClockPair, ClockWatch, StepNs};
 use crate::error::TraceError;
 use crate::locks::WriterLock;
 use crate::manifest::Copies;

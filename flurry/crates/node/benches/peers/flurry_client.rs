@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use flurry::{About, Client, DurationNs, Level, Options, Recording};
+use flurry::{Client, DurationNs, Level, Options};
+use flurry_recording::{About, Recording};
 
 use crate::Connect;
 use crate::store::{Item, PATIENCE, Store};
@@ -33,18 +34,17 @@ pub(crate) fn open(
         timeout: PATIENCE,
         ..Options::new(controller, format!("bench-{level}-{}", how.join("-")))
     };
+    let mut recording = None;
     match how {
         [] => {}
         ["sleep"] => options.spin = Duration::ZERO,
         ["log", directory] => {
-            options.recording = Some(Recording::start(
-                Path::new(directory),
-                About::named("bench"),
-            )?);
+            let started = Recording::start(Path::new(directory), About::named("bench"))?;
+            options.recording = Some(started.arrivals());
+            recording = Some(started);
         }
         _ => bail!("{how:?}: no way of Flurry's; wanted sleep, or log DIRECTORY"),
     }
-    let recording = options.recording.clone();
     let client = Arc::new(Client::open(&options)?);
     drop(options);
     let connect: Connect = Box::new(move || Ok(Box::new(Owner(Arc::clone(&client)))));

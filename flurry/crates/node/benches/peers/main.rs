@@ -26,7 +26,7 @@ use std::io::{BufRead as _, Write as _};
 use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result, bail};
-use flurry::Recording;
+use flurry_recording::Recording;
 use round::Plan;
 use store::{Items, Operation, Store};
 

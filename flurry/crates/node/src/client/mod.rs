@@ -19,11 +19,11 @@ use flurry_core::portal::Sessions;
 
 use crate::Error;
 use crate::address::Controllers;
+use crate::arrivals::Arrivals;
 use crate::clock::{self};
 use crate::fault::Faults;
 use crate::link::{Link, LinkCounts, Transport};
 use crate::owner::{Calls, Owner, OwnerParams, Shared, Ways};
-use crate::recording::Recording;
 use crate::security::Security;
 pub use call::{Call, Waiting};
 use engine::Engine;
@@ -46,7 +46,7 @@ pub struct Options {
     /// A router of its own process or thread, see [`crate::Router`]; without one it is inside.
     pub router: Option<SocketAddr>,
     /// Where every copy of every operation is noted. Only with the router inside.
-    pub recording: Option<Recording>,
+    pub recording: Option<Arc<dyn Arrivals>>,
     /// Who may be talked to, and what messages are sealed with.
     pub security: Security,
     /// Faults on purpose.
@@ -186,7 +186,10 @@ impl Client {
             copies: Copies::Count(1),
             security: security.clone(),
         };
-        let log = options.recording.as_ref().map(Recording::log).transpose()?;
+        let log = match &options.recording {
+            Some(arrivals) => Some(arrivals.log()?),
+            None => None,
+        };
         let calls = Calls::new(sender);
         let owner = Owner::new(clock::now(), params, calls, Arc::clone(&shared), log);
         let engine = Engine::start(owner, link, options.spin, records)?;

@@ -21,8 +21,8 @@ use flurry_core::wire::{self, DATAGRAM_BYTES_MAX, Unpack};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
-use unruly_trace::WallNs;
-use unruly_trace::stamp::{enable_stamps, receive};
+use unruly_time::WallNs;
+use unruly_time::stamp::{enable_stamps, receive};
 
 use crate::Error;
 use crate::clock::{self, JumpWatch};

@@ -1,0 +1,7 @@
+//! The front door of the store: see `flurry --help`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    flurry_cli::main()
+}

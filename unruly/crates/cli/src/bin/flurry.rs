@@ -1,7 +1,0 @@
-//! The front door of the store: see `flurry --help`.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    unruly::flurry::main()
-}

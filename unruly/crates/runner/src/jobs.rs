@@ -1,0 +1,136 @@
+//! What each process of a trial is to do.
+
+use unruly_agent::{Job, JobKind, PROTOCOL_VERSION, Stress};
+use unruly_plan::{CompeteKind, FaultKind, Load, Runtime};
+
+use super::trial::Trial;
+
+impl Trial<'_> {
+    /// The jobs of a trial, each with the number of its host.
+    pub(super) fn jobs(&self, agents: usize) -> Vec<(usize, Job)> {
+        let mut jobs = Vec::new();
+        match &self.plan.load {
+            Load::Mesh(mesh) => {
+                for agent in 0..agents {
+                    let mut job = self.job(JobKind::Mesh, agent, Some(agent), agent);
+                    let offset = u16::try_from(agent).unwrap_or(u16::MAX);
+                    job.port = mesh.port.map_or(0, |port| port.saturating_add(offset));
+                    jobs.push((agent, job));
+                }
+            }
+            Load::Drive(drive) => {
+                if drive.address.is_none() && drive.store.is_none() {
+                    jobs.push((0, self.job(JobKind::Echo, 0, Some(0), 0)));
+                }
+                for number in 0..usize::from(drive.processes) {
+                    jobs.push((0, self.job(JobKind::Drive, number, Some(number), 0)));
+                }
+            }
+            Load::Stream(stream) => {
+                jobs.push((0, self.job(JobKind::Writer, 0, Some(0), 0)));
+                for number in 0..usize::from(stream.readers) {
+                    let host = (number + 1).min(self.processes.hosts.count() - 1);
+                    let job = self.job(JobKind::Reader, number, Some(number + 1), host);
+                    jobs.push((host, job));
+                }
+            }
+        }
+        jobs.extend(self.competing());
+        if self.plan.probe.is_some() {
+            for host in 0..self.processes.hosts.count() {
+                jobs.push((host, self.job(JobKind::Probe, host, None, host)));
+            }
+        }
+        for (number, fault) in self.plan.faults.iter().enumerate() {
+            if let FaultKind::Busy { cpu, threads } = fault.kind {
+                let mut job = self.job(JobKind::Stress, number, None, 0);
+                job.cpus = cpu.into_iter().collect();
+                job.stress = Some(Stress {
+                    threads,
+                    times: fault.times(self.plan.run.duration).collect(),
+                });
+                jobs.push((0, job));
+            }
+        }
+        jobs
+    }
+
+    /// What competes with the load, on each host.
+    fn competing(&self) -> Vec<(usize, Job)> {
+        // A collector competes within the virtual machines of the load, where there are any.
+        let within = match &self.plan.load {
+            Load::Stream(stream) => stream.protocol.is_of_jvm(),
+            Load::Mesh(mesh) => mesh.runtime != Runtime::Native,
+            Load::Drive(_) => false,
+        };
+        let compete = self.plan.compete.filter(|it| match it.kind {
+            CompeteKind::None => false,
+            CompeteKind::Cpu => true,
+            CompeteKind::Gc => !within,
+        });
+        let parts = compete.map_or(0, |it| match it.kind {
+            CompeteKind::Cpu => it.processes,
+            _ => 1,
+        });
+        let mut jobs = Vec::new();
+        for host in 0..compete.map_or(0, |_| self.processes.hosts.count()) {
+            let place = format!("{}-{host}", JobKind::Compete.name());
+            for part in 0..parts {
+                let mut job = self.job(JobKind::Compete, host, None, host);
+                job.name = format!("{place}-{part}");
+                job.cpus = self.plan.pins.get(&place).cloned().unwrap_or_default();
+                jobs.push((host, job));
+            }
+        }
+        jobs
+    }
+
+    pub(super) fn job(&self, kind: JobKind, number: usize, id: Option<usize>, host: usize) -> Job {
+        let prefix = if kind == JobKind::Mesh {
+            "agent"
+        } else {
+            kind.name()
+        };
+        let name = format!("{prefix}-{number}");
+        // A busy neighbour's victim stays where its neighbour is.
+        let mut faults = self
+            .plan
+            .faults
+            .iter()
+            .filter(|it| it.processes.contains(&name));
+        let beside = faults.find_map(|fault| match fault.kind {
+            FaultKind::Busy { cpu, .. } => cpu,
+            _ => None,
+        });
+        let cpus = self
+            .plan
+            .pins
+            .get(&name)
+            .cloned()
+            .or_else(|| beside.map(|cpu| vec![cpu]));
+        Job {
+            schema: PROTOCOL_VERSION,
+            run: self.run.id.clone(),
+            kind,
+            id: id.and_then(|id| u16::try_from(id).ok()),
+            host: self.processes.hosts.name(host),
+            cells: self
+                .run
+                .cells
+                .iter()
+                .map(|cell| cell.name.clone())
+                .collect(),
+            cell: u16::try_from(self.cell).unwrap_or(u16::MAX),
+            repeat: self.repeat,
+            cookie: self.run.cookie,
+            listen: self.processes.hosts.listen(host),
+            port: 0,
+            cpus: cpus.unwrap_or_default(),
+            stress: None,
+            library: self.run.library.clone(),
+            jvm: self.run.jvm.clone(),
+            plan: self.plan.clone(),
+            name,
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! The runner: starts the processes of a run, all at one instant, and leaves nothing behind.
+//!
+//! A run is a sequence of *trials*, one for each cell and repeat, in the order of the seed. Each trial
+//! has its own processes. What they say arrives as lines; what they measure they write themselves.
+
+mod child;
+mod death;
+mod faults;
+mod jobs;
+mod judge;
+mod jvm;
+mod loading;
+mod namespaces;
+mod process;
+mod processes;
+mod progress;
+mod quota;
+mod relay;
+mod room;
+pub mod services;
+mod target;
+mod telling;
+mod trial;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use sha2::{Digest, Sha256};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use unruly_agent::JvmPlace;
+use unruly_load::{Driver, Settings, driver, foreign, introduce};
+use unruly_plan::{
+    Cell as PlanCell, Drive, Load, Plan, Protocol, Secret, Store, Transport, mix, times_ns, utc,
+};
+use unruly_program::{host_of, noise, tool};
+use unruly_trace::{
+    Cell, ClockPair, Counts, Manifest, RunLock, RunStatus, SCHEMA_VERSION, recover,
+};
+
+use crate::services::{library, service};
+use death::Death;
+use progress::Progress;
+pub use target::{ECHO, target};
+use trial::{Trial, TrialEnd};
+
+/// The times of a replay, kept beside the plan.
+const TIMES_FILE: &str = "times.txt";
+
+/// How long a store may take to answer before a run.
+const MEET_PATIENCE: Duration = Duration::from_secs(20);
+
+/// What the command line says of a run.
+#[derive(Debug, Clone, Default)]
+pub struct RunOptions {
+    /// The run directory.
+    pub output: Option<PathBuf>,
+    /// No progress.
+    pub quiet: bool,
+    /// What lets us into a store; the environment's, when absent.
+    pub password: Option<Secret>,
+    /// Write to a store that holds other data.
+    pub yes: bool,
+    /// Words of the command line that repeats the run, without passwords; the manifest keeps them.
+    pub command: Vec<String>,
+}
+
+/// What all trials of a run share.
+pub(crate) struct Run {
+    pub(crate) directory: PathBuf,
+    pub(crate) id: String,
+    pub(crate) cells: Vec<PlanCell>,
+    pub(crate) cookie: u32,
+    pub(crate) password: Option<Secret>,
+    /// Where libraries are that the system does not have.
+    pub(crate) library: Option<String>,
+    /// The JVM, for jobs that need one.
+    pub(crate) jvm: Option<JvmPlace>,
+    pub(crate) stop: Arc<AtomicBool>,
+}
+
+/// Measures a plan. Returns the run directory.
+///
+/// # Errors
+///
+/// When the run cannot start, or its counts do not add up.
+pub fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
+    let mut cells = plan.cells()?;
+    let times = read_times(plan)?;
+    let password = options.password.clone();
+    let password = password.or_else(|| std::env::var(unruly_load::PASSWORD).ok().map(Secret::new));
+    meet(&cells, password.as_ref(), options.yes)?;
+    let origin = ClockPair::now();
+    let id = format!("{}-{}", plan.name, utc(origin.wall_ns));
+    let directory = options
+        .output
+        .clone()
+        .unwrap_or_else(|| Path::new("runs").join(&id));
+    let stop = stop_on_signals()?;
+    make_directory(&directory)?;
+    let lock = RunLock::take(&directory)?;
+    let mut plan = plan.clone();
+    if let Some(times) = times {
+        keep_times(&times, &mut plan, &mut cells, &directory)?;
+    }
+    let plan = &plan;
+    let text = plan.to_toml();
+    fs::write(directory.join("plan.toml"), &text).with_context(|| {
+        format!(
+            "{}: cannot write; wanted a writable directory; hint: -o",
+            directory.display()
+        )
+    })?;
+    let mut manifest = new_manifest(plan, &cells, &id, &text, origin);
+    manifest.command = Some(options.command.clone());
+    let noise = noise();
+    if let Some(warning) = noise.warning().filter(|_| !options.quiet) {
+        eprintln!("{warning}");
+    }
+    manifest.hosts.push(host_of("local", Some(noise.floor_ns)));
+    manifest.write(&directory)?;
+    Manifest::reserve(&directory)?;
+
+    #[expect(clippy::cast_possible_truncation, reason = "the low half of a hash")]
+    let cookie = mix(plan.seed, origin.wall_ns.cast_unsigned()) as u32;
+    let run = Run {
+        directory: directory.clone(),
+        id,
+        library: libraries(&cells),
+        jvm: jvm::find(),
+        cells,
+        cookie,
+        password,
+        stop,
+    };
+    let mut deaths = Vec::new();
+    let measured = measure(plan, &run, &mut manifest, &mut deaths, options.quiet);
+    if let Err(error) = &measured {
+        if run.stop.load(Ordering::Relaxed) {
+            manifest.missing.push(format!("{error:#}"));
+            manifest.status = RunStatus::Stopped;
+        } else {
+            manifest.broken.push(format!("{error:#}"));
+            manifest.status = RunStatus::Incomplete;
+        }
+    }
+    manifest.ended_ns = Some(ClockPair::now().wall_ns);
+    let settled = manifest.settle();
+    manifest.write(&directory)?;
+    drop(lock);
+    measured?;
+    // Processes that died left spools; they are taken up now, so that the run is whole.
+    let recovery = recover(&directory)?;
+    death::tell_losses(&directory, &deaths, &recovery.losses)?;
+    Manifest::release(&directory);
+    settled?;
+    Ok(directory)
+}
+
+/// Becomes true when somebody wants the run to end: by Ctrl-C, or by closing the terminal.
+fn stop_on_signals() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}
+
+/// Whether there is room for all cells and their stores are there, before anything is begun.
+fn meet(cells: &[PlanCell], password: Option<&Secret>, yes: bool) -> Result<()> {
+    let mut met = BTreeSet::new();
+    for cell in cells {
+        room::for_files(&cell.plan)?;
+        let Load::Drive(drive) = &cell.plan.load else {
+            continue;
+        };
+        room::for_keys(drive)?;
+        let Some(store) = &drive.store else { continue };
+        if met.insert(store.url.to_string()) {
+            match store.url.service() {
+                Some(name) => drop(service(name)?),
+                None => {
+                    meet_store(drive, password)?;
+                    if !yes {
+                        refuse_foreign_data(store, drive, password)?;
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Has the libraries of all protocols of a run at hand. Returns where those are that the system has not.
+fn libraries(cells: &[PlanCell]) -> Option<String> {
+    let protocols = cells.iter().filter_map(|cell| match &cell.plan.load {
+        Load::Stream(stream) => Some(stream.protocol),
+        _ => None,
+    });
+    let protocols: BTreeSet<Protocol> = protocols.collect();
+    let wanted = protocols.into_iter().filter_map(unruly_stream::library_of);
+    let say = |text: &str| eprintln!("{text}");
+    // Each is fetched, and all into one folder.
+    let places = wanted.map(|(name, package)| library(name, package, &say));
+    let place = places.fold(None, |found: Option<PathBuf>, place| place.or(found));
+    place.map(|it| it.display().to_string())
+}
+
+/// The text of the times that a replay is to keep to; they are looked at before anything is begun.
+fn read_times(plan: &Plan) -> Result<Option<String>> {
+    let Load::Drive(Drive {
+        times: Some(path), ..
+    }) = &plan.load
+    else {
+        return Ok(None);
+    };
+    let text = fs::read_to_string(path).with_context(|| {
+        format!("{path}: cannot be read; wanted the times of a replay; hint: one time in seconds on each line")
+    })?;
+    times_ns(path, &text)?;
+    Ok(Some(text))
+}
+
+/// Keeps the times with the run, so that it can be repeated from its directory.
+fn keep_times(text: &str, plan: &mut Plan, cells: &mut [PlanCell], directory: &Path) -> Result<()> {
+    let path = directory.canonicalize()?.join(TIMES_FILE);
+    fs::write(&path, text)?;
+    let set = |plan: &mut Plan, path: &str| {
+        if let Load::Drive(drive) = &mut plan.load {
+            drive.times = Some(path.to_owned());
+        }
+    };
+    set(plan, TIMES_FILE);
+    for cell in cells {
+        set(&mut cell.plan, &path.display().to_string());
+    }
+    Ok(())
+}
+
+/// Whether the store of a drive is there, and its driver can do what the plan says.
+fn meet_store(drive: &Drive, password: Option<&Secret>) -> Result<()> {
+    let Some(store) = &drive.store else {
+        return Ok(());
+    };
+    let driver = driver_of(store, drive, drive.transport, password)?;
+    Ok(introduce(driver.as_ref(), MEET_PATIENCE)?)
+}
+
+fn driver_of(
+    store: &Store,
+    drive: &Drive,
+    transport: Transport,
+    password: Option<&Secret>,
+) -> Result<Box<dyn Driver>> {
+    let own = std::env::current_exe()?;
+    Ok(driver(&Settings {
+        store,
+        transport,
+        timeout_ns: i64::try_from(drive.timeout.0).unwrap_or(i64::MAX / 4),
+        password,
+        own: own.to_str(),
+    })?)
+}
+
+/// Refuses to write to a store that holds foreign data. A store that cannot report its content is
+/// accepted.
+fn refuse_foreign_data(store: &Store, drive: &Drive, password: Option<&Secret>) -> Result<()> {
+    if !store.preload && !store.operations.writes() {
+        return Ok(());
+    }
+    let driver = driver_of(store, drive, Transport::Tcp, password)?;
+    let Ok(Some(found)) = foreign(driver.as_ref(), MEET_PATIENCE) else {
+        return Ok(());
+    };
+    let url = &store.url;
+    let hint = match url.scheme.as_str() {
+        "redis" => "name an empty database (redis://host:port/1), or write beside it with --yes",
+        _ => "name an empty store, or write beside it with --yes",
+    };
+    anyhow::bail!("{url}: it holds other data, such as {found:?}; hint: {hint}")
+}
+
+/// Runs every trial. The manifest says what became of each.
+fn measure(
+    plan: &Plan,
+    run: &Run,
+    manifest: &mut Manifest,
+    deaths: &mut Vec<Death>,
+    quiet: bool,
+) -> Result<()> {
+    let order = plan.order();
+    let mut progress = Progress::new(plan, order.len(), quiet);
+    manifest.status = RunStatus::Complete;
+    for (number, (cell, repeat)) in order.into_iter().enumerate() {
+        let trial = Trial::new(run, cell, repeat, &progress)?;
+        // If the runner dies, this is how recovery knows who took part.
+        let known = manifest.processes.len();
+        manifest.processes.extend(trial.process_rows());
+        let begun = RunStatus::Running;
+        let status = std::mem::replace(&mut manifest.status, begun);
+        manifest.write(&run.directory)?;
+        manifest.status = status;
+        let TrialEnd {
+            processes,
+            hosts,
+            missing,
+            deaths: died,
+            broken,
+            stopped,
+            started_ns,
+        } = trial.run(number, &mut progress)?;
+        manifest.processes.truncate(known);
+        if number == 0 {
+            manifest.started_ns = started_ns;
+        }
+        manifest.processes.extend(processes);
+        manifest.missing.extend(missing);
+        manifest.broken.extend(broken);
+        death::note(manifest, &died);
+        deaths.extend(died);
+        for name in hosts {
+            if !manifest.hosts.iter().any(|host| host.name == name) {
+                let noise_floor_ns = manifest.hosts[0].noise_floor_ns;
+                manifest.hosts.push(host_of(&name, noise_floor_ns));
+            }
+        }
+        if stopped || run.stop.load(Ordering::Relaxed) {
+            if manifest.broken.is_empty() {
+                manifest.status = RunStatus::Stopped;
+            }
+            break;
+        }
+    }
+    progress.finish();
+    Ok(())
+}
+
+fn make_directory(directory: &Path) -> Result<()> {
+    let path = directory.display();
+    if directory.join(Manifest::FILE).exists() {
+        anyhow::bail!("{path}: holds a run already; wanted a new directory; hint: leave -o out");
+    }
+    fs::create_dir_all(directory.join("logs"))
+        .with_context(|| format!("{path}: cannot be made; wanted a writable place; hint: -o"))
+}
+
+fn new_manifest(
+    plan: &Plan,
+    cells: &[PlanCell],
+    id: &str,
+    text: &str,
+    origin: ClockPair,
+) -> Manifest {
+    let trials = i64::try_from(cells.len() * usize::from(plan.run.repeat)).unwrap_or(i64::MAX);
+    let duration_ns = i64::try_from(plan.run.duration.0).unwrap_or(i64::MAX);
+    let digest = Sha256::digest(text.as_bytes());
+    Manifest {
+        schema: SCHEMA_VERSION,
+        run: id.to_owned(),
+        name: plan.name.clone(),
+        tag: plan.tag.clone(),
+        tool: tool(),
+        command: None,
+        target: Some(target(plan)),
+        plan_sha256: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+        seed: plan.seed,
+        status: RunStatus::Running,
+        started_ns: origin.wall_ns,
+        ended_ns: None,
+        planned_ns: duration_ns.saturating_mul(trials),
+        missing: Vec::new(),
+        broken: Vec::new(),
+        hosts: Vec::new(),
+        cells: cells
+            .iter()
+            .map(|cell| Cell {
+                name: cell.name.clone(),
+                factors: cell.factors.clone(),
+            })
+            .collect(),
+        processes: Vec::new(),
+        counts: Counts::default(),
+    }
+}

@@ -1,0 +1,218 @@
+//! A quota of CPU time for a process and all that it has started, by a control group of their own.
+//!
+//! It is undone when it is dropped. A runner that is killed leaves an empty group at most, and the next
+//! quota takes that away.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use super::trial::Trial;
+
+/// What is left of the quota is given anew so often.
+const PERIOD_US: f64 = 100_000.0;
+
+/// Groups of ours have this in their names, before the runner's number.
+const PREFIX: &str = "unruly-";
+
+/// Processes that together get no more CPU time than they are allowed.
+#[derive(Debug)]
+pub(super) struct Quota {
+    group: PathBuf,
+    /// Where the first was.
+    before: PathBuf,
+}
+
+impl Quota {
+    /// Limits `pids` and all their present and future descendants to `cores` cores.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no process, or if this host does not allow a new control group.
+    pub(super) fn set(pids: &[u32], cores: f64) -> Result<Self> {
+        let pid = *pids.first().context("there is no process for a quota")?;
+        let told = || {
+            format!(
+                "quota: process {pid} cannot be given one; wanted a control group that may be written; hint: run as root, or leave the quota out"
+            )
+        };
+        let cgroup = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).with_context(told)?;
+        let (root, before, first) = place(&cgroup).with_context(told)?;
+        sweep(&root);
+        let group = root.join(format!("{PREFIX}{}-{pid}", std::process::id()));
+        if !first {
+            // The children of the root may have quotas once it says so; there it may already.
+            let _ = std::fs::write(root.join("cgroup.subtree_control"), "+cpu");
+        }
+        std::fs::create_dir(&group).with_context(told)?;
+        let quota = Self { group, before };
+        for (name, text) in limits(cores, first) {
+            std::fs::write(quota.group.join(name), text).with_context(told)?;
+        }
+        let members = quota.group.join("cgroup.procs");
+        for member in with_descendants(pids) {
+            let joined = std::fs::write(&members, member.to_string());
+            // One that was started by another may have ended meanwhile.
+            if pids.contains(&member) {
+                joined.with_context(told)?;
+            }
+        }
+        Ok(quota)
+    }
+}
+
+impl Trial<'_> {
+    /// Gives each process of the plan's quotas its own, before it has anything to do. A cell may lack one: that
+    /// which competes with nothing.
+    ///
+    /// # Errors
+    ///
+    /// When no control group may be made here.
+    pub(super) fn set_quotas(&mut self) -> Result<()> {
+        for (process, cores) in &self.plan.quotas {
+            let pids = self.processes.pids_of(process);
+            if pids.is_empty() {
+                continue;
+            }
+            let quota = Quota::set(&pids, *cores).with_context(|| format!("[quota] {process}"))?;
+            self.quotas.push(quota);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Quota {
+    fn drop(&mut self) {
+        let members = self.group.join("cgroup.procs");
+        let left = std::fs::read_to_string(&members).unwrap_or_default();
+        for pid in left.lines() {
+            // One that has ended meanwhile needs no place.
+            let _ = std::fs::write(self.before.join("cgroup.procs"), pid);
+        }
+        let _ = std::fs::remove_dir(&self.group);
+    }
+}
+
+/// These processes and all that they have started.
+fn with_descendants(pids: &[u32]) -> Vec<u32> {
+    let parents = parents();
+    let mut found = pids.to_vec();
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        let children = parents.iter().filter(|(_, its)| *its == parent);
+        let new = children
+            .map(|(pid, _)| *pid)
+            .filter(|it| !found.contains(it));
+        found.extend(new.collect::<Vec<u32>>());
+        next += 1;
+    }
+    found
+}
+
+/// All processes of this host, each with the one that started it.
+fn parents() -> Vec<(u32, u32)> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let pids = entries
+        .flatten()
+        .filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter_map(|pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name may hold anything, and is in brackets.
+        let (_, rest) = stat.rsplit_once(')')?;
+        let parent = rest.split_whitespace().nth(1)?.parse().ok()?;
+        Some((pid, parent))
+    })
+    .collect()
+}
+
+/// Where groups are made, where the process is now, and whether these are groups of the first version.
+fn place(cgroup: &str) -> Result<(PathBuf, PathBuf, bool)> {
+    let inside = |path: &str| path.trim_start_matches('/').to_owned();
+    for line in cgroup.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (_, Some(names), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
+            continue;
+        };
+        if names.split(',').any(|name| name == "cpu") {
+            let places = [names, "cpu"].map(|name| Path::new("/sys/fs/cgroup").join(name));
+            if let Some(root) = places.into_iter().find(|root| root.is_dir()) {
+                return Ok((root.clone(), root.join(inside(path)), true));
+            }
+        }
+    }
+    let unified = cgroup.lines().find_map(|line| line.strip_prefix("0::"));
+    let root = PathBuf::from("/sys/fs/cgroup");
+    match unified {
+        Some(path) if root.join("cgroup.controllers").is_file() => {
+            Ok((root.clone(), root.join(inside(path)), false))
+        }
+        _ => bail!("there are no control groups for CPU time"),
+    }
+}
+
+/// The files of a group that hold a quota, with what they hold.
+fn limits(cores: f64, first: bool) -> Vec<(&'static str, String)> {
+    let quota = cores * PERIOD_US;
+    if first {
+        return vec![
+            ("cpu.cfs_period_us", format!("{PERIOD_US:.0}")),
+            ("cpu.cfs_quota_us", format!("{quota:.0}")),
+        ];
+    }
+    vec![("cpu.max", format!("{quota:.0} {PERIOD_US:.0}"))]
+}
+
+/// Takes away groups of runners that are gone.
+fn sweep(root: &Path) {
+    let Ok(entries) = std::fs::read_dir(root) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let runner = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        let runner = runner.and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        if runner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            // One that still has members stays.
+            let _ = std::fs::remove_dir(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_is_written_as_each_version_of_control_groups_wants_it() {
+        assert_eq!(limits(0.2, false), [("cpu.max", "20000 100000".to_owned())]);
+        let first = limits(1.5, true);
+        assert_eq!(first[0], ("cpu.cfs_period_us", "100000".to_owned()));
+        assert_eq!(first[1], ("cpu.cfs_quota_us", "150000".to_owned()));
+    }
+
+    #[test]
+    fn what_a_process_has_started_is_found_and_nobody_else() {
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "sleep 60 & echo $!; wait"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut told = String::new();
+        let output = child.stdout.as_mut().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut told).unwrap();
+        let grandchild: u32 = told.trim().parse().unwrap();
+        let found = with_descendants(&[child.id()]);
+        let ends = nix::unistd::Pid::from_raw(grandchild.cast_signed());
+        nix::sys::signal::kill(ends, nix::sys::signal::Signal::SIGKILL).unwrap();
+        child.wait().unwrap();
+        assert_eq!(found, [child.id(), grandchild]);
+    }
+
+    #[test]
+    fn a_process_without_a_place_for_cpu_time_is_refused() {
+        let said = place("8:pids:/\n").unwrap_err().to_string();
+        assert_eq!(said, "there are no control groups for CPU time");
+    }
+}

@@ -1,0 +1,400 @@
+//! The processes of a service while a trial of a run lasts. They do not outlive it, however it ends.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::Signal;
+use unruly_plan::{
+    Fault, FaultKind, Secret, Service, ServicePlaces, ServiceProcess, ServiceStep, Url,
+};
+use unruly_trace::Exit;
+
+use super::child::{ServiceChild, Start};
+use super::packages::{self, Programs};
+use super::pauses::{Pause, pauses};
+use crate::relay::Relay;
+
+/// How often it is looked whether a process listens, or has ended.
+const LOOK_PERIOD: Duration = Duration::from_millis(20);
+
+/// After the signal to end; then it is ended.
+const END_PATIENCE: Duration = Duration::from_secs(15);
+
+/// All processes of a service.
+#[derive(Debug)]
+pub(crate) struct Services {
+    pub(crate) children: Vec<ServiceChild>,
+    /// Where the store is.
+    pub(crate) url: Url,
+    /// What lets its clients in.
+    pub(crate) password: Option<Secret>,
+    /// What says its version.
+    pub(crate) version: String,
+    folder: PathBuf,
+    service: Service,
+    places: ServicePlaces,
+    programs: Programs,
+    /// Cores by process.
+    pins: BTreeMap<String, Vec<u16>>,
+    /// Those whose disk can be made to stall.
+    held: BTreeSet<String>,
+    /// What stands before a process, by its name.
+    relays: BTreeMap<String, Relay>,
+}
+
+/// What a trial gives to its service.
+pub(crate) struct Ground<'a> {
+    /// The run's directory.
+    pub(crate) directory: &'a Path,
+    /// The prefix that distinguishes this trial's files from others.
+    pub(crate) stem: String,
+    /// True if a person asked for the end.
+    pub(crate) stop: &'a AtomicBool,
+    /// Cores by process.
+    pub(crate) pins: &'a BTreeMap<String, Vec<u16>>,
+    /// What will be done to its processes.
+    pub(crate) faults: &'a [Fault],
+    /// From which follows what a relay does.
+    pub(crate) seed: u64,
+    /// Called with each step, for the progress display.
+    pub(crate) say: &'a dyn Fn(&str),
+}
+
+impl Services {
+    /// Starts a service, and waits until all of it is ready.
+    pub(crate) fn start(name: &str, ground: &Ground<'_>) -> Result<Self> {
+        let began = Instant::now();
+        let mut services = Self::prepare(name, ground)?;
+        let count = services.service.processes.len();
+        (ground.say)(&format!("{name}: starting {count} processes"));
+        for process in services.service.processes.clone() {
+            let child = services.spawn(&process).with_context(|| {
+                format!("service {name}: {} cannot be started; wanted a process; hint: unruly services install {name}", process.name)
+            })?;
+            services.children.push(child);
+        }
+        for process in services.service.processes.clone() {
+            services.wait_until_ready(&process, ground.stop)?;
+        }
+        for step in services.service.steps.clone() {
+            services.take(&step, ground.stop)?;
+        }
+        let url = fill(&services.places, None, &services.service.url)?;
+        services.url = url.parse().with_context(|| {
+            format!("service {name}: its url is {url:?}; wanted one; hint: unruly/docs/services.md")
+        })?;
+        let took = began.elapsed().as_secs_f64();
+        (ground.say)(&format!(
+            "{name}: ready after {took:.1} s, {}",
+            services.version
+        ));
+        Ok(services)
+    }
+
+    /// All that is there before the first process is: programs, places, relays.
+    fn prepare(name: &str, ground: &Ground<'_>) -> Result<Self> {
+        let service = super::service(name)?;
+        let programs = packages::programs(name, &service, ground.say)?;
+        let folder = ground.directory.join("services").join(&ground.stem);
+        std::fs::create_dir_all(&folder)?;
+        let folder = folder.canonicalize()?;
+        let logs = ground.directory.join("logs").canonicalize()?;
+        let log = logs.join(format!("{}-", ground.stem));
+        let (log, folder_text) = (log.display().to_string(), folder.display().to_string());
+        let mut places = service.places(free_port, &folder_text, &log);
+        places.words.insert("bin".to_owned(), own_folder()?);
+        let jars = programs.jars(&service.jars).display().to_string();
+        places.words.insert("jars".to_owned(), jars);
+        let names = || service.processes.iter().map(|it| it.name.as_str());
+        let victims = |wanted: fn(&FaultKind) -> bool| {
+            let faults = ground.faults.iter().filter(move |it| wanted(&it.kind));
+            faults.filter_map(|fault| fault.victim(names()).map(str::to_owned))
+        };
+        let mut relays = BTreeMap::new();
+        for victim in victims(|kind| matches!(kind, FaultKind::Network(_))) {
+            if let Entry::Vacant(vacant) = relays.entry(victim) {
+                let relay = relay(name, &service, &mut places, vacant.key(), ground.seed)?;
+                vacant.insert(relay);
+            }
+        }
+        Ok(Self {
+            children: Vec::new(),
+            url: Url::of_service(name),
+            password: service.password.clone().map(Secret::new),
+            version: version(&programs, &service, &places)?,
+            folder,
+            held: victims(|kind| matches!(kind, FaultKind::Disk)).collect(),
+            service,
+            places,
+            programs,
+            pins: ground.pins.clone(),
+            relays,
+        })
+    }
+
+    fn spawn(&self, process: &ServiceProcess) -> Result<ServiceChild> {
+        let (places, own) = (&self.places, Some(process.name.as_str()));
+        let folder = self.folder.join(&process.name);
+        std::fs::create_dir_all(&folder)?;
+        for (name, text) in &process.files {
+            std::fs::write(folder.join(name), fill(places, own, text)?)?;
+        }
+        let words = process.command.iter().map(|word| fill(places, own, word));
+        let mut command = self.programs.command(&words.collect::<Result<Vec<_>>>()?);
+        for (name, text) in &process.environment {
+            command.env(name, fill(places, own, text)?);
+        }
+        ServiceChild::start(Start {
+            name: &process.name,
+            command,
+            folder: &folder,
+            log: PathBuf::from(format!("{}.log", places.processes[&process.name].log)),
+            cores: self.pins.get(&process.name),
+            held: self.held.contains(&process.name),
+        })
+    }
+
+    /// Starts one again that has ended, where it was. Returns whether there was one.
+    pub(crate) fn start_again(&mut self, name: &str) -> Result<bool> {
+        let mut children = self.children.iter();
+        let Some(place) = children.position(|it| it.name == name && it.process.exit().is_some())
+        else {
+            return Ok(false);
+        };
+        let mut processes = self.service.processes.iter();
+        let process = processes
+            .find(|it| it.name == name)
+            .context("it was started")?;
+        self.children[place] = self.spawn(process)?;
+        Ok(true)
+    }
+
+    /// Returns the pauses in the logs of the JVMs, by process.
+    pub(crate) fn pauses(&self) -> Vec<(String, Pause)> {
+        let places = self.places.processes.iter();
+        let of_process = places.flat_map(|(name, place)| {
+            let told = pauses(&format!("{}.gc", place.log));
+            told.into_iter().map(|pause| (name.clone(), pause))
+        });
+        of_process.collect()
+    }
+
+    /// What stands before a process.
+    pub(crate) fn relay(&self, name: &str) -> Option<&Relay> {
+        self.relays.get(name)
+    }
+
+    /// Whether anything stands before any of them.
+    pub(crate) fn has_relay(&self) -> bool {
+        !self.relays.is_empty()
+    }
+
+    fn wait_until_ready(&mut self, process: &ServiceProcess, stop: &AtomicBool) -> Result<()> {
+        let place = &self.places.processes[&process.name];
+        let host: IpAddr = place.host.parse()?;
+        // One with the ports of another is asked on the first of them.
+        let port = place.ports.get(&process.ports[0]);
+        let port = port.or_else(|| place.ports.values().next()).copied();
+        let address = SocketAddr::new(host, port.unwrap_or(0));
+        let timeout = Duration::from_nanos(process.ready.0);
+        let until = Instant::now() + timeout;
+        let wanted = match &process.says {
+            Some(words) => format!("say {words:?}"),
+            None => format!("listen on {address}"),
+        };
+        loop {
+            let child = self.children.iter_mut().find(|it| it.name == process.name);
+            let child = child.context("it was started")?;
+            let ready = match &process.says {
+                Some(words) => child.has_said(words),
+                None => TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok(),
+            };
+            if ready {
+                return Ok(());
+            }
+            if child.process.reap() {
+                bail!(
+                    "{}: ended before it was ready; wanted it to {wanted}; hint: see {}\n{}",
+                    child.name,
+                    child.log.display(),
+                    child.last_words()
+                );
+            }
+            if Instant::now() > until {
+                bail!(
+                    "{}: not ready after {}; wanted it to {wanted}; hint: see {}\n{}",
+                    child.name,
+                    process.ready,
+                    child.log.display(),
+                    child.last_words()
+                );
+            }
+            if stop.load(Ordering::Relaxed) {
+                bail!("stopped before the start; wanted a run; hint: start it again");
+            }
+            std::thread::sleep(LOOK_PERIOD);
+        }
+    }
+
+    /// Takes a step, as often as it needs.
+    fn take(&mut self, step: &ServiceStep, stop: &AtomicBool) -> Result<()> {
+        let mut words = step.command.iter();
+        let words = words.by_ref().map(|word| fill(&self.places, None, word));
+        let words = words.collect::<Result<Vec<_>>>()?;
+        let until = Instant::now() + Duration::from_nanos(step.timeout.0);
+        loop {
+            let output = self.programs.command(&words).stdin(Stdio::null()).output();
+            let output = output.with_context(|| {
+                format!(
+                    "{}: cannot be started; wanted a program; hint: unruly/docs/services.md",
+                    words.join(" ")
+                )
+            })?;
+            let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+            let expected = step.expect.as_ref().is_none_or(|text| said.contains(text));
+            if output.status.success() && expected {
+                if let Some(name) = &step.save {
+                    let end = step.before.as_ref().and_then(|text| said.find(text));
+                    let saved = &said[..end.unwrap_or(said.len())];
+                    let saved = saved.to_owned();
+                    self.places.words.insert(name.clone(), saved);
+                }
+                return Ok(());
+            }
+            if Instant::now() > until || stop.load(Ordering::Relaxed) {
+                let errors = String::from_utf8_lossy(&output.stderr);
+                bail!(
+                    "{}: it says {:?}; wanted {}; hint: see the logs\n{}",
+                    words.join(" "),
+                    said,
+                    step.expect.as_deref().unwrap_or("it to end well"),
+                    errors.trim()
+                );
+            }
+            std::thread::sleep(LOOK_PERIOD);
+        }
+    }
+
+    /// Those that have ended since the last look.
+    pub(crate) fn ended(&mut self) -> Vec<(String, Exit)> {
+        let fresh = self
+            .children
+            .iter_mut()
+            .filter(|child| child.process.exit().is_none());
+        let fresh = fresh.filter_map(|child| {
+            child.process.reap();
+            Some((child.name.clone(), child.process.exit()?))
+        });
+        fresh.collect()
+    }
+
+    /// Asks all to end, and ends those that do not.
+    pub(crate) fn stop(&mut self) {
+        for child in &self.children {
+            // One that was stopped hears it only when it goes on.
+            child.process.signal(Signal::SIGCONT);
+            child.process.signal(Signal::SIGTERM);
+        }
+        let until = Instant::now() + END_PATIENCE;
+        while !self.children.iter_mut().all(|it| it.process.reap()) && Instant::now() < until {
+            std::thread::sleep(LOOK_PERIOD);
+        }
+        for child in &mut self.children {
+            child.process.end();
+        }
+        self.forget();
+    }
+
+    /// What they wrote goes with them; their logs stay.
+    fn forget(&self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+        if let Some(all) = self.folder.parent() {
+            // Only when it is that of the last trial.
+            let _ = std::fs::remove_dir(all);
+        }
+    }
+}
+
+impl Drop for Services {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            child.process.end();
+        }
+        self.forget();
+    }
+}
+
+/// What stands before a process: on a neighbour of its address, with its ports.
+fn relay(
+    name: &str,
+    service: &Service,
+    places: &mut ServicePlaces,
+    process: &str,
+    seed: u64,
+) -> Result<Relay> {
+    let place = places
+        .processes
+        .get_mut(process)
+        .context("it has a place")?;
+    let host: IpAddr = place.host.parse()?;
+    let (true, IpAddr::V4(four)) = (service.has_front(process) && host.is_loopback(), host) else {
+        bail!(
+            "service {name}: nothing can stand before {process}, whose clients reach it directly; wanted {{{process}.front}} in its url; hint: unruly/docs/services.md"
+        );
+    };
+    let [first, second, third, fourth] = four.octets();
+    let front = Ipv4Addr::new(first, second, third.wrapping_add(1), fourth);
+    place.front = front.to_string();
+    let routes = place.ports.values();
+    let routes = routes.map(|port| ((front, *port).into(), (host, *port).into()));
+    Relay::start(&routes.collect::<Vec<_>>(), seed)
+}
+
+fn fill(places: &ServicePlaces, own: Option<&str>, text: &str) -> Result<String> {
+    places.fill(own, text).map_err(|word| {
+        anyhow::anyhow!(
+            "{{{word}}}: stands for nothing; wanted a word of the manual; hint: unruly/docs/services.md"
+        )
+    })
+}
+
+/// A port that nobody listens on. Somebody else may take it before it is used; then its user says so.
+fn free_port(host: &str) -> u16 {
+    let bound = TcpListener::bind((host, 0)).and_then(|listener| listener.local_addr());
+    bound.map_or(0, |address| address.port())
+}
+
+/// Returns the folder of this program and of the files shipped with it.
+fn own_folder() -> Result<String> {
+    let own = std::env::current_exe()?;
+    Ok(own
+        .parent()
+        .unwrap_or_else(|| Path::new("/"))
+        .display()
+        .to_string())
+}
+
+/// The first line of what says the version.
+fn version(programs: &Programs, service: &Service, places: &ServicePlaces) -> Result<String> {
+    let unknown = || "of unknown version".to_owned();
+    if service.version.is_empty() {
+        return Ok(unknown());
+    }
+    let words = service.version.iter().map(|word| fill(places, None, word));
+    let output = programs
+        .command(&words.collect::<Result<Vec<_>>>()?)
+        .stdin(Stdio::null())
+        .output();
+    let said = output
+        .map(|it| [it.stdout, it.stderr].concat())
+        .unwrap_or_default();
+    let said = String::from_utf8_lossy(&said);
+    let first = said.lines().next();
+    Ok(first.map_or_else(unknown, |line| line.trim().to_owned()))
+}

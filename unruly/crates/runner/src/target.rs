@@ -1,0 +1,150 @@
+//! States in one sentence what a run measures. The manifest stores it, so a reader of the report
+//! knows the subject of the measurement.
+
+use unruly_plan::{Arrivals, Drive, Load, Mesh, Plan, Store, Stream};
+
+/// The scheme of our own echo server, which is no store.
+pub const ECHO: &str = "echo";
+
+/// Returns the sentence that says what a plan measures.
+#[must_use]
+pub fn target(plan: &Plan) -> String {
+    let load = match &plan.load {
+        Load::Drive(drive) => of_drive(drive),
+        Load::Mesh(mesh) => of_mesh(mesh),
+        Load::Stream(stream) => of_stream(stream),
+    };
+    let run = &plan.run;
+    let times = match run.repeat {
+        1 => String::new(),
+        repeat => format!(", {repeat} times"),
+    };
+    format!(
+        "{load}; {} after {} of warm-up{times}{}",
+        run.duration,
+        run.warmup,
+        cells(plan)
+    )
+}
+
+/// What the matrix of a plan varies.
+fn cells(plan: &Plan) -> String {
+    if plan.matrix.is_empty() {
+        return String::new();
+    }
+    let names = plan.matrix.iter().map(|factor| {
+        let name = factor.path.rsplit('.').next();
+        name.unwrap_or(&factor.path)
+    });
+    let count: usize = plan.matrix.iter().map(|it| it.values.len()).product();
+    let names = names.collect::<Vec<_>>().join(" x ");
+    format!("; {count} cells vary {names}")
+}
+
+fn of_drive(drive: &Drive) -> String {
+    let clients = match (drive.clients, drive.processes) {
+        (1, _) => "1 client".to_owned(),
+        (clients, 1) => format!("{clients} clients"),
+        (clients, processes) => format!("{clients} clients in {processes} processes"),
+    };
+    let place = match (&drive.store, &drive.address) {
+        (Some(store), _) => store.url.to_string(),
+        (None, Some(address)) => format!("{ECHO}://{address}"),
+        (None, None) => "an echo server of our own".to_owned(),
+    };
+    let pace = match &drive.arrivals {
+        Arrivals::Constant { rate } => format!("{rate}, evenly"),
+        Arrivals::Poisson { rate } => format!("{rate}, Poisson"),
+        Arrivals::Mmpp {
+            rate, dispersion, ..
+        } => format!("{rate}, in bursts (I = {dispersion})"),
+        Arrivals::OnOff { rate, on, off, .. } => format!("{rate}, on for {on} and off for {off}"),
+        Arrivals::Replay => "replayed arrivals".to_owned(),
+        Arrivals::Closed { think } if think.0 == 0 => "as fast as replies come".to_owned(),
+        Arrivals::Closed { think } => format!("thinking {think} after each reply"),
+    };
+    let work = drive.store.as_deref().map_or_else(String::new, of_store);
+    format!("{place}: {clients}, {pace}{work}")
+}
+
+fn of_store(store: &Store) -> String {
+    let level = store
+        .level
+        .map_or_else(String::new, |level| format!(" at {}", level.name()));
+    let first = if store.preload { ", written first" } else { "" };
+    let keys = match store.has_keys() {
+        true => format!(", {} keys{first}", store.keys),
+        false => String::new(),
+    };
+    let values = match store.has_keys() || store.operations.writes() {
+        true => format!(", values of {}", store.value),
+        false => String::new(),
+    };
+    format!("; {}{level}{keys}{values}", store.operations)
+}
+
+fn of_mesh(mesh: &Mesh) -> String {
+    let sizes: Vec<String> = mesh.groups.iter().map(ToString::to_string).collect();
+    let workloads: Vec<&str> = mesh.workloads.iter().map(|it| it.name()).collect();
+    format!(
+        "{} agents in groups of {}: each calls its group every {} over {}; {}",
+        mesh.agents,
+        sizes.join(" and "),
+        mesh.period,
+        mesh.transport.name(),
+        workloads.join(" then ")
+    )
+}
+
+fn of_stream(stream: &Stream) -> String {
+    let readers = match stream.readers {
+        1 => "1 reader".to_owned(),
+        readers => format!("{readers} readers"),
+    };
+    let protocol = stream.protocol.name();
+    format!(
+        "a stream to {readers} over {protocol}: messages of {}",
+        stream.message
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> String {
+        let text = format!("name = \"t\"\n[run]\nduration = \"60s\"\nwarmup = \"2s\"\n{text}");
+        target(&Plan::parse("plan", &text).unwrap())
+    }
+
+    #[test]
+    fn every_load_has_a_sentence() {
+        assert_eq!(
+            of("[drive]\nurl = \"redis://h:1\"\nrate = \"2k/s\"\nclients = 16\nkeys = 5"),
+            "redis://h:1: 16 clients, 2k/s, evenly; write then read, 5 keys, values of 1KB; 60s after 2s of warm-up"
+        );
+        assert_eq!(
+            of("[drive]\naddress = \"h:1\"\narrivals = \"closed\""),
+            "echo://h:1: 1 client, as fast as replies come; 60s after 2s of warm-up"
+        );
+        assert_eq!(
+            of(
+                "[mesh]\nagents = 7\ngroups = [3, 4]\nperiod = \"50ms\"\nregroup = \"5s\"\nworkloads = [\"null\", \"disk\"]"
+            ),
+            "7 agents in groups of 3 and 4: each calls its group every 50ms over tcp; null then disk; 60s after 2s of warm-up"
+        );
+        assert_eq!(
+            of("[stream]\nprotocol = \"tcp\""),
+            "a stream to 1 reader over tcp: messages of 2KB; 60s after 2s of warm-up"
+        );
+    }
+
+    #[test]
+    fn a_matrix_names_what_it_varies() {
+        let drive = "repeat = 5\n[drive]\nrate = \"1k/s\"\n[matrix]\n\"drive.transport\" = [\"tcp\", \"udp\"]\n\"drive.payload\" = [\"1B\", \"2B\"]";
+        assert_eq!(
+            of(drive),
+            "an echo server of our own: 1 client, 1k/s, evenly; 60s after 2s of warm-up, 5 times; 4 cells vary transport x payload"
+        );
+    }
+}

@@ -1,0 +1,456 @@
+//! One trial of a run: a cell, once.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use unruly_agent::Report;
+use unruly_plan::{DurationNs, Load, Plan};
+use unruly_trace::{Clock, ClockPair, MonoNs, Process, TableSpool, monotonic};
+
+use super::Run;
+use super::child::{Child, ChildGround};
+use super::death::Death;
+use super::faults::Faults;
+use super::judge::Judge;
+use super::namespaces::Hosts;
+use super::processes::Processes;
+use super::progress::Progress;
+use super::quota::Quota;
+use super::telling::events_of;
+use crate::services::{Ground, Services};
+
+/// Time that a load has to end after its schedule, in nanoseconds. A stream gives up after 10 s if
+/// its reader does not read.
+const SILENCE_NS: i64 = 20_000_000_000;
+/// A request that is tried again is late by several timeouts.
+const LATE_TIMEOUTS: i64 = 16;
+/// A process that is not ready by then never will be: two virtual machines, one after the other, have what they
+/// wait for behind them.
+const READY_PATIENCE: Duration = Duration::from_secs(150);
+/// Time for open replies after a person stops the run, in nanoseconds.
+const STOP_PATIENCE_NS: i64 = 1_000_000_000;
+/// Time for writing the last segments after `stop`.
+const END_PATIENCE: Duration = Duration::from_secs(60);
+/// Interval at which the runner checks its processes if none reports.
+pub(super) const LOOK_PERIOD: Duration = Duration::from_millis(100);
+
+/// How a trial ended.
+#[derive(Debug)]
+pub(super) struct TrialEnd {
+    pub(super) processes: Vec<Process>,
+    pub(super) hosts: Vec<String>,
+    pub(super) missing: Vec<String>,
+    pub(super) deaths: Vec<Death>,
+    /// What broke it but for the death of a process.
+    pub(super) broken: Vec<String>,
+    pub(super) stopped: bool,
+    pub(super) started_ns: i64,
+}
+
+/// A trial in progress.
+pub(super) struct Trial<'a> {
+    pub(super) run: &'a Run,
+    pub(super) cell: usize,
+    pub(super) repeat: u16,
+    /// The cell's plan, with the addresses of the services started for it.
+    pub(super) plan: Plan,
+    pub(super) processes: Processes,
+    pub(super) events: TableSpool,
+    pub(super) clock: Clock,
+    pub(super) missing: Vec<String>,
+    deaths: Vec<Death>,
+    broken: Vec<String>,
+    /// The first instant of its schedule.
+    started_mono_ns: i64,
+    /// How much each process had asked before it.
+    loaded: Vec<u64>,
+    stopped: bool,
+    pub(super) faults: Faults,
+    /// What the plan gives single processes at most, as long as these are held.
+    pub(super) quotas: Vec<Quota>,
+    /// Those that a fault has killed, whose end is no surprise.
+    pub(super) killed: BTreeSet<String>,
+    /// Who says whether the run knows enough.
+    pub(super) judge: Option<Judge>,
+}
+
+impl<'a> Trial<'a> {
+    /// Starts the processes of a trial.
+    pub(super) fn new(run: &'a Run, cell: usize, repeat: u16, progress: &Progress) -> Result<Self> {
+        let mut plan = run.cells[cell].plan.clone();
+        let services = start_services(run, &mut plan, cell, repeat, progress)?;
+        let agents = match &plan.load {
+            Load::Mesh(mesh) => usize::from(mesh.agents),
+            Load::Drive(_) => 1,
+            Load::Stream(stream) => usize::from(stream.readers) + 1,
+        };
+        let hosts = Hosts::of(&plan, agents)?;
+        let (sender, heard) = channel();
+        let mut trial = Self {
+            run,
+            cell,
+            repeat,
+            events: events_of(run, &plan, cell, repeat),
+            plan,
+            processes: Processes {
+                hosts,
+                services,
+                children: Vec::new(),
+                heard,
+                relay: None,
+            },
+            clock: Clock::new(ClockPair::now()),
+            missing: Vec::new(),
+            deaths: Vec::new(),
+            broken: Vec::new(),
+            started_mono_ns: 0,
+            loaded: Vec::new(),
+            stopped: false,
+            faults: Faults::default(),
+            quotas: Vec::new(),
+            killed: BTreeSet::new(),
+            judge: None,
+        };
+        for (host, job) in trial.jobs(agents) {
+            let prefix = trial.processes.hosts.prefix(host);
+            let number = trial.processes.children.len();
+            let ground = trial.ground();
+            let child = Child::start(number, job, &ground, &prefix, sender.clone())?;
+            trial.processes.children.push(child);
+        }
+        Ok(trial)
+    }
+
+    /// Where its processes write, and what lets them into the store.
+    fn ground(&self) -> ChildGround {
+        let own = self
+            .processes
+            .services
+            .as_ref()
+            .and_then(|it| it.password.clone());
+        ChildGround {
+            directory: self.run.directory.clone(),
+            password: own.or_else(|| self.run.password.clone()),
+        }
+    }
+
+    /// Runs the trial to its end.
+    pub(super) fn run(mut self, number: usize, progress: &mut Progress) -> Result<TrialEnd> {
+        self.wait_until_ready()?;
+        self.processes.start_relay(&self.plan)?;
+        self.judge = self.plan.run.until.map(Judge::start).transpose()?;
+        self.processes.introduce();
+        let scheduled = self.wait_until_loaded(progress)?;
+        self.set_quotas()?;
+        self.loaded.clone_from(&scheduled);
+        let started_mono_ns = self.processes.start(&self.plan);
+        self.started_mono_ns = started_mono_ns;
+        let cell = &self.run.cells[self.cell].name;
+        progress.begin(number, cell, scheduled.clone(), &self.plan);
+        let measure_ns = started_mono_ns + nanoseconds(self.plan.run.warmup);
+        self.faults = Faults::new(&self.plan.faults, measure_ns, self.plan.run.duration);
+        self.supervise(started_mono_ns, progress);
+        self.undo_faults(progress);
+        self.end(progress);
+        self.processes.services.iter_mut().for_each(Services::stop);
+        self.tell_pauses(started_mono_ns);
+        self.tell_reached(&scheduled, progress);
+        self.tell_until();
+        self.events.seal()?;
+        let hosts = (0..self.processes.hosts.count())
+            .map(|host| self.processes.hosts.name(host))
+            .collect();
+        Ok(TrialEnd {
+            processes: self.process_rows(),
+            hosts,
+            started_ns: self.clock.column(MonoNs(started_mono_ns)),
+            missing: std::mem::take(&mut self.missing),
+            deaths: std::mem::take(&mut self.deaths),
+            broken: std::mem::take(&mut self.broken),
+            stopped: self.stopped,
+        })
+    }
+
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let until = Instant::now() + READY_PATIENCE;
+        while self
+            .processes
+            .children
+            .iter()
+            .any(|child| child.ready.is_none())
+        {
+            if self.run.stop.load(Ordering::Relaxed) {
+                bail!("stopped before the start; wanted a run; hint: start it again");
+            }
+            match self.processes.heard.recv_timeout(LOOK_PERIOD) {
+                Ok((number, Some(Report::Ready(ready)))) => {
+                    self.processes.children[number].ready = Some(ready);
+                }
+                Ok((_, Some(Report::Finding { text, fatal: true }))) => bail!("{text}"),
+                Ok((number, None)) => {
+                    let child = &self.processes.children[number];
+                    bail!(
+                        "{}: ended before it was ready; wanted a process; hint: see {}",
+                        child.job.name,
+                        child.log.display()
+                    );
+                }
+                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => bail!("no process is left"),
+            }
+            if Instant::now() > until {
+                let late: Vec<&str> = self
+                    .processes
+                    .children
+                    .iter()
+                    .filter(|child| child.ready.is_none())
+                    .map(|child| child.job.name.as_str())
+                    .collect();
+                bail!(
+                    "{}: not ready after {} s; wanted all processes ready; hint: see {}",
+                    late.join(", "),
+                    READY_PATIENCE.as_secs(),
+                    self.run.directory.join("logs").display()
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Until all have drained or died, or the run is stopped. Who stops it waits a moment for the
+    /// replies that are on their way, and does not wait when they ask a second time.
+    fn supervise(&mut self, started_ns: i64, progress: &mut Progress) {
+        let mut latest_ns = self.latest_ns(started_ns);
+        while !self
+            .processes
+            .children
+            .iter()
+            .filter(|child| child.job.kind.asks())
+            .all(Child::is_over)
+        {
+            self.do_faults(progress);
+            if self.run.stop.swap(false, Ordering::Relaxed) {
+                if self.stopped {
+                    break;
+                }
+                progress.note("stopping; the measurements so far are kept");
+                self.stopped = true;
+                self.processes.finish();
+                latest_ns = monotonic().0 + STOP_PATIENCE_NS;
+            }
+            if monotonic().0 > latest_ns {
+                if !self.stopped {
+                    self.give_up(progress);
+                }
+                break;
+            }
+            let next_ns = self.faults.next_ns().unwrap_or(i64::MAX);
+            let wait_ns = u64::try_from(next_ns.saturating_sub(monotonic().0)).unwrap_or(0);
+            let wait = Duration::from_nanos(wait_ns).min(LOOK_PERIOD);
+            if let Ok((number, said)) = self.processes.heard.recv_timeout(wait)
+                && self.hear(number, said, progress)
+            {
+                self.stopped = true;
+                break;
+            }
+            self.finish_when_enough(progress);
+            for told in self.bury_services() {
+                progress.note(&told);
+            }
+            progress.show();
+        }
+    }
+
+    /// When even the last word that may be late is overdue.
+    fn latest_ns(&self, started_ns: i64) -> i64 {
+        let run = &self.plan.run;
+        let late = match &self.plan.load {
+            Load::Mesh(mesh) => nanoseconds(mesh.timeout).saturating_mul(LATE_TIMEOUTS),
+            Load::Drive(drive) => nanoseconds(drive.timeout).saturating_mul(LATE_TIMEOUTS),
+            Load::Stream(stream) => nanoseconds(stream.wind_down),
+        };
+        [
+            nanoseconds(run.warmup),
+            nanoseconds(run.duration),
+            late,
+            SILENCE_NS,
+        ]
+        .into_iter()
+        .fold(started_ns, i64::saturating_add)
+    }
+
+    /// Goes on without those that have not said that they are over: a process that is frozen holds no run.
+    fn give_up(&mut self, progress: &Progress) {
+        let asking = self
+            .processes
+            .children
+            .iter()
+            .filter(|it| it.job.kind.asks());
+        for child in asking.filter(|it| !it.is_over()) {
+            let told = format!("{} has not ended in time", child.job.name);
+            progress.note(&format!("{told}; the run goes on without it"));
+            self.broken.push(told);
+        }
+    }
+
+    /// Has the asking end when enough is known.
+    fn finish_when_enough(&mut self, progress: &Progress) {
+        let Some(look) = self.judge.as_mut().and_then(Judge::look) else {
+            return;
+        };
+        progress.note(&format!("until: {}", look.said));
+        if look.enough {
+            self.processes.finish();
+        }
+    }
+
+    /// Reports services that have ended. The run goes on, and its clients' rows show the effect.
+    /// Returns messages for the person who watches.
+    pub(super) fn bury_services(&mut self) -> Vec<String> {
+        let ended = self.processes.services.as_mut().map(Services::ended);
+        let mut told = Vec::new();
+        for (name, exit) in ended.unwrap_or_default() {
+            if !self.killed.contains(&name) {
+                told.push(format!("{name} {exit} before its time; the others go on"));
+                self.missing.push(format!("{name} {exit} before its time"));
+            }
+            let now = (self.clock.column_now(), None);
+            self.event("process died", &name, Some(&exit.to_string()), now);
+        }
+        told
+    }
+
+    /// Takes what a process said. Returns whether the run must stop.
+    fn hear(&mut self, number: usize, said: Option<Report>, progress: &mut Progress) -> bool {
+        let name = self.processes.children[number].job.name.clone();
+        match said {
+            Some(Report::Progress(line)) => {
+                self.judge
+                    .iter_mut()
+                    .for_each(|judge| judge.hear(number, &line.bins));
+                progress.heard(number, &line);
+            }
+            Some(Report::Flowed { bytes }) => progress.flowed(bytes),
+            Some(Report::Finding { text, fatal }) => {
+                progress.note(&format!("{name}: {text}"));
+                // Without it the run is not whole, whether or not the others go on.
+                self.broken.push(format!("{name}: {text}"));
+                return fatal;
+            }
+            Some(Report::Note { text }) => progress.note(&format!("{name}: {text}")),
+            Some(Report::Drained) => self.processes.children[number].drained = true,
+            Some(Report::Done { counts, failure }) => {
+                self.processes.children[number].drained = true;
+                self.processes.children[number].counts = counts;
+                self.broken
+                    .extend(failure.map(|failure| format!("{name}: {failure}")));
+            }
+            Some(Report::Ready(_) | Report::Loaded { .. }) => {}
+            None => self.died(number, progress),
+        }
+        false
+    }
+
+    /// The output of a process closed: it ended, or is about to.
+    fn died(&mut self, number: usize, progress: &Progress) {
+        let child = &mut self.processes.children[number];
+        let until = Instant::now() + Duration::from_secs(1);
+        while !child.process.reap() && Instant::now() < until {
+            std::thread::yield_now();
+        }
+        if child.drained && child.counts.is_some() {
+            return;
+        }
+        let name = child.job.name.clone();
+        let ended = child
+            .process
+            .exit()
+            .map_or_else(|| "ended".to_owned(), |exit| exit.to_string());
+        progress.note(&format!("{name} {ended} before its time; the others go on"));
+        self.deaths.push(Death {
+            job: child.job.clone(),
+            ended: ended.clone(),
+            elapsed_ns: monotonic().0 - self.started_mono_ns,
+            loaded: self.loaded.get(number).copied().unwrap_or(0),
+            planned: self.killed.contains(&name),
+        });
+        let now = (self.clock.column_now(), None);
+        self.event("process died", &name, Some(&ended), now);
+    }
+
+    /// Stops all processes, waits for their last reports, and kills the ones that do not end.
+    fn end(&mut self, progress: &mut Progress) {
+        for child in &mut self.processes.children {
+            child.say("stop");
+        }
+        let until = Instant::now() + END_PATIENCE;
+        while Instant::now() < until {
+            let mut all = true;
+            for child in &mut self.processes.children {
+                all &= child.process.reap();
+            }
+            match self.processes.heard.recv_timeout(LOOK_PERIOD) {
+                Ok((number, Some(said))) => {
+                    self.hear(number, Some(said), progress);
+                }
+                Ok((_, None)) => {}
+                Err(_) if all => break,
+                Err(_) => {}
+            }
+        }
+        for number in 0..self.processes.children.len() {
+            if !self.processes.children[number].process.reap() {
+                let name = self.processes.children[number].job.name.clone();
+                self.broken.push(format!(
+                    "{name} did not stop within {} s",
+                    END_PATIENCE.as_secs()
+                ));
+                self.processes.children[number].process.end();
+            }
+        }
+    }
+}
+
+/// Starts the store of a cell, where the run is to start it, and says in the plan where it is.
+fn start_services(
+    run: &Run,
+    plan: &mut Plan,
+    cell: usize,
+    repeat: u16,
+    progress: &Progress,
+) -> Result<Option<Services>> {
+    let Load::Drive(drive) = &mut plan.load else {
+        return Ok(None);
+    };
+    let Some(store) = &mut drive.store else {
+        return Ok(None);
+    };
+    let Some(name) = store.url.service().map(str::to_owned) else {
+        return Ok(None);
+    };
+    let services = Services::start(
+        &name,
+        &Ground {
+            directory: &run.directory,
+            stem: format!("c{cell}r{repeat}"),
+            stop: &run.stop,
+            pins: &plan.pins,
+            faults: &plan.faults,
+            seed: plan.seed,
+            say: &|text| progress.note(text),
+        },
+    )?;
+    store.url = services.url.clone();
+    // The run removes the service with everything in it, so no key needs removing.
+    store.keep = true;
+    let password = services.password.as_ref().or(run.password.as_ref());
+    super::meet_store(drive, password)?;
+    Ok(Some(services))
+}
+
+pub(super) fn nanoseconds(duration: DurationNs) -> i64 {
+    i64::try_from(duration.0).unwrap_or(i64::MAX / 4)
+}
