@@ -1,0 +1,225 @@
+"""Each how-to of the documents works as it is written, only shorter and on local services."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from house import PROGRAMS, REPOSITORY, call, need_root
+from redis_house import redis_server
+
+from pages import COMMANDS, blocks, follow, indented, missing
+
+DOCS = REPOSITORY / "unruly" / "docs"
+HOST = "127.0.0.1"
+SHORT = {r"-d 60s\b": "-d 3s", r"-w 5s\b": "-w 1s", r"seq 10\b": "seq 2"}
+"""Shorter lengths, for a page that shows those that a user would take."""
+
+Setting = tuple[dict[str, str], dict[str, str]]
+"""Patterns to replace in a page, and more variables."""
+
+
+@contextmanager
+def redis(folder: Path) -> Iterator[Setting]:
+    """A Redis server where the page has one."""
+    with redis_server(folder, HOST) as (host, port):
+        yield {**SHORT, "127.0.0.1:6379": f"{host}:{port}"}, {}
+
+
+class Cart(BaseHTTPRequestHandler):
+    """A service that wants a token."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        """Answer a request that has the token."""
+        known = self.headers["Authorization"] == "Bearer secret"
+        self.send_response(200 if known else 401)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
+
+    def log_message(self, *words: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def https(folder: Path) -> Iterator[Setting]:
+    """A service over TLS, with a certificate of its own."""
+    subprocess.run([REPOSITORY / "scripts" / "certificate.sh", folder, HOST], check=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    with ThreadingHTTPServer((HOST, 0), Cart) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield (
+                {**SHORT, "localhost:8443": f"{HOST}:{server.server_port}", r"=\.\.\.": "=secret"},
+                {"SSL_CERT_FILE": str(folder / "cert.pem")},
+            )
+        finally:
+            server.shutdown()
+
+
+@contextmanager
+def slow_node(folder: Path) -> Iterator[Setting]:
+    """Two Redis servers, and a matrix of seven nodes with a slow one."""
+    need_root("a CPU quota")
+    rows = [[0 if to == source else 9 if to == 3 else 1 for to in range(7)] for source in range(7)]
+    text = "".join(",".join(map(str, row)) + "\n" for row in rows)
+    (folder / "home" / "matrix.csv").write_text(text)
+    more = folder / "second"
+    more.mkdir()
+    with redis_server(folder, HOST) as (_, first), redis_server(more, HOST) as (_, second):
+        yield (
+            {
+                **SHORT,
+                '"40s"': '"8s"',
+                '"3s"': '"1s"',
+                "10.0.0.1:6379": f"{HOST}:{first}",
+                "10.0.0.2:6379": f"{HOST}:{second}",
+            },
+            {},
+        )
+
+
+@contextmanager
+def a_run(folder: Path) -> Iterator[Setting]:
+    """A finished run where the page has one."""
+    said = call("run", "echo", "-d", "2s", "-w", "0s", "-q", "-o", folder / "home/runs/checkout")
+    assert said.returncode == 0, said.stderr
+    yield {}, {}
+
+
+@contextmanager
+def old_and_new(folder: Path) -> Iterator[Setting]:
+    """Runs under the names of the page, a plan, and a command that switches versions."""
+    home = folder / "home"
+    sweep = home / "runs" / "sweep"
+    said = call("run", "echo", "-d", "2s", "-w", "0s", "-q", "-o", sweep)
+    assert said.returncode == 0, said.stderr
+    for name in ("runs/monday", "runs/tuesday", "A", "B", "C"):
+        shutil.copytree(sweep, home / name)
+    for side in ("old", "new"):
+        shutil.copytree(sweep, home / "runs" / side / "before")
+    plan = (REPOSITORY / "unruly/plans/echo.toml").read_text().replace('"10s"', '"1s"')
+    (home / "plan.toml").write_text(plan.replace('warmup = "1s"', 'warmup = "0s"'))
+    switch = home / "switch-to"
+    switch.write_text("#!/bin/sh\ncase $1 in old | new) ;; *) exit 1 ;; esac\n")
+    switch.chmod(0o755)
+    yield SHORT, {}
+
+
+@contextmanager
+def nothing(folder: Path) -> Iterator[Setting]:
+    """Nothing: every block of the page says why no test runs it."""
+    assert folder
+    yield {}, {}
+
+
+PAGES: dict[str, Callable[[Path], AbstractContextManager[Setting]]] = {
+    "promise.md": redis,
+    "https.md": https,
+    "find-the-slow-node.md": slow_node,
+    "write-a-plan.md": redis,
+    "gate.md": a_run,
+    "compare.md": old_and_new,
+    "ci.md": nothing,
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_how_to_works_as_it_is_written(tmp_path: Path, name: str) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    text = (DOCS / name).read_text(encoding="utf-8")
+    places = [str(PROGRAMS), str(Path(sys.executable).parent), os.environ["PATH"]]
+    with PAGES[name](tmp_path) as (changes, env):
+        follow(text, home, changes, {"PATH": os.pathsep.join(places), **env})
+
+
+def test_every_how_to_of_the_index_is_followed() -> None:
+    index = (REPOSITORY / "docs" / "README.md").read_text(encoding="utf-8")
+    linked = set(re.findall(r"\(\.\./unruly/docs/([\w-]+\.md)\)", index))
+    titles = {name: (DOCS / name).read_text(encoding="utf-8").partition("\n")[0] for name in linked}
+    assert {name for name, title in titles.items() if title.startswith("# How to ")} == {
+        "promise.md",
+        "https.md",
+        "find-the-slow-node.md",
+        "write-a-plan.md",
+    }
+    assert set(PAGES) <= linked
+
+
+def test_every_command_of_a_how_to_is_run_or_says_why_not() -> None:
+    reasons = []
+    for name in PAGES:
+        text = (DOCS / name).read_text(encoding="utf-8")
+        assert indented(text) == [], f"{name}: a command without a fence is not run"
+        found = [block for block in blocks(text) if block.language in COMMANDS]
+        assert found, name
+        for block in found:
+            assert block.language == "sh" or "not run" in block.marks, f"{name}\n{block.text}"
+            reasons += [(name, why) for mark, why in block.marks.items() if mark == "not run"]
+    assert reasons == [
+        ("ci.md", "GitHub runs it; the tests of the action run action/run.sh"),
+        ("ci.md", "GitLab runs it; the tests of the action run action/run.sh"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("page", "fault"),
+    [
+        ("```sh\necho a\nfalse\n```\n", "ended with 1"),
+        ("```sh\necho a\n```\n\n```text\nb\n```\n", "not printed: b"),
+        ("```sh\necho a; echo b\n```\n\n```text\nb\na\n```\n", "not printed: a"),
+        ("<!-- exit: 0 1 -->\n```sh\nexit 3\n```\n", "ended with 3"),
+        ("<!-- exit: 0 1 -->\n```sh\nbash -c 'exit 3'\ntrue\n```\n", "ended with 3"),
+        ("```sh\necho p: no\n```\n\n<!-- or: p: none -->\n```text\np: 9 s\n```\n", "not printed"),
+        ("<!-- file: a -->\n```toml\nx\n```\n\n```sh\ngrep y a\n```\n", "ended with 1"),
+    ],
+)
+def test_a_page_that_does_not_work_is_found(tmp_path: Path, page: str, fault: str) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with pytest.raises(AssertionError, match=fault):
+        follow(page, home, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("shown", "screen"),
+    [
+        ("p: 99 % within 301 µs, in all", "p: 95 % within 1.5 ms, in all"),
+        ("a-3 is slow: all\n         windows", "a-3 is slow: all windows"),
+        ("one\n...\ntwo", "zero\none\nand\ntwo"),
+    ],
+)
+def test_a_line_with_other_numbers_is_the_same_line(shown: str, screen: str) -> None:
+    (block,) = blocks(f"```text\n{shown}\n```\n")
+    assert missing(block, screen) == ""
+
+
+@pytest.mark.parametrize(
+    ("shown", "screen"), [("a-3 is slow", "a-4 is slow"), ("p99 is 3 s", "p50 is 3 s")]
+)
+def test_a_line_with_another_name_is_another_line(shown: str, screen: str) -> None:
+    (block,) = blocks(f"```text\n{shown}\n```\n")
+    assert missing(block, screen) == shown
+
+
+def test_what_a_page_exports_lasts_until_its_end(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    page = "```sh\nexport A=b\n```\n\n```sh\necho $A; false; true\n```\n\n```text\nb\n```\n"
+    page = page.replace("```sh\necho", "<!-- exit: 0 1 -->\n```sh\necho")
+    follow(page, home, {}, {})
