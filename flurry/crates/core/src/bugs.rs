@@ -36,9 +36,9 @@ bugs! {
     TombstoneTooEarly = "tombstone-too-early",
     /// A tombstone is removed only when its key is used again.
     TombstonesForGood = "tombstones-for-good",
-    /// A server that fell silent is counted out though it alone has everything.
+    /// The controller counts out a silent server although no other server has all its records.
     LastCopyCountedOut = "last-copy-counted-out",
-    /// A controller that stood still takes its own silence for that of the servers.
+    /// A controller that stood still blames the servers for its own silence.
     OwnStallBlamed = "own-stall-blamed",
     /// A majority of the servers that are left acknowledges, however few those are.
     QuorumOfTheLeft = "quorum-of-the-left",
@@ -92,13 +92,14 @@ bugs! {
     LossForgotten = "loss-forgotten",
     /// A router repeats to a silent server for ever, and asks nobody whether there is another.
     SilenceBelieved = "silence-believed",
-    /// An owner that closes after another has opened is not told.
+    /// The controller sends no reply to an owner that closes after another owner has opened.
     FencedCloseIgnored = "fenced-close-ignored",
-    /// A new owner is told to go on before every server knows of it.
+    /// The controller opens a session before every server refuses the earlier owner.
     OpenBeforeFence = "open-before-fence",
     /// At level `disk` a write is acknowledged while it is in memory alone.
     DiskLevelInMemory = "disk-level-in-memory",
-    /// Level `disk` takes a majority of those that are left, of whom the others may lose all.
+    /// Level `disk` takes a majority of the replicas that are left. The other replicas may lose
+    /// everything.
     DisksOfTheLiving = "disks-of-the-living",
     /// After all were lost, the first disk that comes back speaks for all.
     DisksNotWaitedFor = "disks-not-waited-for",

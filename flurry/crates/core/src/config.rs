@@ -32,31 +32,32 @@ const _: () = assert!(
     "the longest address is that of the highest numbers"
 );
 
-/// Which replies an operation waits for.
+/// The replies that an operation waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// The first correct one.
+    /// The first correct reply.
     First,
-    /// Correct ones of a majority.
+    /// Correct replies of a majority of the replicas.
     Quorum,
-    /// Correct ones of all.
+    /// Correct replies of all replicas.
     All,
-    /// One replica is asked; the others when it has not answered after this long.
+    /// The reply of one replica. The router asks the others if it has not replied after this time.
     Hedge(DurationNs),
-    /// First, hedge or one alone, as the router's measurements say.
+    /// First, hedge or a single replica. The router chooses by its measurements.
     Auto,
-    /// Correct ones of a majority, each from a server that has what it tells on its disk.
+    /// Correct replies of a majority of the replicas. Each server replies once its disk has the
+    /// key's last write.
     Disk,
 }
 
 impl Level {
-    /// True if a write at this level has several copies when it is acknowledged.
+    /// Returns whether a write at this level has several copies when it is acknowledged.
     #[must_use]
     pub const fn promises_copies(self) -> bool {
         matches!(self, Self::Quorum | Self::All | Self::Disk)
     }
 
-    /// How many of `replicas` replies are needed.
+    /// Returns how many of `replicas` replies the operation needs.
     #[must_use]
     pub fn needed(self, replicas: usize) -> usize {
         let needed = match self {
@@ -73,49 +74,50 @@ impl Level {
     }
 }
 
-/// More than half.
+/// Returns the smallest number that is more than half.
 #[must_use]
 pub fn majority(of: usize) -> usize {
     of / 2 + 1
 }
 
-/// All records that a life of a server had, as they are on its disk.
+/// An incarnation of a server whose records are all on its disk, up to some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SavedLife {
-    /// Which life.
+    /// The incarnation.
     pub life: Incarnation,
-    /// Up to when, by the server's wall clock.
+    /// The time up to which the disk has its records, by the server's wall clock.
     pub through: WallNs,
 }
 
 /// What a server's disk held when it asked to join.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Disk {
-    /// The life that took part for good, as far as is known there.
+    /// The incarnation that the cluster last counted, as far as this disk knows.
     pub current: Option<SavedLife>,
-    /// A later one. Whether that takes part for good was not known yet: the earlier one may be who the
-    /// others count.
+    /// A later incarnation. When the disk was written, the server did not know yet whether the
+    /// cluster counts this one or still the earlier one.
     pub next: Option<SavedLife>,
-    /// Whoever runs the server says that what was there before is gone for good: nobody shall wait.
+    /// True if the operator declares the disk's earlier content lost, so that nobody waits for it.
     pub lost: bool,
 }
 
 impl Disk {
-    /// Up to when it holds all records of a life.
+    /// Returns the time up to which it holds all records of an incarnation.
     #[must_use]
     pub fn through(&self, life: Incarnation) -> Option<WallNs> {
         let mut both = self.current.iter().chain(&self.next);
         both.find(|it| it.life == life).map(|it| it.through)
     }
 
-    /// Whether it holds all records of a life, up to some moment.
+    /// Returns whether it holds all records of an incarnation up to some time.
     #[must_use]
     pub fn holds(&self, life: Incarnation) -> bool {
         self.through(life).is_some()
     }
 }
 
-/// A disk that ends by so much before another one has missed what the other may have forgotten since.
+/// The most by which a disk may end before the newest one. By then the servers with newer disks may
+/// have forgotten deletions that the older disk has missed.
 pub const DISK_LAG_MAX: DurationNs = DurationNs::millis(60_000);
 
 /// A data server in a configuration.
@@ -123,18 +125,20 @@ pub const DISK_LAG_MAX: DurationNs = DurationNs::millis(60_000);
 pub struct Member {
     /// Its place.
     pub server: ServerId,
-    /// The life that holds the data.
+    /// The incarnation that holds the data.
     pub incarnation: Incarnation,
     /// `host:port` of each shard; empty where messages are not sent over a network.
     pub addresses: Vec<String>,
-    /// It was lost: its lease ran out, or a new life proved the old one dead.
+    /// True if it was lost: its lease ran out, or a new incarnation proved that this one has ended.
     pub gone: bool,
-    /// It keeps its records on a disk too.
+    /// The content of its disk, if it has one.
     pub disk: Option<Disk>,
 }
 
-/// A configuration. While the members change, `next` has those after the change: operations then
-/// satisfy their level in both sets, and only the old one may answer for what was never copied.
+/// The members of a cluster, and the changes that are going on.
+///
+/// While the members change, `next` holds the members after the change. Operations then satisfy
+/// their level in both sets. Only the old set may answer for a record that was not copied.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Config {
     /// Its number.
@@ -143,19 +147,19 @@ pub struct Config {
     pub replicas: u8,
     /// Threads of each server.
     pub shards: u8,
-    /// How long a server may answer on its own after it was last allowed to. The same in every
-    /// configuration of a cluster: servers that go by an earlier one would rely on another.
+    /// The time for which a server may answer after a grant of a lease. It is the same in every
+    /// configuration of a cluster, because servers with an earlier configuration rely on it.
     pub lease: DurationNs,
     /// The members, by server.
     pub members: Vec<Member>,
     /// The members after the change that is going on.
     pub next: Option<Vec<Member>>,
-    /// The configuration in which a server was last lost together with what it held.
+    /// The latest configuration that counted out a server together with its records.
     pub last_loss: ConfigNumber,
-    /// The same of when so many were lost, one after another, that a majority's copies of some key may
-    /// be gone.
+    /// The latest configuration in which a majority of the copies of some key may have been lost,
+    /// counting servers that were lost one after another.
     pub last_majority_loss: ConfigNumber,
-    /// The same of when all that held some key may have been lost together.
+    /// The latest configuration in which all copies of some key may have been lost together.
     pub last_wipe: ConfigNumber,
 }
 
@@ -178,11 +182,11 @@ impl Member {
 pub struct Replica {
     /// The server.
     pub server: ServerId,
-    /// Its life: what another life of it had is not there any more.
+    /// Its incarnation. The records of its other incarnations are gone.
     pub incarnation: Incarnation,
-    /// It counts for the old set.
+    /// True if it counts for the old set.
     pub old: bool,
-    /// It counts for the new set.
+    /// True if it counts for the new set.
     pub new: bool,
 }
 
@@ -194,24 +198,24 @@ pub struct ReplicaSet {
 }
 
 impl ReplicaSet {
-    /// The servers, in the order of preference for this key.
+    /// Returns the servers, in the order of preference for this key.
     pub fn iter(&self) -> impl Iterator<Item = Replica> + '_ {
         self.replicas[..self.len].iter().flatten().copied()
     }
 
-    /// How many servers.
+    /// Returns the number of servers.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Nobody holds the key.
+    /// Returns whether no server holds the key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The server's part in it.
+    /// Returns the server's part in the set.
     #[must_use]
     pub fn find(&self, server: ServerId) -> Option<Replica> {
         self.iter().find(|replica| replica.server == server)
@@ -247,7 +251,7 @@ impl Config {
         self.replicas_of_hash(key.hash())
     }
 
-    /// The same, of a key's hash.
+    /// Returns the servers of a key by its hash, as [`Self::replicas_of`] does.
     #[must_use]
     pub fn replicas_of_hash(&self, hash: u64) -> ReplicaSet {
         let mut set = ReplicaSet::default();
@@ -348,13 +352,14 @@ impl Config {
         (0..count.min(replicas)).map(move |rank| &members[ranked[rank].1])
     }
 
-    /// Whether some life of the server is still named that was lost.
+    /// Returns whether the configuration still names an incarnation of the server that was lost.
     pub(crate) fn has_gone(&self, server: ServerId) -> bool {
         let mut named = self.everybody().filter(|it| it.server == server);
         named.any(|it| it.gone)
     }
 
-    /// The life of a server that this configuration counts: that of the new set where both have one.
+    /// Returns the incarnation of a server that this configuration counts. If both sets have one,
+    /// it is that of the new set.
     #[must_use]
     pub fn incarnation_of(&self, server: ServerId) -> Option<Incarnation> {
         self.everybody()
@@ -363,7 +368,7 @@ impl Config {
             .last()
     }
 
-    /// Whether this life of the server takes part.
+    /// Returns whether this incarnation of the server is a member.
     #[must_use]
     pub fn has(&self, server: ServerId, incarnation: Incarnation) -> bool {
         self.everybody().any(|member| {
@@ -377,7 +382,7 @@ impl Config {
         self.members.iter().chain(self.next.iter().flatten())
     }
 
-    /// Lives that take part, each once.
+    /// Returns the incarnations that are members, each once.
     #[must_use]
     pub fn lives(&self) -> Vec<(ServerId, Incarnation)> {
         let mut lives: Vec<_> = self
@@ -394,27 +399,28 @@ impl Config {
         lives
     }
 
-    /// How many servers must agree that one of them may go on without the controller.
+    /// Returns how many servers must agree that one of them may go on without the controller.
     #[must_use]
     pub fn lease_majority(&self) -> usize {
         majority(self.lives().len())
     }
 
-    /// Whether all old members that held some key may have been lost.
+    /// Returns whether all old members that held some key may have been lost.
     #[must_use]
     pub fn is_wiped(&self) -> bool {
         let gone = self.members.iter().filter(|member| member.gone).count();
         gone >= self.members.len().min(usize::from(self.replicas))
     }
 
-    /// How many servers held a key when the change began, those counted that are gone.
+    /// Returns how many servers held a key when the change began, including the servers that are
+    /// gone.
     #[must_use]
     pub fn copies(&self) -> usize {
         self.members.len().min(usize::from(self.replicas))
     }
 
-    /// Whether a server held the key and is gone with so many others that those who are left are fewer
-    /// than a majority: what a majority had may be on disks alone.
+    /// Returns whether the server was an old replica of the key, and fewer than a majority of the
+    /// old replicas are left. Writes that a majority acknowledged may then be on disks only.
     #[must_use]
     pub fn is_left_on_disks(&self, server: ServerId, hash: u64) -> bool {
         let (mut held, mut copies, mut left) = (false, 0, 0);
@@ -427,7 +433,7 @@ impl Config {
         held && left < majority(copies)
     }
 
-    /// Whether something may be on the disks of members that are gone, and nowhere else.
+    /// Returns whether some record may be only on the disks of members that are gone.
     #[must_use]
     pub fn needs_disks(&self) -> bool {
         let copies = self.copies();
@@ -436,21 +442,22 @@ impl Config {
         kept && self.next.is_some() && gone.count() + majority(copies) > copies
     }
 
-    /// Up to when the disk of a member that is gone has what it had, if it has come back.
+    /// Returns the time up to which the disk of a lost member has its records, if it has come back.
     fn disk_back(&self, member: &Member) -> Option<WallNs> {
         let next = self.next.iter().flatten();
         let mut disks = next.filter(|it| it.server == member.server);
         disks.find_map(|it| it.disk)?.through(member.incarnation)
     }
 
-    /// Whether a disk that ends then is not late beside those that have come back: what a late one has
-    /// may have been deleted since, and the deletion forgotten.
+    /// Returns whether a disk that ends at this time is recent enough beside the other disks that
+    /// have come back. A late disk may hold deleted records whose deletion the other servers have
+    /// forgotten.
     #[must_use]
     pub fn is_in_time(&self, through: WallNs) -> bool {
         self.lag(through) <= DISK_LAG_MAX
     }
 
-    /// How long before the newest disk that has come back a disk ends.
+    /// Returns how long a disk ends before the newest disk that has come back.
     fn lag(&self, through: WallNs) -> DurationNs {
         let gone = self.members.iter().filter(|member| member.gone);
         let latest = gone.filter_map(|member| self.disk_back(member)).max();
@@ -476,8 +483,9 @@ impl Config {
         behind.collect()
     }
 
-    /// Old members that are gone, and whose disk has not come back: while they are as many as a majority
-    /// of copies, those counted whose disks are lost, something may be on their disks alone.
+    /// Returns the old members that are gone and whose disks are still awaited. The list is empty
+    /// unless a majority of copies, including those on lost disks, is missing: only then may a
+    /// write be on the missing disks alone.
     #[must_use]
     pub fn disks_missing(&self) -> Vec<ServerId> {
         let Some(next) = self.next.as_ref().filter(|_| self.needs_disks()) else {
@@ -501,7 +509,7 @@ impl Config {
         missing.map(|it| it.server).collect()
     }
 
-    /// Where a shard of a server listens.
+    /// Returns the address of a shard of a server.
     #[must_use]
     pub fn address_of(&self, to: Endpoint) -> Option<&str> {
         self.everybody()
@@ -512,7 +520,7 @@ impl Config {
             .map(String::as_str)
     }
 
-    /// Whether this life holds the key, with everything that was ever written of it.
+    /// Returns whether this incarnation holds the key with every write to it.
     #[must_use]
     pub fn holds_fully(&self, server: ServerId, incarnation: Incarnation, hash: u64) -> bool {
         self.chosen(&self.members, hash).any(|member| {
@@ -521,7 +529,7 @@ impl Config {
         })
     }
 
-    /// Whether this life shall hold the key after the change.
+    /// Returns whether this incarnation holds the key after the change.
     #[must_use]
     pub fn will_hold(&self, server: ServerId, incarnation: Incarnation, hash: u64) -> bool {
         let members = self.next.as_deref().unwrap_or(&self.members);
@@ -530,7 +538,8 @@ impl Config {
     }
 }
 
-/// The weight of a server for a key: a mix of both in which every bit counts (`MurmurHash3`'s finaliser).
+/// Returns the weight of a server for a key, a mix of both in which every bit counts (the finaliser
+/// of `MurmurHash3`).
 fn weight(hash: u64, server: ServerId) -> u64 {
     let mut mixed = hash ^ (u64::from(server.0) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^= mixed >> 33;

@@ -1,16 +1,16 @@
 //! Flurry's state machines: the first correct response, without losing a write.
 //!
-//! This crate has no socket, no clock, no thread, no file and no randomness of its own. What happens
-//! is an argument (`handle_*`), what shall happen is a result (`poll_*`). The same code runs in real
-//! processes (`flurry/crates/node`) and, whole clusters at once, in a simulation that chooses every delay,
-//! loss and crash from a seed (`flurry/crates/sim`).
+//! This crate has no socket, no clock, no thread, no file and no randomness of its own. The driver
+//! passes inputs (`handle_*`) and carries out the results (`poll_*`). The same code runs in real
+//! processes (`flurry/crates/node`) and in a simulation of whole clusters, which chooses every
+//! delay, loss and crash from a seed (`flurry/crates/sim`).
 //!
-//! - [`portal`]: the owner of a session. Gives each operation its identity.
+//! - [`portal`]: the owner of a session, which gives each operation its identity.
 //! - [`router`]: sends a copy to every replica, takes the first correct reply, repairs the others.
 //! - [`server`]: checks whether it may answer, executes, remembers.
-//! - [`controller`]: who takes part, and who owns what.
-//! - [`consensus`]: how several controllers agree on that.
-//! - [`machine`]: what is replicated; [`key_value`] is the first instance.
+//! - [`controller`]: decides on the members of the cluster and the owners of sessions.
+//! - [`consensus`]: the agreement of several controllers on these decisions.
+//! - [`machine`]: the replicated state machine; [`key_value`] is the first instance.
 //!
 //! # The check
 //!

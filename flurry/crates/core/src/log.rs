@@ -1,20 +1,21 @@
-//! What the router knows of each copy: the rows of the arrival log, as data.
+//! The router's record of each copy: the rows of the arrival log, as data.
 
 use crate::config::Level;
 use crate::id::{MonoNs, OperationId, ServerId};
 
-/// What became of a copy.
+/// The end of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CopyEnd {
-    /// The right answer.
+    /// The reply was correct.
     Ok,
     /// The replica missed writes.
     Behind,
-    /// The replica had gone on, or goes by another owner or configuration.
+    /// The replica had a later version, owner or configuration.
     Stale,
-    /// The server refused for a reason of its own: it copies, has no lease, no room, or knows no such session.
+    /// The server refused for a reason of its own: it is copying, has no lease or no room, or does
+    /// not know the session.
     Refused,
-    /// Nothing came.
+    /// No reply came.
     Lost,
     /// The answers of two replicas differ.
     Wrong,
@@ -23,30 +24,30 @@ pub enum CopyEnd {
 /// One copy of one operation, from its sending to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Arrival {
-    /// Of which operation.
+    /// The operation.
     pub id: OperationId,
     /// The key's hash.
     pub key_hash: u64,
-    /// Who was asked.
+    /// The server that the copy was sent to.
     pub server: ServerId,
-    /// 0, or the retry's number.
+    /// The number of the retry; 0 for the first copy.
     pub attempt: u8,
-    /// Which replies the operation waits for.
+    /// The replies that the operation waits for.
     pub level: Level,
-    /// It changes the state.
+    /// True if the operation changes the state.
     pub write: bool,
-    /// When the operation's caller wanted it; when the router got it, if nobody said.
+    /// The scheduled time of the operation, or the time at which the router received it.
     pub intended: MonoNs,
-    /// When the copy was sent.
+    /// The time at which the router sent the copy.
     pub sent: MonoNs,
-    /// When its reply came.
+    /// The time at which the reply arrived.
     pub received: Option<MonoNs>,
-    /// What became of it.
+    /// The end of the copy.
     pub end: CopyEnd,
-    /// This reply gave the operation its answer.
+    /// True if this reply completed the operation.
     pub answered: bool,
-    /// The server's own times: kernel received, received, sent; 0 is missing.
+    /// The server's own times: received by the kernel, received, sent; 0 if unknown.
     pub stamps: [i64; 3],
-    /// When the kernel had the reply, where the driver told.
+    /// The time at which the kernel received the reply; 0 if the driver does not know it.
     pub kernel_received: i64,
 }

@@ -1,4 +1,4 @@
-//! What the parts say to each other. The bytes of it are in [`crate::wire`].
+//! The messages between the parts. Their bytes are in [`crate::wire`].
 
 use std::sync::Arc;
 
@@ -15,23 +15,23 @@ use crate::machine::Access;
 /// The state of a key as one replica has it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct State {
-    /// Who wrote it.
+    /// The version of the write that made it.
     pub version: Version,
-    /// Epoch of the last operation of a caller that wrote it. A takeover gives the state a new
-    /// version and leaves this as it was: nobody has looked at the value.
+    /// Epoch of the last caller's operation that wrote it. A takeover gives the state a new version
+    /// and keeps this epoch, because no caller has seen the value.
     pub written_in: Epoch,
     /// A snapshot; `None` after a delete.
     pub snapshot: Option<Bytes>,
-    /// What the write answered.
+    /// The answer of the write.
     pub answer: Bytes,
     /// Digest of the snapshot.
     pub digest: u64,
-    /// The value was evicted; only its version is known.
+    /// True if the value was evicted, so that only its version is known.
     pub evicted: bool,
 }
 
 impl State {
-    /// That of a key that was never written.
+    /// The state of a key that was never written.
     pub const ABSENT: Self = Self {
         version: Version::NONE,
         written_in: Epoch(0),
@@ -42,25 +42,26 @@ impl State {
     };
 }
 
-/// What a request asks for.
+/// The task of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Ask {
     /// Execute the operation.
     Apply {
-        /// In the machine's format.
+        /// The operation, in the machine's format.
         operation: Bytes,
-        /// How it depends on the state.
+        /// Its dependence on the state.
         access: Access,
     },
-    /// Tell the state, if the version is at least `dep`.
+    /// Return the state, if its version is at least `dep`.
     Fetch,
-    /// Install this state, unless there is a newer one.
+    /// Install this state, unless the replica has a newer one.
     Push(State),
-    /// Tell the state, whatever it is; from a portal to a router: find it, and make it mine.
+    /// To a server: return the state, at any version. To a router: find the key's state, and write
+    /// it back under the owner's version.
     Touch,
 }
 
-/// An operation on its way to a router or a server. Shared by its copies.
+/// An operation on its way to a router or a server. Its copies share it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Request {
     /// Its identity.
@@ -69,47 +70,49 @@ pub struct Request {
     pub dep: Version,
     /// The key.
     pub key: Key,
-    /// What to do.
+    /// The task.
     pub ask: Ask,
-    /// Which replies it waits for.
+    /// The replies that it waits for.
     pub level: Level,
     /// The owner's time.
     pub at: WallNs,
-    /// Every write of this epoch up to here is on all replicas.
+    /// The number up to which every write of this epoch is on all replicas.
     pub stable: Sequence,
-    /// For a takeover: keys last written in this epoch or later are the same everywhere.
+    /// For a takeover: keys last written in this epoch or later are the same on all replicas.
     pub clean_since: Option<Epoch>,
-    /// The same: that held in this configuration, and holds until some key has lost all its replicas.
+    /// For a takeover: the configuration in which `clean_since` was true. It is true until some key
+    /// has lost all its replicas.
     pub opened_in: ConfigNumber,
-    /// For the router: when to answer that the outcome is unknown.
+    /// The time after which the router answers that the outcome is unknown.
     pub patience: DurationNs,
 }
 
-/// One copy of a request, addressed.
+/// One copy of a request, for one receiver.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Copy {
     /// The request.
     pub request: Arc<Request>,
-    /// The configuration that its sender believes in; 0 from a portal to a router.
+    /// The configuration that the sender goes by; 0 from a portal to a router.
     pub config: ConfigNumber,
-    /// 0, or the retry's number. A portal sends 1 to a router that may have the request already.
+    /// The number of the retry; 0 for the first copy. A portal sends 1 to a router that may already
+    /// have the request.
     pub attempt: u8,
 }
 
-/// What a server says to a copy.
+/// A server's result for a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// Executed at the right version, now or before.
+    /// The replica executed the operation at the right version, now or before.
     Done(Bytes),
-    /// The replica has this version or a later one of the owner's: nothing more to do.
+    /// The replica has this version, or a later one of the same owner. It needs no further copy.
     Held,
-    /// The replica misses writes; it has the reply's version.
+    /// The replica lacks writes; it has the reply's version.
     Behind,
-    /// The replica has gone on: it cannot say any more what this answered.
+    /// The replica has a later version, so it no longer knows the answer of this operation.
     Stale,
-    /// A newer owner has this epoch.
+    /// The session has a newer owner, with this epoch.
     Fenced(Epoch),
-    /// The server has this configuration.
+    /// The server goes by this configuration.
     WrongConfig(ConfigNumber),
     /// The server does not know the session or its epoch yet.
     Unregistered,
@@ -119,94 +122,97 @@ pub enum Verdict {
     Busy,
     /// The value was evicted.
     Evicted,
-    /// The server may not answer without hearing from the others.
+    /// The server has no lease, so it must not answer.
     NoLease,
     /// The machine cannot read the operation.
     Malformed,
-    /// What a fetch or a touch asked for.
+    /// The state that a fetch or a touch asked for.
     State(State),
 }
 
 /// A server's reply to one copy.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reply {
-    /// Of which operation.
+    /// The operation.
     pub id: OperationId,
     /// The key's hash, as in the request.
     pub key_hash: u64,
-    /// Who says so.
+    /// The sender.
     pub from: Endpoint,
-    /// In which configuration.
+    /// The configuration that the sender goes by.
     pub config: ConfigNumber,
-    /// To which attempt.
+    /// The attempt that this answers.
     pub attempt: u8,
-    /// What the copy said is stable: tells a reply to an earlier sending from one to the latest.
+    /// The stable number of the copy that this answers. It distinguishes a reply to an earlier
+    /// sending from a reply to the latest.
     pub stable: Sequence,
     /// The version that the replica has.
     pub have: Version,
-    /// How much longer its lease ran when it executed.
+    /// The time that was left of the server's lease when it executed the copy.
     pub lease_left: DurationNs,
-    /// Digest of the state after the operation, of the answer of a read; 0 is not said.
+    /// Digest of the state after a write, or of the answer of a read; 0 if unknown.
     pub digest: u64,
-    /// How busy the server's thread is, in 255ths.
+    /// The busy share of the server's thread, in 255ths.
     pub busy: u8,
-    /// What it says.
+    /// The result.
     pub verdict: Verdict,
-    /// The server's own times, where it stamps: kernel received, received, sent; 0 is missing.
+    /// The server's own times: received by the kernel, received, sent; 0 if unknown.
     pub stamps: [i64; 3],
 }
 
-/// What a router says to a portal.
+/// A router's answer to a portal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Answer {
-    /// Of which operation.
+    /// The operation.
     pub id: OperationId,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
-    /// After it the key has no state: a deletion.
+    /// True if the key has no state after it, as after a deletion.
     pub absent: bool,
-    /// Every replica has it: nobody need keep it any longer.
+    /// True if every replica has it, so that the portal need not keep it any longer.
     pub stable: bool,
 }
 
-/// What came of an operation.
+/// The outcome of an operation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// The machine's answer, at the level asked for.
     Done(Bytes),
     /// A takeover made the key the owner's.
     Taken {
-        /// What the key's next operation depends on.
+        /// The version that the key's next operation depends on.
         version: Version,
-        /// The version that an earlier owner had left.
+        /// The version that the takeover found.
         found: Version,
         /// See [`State::written_in`].
         written_in: Epoch,
-        /// The configuration in which a server was last lost with what it held.
+        /// The latest configuration that counted out a server together with its records.
         last_loss: ConfigNumber,
-        /// That in which a majority's copies may have been lost.
+        /// The latest configuration in which a majority of the copies of some key may have been
+        /// lost.
         last_majority_loss: ConfigNumber,
-        /// That in which all that held some key may have been lost together.
+        /// The latest configuration in which all copies of some key may have been lost together.
         last_wipe: ConfigNumber,
     },
     /// No replica has the version that the operation depends on, and the router holds no copy of it.
     NobodyHas {
-        /// The version that was asked for.
+        /// The version that the request depends on.
         need: Version,
-        /// What the request said is stable.
+        /// The stable number of the request.
         stable: Sequence,
-        /// The newest that there is.
+        /// The newest version that a replica has.
         have: Version,
     },
-    /// No answer in time. A write may have happened, or still happen: it may only be repeated as it is.
+    /// No answer came in time. A write may have happened or may still happen, so the portal may
+    /// only repeat it unchanged.
     Unknown,
-    /// A newer owner has this epoch.
+    /// The session has a newer owner, with this epoch.
     Fenced(Epoch),
-    /// A bound was reached; nothing was done.
+    /// The router or the servers are full; nothing was done.
     Busy,
     /// The level promises more copies than there are servers; nothing was done.
     TooFewCopies,
-    /// The value was evicted from every replica that was asked.
+    /// The value was evicted, and no replica could answer.
     Evicted,
     /// The owner repeated a takeover, but this router has no record of it. An earlier process may
     /// have written back part of it.
@@ -218,7 +224,7 @@ pub enum Outcome {
 /// Where a message of a server or a router goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Destination {
-    /// Whoever sent what this answers: the driver's number for it.
+    /// The sender of the message that this answers, by the driver's number.
     Sender(u64),
     /// The controller.
     Controller,
@@ -226,7 +232,7 @@ pub enum Destination {
     Server(Endpoint),
 }
 
-/// Everything that travels.
+/// A message between any two parts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Message {
     /// Portal to router, router to server.
@@ -239,47 +245,48 @@ pub enum Message {
     Control(Control),
 }
 
-/// A server's question for a lease.
+/// A server's request for a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ping {
-    /// Who asks.
+    /// The shard that asks.
     pub life: Life,
-    /// The configuration that it goes by.
+    /// The configuration that the server goes by.
     pub number: ConfigNumber,
-    /// When it asks, by its own clock.
+    /// The time of the request, by the server's clock.
     pub sent: MonoNs,
-    /// Time since it last granted a lease to a server that is not in that configuration, at least.
+    /// The least possible time since it last granted a lease to a server outside of that
+    /// configuration.
     pub quiet: DurationNs,
-    /// Time since anybody last answered such a question of it.
+    /// The time since anybody last answered a ping of this server.
     pub unheard: DurationNs,
 }
 
 impl Ping {
-    /// Whether the server hears what others send, as far as it can know. One that only sends must
-    /// not count as living: it answers nobody.
+    /// Returns whether the server receives messages, as far as it can know. A server that only
+    /// sends must not count as living, because it can answer no request.
     #[must_use]
     pub fn hears(&self, lease: DurationNs) -> bool {
         self.unheard.0 <= lease.0 / 2
     }
 }
 
-/// Servers that have each write that an owner acknowledges, at least.
+/// The fewest servers that have a write when its owner acknowledges it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Copies {
-    /// So many; 0 counts as 1.
+    /// This number; 0 counts as 1.
     Count(u8),
     /// A majority of the cluster's replicas.
     Majority,
 }
 
 impl Copies {
-    /// True if one server alone is too few in some cluster.
+    /// Returns whether a single server is too few in some cluster.
     #[must_use]
     pub fn are_several(self) -> bool {
         self > Self::Count(1)
     }
 
-    /// The number of servers in a cluster with so many replicas; at least 1.
+    /// Returns the number of servers in a cluster with this number of replicas; at least 1.
     #[must_use]
     pub fn of(self, replicas: u8) -> u8 {
         match self {
@@ -289,10 +296,10 @@ impl Copies {
     }
 }
 
-/// Messages that are no operation on a key.
+/// A message that is no operation on a key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Control {
-    /// Portal to controller: make me the owner of the sessions of these names, of all or of none.
+    /// Portal to controller: make me the owner of all sessions of these names, or of none.
     Open {
         /// The sessions' names, [`SESSIONS_OPENED_MAX`] at most.
         names: Vec<String>,
@@ -304,18 +311,18 @@ pub enum Control {
         /// Servers that have each write that the owner acknowledges.
         copies: Copies,
     },
-    /// You are.
+    /// Controller to portal: you are the owner.
     Opened(Opened),
-    /// You are not.
+    /// Controller to portal: you are not the owner.
     OpenRefused {
-        /// Of which request.
+        /// Nonce of the request.
         nonce: u64,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// Controller to standby: the owner of one of the sessions lives.
     OwnerLives {
-        /// Number of the request.
+        /// Nonce of the request.
         nonce: u64,
         /// Epoch of the owner.
         epoch: Epoch,
@@ -324,81 +331,82 @@ pub enum Control {
     FindSession(String, u64),
     /// Controller to observer: the answer to [`Self::FindSession`].
     FoundSession(FoundSession),
-    /// Portal to controller: all my writes to these sessions are stable, and I send no more. The flag
-    /// says that some keys may have lost their last writes and that no caller has heard of it. The last
-    /// field is the owner's time.
+    /// Portal to controller: all my writes to these sessions are stable, and I send no more. The
+    /// flag is true if some keys may have lost their last writes and no caller was notified. The
+    /// last field is the owner's time.
     Close(Vec<Owned>, bool, WallNs),
-    /// So noted.
+    /// Controller to portal: these sessions are closed.
     Closed(Vec<Owned>),
-    /// Controller to server, and to an owner whose session another one has opened since: this session's
-    /// owner has this epoch.
+    /// Controller to server, and to an owner whose session another one has opened since: the owner
+    /// of this session has this epoch.
     Fence(SessionId, Epoch),
-    /// So noted, and the latest time of an owner of the session that this server knows of.
+    /// Server to controller: I refuse every earlier epoch. The last field is the latest time of an
+    /// owner of the session that the server knows of.
     FenceHeld(Life, SessionId, Epoch, WallNs),
-    /// Server to controller: this is a new life; its addresses; what it was last asked to prove it
-    /// with, 0 before.
+    /// Server to controller: I ask to join. The number is that of the last [`Self::Prove`], or 0
+    /// before the first.
     Join(Member, u64),
-    /// Controller to server: whoever is this life says so again, with this number. What was under way
-    /// for long may come from a life that has ended.
+    /// Controller to server: if you are this incarnation, ask to join again with this number. A
+    /// delayed request may come from an incarnation that has ended.
     Prove(Incarnation, u64),
     /// Controller to a server that asks to join: a server of this number is up, at this address on
     /// another machine.
     NumberTaken(ServerId, String),
-    /// What is the configuration?
+    /// To a controller or a server: send me the configuration.
     ConfigQuery,
-    /// It is this.
+    /// The latest configuration that the sender knows.
     Config(Arc<Config>),
-    /// I go by this configuration; may I go on?
+    /// Server to controller and servers: I go by this configuration and ask for a lease.
     Ping(Ping),
-    /// You may, for one lease from this time of your clock; `None` is the controller. From the time 0
-    /// it grants nothing, and says only that the question was heard.
+    /// To a server: your lease begins at this time of your clock. The sender is a server; `None`
+    /// stands for the controller. The time 0 grants nothing, and only shows that the ping arrived.
     Pong(Option<ServerId>, ConfigNumber, MonoNs),
-    /// What should I hold?
+    /// Server to an old member: send me the records that I am to hold.
     Pull(Pull),
-    /// A part of it.
+    /// Old member to server: a part of these records.
     Batch(Batch),
-    /// I hold what I should.
+    /// Server to controller: I hold all my records in this configuration.
     Synced(Life, ConfigNumber),
-    /// Owner to controller: all that I had written by this loss is on every replica again. The last
+    /// Owner to controller: all my writes up to this loss are on every replica again. The last
     /// field is the time since the controller was last heard, 0 while it answers.
     Settled(Vec<Owned>, ConfigNumber, DurationNs),
-    /// So noted.
+    /// Controller to owner: the report arrived, and this is the latest loss.
     SettledHeard(SessionId, Epoch, ConfigNumber),
     /// Operator to controller: this server leaves the cluster.
     Depart(ServerId, Departure),
-    /// So noted; the text is empty, or says why not.
+    /// Controller to operator: the text is empty if this is done, or says why not.
     DepartHeard(ServerId, Departure, String),
-    /// How are you?
+    /// To a controller: report your status.
     StatusQuery,
-    /// A JSON object.
+    /// Controller: my status, a JSON object.
     Status(String),
-    /// Owner to server: which keys of my session are you the first of that has them?
+    /// Owner to server: list your keys of my sessions.
     List(List),
-    /// These.
+    /// Server to owner: a part of the keys.
     Listed(Listed),
-    /// Member of a group of controllers to another: who says so, and what.
+    /// Controller to another one of its group: the sender and its message.
     Consensus(MemberId, consensus::Message),
-    /// From whoever carries messages: the answer is too long for a datagram, ask over a stream.
+    /// From the receiver's transport: the answer is too long for a datagram, so ask over a stream.
     UseStream,
 }
 
 /// How a server leaves the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Departure {
-    /// Its memory and its disk are gone for good: nobody shall wait for it.
+    /// Its memory and its disk are gone for good, so that nobody waits for it.
     Removed,
-    /// It shall be switched off once others hold all that it holds.
+    /// It is to be switched off once other servers hold all its records.
     Drained,
     /// It was drained, and may come back.
     TakenBack,
 }
 
-/// One shard of one life of a server.
+/// One shard of one incarnation of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Life {
-    /// Which shard of which server.
+    /// The server and the shard.
     pub endpoint: Endpoint,
-    /// Which life.
+    /// The incarnation.
     pub incarnation: Incarnation,
 }
 
@@ -411,39 +419,40 @@ pub struct Owned {
     pub epoch: Epoch,
 }
 
-/// Sessions that one owner opens together at most.
+/// The most sessions that one owner opens together.
 pub const SESSIONS_OPENED_MAX: usize = 64;
 
-/// What an owner learns when it becomes one.
+/// The facts that a portal needs when it becomes the owner.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Opened {
-    /// Of which request.
+    /// Nonce of the request.
     pub nonce: u64,
-    /// The sessions, in the order in which they were asked for.
+    /// The sessions, in the order of the request.
     pub sessions: Vec<OpenedSession>,
     /// The configuration.
     pub config: Arc<Config>,
 }
 
-/// What an owner learns of a session.
+/// The facts about a session that its owner needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OpenedSession {
     /// The session.
     pub session: SessionId,
     /// Its epoch from now on.
     pub epoch: Epoch,
-    /// Keys last written in this epoch or later are the same on all replicas.
+    /// The epoch since which writes are the same on all replicas.
     pub clean_since: Option<Epoch>,
-    /// Keys last written in this epoch or before may have lost their last writes.
+    /// The latest epoch whose last writes may be lost. Those of the epochs before may be lost as
+    /// well.
     pub unknown_through: Epoch,
-    /// Its time begins here at the earliest: what had expired for an earlier owner stays so, also when
-    /// this one's clock is behind.
+    /// The earliest time at which the owner's time begins. A value that had expired for an earlier
+    /// owner then stays expired, even if this owner's clock is behind.
     pub at: WallNs,
-    /// Servers that had each write that earlier owners acknowledged, at least.
+    /// The fewest servers that had a write when an earlier owner acknowledged it.
     pub copies_earlier: u8,
 }
 
-/// What an observer learns of a session.
+/// The facts about a session that an observer needs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FoundSession {
     /// Number of the question.
@@ -454,110 +463,113 @@ pub struct FoundSession {
     pub epoch: Epoch,
     /// The latest time of an owner that the controller knows of.
     pub at: WallNs,
-    /// Keys last written in this epoch or before may have lost their last writes.
+    /// The latest epoch whose last writes may be lost. Those of the epochs before may be lost as
+    /// well.
     pub unknown_through: Epoch,
     /// The configuration.
     pub config: Arc<Config>,
 }
 
-/// Where a copy goes on: the sessions come first, all of them, and then the keys.
+/// The place at which copying goes on. All sessions come first, and then the keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cursor {
-    /// With the sessions of a higher number.
+    /// At the sessions with a higher number.
     Sessions(SessionId),
-    /// With the records below this place of the sender's table.
+    /// At the records below this place of the sender's table.
     Keys(u64),
-    /// With the records that the asker lacks of those listed from this place downwards.
+    /// At the listed records from this place downwards, of which the asker names the ones that it
+    /// lacks.
     Missing(u64),
 }
 
 impl Cursor {
-    /// Nothing was copied yet; sessions are numbered from one.
+    /// The start, before anything was copied. Sessions are numbered from one.
     pub const START: Self = Self::Sessions(SessionId(0));
 }
 
-/// A question of a joining server.
+/// A request of a server that copies records.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Pull {
-    /// Who asks.
+    /// The shard that asks.
     pub life: Life,
-    /// In which configuration.
+    /// The configuration in which it copies.
     pub config: ConfigNumber,
-    /// From where on.
+    /// The place at which copying goes on.
     pub cursor: Cursor,
-    /// The asker has records of its own: the versions are enough.
+    /// True if the asker has records of its own, so that the versions are enough.
     pub lists: bool,
     /// With [`Cursor::Missing`]: the keys whose records it lacks.
     pub keys: Vec<Key>,
 }
 
-/// What a server knows of a session, for one that joins.
+/// A server's knowledge of a session, for a server that joins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SessionState {
-    /// Which session.
+    /// The session.
     pub session: SessionId,
     /// The epoch of its owner.
     pub epoch: Epoch,
-    /// Every replica has had the owner's writes up to this one.
+    /// The number up to which every replica has had the owner's writes.
     pub stable: Sequence,
     /// The last configuration in which the server took an operation of any owner.
     pub used_in: ConfigNumber,
 }
 
-/// An owner's question for the keys of its sessions.
+/// An owner's request for the keys of its sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct List {
-    /// Of which sessions.
+    /// The sessions.
     pub sessions: Vec<Owned>,
-    /// Every replica has the owner's writes up to this one, so that servers forget deletions also in
-    /// sessions that nobody uses.
+    /// The number up to which every replica has the owner's writes. With it servers forget
+    /// deletions in sessions that nobody uses as well.
     pub stable: Sequence,
-    /// In which configuration.
+    /// The configuration that the owner goes by.
     pub config: ConfigNumber,
     /// The owner's time.
     pub at: WallNs,
-    /// Those whose state has ended by then, and those that an earlier owner deleted, instead of those
-    /// whose state has not ended.
+    /// True for keys whose state has ended by that time and keys that an earlier owner deleted.
+    /// False for keys whose state has not ended.
     pub ended: bool,
-    /// The records below this place of the server's table.
+    /// The place of the server's table below which it looks at records.
     pub below: u64,
-    /// How many records to look at; at most [`List::RECORDS_MAX`].
+    /// The number of records to look at; at most [`List::RECORDS_MAX`].
     pub records: u32,
 }
 
 impl List {
-    /// A look at so many keeps nobody waiting.
+    /// The most records that a server looks at for one request, so that other requests do not wait
+    /// long.
     pub const RECORDS_MAX: u32 = 1_024;
 }
 
-/// Keys of an owner's sessions that a server is the first of that has them.
+/// A server's answer to [`List`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Listed {
-    /// Who says so.
+    /// The sender.
     pub from: Endpoint,
-    /// What was asked.
+    /// The request.
     pub question: List,
-    /// Where to go on; `None` when this is the last.
+    /// The place at which to go on; `None` if this is the last part.
     pub next: Option<u64>,
     /// The keys.
     pub keys: Vec<Bytes>,
 }
 
-/// A part of what a joining server copies.
+/// A part of the records that a joining server copies.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Batch {
-    /// Who sends it.
+    /// The sender.
     pub from: Endpoint,
-    /// In which configuration.
+    /// The configuration of the pull.
     pub config: ConfigNumber,
     /// The cursor of the pull that it answers.
     pub cursor: Cursor,
-    /// Where to go on; `None` when this is the last.
+    /// The place at which to go on; `None` if this is the last part.
     pub next: Option<Cursor>,
     /// The sessions.
     pub sessions: Vec<SessionState>,
     /// The keys.
     pub entries: Vec<(Key, State)>,
-    /// Keys of which the sender tells the version alone.
+    /// Keys for which the sender gives only the version.
     pub listed: Vec<(Key, Version)>,
 }

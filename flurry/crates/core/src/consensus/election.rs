@@ -1,4 +1,4 @@
-//! Who leads: trials, votes, and the end of a leadership.
+//! The election of a leader: trials, votes, and the end of a leadership.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::{Ballot, Consensus, MemberId, Message, Output, Stamp};
 use crate::bugs::{Bug, planted};
 use crate::id::{DurationNs, MonoNs};
 
-/// After so many candidacies the time until the next does not grow any more.
+/// Candidacies after which the time until the next one does not grow any more.
 const CAMPAIGNS_LONGER: u32 = 3;
 
 /// A member that wants to lead.
@@ -14,7 +14,7 @@ const CAMPAIGNS_LONGER: u32 = 3;
 pub(super) struct Candidacy {
     ballot: Ballot,
     trial: bool,
-    /// Who would vote for it, and whether that member has no state.
+    /// The members that vote for it, and whether each of them has no state.
     votes: BTreeMap<MemberId, bool>,
 }
 
@@ -53,11 +53,11 @@ impl Consensus {
         let waits_for_disk =
             |it: &Candidacy| !it.trial && it.ballot > durable && it.votes.is_empty();
         if self.candidacy.as_ref().is_some_and(waits_for_disk) {
-            // Another ballot would have to be written first, too.
+            // A new ballot would have to be written to disk first as well.
             return;
         }
         if self.round >= Ballot::ROUND_MAX {
-            // No ballot is left that is higher.
+            // There is no higher ballot.
             return;
         }
         assert!(self.leadership.is_none(), "a leader stands against nobody");
@@ -92,7 +92,7 @@ impl Consensus {
         }
     }
 
-    /// A member has told what it promised.
+    /// Handles the reply of a member that was asked for the highest ballot that it has promised.
     pub(super) fn inquired(&mut self, from: MemberId, ballot: Ballot) {
         if let Some(told) = &mut self.inquiry {
             told.insert(from);
@@ -117,7 +117,7 @@ impl Consensus {
         }
     }
 
-    /// True if a leader may still be sure that this member obeys it.
+    /// Returns whether a leader may still be sure that this member obeys it.
     fn obeys_somebody(&self, now: MonoNs) -> bool {
         let heard = self.heard;
         heard.is_some_and(|heard| now.since(heard) < self.params.silence) || self.is_leader(now)
@@ -152,13 +152,13 @@ impl Consensus {
         }
         self.step_down(now);
         self.promise(ballot);
-        // The candidate gets its time.
+        // Gives the candidate time to win before this member stands itself.
         self.campaign_later(now);
         self.owed_vote = Some(ballot);
         self.pay_vote();
     }
 
-    /// Sends a vote whose promise is on disk.
+    /// Sends the vote that it owes, if the promise is on disk.
     fn pay_vote(&mut self) {
         let is_durable =
             |ballot: &Ballot| self.durable.promised == *ballot || planted(Bug::VoteNotStored);
@@ -176,7 +176,8 @@ impl Consensus {
         }
     }
 
-    /// A vote can leave, or a candidate can ask for votes: its own is on disk.
+    /// Sends the vote that it owes, or asks for votes as a candidate, now that its promise is on
+    /// disk.
     pub(super) fn promise_is_durable(&mut self, now: MonoNs) {
         self.pay_vote();
         let promised = self.durable.promised;
@@ -205,7 +206,7 @@ impl Consensus {
         trial: bool,
         empty: bool,
     ) {
-        // Nobody was asked before its own vote was there.
+        // A candidate asks for votes only after its own vote is on disk.
         let me = self.params.me;
         if let Some(candidacy) = &mut self.candidacy
             && (candidacy.ballot, candidacy.trial) == (ballot, trial)
@@ -216,8 +217,8 @@ impl Consensus {
         }
     }
 
-    /// True if so many votes are enough. Members without a state count only where all vote: they may
-    /// have lost their disks.
+    /// Returns whether these votes elect a leader. A member without a state counts only if all
+    /// members vote, because it may have lost its disk.
     fn are_enough(&self, votes: &BTreeMap<MemberId, bool>) -> bool {
         let counted = votes.values().filter(|empty| !**empty);
         counted.count() >= self.majority() || votes.len() == self.params.members.len()
@@ -243,11 +244,12 @@ impl Consensus {
             self.candidacy = None;
             return;
         }
-        // A round of its own, should it have promised another since.
+        // It may have promised a higher ballot since the trial began.
         let ballot = Ballot::new(ballot.round().max(self.round + 1), self.params.me);
         self.promise(ballot);
         self.owed_vote = None;
-        // Nobody is asked before its own promise is on disk: after a crash it would use the ballot twice.
+        // It asks nobody before its own promise is on disk. After a crash it could use the ballot
+        // twice.
         self.candidacy = Some(Candidacy {
             ballot,
             trial: false,
@@ -255,7 +257,8 @@ impl Consensus {
         });
     }
 
-    /// Another member has promised a higher ballot: only a higher one still can win.
+    /// Gives up a leadership or candidacy of a lower ballot, because a member has promised this
+    /// one.
     pub(super) fn outbid(&mut self, now: MonoNs, ballot: Ballot) {
         assert!(
             ballot.is_possible(),
@@ -280,7 +283,7 @@ impl Consensus {
         }
     }
 
-    /// Stands as a candidate soon: nobody has to wait for a leader that has ended.
+    /// Stands as a candidate soon, because the leader has resigned.
     pub(super) fn leader_resigned(&mut self, now: MonoNs, from: MemberId, ballot: Ballot) {
         if ballot.member() == from && ballot >= self.record.promised {
             self.heard = None;

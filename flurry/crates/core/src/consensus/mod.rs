@@ -15,11 +15,11 @@
 //! before they vote. This rests on clocks that run about equally fast. What is stored does not: a
 //! deposed leader finds no majority, whatever the clocks do.
 //!
-//! A member without a state may be new, or it may have lost its disk and with it the knowledge of what
-//! it had acknowledged and promised. So its vote counts only where all members vote, and it obeys a
-//! leader only when all others have told it what they have promised. The candidate that it last voted
-//! for is one of these. A new group therefore begins when all of its members run, and an emptied disk cannot make an
-//! older state the newest.
+//! A member without a state may be new. Or it may have lost its disk, and no longer know which
+//! states it acknowledged and which ballots it promised. So its vote counts only if all members
+//! vote. It obeys a leader only when all other members have reported their highest promised
+//! ballots. One of these members is the candidate that it last voted for. A new group therefore
+//! begins when all of its members run, and an emptied disk cannot make an older state the newest.
 //!
 //! This is Raft with a log of one entry, which is its own snapshot. Why it is not a library:
 //! `flurry/docs/controllers.md`.
@@ -40,13 +40,14 @@ use replication::{Leadership, Parts};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub u32);
 
-/// One candidacy of one member. Later ones are greater; no two members have the same.
+/// The number of one candidacy of one member. Later candidacies have higher ballots, and no two
+/// members use the same one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ballot(pub u64);
 
 impl Ballot {
-    /// The last round in which anybody stands. At a thousand rounds a second a group gets there in
-    /// twenty-four days without a leader, and no sooner: a higher ballot was never given out.
+    /// The last round in which a member stands as a candidate. A group without a leader reaches it
+    /// after twenty-four days at a thousand rounds a second.
     const ROUND_MAX: u64 = 1 << 31;
 
     fn new(round: u64, member: MemberId) -> Self {
@@ -54,7 +55,7 @@ impl Ballot {
         Self(round << 32 | u64::from(member.0))
     }
 
-    /// Whether a candidate can have it.
+    /// Returns whether a candidate can have this ballot.
     fn is_possible(self) -> bool {
         self.round() <= Self::ROUND_MAX
     }
@@ -68,92 +69,92 @@ impl Ballot {
     }
 }
 
-/// Which write of which leader; 0 is none. Greater is newer.
+/// The number of a write of a leader; 0 stands for no write. A later write has a higher stamp.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp {
-    /// The leader's.
+    /// The leader's ballot.
     pub ballot: Ballot,
-    /// Counts the writes of all leaders.
+    /// The number of the write, counted over all leaders.
     pub version: u64,
 }
 
 impl Stamp {
-    /// The highest version that a member accepts: from there on it can still count.
+    /// The highest version that a member accepts. Half of the range is left for counting on.
     const VERSION_MAX: u64 = u64::MAX / 2;
 
-    /// Whether a leader can have written it.
+    /// Returns whether a leader can have used this stamp.
     fn is_possible(self) -> bool {
         self.ballot.is_possible() && self.version <= Self::VERSION_MAX
     }
 }
 
-/// What a member keeps on its disk.
+/// The state of a member on its disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Record {
-    /// The highest ballot that it has promised: it obeys no lower one.
+    /// The highest ballot that it has promised. It obeys no lower one.
     pub promised: Ballot,
-    /// Of the state.
+    /// The stamp of the state.
     pub stamp: Stamp,
     /// The state that it accepted last.
     pub state: Bytes,
 }
 
-/// What members say to each other.
+/// A message from one member to another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Message {
     /// Candidate to all: vote for me.
     Ask {
-        /// Of this candidacy.
+        /// The ballot of the candidacy.
         ballot: Ballot,
-        /// Of the candidate's state.
+        /// The stamp of the candidate's state.
         stamp: Stamp,
-        /// The vote is not binding: would you?
+        /// True if the candidate only asks whether the member would vote for it.
         trial: bool,
     },
     /// To the candidate: you have my vote.
     Vote {
-        /// Of the candidacy.
+        /// The ballot of the candidacy.
         ballot: Ballot,
-        /// It is not binding.
+        /// True if the vote does not bind the member.
         trial: bool,
-        /// The voter has no state.
+        /// True if the voter has no state.
         empty: bool,
     },
-    /// To a candidate or leader of a lower ballot, and to a member that inquires: I have promised this
-    /// ballot.
+    /// To a candidate or leader of a lower ballot, and to a member that inquires: I have promised
+    /// this ballot.
     Promised(Ballot),
-    /// Leader to all: I lead, and perhaps a part of the state.
+    /// Leader to all: I lead. It may hold a part of the state.
     Append {
-        /// The leader's.
+        /// The leader's ballot.
         ballot: Ballot,
-        /// When it was sent, by the leader's clock.
+        /// The time at which it was sent, by the leader's clock.
         sent: MonoNs,
-        /// Of the leader's state.
+        /// The stamp of the leader's state.
         stamp: Stamp,
-        /// Which part of the state this is, from 0.
+        /// The number of the part in it, from 0.
         part: u32,
-        /// Parts that the state has; 0 if none comes along.
+        /// The number of parts of the state; 0 if the message holds no part.
         parts: u32,
-        /// The part.
+        /// The bytes of the part.
         bytes: Bytes,
     },
     /// To the leader: I obey you, and have this on disk.
     Appended {
-        /// The leader's.
+        /// The leader's ballot.
         ballot: Ballot,
-        /// When the leader sent what this answers.
+        /// The time at which the leader sent the message that this answers, by the leader's clock.
         sent: MonoNs,
-        /// Of the state on disk.
+        /// The stamp of the state on the sender's disk.
         stamp: Stamp,
     },
-    /// Leader to all: I end.
+    /// Leader to all: I resign.
     Resign(Ballot),
-    /// From a member without a state: what have you promised?
+    /// From a member without a state: which ballot have you promised?
     Inquire,
 }
 
 impl Message {
-    /// Whether a member can have said it: no round and no version in it is beyond the last.
+    /// Returns whether a member can have sent it: no round and no version in it is beyond the last.
     fn is_possible(&self) -> bool {
         match self {
             Self::Ask { ballot, stamp, .. }
@@ -167,18 +168,19 @@ impl Message {
     }
 }
 
-/// What a member wants done. Messages may leave at once: whatever one says is on disk is there.
+/// A task for the driver of a member. The driver may send messages at once: a message that reports
+/// data on disk is created after the write.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Output {
-    /// This replaces what is on disk; [`Consensus::persisted`] when it is synced.
+    /// Replace the record on disk by this one and sync it, then call [`Consensus::persisted`].
     Persist(Record),
     /// Send this.
     Send(MemberId, Message),
-    /// It leads from now on, with this state; empty if none was ever written.
+    /// The member leads from now on, with this state. The state is empty if none was ever written.
     Elected(Bytes),
-    /// What was proposed is stored.
+    /// The proposed state is stored.
     Stored,
-    /// It does not lead any more. What it proposed may be stored or not.
+    /// The member does not lead any more. Its last proposal may be stored or not.
     Deposed,
 }
 
@@ -187,46 +189,50 @@ pub enum Output {
 pub struct ConsensusParams {
     /// Its own number.
     pub me: MemberId,
-    /// All members, itself among them.
+    /// All members, including itself.
     pub members: Vec<MemberId>,
-    /// How long a leader must have been silent before a member votes for another.
+    /// The time without a message of a leader after which a member votes for another one.
     pub silence: DurationNs,
-    /// Decides how long this member waits beyond that; the members should have different ones.
+    /// The seed of the random time that this member waits beyond that. Each member should have
+    /// another.
     pub seed: u64,
-    /// The longest part in which a state travels.
+    /// The longest part of a state in a message, in bytes.
     pub part_bytes_max: usize,
 }
 
-/// How often a leader says that it leads, as a part of the silence.
+/// Heartbeats of a leader in the time of the silence.
 const HEARTBEATS: u64 = 10;
 
-/// A leader is sure for so many fifths of the silence.
+/// The time for which answers let a leader be sure that it leads, in fifths of the silence.
 const SURE_FIFTHS: u64 = 4;
 
-// It stops before the others vote, and has said often enough by then that it leads.
+// A leader stops before the others vote for another member, and sends a heartbeat before that.
 const _: () = assert!(SURE_FIFTHS < 5 && HEARTBEATS > 1);
 
 /// A member of a group.
 #[derive(Debug, Clone, Hash)]
 pub struct Consensus {
     params: ConsensusParams,
-    /// As it should be on disk.
+    /// The record in memory, which the disk is to have.
     record: Record,
-    /// As it is on disk.
+    /// The record on disk.
     durable: Record,
-    /// What is being written to disk.
+    /// The record that the driver is writing to disk.
     writing: Option<Record>,
-    /// When it last heard from a leader, or must assume that it did; `None` once the leader resigned.
+    /// The time at which it last heard from a leader, or must assume that it did. `None` once the
+    /// leader has resigned.
     heard: Option<MonoNs>,
-    /// Members that have told what they promised, while it has no state; `None` when it need not ask.
+    /// The members that have reported their promised ballots, while this one has no state. `None`
+    /// when it need not ask.
     inquiry: Option<BTreeSet<MemberId>>,
-    /// When a candidate or an inquiring member asks again.
+    /// The time at which a candidate or an inquiring member asks again.
     ask_again_at: MonoNs,
-    /// The leader that it obeys, and when that sent its latest message.
+    /// The leader that it obeys, and the time at which the leader sent its latest message.
     obeyed: Option<(Ballot, MonoNs)>,
-    /// When it stands as a candidate unless it hears from a leader.
+    /// The time at which it stands as a candidate unless it hears from a leader.
     campaign_at: MonoNs,
-    /// Candidacies since it last heard from a leader: each waits longer, should disks be slow.
+    /// Candidacies since it last heard from a leader. It waits longer after each, in case disks are
+    /// slow.
     campaigns: u32,
     /// The highest round that it has heard of.
     round: u64,
@@ -242,7 +248,7 @@ pub struct Consensus {
 }
 
 impl Consensus {
-    /// A member as its disk has it; `None` for an empty disk.
+    /// Returns a member with the record of its disk; `None` stands for an empty disk.
     #[must_use]
     pub fn new(now: MonoNs, params: ConsensusParams, record: Option<Record>) -> Self {
         assert!(
@@ -263,7 +269,8 @@ impl Consensus {
             durable: record.clone(),
             record,
             writing: None,
-            // Its memory of a leader that it obeyed is gone, so it assumes the latest.
+            // It does not know when it last obeyed a leader, so it assumes the latest possible
+            // time.
             heard: (!alone).then_some(now),
             inquiry: (!alone && empty).then(BTreeSet::new),
             ask_again_at: now,
@@ -284,8 +291,8 @@ impl Consensus {
         member
     }
 
-    /// A message of another member. One from elsewhere is ignored, and so is one that no member can
-    /// have sent: after its round nobody could ever lead.
+    /// Handles a message of another member. It ignores messages from elsewhere, and messages that
+    /// no member can have sent: their round could be so high that nobody could lead after it.
     pub fn handle_message(&mut self, now: MonoNs, from: MemberId, message: Message) {
         let is_other = from != self.params.me && self.params.members.contains(&from);
         if !is_other || !message.is_possible() {
@@ -330,7 +337,7 @@ impl Consensus {
         self.persist();
     }
 
-    /// Time has come to [`Self::poll_timeout`].
+    /// Handles the time of [`Self::poll_timeout`].
     pub fn handle_timeout(&mut self, now: MonoNs) {
         if self.leadership.is_some() {
             self.lead_on(now);
@@ -341,7 +348,7 @@ impl Consensus {
         self.persist();
     }
 
-    /// When to call [`Self::handle_timeout`].
+    /// Returns the time at which to call [`Self::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> MonoNs {
         let leads = self.leadership.as_ref();
@@ -354,7 +361,7 @@ impl Consensus {
         }
     }
 
-    /// The record of the last [`Output::Persist`] is on disk.
+    /// Notes that the record of the last [`Output::Persist`] is on disk.
     pub fn persisted(&mut self, now: MonoNs) {
         let Some(written) = self.writing.take() else {
             return;
@@ -370,7 +377,8 @@ impl Consensus {
         self.persist();
     }
 
-    /// Makes this the state, once [`Output::Stored`] says so. Only for a leader, one state at a time.
+    /// Proposes this state, which is stored when [`Output::Stored`] follows. Only a leader may call
+    /// this, with one state at a time.
     ///
     /// # Panics
     ///
@@ -380,14 +388,14 @@ impl Consensus {
         self.persist();
     }
 
-    /// True if it leads and is sure of it.
+    /// Returns whether it leads and is sure of it.
     #[must_use]
     pub fn is_leader(&self, now: MonoNs) -> bool {
         let leads = self.leadership.as_ref();
         leads.is_some_and(|it| it.begun && now < self.sure_until(it))
     }
 
-    /// This machine's clock stood still for a while, or jumped: what it knows of silence is void.
+    /// Measures the silence of the others anew, because this machine's clock stood still or jumped.
     pub fn clock_jumped(&mut self, now: MonoNs) {
         if self.params.members.len() < 2 {
             return;
@@ -410,18 +418,18 @@ impl Consensus {
         }
     }
 
-    /// The next thing to do.
+    /// Returns the next task for the driver.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outbox.pop_front()
     }
 
-    /// All members, itself among them.
+    /// Returns all members, including itself.
     #[must_use]
     pub fn members(&self) -> &[MemberId] {
         &self.params.members
     }
 
-    /// True if it leads, or has heard from a leader within this span.
+    /// Returns whether it leads, or has heard from a leader within this span.
     #[must_use]
     pub fn knows_leader(&self, now: MonoNs, span: DurationNs) -> bool {
         let obeys =
@@ -429,7 +437,7 @@ impl Consensus {
         obeys || self.is_leader(now)
     }
 
-    /// Members that were not heard for this long, or ever.
+    /// Returns the members that it has not heard for this long, or never.
     pub fn silent(&self, now: MonoNs, span: DurationNs) -> impl Iterator<Item = MemberId> + '_ {
         let me = self.params.me;
         let others = self
@@ -444,13 +452,13 @@ impl Consensus {
         })
     }
 
-    /// True if it has never had a state.
+    /// Returns whether it has never had a state.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.record.stamp == Stamp::default()
     }
 
-    /// The state that it has on disk, and its stamp.
+    /// Returns the record that is on disk.
     #[must_use]
     pub fn durable(&self) -> &Record {
         &self.durable
@@ -503,7 +511,7 @@ impl Consensus {
         self.round = self.round.max(ballot.round());
     }
 
-    /// A number below `bound`, from the seed (splitmix64).
+    /// Returns a random number below `bound`, from the seed (splitmix64).
     fn random(&mut self, bound: u64) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.random;

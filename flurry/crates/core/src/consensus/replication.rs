@@ -1,4 +1,4 @@
-//! A leader's writes, and what the others do with them.
+//! The writes of a leader, and their acceptance by the other members.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use super::{Ballot, Consensus, HEARTBEATS, MemberId, Message, Output, SURE_FIFTH
 use crate::bugs::{Bug, planted};
 use crate::id::{DurationNs, MonoNs};
 
-/// Parts of a state, at most: it is a few kilobytes usually.
+/// The most parts of a state. A state usually has a few kilobytes.
 const PARTS_MAX: u32 = 4_096;
 
-/// Heartbeats after which an unacknowledged state is sent again.
+/// Heartbeats after which the leader sends an unacknowledged state again.
 const RESEND_HEARTBEATS: u64 = 3;
 
 const _: () = assert!(
@@ -19,34 +19,35 @@ const _: () = assert!(
     "a state that was lost on its way is sent again before a leader gives up"
 );
 
-/// What a leader knows of another member.
+/// A leader's knowledge of another member.
 #[derive(Debug, Clone, Copy, Default, Hash)]
 struct Follower {
-    /// When the leader sent the latest message that this member has answered.
+    /// The time at which the leader sent the latest message that this member has answered.
     sent: MonoNs,
-    /// Of the state on its disk.
+    /// The stamp of the state on the member's disk.
     stamp: Stamp,
-    /// When the leader last sent it the state that it lacks.
+    /// The time at which the leader last sent it the state that it lacks.
     state_sent: MonoNs,
 }
 
-/// A leader's own.
+/// The state that only a leader has.
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Leadership {
     pub(super) ballot: Ballot,
-    /// The state that it was elected with is stored under its ballot.
+    /// True if the state with which it was elected is stored under its ballot.
     pub(super) begun: bool,
-    /// A write is under way.
+    /// True if a write is under way.
     pending: bool,
     followers: BTreeMap<MemberId, Follower>,
     pub(super) heartbeat_at: MonoNs,
-    /// Until then it need not be sure.
+    /// The time until which it leads on even if it is not sure that it leads.
     pub(super) grace: MonoNs,
-    /// Answers to what was sent before say nothing about now.
+    /// The time before which its messages are too old: answers to them do not show that it still
+    /// leads.
     pub(super) doubts_before: MonoNs,
 }
 
-/// A state of which some parts have come.
+/// A state of which some parts have arrived.
 #[derive(Debug, Clone, Default, Hash)]
 pub(super) struct Parts {
     stamp: Stamp,
@@ -85,7 +86,8 @@ impl Consensus {
         DurationNs(self.params.silence.0 / HEARTBEATS)
     }
 
-    /// Writes the state that it has under its own ballot, so that no earlier one can come back.
+    /// Writes the elected member's state under its own ballot, so that no earlier state can come
+    /// back.
     pub(super) fn begin_to_lead(&mut self, now: MonoNs, ballot: Ballot) {
         assert!(
             ballot == self.record.promised && ballot == self.durable.promised,
@@ -170,7 +172,8 @@ impl Consensus {
         }
     }
 
-    /// Says that it leads, sends again what is missing, and gives up where nobody answers.
+    /// Sends heartbeats, sends the state again to members that lack it, and steps down if too few
+    /// members answer.
     pub(super) fn lead_on(&mut self, now: MonoNs) {
         let heartbeat = self.heartbeat();
         let resend = DurationNs(heartbeat.0 * RESEND_HEARTBEATS);
@@ -206,7 +209,7 @@ impl Consensus {
         }
     }
 
-    /// Until when it is sure that no other leads.
+    /// Returns the time until which it is sure that no other member leads.
     pub(super) fn sure_until(&self, leadership: &Leadership) -> MonoNs {
         let needed = self.majority() - 1;
         let Some(last) = needed.checked_sub(1) else {
@@ -235,7 +238,7 @@ impl Consensus {
         if ballot < self.record.promised {
             return self.send(ballot.member(), Message::Promised(self.record.promised));
         }
-        // It may have promised a higher ballot before its disk was lost.
+        // Before its disk was lost, this member may have promised a higher ballot.
         if self.inquiry.is_some() {
             return;
         }
@@ -261,7 +264,8 @@ impl Consensus {
         self.answer_leader();
     }
 
-    /// Tells the leader what is on disk, once the promise to obey it is.
+    /// Reports the stamp of the state on disk to the leader, once the promise to obey it is on
+    /// disk.
     pub(super) fn answer_leader(&mut self) {
         let Some((ballot, sent)) = self.obeyed else {
             return;
@@ -307,7 +311,7 @@ impl Consensus {
         self.count_copies(now);
     }
 
-    /// A write is stored when a majority has it on disk.
+    /// Ends the write that is under way if a majority has it on disk.
     pub(super) fn count_copies(&mut self, now: MonoNs) {
         let (stamp, majority) = (self.record.stamp, self.majority());
         let Some(leadership) = &mut self.leadership else {

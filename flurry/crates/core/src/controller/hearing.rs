@@ -1,4 +1,4 @@
-//! What a standby controller hears while another one leads.
+//! A standby controller's record of messages that it receives while another one leads.
 //!
 //! Servers and owners report to all controllers. A controller that begins to lead knows from these
 //! reports how long a part has been silent, and need not wait for another lease before it counts a dead
@@ -14,10 +14,10 @@ use crate::message::{Control, Life, Message};
 /// waits as long as if it had just begun to listen.
 const PARTS_MAX: usize = 65_536;
 
-/// When each part was last heard of.
+/// The time of the last message of each server and of each owner.
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Hearing {
-    /// It has listened without a gap since then.
+    /// The time since which it has listened without a gap.
     since: MonoNs,
     woken: MonoNs,
     lease: DurationNs,
@@ -36,8 +36,8 @@ impl Hearing {
         }
     }
 
-    /// Notes that this process runs. One that stood still for half a lease has missed what came
-    /// meanwhile.
+    /// Notes that this process runs. After it stood still for half a lease it begins to listen
+    /// anew, because it may have missed messages.
     pub(super) fn wakes(&mut self, now: MonoNs, lease: DurationNs) {
         if now.since(self.woken) > DurationNs(lease.0 / GAP_SHARE) {
             self.since = now;
@@ -45,12 +45,12 @@ impl Hearing {
         (self.woken, self.lease) = (now, lease);
     }
 
-    /// Begins anew, because this machine's clock stood still or jumped.
+    /// Begins to listen anew, because this machine's clock stood still or jumped.
     pub(super) fn clock_jumped(&mut self, now: MonoNs) {
         *self = Self::new(now, self.lease);
     }
 
-    /// Notes who sent a message.
+    /// Notes the sender of a message.
     pub(super) fn note(&mut self, now: MonoNs, message: &Message) {
         match message {
             Message::Control(Control::Ping(ping)) if ping.hears(self.lease) => {
@@ -63,7 +63,7 @@ impl Hearing {
                     "what a standby remembers has a bound"
                 );
             }
-            // Whether it hears a controller says nothing while none leads.
+            // The owner's time without a controller is ignored, because none leads.
             Message::Control(Control::Settled(sessions, _, _)) => {
                 if self.owners.len() >= PARTS_MAX {
                     self.owners.clear();
@@ -78,7 +78,7 @@ impl Hearing {
 }
 
 impl Controller {
-    /// Takes over what this process heard before it led.
+    /// Adopts the times of messages that this process received before it led.
     pub(super) fn heard_before(&mut self, hearing: &Hearing) {
         let Some(config) = self.config.clone() else {
             return;

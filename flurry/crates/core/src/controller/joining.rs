@@ -1,8 +1,8 @@
-//! Letting servers ask to take part.
+//! The requests of servers to join the cluster.
 //!
-//! A message that was under way for long may come from a life that has ended since, and believing it
-//! would count out the one that lives. So nobody is believed who has not answered a question: whoever
-//! asks is sent a number, and only the same life with the same number is let in.
+//! A delayed message may come from an incarnation that has ended, and believing it would count out
+//! the incarnation that lives. So the controller sends a number to each server that asks to join.
+//! It admits only the same incarnation with the same number.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +12,13 @@ use crate::config::{ADDRESS_BYTES_MAX, MEMBERS_MAX, Member};
 use crate::id::{MonoNs, ServerId};
 use crate::message::Control;
 
-/// Whether everybody can be told of it: it is short, and needs no escape in the status.
+/// Returns whether the address fits a configuration, and needs no escape in the JSON of the status.
 fn is_address(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
     text.len() <= ADDRESS_BYTES_MAX && text.bytes().all(plain)
 }
 
-/// The machine of a member: its first address without the port, or nothing if it has none.
+/// Returns the machine of a member: its first address without the port, or nothing if it has none.
 pub(super) fn machine(member: &Member) -> &str {
     let address = member.addresses.first().map_or("", String::as_str);
     address.rsplit_once(':').map_or(address, |it| it.0)
@@ -36,8 +36,8 @@ impl Controller {
         let counted = member.addresses.is_empty() || member.addresses.len() == shards;
         let addressed = counted && member.addresses.iter().all(|text| is_address(text));
         let drained = self.drained.contains(&member.server) && !planted(Bug::DrainedComesBack);
-        // A server that asks is not lost, even if it claims so. The highest number stands for the
-        // controller in a grant of a lease.
+        // A server that asks to join is not lost, even if its message says so. The highest server
+        // number stands for the controller in a grant of a lease.
         let bad = member.gone || member.server == ServerId(u16::MAX);
         if !addressed || drained || bad || !self.has_room(member.server) {
             return;
@@ -51,8 +51,9 @@ impl Controller {
             return;
         }
         self.asked.remove(&member.server);
-        // An earlier life has ended when a new one has its place: both could not have its address.
-        // One that was silent on another machine may go on: its leases are waited for.
+        // The new incarnation has the address of the earlier one, so the earlier one has ended. On
+        // another machine a silent incarnation may go on, so the controller waits for its leases to
+        // end.
         let here = machine(&member);
         for (life, retiring) in &mut self.retiring {
             let other = life.incarnation != member.incarnation;
@@ -68,8 +69,9 @@ impl Controller {
         );
     }
 
-    /// Returns the address of a server of the same number that is up on another machine. On the same
-    /// machine the new one proves that the other has ended, since both could not have its place.
+    /// Returns the address of a live server with the same number on another machine. On the same
+    /// machine the new server proves that the other has ended, since both could not have the same
+    /// address.
     fn twin(&self, now: MonoNs, member: &Member) -> Option<String> {
         let elsewhere = |it: &&Member| it.server == member.server && machine(it) != machine(member);
         let config = self.config.as_ref()?;
@@ -78,14 +80,15 @@ impl Controller {
         twin.addresses.first().cloned()
     }
 
-    /// Whether it is alive: it was asked since it last took part, and this is its answer.
+    /// Returns whether the incarnation has answered the controller's question, and so is alive.
     fn has_proved(&self, member: &Member, proof: u64) -> bool {
         let waits = self.joining.get(&member.server);
         waits.is_some_and(|(waits, _)| waits.incarnation == member.incarnation)
             || self.asked.get(&member.server) == Some(&(member.incarnation, proof))
     }
 
-    /// Asks a life whether it is alive; the same question until another life of the server asks.
+    /// Asks an incarnation whether it is alive. The question stays the same until another
+    /// incarnation of the server asks to join.
     fn ask(&mut self, now: MonoNs, sender: u64, member: &Member) {
         let life = member.incarnation;
         let number = match self.asked.get(&member.server) {
@@ -93,7 +96,7 @@ impl Controller {
             _ => now.0.max(1),
         };
         if self.asked.len() >= MEMBERS_MAX {
-            // Whoever it belongs to will ask again.
+            // The server whose question is dropped will ask again.
             self.asked.pop_first();
         }
         assert!(
@@ -104,8 +107,8 @@ impl Controller {
         self.reply(sender, Control::Prove(life, number));
     }
 
-    /// Whether a configuration could take this server beside all that are in it or ask to be. One that
-    /// came back takes its own place.
+    /// Returns whether a configuration has room for this server, besides its members and the
+    /// servers that ask to join. A server that comes back takes its own place.
     fn has_room(&self, server: ServerId) -> bool {
         let members = self.config.iter().flat_map(|config| config.everybody());
         let mut servers: BTreeSet<ServerId> = members.map(|member| member.server).collect();

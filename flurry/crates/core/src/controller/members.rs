@@ -4,15 +4,18 @@
 //! new ones copy what they will hold, and one in which only the new ones remain. The second comes when
 //! every member goes by the first and has copied its part.
 //!
-//! A server that has fallen silent is counted out at once, but may go on answering whoever has not
-//! heard of it, for as long as it has a lease: it is *retiring*. No opening is answered meanwhile. It
-//! is over a lease after the last grant that anybody gave it. Members say how long ago that was when they
-//! go by a configuration without it, and nobody grants it one after that. Never are so many counted out together that they could grant
-//! each other leases, unless a new life of theirs proves that they have ended.
+//! The controller counts out a silent server at once. Owners that do not know this yet may still
+//! get answers from the server while it has a lease: the server is *retiring*. The controller
+//! answers no opening meanwhile. The server is retired one lease after the last grant that anybody
+//! gave it. Once a member goes by a configuration without the server, it grants it no lease any
+//! more. It then reports how long ago its last grant was. The controller never counts out so many
+//! servers together that they could grant each other leases, unless new incarnations prove that
+//! they have ended.
 //!
-//! A silent server that may be the last to have some key is not counted out: the cluster waits for it.
-//! No write can have been acknowledged without it, so nothing is lost if it comes back, and everything
-//! if another took its place. Only a new life of it, or an operator, says that it is gone.
+//! The controller does not count out a silent server that may be the last to have some key: the
+//! cluster waits for it. No write can have been acknowledged without it, so nothing is lost if it
+//! comes back. If another server took its place, everything would be lost. Only a new incarnation
+//! of it, or an operator, declares it gone.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -24,7 +27,8 @@ use crate::config::{Config, Member, majority};
 use crate::id::{ConfigNumber, DurationNs, Endpoint, MonoNs, ServerId, ShardId};
 use crate::message::{Control, Life, Ping};
 
-/// Clocks may run this much slower than ours: an eighth, which is far more than any does.
+/// The divisor for the tolerated difference of clock rates: an eighth, far more than real clocks
+/// differ.
 const DRIFT_SHARE: u64 = 8;
 
 impl Controller {
@@ -47,7 +51,8 @@ impl Controller {
             return;
         }
         if !ping.hears(config.lease) {
-            // The server can answer nobody, so it counts as silent. When it hears this pong, it asks again.
+            // The server receives no messages, so it counts as silent. It asks again when it
+            // receives this pong.
             self.reply(sender, Control::Pong(None, number, MonoNs(0)));
             return;
         }
@@ -58,7 +63,7 @@ impl Controller {
             granted: now,
         });
         seen.heard = now;
-        // Its clock may run faster than ours.
+        // The server's clock may run faster than this one.
         let quiet = quiet.0 - quiet.0 / DRIFT_SHARE;
         let granted = MonoNs(now.0.saturating_sub(quiet));
         if number > seen.number {
@@ -72,7 +77,8 @@ impl Controller {
         }
     }
 
-    /// Takes the next step of whatever is going on.
+    /// Advances the first configuration, a change of the members and the openings as far as
+    /// possible.
     pub(super) fn progress(&mut self, now: MonoNs) {
         let patience = DurationNs(4 * self.lease().0);
         self.joining
@@ -88,7 +94,7 @@ impl Controller {
         self.finish_openings();
     }
 
-    /// The first configuration, when enough servers have come.
+    /// Decides on the first configuration when enough servers ask to join.
     fn first_config(&mut self, now: MonoNs) {
         if self.joining.len() < usize::from(self.params.servers_min) {
             return;
@@ -111,7 +117,7 @@ impl Controller {
         self.decide(now, config);
     }
 
-    /// Makes a configuration the current one: on disk, then to everybody.
+    /// Makes a configuration the current one, stores it, and sends it to the members.
     fn decide(&mut self, now: MonoNs, config: Config) {
         config.verify();
         if let Some(before) = self.config.take() {
@@ -139,7 +145,7 @@ impl Controller {
         self.tell_config();
     }
 
-    /// Notes the lives of a configuration that the next one leaves out.
+    /// Notes the incarnations of a configuration that the next one leaves out.
     fn retire_left_out(&mut self, now: MonoNs, before: &Config, config: &Config) {
         let kept = config.lives();
         let is_kept = |server: ServerId| kept.iter().any(|it| it.0 == server);
@@ -163,7 +169,7 @@ impl Controller {
                 .everybody()
                 .filter(|it| it.server == server && !it.gone);
             let mut later = present.chain(joins);
-            // Two on one machine cannot have the same place.
+            // Two incarnations on one machine cannot have the same address.
             let new_life = later.any(|it| joining::machine(it) == machine);
             let removed = self.removed.contains(&(server, incarnation));
             let ended = (new_life || removed).then_some(now);
@@ -192,7 +198,7 @@ impl Controller {
             .collect()
     }
 
-    /// Sends the configuration to whoever does not go by it.
+    /// Sends the configuration to the members that have not adopted it.
     pub(super) fn tell_config(&mut self) {
         let Some(config) = self.config.clone() else {
             return;
@@ -202,7 +208,7 @@ impl Controller {
         }
     }
 
-    /// Lives that take part but do not go by the current configuration yet.
+    /// Returns the incarnations that are members but have not adopted the current configuration.
     fn behind(&self, config: &Config) -> BTreeSet<Life> {
         let acknowledged = |life: &Life| {
             self.seen
@@ -215,7 +221,7 @@ impl Controller {
             .collect()
     }
 
-    /// Lets go of retiring servers that cannot have a lease any more.
+    /// Removes retiring servers that cannot have a lease any more.
     fn wait_out(&mut self, now: MonoNs) {
         let Some(config) = self.config.clone() else {
             return;
@@ -240,13 +246,13 @@ impl Controller {
         self.earlier.retain(|life, _| lives.contains(life));
     }
 
-    /// Notes when anybody last granted a lease to each retiring server: every member has said so by now.
-    /// A later change of the members does not begin the wait anew.
+    /// Notes the last grant of a lease to each retiring server, which every member has reported by
+    /// now. A later change of the members does not restart the wait.
     fn note_last_grants(&mut self) {
         let lives = self.lives();
         for (retiring, it) in &mut self.retiring {
             let server = retiring.endpoint.server;
-            // A successor never granted its predecessor anything.
+            // The next incarnation of a server never granted a lease to an earlier one.
             let others = lives.iter().filter(|life| life.endpoint.server != server);
             let granted = others
                 .filter_map(|life| self.seen.get(life))
@@ -256,13 +262,13 @@ impl Controller {
         }
     }
 
-    /// When a life was last heard of; `None` if it never was.
+    /// Returns the time of the last message of an incarnation, if there was one.
     fn heard_life(&self, life: &Life) -> Option<MonoNs> {
         let seen = self.seen.get(life).map(|seen| seen.heard);
         seen.or_else(|| self.earlier.get(life).copied())
     }
 
-    /// Notes that this configuration is stored, and so is sent now.
+    /// Notes that this configuration is stored, so that its messages leave now.
     pub(super) fn is_sent(&mut self, now: MonoNs, number: ConfigNumber) {
         if self.unsent && self.number() == number {
             self.unsent = false;
@@ -270,9 +276,9 @@ impl Controller {
         }
     }
 
-    /// When a member was last heard of: its quietest shard.
+    /// Returns the time of the last message of a member, by its quietest shard.
     fn heard(&self, config: &Config, member: &Member) -> MonoNs {
-        // A member that does not know that it is one is not silent.
+        // A server that cannot know yet that it is a member does not count as silent.
         let told = if self.unsent {
             MonoNs(u64::MAX)
         } else {
@@ -286,9 +292,9 @@ impl Controller {
             .max(self.listening)
     }
 
-    /// Members that are counted out now: those that came back as another life, and those that were
-    /// not heard of for a lease, as far as those that may still have leases are too few to grant them,
-    /// and others have all that they had.
+    /// Returns the members to count out now: those that came back as another incarnation, and those
+    /// that were silent for a lease. A silent member stays if the members that may still have
+    /// leases could then grant each other new ones, or if it may be the last to have some key.
     fn lost(&self, now: MonoNs, config: &Config) -> Vec<Member> {
         let restarted = |member: &Member| {
             let later = self.joining.get(&member.server);
@@ -302,7 +308,7 @@ impl Controller {
             .map(|(life, _)| life.endpoint.server)
             .collect();
         let mut lost: Vec<Member> = Vec::new();
-        // Those that have ended come first: whether a silent one is the last depends on them.
+        // Members that have ended come first, because they decide whether a silent one is the last.
         for member in config.everybody().filter(|member| !member.gone) {
             let ended = restarted(member) || self.is_removed(member);
             if ended && !lost.contains(member) {
@@ -327,7 +333,8 @@ impl Controller {
         !member.gone && now.since(self.heard(config, member)) > self.lease()
     }
 
-    /// Members that are silent and are waited for, since nobody else may have what they have.
+    /// Returns the silent members that the cluster waits for, since no other may have their
+    /// records.
     fn waits_for(&self, now: MonoNs, config: &Config) -> Vec<ServerId> {
         let silent = |member: &&Member| self.is_silent(now, config, member);
         let last = |member: &&Member| is_last(config, &[], member);
@@ -335,13 +342,14 @@ impl Controller {
         waited.map(|member| member.server).collect()
     }
 
-    /// Counts out who has fallen silent, and takes in who asks to join.
+    /// Counts out silent servers, and admits servers that ask to join.
     fn propose(&mut self, now: MonoNs) {
         let Some(config) = self.config.clone() else {
             return;
         };
         let lost = self.lost(now, &config);
-        // Not while another change goes on, unless that waits for what they may bring.
+        // Servers join during another change only if that change waits for disks that they may
+        // bring.
         let takes = config.next.is_none() || !config.disks_missing().is_empty();
         let joins = takes && !self.joining.is_empty();
         let drains = takes && !self.drained.is_empty();
@@ -407,7 +415,8 @@ impl Controller {
         });
     }
 
-    /// Marks members that are counted out, and disks that an operator has given up with them.
+    /// Marks members that are counted out, and disks that an operator has given up with their
+    /// servers.
     fn mark_gone(&self, members: &mut [Member], lost: &[Member]) {
         for member in members {
             member.gone |= lost.contains(member);
@@ -417,13 +426,13 @@ impl Controller {
                 && removed
                 && !planted(Bug::RemovedWaitedFor)
             {
-                // Nobody waits for a disk that is gone too.
+                // The disk is gone as well, so nobody waits for it.
                 disk.lost = true;
             }
         }
     }
 
-    /// Ends a change whose every member goes by it and has copied what it should.
+    /// Ends a change once every member goes by it and has copied its part.
     fn commit(&mut self, now: MonoNs) {
         let Some(config) = self.config.clone() else {
             return;
@@ -445,7 +454,7 @@ impl Controller {
         if !self.lives().iter().filter(|life| is_next(life)).all(synced) {
             return;
         }
-        // Something may be on disks alone that have not come back.
+        // Some records may be only on disks that have not come back.
         if !config.disks_missing().is_empty() && !planted(Bug::DisksNotWaitedFor) {
             return;
         }
@@ -459,7 +468,7 @@ impl Controller {
         self.decide(now, committed);
     }
 
-    /// What `flurry status` shows, as JSON.
+    /// Returns the status that `flurry status` shows, as JSON.
     pub(super) fn status(&self, now: MonoNs) -> String {
         let mut text = String::from("{\"members\":[");
         let config = self.config.as_deref();
@@ -519,8 +528,9 @@ impl Controller {
     }
 }
 
-/// Whether some key may have nobody with everything of it when this member is counted out beside
-/// those that are gone. One with a disk has it there: the disks of those that are gone are waited for.
+/// Returns whether counting out this member could leave some key without a complete replica. A
+/// member with a disk has the key there, and the cluster waits for the disks of members that are
+/// gone.
 fn is_last(config: &Config, lost: &[Member], member: &Member) -> bool {
     if member.disk.is_some() || planted(Bug::LastCopyCountedOut) {
         return false;

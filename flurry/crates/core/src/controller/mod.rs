@@ -1,10 +1,11 @@
-//! The controller: who takes part, and who owns what.
+//! The controller, which decides on the members of the cluster and the owners of sessions.
 //!
-//! It is the only one that gives out epochs and configurations, and it does so one at a time, each on
-//! disk before anybody hears of it. It is not on the path of operations: while it is away they go on,
-//! and only openings and changes of the members wait.
+//! Only the controller gives out epochs and configurations. It decides one at a time, and each
+//! decision is on disk before it sends messages about it. Operations do not need the controller:
+//! while it is away they go on, and only openings and changes of the members wait.
 //!
-//! Outputs must be carried out in order: a [`Output::Persist`] is on disk before what follows it is sent.
+//! The driver must carry out outputs in order: an [`Output::Persist`] is on disk before the driver
+//! sends the outputs behind it.
 
 mod departing;
 mod hearing;
@@ -29,7 +30,7 @@ use sessions::{Opening, Session};
 pub use replica::{Group, Leader, Replica, ReplicaOutput, Step};
 pub use snapshot::SnapshotError;
 
-/// How often what was not acknowledged is sent again.
+/// The interval at which it sends unacknowledged configurations and epochs again.
 const AGAIN: DurationNs = DurationNs::millis(50);
 
 /// The shortest lease.
@@ -38,7 +39,7 @@ const LEASE_MIN: DurationNs = DurationNs::millis(100);
 /// The longest lease.
 const LEASE_MAX: DurationNs = DurationNs::millis(60_000);
 
-/// A controller that does nothing for longer than this part of a lease has stood still.
+/// A controller that did nothing for longer than a lease divided by this number has stood still.
 const GAP_SHARE: u64 = 2;
 
 const _: () = assert!(LEASE_MIN.0 < LEASE_MAX.0 && AGAIN.0 < LEASE_MIN.0);
@@ -47,26 +48,26 @@ const _: () = assert!(GAP_SHARE > 1, "a gap is shorter than a lease");
 /// Where a message of the controller goes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Destination {
-    /// Whoever sent what this answers: the driver's number for it.
+    /// The sender of the message that this answers, by the driver's number.
     Sender(u64),
-    /// A shard of a server, at this address where messages go over a network.
+    /// A shard of a server, and its address if messages go over a network.
     Server(Endpoint, Option<String>),
 }
 
-/// What a controller wants done, in order.
+/// A task for the driver of a controller. The driver does them in order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[allow(
     clippy::large_enum_variant,
     reason = "nearly all of them are the large one, and few are kept"
 )]
 pub enum Output {
-    /// These bytes replace what is on disk, synced.
+    /// Replace the stored state by these bytes, and sync them.
     Persist(Vec<u8>),
     /// Send this.
     Send(Destination, Message),
 }
 
-/// What a controller is told at its start.
+/// The parameters of a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ControllerParams {
     /// Copies of each key.
@@ -75,8 +76,8 @@ pub struct ControllerParams {
     pub shards: u8,
     /// Servers that must have joined before the first configuration.
     pub servers_min: u8,
-    /// How long a server's lease runs. It is fixed with the first configuration of a cluster; a
-    /// controller that goes on with one uses the lease of that.
+    /// The duration of a server's lease. The first configuration of a cluster fixes it: a
+    /// controller with a stored configuration uses the lease of that one.
     pub lease: DurationNs,
 }
 
@@ -113,31 +114,31 @@ pub enum ParamsError {
     Lease(DurationNs),
 }
 
-/// How the controller sees one shard of one life of a server.
+/// The controller's knowledge of one shard of one incarnation of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Seen {
-    /// The configuration that it goes by.
+    /// The configuration that the shard goes by.
     number: ConfigNumber,
-    /// When it was last heard of.
+    /// The time of its last message.
     heard: MonoNs,
-    /// It has copied what it should, in this configuration.
+    /// The configuration in which it has copied its part.
     synced: ConfigNumber,
-    /// When it last granted a lease to a server outside of the configuration that it goes by, at the
-    /// latest.
+    /// The latest possible time at which it granted a lease to a server outside of the
+    /// configuration that it goes by.
     granted: MonoNs,
 }
 
-/// A life that is not in the configuration any more, but may not know it.
+/// An incarnation that is no longer in the configuration, but may not know it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Retiring {
     /// Its machine; empty if it is not known.
     machine: String,
-    /// Since when a new life proves that it has ended.
+    /// The time at which a new incarnation, or an operator, proved that it has ended.
     ended: Option<MonoNs>,
-    /// When the controller last granted it a lease, at the latest.
+    /// The latest possible time at which the controller granted it a lease.
     granted: MonoNs,
-    /// When anybody last granted it a lease, at the latest; known once every member has gone by a
-    /// configuration without it.
+    /// The latest possible time at which anybody granted it a lease; known once every member has
+    /// gone by a configuration without it.
     last_grant: Option<MonoNs>,
 }
 
@@ -149,41 +150,41 @@ pub struct Controller {
     sessions: BTreeMap<SessionId, Session>,
     names: BTreeMap<String, SessionId>,
     seen: BTreeMap<Life, Seen>,
-    /// When this process heard of a life before it led.
+    /// The times at which this process received messages of incarnations before it led.
     earlier: BTreeMap<Life, MonoNs>,
-    /// When it began to lead: no controller before it granted a lease after that.
+    /// The time at which it began to lead. No earlier controller granted a lease after that.
     began: MonoNs,
     retiring: BTreeMap<Life, Retiring>,
-    /// Lives that were asked whether they are alive, and the number that proves it.
+    /// Incarnations that were asked whether they are alive, and the number that proves it.
     asked: BTreeMap<ServerId, (Incarnation, u64)>,
-    /// Members that ask to join, and when they last did.
+    /// Servers that ask to join, and the time of their last request.
     joining: BTreeMap<ServerId, (Member, MonoNs)>,
-    /// Lives of which an operator says that they are gone for good.
+    /// Incarnations that an operator has declared gone for good.
     removed: BTreeSet<(ServerId, Incarnation)>,
     /// Servers that an operator takes out of service.
     drained: BTreeSet<ServerId>,
-    /// Servers that were members since this controller began to lead, and are not any more.
+    /// Servers that were members since this controller began to lead, and no longer are.
     left: BTreeSet<ServerId>,
-    /// When the configuration was made, or this life of the controller began.
+    /// The time at which the configuration was decided, or at which this controller began.
     decided: MonoNs,
-    /// The configuration is not stored yet. So it was not sent either, and a new member cannot know that
-    /// it is one.
+    /// True if the configuration is not stored yet. Then it was not sent either, and a new member
+    /// cannot know that it is one.
     unsent: bool,
     /// The fewest servers that could grant each other leases in any configuration that a member may
     /// still go by.
     majority_min: usize,
-    /// Since when every member goes by it.
+    /// The time since which every member goes by it.
     agreed: Option<MonoNs>,
-    /// A server was lost while the members changed.
+    /// True if a server was lost while the members changed.
     lost_amid_change: bool,
-    /// Copies of a key that may be missing.
+    /// The number of copies of a key that may be missing.
     lost: u32,
-    /// When it last did anything.
+    /// The time of its last input.
     woken: MonoNs,
-    /// Since when it has listened without a gap: whom it did not hear before may have spoken.
+    /// The time since which it has listened without a gap. Before that it may have missed messages.
     listening: MonoNs,
     again: MonoNs,
-    /// What its status says of the controllers that it agrees with.
+    /// The other controllers of its group, for the status.
     others: Others,
     outbox: VecDeque<Output>,
 }
@@ -191,14 +192,14 @@ pub struct Controller {
 /// The group that a controller belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Others {
-    /// Controllers, itself among them.
+    /// The number of controllers, including itself.
     count: usize,
-    /// Addresses of those that were not heard lately.
+    /// The addresses of controllers that it has not heard lately.
     silent: Vec<String>,
 }
 
 impl Controller {
-    /// A controller of a new cluster.
+    /// Returns a controller of a new cluster.
     ///
     /// # Errors
     ///
@@ -253,7 +254,7 @@ impl Controller {
         })
     }
 
-    /// The configuration, once enough servers have joined.
+    /// Returns the configuration, once enough servers have joined.
     #[must_use]
     pub fn config(&self) -> Option<&Arc<Config>> {
         self.config.as_ref()
@@ -264,14 +265,15 @@ impl Controller {
         config.map_or(ConfigNumber(0), |config| config.number)
     }
 
-    /// Sessions that have had an owner.
+    /// Returns the number of sessions that have had an owner.
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
 
-    /// Sessions whose owner may have had writes on a server that was lost, and has not said that it has
-    /// outlived the loss: should it end, its successor is in doubt.
+    /// Returns the sessions whose owner may have had writes on a lost server, and has not reported
+    /// since that its writes are on every replica. If such an owner ends, its successor is in
+    /// doubt.
     pub fn sessions_in_doubt(&self) -> impl Iterator<Item = (SessionId, Epoch)> + '_ {
         let in_doubt = self
             .sessions
@@ -280,12 +282,12 @@ impl Controller {
         in_doubt.map(|(id, it)| (*id, it.epoch))
     }
 
-    /// Servers that are drained.
+    /// Returns the servers that are drained.
     pub fn drained(&self) -> impl Iterator<Item = ServerId> + '_ {
         self.drained.iter().copied()
     }
 
-    /// A message; `sender` is the driver's number for whoever a reply goes to.
+    /// Handles a message; `sender` is the driver's number for its sender.
     pub fn handle_message(&mut self, now: MonoNs, sender: u64, message: Message) {
         self.notice_gap(now);
         let Message::Control(control) = message else {
@@ -337,20 +339,20 @@ impl Controller {
         self.progress(now);
     }
 
-    /// This machine's clock stood still for a while, or jumped: the silence of the servers is counted
-    /// anew.
+    /// Measures the silence of the servers anew, because this machine's clock stood still or
+    /// jumped.
     pub fn clock_jumped(&mut self, now: MonoNs) {
         self.listening = now;
         self.woken = now;
     }
 
-    /// How long a lease of the servers runs.
+    /// Returns the duration of a lease of the servers.
     fn lease(&self) -> DurationNs {
         let config = self.config.as_ref();
         config.map_or(self.params.lease, |config| config.lease)
     }
 
-    /// Time has come to [`Self::poll_timeout`].
+    /// Handles the time of [`Self::poll_timeout`].
     pub fn handle_timeout(&mut self, now: MonoNs) {
         self.notice_gap(now);
         self.progress(now);
@@ -361,14 +363,14 @@ impl Controller {
         }
     }
 
-    /// When to call [`Self::handle_timeout`].
+    /// Returns the time at which to call [`Self::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> MonoNs {
         self.again
     }
 
-    /// A process that was stopped, or waited for its disk, has not heard what came meanwhile: that is
-    /// in its sockets. So the silence of the servers is counted anew from when it goes on.
+    /// Measures the silence of the servers anew if this process stood still, stopped or waiting for
+    /// its disk. It has not read the messages of that time, which are in its sockets.
     fn notice_gap(&mut self, now: MonoNs) {
         let gap = DurationNs(self.lease().0 / GAP_SHARE);
         if now.since(self.woken) > gap && !planted(Bug::OwnStallBlamed) {
@@ -377,7 +379,7 @@ impl Controller {
         self.woken = now;
     }
 
-    /// The next thing to do.
+    /// Returns the next task for the driver.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outbox.pop_front()
     }
@@ -416,7 +418,7 @@ impl Controller {
         self.outbox.push_back(Output::Persist(bytes));
     }
 
-    /// Every shard of every life that takes part.
+    /// Returns every shard of every incarnation that is a member.
     fn lives(&self) -> Vec<Life> {
         let Some(config) = &self.config else {
             return Vec::new();

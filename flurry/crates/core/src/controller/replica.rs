@@ -1,4 +1,4 @@
-//! A controller that is one of a group: one leads and decides, the others keep what it decides.
+//! A controller in a group: one member leads and decides, and the others keep its decisions.
 //!
 //! A single controller is a group of one.
 
@@ -13,21 +13,21 @@ use crate::id::{ConfigNumber, DurationNs, MonoNs};
 use crate::message::{Control, Message};
 use crate::wire::stored;
 
-/// A controller that has said nothing for so long is shown as silent. Controllers speak several times in
-/// this time.
+/// The silence after which the status shows a controller as silent. A controller sends several
+/// messages in this time.
 const SILENT: DurationNs = DurationNs::millis(1_000);
 
-/// Messages that wait for a write, at most; what is more is lost, as on a network.
+/// The most messages that wait for a write. Further messages are lost, as on a network.
 const WAITING_MAX: usize = 8_192;
 
-/// What a leading controller wants done next.
+/// A task for the driver of a leading controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(
     clippy::large_enum_variant,
     reason = "nearly all of them are the large one, and none is kept"
 )]
 pub enum Step {
-    /// Store this; nothing else is to be done before [`Leader::stored`].
+    /// Store this, and do nothing else before calling [`Leader::stored`].
     Store(Vec<u8>),
     /// Send this.
     Send(Destination, Message),
@@ -35,7 +35,7 @@ pub enum Step {
 
 /// The controller of a leading member, and its outputs that wait for a write.
 ///
-/// It goes on hearing messages while a write is under way; what it says waits.
+/// It handles messages while a write is under way, but sends none.
 #[derive(Debug, Clone, Hash)]
 pub struct Leader {
     pub(super) controller: Controller,
@@ -48,7 +48,8 @@ pub struct Leader {
 }
 
 impl Leader {
-    /// Begins with the state that the leader before stored; without one with a new cluster.
+    /// Begins with the state that the previous leader stored, or with a new cluster if there is
+    /// none.
     ///
     /// # Errors
     ///
@@ -83,14 +84,14 @@ impl Leader {
         &mut self.controller
     }
 
-    /// True if all that it has decided is stored.
+    /// Returns whether all its decisions are stored.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let waits = |it: &Output| matches!(it, Output::Persist(_));
         !self.storing && !self.waiting.iter().any(waits)
     }
 
-    /// The write of the last [`Step::Store`] is done.
+    /// Notes that the write of the last [`Step::Store`] is done.
     ///
     /// # Panics
     ///
@@ -106,7 +107,7 @@ impl Leader {
         self.controller.is_sent(now, self.sent);
     }
 
-    /// The next thing to do, in order; `None` also while a write is under way.
+    /// Returns the next task for the driver, in order; `None` also while a write is under way.
     pub fn poll_step(&mut self) -> Option<Step> {
         while let Some(output) = self.controller.poll_output() {
             let is_send = matches!(output, Output::Send(..));
@@ -134,7 +135,8 @@ impl Leader {
         }
     }
 
-    /// The last of the states that wait to be stored: it has what all earlier ones have.
+    /// Returns the last of the states that wait to be stored, and drops the earlier ones that it
+    /// includes.
     fn latest_state(&mut self) -> Vec<u8> {
         let mut latest = Vec::new();
         self.waiting.retain_mut(|it| match it {
@@ -148,32 +150,32 @@ impl Leader {
     }
 }
 
-/// What a member of a group of controllers wants done, in order.
+/// A task for the driver of a member of a group of controllers. The driver does them in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(
     clippy::large_enum_variant,
     reason = "nearly all of them are the large one, and none is kept"
 )]
 pub enum ReplicaOutput {
-    /// These bytes replace what is on disk; [`Replica::persisted`] when they are synced. Messages that
-    /// follow need not wait.
+    /// Replace the bytes on disk by these and sync them, then call [`Replica::persisted`]. The
+    /// messages behind this need not wait.
     Persist(Vec<u8>),
     /// Send this.
     Send(Destination, Message),
     /// Send this to another member.
     Tell(MemberId, Message),
-    /// It leads from now on.
+    /// The member leads from now on.
     Elected,
-    /// It does not lead any more.
+    /// The member does not lead any more.
     Deposed,
 }
 
-/// Who belongs to a group, as one of its members sees it.
+/// The members of a group, as one of them sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Group {
-    /// How the members agree.
+    /// The parameters of the consensus.
     pub consensus: ConsensusParams,
-    /// Their addresses in the same order, by which a disk knows its group again.
+    /// The members' addresses in the same order, by which a disk recognises its group.
     pub addresses: Vec<String>,
 }
 
@@ -186,12 +188,13 @@ pub struct Replica {
     pub(super) consensus: Consensus,
     pub(super) leader: Option<Leader>,
     hearing: Hearing,
-    /// Standbys that were asked for the state of the cluster, of which they know nothing.
+    /// The senders of status queries, in the driver's numbers, which a standby cannot answer
+    /// itself.
     asked: VecDeque<u64>,
 }
 
 impl Replica {
-    /// A member as its disk has it; `None` for an empty disk.
+    /// Returns a member with the state of its disk; `None` stands for an empty disk.
     ///
     /// # Errors
     ///
@@ -203,7 +206,7 @@ impl Replica {
         group: Group,
         disk: Option<&[u8]>,
     ) -> Result<Self, SnapshotError> {
-        // A standby finds it out at once too.
+        // A standby reports wrong parameters at once as well.
         Controller::new(now, params)?;
         let record = match disk {
             Some(bytes) => Some(read(bytes, &group.addresses)?),

@@ -1,8 +1,9 @@
-//! Who owns a session.
+//! The owners of sessions.
 //!
-//! An opening gives out the next epoch, and is answered once every member refuses the earlier one: a
-//! single replica that still served the earlier owner would be enough to acknowledge a write that the
-//! new owner never sees. After an owner that closed, nobody has to be waited for.
+//! An opening gives out the next epoch. The controller answers it once every member refuses the
+//! earlier epoch. A single replica that still served the earlier owner could acknowledge a write
+//! that the new owner never sees. If the earlier owner closed the session, the opening need not
+//! wait.
 //!
 //! An owner reports periodically that it lives. A standby uses this: it takes the session only
 //! after the owner has been silent for a while. Safety does not depend on the report; the epochs
@@ -17,7 +18,7 @@ use crate::message::{
     Control, FoundSession, Life, Opened, OpenedSession, Owned, SESSIONS_OPENED_MAX,
 };
 
-/// Sessions that a controller keeps at most.
+/// The most sessions that a controller keeps.
 const SESSIONS_MAX: usize = crate::server::SESSIONS_MAX;
 
 /// The longest name of a session.
@@ -26,7 +27,7 @@ const NAME_BYTES_MAX: usize = 128;
 /// Earlier openings of a session whose late copies are recognised.
 const PAST_NONCES_MAX: usize = 16;
 
-/// What the controller knows of a session.
+/// The controller's knowledge of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Session {
     pub(super) name: String,
@@ -34,34 +35,35 @@ pub(super) struct Session {
     pub(super) nonce: u64,
     /// Nonces of the openings before this one, the latest last.
     pub(super) past_nonces: VecDeque<u64>,
-    /// Its owner has let go of it with everything on every replica.
+    /// True if its owner closed it with every write on every replica.
     pub(super) closed: bool,
-    /// Epochs from this one on were closed.
+    /// The epoch since which every earlier owner closed.
     pub(super) clean_since: Option<Epoch>,
-    /// Epochs up to this one may have lost their last writes.
+    /// The latest epoch whose last writes may be lost. Those of the epochs before may be lost as
+    /// well.
     pub(super) unknown_through: Epoch,
-    /// The latest time of an owner that anybody knows of.
+    /// The latest known time of an owner.
     pub(super) at: WallNs,
-    /// A server was lost while this epoch was open.
+    /// True if lost servers may have had writes of this open epoch alone.
     pub(super) lossy: bool,
-    /// Who refuses everything before this epoch.
+    /// The members that refuse every earlier epoch.
     pub(super) fenced: BTreeSet<Life>,
-    /// Who waits for the opening.
+    /// The portal that waits for the opening, in the driver's number.
     pub(super) opening: Option<u64>,
     /// Its place among the names of that opening.
     pub(super) place: usize,
-    /// Nobody has to be waited for.
+    /// True if the earlier owner closed, so that the opening need not wait for the members.
     pub(super) free: bool,
     /// Time of the last message from the owner, or from a portal that asks to become the owner.
     pub(super) heard: MonoNs,
     /// The acknowledged writes of the present owner.
     pub(super) writes: Writes,
-    /// Those of earlier owners that did not close.
+    /// The acknowledged writes of earlier owners that did not close.
     pub(super) earlier: Writes,
 }
 
 impl Session {
-    /// Checks what holds of each session, whatever its owners report.
+    /// Checks the invariants of a session, which hold for any report of its owners.
     ///
     /// # Panics
     ///
@@ -98,10 +100,11 @@ impl Session {
     }
 }
 
-/// How many copies acknowledged writes have, and how many of these may be lost.
+/// The number of copies of acknowledged writes, and how many of these may be lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Writes {
-    /// Servers that had each of them when it was acknowledged, at least; [`u8::MAX`] if there are none.
+    /// The fewest servers that had a write when it was acknowledged; [`u8::MAX`] if there are no
+    /// writes.
     pub(super) copies: u8,
     /// Copies that may have been lost since.
     pub(super) lost: u32,
@@ -114,7 +117,7 @@ impl Writes {
         Self { copies, lost: 0 }
     }
 
-    /// Both these and those.
+    /// Returns the counts for both sets of writes together.
     fn and(self, other: Self) -> Self {
         Self {
             copies: self.copies.min(other.copies),
@@ -122,35 +125,35 @@ impl Writes {
         }
     }
 
-    /// Counts servers that were lost, of which so many held everything of their keys. Returns whether
-    /// some write may have been lost with them.
+    /// Counts `full` lost servers that had all their keys, and `joining` lost servers that were
+    /// still copying. Returns whether some write may have been lost with them.
     fn lose(&mut self, full: u32, joining: u32) -> bool {
         self.lost = self.lost.saturating_add(full).saturating_add(joining);
-        // A server that was still copying has no write alone.
+        // A server that was still copying is never the only one to have a write.
         let counts = full > 0 || self.copies > 1;
         let missed = planted(Bug::CopiesNotCounted) && self.copies > 1;
         counts && self.lost >= u32::from(self.copies) && !missed
     }
 }
 
-/// The sessions of an opening that was not answered yet.
+/// An opening that the controller has not answered yet.
 struct Asked {
-    /// Who waits for the answer.
+    /// The portal that waits for the answer, in the driver's number.
     sender: u64,
-    /// Nobody serves an earlier owner of any of them.
+    /// True if no server serves an earlier owner of any of the sessions.
     ready: bool,
-    /// Each with its place among the names that were asked for.
+    /// The sessions, each with its place among the requested names.
     sessions: Vec<(usize, SessionId)>,
 }
 
-/// What a portal asks for.
+/// A portal's request to become the owner.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Opening {
     /// Chosen by the portal, so that a repetition gets the same epoch.
     pub(super) nonce: u64,
     /// Silence of the present owner after which the opening is granted.
     pub(super) patience: DurationNs,
-    /// Servers that have each write that it acknowledges, at least.
+    /// The fewest servers that have a write when the owner acknowledges it.
     pub(super) copies: u8,
 }
 
@@ -163,14 +166,15 @@ impl Controller {
             return;
         }
         if self.config.is_none() {
-            // Asked again until there is a cluster: the servers may be on their way.
+            // The portal asks again until there is a cluster, whose servers may still be starting.
             return;
         }
         if self.waits_for_owner(now, sender, names, asked) {
             return;
         }
         if let Some(epoch) = self.opened_since(names, asked.nonce) {
-            // A late copy. Only an owner that never got its epoch waits for the answer.
+            // This is a late copy. Only an owner that never received its epoch waits for the
+            // answer.
             let reason = format!(
                 "session: another owner has opened it since, under epoch {}; hint: start again",
                 epoch.0
@@ -337,7 +341,8 @@ impl Controller {
         };
         session.heard = session.heard.max(now);
         if session.nonce == nonce {
-            // A repetition: the answer may have been lost, or is not known yet.
+            // The portal repeats its request: the answer was lost, or the controller has not
+            // answered yet.
             if !session.closed {
                 session.opening = Some(sender);
             }
@@ -365,7 +370,7 @@ impl Controller {
         true
     }
 
-    /// New epochs are given out: on disk, then to the servers.
+    /// Stores new epochs, and then sends them to the servers.
     fn opened(&mut self, given: &[SessionId]) {
         if given.is_empty() {
             return;
@@ -389,7 +394,7 @@ impl Controller {
         }
     }
 
-    /// Notes the time of an owner: the next one's does not begin before it.
+    /// Notes the time of an owner. The next owner's time does not begin before it.
     pub(super) fn owners_time(&mut self, id: SessionId, at: WallNs) {
         if let Some(session) = self.sessions.get_mut(&id)
             && !planted(Bug::OwnersTimeForgotten)
@@ -420,7 +425,7 @@ impl Controller {
                     tell.push((*life, *id, session.epoch));
                 }
             }
-            // Bounded: the rest follows in the next round.
+            // The messages of a round are bounded: the others follow in the next round.
             if tell.len() > 4096 {
                 break;
             }
@@ -436,7 +441,7 @@ impl Controller {
             return;
         };
         let lives = self.lives();
-        // Whoever was counted out may still serve the earlier owner.
+        // A server that was counted out may still serve the earlier owner.
         let settled = self.agreed.is_some() && self.retiring.is_empty();
         let mut openings: BTreeMap<u64, Asked> = BTreeMap::new();
         for (id, session) in &self.sessions {
@@ -469,8 +474,8 @@ impl Controller {
         }
     }
 
-    /// Returns what the owner of a session learns, as it is now: a server may have been lost while the
-    /// opening waited.
+    /// Returns the facts about a session that its new owner needs. They are those of now, because a
+    /// server may have been lost while the opening waited.
     fn end_opening(&mut self, id: SessionId) -> Option<OpenedSession> {
         let session = self.sessions.get_mut(&id)?;
         assert!(
@@ -518,7 +523,8 @@ impl Controller {
         later.is_some()
     }
 
-    /// Returns whether the session is closed now, and notes whether that is news.
+    /// Closes a session of this owner. Returns whether it is closed, and sets `changed` if it was
+    /// not.
     fn close_one(&mut self, sender: u64, owned: Owned, untold: bool, changed: &mut bool) -> bool {
         let Owned { session: id, epoch } = owned;
         if self.tells_fenced(sender, owned) {
@@ -535,7 +541,8 @@ impl Controller {
             session.lossy = false;
             session.opening = None;
             if untold {
-                // Some keys in doubt are written back under this epoch, and no caller knows.
+                // The owner has written back some keys in doubt under this epoch without notifying
+                // a caller.
                 session.clean_since = None;
                 if session.unknown_through == Epoch(0) {
                     session.unknown_through = epoch;
@@ -553,8 +560,8 @@ impl Controller {
         true
     }
 
-    /// The owner has seen to it that whatever it had written by this loss is on every replica: nothing
-    /// of that can be lost when it ends. A later loss is another matter.
+    /// Notes that all writes of the owner up to this loss are on every replica, so that none of
+    /// them is lost if the owner ends. The report does not count if a server was lost later.
     pub(super) fn settled(&mut self, sender: u64, sessions: &[Owned], loss: ConfigNumber) {
         let Some(last_loss) = self.config.as_ref().map(|config| config.last_loss) else {
             return;
@@ -585,7 +592,7 @@ impl Controller {
         }
     }
 
-    /// All servers that had some key may have been lost: whatever was on every replica may be on none.
+    /// Puts every session in doubt, because all servers that had some key may have been lost.
     pub(super) fn note_wipe(&mut self) {
         for session in self.sessions.values_mut() {
             session.clean_since = None;
@@ -594,8 +601,8 @@ impl Controller {
         }
     }
 
-    /// Counts servers that were lost with what they held. Once there are as many as a write had
-    /// copies, they may have had the last writes of a session alone.
+    /// Counts servers that were lost together with their records. Once as many are lost as a write
+    /// had copies, they may have been the only ones with the last writes of a session.
     pub(super) fn count_lost(&mut self, full: usize, joining: usize, amid_change: bool) {
         let count = |servers: usize| u32::try_from(servers).unwrap_or(u32::MAX);
         let (full, joining) = (count(full), count(joining));
@@ -605,7 +612,7 @@ impl Controller {
             if session.writes.lose(full, joining) && !session.closed {
                 session.lossy = true;
             }
-            // Nobody has written back what earlier owners left on too few servers.
+            // No owner has written back the keys that earlier owners left on too few servers.
             if session.earlier.lose(full, joining) {
                 let clean = session.clean_since;
                 let earlier = clean.unwrap_or(session.epoch).0.saturating_sub(1);
@@ -615,9 +622,9 @@ impl Controller {
         }
     }
 
-    /// Every member has copied what the ones before it had: a key has as many copies as before, as far
-    /// as there are as many members. Not if a server was lost meanwhile: it may have been the only one
-    /// with a new write that had not been copied yet.
+    /// Notes that every member has copied its keys. Each key then has as many copies again as there
+    /// are members to hold them. If a server was lost meanwhile, nothing changes: it may have been
+    /// the only one with a new write.
     pub(super) fn copied(&mut self, members: usize) {
         if std::mem::take(&mut self.lost_amid_change) {
             return;

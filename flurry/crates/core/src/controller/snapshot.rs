@@ -158,9 +158,9 @@ impl Controller {
         Ok(controller)
     }
 
-    /// Waits for a retiring life as if it had been left out just now: for how long an earlier life of
-    /// the controller has waited is not known. A later life on its machine that takes part proves that
-    /// it has ended.
+    /// Waits for a retiring incarnation as if it had been left out just now, because this process
+    /// does not know how long an earlier one has waited. A later incarnation that is a member on
+    /// the same machine proves that it has ended.
     fn waits_again(&mut self, now: MonoNs, life: Life, machine: String) {
         let server = life.endpoint.server;
         let same = |it: &Member| {
@@ -181,13 +181,13 @@ impl Controller {
     }
 }
 
-/// Returns the bytes behind their CRC-32C.
+/// Returns the bytes preceded by their CRC-32C.
 pub(super) fn with_checksum(stored: &[u8]) -> Vec<u8> {
     let sum = crc32c::crc32c(stored);
     [&sum.to_le_bytes()[..], stored].concat()
 }
 
-/// Returns what is behind a CRC-32C, if that is right.
+/// Returns the bytes behind a CRC-32C, if it matches them.
 pub(super) fn checked(bytes: &[u8]) -> Result<&[u8], SnapshotError> {
     let damaged = |what: &str| SnapshotError::Damaged(what.to_owned());
     let (sum, stored) = bytes
@@ -199,7 +199,7 @@ pub(super) fn checked(bytes: &[u8]) -> Result<&[u8], SnapshotError> {
     Ok(stored)
 }
 
-/// What stands for no writes.
+/// The stored number of copies that stands for no writes.
 const NONE: u32 = 65_535;
 
 fn put_copies(copies: u8) -> u32 {
@@ -210,7 +210,8 @@ fn put_copies(copies: u8) -> u32 {
     }
 }
 
-/// A file without these fields is of a controller to which every write had one copy.
+/// Returns the counts of a stored session. A file without these fields is from a controller for
+/// which every write had one copy.
 fn writes(copies: u32, lost: u32) -> Writes {
     let copies = match copies {
         NONE => Writes::NONE.copies,
@@ -219,7 +220,7 @@ fn writes(copies: u32, lost: u32) -> Writes {
     Writes { copies, lost }
 }
 
-/// A life as a whole: its first shard stands for all.
+/// Returns the first shard of an incarnation, which stands for all its shards.
 fn whole_life(server: ServerId, incarnation: Incarnation) -> Life {
     Life {
         endpoint: Endpoint {

@@ -1,4 +1,4 @@
-//! What is asked of a value, and what is answered, as bytes.
+//! The operations on a value and their answers, as bytes.
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -10,7 +10,7 @@ use crate::wire::body::{self, operation::Kind};
 /// An operation on a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
-    /// The value.
+    /// Returns the value.
     Get,
     /// Replaces the value.
     Set {
@@ -18,12 +18,12 @@ pub enum Operation {
         value: Bytes,
         /// The owner's time at which it ends.
         expires_at: Option<WallNs>,
-        /// When to do it at all.
+        /// The condition under which it is done.
         condition: Condition,
     },
-    /// Removes the value. `counted` says whether there was one, which makes it an update.
+    /// Removes the value. With `counted` the answer depends on the value, which makes it an update.
     Delete {
-        /// Answer 1 or 0.
+        /// True to answer 1 if there was a value, and 0 otherwise.
         counted: bool,
     },
     /// Adds to a decimal number; no value is 0.
@@ -32,40 +32,42 @@ pub enum Operation {
     Append(Bytes),
     /// Replaces the value when it is the expected one; `None` expects that there is none.
     CompareAndSet {
-        /// What must be there.
+        /// The value that the key must have.
         expected: Option<Bytes>,
-        /// What shall be there.
+        /// The new value.
         value: Bytes,
     },
-    /// Replaces the value, and tells the old one or keeps the time at which it ends.
+    /// Replaces the value. It can return the old value, and can keep its expiry time.
     Exchange {
         /// The new value.
         value: Bytes,
-        /// When it ends.
+        /// The lifetime of the new value.
         lifetime: Lifetime,
-        /// When to do it at all.
+        /// The condition under which it is done.
         condition: Condition,
-        /// Answer the old value, whether or not it was replaced.
+        /// True to answer the old value, whether or not it was replaced.
         returns_old: bool,
     },
-    /// Removes the value, and tells it.
+    /// Removes the value, and returns it.
     Take,
-    /// Changes when the value ends; `None` is never. One that has passed removes it.
+    /// Changes the time at which the value ends; `None` stands for never. A time in the past
+    /// removes it.
     Expire {
         /// The owner's time.
         at: Option<WallNs>,
-        /// When to do it at all.
+        /// The condition under which it is done.
         condition: ExpireCondition,
-        /// Answer the value instead of 1 or 0.
+        /// True to answer the value instead of 1 or 0.
         returns_value: bool,
     },
-    /// When the value ends.
+    /// Returns the time at which the value ends.
     Expiry,
-    /// Writes over a part of the value; what is missing before it is zeros.
+    /// Overwrites a part of the value. Zeros fill the gap between the end of the value and the
+    /// part.
     SetRange {
-        /// Where it begins.
+        /// The offset of the part, in bytes.
         offset: u32,
-        /// What is written; nothing changes nothing.
+        /// The bytes of the part; none leave the value as it is.
         value: Bytes,
     },
 }
